@@ -1,0 +1,3 @@
+"""Moldau: a streaming platform that speaks Kafka's wire protocol."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,1 @@
+"""Pure ground: wire errors, settings engine, kinds of integers, limits."""

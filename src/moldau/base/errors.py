@@ -1,0 +1,83 @@
+"""The one table of wire errors that Moldau answers with: code, whether a client may retry, and what it means.
+
+A member is its code, so it packs like an int. Codes of Kafka's protocol that no API of ours returns yet are not
+listed: the row arrives with the API that needs it.
+"""
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+
+class WireError(IntEnum):
+    """`WireError.NAME` is the code; `.retriable` and `.doc` come from the table."""
+
+    retriable: bool
+    doc: str
+
+    def __new__(cls, code: int, retriable: bool, doc: str) -> "WireError":
+        member = int.__new__(cls, code)
+        member._value_ = code
+        member.retriable = retriable
+        member.doc = doc
+        return member
+
+    UNKNOWN_SERVER_ERROR = -1, False, "The broker met an error that it did not expect; its log has the details."
+    NONE = 0, False, "No error."
+    OFFSET_OUT_OF_RANGE = 1, False, "The offset lies outside what the partition holds."
+    CORRUPT_MESSAGE = 2, True, "The batch's checksum or layout is wrong."
+    UNKNOWN_TOPIC_OR_PARTITION = 3, True, "This broker has no such topic or partition."
+    LEADER_NOT_AVAILABLE = 5, True, "The partition has no leader yet."
+    NOT_LEADER_OR_FOLLOWER = 6, True, "This broker does not lead the partition."
+    REQUEST_TIMED_OUT = 7, True, "The request was not finished within its time limit."
+    REPLICA_NOT_AVAILABLE = 9, True, "The replica is not available."
+    MESSAGE_TOO_LARGE = 10, False, "The batch is larger than max.message.bytes."
+    COORDINATOR_NOT_AVAILABLE = 15, True, "No coordinator is available."
+    INVALID_TOPIC_EXCEPTION = 17, False, "The topic's name is not allowed, or the topic may not be used that way."
+    RECORD_LIST_TOO_LARGE = 18, False, "The batch is larger than a segment can be."
+    NOT_ENOUGH_REPLICAS = 19, True, "Fewer replicas are in sync than min.insync.replicas asks for."
+    INVALID_REQUIRED_ACKS = 21, False, "acks must be -1 (all), 0 or 1."
+    CLUSTER_AUTHORIZATION_FAILED = 31, False, "Not allowed to act on the cluster."
+    INVALID_TIMESTAMP = 32, False, "A record's timestamp is further from the broker's clock than the topic allows."
+    UNSUPPORTED_VERSION = 35, False, "This version of the request is not supported."
+    TOPIC_ALREADY_EXISTS = 36, False, "A topic of that name exists."
+    INVALID_PARTITIONS = 37, False, "The number of partitions is not valid."
+    INVALID_REPLICATION_FACTOR = 38, False, "The replication factor is below 1 or above the number of brokers."
+    INVALID_REPLICA_ASSIGNMENT = 39, False, "The replica assignment is not valid."
+    INVALID_CONFIG = 40, False, "A setting's name or value is not valid."
+    NOT_CONTROLLER = 41, True, "This broker is not the controller."
+    INVALID_REQUEST = 42, False, "The request contradicts itself or the protocol."
+    UNSUPPORTED_FOR_MESSAGE_FORMAT = 43, False, "The message format does not support this."
+    POLICY_VIOLATION = 44, False, "The request breaks a rule of this cluster."
+    OUT_OF_ORDER_SEQUENCE_NUMBER = 45, False, "The producer's sequence number does not follow its last one."
+    DUPLICATE_SEQUENCE_NUMBER = 46, False, "The batch was appended before, too long ago to name its offset."
+    INVALID_PRODUCER_EPOCH = 47, False, "A newer epoch of this producer has written to the partition."
+    INVALID_TXN_STATE = 48, False, "The transaction is not in a state that allows this."
+    KAFKA_STORAGE_ERROR = 56, True, "The disk failed, or is full."
+    LOG_DIR_NOT_FOUND = 57, False, "No such log directory."
+    UNKNOWN_PRODUCER_ID = 59, False, "The producer's state is gone from this partition."
+    FETCH_SESSION_ID_NOT_FOUND = 70, True, "The fetch session has expired or was evicted."
+    INVALID_FETCH_SESSION_EPOCH = 71, True, "The fetch session's epoch does not follow the last one."
+    LISTENER_NOT_FOUND = 72, True, "The broker has no listener of that name."
+    TOPIC_DELETION_DISABLED = 73, False, "delete.topic.enable is false."
+    FENCED_LEADER_EPOCH = 74, True, "The client's leader epoch is older than the partition's."
+    UNKNOWN_LEADER_EPOCH = 75, True, "The client's leader epoch is newer than the partition's."
+    UNSUPPORTED_COMPRESSION_TYPE = 76, False, "This request version does not allow the batch's compression."
+    OFFSET_NOT_AVAILABLE = 78, True, "The leader's high watermark is not known yet."
+    INVALID_RECORD = 87, False, "A record breaks a rule of its topic or of the format."
+    UNKNOWN_TOPIC_ID = 100, True, "No topic has this id."
+    INCONSISTENT_TOPIC_ID = 103, True, "The topic's id changed: it was deleted and created again."
+    FETCH_SESSION_TOPIC_ID_ERROR = 106, True, "The fetch session mixes topic names and topic ids."
+    MISMATCHED_ENDPOINT_TYPE = 114, False, "The request asks for another kind of endpoint than this one."
+    UNSUPPORTED_ENDPOINT_TYPE = 115, False, "The request asks for a kind of endpoint that does not exist."
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """An expected failure, as a value: the wire error and the sentence that a user reads."""
+
+    error: WireError
+    message: str
+
+    @classmethod
+    def of(cls, error: WireError) -> "Refusal":
+        return cls(error, error.doc)

@@ -1,0 +1,1 @@
+"""One file per API: one function and one row in broker.dispatch."""

@@ -1,0 +1,1 @@
+"""Sockets: listeners, connections, sendfile. Knows frames, not what is in them."""

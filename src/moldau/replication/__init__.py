@@ -1,0 +1,1 @@
+"""A partition joined to its log: leadership, high watermark, waiters."""

@@ -1,0 +1,65 @@
+"""Record batch v2: a view of its 61-byte header. Knows nothing of the records behind it.
+
+The checksum covers everything from `attributes` on. Base offset and leader epoch lie before it, so a broker assigns
+them without touching the rest.
+"""
+
+from struct import Struct
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+MAGIC = 2
+HEADER = Struct(">qiibIhiqqqhii")
+HEADER_SIZE = HEADER.size  # 61
+PREFIX_SIZE = 12  # base offset and length: what `length` does not count
+ASSIGNED = Struct(">qii")  # base offset, length, leader epoch: what the broker writes in front of the rest
+ASSIGNED_SIZE = ASSIGNED.size  # 16
+MAGIC_POSITION = 16
+CRC_POSITION = 17
+CRC_START = 21  # the first byte that the checksum covers
+
+CODEC_MASK = 0x07
+LOG_APPEND_TIME = 0x08
+TRANSACTIONAL = 0x10
+CONTROL = 0x20
+DELETE_HORIZON = 0x40
+
+
+class BatchHeader(NamedTuple):
+    base_offset: int
+    length: int
+    leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole batch."""
+        return self.length + PREFIX_SIZE
+
+    @property
+    def last_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def codec(self) -> int:
+        return self.attributes & CODEC_MASK
+
+
+def read_header(buffer: bytes | bytearray | memoryview, position: int = 0) -> BatchHeader:
+    """The header at `position`; the caller has made sure that 61 bytes are there."""
+    return BatchHeader._make(HEADER.unpack_from(buffer, position))
+
+
+def checksum(batch: bytes | bytearray | memoryview) -> int:
+    """CRC-32C over one whole batch, as its `crc` field should hold."""
+    return crc32c(memoryview(batch)[CRC_START:])

@@ -1,0 +1,1 @@
+"""One file per API: each message declared once, with its version ranges."""
