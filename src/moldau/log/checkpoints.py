@@ -1,0 +1,112 @@
+"""The small text files of a log directory: their formats, reading and writing. Holds no state.
+
+Offsets by partition (`recovery-point-offset-checkpoint` and its kin), `leader-epoch-checkpoint`, `partition.metadata`
+and `meta.properties`. Each is replaced as a whole. A file that cannot be understood is an error with its name in it:
+guessing a recovery point could lose records.
+"""
+
+import base64
+from collections.abc import Mapping
+from pathlib import Path
+from uuid import UUID
+
+from moldau.log.files import read_whole, replace
+
+RECOVERY_POINTS = "recovery-point-offset-checkpoint"
+HIGH_WATERMARKS = "replication-offset-checkpoint"
+LOG_STARTS = "log-start-offset-checkpoint"
+LEADER_EPOCHS = "leader-epoch-checkpoint"
+PARTITION_METADATA = "partition.metadata"
+META_PROPERTIES = "meta.properties"
+
+Partition = tuple[str, int]  # topic and number
+
+
+class MalformedCheckpointError(ValueError):
+    """A checkpoint file holds something else than its format allows."""
+
+
+def _rows(path: Path, width: int) -> list[list[str]]:
+    """Rows of a checkpoint: version 0, the number of rows, the rows; none if there is no such file."""
+    data = read_whole(path)
+    if data is None:
+        return []
+    lines = data.decode("utf-8", "replace").split("\n")
+    try:
+        version, count = int(lines[0]), int(lines[1])
+        rows = [line.split() for line in lines[2 : 2 + count]]
+    except (ValueError, IndexError):
+        raise MalformedCheckpointError(f"{path}: not a checkpoint file") from None
+    if version != 0:
+        raise MalformedCheckpointError(f"{path}: version {version} is not known")
+    if len(rows) != count or any(len(row) != width for row in rows):
+        raise MalformedCheckpointError(f"{path}: the number of its rows or columns is wrong")
+    return rows
+
+
+def read_offsets(path: Path) -> dict[Partition, int]:
+    """Offsets by (topic, partition)."""
+    try:
+        return {(topic, int(partition)): int(offset) for topic, partition, offset in _rows(path, 3)}
+    except ValueError:
+        raise MalformedCheckpointError(f"{path}: a row is not 'topic partition offset'") from None
+
+
+def write_offsets(path: Path, offsets: Mapping[Partition, int]) -> None:
+    rows = [f"{topic} {partition} {offset}\n" for (topic, partition), offset in offsets.items()]
+    replace(path, f"0\n{len(rows)}\n{''.join(rows)}".encode())
+
+
+def read_epochs(path: Path) -> list[tuple[int, int]]:
+    """(epoch, first offset), oldest first."""
+    try:
+        return [(int(epoch), int(start)) for epoch, start in _rows(path, 2)]
+    except ValueError:
+        raise MalformedCheckpointError(f"{path}: a row is not 'epoch offset'") from None
+
+
+def epochs_file(entries: list[tuple[int, int]]) -> bytes:
+    rows = [f"{epoch} {start}\n" for epoch, start in entries]
+    return f"0\n{len(rows)}\n{''.join(rows)}".encode()
+
+
+def read_topic_id(directory: Path) -> UUID | None:
+    """The topic id in a partition's `partition.metadata`, or None without such a file."""
+    path = directory / PARTITION_METADATA
+    data = read_whole(path)
+    if data is None:
+        return None
+    fields = dict(line.partition(": ")[::2] for line in data.decode("utf-8", "replace").splitlines())
+    if fields.get("version") != "0":
+        raise MalformedCheckpointError(f"{path}: version {fields.get('version')!r} is not known")
+    try:
+        return uuid_of(fields.get("topic_id", ""))
+    except ValueError:
+        raise MalformedCheckpointError(f"{path}: it names no topic id") from None
+
+
+def write_topic_id(directory: Path, topic_id: UUID, *, sync: bool = True) -> None:
+    replace(directory / PARTITION_METADATA, f"version: 0\ntopic_id: {uuid_text(topic_id)}".encode(), sync=sync)
+
+
+def uuid_text(value: UUID) -> str:
+    """Kafka's text form of an id: 22 characters of URL-safe base 64."""
+    return base64.urlsafe_b64encode(value.bytes).rstrip(b"=").decode()
+
+
+def uuid_of(text: str) -> UUID:
+    return UUID(bytes=base64.urlsafe_b64decode(text + "=="))
+
+
+def read_properties(path: Path) -> dict[str, str] | None:
+    """`key=value` lines of a Java properties file (no escapes: Kafka's ids need none), or None without the file."""
+    data = read_whole(path)
+    if data is None:
+        return None
+    lines = (line.strip() for line in data.decode("utf-8", "replace").splitlines())
+    pairs = (line.partition("=") for line in lines if line and not line.startswith(("#", "!")))
+    return {key.strip(): value.strip() for key, _, value in pairs}
+
+
+def write_properties(path: Path, values: Mapping[str, str]) -> None:
+    replace(path, ("#\n" + "".join(f"{key}={value}\n" for key, value in values.items())).encode())

@@ -1,0 +1,160 @@
+"""Open files of the log and how they change on disk: descriptors, atomic replacement, removal. Knows no formats."""
+
+import os
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from shutil import rmtree
+from typing import NamedTuple, Protocol
+
+DELETED = ".deleted"  # of a file that is out of the log and waits for its removal
+TEMPORARY = ".tmp"
+OPEN_SEGMENTS = 1024  # segments with open descriptors at a time; a cold one takes two (the file and its mapped index)
+
+
+class LogFile:
+    """An open `.log` file. Whoever may still read it holds a reference; the last one to let go closes it."""
+
+    __slots__ = ("__weakref__", "fd")
+
+    def __init__(self, path: str) -> None:
+        self.fd = -1
+        # Appending is the kernel's business: after a truncation the next write lands at the new end.
+        self.fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+
+    @property
+    def size(self) -> int:
+        return os.fstat(self.fd).st_size
+
+    def __del__(self) -> None:
+        if self.fd >= 0:
+            os.close(self.fd)
+
+
+class Slice(NamedTuple):
+    """A part of a file to send, without having read it."""
+
+    file: LogFile
+    position: int
+    length: int
+
+
+class Opened(Protocol):
+    """What a pool of open files needs of the segment that it opens a file for."""
+
+    touched: bool
+
+    def open_file(self) -> LogFile: ...
+
+    def release_file(self) -> None: ...
+
+
+class OpenFiles:
+    """Bounds how many segments keep files open: second chance, so that a hit costs one attribute."""
+
+    __slots__ = ("_open", "limit")
+
+    def __init__(self, limit: int = OPEN_SEGMENTS) -> None:
+        self.limit = limit
+        self._open: dict[Opened, None] = {}
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def open(self, segment: Opened) -> LogFile:
+        while len(self._open) >= self.limit:
+            oldest = next(iter(self._open))
+            del self._open[oldest]
+            if oldest.touched:
+                oldest.touched = False
+                self._open[oldest] = None
+            else:
+                oldest.release_file()
+        file = segment.open_file()
+        self._open[segment] = None
+        return file
+
+    def forget(self, segment: Opened) -> None:
+        self._open.pop(segment, None)
+        segment.release_file()
+
+
+def sync_directory(path: str | Path) -> None:
+    """Makes creations, renames and removals in a directory survive a power cut."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def replace(path: str | Path, data: bytes, *, sync: bool = True) -> None:
+    """Replaces a file as a whole: a reader, or a crash, finds the old content or the new."""
+    temporary = f"{path}{TEMPORARY}"
+    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+    try:
+        write_all(fd, data)
+        if sync:
+            os.fsync(fd)
+    finally:
+        os.close(fd)
+    os.replace(temporary, path)
+    if sync:
+        sync_directory(os.path.dirname(path) or ".")
+
+
+def write_all(fd: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
+
+
+def write_tail(path: str, position: int, data: bytes, *, sync: bool = True) -> None:
+    """Makes `data` the file's content from `position` on; whatever stood behind it goes."""
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        os.ftruncate(fd, position)
+        os.lseek(fd, position, os.SEEK_SET)
+        write_all(fd, data)
+        if sync:
+            os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def read_whole(path: str | Path) -> bytes | None:
+    """The file's bytes, or None where there is no such file."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    try:
+        size = os.fstat(fd).st_size
+        data = os.read(fd, size + 1)
+        while len(data) < size:
+            more = os.read(fd, size - len(data))
+            if not more:
+                break
+            data += more
+        return data
+    finally:
+        os.close(fd)
+
+
+def condemn(paths: Iterable[str]) -> list[Path]:
+    """Takes files out of the log by name at once; returns what `remove` unlinks later, in a thread."""
+    condemned = []
+    for path in paths:
+        with suppress(FileNotFoundError):
+            os.rename(path, path + DELETED)
+            condemned.append(Path(path + DELETED))
+    return condemned
+
+
+def remove(paths: Iterable[Path]) -> None:
+    """Unlinks files and directory trees. Slow for large ones: belongs in a thread."""
+    for path in paths:
+        if path.is_dir():
+            rmtree(path)
+        else:
+            path.unlink(missing_ok=True)

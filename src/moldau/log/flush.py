@@ -1,0 +1,49 @@
+"""FlushJob: makes a log durable up to an offset, in a thread. Touches only what it captured on the loop."""
+
+import os
+from dataclasses import dataclass, field
+
+from moldau.log.checkpoints import LEADER_EPOCHS
+from moldau.log.files import LogFile, replace, sync_directory, write_tail
+from moldau.log.recovery import SNAPSHOT
+from moldau.log.segment import INDEX, TIME_INDEX, Segment, file_stem
+
+_sync = getattr(os, "fdatasync", os.fsync)  # macOS has no fdatasync
+
+
+@dataclass(slots=True)
+class FlushJob:
+    """`run` in a thread, one job per log at a time; an OSError from it means that the directory must go offline."""
+
+    directory: str
+    end_offset: int
+    generation: int  # of the log's content when captured: a truncation makes the job void
+    files: list[LogFile] = field(default_factory=list)
+    finished: list[Segment] = field(default_factory=list)
+    indexes: list[tuple[str, int, bytes]] = field(default_factory=list)
+    snapshots: dict[int, bytes] = field(default_factory=dict)
+    epochs: bytes | None = None
+    new_files: bool = False
+
+    def capture(self, segment: Segment, *, whole: bool) -> None:
+        """Takes a segment in; `whole` with its indexes. The last one stays without: recovery would check it anyway."""
+        self.files.append(segment.opened())
+        if whole:
+            live = segment.live
+            assert live is not None
+            self.indexes.append((segment.stem + INDEX, live.offsets_written, bytes(live.offsets_pending)))
+            self.indexes.append(
+                (segment.stem + TIME_INDEX, live.times_written, bytes(live.times[live.times_written :]))
+            )
+
+    def run(self) -> None:
+        for file in self.files:
+            _sync(file.fd)
+        for path, position, data in self.indexes:
+            write_tail(path, position, data)
+        for offset, data in self.snapshots.items():
+            replace(file_stem(self.directory, offset) + SNAPSHOT, data)
+        if self.epochs is not None:
+            replace(f"{self.directory}/{LEADER_EPOCHS}", self.epochs)
+        elif self.new_files:
+            sync_directory(self.directory)

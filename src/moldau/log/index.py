@@ -1,0 +1,211 @@
+"""Sparse indexes of one segment: offset → position and timestamp → offset. Knows no batches.
+
+`LiveIndex` grows in memory while its segment is written; `ColdIndex` maps the finished file. On disk both are Kafka's:
+`.index` holds (relative offset u32, position u32), `.timeindex` (timestamp i64, relative offset u32), big endian.
+"""
+
+import mmap
+import os
+from array import array
+from bisect import bisect_right
+from struct import Struct
+
+OFFSET_ENTRY = Struct(">II")
+OFFSET_ENTRY_SIZE = OFFSET_ENTRY.size  # 8
+TIME_ENTRY = Struct(">qI")
+TIME_ENTRY_SIZE = TIME_ENTRY.size  # 12
+POSITION_MASK = 0xFFFFFFFF
+TAIL_LIMIT = 1024  # batches behind the last sparse entry whose places are kept
+
+
+class LiveIndex:
+    """The index of a segment that is being written.
+
+    An entry in memory is one integer, `relative offset << 32 | position`, so that `bisect` searches it in C; it says
+    that the batch at `position` contains that offset. `tail` has an entry for *every* batch since the last sparse one:
+    a reader at the log's end is placed without reading the file.
+    """
+
+    __slots__ = (
+        "full",
+        "indexed",
+        "interval",
+        "max_bytes",
+        "max_timestamp",
+        "max_timestamp_offset",
+        "offsets",
+        "offsets_pending",
+        "offsets_written",
+        "tail",
+        "times",
+        "times_last",
+        "times_written",
+    )
+
+    def __init__(self, interval: int, max_bytes: int) -> None:
+        self.interval = interval
+        self.max_bytes = max_bytes
+        self.offsets = array("Q")
+        self.offsets_pending = bytearray()  # entries in the file's form that are not in the file yet
+        self.offsets_written = 0  # bytes of the file that are right
+        self.times = bytearray()  # in the file's form
+        self.times_written = 0
+        self.times_last = -1  # timestamp of the last time entry
+        self.tail = array("Q")
+        self.indexed = 0  # position of the batch that the last sparse entry names
+        self.max_timestamp = -1
+        self.max_timestamp_offset = 0  # relative; the last offset of the batch with the largest timestamp
+        self.full = False
+
+    def add(self, first: int, last: int, position: int, timestamp: int) -> None:
+        """Takes note of a batch with relative offsets `first`..`last` at `position`."""
+        if timestamp > self.max_timestamp:
+            self.max_timestamp = timestamp
+            self.max_timestamp_offset = last
+        tail = self.tail
+        if position - self.indexed > self.interval:
+            self.offsets.append(first << 32 | position)
+            self.offsets_pending += OFFSET_ENTRY.pack(last, position)
+            self.indexed = position
+            self.mark_time()
+            self._check_full()
+            tail = self.tail = array("Q")
+        elif len(tail) >= TAIL_LIMIT:
+            tail = self.tail = array("Q")
+        tail.append(first << 32 | position)
+
+    def mark_time(self) -> None:
+        """Adds the largest timestamp so far to the time index, if it is news."""
+        if self.max_timestamp > self.times_last:
+            self.times += TIME_ENTRY.pack(self.max_timestamp, self.max_timestamp_offset)
+            self.times_last = self.max_timestamp
+
+    def _check_full(self) -> None:
+        # As Kafka does, the time index keeps one slot free for the entry that closes the segment.
+        self.full = (
+            len(self.offsets) >= self.max_bytes // OFFSET_ENTRY_SIZE
+            or len(self.times) // TIME_ENTRY_SIZE >= self.max_bytes // TIME_ENTRY_SIZE - 1
+        )
+
+    def find(self, offset: int) -> tuple[int, bool]:
+        """Position of a batch at or before the one with `offset` (relative), and whether it is that very batch."""
+        key = offset << 32 | POSITION_MASK
+        tail = self.tail
+        if tail and key >= tail[0]:
+            return tail[bisect_right(tail, key) - 1] & POSITION_MASK, True
+        offsets = self.offsets
+        place = bisect_right(offsets, key)
+        if place == 0:
+            return 0, False
+        entry = offsets[place - 1]
+        return entry & POSITION_MASK, entry >> 32 == offset
+
+    def restore(self, offsets: bytes, times: bytes) -> None:
+        """Continues from what the files hold; the caller has checked them."""
+        self.offsets.frombytes(offsets)
+        self.offsets.byteswap()
+        self.offsets_written = len(offsets)
+        self.times += times
+        self.times_written = len(times)
+        if self.offsets:
+            self.indexed = self.offsets[-1] & POSITION_MASK
+        if times:
+            self.times_last, self.max_timestamp_offset = TIME_ENTRY.unpack_from(times, len(times) - TIME_ENTRY_SIZE)
+            self.max_timestamp = self.times_last
+        self._check_full()
+
+    def cut(self, offset: int, position: int, written: bytes) -> "LiveIndex":
+        """The index of the segment cut at `position`, before `offset` (relative); `written`: the `.index` file so far.
+
+        The caller adds the batches from `indexed` on again; both files are to be written anew.
+        """
+        entries = written[: self.offsets_written] + self.offsets_pending
+        end = len(entries)
+        while end and OFFSET_ENTRY.unpack_from(entries, end - OFFSET_ENTRY_SIZE)[1] >= position:
+            end -= OFFSET_ENTRY_SIZE
+        times_end = len(self.times)
+        while times_end and TIME_ENTRY.unpack_from(self.times, times_end - TIME_ENTRY_SIZE)[1] >= offset:
+            times_end -= TIME_ENTRY_SIZE
+        kept = LiveIndex(self.interval, self.max_bytes)
+        kept.restore(bytes(entries[:end]), bytes(self.times[:times_end]))
+        kept.offsets_pending += entries[:end]
+        kept.offsets_written = 0
+        kept.times_written = 0
+        return kept
+
+
+class ColdIndex:
+    """The offset index of a finished segment, mapped from its file."""
+
+    __slots__ = ("_map", "count")
+
+    def __init__(self, path: str) -> None:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            self.count = os.fstat(fd).st_size // OFFSET_ENTRY_SIZE
+            self._map = mmap.mmap(fd, 0, prot=mmap.PROT_READ) if self.count else None
+        finally:
+            os.close(fd)
+
+    def find(self, offset: int) -> tuple[int, bool]:
+        """As `LiveIndex.find`."""
+        if self._map is None:
+            return 0, False
+        low, high = 0, self.count
+        buffer = self._map
+        unpack = OFFSET_ENTRY.unpack_from
+        while low < high:
+            middle = (low + high) >> 1
+            if unpack(buffer, middle << 3)[0] <= offset:
+                low = middle + 1
+            else:
+                high = middle
+        if low == 0:
+            return 0, False
+        found, position = unpack(buffer, (low - 1) << 3)
+        return position, found == offset
+
+    def sound(self, size: int) -> bool:
+        """Whether the entries could belong to a segment of `size` bytes."""
+        return self._map is None or sound_offsets(self._map, size)
+
+
+def sound_offsets(data: bytes | mmap.mmap, size: int) -> bool:
+    """Whether an `.index` file could belong to a segment of `size` bytes: whole entries, the last behind the first."""
+    count, rest = divmod(len(data), OFFSET_ENTRY_SIZE)
+    if rest:
+        return False
+    if not count:
+        return True
+    first_offset, first_position = OFFSET_ENTRY.unpack_from(data, 0)
+    last_offset, last_position = OFFSET_ENTRY.unpack_from(data, len(data) - OFFSET_ENTRY_SIZE)
+    in_order: bool = count == 1 or (first_offset < last_offset and first_position < last_position)
+    return in_order and first_position > 0 and last_position < size
+
+
+def sound_times(data: bytes) -> bool:
+    """Whether the bytes of a `.timeindex` file could be one: whole entries, the last not before the first."""
+    count, rest = divmod(len(data), TIME_ENTRY_SIZE)
+    if rest:
+        return False
+    if count < 2:
+        return True
+    first_time, first_offset = TIME_ENTRY.unpack_from(data, 0)
+    last_time, last_offset = TIME_ENTRY.unpack_from(data, len(data) - TIME_ENTRY_SIZE)
+    in_order: bool = first_time < last_time and first_offset <= last_offset
+    return in_order
+
+
+def find_time(times: bytes | bytearray, timestamp: int) -> int:
+    """Relative offset of the last entry *before* `timestamp`, or 0: what lies before that offset is older."""
+    low, high = 0, len(times) // TIME_ENTRY_SIZE
+    while low < high:
+        middle = (low + high) >> 1
+        if TIME_ENTRY.unpack_from(times, middle * TIME_ENTRY_SIZE)[0] < timestamp:
+            low = middle + 1
+        else:
+            high = middle
+    if low == 0:
+        return 0
+    offset: int = TIME_ENTRY.unpack_from(times, (low - 1) * TIME_ENTRY_SIZE)[1]
+    return offset

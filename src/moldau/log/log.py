@@ -1,0 +1,549 @@
+"""Log: the segments of one partition as one sequence of offsets. Knows nothing of replication, requests or clocks.
+
+`append` and `locate` run on the event loop for every request: no per-record work, no logging, one system call at most
+in the common case. Whatever may block (fsync, unlinking) is handed out as a value to be run in a thread.
+"""
+
+import errno
+import logging
+import os
+import random
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from uuid import UUID, uuid4
+
+from moldau.base.errors import Refusal, WireError
+from moldau.log import checkpoints
+from moldau.log.epochs import LeaderEpochs
+from moldau.log.files import OpenFiles, Slice, condemn, read_whole
+from moldau.log.flush import FlushJob
+from moldau.log.markers import coordinator_epoch
+from moldau.log.producers import CorruptSnapshotError, Producers, Written, last_sequence, read_snapshot
+from moldau.log.recovery import SNAPSHOT, Loader, rebuild_indexes, thaw
+from moldau.log.segment import MAX_RELATIVE_OFFSET, CorruptLogError, RawHeader, Segment, create, file_stem
+from moldau.log.settings import LogConfig
+from moldau.wire.batch import ASSIGNED, ASSIGNED_SIZE, CONTROL, PREFIX_SIZE, TRANSACTIONAL, BatchHeader
+
+logger = logging.getLogger("moldau.log")
+
+REFILL_OFFSETS = 50_000  # how far back the batches of a producer are looked for that a snapshot does not hold
+_DEFAULT_FILES = OpenFiles()
+_writev = os.writev
+_assign = ASSIGNED.pack
+
+
+class TopicIdMismatchError(ValueError):
+    """The directory belongs to another topic of the same name."""
+
+
+class Log:
+    __slots__ = (
+        "_active",
+        "_bases",
+        "_config",
+        "_epoch",
+        "_files",
+        "_finished_bytes",
+        "_fresh",
+        "_generation",
+        "_roll_ms",
+        "_segment_bytes",
+        "_segments",
+        "_snapshots",
+        "_unsaved_snapshots",
+        "directory",
+        "end_offset",
+        "epochs",
+        "name",
+        "on_roll",
+        "producers",
+        "recovery_point",
+        "start_offset",
+        "topic_id",
+    )
+
+    def __init__(self, directory: Path, name: str, config: LogConfig, files: OpenFiles, topic_id: UUID) -> None:
+        """Not for callers: `Log.open`."""
+        self.directory = str(directory)
+        self.name = name
+        self.topic_id = topic_id
+        self.on_roll: Callable[[Log], None] | None = None  # told after each roll: a flush is due
+        self.start_offset = 0
+        self.end_offset = 0
+        self.recovery_point = 0
+        self.epochs = LeaderEpochs()
+        self.producers = Producers()
+        self._files = files
+        self._segments: list[Segment] = []
+        self._bases: list[int] = []
+        self._snapshots: list[int] = []  # offsets of the snapshot files
+        self._unsaved_snapshots: dict[int, bytes] = {}
+        self._finished_bytes = 0  # of all segments but the active one
+        self._generation = 0
+        self._fresh = False  # the directory has files that it has not been synced with
+        self._active: Segment
+        self.config = config
+
+    # -- opening and closing -----------------------------------------------------------------------------------------
+
+    @classmethod
+    def open(
+        cls,
+        directory: Path,
+        name: str,
+        config: LogConfig,
+        *,
+        clean: bool,
+        recovery_point: int = 0,
+        log_start: int = 0,
+        now: int,
+        topic_id: UUID,
+        producer_expiration_ms: int = 86_400_000,
+        files: OpenFiles = _DEFAULT_FILES,
+    ) -> "Log":
+        """Opens the log in `directory`, or creates it; checks and repairs what a stop that was not `clean` left."""
+        log = cls(directory, name, config, files, topic_id)
+        log.producers.expiration_ms = producer_expiration_ms
+        if not directory.exists():
+            directory.mkdir(parents=True)
+            log._fresh = True
+        log._claim(directory)
+        loader = Loader(directory, name, config, files, now)
+        if loader.listing.logs:
+            log.epochs = LeaderEpochs(checkpoints.read_epochs(directory / checkpoints.LEADER_EPOCHS))
+        loader.load(clean=clean, recovery_point=recovery_point, epochs=log.epochs)
+        log._snapshots = loader.listing.snapshots
+        log._take(loader, log_start, now)
+        untouched = clean and not loader.repaired
+        log.recovery_point = log.end_offset if untouched else min(recovery_point, log.end_offset)
+        log._rebuild_producers(now)
+        for segment in log._segments:
+            segment.close()
+        return log
+
+    def _claim(self, directory: Path) -> None:
+        found = checkpoints.read_topic_id(directory)
+        if found is None:
+            checkpoints.write_topic_id(directory, self.topic_id, sync=False)
+            self._fresh = True
+        elif found != self.topic_id:
+            raise TopicIdMismatchError(
+                f"{directory} belongs to topic id {checkpoints.uuid_text(found)}, "
+                f"not {checkpoints.uuid_text(self.topic_id)}"
+            )
+
+    def _take(self, loader: Loader, log_start: int, now: int) -> None:
+        """Adopts the segments that were loaded."""
+        segments = loader.segments
+        self.end_offset = loader.end_offset
+        if segments and loader.end_offset < log_start:
+            logger.warning(
+                "%s: removed all segments: the log ends at offset %d, before its start at %d",
+                self.name,
+                loader.end_offset,
+                log_start,
+            )
+            for segment in segments:
+                segment.condemn()
+            segments = []
+        if not segments:
+            self._begin(log_start, now)
+            self.epochs.cut_end(log_start)
+        else:
+            self._segments = segments
+            self._bases = [segment.base for segment in segments]
+            self._active = segments[-1]
+            for segment in segments[:-1]:
+                self._finished_bytes += segment.size
+                if segment.live is not None:
+                    segment.finish()
+            self._schedule_roll(self._active)
+        self.start_offset = max(log_start, self._bases[0])
+        self.epochs.cut_end(self.end_offset)
+        self.epochs.cut_start(self.start_offset)
+
+    def _begin(self, offset: int, now: int) -> None:
+        """Starts over with one empty segment at `offset`."""
+        self._active = self._create_segment(offset, now)
+        self._segments = [self._active]
+        self._bases = [offset]
+        self._finished_bytes = 0
+        self.end_offset = offset
+
+    def close(self, *, clean: bool = True) -> None:
+        """Writes all that a clean start relies on, durably, and closes the files. No flush may be under way."""
+        if clean and (self._unwritten() or self.end_offset > self.recovery_point):
+            self._active.finish()
+            self._take_snapshot()
+            job = self._capture_flush(whole=True)
+            job.run()
+            self.finish_flush(job)
+        for segment in self._segments:
+            segment.close()
+
+    def _unwritten(self) -> bool:
+        live = self._active.live
+        assert live is not None
+        pending = bool(live.offsets_pending) or len(live.times) > live.times_written
+        return pending or self._fresh or self.epochs.changed or bool(self._unsaved_snapshots)
+
+    @property
+    def config(self) -> LogConfig:
+        return self._config
+
+    @config.setter
+    def config(self, config: LogConfig) -> None:
+        self._config = config
+        self._segment_bytes = config.segment_bytes
+        self._roll_ms = config.segment_ms
+        if self._bases:
+            self._schedule_roll(self._active)
+
+    @property
+    def size(self) -> int:
+        """Bytes of all records."""
+        return self._finished_bytes + self._active.size
+
+    @property
+    def segment_count(self) -> int:
+        return len(self._segments)
+
+    # -- writing -----------------------------------------------------------------------------------------------------
+
+    def append(self, header: RawHeader | BatchHeader, batch: memoryview | bytes, leader_epoch: int, now: int) -> int:
+        """Writes a checked batch at the log's end and returns its base offset.
+
+        OSError: nothing was written (what was is cut off again), and the directory is not to be trusted any more.
+        """
+        segment = self._active
+        size = len(batch)
+        base = self.end_offset
+        delta = header[6]
+        timestamp = header[8]
+        position = segment.size
+        live = segment.live
+        if position and (
+            position + size > self._segment_bytes
+            or (timestamp if segment.timed else now) > segment.roll_at
+            or live.full  # type: ignore[union-attr]
+            or base + delta - segment.base > MAX_RELATIVE_OFFSET
+        ):
+            segment = self.roll(now)
+            live = segment.live
+            position = 0
+        segment.touched = True
+        file = segment.file or self._files.open(segment)
+        written = _writev(file.fd, (_assign(base, size - PREFIX_SIZE, leader_epoch), batch[ASSIGNED_SIZE:]))
+        if written != size:
+            os.ftruncate(file.fd, position)
+            raise OSError(errno.ENOSPC, f"{written} of {size} bytes were written", f"{segment.stem}.log")
+        if not position:
+            segment.schedule_roll(timestamp, self._due_after())
+        segment.size = position + size
+        first = base - segment.base
+        live.add(first, first + delta, position, timestamp)  # type: ignore[union-attr]
+        self.end_offset = base + delta + 1
+        if leader_epoch != self.epochs.latest:
+            self.epochs.assign(leader_epoch, base)
+        producer_id = header[9]
+        if producer_id >= 0:
+            self.producers.update(
+                producer_id, header[10], header[11], delta, base, timestamp, header[5] & TRANSACTIONAL != 0
+            )
+        return base
+
+    def check_producer(self, header: RawHeader | BatchHeader) -> Written | Refusal | None:
+        """Whether an idempotent batch may be appended (None), was already (Written), or must not be."""
+        producer_id, epoch, base_sequence, delta = header[9], header[10], header[11], header[6]
+        answer = self.producers.check(producer_id, epoch, base_sequence, delta)
+        if type(answer) is Refusal and answer.error is WireError.OUT_OF_ORDER_SEQUENCE_NUMBER:
+            state = self.producers.get(producer_id)
+            if state is not None and state.from_snapshot:
+                self._refill(producer_id)
+                answer = self.producers.check(producer_id, epoch, base_sequence, delta)
+        return answer
+
+    def _refill(self, producer_id: int) -> None:
+        """After a restart a producer may retry any of its five requests in flight; a snapshot knows the last one."""
+        state = self.producers.get(producer_id)
+        assert state is not None
+        end = state.batches[0].base_offset if state.batches else self.start_offset
+        found = []
+        for header in self.read_headers(max(self.start_offset, end - REFILL_OFFSETS)):
+            if header.base_offset >= end:
+                break
+            if header.producer_id == producer_id and header.producer_epoch == state.epoch:
+                found.append(_written(header))
+        self.producers.refill(producer_id, found)
+
+    def roll(self, now: int) -> Segment:
+        """Finishes the active segment and begins the next; an empty one stays. A flush is then due."""
+        if not self._active.size:
+            return self._active
+        self._active.finish()
+        self._finished_bytes += self._active.size
+        self._take_snapshot()
+        self._active = self._create_segment(self.end_offset, now)
+        self._segments.append(self._active)
+        self._bases.append(self.end_offset)
+        if self.on_roll is not None:
+            self.on_roll(self)
+        return self._active
+
+    def _create_segment(self, base: int, now: int) -> Segment:
+        self._fresh = True
+        config = self._config
+        stem = file_stem(self.directory, base)
+        return create(stem, base, self._files, now, config.index_interval_bytes, config.segment_index_bytes)
+
+    def _due_after(self) -> int:
+        """segment.ms less a random part of segment.jitter.ms, so that partitions do not roll all at once."""
+        jitter = min(self._config.segment_jitter_ms, self._roll_ms)
+        return self._roll_ms - random.randrange(jitter) if jitter > 0 else self._roll_ms
+
+    def _schedule_roll(self, segment: Segment) -> None:
+        first = segment.first_timestamp()
+        if first is not None:
+            segment.schedule_roll(first, self._due_after())
+
+    # -- reading -----------------------------------------------------------------------------------------------------
+
+    def locate(self, offset: int, max_bytes: int, upper: int, *, whole_first: bool) -> Slice | None:
+        """A plan to read from the batch that holds `offset`: at most `max_bytes`, nothing of what begins at `upper`.
+
+        The end may cut a batch, as Kafka's answers do; with `whole_first` the first one is whole whatever its size.
+        None: there is nothing to read. The caller has checked that start ≤ offset ≤ end.
+        """
+        if offset >= upper:
+            return None
+        segment = self._active
+        if offset < segment.base:
+            segment = self._segments[bisect_right(self._bases, offset) - 1]
+        segment.touched = True
+        file = segment.file or self._files.open(segment)
+        position = self._position(segment, offset)
+        end = segment.size
+        if position >= end:  # compaction took the last batches of this segment
+            following = bisect_right(self._bases, offset)
+            return (
+                self.locate(self._bases[following], max_bytes, upper, whole_first=whole_first)
+                if following < len(self._bases)
+                else None
+            )
+        if upper < self.end_offset:
+            following = bisect_right(self._bases, segment.base)
+            if following == len(self._bases) or upper < self._bases[following]:
+                end = self._position(segment, upper)
+        length = end - position
+        if length > max_bytes:
+            length = max_bytes
+            if whole_first:
+                length = min(max(length, segment.size_of_batch(position)), end - position)
+        return tuple.__new__(Slice, (file, position, length)) if length > 0 else None
+
+    def _position(self, segment: Segment, offset: int) -> int:
+        try:
+            return segment.position_of(offset)
+        except (CorruptLogError, FileNotFoundError) as fault:
+            if segment.live is not None:
+                raise
+            # An index that does not fit its segment is made anew; a second failure is the segment's own.
+            rebuild_indexes(segment, self._config, self.name, str(fault))
+            return segment.position_of(offset)
+
+    def read_headers(self, from_offset: int) -> Iterator[BatchHeader]:
+        """Headers of the batches from the one that holds `from_offset` to the end."""
+        for _, _, header in self._batches(from_offset):
+            yield BatchHeader._make(header)
+
+    def _batches(self, from_offset: int) -> Iterator[tuple[Segment, int, RawHeader]]:
+        first = max(bisect_right(self._bases, from_offset) - 1, 0)
+        for segment in self._segments[first:]:
+            for position, header in segment.headers(self._position(segment, max(from_offset, segment.base))):
+                yield segment, position, header
+
+    def batch_at_time(self, timestamp: int, from_offset: int | None = None) -> bytes | None:
+        """The first batch, of those that reach `from_offset`, with a record of `timestamp` or later in it."""
+        offset = self.start_offset if from_offset is None else from_offset
+        for segment in self._segments[max(bisect_right(self._bases, offset) - 1, 0) :]:
+            if segment.max_timestamp()[0] >= timestamp:
+                position = segment.position_of_time(timestamp, max(offset, segment.base))
+                if position < segment.size:
+                    return segment.read_batch(position)
+        return None
+
+    def batch_of_max_timestamp(self) -> bytes | None:
+        """The batch with the largest timestamp (the earliest such one), or None where no record has one."""
+        best, largest = None, -1
+        for segment in self._segments:
+            timestamp, _ = segment.max_timestamp()
+            if timestamp > largest:
+                best, largest = segment, timestamp
+        if best is None:
+            return None
+        return best.read_batch(self._position(best, best.max_timestamp()[1]))
+
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        """The largest leader epoch up to `epoch` and where it ended (KIP-101, KIP-279); (-1, -1) if unknown."""
+        return self.epochs.end_offset_for(epoch, self.end_offset)
+
+    # -- shortening: each returns paths for `files.remove`, to be run in a thread ------------------------------------
+
+    def truncate_to(self, offset: int, now: int) -> list[Path]:
+        """Drops what lies at `offset` and behind; a batch that `offset` falls into goes as a whole."""
+        if offset >= self.end_offset:
+            return []
+        self._generation += 1
+        if offset < self._bases[0]:
+            return self._restart_at(offset, now)
+        keep = bisect_right(self._bases, offset)
+        removed = [path for segment in self._segments[keep:] for path in segment.condemn()]
+        del self._segments[keep:], self._bases[keep:]
+        segment = self._active = self._segments[-1]
+        if segment.live is None:
+            self._thaw(segment)
+        self._finished_bytes = sum(other.size for other in self._segments[:-1])
+        position = self._position(segment, offset)
+        if position < segment.size:
+            first_gone: int = next(segment.headers(position))[1][0]
+            segment.cut(offset, position)
+            offset = min(offset, first_gone)
+        self._schedule_roll(segment)
+        self.end_offset = offset
+        self.start_offset = min(self.start_offset, offset)
+        self.recovery_point = min(self.recovery_point, offset)
+        self.epochs.cut_end(offset)
+        removed += self._rebuild_producers(now)
+        return removed
+
+    def _restart_at(self, offset: int, now: int) -> list[Path]:
+        removed = [path for segment in self._segments for path in segment.condemn()]
+        self._begin(offset, now)
+        self.start_offset = self.recovery_point = offset
+        self.epochs.cut_end(offset)
+        return removed + self._rebuild_producers(now)
+
+    def _thaw(self, segment: Segment) -> None:
+        """Makes a finished segment writable again."""
+        if thaw(segment, self._config) is None:
+            rebuild_indexes(segment, self._config, self.name, "they do not fit")
+            thaw(segment, self._config)
+
+    def advance_start(self, offset: int) -> list[Path]:
+        """Records before `offset` are gone; segments that hold nothing else leave the disk."""
+        if offset <= self.start_offset:
+            return []
+        self.start_offset = offset
+        gone = max(bisect_right(self._bases, offset) - 1, 0)
+        removed = []
+        for segment in self._segments[:gone]:
+            self._finished_bytes -= segment.size
+            removed += segment.condemn()
+        del self._segments[:gone], self._bases[:gone]
+        self.epochs.cut_start(offset)
+        removed += self._remove_snapshots([at for at in self._snapshots if at < self._bases[0]])
+        return removed
+
+    def delete(self) -> list[Path]:
+        """Takes the whole log out of the log directory, under the name that Kafka gives to such directories."""
+        self._generation += 1
+        for segment in self._segments:
+            segment.close()
+        condemned = Path(f"{self.directory[:200]}.{uuid4().hex}-delete")
+        Path(self.directory).rename(condemned)
+        return [condemned]
+
+    # -- durability --------------------------------------------------------------------------------------------------
+
+    def begin_flush(self) -> FlushJob:
+        """Captures what is not durable yet: `job.run()` in a thread, then `finish_flush(job)` back on the loop."""
+        return self._capture_flush(whole=False)
+
+    def _capture_flush(self, *, whole: bool) -> FlushJob:
+        job = FlushJob(self.directory, self.end_offset, self._generation, new_files=self._fresh)
+        unfinished = [segment for segment in self._segments if segment.live is not None]
+        job.finished = unfinished[:-1]
+        for segment in job.finished:
+            job.capture(segment, whole=True)
+        if whole or self.end_offset > self.recovery_point:
+            job.capture(self._active, whole=whole)
+        job.snapshots = dict(self._unsaved_snapshots)
+        if self.epochs.changed:
+            job.epochs = checkpoints.epochs_file(self.epochs.entries())
+            self.epochs.changed = False
+        self._fresh = False
+        return job
+
+    def finish_flush(self, job: FlushJob) -> None:
+        """The job ran without an error: what it wrote need not be kept in memory, nor checked after a crash."""
+        if job.generation != self._generation:
+            self.epochs.changed = True
+            return
+        for segment in job.finished:
+            segment.live = None
+        for offset in job.snapshots:
+            self._unsaved_snapshots.pop(offset, None)
+            if offset not in self._snapshots:
+                self._snapshots.append(offset)
+        self.recovery_point = max(self.recovery_point, job.end_offset)
+
+    # -- producers ---------------------------------------------------------------------------------------------------
+
+    def _take_snapshot(self) -> None:
+        offset = self.end_offset
+        if offset not in self._unsaved_snapshots and (not self._snapshots or offset > self._snapshots[-1]):
+            self._unsaved_snapshots[offset] = self.producers.snapshot()
+
+    def _rebuild_producers(self, now: int) -> list[Path]:
+        """State as of the log's end: the newest usable snapshot, and the batches behind it."""
+        end = self.end_offset
+        stale = [at for at in self._snapshots if at > end]
+        keep = {*self._bases, max((at for at in self._snapshots if at <= end), default=-1)}
+        removed = self._remove_snapshots([*stale, *(at for at in self._snapshots if at <= end and at not in keep)])
+        self._unsaved_snapshots = {at: data for at, data in self._unsaved_snapshots.items() if at <= end}
+        self.producers.clear()
+        replay_from = self.start_offset
+        for at in sorted({*self._snapshots, *self._unsaved_snapshots}, reverse=True):
+            if at < self.start_offset:
+                break
+            path = file_stem(self.directory, at) + SNAPSHOT
+            try:
+                data = self._unsaved_snapshots.get(at) or read_whole(path) or b""
+                self.producers.load(read_snapshot(data), now)
+            except CorruptSnapshotError as fault:
+                logger.warning("%s: removed the producer snapshot at offset %d: %s", self.name, at, fault)
+                removed += self._remove_snapshots([at])
+                continue
+            replay_from = at
+            break
+        if replay_from < end:
+            self._replay_producers(replay_from)
+        return removed
+
+    def _replay_producers(self, from_offset: int) -> None:
+        for segment, position, header in self._batches(from_offset):
+            base_offset, attributes, timestamp, producer_id = header[0], header[5], header[8], header[9]
+            if producer_id < 0 or base_offset < from_offset:
+                continue
+            if attributes & CONTROL:
+                epoch = coordinator_epoch(segment.read_batch(position))
+                if epoch is not None:
+                    self.producers.end_transaction(producer_id, header[10], epoch, timestamp)
+            else:
+                transactional = attributes & TRANSACTIONAL != 0
+                self.producers.update(
+                    producer_id, header[10], header[11], header[6], base_offset, timestamp, transactional
+                )
+
+    def _remove_snapshots(self, offsets: list[int]) -> list[Path]:
+        for offset in offsets:
+            if offset in self._snapshots:
+                self._snapshots.remove(offset)
+            self._unsaved_snapshots.pop(offset, None)
+        return condemn(file_stem(self.directory, offset) + SNAPSHOT for offset in offsets)
+
+
+def _written(header: BatchHeader) -> Written:
+    last = last_sequence(header.base_sequence, header.last_offset_delta)
+    return Written(header.base_sequence, last, header.base_offset, header.last_offset, header.max_timestamp)

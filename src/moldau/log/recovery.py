@@ -1,0 +1,295 @@
+"""Opening a partition's directory: which segments there are, whether they are sound, and what a crash tore off.
+
+After a clean stop only the end of the last segment is read. Otherwise every segment past the recovery point is checked
+batch by batch; the log ends before the first bad one. What is cut is told in one line each.
+"""
+
+import logging
+import mmap
+import os
+import zlib
+from pathlib import Path
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from moldau.log import segment as segments
+from moldau.log.epochs import LeaderEpochs
+from moldau.log.files import DELETED, TEMPORARY, OpenFiles, read_whole, write_tail
+from moldau.log.index import LiveIndex, sound_offsets, sound_times
+from moldau.log.segment import INDEX, LOG, MAX_RELATIVE_OFFSET, TIME_INDEX, CorruptLogError, Segment, file_stem
+from moldau.log.settings import LogConfig
+from moldau.wire.batch import CRC_START, HEADER, HEADER_SIZE, MAGIC, PREFIX_SIZE
+
+logger = logging.getLogger("moldau.log")
+
+SNAPSHOT = ".snapshot"
+CLEANED = ".cleaned"  # an unfinished result of compaction
+SWAP = ".swap"  # a finished one, about to take the place of older segments
+
+
+class OldFormatError(CorruptLogError):
+    """The log holds messages of format 0 or 1, from before Kafka 0.11."""
+
+
+class Listing(NamedTuple):
+    """Files of a partition's directory: sizes by base offset, and the offsets of the snapshots."""
+
+    logs: dict[int, int]
+    indexes: dict[int, int]
+    time_indexes: dict[int, int]
+    snapshots: list[int]
+
+
+class Checked(NamedTuple):
+    """What checking a segment found: how much of it is sound, and why it ends there."""
+
+    size: int
+    end_offset: int
+    entries: LiveIndex
+    epochs: list[tuple[int, int]]
+    fault: str | None
+
+
+def list_directory(directory: Path) -> Listing:
+    """What is there, after finishing or undoing what a crash left half done."""
+    listing = Listing({}, {}, {}, [])
+    unfinished = False
+    with os.scandir(directory) as entries:
+        for entry in entries:
+            name = entry.name
+            if name.endswith((DELETED, TEMPORARY)):
+                os.unlink(entry.path)
+            elif name.endswith((CLEANED, SWAP)):
+                unfinished = True
+            elif name.endswith(LOG):
+                listing.logs[int(name[:20])] = entry.stat().st_size
+            elif name.endswith(INDEX):
+                listing.indexes[int(name[:20])] = entry.stat().st_size
+            elif name.endswith(TIME_INDEX):
+                listing.time_indexes[int(name[:20])] = entry.stat().st_size
+            elif name.endswith(SNAPSHOT):
+                listing.snapshots.append(int(name[:20]))
+    if unfinished:
+        finish_swaps(directory, listing)
+        return list_directory(directory)
+    for suffix, orphans in ((INDEX, listing.indexes), (TIME_INDEX, listing.time_indexes)):
+        for base in orphans.keys() - listing.logs.keys():
+            logger.warning("%s: removed %020d%s, which has no segment", directory, base, suffix)
+            os.unlink(file_stem(str(directory), base) + suffix)
+    listing.snapshots.sort()
+    return listing
+
+
+def finish_swaps(directory: Path, listing: Listing) -> None:
+    """Completes an interrupted compaction: `.swap` files replace the segments that they cover, `.cleaned` ones go."""
+    cleaned = list(directory.glob(f"*{CLEANED}"))
+    unfinished_from = min((int(path.name[:20]) for path in cleaned), default=segments.NEVER)
+    for path in cleaned:
+        path.unlink()
+    swaps = []
+    for path in directory.glob(f"*{SWAP}"):
+        if int(path.name[:20]) >= unfinished_from:
+            path.unlink()
+        else:
+            swaps.append(path)
+    for path in swaps:
+        if path.name.endswith(LOG + SWAP):
+            base = int(path.name[:20])
+            end = check(path, base, LogConfig(), crc=False).end_offset
+            for covered in [offset for offset in listing.logs if base <= offset < end]:
+                for suffix in segments.SUFFIXES:
+                    Path(file_stem(str(directory), covered) + suffix).unlink(missing_ok=True)
+    for path in swaps:
+        path.rename(path.with_name(path.name.removesuffix(SWAP)))
+        logger.warning("%s: finished the interrupted compaction of %s", directory, path.name)
+
+
+def check(path: Path, base: int, config: LogConfig, *, crc: bool = True) -> Checked:
+    """Reads a segment from its beginning to the first batch that is not sound, and indexes it on the way."""
+    entries = LiveIndex(config.index_interval_bytes, config.segment_index_bytes)
+    epochs: list[tuple[int, int]] = []
+    with open(path, "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        if not size:
+            return Checked(0, base, entries, epochs, None)
+        with mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as data, memoryview(data) as view:
+            data.madvise(mmap.MADV_SEQUENTIAL)
+            position, expected, epoch = 0, base, -1
+            unpack = HEADER.unpack_from
+            fault = None
+            while position < size:
+                fault = _fault(view, position, size, expected, base, crc)
+                if fault is not None:
+                    break
+                header = unpack(view, position)
+                first, last = header[0], header[0] + header[6]
+                entries.add(first - base, last - base, position, header[8])
+                if header[2] > epoch:
+                    epoch = header[2]
+                    epochs.append((epoch, first))
+                expected = last + 1
+                position += header[1] + PREFIX_SIZE
+    return Checked(position, expected, entries, epochs, fault)
+
+
+def _fault(view: memoryview, position: int, size: int, expected: int, base: int, crc: bool) -> str | None:
+    """Why the batch at `position` is not sound; None if it is."""
+    left = size - position
+    if left < HEADER_SIZE:
+        return f"{left} bytes are too few for a batch"
+    first, length, _, magic, checksum, _, delta, *_ = HEADER.unpack_from(view, position)
+    whole = length + PREFIX_SIZE
+    if magic in (0, 1) and PREFIX_SIZE < whole <= left:
+        _refuse_old_format(view[position : position + whole], magic)
+    if whole < HEADER_SIZE:
+        return f"a length of {length} is too small"
+    if whole > left:
+        return f"a batch of {whole} bytes has {left} left"
+    if magic != MAGIC:
+        return f"format {magic} is not known"
+    if crc and crc32c(view[position + CRC_START : position + whole]) != checksum:
+        return "its checksum is wrong"
+    if first < expected:
+        return f"offset {first} follows {expected - 1}"
+    if delta < 0 or first + delta - base > MAX_RELATIVE_OFFSET:
+        return f"offsets {first} to {first + delta} do not fit the segment"
+    return None
+
+
+def _refuse_old_format(message: memoryview, magic: int) -> None:
+    # Formats 0 and 1 carry a CRC-32 over all that follows it. A right one means data that we must not cut off.
+    if int.from_bytes(message[12:16]) == zlib.crc32(message[16:]):
+        raise OldFormatError(f"messages of format {magic} are not supported; Kafka can rewrite them in format 2")
+
+
+class Loader:
+    """Brings the segments of one directory up, oldest first; the last one is ready to be appended to."""
+
+    def __init__(self, directory: Path, name: str, config: LogConfig, files: OpenFiles, now: int) -> None:
+        self.directory = directory
+        self.name = name
+        self.config = config
+        self.files = files
+        self.now = now
+        self.listing = list_directory(directory)
+        self.segments: list[Segment] = []
+        self.end_offset = 0
+        self.repaired = False  # something was cut or rebuilt
+
+    def load(self, *, clean: bool, recovery_point: int, epochs: LeaderEpochs) -> None:
+        bases = sorted(self.listing.logs)
+        trusted = bases
+        if not clean:
+            past = next((place for place, base in enumerate(bases) if base > recovery_point), len(bases))
+            trusted = bases[: max(past - 1, 0)]
+        for base in trusted[: -1 if clean else None]:
+            self.segments.append(self._cold(base))
+        if clean and bases:
+            self.segments.append(self._last(bases[-1], epochs))
+        elif not clean:
+            self._recover(bases[len(trusted) :], epochs)
+
+    def _stem(self, base: int) -> str:
+        return file_stem(str(self.directory), base)
+
+    def _segment(self, base: int) -> Segment:
+        return Segment(self._stem(base), base, self.listing.logs[base], self.files, self.now)
+
+    def _cold(self, base: int) -> Segment:
+        """A finished segment that is trusted; its indexes are looked into when they are needed, by `sound_cold`."""
+        segment = self._segment(base)
+        offsets, times = self.listing.indexes.get(base), self.listing.time_indexes.get(base)
+        if offsets is None or offsets % 8 or times is None or times % 12:
+            rebuild_indexes(segment, self.config, self.name, "missing or of a wrong size")
+        return segment
+
+    def _last(self, base: int, epochs: LeaderEpochs) -> Segment:
+        """The last segment after a clean stop."""
+        segment = self._segment(base)
+        end = thaw(segment, self.config)
+        if end is None:
+            logger.warning("%s: segment %d does not fit its index: checking it", self.name, base)
+            return self._checked(base, epochs)
+        self.end_offset = end
+        return segment
+
+    def _recover(self, bases: list[int], epochs: LeaderEpochs) -> None:
+        for place, base in enumerate(bases):
+            before = self.listing.logs[base]
+            self.segments.append(self._checked(base, epochs))
+            if self.segments[-1].size < before and bases[place + 1 :]:
+                self._drop(bases[place + 1 :])
+                break
+
+    def _checked(self, base: int, epochs: LeaderEpochs) -> Segment:
+        """A segment read from end to end, cut before its first bad batch, with new indexes."""
+        segment = self._segment(base)
+        path = Path(segment.stem + LOG)
+        checked = check(path, base, self.config)
+        if checked.size < segment.size:
+            logger.warning(
+                "%s: cut %d bytes off %s at position %d, offset %d: %s",
+                self.name,
+                segment.size - checked.size,
+                path.name,
+                checked.size,
+                checked.end_offset,
+                checked.fault,
+            )
+            os.truncate(path, checked.size)
+            segment.size = checked.size
+        segment.live = checked.entries
+        self.repaired = True
+        self.end_offset = checked.end_offset
+        for epoch, start in checked.epochs:
+            if epoch > epochs.latest:
+                epochs.assign(epoch, start)
+        return segment
+
+    def _drop(self, bases: list[int]) -> None:
+        logger.warning(
+            "%s: removed %d later segments (%d bytes), from offset %d on",
+            self.name,
+            len(bases),
+            sum(self.listing.logs[base] for base in bases),
+            bases[0],
+        )
+        for base in bases:
+            for suffix in (*segments.SUFFIXES, SNAPSHOT):
+                Path(self._stem(base) + suffix).unlink(missing_ok=True)
+            if base in self.listing.snapshots:
+                self.listing.snapshots.remove(base)
+
+
+def thaw(segment: Segment, config: LogConfig) -> int | None:
+    """Makes a segment writable: index files as they are, the end read from their last entry on. None: they are odd."""
+    offsets = read_whole(segment.stem + INDEX)
+    times = read_whole(segment.stem + TIME_INDEX)
+    if offsets is None or times is None or not sound_offsets(offsets, segment.size) or not sound_times(times):
+        return None
+    live = segment.live = LiveIndex(config.index_interval_bytes, config.segment_index_bytes)
+    live.restore(offsets, times)
+    try:
+        return segment.index_from(live.indexed)
+    except CorruptLogError:
+        segment.live = None
+        return None
+
+
+def rebuild_indexes(segment: Segment, config: LogConfig, name: str, reason: str) -> None:
+    """Writes the indexes of a finished segment anew; its records stay as they are."""
+    checked = check(Path(segment.stem + LOG), segment.base, config)
+    logger.warning("%s: rebuilt the indexes of segment %d: %s", name, segment.base, reason)
+    if checked.fault is not None:
+        logger.error(
+            "%s: segment %d is damaged at position %d (%s); records behind it cannot be read",
+            name,
+            segment.base,
+            checked.size,
+            checked.fault,
+        )
+    checked.entries.mark_time()
+    segment.release_file()
+    write_tail(segment.stem + INDEX, 0, bytes(checked.entries.offsets_pending))
+    write_tail(segment.stem + TIME_INDEX, 0, bytes(checked.entries.times))

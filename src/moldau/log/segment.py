@@ -1,0 +1,237 @@
+"""Segment: one `.log` file and its indexes. Knows nothing of other segments, of producers or of replication."""
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from struct import Struct
+
+from moldau.log.files import LogFile, OpenFiles, condemn, read_whole
+from moldau.log.index import ColdIndex, LiveIndex, find_time, sound_times
+from moldau.wire.batch import HEADER, HEADER_SIZE, PREFIX_SIZE
+
+LOG = ".log"
+INDEX = ".index"
+TIME_INDEX = ".timeindex"
+TXN_INDEX = ".txnindex"
+SUFFIXES = (LOG, INDEX, TIME_INDEX, TXN_INDEX)
+
+MAX_RELATIVE_OFFSET = 2**31 - 1
+NEVER = 2**63
+READ_AHEAD = 4160  # bytes read to step from batch to batch: a default index interval and a header
+WALK_AHEAD = 65536  # the same for a walk over the whole file
+_PLACE = Struct(">qi11xi")  # base offset, length, last offset delta
+_PLACE_SIZE = _PLACE.size
+_LENGTH = Struct(">8xi")
+
+RawHeader = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int]  # the fields of BatchHeader
+
+
+class CorruptLogError(Exception):
+    """Bytes of a segment that should be a batch are not one."""
+
+
+def file_stem(directory: str, base: int) -> str:
+    """Path of a segment's files without their suffix: 20 digits, so that names sort as offsets do."""
+    return f"{directory}/{base:020d}"
+
+
+class Segment:
+    """The active segment has a `live` index; a finished one drops it once the index is in its file."""
+
+    __slots__ = (
+        "_files",
+        "_max_timestamp",
+        "base",
+        "cold",
+        "created",
+        "file",
+        "live",
+        "roll_at",
+        "size",
+        "stem",
+        "timed",
+        "touched",
+    )
+
+    def __init__(self, stem: str, base: int, size: int, files: OpenFiles, created: int) -> None:
+        self.stem = stem
+        self.base = base
+        self.size = size
+        self.created = created
+        self.file: LogFile | None = None
+        self.live: LiveIndex | None = None
+        self.cold: ColdIndex | None = None
+        self.touched = False
+        self.timed = False  # its first batch has a timestamp, which then decides when to roll
+        self.roll_at = NEVER
+        self._files = files
+        self._max_timestamp: int | None = None
+
+    def open_file(self) -> LogFile:
+        self.file = LogFile(self.stem + LOG)
+        return self.file
+
+    def release_file(self) -> None:
+        self.file = None
+        self.cold = None
+
+    def opened(self) -> LogFile:
+        """The open file; asks the pool for it where necessary."""
+        self.touched = True
+        return self.file or self._files.open(self)
+
+    def schedule_roll(self, first_timestamp: int, roll_ms: int) -> None:
+        """From now on the segment is due at a time: counted in records' timestamps where its first batch has one."""
+        self.timed = first_timestamp >= 0
+        self.roll_at = (first_timestamp if self.timed else self.created) + roll_ms
+
+    def first_timestamp(self) -> int | None:
+        """Largest timestamp of the first batch; None while there is none."""
+        if self.size < HEADER_SIZE:
+            return None
+        timestamp: int = HEADER.unpack(os.pread(self.opened().fd, HEADER_SIZE, 0))[8]
+        return timestamp
+
+    # -- places ------------------------------------------------------------------------------------------------------
+
+    def position_of(self, offset: int) -> int:
+        """Where the first batch that ends at `offset` or later begins; the segment's size if there is none."""
+        index = self.live or self.cold or self._map_index()
+        position, exact = index.find(offset - self.base)
+        if exact:
+            return position
+        return seek(self.opened().fd, position, self.size, offset)
+
+    def size_of_batch(self, position: int) -> int:
+        return int(_LENGTH.unpack(os.pread(self.opened().fd, PREFIX_SIZE, position))[0]) + PREFIX_SIZE
+
+    def read_batch(self, position: int) -> bytes:
+        return os.pread(self.opened().fd, self.size_of_batch(position), position)
+
+    def headers(self, position: int = 0) -> Iterator[tuple[int, RawHeader]]:
+        """Position and header of each batch from `position` on."""
+        return walk(self.opened(), position, self.size)
+
+    def _map_index(self) -> ColdIndex:
+        self.opened()  # enters the pool, which also bounds the mapped indexes
+        self.cold = ColdIndex(self.stem + INDEX)
+        if not self.cold.sound(self.size):
+            raise CorruptLogError(f"{self.stem}{INDEX} does not fit its segment of {self.size} bytes")
+        return self.cold
+
+    # -- time --------------------------------------------------------------------------------------------------------
+
+    def times(self) -> bytes | bytearray:
+        """The time index in its file's form."""
+        if self.live is not None:
+            return self.live.times
+        times = read_whole(self.stem + TIME_INDEX) or b""
+        if not sound_times(times):
+            raise CorruptLogError(f"{self.stem}{TIME_INDEX} is not a time index")
+        return times
+
+    def max_timestamp(self) -> tuple[int, int]:
+        """The largest timestamp and the offset of the end of its batch; (-1, base) if no batch has one."""
+        if self.live is not None:
+            return self.live.max_timestamp, self.base + self.live.max_timestamp_offset
+        if self._max_timestamp is None:
+            times = self.times()
+            last = len(times) - 12
+            self._max_timestamp = int.from_bytes(times[last:]) if times else -1
+        if self._max_timestamp < 0:
+            return -1, self.base
+        return self._max_timestamp >> 32, self.base + (self._max_timestamp & 0xFFFFFFFF)
+
+    def position_of_time(self, timestamp: int, offset: int) -> int:
+        """Where the first batch begins that ends at `offset` or later and reaches `timestamp`; the size if none."""
+        older = self.base + find_time(self.times(), timestamp)
+        for position, header in self.headers(self.position_of(max(older, offset))):
+            if header[8] >= timestamp:
+                return position
+        return self.size
+
+    # -- changes -----------------------------------------------------------------------------------------------------
+
+    def cut(self, offset: int, position: int) -> None:
+        """Ends the segment before the batch at `position`; `offset` is the first one gone."""
+        os.ftruncate(self.opened().fd, position)
+        self.size = position
+        if self.live is not None:
+            self.live = self.live.cut(offset - self.base, position, read_whole(self.stem + INDEX) or b"")
+            self.index_from(self.live.indexed)
+
+    def index_from(self, position: int) -> int:
+        """Adds the batches from `position` on, where the last index entry points, to the live index; the end offset."""
+        live = self.live
+        assert live is not None
+        end = self.base
+        for place, header in self.headers(position):
+            end = header[0] + header[6] + 1
+            live.add(header[0] - self.base, end - 1 - self.base, place, header[8])
+        return end
+
+    def finish(self) -> None:
+        """No batch follows: the time index gets its last entry, by which retention knows the segment's age."""
+        assert self.live is not None
+        self.live.mark_time()
+
+    def condemn(self) -> list[Path]:
+        """Takes the files out of the log; readers that hold the open file read on."""
+        self._files.forget(self)
+        return condemn(self.stem + suffix for suffix in SUFFIXES)
+
+    def close(self) -> None:
+        self._files.forget(self)
+
+
+def create(stem: str, base: int, files: OpenFiles, now: int, interval: int, index_bytes: int) -> Segment:
+    """A new, empty segment with its three files."""
+    segment = Segment(stem, base, 0, files, now)
+    segment.live = LiveIndex(interval, index_bytes)
+    with suppress(FileNotFoundError):
+        os.unlink(stem + LOG)  # a leftover would be appended to
+    files.open(segment)
+    for suffix in (INDEX, TIME_INDEX):
+        os.close(os.open(stem + suffix, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644))
+    return segment
+
+
+def seek(fd: int, position: int, end: int, offset: int) -> int:
+    """Steps from the batch at `position` to the first one that ends at `offset` or later; `end` if there is none."""
+    unpack = _PLACE.unpack_from
+    while position < end:
+        chunk = os.pread(fd, READ_AHEAD, position)
+        last = len(chunk) - _PLACE_SIZE
+        at = 0
+        while at <= last:
+            base, length, delta = unpack(chunk, at)
+            if base + delta >= offset:
+                return position + at
+            if length < HEADER_SIZE - PREFIX_SIZE:
+                raise CorruptLogError(f"a batch of {length} bytes at position {position + at}")
+            at += length + PREFIX_SIZE
+        if not at:
+            raise CorruptLogError(f"{len(chunk)} bytes at position {position} are no batch")
+        position += at
+    return end
+
+
+def walk(file: LogFile, position: int, end: int) -> Iterator[tuple[int, RawHeader]]:
+    """Position and header of each batch between `position` and `end`; checks lengths alone."""
+    unpack = HEADER.unpack_from
+    fd = file.fd
+    while position < end:
+        chunk = os.pread(fd, min(WALK_AHEAD, end - position), position)
+        last = len(chunk) - HEADER_SIZE
+        at = 0
+        while at <= last:
+            header: RawHeader = unpack(chunk, at)
+            size = header[1] + PREFIX_SIZE
+            if size < HEADER_SIZE or position + at + size > end:
+                raise CorruptLogError(f"a batch of {size} bytes at position {position + at} of {end}")
+            yield position + at, header
+            at += size
+        if not at:
+            raise CorruptLogError(f"{len(chunk)} bytes at position {position} are no batch")
+        position += at
