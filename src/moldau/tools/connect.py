@@ -4,6 +4,7 @@ librdkafka is imported when the first client is built.
 """
 
 import socket
+import time
 from collections.abc import Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 CONNECT_TIMEOUT_S = 5.0
 REQUEST_TIMEOUT_S = 15.0
 DEFAULT_PORT = 9092
+TOPIC_WAIT_S = 5.0  # for a topic that the broker creates because we asked for it
+ASK_AGAIN_S = 0.1
 
 Result = TypeVar("Result")
 
@@ -138,6 +141,24 @@ def read_topic(client: Any, target: Target, topic: str) -> "TopicMetadata":
     return found
 
 
+def await_topic(producer: "Producer", target: Target, topic: str) -> "TopicMetadata":
+    """The topic's metadata. Asking for it makes a broker with automatic creation create it, which takes a moment."""
+    from confluent_kafka import KafkaError, KafkaException
+
+    deadline = time.monotonic() + TOPIC_WAIT_S
+    passing = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.LEADER_NOT_AVAILABLE)
+    while True:
+        try:
+            found: TopicMetadata = producer.list_topics(topic, timeout=TOPIC_WAIT_S).topics[topic]
+        except KafkaException as error:
+            raise failure(error, target) from error
+        if found.error is None:
+            return found
+        if found.error.code() not in passing or time.monotonic() > deadline:
+            raise failure(found.error, target, topic=topic)
+        time.sleep(ASK_AGAIN_S)
+
+
 def await_result(future: "Future[Result]", target: Target, *, topic: str = "") -> Result:
     """The result of an admin request, or its failure in words."""
     from confluent_kafka import KafkaException
@@ -157,6 +178,7 @@ REMEDIES = {
     "_UNKNOWN_TOPIC": FIND_TOPIC,
     "_UNKNOWN_PARTITION": "See its partitions with: moldau topic describe {topic}",
     "TOPIC_ALREADY_EXISTS": "Add --if-not-exists to accept that",
+    "TOPIC_EXCEPTION": "A name has up to 249 letters, digits, dots, underscores and hyphens",
     "INVALID_CONFIG": "Topic settings carry Kafka's names, such as retention.ms or cleanup.policy",
     "MSG_SIZE_TOO_LARGE": "Raise the topic's max.message.bytes, and message.max.bytes with -X",
     "_AUTHENTICATION": "Check the SASL settings given with -X",
@@ -198,4 +220,6 @@ def _kafka_error(error: "KafkaException | KafkaError") -> "KafkaError":
 
 def _plain(text: str) -> str:
     """librdkafka's text without its own prefixes and final stop."""
-    return text.removeprefix("Failed to get metadata: ").removeprefix("Local: ").rstrip(". ")
+    for prefix in ("Failed to get metadata: ", "Local: ", "Broker: "):
+        text = text.removeprefix(prefix)
+    return text.rstrip(". ")

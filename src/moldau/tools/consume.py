@@ -30,7 +30,7 @@ def consume(
     session: Session,
     topic: Annotated[str, typer.Argument(metavar="TOPIC", autocompletion=complete_topic, show_default=False)],
     partitions: Annotated[
-        list[int] | None, typer.Option("--partition", "-p", min=0, help="Only these.", show_default="all")
+        list[int] | None, typer.Option("--partition", "-p", metavar="N", min=0, help="Only these.", show_default="all")
     ] = None,
     begin: Annotated[
         str,
@@ -39,7 +39,9 @@ def consume(
     until: Annotated[
         str | None, typer.Option("--until", metavar="POSITION", help="Stop before it.", show_default="the end")
     ] = None,
-    maximum: Annotated[int | None, typer.Option("-n", "--max", min=1, help="Stop after so many records.")] = None,
+    maximum: Annotated[
+        int | None, typer.Option("-n", "--max", metavar="N", min=1, help="Stop after so many records.")
+    ] = None,
     follow: Annotated[bool, typer.Option("--follow/--no-follow", "-f", help="Wait for new records.")] = False,
     keys: Annotated[bool, typer.Option("--keys", help="Print keys before values.")] = False,
     headers: Annotated[bool, typer.Option("--headers", help="Print headers before keys and values.")] = False,

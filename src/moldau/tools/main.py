@@ -12,11 +12,14 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from moldau.tools import broker
 from moldau.tools.failure import INTERRUPTED, OK, CommandError, tell_failure
 
 if TYPE_CHECKING:
     from typer import TyperException
 
+PROGRAM = "moldau"
+COMPLETE_VARIABLE = "_MOLDAU_COMPLETE"
 TRACEBACK_VARIABLE = "MOLDAU_TRACEBACK"
 
 
@@ -28,7 +31,11 @@ def main() -> None:
 def run(arguments: Sequence[str]) -> int:
     """Runs one command line and returns its exit code."""
     try:
-        return _dispatch(list(arguments))
+        try:
+            return _dispatch(list(arguments))
+        finally:
+            # Here, because at interpreter exit a reader that left causes noise instead of an exception.
+            sys.stdout.flush()
     except CommandError as failure:
         tell_failure(str(failure))
         return failure.exit_code
@@ -39,49 +46,44 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _dispatch(arguments: list[str]) -> int:
-    # A completion request names the command line in the environment and must reach Typer.
-    if "_MOLDAU_COMPLETE" not in os.environ:
-        from moldau.tools import broker
-
-        launch = broker.read_arguments(arguments)
-        if launch is not None:
-            return broker.start(launch)
-    return _run_typer(arguments)
+    # A shell that completes puts the command line into this variable, and Typer answers it.
+    completing = COMPLETE_VARIABLE in os.environ
+    launch = None if completing else broker.read_arguments(arguments)
+    if launch is not None:
+        return broker.start(launch)
+    return _run_typer(arguments, completing)
 
 
-def _run_typer(arguments: list[str]) -> int:
-    from typer import Abort, TyperException
+def _run_typer(arguments: list[str], completing: bool) -> int:
+    from typer import Abort, Exit, TyperException
     from typer.main import get_command
 
     from moldau.tools.root import app
 
     sys.excepthook = _tell_unexpected
+    command = get_command(app)
+    if completing:
+        command.main(prog_name=PROGRAM, complete_var=COMPLETE_VARIABLE)
     try:
-        # Not app(), which would put Typer's own traceback in place of the line above.
-        result = get_command(app).main(arguments or ["--help"], prog_name="moldau", standalone_mode=False)
+        with command.make_context(PROGRAM, arguments or ["--help"]) as context:
+            command.invoke(context)
+    except Exit as done:
+        return done.exit_code
+    except Abort:  # Ctrl-C or Ctrl-D at a question
+        return INTERRUPTED
     except TyperException as error:
         tell_failure(_usage_line(error))
         return error.exit_code
-    except Abort:
-        return INTERRUPTED
-    finally:
-        _flush_output()
-    return result if isinstance(result, int) else OK
+    return OK
 
 
 def _usage_line(error: "TyperException") -> str:
     """Typer's complaint about the command line, on one line, with the command that explains it."""
     context = getattr(error, "ctx", None)
-    command = context.command_path if context is not None else "moldau"
-    message = error.format_message().strip()
+    command = context.command_path if context is not None else PROGRAM
+    message = error.format_message().strip().replace(": Value error, ", ": ")
     stop = "" if message.endswith((".", "?", "!")) else "."
     return f"{message[:1].lower()}{message[1:]}{stop} See: {command} --help"
-
-
-def _flush_output() -> None:
-    # Here rather than at interpreter exit, where a reader that left would cause noise instead of an exception.
-    if sys.stdout is not None and not sys.stdout.closed:
-        sys.stdout.flush()
 
 
 def _reader_left() -> int:

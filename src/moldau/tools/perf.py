@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from moldau.tools.complete import complete_topic
-from moldau.tools.connect import build_consumer, build_producer, explain, failure, read_topic
+from moldau.tools.connect import await_topic, build_consumer, build_producer, explain, failure, read_topic
 from moldau.tools.failure import CommandError
 from moldau.tools.options import Session, client_command
 from moldau.tools.output import print_json, print_table
@@ -87,12 +87,18 @@ class Deliveries:
 def produce(
     session: Session,
     topic: Topic,
-    records: Annotated[int, typer.Option("--records", "-n", min=1, help="How many to write.")] = 1_000_000,
-    size: Annotated[int, typer.Option("--size", "-s", min=0, help="Bytes in each value.")] = 100,
-    rate: Annotated[float | None, typer.Option("--rate", min=0.001, help="At most so many a second.")] = None,
+    records: Annotated[int, typer.Option("--records", "-n", metavar="N", min=1, help="How many to write.")] = 1_000_000,
+    size: Annotated[int, typer.Option("--size", "-s", metavar="BYTES", min=0, help="Bytes in each value.")] = 100,
+    rate: Annotated[
+        float | None, typer.Option("--rate", metavar="R", min=0.001, help="At most so many a second.")
+    ] = None,
     acks: Annotated[Acks, typer.Option("--acks")] = Acks.ALL,
-    batch_size: Annotated[int, typer.Option("--batch-size", min=1, help="Bytes in a batch, at most.")] = 1_000_000,
-    linger: Annotated[float, typer.Option("--linger", min=0, help="Milliseconds to wait for a batch to fill.")] = 5.0,
+    batch_size: Annotated[
+        int, typer.Option("--batch-size", metavar="BYTES", min=1, help="Bytes in a batch, at most.")
+    ] = 1_000_000,
+    linger: Annotated[
+        float, typer.Option("--linger", metavar="MS", min=0, help="Milliseconds to wait for a batch to fill.")
+    ] = 5.0,
     compression: Annotated[Compression, typer.Option("--compression", "-z")] = Compression.NONE,
     json: Json = False,
 ) -> None:
@@ -109,7 +115,7 @@ def produce(
             "message.max.bytes": max(1_000_000, size + 100_000),
         },
     )
-    read_topic(producer, session.target, topic)
+    await_topic(producer, session.target, topic)
     deliveries = Deliveries()
     started = time.perf_counter()
     with _progress(records, "producing", quiet=session.json or json) as advance:
@@ -155,7 +161,7 @@ def _send(
 def consume(
     session: Session,
     topic: Topic,
-    records: Annotated[int, typer.Option("--records", "-n", min=1, help="How many to read.")] = 1_000_000,
+    records: Annotated[int, typer.Option("--records", "-n", metavar="N", min=1, help="How many to read.")] = 1_000_000,
     json: Json = False,
 ) -> None:
     """Read records from the beginning of the topic and time it."""

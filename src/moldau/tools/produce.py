@@ -1,7 +1,6 @@
 """`moldau produce`: writes lines as records."""
 
 import sys
-import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -11,7 +10,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Any
 import typer
 
 from moldau.tools.complete import complete_topic
-from moldau.tools.connect import Target, build_producer, explain, failure
+from moldau.tools.connect import await_topic, build_producer, explain
 from moldau.tools.failure import INTERRUPTED, CommandError, misused, note, split_pair
 from moldau.tools.formats import BadRecordError, Draft, Format, Header, read_line, read_time, write_json_bytes
 from moldau.tools.options import Session, client_command
@@ -24,8 +23,6 @@ if TYPE_CHECKING:
 app = typer.Typer(add_completion=False)
 
 DELIVERY_TIMEOUT_MS = 30_000
-TOPIC_WAIT_S = 5.0  # for a topic that the broker creates because we asked for it
-ASK_AGAIN_S = 0.1
 
 
 class Compression(StrEnum):
@@ -88,7 +85,9 @@ def produce(
     header: Annotated[
         list[str] | None, typer.Option("--header", "-H", metavar="KEY=VALUE", help="A header for every record.")
     ] = None,
-    partition: Annotated[int | None, typer.Option("--partition", "-p", min=0, help="Write to this partition.")] = None,
+    partition: Annotated[
+        int | None, typer.Option("--partition", "-p", metavar="N", min=0, help="Write to this partition.")
+    ] = None,
     timestamp: Annotated[
         str | None, typer.Option("--timestamp", metavar="TIME", help="Of every record: ISO 8601 or milliseconds.")
     ] = None,
@@ -115,7 +114,7 @@ def produce(
                 "message.timeout.ms": DELIVERY_TIMEOUT_MS,
             },
         )
-        _check_partition(_await_topic(producer, session.target, topic), topic, partition)
+        _check_partition(await_topic(producer, session.target, topic), topic, partition)
         tally = Tally(topic, session.json)
         if file is None and sys.stdin.isatty():
             note("Type records, one on a line; Ctrl-D ends.")
@@ -157,7 +156,7 @@ def read_drafts(
         try:
             draft = read_line(line.rstrip(b"\n").removesuffix(b"\r"), form, separator)
         except BadRecordError as bad:
-            tally.refuse(f"line {tally.lines} is not a record: {bad}")
+            tally.refuse(f"line {tally.lines} is not a record, and nothing after it was read: {bad}")
             return
         yield replace(
             draft,
@@ -165,24 +164,6 @@ def read_drafts(
             partition=common.partition if draft.partition is None else draft.partition,
             timestamp_ms=common.timestamp_ms if draft.timestamp_ms is None else draft.timestamp_ms,
         )
-
-
-def _await_topic(producer: "Producer", target: Target, topic: str) -> "TopicMetadata":
-    """The topic's metadata. Asking for it makes a broker with automatic creation create it, which takes a moment."""
-    from confluent_kafka import KafkaError, KafkaException
-
-    deadline = time.monotonic() + TOPIC_WAIT_S
-    passing = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.LEADER_NOT_AVAILABLE)
-    while True:
-        try:
-            found: TopicMetadata = producer.list_topics(topic, timeout=TOPIC_WAIT_S).topics[topic]
-        except KafkaException as error:
-            raise failure(error, target) from error
-        if found.error is None:
-            return found
-        if found.error.code() not in passing or time.monotonic() > deadline:
-            raise failure(found.error, target, topic=topic)
-        time.sleep(ASK_AGAIN_S)
 
 
 def _check_partition(metadata: "TopicMetadata", topic: str, partition: int | None) -> None:

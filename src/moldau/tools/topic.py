@@ -31,12 +31,19 @@ def create(
     name: Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)],
     partitions: Annotated[
         int | None,
-        typer.Option("--partitions", "-p", min=1, help="How many.", show_default="the broker's num.partitions"),
+        typer.Option(
+            "--partitions", "-p", metavar="N", min=1, help="How many.", show_default="the broker's num.partitions"
+        ),
     ] = None,
     replication: Annotated[
         int | None,
         typer.Option(
-            "--replication", "-r", min=1, help="Copies of each.", show_default="the broker's default.replication.factor"
+            "--replication",
+            "-r",
+            metavar="N",
+            min=1,
+            help="Copies of each.",
+            show_default="the broker's default.replication.factor",
         ),
     ] = None,
     config: ConfigPairs = None,
@@ -123,7 +130,7 @@ def alter(
     session: Session,
     name: TopicName,
     partitions: Annotated[
-        int | None, typer.Option("--partitions", "-p", min=1, help="The new total; it can only grow.")
+        int | None, typer.Option("--partitions", "-p", metavar="N", min=1, help="The new total; it can only grow.")
     ] = None,
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Set a topic setting.")
