@@ -188,8 +188,9 @@ def _read_bytes(body: bytes, position: int) -> tuple[bytes | None, int]:
 
 def _read_headers(body: bytes, position: int, end: int) -> tuple[tuple[Header, ...], int]:
     count, position = read_varint(body, position)
-    if not 0 <= count <= end - position:
-        raise CorruptRecords(f"{count} headers in a record with {end - position} bytes left")
+    left = max(0, end - position)
+    if not 0 <= count <= left:
+        raise CorruptRecords(f"{count} headers in a record with {left} bytes left")
     headers = []
     for _ in range(count):
         name, position = _read_bytes(body, position)

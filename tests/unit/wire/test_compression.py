@@ -185,7 +185,7 @@ def _zstd_claim() -> bytes:
 
 
 BOMBS = {
-    "gzip": (Codec.GZIP, lambda: _gzip_bomb(1024)),
+    "gzip": (Codec.GZIP, lambda: _gzip_bomb(256)),
     "snappy": (Codec.SNAPPY, lambda: compress(Codec.SNAPPY, bytes(4 << 20)) * 100),
     "snappy claim": (Codec.SNAPPY, lambda: b"\xff\xff\xff\xff\x0f" + bytes(100)),
     "lz4": (Codec.LZ4, lambda: compress(Codec.LZ4, bytes(4 << 20)) * 256),
