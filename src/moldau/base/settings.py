@@ -5,8 +5,8 @@ It knows kinds of values and their bounds, not what any setting does: the tables
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from enum import Enum, IntEnum
+from typing import NamedTuple
 
 Value = bool | int | float | str | tuple[str, ...] | None
 
@@ -38,20 +38,25 @@ RANGES = {Kind.SHORT: 2**15, Kind.INT: 2**31, Kind.LONG: 2**63}
 Check = Callable[[Value], str | None]  # what is wrong with a parsed value, as the end of "<name> must be …"
 
 
-@dataclass(frozen=True, slots=True)
-class Synonym:
+# Named tuples rather than dataclasses: hundreds of rows are made whenever a broker starts.
+class Synonym(NamedTuple):
     """A setting of the broker that gives a topic setting its default; `times` turns its unit into ours."""
 
     name: str
     times: int = 1
 
 
-@dataclass(frozen=True, slots=True)
 class SettingError:
     """Why a value or a name is refused, as a value: one sentence for the one who wrote it."""
 
-    name: str
-    message: str
+    __slots__ = ("message", "name")
+
+    def __init__(self, name: str, message: str) -> None:
+        self.name = name
+        self.message = message
+
+    def __repr__(self) -> str:
+        return f"SettingError({self.message!r})"
 
 
 class SettingsRefused(Exception):  # noqa: N818 - reads as what happened, and carries expected problems, not a fault
@@ -62,8 +67,7 @@ class SettingsRefused(Exception):  # noqa: N818 - reads as what happened, and ca
         super().__init__("\n".join(problem.message for problem in self.problems))
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
+class Setting(NamedTuple):
     """One row of a table. `also` lists values allowed outside the bounds; hidden ones are described only when set."""
 
     name: str
@@ -120,6 +124,13 @@ class Setting:
         return SettingError(self.name, f"{self.name} must be {must_be}, got {got}{advice}")
 
 
+class Group(NamedTuple):
+    """Rows that share a fate: `what` names the feature they belong to, or says why they are idle."""
+
+    what: str
+    settings: tuple[Setting, ...]
+
+
 def text_of(value: Value) -> str | None:
     """A value as Kafka writes it in DescribeConfigs."""
     if value is None or isinstance(value, str):
@@ -135,12 +146,9 @@ def java_double(value: float) -> str:
     """As Java prints a double: plain from 10⁻³ to 10⁷, otherwise with one digit before the point and an E."""
     if value == 0 or 1e-3 <= abs(value) < 1e7:
         return repr(float(value))
-    mantissa, _, exponent = f"{value!r}".partition("e")
-    if not exponent:
-        mantissa, _, exponent = f"{value:.16e}".partition("e")
-        mantissa = mantissa.rstrip("0")
-    point = "" if "." in mantissa else "."
-    return f"{mantissa}{point}{'0' if (mantissa + point).endswith('.') else ''}E{int(exponent)}"
+    shortest = next(form for digits in range(18) if float(form := f"{value:.{digits}e}") == value)
+    mantissa, _, exponent = shortest.partition("e")
+    return f"{mantissa if '.' in mantissa else mantissa + '.0'}E{int(exponent)}"
 
 
 def _bool(setting: Setting, text: str) -> Value | SettingError:
