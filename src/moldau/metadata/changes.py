@@ -6,7 +6,7 @@ or differ between brokers. Decisions are made in topics.py and its neighbours.
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import astuple, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 from uuid import UUID
 
@@ -252,7 +252,7 @@ def _change(form: Mapping[str, Any]) -> Change:
 
 
 def _plain_partitions(partitions: Sequence[PartitionState]) -> list[tuple[Any, ...]]:
-    return [astuple(state) for state in partitions]
+    return [(s.index, s.replicas, s.isr, s.leader, s.leader_epoch, s.partition_epoch) for s in partitions]
 
 
 def _partitions(form: Sequence[Sequence[Any]]) -> tuple[PartitionState, ...]:

@@ -49,6 +49,8 @@ ROOTS = ("/cluster", "/brokers", "/config", CONTROLLER, CONTROLLER_EPOCH, FEATUR
 
 DEFAULT_BROKER_NODE = "<default>"
 
+_encode = json.JSONEncoder(separators=(",", ":")).encode  # made once: a topic of many partitions is many nodes
+
 
 class DamagedTree(Exception):  # noqa: N818 - a state, not a mistake
     """A node does not say what it should; the text names it."""
@@ -349,4 +351,4 @@ def _broker_path(broker_id: int) -> str:
 
 
 def _json(form: Mapping[str, Any]) -> bytes:
-    return json.dumps(form, separators=(",", ":")).encode()
+    return _encode(form).encode()

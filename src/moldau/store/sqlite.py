@@ -222,10 +222,9 @@ def _create(connection: sqlite3.Connection, index: int, op: Create) -> Done:
     if op.sequential:
         path = f"{path}{sequence:010d}"
         connection.execute("UPDATE node SET sequence = sequence + 1 WHERE path = ?", (parent,))
-    if _node(connection, path) is not None:
+    insert = "INSERT OR IGNORE INTO node (path, parent, data, ephemeral) VALUES (?, ?, ?, ?)"
+    if connection.execute(insert, (path, parent, op.data, op.ephemeral)).rowcount == 0:
         raise _Refused(Conflict(Reason.NODE_EXISTS, index, op))
-    insert = "INSERT INTO node (path, parent, data, ephemeral) VALUES (?, ?, ?, ?)"
-    connection.execute(insert, (path, parent, op.data, op.ephemeral))
     return Done(path, 0)
 
 
