@@ -18,10 +18,11 @@ from moldau.log import checkpoints
 from moldau.log.epochs import LeaderEpochs
 from moldau.log.files import OpenFiles, Slice, condemn, read_whole
 from moldau.log.flush import FlushJob
+from moldau.log.header import RawHeader
 from moldau.log.markers import coordinator_epoch
 from moldau.log.producers import CorruptSnapshotError, Producers, Written, last_sequence, read_snapshot
 from moldau.log.recovery import SNAPSHOT, Loader, rebuild_indexes, thaw
-from moldau.log.segment import MAX_RELATIVE_OFFSET, CorruptLogError, RawHeader, Segment, create, file_stem
+from moldau.log.segment import MAX_RELATIVE_OFFSET, CorruptLogError, Segment, create, file_stem
 from moldau.log.settings import LogConfig
 from moldau.wire.batch import ASSIGNED, ASSIGNED_SIZE, CONTROL, PREFIX_SIZE, TRANSACTIONAL, BatchHeader
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from struct import Struct
 
 from moldau.log.files import LogFile, OpenFiles, condemn, read_whole
+from moldau.log.header import RawHeader
 from moldau.log.index import ColdIndex, LiveIndex, find_time, sound_times
 from moldau.wire.batch import HEADER, HEADER_SIZE, PREFIX_SIZE
 
@@ -23,8 +24,6 @@ WALK_AHEAD = 65536  # the same for a walk over the whole file
 _PLACE = Struct(">qi11xi")  # base offset, length, last offset delta
 _PLACE_SIZE = _PLACE.size
 _LENGTH = Struct(">8xi")
-
-RawHeader = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int]  # the fields of BatchHeader
 
 
 class CorruptLogError(Exception):

@@ -1,0 +1,4 @@
+"""The header of a batch as `HEADER.unpack` gives it: on the hot path a plain tuple, without names."""
+
+# The fields of `moldau.wire.batch.BatchHeader`, in its order; either can be passed where this is asked for.
+RawHeader = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int]
