@@ -4,7 +4,7 @@ ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 BLANKS = " \t\f"
 
 
-class MalformedProperties(ValueError):  # noqa: N818 - says what the file is
+class MalformedProperties(ValueError):
     """The text breaks the syntax; the message says where."""
 
 

@@ -59,7 +59,7 @@ class SettingError:
         return f"SettingError({self.message!r})"
 
 
-class SettingsRefused(Exception):  # noqa: N818 - reads as what happened, and carries expected problems, not a fault
+class SettingsRefused(Exception):
     """Settings that the program cannot start with: all problems at once, one sentence each."""
 
     def __init__(self, problems: Iterable[SettingError]) -> None:

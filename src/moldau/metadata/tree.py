@@ -52,7 +52,7 @@ DEFAULT_BROKER_NODE = "<default>"
 _encode = json.JSONEncoder(separators=(",", ":")).encode  # made once: a topic of many partitions is many nodes
 
 
-class DamagedTree(Exception):  # noqa: N818 - a state, not a mistake
+class DamagedTree(Exception):
     """A node does not say what it should; the text names it."""
 
 

@@ -24,11 +24,11 @@ class StoreError(Exception):
     """The store could not do what it was asked; the text says why."""
 
 
-class StoreUnavailable(StoreError):  # noqa: N818 - a state, not a mistake
+class StoreUnavailable(StoreError):
     """Locked, read-only, out of space, out of reach: it may work later, with no change to the program."""
 
 
-class StoreDamaged(StoreError):  # noqa: N818 - a state, not a mistake
+class StoreDamaged(StoreError):
     """The store's content is corrupt, or newer than this program: trying again does not help."""
 
 

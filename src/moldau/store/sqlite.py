@@ -37,7 +37,7 @@ INSERT INTO node (path, parent, data) VALUES ('/', '', x'');
 DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
-class _Refused(Exception):  # noqa: N818 - not an error: it carries a conflict out of the open transaction
+class _Refused(Exception):
     def __init__(self, conflict: Conflict) -> None:
         self.conflict = conflict
 

@@ -27,11 +27,11 @@ LARGEST_BODY = 256 << 20  # bytes of one batch's records when decompressed
 LONGEST_LINE = 1024  # of a checkpoint: a topic's name, a partition and an offset are far shorter
 
 
-class UnknownKind(Exception):  # noqa: N818
+class UnknownKind(Exception):
     """The file's name is none of those that a log directory has."""
 
 
-class CorruptFile(Exception):  # noqa: N818
+class CorruptFile(Exception):
     """The file breaks its format; the message names the position and, where there is one, the offset."""
 
     def __init__(self, reason: str, position: int, offset: int | None = None) -> None:

@@ -15,7 +15,7 @@ import cramjam
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
 
-class CorruptRecords(Exception):  # noqa: N818 (a state of the data, not a fault of the program)
+class CorruptRecords(Exception):
     """The bytes of a batch are not what their format says; the message tells where and why."""
 
 
