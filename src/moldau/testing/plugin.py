@@ -1,4 +1,4 @@
-"""The pytest plugin: a fixture `moldau_broker`, one real broker for the whole test session, with nothing to configure."""
+"""The pytest plugin: a fixture `moldau_broker`, one real broker for the whole test session, nothing to configure."""
 
 from collections.abc import Iterator
 
