@@ -18,12 +18,12 @@ from hypothesis import strategies as st
 from kafka.protocol.api_message import ApiMessage
 from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_reader, entity_writer
-from support.wire_values import form_of, messages
 
 from moldau.wire.codec import decode, encode
 from moldau.wire.declare import fields_of
 from moldau.wire.messages.registry import APIS, ApiMessages
 from moldau.wire.primitives import ZERO_UUID
+from support.wire_values import form_of, messages
 
 CASES = [
     pytest.param(api, cls, version, id=f"{cls.__name__}-{version}")
