@@ -74,6 +74,7 @@ def test_tests_can_have_small_segments() -> None:
             "leader.replication.throttled.replicas must be * or a list of partition:broker pairs, got '0:1,x'",
         ),
         ({"message.timestamp.type": "createtime"}, None),
+        ({"internal.segment.bytes": "0"}, "internal.segment.bytes must be at least 1, got 0"),
         ({"retention.ms": "-2"}, None),
         ({"compression.type": "GZIP"}, None),
         ({"message.format.version": "3.0"}, None),
