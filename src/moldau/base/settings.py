@@ -35,6 +35,8 @@ class Live(Enum):
 
 RANGES = {Kind.SHORT: 2**15, Kind.INT: 2**31, Kind.LONG: 2**63}
 
+LONGEST_SHOWN = 120  # of a stranger's text in a sentence; also the longest name worth comparing with ours
+
 Check = Callable[[Value], str | None]  # what is wrong with a parsed value, as the end of "<name> must be …"
 
 
@@ -120,8 +122,14 @@ class Setting(NamedTuple):
 
     def _refuse(self, must_be: str, text: str, advice: str = "") -> SettingError:
         plain = self.kind in RANGES or self.kind is Kind.DOUBLE
-        got = "a value that is not shown" if self.sensitive else (text if plain and text else f"'{text}'")
+        shown = shortened(text)
+        got = "a value that is not shown" if self.sensitive else (shown if plain and text else f"'{shown}'")
         return SettingError(self.name, f"{self.name} must be {must_be}, got {got}{advice}")
+
+
+def shortened(text: str) -> str:
+    """A stranger's text, fit for a sentence."""
+    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…"
 
 
 class Group(NamedTuple):
@@ -208,7 +216,8 @@ def _without_unit(setting: Setting, text: str) -> str:
     digits = text.rstrip("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ ")
     unit = text[len(digits) :].strip().lower()
     if not (digits.isascii() and digits.isdigit()) or len(digits) > 18:
-        return "; write the digits alone" if digits.replace("_", "").replace(",", "").isdigit() else ""
+        bare = digits.replace("_", "").replace(",", "")
+        return "; write the digits alone" if bare.isascii() and bare.isdigit() else ""
     last_word = setting.name.rpartition(".")[2]
     if last_word in UNITS_OF_NAME:
         per_unit = TIMES_MS.get(unit, TIMES_MS.get(unit.rstrip("s"), 0))
@@ -251,9 +260,11 @@ class Table:
         """The sentence for a name that is not in the table, with the nearest one that is."""
         near = self.nearest(name)
         hint = f"; did you mean {near}?" if near else ""
-        return SettingError(name, f"Unknown {self.what} config name: {name}{hint}")
+        return SettingError(name, f"Unknown {self.what} config name: {shortened(name)}{hint}")
 
     def nearest(self, name: str) -> str | None:
+        if len(name) > LONGEST_SHOWN:
+            return None
         import difflib  # only the unlucky pay for it
 
         shown = [setting.name for setting in self if not setting.hidden]

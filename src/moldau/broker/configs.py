@@ -3,12 +3,11 @@ makes of them. Who may ask, which broker answers and where the result is stored 
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
 from moldau.base.errors import Refusal, WireError
-from moldau.base.settings import Kind, Live, Setting, SettingError, SettingsRefused, Table, Value, text_of
+from moldau.base.settings import Kind, Live, Setting, SettingError, SettingsRefused, Table, Value, shortened, text_of
 from moldau.broker.settings import BROKER, load
 from moldau.log.settings import TOPIC, checked, default_of
 
@@ -54,8 +53,7 @@ class SynonymEntry(NamedTuple):
     source: Source
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """One setting as DescribeConfigs answers it."""
 
     name: str
@@ -206,7 +204,9 @@ def new_topic(
     """The overrides of a topic that is being created."""
     nulls = [name for name, value in configs if value is None]
     if nulls:
-        return Refusal(WireError.INVALID_CONFIG, f"Null value not supported for topic configs: {', '.join(nulls)}")
+        return Refusal(
+            WireError.INVALID_CONFIG, f"Null value not supported for topic configs: {shortened(', '.join(nulls))}"
+        )
     return alter_topic({}, [Change(name, Op.SET, value) for name, value in configs], broker_values)
 
 
@@ -221,9 +221,7 @@ def alter_topic(
     for change in changes:
         setting = TOPIC.get(change.name)
         if change.op in (Op.APPEND, Op.SUBTRACT) and (setting is None or setting.kind is not Kind.LIST):
-            return Refusal(
-                WireError.INVALID_CONFIG, f"Can't {Op(change.op).name} to key {change.name}: it is not a list"
-            )
+            return _not_a_list(change)
         unset = () if setting is None else default_of(setting, broker_values)
         _apply(new, change, unset)
     # Names that came with a directory of a newer version stay; only what is written now must be known.
@@ -250,6 +248,11 @@ def alter_broker(layers: Layers, changes: Sequence[Change], *, per_broker: bool)
     return new
 
 
+def _not_a_list(change: Change) -> Refusal:
+    words = f"Can't {Op(change.op).name} to key {shortened(change.name)}: it is not a list"
+    return Refusal(WireError.INVALID_CONFIG, words)
+
+
 def _malformed(changes: Sequence[Change]) -> Refusal | None:
     names = [change.name for change in changes]
     nulls = [change.name for change in changes if change.value is None and change.op != Op.DELETE]
@@ -257,7 +260,7 @@ def _malformed(changes: Sequence[Change]) -> Refusal | None:
     if len(set(names)) < len(names):
         return Refusal(WireError.INVALID_REQUEST, "Error due to duplicate config keys")
     if nulls:
-        return Refusal(WireError.INVALID_REQUEST, f"Null value not supported for : {', '.join(nulls)}")
+        return Refusal(WireError.INVALID_REQUEST, f"Null value not supported for : {shortened(', '.join(nulls))}")
     if operations:
         return Refusal(WireError.INVALID_REQUEST, f"Unknown operations type {operations[0]}")
     return None
@@ -270,9 +273,7 @@ def _not_alterable(changes: Sequence[Change], per_broker: bool) -> Refusal | Non
         if setting is None:
             return Refusal(WireError.INVALID_CONFIG, BROKER.unknown(change.name).message)
         if change.op in (Op.APPEND, Op.SUBTRACT) and setting.kind is not Kind.LIST:
-            return Refusal(
-                WireError.INVALID_CONFIG, f"Can't {Op(change.op).name} to key {change.name}: it is not a list"
-            )
+            return _not_a_list(change)
     fixed = sorted(change.name for change in writes if BROKER[change.name].live is Live.READ_ONLY)
     if fixed:
         words = f"Cannot update these configs dynamically: {', '.join(fixed)}; they are read when the broker starts"

@@ -8,7 +8,7 @@ that is not there yet (accepted with a warning, or refused where users would rel
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 
-from moldau.base.settings import Live, Setting, SettingError, SettingsRefused, Table, Value
+from moldau.base.settings import Live, Setting, SettingError, SettingsRefused, Table, Value, shortened
 from moldau.broker.listeners import (
     Listener,
     advertise,
@@ -23,7 +23,7 @@ from moldau.broker.tables.idle import IDLE
 from moldau.broker.tables.security import SECURITY, SECURITY_GUARDS
 from moldau.broker.tables.storage import STORAGE, STORAGE_GUARDS
 from moldau.broker.tables.used import USED
-from moldau.log.settings import TOPIC, LogConfig
+from moldau.log.settings import MAX_INT, TOPIC, LogConfig
 
 
 def _topic_defaults() -> Iterator[Setting]:
@@ -69,7 +69,7 @@ class BrokerConfig:
 
     node_id: int
     listeners: tuple[Listener, ...]
-    advertised: tuple[Listener, ...]
+    advertised: tuple[Listener, ...]  # in the order of listeners; port 0 stands for the port that was bound
     log_dirs: tuple[str, ...]
     ip_connection_limits: Mapping[str, int]  # max.connections.per.ip.overrides
     static: Mapping[str, str]  # what was given, as given; node.id and broker.id stand for each other
@@ -277,9 +277,9 @@ def _ip_limits(text: str) -> dict[str, int] | SettingError:
     limits: dict[str, int] = {}
     for pair in filter(None, (word.strip() for word in text.split(","))):
         host, _, limit = (part.strip() for part in pair.rpartition(":"))
-        if not host or not (limit.isascii() and limit.isdigit()):
-            return SettingError(name, f"{name} must be a list of address:limit pairs, got '{pair}'")
-        limits[host.removeprefix("[").removesuffix("]")] = int(limit[:10])
+        if not host or not (limit.isascii() and limit.isdigit() and len(limit) <= 10 and int(limit) <= MAX_INT):
+            return SettingError(name, f"{name} must be a list of address:limit pairs, got '{shortened(pair)}'")
+        limits[host.removeprefix("[").removesuffix("]")] = int(limit)
     return limits
 
 

@@ -29,6 +29,11 @@ def _throttled_replicas(value: Value) -> str | None:
     return "* or a list of partition:broker pairs"
 
 
+def _some_bytes(value: Value) -> str | None:
+    """Kafka takes any number here; one below 1 would roll a segment for every batch, for anyone who asks."""
+    return "at least 1" if isinstance(value, int) and value < 1 else None
+
+
 def _tiered(value: Value) -> str | None:
     return "false, as tiered storage is not supported yet" if value else None
 
@@ -64,7 +69,7 @@ ROWS = (
             doc="Replicas whose copying is throttled on the follower's side: partition:broker pairs, or `*` for all."),
     Setting("index.interval.bytes", INT, 4096, least=0, synonyms=_of_broker("log.index.interval.bytes"),
             doc="Bytes of log between two entries of the offset index."),
-    Setting("internal.segment.bytes", INT, None, hidden=True,
+    Setting("internal.segment.bytes", INT, None, check=_some_bytes, hidden=True,
             doc="Stands in for segment.bytes in tests that need segments below its least value."),
     Setting("leader.replication.throttled.replicas", LIST, (), check=_throttled_replicas,
             doc="Replicas whose copying is throttled on the leader's side: partition:broker pairs, or `*` for all."),
