@@ -5,7 +5,7 @@ belong to others. It is a one-way door: Moldau reads such a log once, to open a 
 writes one. Records are told apart by the names of their classes; kinds that say nothing about topics are passed over.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
@@ -44,7 +44,7 @@ class _Fold:
 
 def image_from_kraft(records: Iterable[object]) -> KraftImage:
     fold = _Fold()
-    for record in records:
+    for record in _committed(records):
         step = _STEPS.get(type(record).__name__)
         if step is not None:
             step(fold, record)
@@ -58,6 +58,24 @@ def image_from_kraft(records: Iterable[object]) -> KraftImage:
         features=dict(fold.features),
         next_producer_id=fold.next_producer_id,
     )
+
+
+def _committed(records: Iterable[object]) -> Iterator[object]:
+    """KIP-868: what lies in a transaction of the log counts from its end on; if it has none, not at all."""
+    pending: list[object] | None = None
+    for record in records:
+        match type(record).__name__:
+            case "BeginTransactionRecord":
+                pending = []
+            case "EndTransactionRecord":
+                yield from pending or ()
+                pending = None
+            case "AbortTransactionRecord":
+                pending = None
+            case _ if pending is not None:
+                pending.append(record)
+            case _:
+                yield record
 
 
 def adopt(topic: KraftTopic, broker_id: int) -> TopicCreated:

@@ -62,6 +62,15 @@ class ProducerIdsRecord:
     next_producer_id: int
 
 
+class BeginTransactionRecord: ...
+
+
+class EndTransactionRecord: ...
+
+
+class AbortTransactionRecord: ...
+
+
 def test_topics_come_with_ids_partitions_and_configs() -> None:
     a, b = uuid4(), uuid4()
     image = image_from_kraft(
@@ -123,6 +132,16 @@ def test_a_config_without_a_value_is_gone() -> None:
         ]
     )
     assert image.topics[0].config == {"retention.ms": "2"}
+
+
+@pytest.mark.parametrize(
+    ("ending", "names"),
+    [([EndTransactionRecord()], ["a", "b", "c"]), ([AbortTransactionRecord()], ["a", "c"]), ([], ["a"])],
+)
+def test_a_transaction_of_the_log_counts_only_when_it_has_ended(ending: list[object], names: list[str]) -> None:
+    records = [TopicRecord("a", uuid4()), BeginTransactionRecord(), TopicRecord("b", uuid4()), *ending]
+    image = image_from_kraft([*records, TopicRecord("c", uuid4())])
+    assert [topic.name for topic in image.topics] == names
 
 
 def test_producer_ids_already_given_out_are_known() -> None:
