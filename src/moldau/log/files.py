@@ -89,8 +89,11 @@ def sync_directory(path: str | Path) -> None:
         os.close(fd)
 
 
-def replace(path: str | Path, data: bytes, *, sync: bool = True) -> None:
-    """Replaces a file as a whole: a reader, or a crash, finds the old content or the new."""
+def replace(path: str | Path, data: bytes, *, sync: bool = True, sync_names: bool = True) -> None:
+    """Replaces a file as a whole: a reader, or a crash, finds the old content or the new.
+
+    Without `sync_names` the caller syncs the directory, once for several files.
+    """
     temporary = f"{path}{TEMPORARY}"
     fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
     try:
@@ -100,7 +103,7 @@ def replace(path: str | Path, data: bytes, *, sync: bool = True) -> None:
     finally:
         os.close(fd)
     os.replace(temporary, path)
-    if sync:
+    if sync and sync_names:
         sync_directory(os.path.dirname(path) or ".")
 
 

@@ -31,19 +31,21 @@ class FlushJob:
         if whole:
             live = segment.live
             assert live is not None
-            self.indexes.append((segment.stem + INDEX, live.offsets_written, bytes(live.offsets_pending)))
-            self.indexes.append(
-                (segment.stem + TIME_INDEX, live.times_written, bytes(live.times[live.times_written :]))
-            )
+            if live.offsets_pending or live.rewrite:
+                self.indexes.append((segment.stem + INDEX, live.offsets_written, bytes(live.offsets_pending)))
+            times = bytes(live.times[live.times_written :])
+            if times or live.rewrite:
+                self.indexes.append((segment.stem + TIME_INDEX, live.times_written, times))
 
     def run(self) -> None:
+        """Writes and syncs; names last, so that no file under its final name is half written."""
         for file in self.files:
             _sync(file.fd)
         for path, position, data in self.indexes:
             write_tail(path, position, data)
         for offset, data in self.snapshots.items():
-            replace(file_stem(self.directory, offset) + SNAPSHOT, data)
+            replace(file_stem(self.directory, offset) + SNAPSHOT, data, sync_names=False)
         if self.epochs is not None:
-            replace(f"{self.directory}/{LEADER_EPOCHS}", self.epochs)
-        elif self.new_files:
+            replace(f"{self.directory}/{LEADER_EPOCHS}", self.epochs, sync_names=False)
+        if self.new_files or self.snapshots or self.epochs is not None:
             sync_directory(self.directory)

@@ -36,6 +36,7 @@ class LiveIndex:
         "offsets",
         "offsets_pending",
         "offsets_written",
+        "rewrite",
         "tail",
         "times",
         "times_last",
@@ -51,6 +52,7 @@ class LiveIndex:
         self.times = bytearray()  # in the file's form
         self.times_written = 0
         self.times_last = -1  # timestamp of the last time entry
+        self.rewrite = False  # the files may hold entries that are wrong
         self.tail = array("Q")
         self.indexed = 0  # position of the batch that the last sparse entry names
         self.max_timestamp = -1
@@ -131,6 +133,7 @@ class LiveIndex:
         kept.offsets_pending += entries[:end]
         kept.offsets_written = 0
         kept.times_written = 0
+        kept.rewrite = True
         return kept
 
 
@@ -188,12 +191,12 @@ def sound_times(data: bytes) -> bool:
     count, rest = divmod(len(data), TIME_ENTRY_SIZE)
     if rest:
         return False
-    if count < 2:
+    if not count:
         return True
     first_time, first_offset = TIME_ENTRY.unpack_from(data, 0)
     last_time, last_offset = TIME_ENTRY.unpack_from(data, len(data) - TIME_ENTRY_SIZE)
-    in_order: bool = first_time < last_time and first_offset <= last_offset
-    return in_order
+    in_order: bool = count == 1 or (first_time < last_time and first_offset < last_offset)
+    return in_order and first_time >= 0
 
 
 def find_time(times: bytes | bytearray, timestamp: int) -> int:

@@ -174,21 +174,30 @@ class Log:
         self.end_offset = offset
 
     def close(self, *, clean: bool = True) -> None:
-        """Writes all that a clean start relies on, durably, and closes the files. No flush may be under way."""
-        if clean and (self._unwritten() or self.end_offset > self.recovery_point):
-            self._active.finish()
-            self._take_snapshot()
-            job = self._capture_flush(whole=True)
+        """Closes the files; `clean` first makes durable what a clean start relies on."""
+        if clean:
+            job = self.begin_close()
             job.run()
             self.finish_flush(job)
         for segment in self._segments:
             segment.close()
 
+    def begin_close(self) -> FlushJob:
+        """The last flush before `close(clean=False)`: with many logs, run the jobs in several threads.
+
+        No flush may be under way, and nothing be appended from here on.
+        """
+        self._active.finish()
+        if self._unwritten() or self.end_offset > self.recovery_point:
+            self._take_snapshot()
+            return self._capture_flush(whole=True)
+        return FlushJob(self.directory, self.end_offset, self._generation)
+
     def _unwritten(self) -> bool:
         live = self._active.live
         assert live is not None
         pending = bool(live.offsets_pending) or len(live.times) > live.times_written
-        return pending or self._fresh or self.epochs.changed or bool(self._unsaved_snapshots)
+        return pending or live.rewrite or self._fresh or self.epochs.changed or bool(self._unsaved_snapshots)
 
     @property
     def config(self) -> LogConfig:
@@ -350,12 +359,22 @@ class Log:
     def _position(self, segment: Segment, offset: int) -> int:
         try:
             return segment.position_of(offset)
-        except (CorruptLogError, FileNotFoundError) as fault:
-            if segment.live is not None:
-                raise
-            # An index that does not fit its segment is made anew; a second failure is the segment's own.
-            rebuild_indexes(segment, self._config, self.name, str(fault))
+        except CorruptLogError as fault:
+            self._reindex(segment, fault)
             return segment.position_of(offset)
+
+    def _max_timestamp(self, segment: Segment) -> tuple[int, int]:
+        try:
+            return segment.max_timestamp()
+        except CorruptLogError as fault:
+            self._reindex(segment, fault)
+            return segment.max_timestamp()
+
+    def _reindex(self, segment: Segment, fault: CorruptLogError) -> None:
+        """Makes indexes anew that do not fit their segment; if it is the segment that is wrong, the fault stays."""
+        if segment.live is not None:
+            raise fault
+        rebuild_indexes(segment, self._config, self.name, str(fault))
 
     def read_headers(self, from_offset: int) -> Iterator[BatchHeader]:
         """Headers of the batches from the one that holds `from_offset` to the end."""
@@ -372,7 +391,7 @@ class Log:
         """The first batch, of those that reach `from_offset`, with a record of `timestamp` or later in it."""
         offset = self.start_offset if from_offset is None else from_offset
         for segment in self._segments[max(bisect_right(self._bases, offset) - 1, 0) :]:
-            if segment.max_timestamp()[0] >= timestamp:
+            if self._max_timestamp(segment)[0] >= timestamp:
                 position = segment.position_of_time(timestamp, max(offset, segment.base))
                 if position < segment.size:
                     return segment.read_batch(position)
@@ -382,7 +401,7 @@ class Log:
         """The batch with the largest timestamp (the earliest such one), or None where no record has one."""
         best, largest = None, -1
         for segment in self._segments:
-            timestamp, _ = segment.max_timestamp()
+            timestamp, _ = self._max_timestamp(segment)
             if timestamp > largest:
                 best, largest = segment, timestamp
         if best is None:

@@ -108,6 +108,7 @@ def finish_swaps(directory: Path, listing: Listing) -> None:
 def check(path: Path, base: int, config: LogConfig, *, crc: bool = True) -> Checked:
     """Reads a segment from its beginning to the first batch that is not sound, and indexes it on the way."""
     entries = LiveIndex(config.index_interval_bytes, config.segment_index_bytes)
+    entries.rewrite = True
     epochs: list[tuple[int, int]] = []
     with open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size

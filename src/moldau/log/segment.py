@@ -114,10 +114,14 @@ class Segment:
 
     def _map_index(self) -> ColdIndex:
         self.opened()  # enters the pool, which also bounds the mapped indexes
-        self.cold = ColdIndex(self.stem + INDEX)
-        if not self.cold.sound(self.size):
+        try:
+            index = ColdIndex(self.stem + INDEX)
+        except FileNotFoundError:
+            raise CorruptLogError(f"{self.stem}{INDEX} is missing") from None
+        if not index.sound(self.size):
             raise CorruptLogError(f"{self.stem}{INDEX} does not fit its segment of {self.size} bytes")
-        return self.cold
+        self.cold = index
+        return index
 
     # -- time --------------------------------------------------------------------------------------------------------
 
@@ -125,8 +129,8 @@ class Segment:
         """The time index in its file's form."""
         if self.live is not None:
             return self.live.times
-        times = read_whole(self.stem + TIME_INDEX) or b""
-        if not sound_times(times):
+        times = read_whole(self.stem + TIME_INDEX)
+        if times is None or not sound_times(times):
             raise CorruptLogError(f"{self.stem}{TIME_INDEX} is not a time index")
         return times
 

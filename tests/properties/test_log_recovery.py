@@ -1,0 +1,146 @@
+"""A log cut anywhere comes back as the whole batches before the cut, whatever the index files say."""
+
+import logging
+import shutil
+from pathlib import Path
+
+import pytest
+
+from log_batches import NOW, append, batch, flush, headers_on_disk, open_log, producer_view, segment_files
+from moldau.log.log import Log
+from moldau.log.settings import LogConfig
+
+CONFIG = LogConfig(segment_bytes=600, index_interval_bytes=200)
+
+
+def write(directory: Path, count: int = 14) -> Log:
+    log = open_log(directory, CONFIG)
+    for number in range(count):
+        append(log, batch(2, timestamp=NOW + number, producer_id=7, epoch=0, sequence=2 * number), number // 5)
+    return log
+
+
+def test_cut_at_every_byte(tmp_path: Path) -> None:
+    """Every byte of the last batches, and of the segment before the last."""
+    write(tmp_path / "whole").close(clean=False)
+    last, earlier = segment_files(tmp_path / "whole")[-1], segment_files(tmp_path / "whole")[-2]
+    before = headers_on_disk(tmp_path / "whole")
+    for torn in (last, earlier):
+        size = torn.stat().st_size
+        base = int(torn.stem)
+        in_file = [header for header in before if base <= header.base_offset]
+        for cut in range(size):
+            directory = tmp_path / "cut"
+            shutil.copytree(tmp_path / "whole", directory)
+            (directory / "topic-0" / torn.name).open("rb+").truncate(cut)
+            kept = [header for header in before if header.base_offset < base]
+            room = cut
+            for header in in_file:
+                if header.size > room:
+                    break
+                room -= header.size
+                kept.append(header)
+            log = open_log(directory, CONFIG)
+            boundary = room == 0
+            if torn is earlier and boundary:  # nothing shows that batches are missing: later segments stay, as in Kafka
+                kept += [header for header in before if header.base_offset >= int(last.stem)]
+            assert headers_on_disk(directory) == kept, cut
+            assert list(log.read_headers(0)) == kept
+            assert log.end_offset == (kept[-1].last_offset + 1 if kept else 0)
+            assert log.epochs.latest == (kept[-1].leader_epoch if kept else -1)
+            assert append(log, batch(timestamp=NOW)) == log.end_offset - 1
+            shutil.rmtree(directory)
+
+
+def test_every_flipped_byte_of_the_last_batch(tmp_path: Path) -> None:
+    """Outside base offset and leader epoch, which no checksum covers, a changed byte ends the log before its batch."""
+    write(tmp_path / "whole").close(clean=False)
+    last = segment_files(tmp_path / "whole")[-1]
+    before = headers_on_disk(tmp_path / "whole")
+    start = last.stat().st_size - before[-1].size
+    for at in (*range(8, 12), *range(16, before[-1].size)):
+        directory = tmp_path / "flipped"
+        shutil.copytree(tmp_path / "whole", directory)
+        data = bytearray(last.read_bytes())
+        data[start + at] ^= 0x40
+        (directory / "topic-0" / last.name).write_bytes(data)
+        log = open_log(directory, CONFIG)
+        assert list(log.read_headers(0)) == before[:-1], at
+        shutil.rmtree(directory)
+
+
+def test_what_was_cut_is_told_in_one_line(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    write(tmp_path).close(clean=False)
+    last = segment_files(tmp_path)[-1]
+    size = last.stat().st_size
+    last.open("rb+").truncate(size - 10)
+    with caplog.at_level(logging.WARNING, "moldau.log"):
+        log = open_log(tmp_path, CONFIG)
+    [line] = caplog.messages
+    assert f"off {last.name}" in line
+    assert f"offset {log.end_offset}" in line
+    assert "left" in line
+
+
+def test_crash_and_clean_stop_give_the_same_log(tmp_path: Path) -> None:
+    for flushed in (False, True):
+        for clean in (True, False):
+            directory = tmp_path / f"{flushed}{clean}"
+            log = write(directory)
+            if flushed:
+                flush(log)
+            append(log, batch(1, timestamp=NOW + 99, producer_id=8, epoch=1, sequence=5), 9)
+            expected, producers, epochs = headers_on_disk(directory), producer_view(log), log.epochs.entries()
+            log.close(clean=clean)
+            again = open_log(directory, CONFIG, clean=clean, recovery_point=log.recovery_point)
+            assert list(again.read_headers(0)) == expected
+            assert (again.start_offset, again.end_offset) == (log.start_offset, log.end_offset)
+            assert again.size == log.size
+            assert again.epochs.entries() == epochs
+            assert set(producer_view(again)) == set(producers)
+            for producer_id, (epoch, sequence, timestamp, batches) in producer_view(again).items():
+                assert (epoch, sequence, timestamp) == producers[producer_id][:3]
+                assert batches[-1] == producers[producer_id][3][-1]
+
+
+def test_only_segments_past_the_recovery_point_are_read(tmp_path: Path) -> None:
+    log = write(tmp_path)
+    flush(log)
+    log.close(clean=False)
+    first = segment_files(tmp_path)[0]
+    data = bytearray(first.read_bytes())
+    data[-1] ^= 1
+    first.write_bytes(data)
+    assert open_log(tmp_path, CONFIG, recovery_point=log.recovery_point).end_offset == log.end_offset
+    assert open_log(tmp_path, CONFIG, recovery_point=0).end_offset < log.end_offset
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("damage", ["missing", "short", "zeros", "noise", "preallocated"])
+def test_damaged_index_files_are_rebuilt(tmp_path: Path, suffix: str, clean: bool, damage: str) -> None:
+    log = write(tmp_path)
+    expected = headers_on_disk(tmp_path)
+    log.close()
+    for path in segment_files(tmp_path):
+        index = path.with_suffix(suffix)
+        content = index.read_bytes()
+        if damage == "missing":
+            index.unlink()
+        else:
+            index.write_bytes(
+                {
+                    "short": content[:-1],
+                    "zeros": bytes(len(content)),
+                    "noise": b"\xee" * len(content),
+                    "preallocated": content + bytes(480),
+                }[damage]
+            )
+    log = open_log(tmp_path, CONFIG, clean=clean, recovery_point=log.recovery_point)
+    assert log.end_offset == expected[-1].last_offset + 1
+    for header in expected:
+        piece = log.locate(header.base_offset, 1 << 20, log.end_offset, whole_first=True)
+        assert piece is not None
+        assert next(iter(log.read_headers(header.base_offset))) == header
+        found = log.batch_at_time(header.max_timestamp)
+        assert found is not None
