@@ -118,8 +118,18 @@ def batch(records: int, value_size: int, *, producer_id: int = -1, epoch: int = 
         0, HEADER_SIZE - PREFIX_SIZE + len(body), -1, 2, 0, 0, records - 1, now, now, producer_id, epoch,
         base_sequence, records,
     )  # fmt: skip
-    packed = bytearray(head + body)
-    packed[CRC_START - 4 : CRC_START] = crc32c(packed[CRC_START:]).to_bytes(4, "big")
+    return _sealed(bytearray(head + body))
+
+
+def with_sequence(packed: bytes, base_sequence: int) -> bytes:
+    """The same batch as an idempotent producer would send it next."""
+    changed = bytearray(packed)
+    changed[HEADER_SIZE - 8 : HEADER_SIZE - 4] = base_sequence.to_bytes(4, "big")
+    return _sealed(changed)
+
+
+def _sealed(packed: bytearray) -> bytes:
+    packed[CRC_START - 4 : CRC_START] = crc32c(memoryview(packed)[CRC_START:]).to_bytes(4, "big")
     return bytes(packed)
 
 

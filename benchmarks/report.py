@@ -11,6 +11,7 @@ from benchmarks import chart
 from benchmarks.measures import CHECKS
 
 RESULTS = Path("benchmarks/results/latest.json")
+ISOLATION = Path("benchmarks/results/isolation.json")
 TRIAL = Path("benchmarks/results/trial.json")  # quick runs, which must not take the place of figures
 CHART = Path("docs/bench.svg")
 VERDICTS = {True: "[green]reached", False: "[red]missed", None: "–"}
@@ -53,6 +54,8 @@ def _side(values: dict[str, float] | None) -> str:
 
 
 def show_isolation(rows: list[dict[str, Any]], console: Console) -> None:
+    if not rows:
+        return
     table = Table(title="In isolation")
     for column in ("what", "alone or small", "disturbed or large", "unit", "ratio", "aim", "note"):
         table.add_column(column, justify="right" if "or" in column or column in ("ratio", "aim") else "left")
