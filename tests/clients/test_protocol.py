@@ -28,6 +28,7 @@ SERVED = {
     19: (2, 7),
     20: (1, 6),
     21: (0, 2),
+    22: (0, 5),  # 6 exists, but is not stable
     23: (2, 4),
     32: (1, 4),
     33: (0, 2),
@@ -38,7 +39,6 @@ SERVED = {
     61: (0, 0),
     75: (0, 0),
 }
-INIT_PRODUCER_ID = 22
 
 
 def header(api: int, version: int, correlation: int, client_id: bytes | None = b"raw", tags: bytes = b"") -> bytes:
@@ -61,8 +61,6 @@ def test_api_versions_v0_lists_what_is_served(raw: RawClient) -> None:
     error, served = api_versions_v0_body(frame)
     assert (struct.unpack_from(">i", frame)[0], error) == (41, NONE)
     assert {api: served.get(api) for api in SERVED} == SERVED
-    assert served[INIT_PRODUCER_ID][0] == 0
-    assert served[INIT_PRODUCER_ID][1] in (5, 6)
 
 
 @pytest.mark.parametrize("version", range(5))

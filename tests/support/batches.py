@@ -18,11 +18,20 @@ PREFIX = struct.Struct(">qi")  # base offset, length
 AFTER_CRC = struct.Struct(">hiqqqhii")
 HEADER_SIZE = 61
 
+
+
+def lz4(data: bytes) -> bytes:
+    """Independent blocks: Kafka's Java code refuses linked ones."""
+    compressor = cramjam.lz4.Compressor(block_linked=False)
+    compressor.compress(data)
+    return bytes(compressor.finish())
+
+
 COMPRESS = {
     NONE: bytes,
     GZIP: cramjam.gzip.compress,
     SNAPPY: cramjam.snappy.compress_raw,
-    LZ4: cramjam.lz4.compress,
+    LZ4: lz4,
     ZSTD: cramjam.zstd.compress,
 }
 

@@ -100,6 +100,13 @@ class RawClient:
         assert answer.header.correlation_id == request.header.correlation_id, "answers come in the order of requests"
         return answer
 
+    def receive_or_closed(self, request: ApiMessage) -> Any:
+        """The answer, or None if the broker closed the connection instead."""
+        try:
+            return self.receive(request)
+        except Closed:
+            return None
+
     def ask(self, request: ApiMessage, version: int, client_id: str | None = "raw") -> Any:
         self.send(request, version, client_id)
         return self.receive(request)
@@ -115,11 +122,14 @@ class RawClient:
         return self.wait_for_topic(name, partitions)
 
     def wait_for_topic(self, name: str, partitions: int) -> UUID:
-        """The topic's id, once every partition has a leader. Apache Kafka's brokers learn of a topic a moment later."""
+        """The topic's id, once every partition serves. Apache Kafka shows a topic a moment before it serves it."""
         while True:
             found = self.metadata(name)
-            if found.error_code == 0 and sum(part.error_code == 0 for part in found.partitions) == partitions:
-                return UUID(str(found.topic_id))
+            served = found.error_code == 0 and all(part.error_code == 0 for part in found.partitions)
+            if served and len(found.partitions) == partitions:
+                errors = {self.list_offset(name, -1, partition).error_code for partition in range(partitions)}
+                if errors <= {0}:
+                    return UUID(str(found.topic_id))
 
     def delete_topics(self, names: list[str]) -> list[int]:
         states = [DeleteTopicsRequest.DeleteTopicState(name=name, topic_id=NO_TOPIC) for name in names]
