@@ -86,7 +86,9 @@ def test_api_versions_refuses_a_software_name_outside_the_alphabet(raw: RawClien
     assert raw.read_frame()[:6] == struct.pack(">ih", raw.correlation, 42)
 
 
-@pytest.mark.parametrize(("api", "version"), [(METADATA, 14), (METADATA, -1), (0, 2), (1, 3), (1, 99), (999, 0), (-5, 0)])
+@pytest.mark.parametrize(
+    ("api", "version"), [(METADATA, 14), (METADATA, -1), (0, 2), (1, 3), (1, 99), (999, 0), (-5, 0)]
+)
 def test_any_other_unsupported_version_closes_the_connection(raw: RawClient, api: int, version: int) -> None:
     raw.send_frame(header(api, version, 44))
     assert raw.is_closed()
@@ -174,7 +176,11 @@ def test_metadata_describes_a_topic_in_every_version(raw: RawClient, create_topi
     found = answer.topics[0]
     nodes = {node.node_id: node for node in answer.brokers}
     assert (found.error_code, found.name) == (NONE, name)
-    assert [part.partition_index for part in sorted(found.partitions, key=lambda part: part.partition_index)] == [0, 1, 2]
+    assert [part.partition_index for part in sorted(found.partitions, key=lambda part: part.partition_index)] == [
+        0,
+        1,
+        2,
+    ]
     for part in found.partitions:
         assert part.error_code == NONE
         assert part.leader_id in nodes

@@ -109,7 +109,9 @@ def test_partition_max_bytes_bounds_a_partition(raw: RawClient, create_topic: Cr
     for partition in (0, 1):
         fill(raw, name, *(b"x" * 1000 for _ in range(10)), partition=partition)
     request = raw.fetch_request(name, 0, partition_max_bytes=3500)
-    request.topics[0].partitions += raw.fetch_request(name, 0, partition=1, partition_max_bytes=3500).topics[0].partitions
+    request.topics[0].partitions += (
+        raw.fetch_request(name, 0, partition=1, partition_max_bytes=3500).topics[0].partitions
+    )
     answer = raw.ask(request, 12)
     assert {row.partition_index: len(values(row)) for row in answer.responses[0].partitions} == {0: 3, 1: 3}
     assert all(len(row.records) <= 3500 for row in answer.responses[0].partitions)
@@ -183,7 +185,9 @@ class Session:
             for index, offset in partitions.items()
         ]
 
-    def ask(self, changed: dict[int, int] | None = None, forget: tuple[int, ...] = (), epoch: int | None = None) -> object:
+    def ask(
+        self, changed: dict[int, int] | None = None, forget: tuple[int, ...] = (), epoch: int | None = None
+    ) -> object:
         gone = [FetchRequest.ForgottenTopic(topic=self.name, topic_id=NO_TOPIC, partitions=list(forget))]
         request = self.raw.fetch_request(
             self.name if changed else "",

@@ -19,7 +19,6 @@ AFTER_CRC = struct.Struct(">hiqqqhii")
 HEADER_SIZE = 61
 
 
-
 def lz4(data: bytes) -> bytes:
     """Independent blocks: Kafka's Java code refuses linked ones."""
     compressor = cramjam.lz4.Compressor(block_linked=False)

@@ -73,7 +73,10 @@ def download(directory: Path, mvn: str) -> str | None:
 def find() -> tuple[str | None, str]:
     """The class path, or None and what is missing with the way to get it."""
     if java() is None:
-        return None, f"no java {OLDEST_JAVA} or later found; install one (Debian: apt-get install openjdk-17-jre-headless)"
+        return (
+            None,
+            f"no java {OLDEST_JAVA} or later found; install one (Debian: apt-get install openjdk-17-jre-headless)",
+        )
     given = os.environ.get("MOLDAU_KAFKA_CLASSPATH")
     if given:
         return given, ""

@@ -193,7 +193,9 @@ class RawClient:
         """Fetch, and the batches in the answer."""
         return read_batches(bytes(self.fetch(name, offset, partition, **options).records or b""))
 
-    def list_offset(self, name: str, timestamp: int, partition: int = 0, version: int = 9, leader_epoch: int = -1) -> Any:
+    def list_offset(
+        self, name: str, timestamp: int, partition: int = 0, version: int = 9, leader_epoch: int = -1
+    ) -> Any:
         topic = ListOffsetsRequest.ListOffsetsTopic
         asked = topic.ListOffsetsPartition(
             partition_index=partition, current_leader_epoch=leader_epoch, timestamp=timestamp
