@@ -7,20 +7,17 @@ By default the broker is Moldau. To try the same tests on something else:
 
 import os
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from support.brokers import AnyBroker, ApacheKafkaProcess, BrokerProcess, ExternalBroker
+from support.brokers import AnyBroker, ApacheKafkaProcess, BrokerProcess, CreateTopic, ExternalBroker, StartBroker
 from support.raw import RawClient
 
 BOOTSTRAP = os.environ.get("MOLDAU_TEST_BOOTSTRAP")
 ON_APACHE = os.environ.get("MOLDAU_TEST_BROKER") == "apache"
 PROCESS = ApacheKafkaProcess if ON_APACHE else BrokerProcess
-
-StartBroker = Callable[..., BrokerProcess]
-CreateTopic = Callable[..., str]
 
 
 @pytest.fixture(scope="session")

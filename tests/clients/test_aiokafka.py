@@ -9,10 +9,9 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, RecordsToDelete
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import InvalidPartitionsError, MessageSizeTooLargeError, OffsetOutOfRangeError
-from conftest import CreateTopic
 
 from support.batches import CODECS
-from support.brokers import AnyBroker
+from support.brokers import AnyBroker, CreateTopic
 from support.disk import stored_batches
 
 SECONDS = 30

@@ -26,10 +26,9 @@ from confluent_kafka.admin import (
     OffsetSpec,
     ResourceType,
 )
-from conftest import CreateTopic
 
 from support.batches import CODECS
-from support.brokers import AnyBroker
+from support.brokers import AnyBroker, CreateTopic
 from support.disk import stored_batches
 
 SECONDS = 30

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from conftest import CreateTopic
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import (
@@ -17,7 +16,7 @@ from kafka.errors import (
 )
 
 from support.batches import CODECS
-from support.brokers import AnyBroker
+from support.brokers import AnyBroker, CreateTopic
 from support.disk import stored_batches
 
 SECONDS = 30

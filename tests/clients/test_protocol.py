@@ -4,13 +4,12 @@ import struct
 import uuid
 
 import pytest
-from conftest import CreateTopic
 from kafka.protocol.admin import CreateTopicsRequest, DescribeClusterRequest, DescribeTopicPartitionsRequest
 from kafka.protocol.metadata import ApiVersionsRequest, FindCoordinatorRequest, MetadataRequest
 
 from support.batches import batch
-from support.brokers import AnyBroker
-from support.raw import NO_TOPIC, Closed, RawClient
+from support.brokers import AnyBroker, CreateTopic
+from support.raw import NO_TOPIC, ConnectionEndedError, RawClient
 
 NONE, UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC, UNSUPPORTED_VERSION = 0, 3, 17, 35
 TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR, INVALID_CONFIG = 36, 37, 38, 40
@@ -115,7 +114,7 @@ def test_bytes_after_the_message_disturb_nobody(raw: RawClient, broker: AnyBroke
     try:
         assert struct.unpack_from(">i", raw.read_frame())[0] == 47
         assert raw.is_silent(0.2)
-    except Closed:
+    except ConnectionEndedError:
         with RawClient(broker.bootstrap) as other:
             other.send_frame(header(API_VERSIONS, 0, 48))
             assert api_versions_v0_body(other.read_frame())[0] == NONE

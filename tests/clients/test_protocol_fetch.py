@@ -4,11 +4,11 @@ import time
 import uuid
 
 import pytest
-from conftest import CreateTopic, StartBroker
 from kafka.protocol.admin import DeleteRecordsRequest
 from kafka.protocol.consumer import FetchRequest, OffsetForLeaderEpochRequest
 
 from support.batches import ZSTD, Written, batch, plain_values, read_batches
+from support.brokers import CreateTopic, StartBroker
 from support.raw import NO_TOPIC, RawClient
 
 NONE, OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC_OR_PARTITION = 0, 1, 3

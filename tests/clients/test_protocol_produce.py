@@ -3,13 +3,12 @@
 import time
 
 import pytest
-from conftest import CreateTopic
 from kafka.protocol.admin import DescribeProducersRequest
 from kafka.protocol.producer import InitProducerIdRequest, ProduceRequest
 
 from support import batches
 from support.batches import CODECS, CONTROL, LOG_APPEND_TIME, ZSTD, Producer, Written, batch
-from support.brokers import AnyBroker
+from support.brokers import AnyBroker, CreateTopic
 from support.disk import stored_batches
 from support.raw import RawClient
 

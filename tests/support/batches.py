@@ -84,6 +84,9 @@ class Producer(NamedTuple):
     epoch: int = -1
 
 
+NOBODY = Producer()
+
+
 def varint(value: int) -> bytes:
     """Zigzag variable-length integer."""
     rest = (value << 1) ^ (value >> 63)
@@ -109,7 +112,7 @@ def encode_record(record: Written, delta: int) -> bytes:
 def batch(
     *records: Written,
     codec: int = NONE,
-    producer: Producer = Producer(),
+    producer: Producer = NOBODY,
     sequence: int = -1,
     timestamp: int | None = None,
     attributes: int = 0,

@@ -14,11 +14,10 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import moldau
-
 from support import kafka_java
 
 HOST = "127.0.0.1"
@@ -197,3 +196,5 @@ class ApacheKafkaProcess(BrokerProcess):
 
 
 AnyBroker = BrokerProcess | ExternalBroker
+StartBroker = Callable[..., BrokerProcess]  # the fixture start_broker: settings by name → a running broker
+CreateTopic = Callable[..., str]  # the fixture create_topic: partitions, configs → the topic's name

@@ -75,7 +75,7 @@ def find() -> tuple[str | None, str]:
     if java() is None:
         return (
             None,
-            f"no java {OLDEST_JAVA} or later found; install one (Debian: apt-get install openjdk-17-jre-headless)",
+            f"no java {OLDEST_JAVA} or later found; on Debian: apt-get install openjdk-17-jre-headless",
         )
     given = os.environ.get("MOLDAU_KAFKA_CLASSPATH")
     if given:

@@ -22,7 +22,7 @@ COORDINATOR_LOAD_IN_PROGRESS = 14
 BY_ID_PRODUCE, BY_ID_FETCH = 13, 13  # from these versions on a topic is named by its id
 
 
-class Closed(Exception):
+class ConnectionEndedError(Exception):
     """The broker closed the connection."""
 
 
@@ -52,9 +52,9 @@ class RawClient:
             try:
                 part = self.socket.recv(min(size - len(data), 1 << 20))
             except ConnectionResetError:
-                raise Closed from None
+                raise ConnectionEndedError from None
             if not part:
-                raise Closed
+                raise ConnectionEndedError
             data += part
         return bytes(data)
 
@@ -104,7 +104,7 @@ class RawClient:
         """The answer, or None if the broker closed the connection instead."""
         try:
             return self.receive(request)
-        except Closed:
+        except ConnectionEndedError:
             return None
 
     def ask(self, request: ApiMessage, version: int, client_id: str | None = "raw") -> Any:
