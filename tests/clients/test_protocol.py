@@ -8,7 +8,7 @@ from kafka.protocol.admin import CreateTopicsRequest, DescribeClusterRequest, De
 from kafka.protocol.metadata import ApiVersionsRequest, FindCoordinatorRequest, MetadataRequest
 
 from support.batches import batch
-from support.brokers import AnyBroker, CreateTopic
+from support.brokers import AnyBroker, CreateTopic, StartBroker
 from support.raw import NO_TOPIC, ConnectionEndedError, RawClient
 
 NONE, UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC, UNSUPPORTED_VERSION = 0, 3, 17, 35
@@ -175,11 +175,7 @@ def test_metadata_describes_a_topic_in_every_version(raw: RawClient, create_topi
     found = answer.topics[0]
     nodes = {node.node_id: node for node in answer.brokers}
     assert (found.error_code, found.name) == (NONE, name)
-    assert [part.partition_index for part in sorted(found.partitions, key=lambda part: part.partition_index)] == [
-        0,
-        1,
-        2,
-    ]
+    assert sorted(part.partition_index for part in found.partitions) == [0, 1, 2]
     for part in found.partitions:
         assert part.error_code == NONE
         assert part.leader_id in nodes
@@ -217,7 +213,7 @@ def test_metadata_of_an_unknown_topic_does_not_create_it_unless_asked(raw: RawCl
     assert raw.delete_topics([topic]) == [NONE]
 
 
-def test_auto_creation_switched_off_at_the_broker(start_broker) -> None:
+def test_auto_creation_switched_off_at_the_broker(start_broker: StartBroker) -> None:
     own = start_broker(auto_create_topics_enable="false")
     with RawClient(own.bootstrap) as client:
         assert client.metadata("never", create=True).error_code == UNKNOWN_TOPIC_OR_PARTITION

@@ -1,4 +1,4 @@
-"""Fetch, fetch sessions, ListOffsets and leader epochs over a raw socket. Every expectation also holds on Apache Kafka."""
+"""Fetch, fetch sessions, ListOffsets and leader epochs over a raw socket. All of it holds on Apache Kafka too."""
 
 import time
 import uuid
@@ -8,7 +8,7 @@ from kafka.protocol.admin import DeleteRecordsRequest
 from kafka.protocol.consumer import FetchRequest, OffsetForLeaderEpochRequest
 
 from support.batches import ZSTD, Written, batch, plain_values, read_batches
-from support.brokers import CreateTopic, StartBroker
+from support.brokers import AnyBroker, CreateTopic, StartBroker
 from support.raw import NO_TOPIC, RawClient
 
 NONE, OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC_OR_PARTITION = 0, 1, 3
@@ -56,7 +56,9 @@ def test_at_the_log_end_it_waits_and_answers_with_zero_bytes(raw: RawClient, cre
     assert (answer.error_code, answer.records) == (NONE, b""), "records are of zero length, never null"
 
 
-def test_a_waiting_fetch_is_answered_when_something_arrives(raw: RawClient, broker, create_topic: CreateTopic) -> None:
+def test_a_waiting_fetch_is_answered_when_something_arrives(
+    raw: RawClient, broker: AnyBroker, create_topic: CreateTopic
+) -> None:
     name = create_topic()
     request = raw.fetch_request(name, 0, max_wait_ms=25_000)
     raw.send(request, 12)
@@ -66,7 +68,7 @@ def test_a_waiting_fetch_is_answered_when_something_arrives(raw: RawClient, brok
     assert values(raw.receive(request).responses[0].partitions[0]) == [b"at last"]
 
 
-def test_it_waits_until_min_bytes_are_there(raw: RawClient, broker, create_topic: CreateTopic) -> None:
+def test_it_waits_until_min_bytes_are_there(raw: RawClient, broker: AnyBroker, create_topic: CreateTopic) -> None:
     name = create_topic()
     request = raw.fetch_request(name, 0, max_wait_ms=25_000, min_bytes=2000)
     raw.send(request, 12)

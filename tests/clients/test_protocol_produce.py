@@ -1,4 +1,4 @@
-"""Produce over a raw socket: acks, validation, idempotence, timestamps. Every expectation also holds on Apache Kafka."""
+"""Produce over a raw socket: acks, validation, idempotence, timestamps. All of it holds on Apache Kafka too."""
 
 import time
 
