@@ -9,7 +9,13 @@ from types import TracebackType
 from typing import Any, Self
 from uuid import UUID
 
-from kafka.protocol.admin import CreateTopicsRequest, DeleteTopicsRequest, DescribeLogDirsRequest
+from kafka.protocol.admin import (
+    CreateTopicsRequest,
+    DeleteRecordsRequest,
+    DeleteTopicsRequest,
+    DescribeConfigsRequest,
+    DescribeLogDirsRequest,
+)
 from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
 from kafka.protocol.metadata import MetadataRequest
@@ -214,6 +220,26 @@ class RawClient:
             answer = self.ask(request, 4)
         assert answer.error_code == 0, answer.error_code
         return Producer(answer.producer_id, answer.producer_epoch)
+
+    def configs(self, name: str) -> dict[str, str | None]:
+        """The settings of a topic, defaults included."""
+        wanted = DescribeConfigsRequest.DescribeConfigsResource(
+            resource_type=2, resource_name=name, configuration_keys=None
+        )
+        request = DescribeConfigsRequest(resources=[wanted], include_synonyms=False, include_documentation=False)
+        return {row.name: row.value for row in self.ask(request, 4).results[0].configs}
+
+    def cluster_id(self) -> str:
+        return str(self.ask(MetadataRequest(topics=[], allow_auto_topic_creation=False), 12).cluster_id)
+
+    def delete_records(self, name: str, offset: int, partition: int = 0) -> int:
+        """Move the log start; where it is now."""
+        topic = DeleteRecordsRequest.DeleteRecordsTopic
+        part = topic.DeleteRecordsPartition(partition_index=partition, offset=offset)
+        request = DeleteRecordsRequest(topics=[topic(name=name, partitions=[part])], timeout_ms=10_000)
+        answer = self.ask(request, 2).topics[0].partitions[0]
+        assert answer.error_code == 0, answer.error_code
+        return int(answer.low_watermark)
 
     def log_dirs(self) -> list[Any]:
         return list(self.ask(DescribeLogDirsRequest(topics=None), 4).results)
