@@ -123,7 +123,7 @@ def _walk(header: BatchHeader, body: bytes) -> Iterator[Record]:
     make = tuple.__new__
     position = 0
     try:
-        for _ in range(header.record_count):
+        for number in range(1, header.record_count + 1):
             size, position = read_varint(body, position)
             end = position + size
             position += 1  # attributes: none is defined for a record
@@ -158,14 +158,14 @@ def _walk(header: BatchHeader, body: bytes) -> Iterator[Record]:
             else:
                 position += 1
             if position != end:
-                raise CorruptRecords(f"a record of {size} bytes ends {position - end:+d} bytes from its end")
+                raise CorruptRecords(f"record {number} of {size} bytes ends {position - end:+d} bytes from its end")
             if append_time is not None:
                 timestamp = append_time
             elif not _LEAST_INT64 <= timestamp <= _MOST_INT64:
                 raise CorruptRecords(f"timestamp {timestamp} does not fit 64 bits")
             yield make(Record, (base_offset + delta, timestamp, key, value, headers))
     except IndexError:
-        raise CorruptRecords(f"the body ends inside record {previous + 1} of {header.record_count}") from None
+        raise CorruptRecords(f"the body ends inside record {number} of {header.record_count}") from None
     if position != len(body):
         raise CorruptRecords(f"{len(body) - position} bytes are left after {header.record_count} records")
 
