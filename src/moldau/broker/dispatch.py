@@ -74,7 +74,7 @@ class Dispatcher:
         header, at = read_request_header(frame)
         if api.hot is not None:
             return api.hot(self._context, frame, at, version, correlation)
-        request: object = decode(messages.request, version, frame, at)
+        request: object = decode(messages.request, version, frame, at, exact=False)
         call = Call(version, header.client_id, connection.listener, connection.peer)
         return self._answer(api, version, correlation, request, call)
 

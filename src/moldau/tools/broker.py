@@ -121,7 +121,7 @@ def parse_properties(text: str) -> dict[str, str]:
     for line in text.splitlines():
         line = pending + line.lstrip(" \t\f")
         pending = ""
-        if not line or (line[0] in "#!" and not pending):
+        if not line or line[0] in "#!":
             continue
         if (len(line) - len(line.rstrip("\\"))) % 2:
             pending = line[:-1]
