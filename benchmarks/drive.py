@@ -125,7 +125,11 @@ def _consume_with_kcat(peer: Peer, topic: Topic, records: int) -> ConsumeResult:
         "-f",
         "",
     ]
-    for setting in ("fetch.message.max.bytes=4194304", "queued.min.messages=2000000"):
+    for setting in (
+        "fetch.message.max.bytes=4194304",
+        "queued.min.messages=2000000",
+        "queued.max.messages.kbytes=1048576",
+    ):
         command += ["-X", setting]
     before, began = _children_cpu(), time.perf_counter()
     _run(command)
