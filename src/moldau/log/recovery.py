@@ -232,10 +232,10 @@ class Loader:
             logger.warning(
                 "%s: truncated %s at position %d, offset %d (%d bytes cut off): %s",
                 self.name,
-                segment.size - checked.size,
                 path.name,
                 checked.size,
                 checked.end_offset,
+                segment.size - checked.size,
                 checked.fault,
             )
             os.truncate(path, checked.size)
