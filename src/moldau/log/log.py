@@ -16,7 +16,7 @@ from uuid import UUID, uuid4
 from moldau.base.errors import Refusal, WireError
 from moldau.log import checkpoints
 from moldau.log.epochs import LeaderEpochs
-from moldau.log.files import OpenFiles, Slice, condemn, read_whole
+from moldau.log.files import OpenFiles, Slice, condemn, read_whole, remove
 from moldau.log.flush import FlushJob
 from moldau.log.header import RawHeader
 from moldau.log.markers import coordinator_epoch
@@ -118,7 +118,7 @@ class Log:
         log._take(loader, log_start, now)
         untouched = clean and not loader.repaired
         log.recovery_point = log.end_offset if untouched else min(recovery_point, log.end_offset)
-        log._rebuild_producers(now)
+        remove(log._rebuild_producers(now))
         for segment in log._segments:
             segment.close()
         return log
@@ -146,7 +146,7 @@ class Log:
                 log_start,
             )
             for segment in segments:
-                segment.condemn()
+                remove(segment.condemn())
             segments = []
         if not segments:
             self._begin(log_start, now)

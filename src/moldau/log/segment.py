@@ -189,14 +189,13 @@ class Segment:
 
 
 def create(stem: str, base: int, files: OpenFiles, now: int, interval: int, index_bytes: int) -> Segment:
-    """A new, empty segment with its three files."""
+    """A new, empty segment. Its index files come when they are first written: creating a file takes a while."""
     segment = Segment(stem, base, 0, files, now)
     segment.live = LiveIndex(interval, index_bytes)
+    segment.live.rewrite = True
     with suppress(FileNotFoundError):
         os.unlink(stem + LOG)  # a leftover would be appended to
     files.open(segment)
-    for suffix in (INDEX, TIME_INDEX):
-        os.close(os.open(stem + suffix, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644))
     return segment
 
 
@@ -224,8 +223,11 @@ def walk(file: LogFile, position: int, end: int) -> Iterator[tuple[int, RawHeade
     """Position and header of each batch between `position` and `end`; checks lengths alone."""
     unpack = HEADER.unpack_from
     fd = file.fd
+    size = 0
     while position < end:
-        chunk = os.pread(fd, min(WALK_AHEAD, end - position), position)
+        # Large batches are stepped over: there is no use in reading their records.
+        ahead = WALK_AHEAD if size < READ_AHEAD else HEADER_SIZE
+        chunk = os.pread(fd, min(ahead, end - position), position)
         last = len(chunk) - HEADER_SIZE
         at = 0
         while at <= last:
