@@ -115,8 +115,8 @@ class LiveIndex:
         if self.offsets:
             self.indexed = self.offsets[-1] & POSITION_MASK
         if times:
-            self.times_last, self.max_timestamp_offset = TIME_ENTRY.unpack_from(times, len(times) - TIME_ENTRY_SIZE)
-            self.max_timestamp = self.times_last
+            self.max_timestamp, self.max_timestamp_offset = last_time(times)
+            self.times_last = self.max_timestamp
         self._check_full()
 
     def cut(self, offset: int, position: int, written: bytes) -> "LiveIndex":
@@ -215,3 +215,11 @@ def find_time(times: bytes | bytearray, timestamp: int) -> int:
         return 0
     offset: int = TIME_ENTRY.unpack_from(times, (low - 1) * TIME_ENTRY_SIZE)[1]
     return offset
+
+
+def last_time(times: bytes | bytearray) -> tuple[int, int]:
+    """The last entry, which names the largest timestamp; (-1, 0) if there is none."""
+    if not times:
+        return -1, 0
+    timestamp, offset = TIME_ENTRY.unpack_from(times, len(times) - TIME_ENTRY_SIZE)
+    return timestamp, offset

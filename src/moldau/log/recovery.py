@@ -19,11 +19,11 @@ from moldau.log.files import DELETED, TEMPORARY, OpenFiles, read_whole, write_ta
 from moldau.log.index import LiveIndex, sound_offsets, sound_times
 from moldau.log.segment import INDEX, LOG, MAX_RELATIVE_OFFSET, TIME_INDEX, CorruptLogError, Segment, file_stem
 from moldau.log.settings import LogConfig
+from moldau.log.snapshots import SNAPSHOT
 from moldau.wire.batch import CRC_START, HEADER, HEADER_SIZE, MAGIC, PREFIX_SIZE
 
 logger = logging.getLogger("moldau.log")
 
-SNAPSHOT = ".snapshot"
 CLEANED = ".cleaned"  # an unfinished result of compaction
 SWAP = ".swap"  # a finished one, about to take the place of older segments
 
@@ -283,10 +283,13 @@ def thaw(segment: Segment, config: LogConfig) -> int | None:
     live = segment.live = LiveIndex(config.index_interval_bytes, config.segment_index_bytes)
     live.restore(offsets, times)
     try:
-        return segment.index_from(live.indexed)
+        end = segment.index_from(live.indexed)
+        if live.max_timestamp < 0 or segment.base + live.max_timestamp_offset < end:
+            return end
     except CorruptLogError:
-        segment.live = None
-        return None
+        logger.debug("%s has an odd end", segment.stem, exc_info=True)
+    segment.live = None
+    return None
 
 
 def rebuild_indexes(segment: Segment, config: LogConfig, name: str, reason: str) -> None:

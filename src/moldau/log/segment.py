@@ -8,8 +8,8 @@ from struct import Struct
 
 from moldau.log.files import LogFile, OpenFiles, condemn, read_whole
 from moldau.log.header import RawHeader
-from moldau.log.index import ColdIndex, LiveIndex, find_time, sound_times
-from moldau.wire.batch import HEADER, HEADER_SIZE, PREFIX_SIZE
+from moldau.log.index import ColdIndex, LiveIndex, find_time, last_time, sound_times
+from moldau.wire.batch import HEADER, HEADER_SIZE, MAGIC, PREFIX_SIZE
 
 LOG = ".log"
 INDEX = ".index"
@@ -45,6 +45,7 @@ class Segment:
         "cold",
         "created",
         "file",
+        "gone",
         "live",
         "roll_at",
         "size",
@@ -62,10 +63,11 @@ class Segment:
         self.live: LiveIndex | None = None
         self.cold: ColdIndex | None = None
         self.touched = False
+        self.gone = False  # its files are out of the log
         self.timed = False  # its first batch has a timestamp, which then decides when to roll
         self.roll_at = NEVER
         self._files = files
-        self._max_timestamp: int | None = None
+        self._max_timestamp: tuple[int, int] | None = None
 
     def open_file(self) -> LogFile:
         self.file = LogFile(self.stem + LOG)
@@ -139,12 +141,9 @@ class Segment:
         if self.live is not None:
             return self.live.max_timestamp, self.base + self.live.max_timestamp_offset
         if self._max_timestamp is None:
-            times = self.times()
-            last = len(times) - 12
-            self._max_timestamp = int.from_bytes(times[last:]) if times else -1
-        if self._max_timestamp < 0:
-            return -1, self.base
-        return self._max_timestamp >> 32, self.base + (self._max_timestamp & 0xFFFFFFFF)
+            timestamp, offset = last_time(self.times())
+            self._max_timestamp = timestamp, self.base + offset
+        return self._max_timestamp
 
     def position_of_time(self, timestamp: int, offset: int) -> int:
         """Where the first batch begins that ends at `offset` or later and reaches `timestamp`; the size if none."""
@@ -168,10 +167,16 @@ class Segment:
         """Adds the batches from `position` on, where the last index entry points, to the live index; the end offset."""
         live = self.live
         assert live is not None
+        self._max_timestamp = None
+        named = self.base + (live.offsets[-1] >> 32) if live.offsets else None
         end = self.base
         for place, header in self.headers(position):
-            end = header[0] + header[6] + 1
-            live.add(header[0] - self.base, end - 1 - self.base, place, header[8])
+            first, last = header[0], header[0] + header[6]
+            if header[3] != MAGIC or not end <= first <= last or (named is not None and last != named):
+                raise CorruptLogError(f"offsets {first} to {last} at position {place} of {self.stem}")
+            named = None
+            end = last + 1
+            live.add(first - self.base, last - self.base, place, header[8])
         return end
 
     def finish(self) -> None:
@@ -181,6 +186,7 @@ class Segment:
 
     def condemn(self) -> list[Path]:
         """Takes the files out of the log; readers that hold the open file read on."""
+        self.gone = True
         self._files.forget(self)
         return condemn(self.stem + suffix for suffix in SUFFIXES)
 
