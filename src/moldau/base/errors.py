@@ -14,7 +14,7 @@ class WireError(IntEnum):
     retriable: bool
     doc: str
 
-    def __new__(cls, code: int, retriable: bool, doc: str) -> "WireError":
+    def __new__(cls, code: int, retriable: bool = False, doc: str = "") -> "WireError":
         member = int.__new__(cls, code)
         member._value_ = code
         member.retriable = retriable
@@ -77,6 +77,7 @@ class Refusal:
 
     error: WireError
     message: str
+    records: tuple[tuple[int, str], ...] = ()  # which records of the batch are to blame, and why
 
     @classmethod
     def of(cls, error: WireError) -> "Refusal":

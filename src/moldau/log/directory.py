@@ -34,12 +34,8 @@ META_VERSION = "1"
 _held: set[Path] = set()  # locked by this process: POSIX locks do not keep a process from its own files
 
 
-class DirectoryInUseError(OSError):
-    """Another broker, ours or Apache Kafka, has the directory locked."""
-
-
-class DirectoryMismatchError(ValueError):
-    """The directory belongs to another cluster or node."""
+class DirectoryRefused(Exception):
+    """The directory cannot be used; the text is one clear line that says why and what to do."""
 
 
 class LogDirectory:
@@ -70,48 +66,69 @@ class LogDirectory:
         self.log_starts: dict[Partition, int] = {}
 
     @classmethod
-    def open(cls, path: Path, *, cluster_id: str, node_id: int) -> "LogDirectory":
+    def open(cls, path: Path) -> "LogDirectory":
         """Locks the directory, creating it where necessary, and reads what the last run left. Removes its marker."""
-        path.mkdir(parents=True, exist_ok=True)
-        path = path.resolve()
-        directory = cls(path, _lock(path))
         try:
-            directory._identify(cluster_id, node_id)
-            directory.recovery_points = read_offsets(path / RECOVERY_POINTS)
-            directory.high_watermarks = read_offsets(path / HIGH_WATERMARKS)
-            directory.log_starts = read_offsets(path / LOG_STARTS)
-            directory.clean = (path / CLEAN_SHUTDOWN).exists()
-            if directory.clean:
-                (path / CLEAN_SHUTDOWN).unlink()
-                sync_directory(path)
-        except BaseException:
+            path.mkdir(parents=True, exist_ok=True)
+            path = path.resolve()
+            directory = cls(path, _lock(path))
+        except OSError as problem:
+            raise DirectoryRefused(f"cannot use the directory {path}: {problem.strerror}") from None
+        try:
+            directory._read()
+        except (OSError, MalformedCheckpointError) as problem:
             directory._unlock()
-            raise
+            raise DirectoryRefused(f"cannot use the directory {path}: {problem}") from None
         return directory
 
-    def _identify(self, cluster_id: str, node_id: int) -> None:
-        path = self.path / META_PROPERTIES
+    def _read(self) -> None:
+        path = self.path
+        self._identify(path / META_PROPERTIES)
+        self.recovery_points = read_offsets(path / RECOVERY_POINTS)
+        self.high_watermarks = read_offsets(path / HIGH_WATERMARKS)
+        self.log_starts = read_offsets(path / LOG_STARTS)
+        self.clean = (path / CLEAN_SHUTDOWN).exists()
+        if self.clean:
+            (path / CLEAN_SHUTDOWN).unlink()
+            sync_directory(path)
+
+    def _identify(self, path: Path) -> None:
         found = read_properties(path)
         if found is None:
-            found = {
+            return
+        if found.get("version") != META_VERSION:
+            raise MalformedCheckpointError(f"{path}: version {found.get('version')!r} is not known")
+        try:
+            self.cluster_id, self.node_id = found["cluster.id"], int(found["node.id"])
+            self.directory_id = uuid_of(found["directory.id"])
+        except (KeyError, ValueError):
+            raise MalformedCheckpointError(f"{path}: cluster.id, node.id or directory.id is missing or wrong") from None
+
+    def claim(self, cluster_id: str, node_id: int) -> None:
+        """Writes down whose directory this is; refused if it is somebody else's."""
+        if not self.cluster_id:
+            self.cluster_id, self.node_id, self.directory_id = cluster_id, node_id, uuid4()
+            properties = {
                 "version": META_VERSION,
                 "cluster.id": cluster_id,
                 "node.id": str(node_id),
-                "directory.id": uuid_text(uuid4()),
+                "directory.id": uuid_text(self.directory_id),
             }
-            write_properties(path, found)
-        if found.get("version") != META_VERSION:
-            raise MalformedCheckpointError(f"{path}: version {found.get('version')!r} is not known")
-        if (found.get("cluster.id"), found.get("node.id")) != (cluster_id, str(node_id)):
-            raise DirectoryMismatchError(
-                f"{self.path} belongs to node {found.get('node.id')} of cluster {found.get('cluster.id')}, "
-                f"not to node {node_id} of cluster {cluster_id}"
+            write_properties(self.path / META_PROPERTIES, properties)
+        if self.node_id != node_id:
+            raise DirectoryRefused(
+                f"the directory {self.path} belongs to node {self.node_id}, not to node {node_id}; "
+                f"start that node with --set node.id={self.node_id}"
             )
-        self.cluster_id, self.node_id = cluster_id, node_id
-        try:
-            self.directory_id = uuid_of(found.get("directory.id", ""))
-        except ValueError:
-            raise MalformedCheckpointError(f"{path}: directory.id is missing or not an id") from None
+        if self.cluster_id != cluster_id:
+            raise DirectoryRefused(
+                f"the directory {self.path} belongs to cluster {self.cluster_id}, not to cluster {cluster_id}"
+            )
+
+    def forget(self, partition: Partition) -> None:
+        """The partition was deleted: a later one of its name starts without its checkpoints."""
+        self.recovery_points.pop(partition, None)
+        self.log_starts.pop(partition, None)
 
     def partitions(self) -> dict[Partition, Path]:
         """Directories of partitions; Kafka's metadata log and what waits for removal are left out."""
@@ -149,19 +166,16 @@ class LogDirectory:
         _held.discard(self.path)
 
 
-def identity(path: Path) -> dict[str, str] | None:
-    """The `meta.properties` of a directory that is not open yet: its cluster, node and directory ids."""
-    return read_properties(path / META_PROPERTIES)
-
-
 def _lock(directory: Path) -> int:
     if directory in _held:
-        raise DirectoryInUseError(errno.EAGAIN, "this process uses the log directory already", str(directory))
+        raise DirectoryRefused(f"the directory {directory} is named twice in log.dirs")
     fd = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the kind of lock that Java takes, so each sees the other's
     except OSError as error:
         os.close(fd)
-        raise DirectoryInUseError(error.errno, "another broker uses the log directory", str(directory)) from None
+        if error.errno not in (errno.EACCES, errno.EAGAIN):
+            raise
+        raise DirectoryRefused(f"the directory {directory} is in use by another broker; stop that one first") from None
     _held.add(directory)
     return fd

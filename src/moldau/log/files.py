@@ -37,6 +37,7 @@ class Slice(NamedTuple):
     file: LogFile
     position: int
     length: int
+    hot: bool  # written a moment ago: the page cache has it
 
 
 class Opened(Protocol):

@@ -29,6 +29,7 @@ from moldau.wire.batch import ASSIGNED, ASSIGNED_SIZE, CONTROL, PREFIX_SIZE, TRA
 
 logger = logging.getLogger("moldau.log")
 
+HOT_TAIL = 16 * 1024 * 1024  # bytes at the log's end that the page cache surely holds: they were just written
 REFILL_OFFSETS = 50_000  # how far back the batches of a producer are looked for that a snapshot does not hold
 _DEFAULT_FILES = OpenFiles()
 _writev = os.writev
@@ -337,7 +338,10 @@ class Log:
             length = max_bytes
             if whole_first:
                 length = min(max(length, segment.size_of_batch(position)), end - position)
-        return tuple.__new__(Slice, (file, position, length)) if length > 0 else None
+        if length <= 0:
+            return None
+        hot = segment is self._active and position > segment.size - HOT_TAIL
+        return tuple.__new__(Slice, (file, position, length, hot))
 
     def _position(self, segment: Segment, offset: int) -> int:
         try:

@@ -241,12 +241,12 @@ class Loader:
         checked = check(path, base, self.config)
         if checked.size < segment.size:
             logger.warning(
-                "%s: cut %d bytes off %s at position %d, offset %d: %s",
+                "%s: truncated %s at position %d, offset %d (%d bytes cut off): %s",
                 self.name,
-                segment.size - checked.size,
                 path.name,
                 checked.size,
                 checked.end_offset,
+                segment.size - checked.size,
                 checked.fault,
             )
             os.truncate(path, checked.size)

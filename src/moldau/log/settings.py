@@ -1,16 +1,231 @@
-"""The topic settings that the log reads, as one frozen value."""
+"""The settings of a topic: the table, and `LogConfig`, their typed values for one log.
 
-from dataclasses import dataclass
+A topic's own value comes first, then the broker's (each row names the broker settings it falls back to, in order), then
+the default. What the values do is the business of the rest of this room; how they travel, of the broker.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+
+from moldau.base.errors import Refusal, WireError
+from moldau.base.settings import Kind, Setting, SettingError, SettingsRefused, Synonym, Table, Value
+
+MAX_INT, MAX_LONG = 2**31 - 1, 2**63 - 1
+MIB, GIB = 2**20, 2**30
+MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
+
+
+def _of_broker(*names: str) -> tuple[Synonym, ...]:
+    units = {"hours": HOUR_MS, "minutes": MINUTE_MS}
+    return tuple(Synonym(name, units.get(name.rpartition(".")[2], 1)) for name in names)
+
+
+def _throttled_replicas(value: Value) -> str | None:
+    """KIP-73: a star, or pairs of partition and broker."""
+    words = value if isinstance(value, tuple) else ()
+    pairs = [word.split(":") for word in words]
+    if words in ((), ("*",)) or all(len(pair) == 2 and all(part.isdigit() for part in pair) for pair in pairs):
+        return None
+    return "* or a list of partition:broker pairs"
+
+
+def _some_bytes(value: Value) -> str | None:
+    """Kafka takes any number here; one below 1 would roll a segment for every batch, for anyone who asks."""
+    return "at least 1" if isinstance(value, int) and value < 1 else None
+
+
+def _tiered(value: Value) -> str | None:
+    return "false, as tiered storage is not supported yet" if value else None
+
+
+BOOL, STRING, INT, LONG, DOUBLE, LIST = Kind.BOOL, Kind.STRING, Kind.INT, Kind.LONG, Kind.DOUBLE, Kind.LIST
+
+# fmt: off
+ROWS = (
+    Setting("cleanup.policy", LIST, ("delete",), choices=("compact", "delete"),
+            synonyms=_of_broker("log.cleanup.policy"),
+            doc="How old records go: `delete` by age and size, `compact` by key, both, or (empty) not at all."),
+    Setting("compression.gzip.level", INT, -1, least=1, most=9, also=(-1,),
+            synonyms=_of_broker("compression.gzip.level"),
+            doc="Effort of gzip where the broker compresses; -1 leaves it to the library."),
+    Setting("compression.lz4.level", INT, 9, least=1, most=17, synonyms=_of_broker("compression.lz4.level"),
+            doc="Effort of lz4 where the broker compresses."),
+    Setting("compression.type", STRING, "producer",
+            choices=("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
+            synonyms=_of_broker("compression.type"),
+            doc="Codec that batches are stored in; `producer` keeps them as they came."),
+    Setting("compression.zstd.level", INT, 3, least=-131072, most=22, synonyms=_of_broker("compression.zstd.level"),
+            doc="Effort of zstd where the broker compresses."),
+    Setting("delete.retention.ms", LONG, DAY_MS, least=0, synonyms=_of_broker("log.cleaner.delete.retention.ms"),
+            doc="How long a compacted topic keeps the tombstones of deleted keys, so that readers still see them."),
+    Setting("file.delete.delay.ms", LONG, MINUTE_MS, least=0, synonyms=_of_broker("log.segment.delete.delay.ms"),
+            doc="How long a segment that was taken out of the log stays on disk before its files are removed."),
+    Setting("flush.messages", LONG, MAX_LONG, least=1, synonyms=_of_broker("log.flush.interval.messages"),
+            doc="Force records to disk after this many; left alone, the operating system decides."),
+    Setting("flush.ms", LONG, MAX_LONG, least=0,
+            synonyms=_of_broker("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
+            doc="Force records to disk after this time; left alone, the operating system decides."),
+    Setting("follower.replication.throttled.replicas", LIST, (), check=_throttled_replicas,
+            doc="Replicas whose copying is throttled on the follower's side: partition:broker pairs, or `*` for all."),
+    Setting("index.interval.bytes", INT, 4096, least=0, synonyms=_of_broker("log.index.interval.bytes"),
+            doc="Bytes of log between two entries of the offset index."),
+    Setting("internal.segment.bytes", INT, None, check=_some_bytes, hidden=True,
+            doc="Stands in for segment.bytes in tests that need segments below its least value."),
+    Setting("leader.replication.throttled.replicas", LIST, (), check=_throttled_replicas,
+            doc="Replicas whose copying is throttled on the leader's side: partition:broker pairs, or `*` for all."),
+    Setting("local.retention.bytes", LONG, -2, least=-2, synonyms=_of_broker("log.local.retention.bytes"),
+            doc="With tiered storage, the bytes per partition kept on local disk; -2 follows retention.bytes."),
+    Setting("local.retention.ms", LONG, -2, least=-2, synonyms=_of_broker("log.local.retention.ms"),
+            doc="With tiered storage, how long segments stay on local disk; -2 follows retention.ms."),
+    Setting("max.compaction.lag.ms", LONG, MAX_LONG, least=1,
+            synonyms=_of_broker("log.cleaner.max.compaction.lag.ms"),
+            doc="The longest that a record of a compacted topic may wait for compaction."),
+    Setting("max.message.bytes", INT, MIB + 12, least=0, synonyms=_of_broker("message.max.bytes"),
+            doc="The largest batch that is accepted, as it arrives (compressed)."),
+    Setting("message.timestamp.after.max.ms", LONG, HOUR_MS, least=0,
+            synonyms=_of_broker("log.message.timestamp.after.max.ms"),
+            doc="How far a record's timestamp may lie ahead of the broker's clock."),
+    Setting("message.timestamp.before.max.ms", LONG, MAX_LONG, least=0,
+            synonyms=_of_broker("log.message.timestamp.before.max.ms"),
+            doc="How far a record's timestamp may lie behind the broker's clock."),
+    Setting("message.timestamp.type", STRING, "CreateTime", choices=("CreateTime", "LogAppendTime"),
+            synonyms=_of_broker("log.message.timestamp.type"),
+            doc="Whose time a record carries: the producer's, or the broker's at the moment of appending."),
+    Setting("min.cleanable.dirty.ratio", DOUBLE, 0.5, least=0, most=1,
+            synonyms=_of_broker("log.cleaner.min.cleanable.ratio"),
+            doc="Share of a compacted log that must be uncompacted before compaction starts."),
+    Setting("min.compaction.lag.ms", LONG, 0, least=0, synonyms=_of_broker("log.cleaner.min.compaction.lag.ms"),
+            doc="The shortest that a record of a compacted topic stays untouched by compaction."),
+    Setting("min.insync.replicas", INT, 1, least=1, synonyms=_of_broker("min.insync.replicas"),
+            doc="With acks=all, how many replicas must have a batch before it counts as written."),
+    Setting("preallocate", BOOL, False, synonyms=_of_broker("log.preallocate"),
+            doc="Reserve a segment's whole size on disk when it is created."),
+    Setting("remote.log.copy.disable", BOOL, False, doc="With tiered storage, stop copying segments away."),
+    Setting("remote.log.delete.on.disable", BOOL, False,
+            doc="With tiered storage, delete the remote copies when it is switched off for the topic."),
+    Setting("remote.storage.enable", BOOL, False, check=_tiered,
+            doc="Keep old segments in tiered storage; only `false` for now, as tiered storage is not supported yet."),
+    Setting("retention.bytes", LONG, -1, synonyms=_of_broker("log.retention.bytes"),
+            doc="Bytes per partition beyond which the oldest segments are deleted; -1 is without limit."),
+    Setting("retention.ms", LONG, 7 * DAY_MS, least=-1,
+            synonyms=_of_broker("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
+            doc="How long records are kept before their segment is deleted; -1 is for ever."),
+    Setting("segment.bytes", INT, GIB, least=MIB, synonyms=_of_broker("log.segment.bytes"),
+            doc="Roll to a new segment at this size."),
+    Setting("segment.index.bytes", INT, 10 * MIB, least=4, synonyms=_of_broker("log.index.size.max.bytes"),
+            doc="The largest that an index file may grow; a full one rolls the segment."),
+    Setting("segment.jitter.ms", LONG, 0, least=0, synonyms=_of_broker("log.roll.jitter.ms", "log.roll.jitter.hours"),
+            doc="Up to this much is taken off segment.ms at random, so that segments do not all roll at once."),
+    Setting("segment.ms", LONG, 7 * DAY_MS, least=1, synonyms=_of_broker("log.roll.ms", "log.roll.hours"),
+            doc="Roll to a new segment at this age, full or not."),
+    Setting("unclean.leader.election.enable", BOOL, False, synonyms=_of_broker("unclean.leader.election.enable"),
+            doc="Let a replica that is not in sync become leader when no other is left, at the price of lost records."),
+)
+# fmt: on
+
+TOPIC = Table("topic", ROWS)
 
 
 @dataclass(frozen=True, slots=True)
 class LogConfig:
-    segment_bytes: int = 1 << 30
-    segment_ms: int = 604_800_000
-    segment_jitter_ms: int = 0
-    segment_index_bytes: int = 10 << 20
+    """A log's settings, typed: each field is a row of the table, with underscores for dots."""
+
+    cleanup_policy: frozenset[str] = frozenset({"delete"})
+    compression_gzip_level: int = -1
+    compression_lz4_level: int = 9
+    compression_type: str = "producer"
+    compression_zstd_level: int = 3
+    delete_retention_ms: int = DAY_MS
+    file_delete_delay_ms: int = MINUTE_MS
+    flush_messages: int = MAX_LONG
+    flush_ms: int = MAX_LONG
+    follower_replication_throttled_replicas: tuple[str, ...] = ()
     index_interval_bytes: int = 4096
-    max_message_bytes: int = 1_048_588
+    leader_replication_throttled_replicas: tuple[str, ...] = ()
+    local_retention_bytes: int = -2
+    local_retention_ms: int = -2
+    max_compaction_lag_ms: int = MAX_LONG
+    max_message_bytes: int = MIB + 12
+    message_timestamp_after_max_ms: int = HOUR_MS
+    message_timestamp_before_max_ms: int = MAX_LONG
     message_timestamp_type: str = "CreateTime"
-    message_timestamp_before_max_ms: int = 9_223_372_036_854_775_807
-    message_timestamp_after_max_ms: int = 3_600_000
+    min_cleanable_dirty_ratio: float = 0.5
+    min_compaction_lag_ms: int = 0
+    min_insync_replicas: int = 1
+    preallocate: bool = False
+    remote_log_copy_disable: bool = False
+    remote_log_delete_on_disable: bool = False
+    remote_storage_enable: bool = False
+    retention_bytes: int = -1
+    retention_ms: int = 7 * DAY_MS
+    segment_bytes: int = GIB  # or internal.segment.bytes, where a test set that
+    segment_index_bytes: int = 10 * MIB
+    segment_jitter_ms: int = 0
+    segment_ms: int = 7 * DAY_MS
+    unclean_leader_election_enable: bool = False
+
+    @property
+    def compacts(self) -> bool:
+        return "compact" in self.cleanup_policy
+
+    @property
+    def deletes(self) -> bool:
+        return "delete" in self.cleanup_policy
+
+    @classmethod
+    def of(cls, overrides: Mapping[str, str], broker_values: Mapping[str, Value] | None = None) -> "LogConfig":
+        """The values of a log with these overrides, which were checked when they came in (see `checked`).
+
+        `broker_values` are the broker's, typed; those it does not hold, or holds as None, give way to the next. Names
+        that the table does not know (a directory may come from a newer version) are left aside.
+        """
+        config = _resolve(overrides, broker_values or {})
+        if isinstance(config, SettingError):
+            raise SettingsRefused([config])
+        return config
+
+
+LOG_CONFIG_NAMES = {field.name: field.name.replace("_", ".") for field in fields(LogConfig)}
+
+
+def checked(overrides: Mapping[str, str], broker_values: Mapping[str, Value] | None = None) -> LogConfig | Refusal:
+    """The values of a log with overrides that a stranger gave: INVALID_CONFIG with the reason if they are wrong."""
+    unknown = next((name for name in overrides if name not in TOPIC), None)
+    config = TOPIC.unknown(unknown) if unknown is not None else _resolve(overrides, broker_values or {})
+    if isinstance(config, SettingError):
+        return Refusal(WireError.INVALID_CONFIG, config.message)
+    if config.min_compaction_lag_ms > config.max_compaction_lag_ms:
+        low, high = config.min_compaction_lag_ms, config.max_compaction_lag_ms
+        return Refusal(
+            WireError.INVALID_CONFIG,
+            f"min.compaction.lag.ms must be at most max.compaction.lag.ms, got {low} and {high}",
+        )
+    return config
+
+
+def default_of(setting: Setting, broker_values: Mapping[str, Value]) -> Value:
+    """A topic setting without an override: the first of its broker settings that has a value, else the default."""
+    for synonym in setting.synonyms:
+        value = broker_values.get(synonym.name)
+        if value is None:
+            continue
+        if setting.name == "retention.ms" and isinstance(value, int) and value < 0:
+            return -1  # on the broker every negative time means for ever, in any unit
+        return value * synonym.times if isinstance(value, int) and synonym.times != 1 else value
+    return setting.default
+
+
+def _resolve(overrides: Mapping[str, str], broker_values: Mapping[str, Value]) -> LogConfig | SettingError:
+    values: dict[str, Value] = {}
+    for setting in TOPIC:
+        text = overrides.get(setting.name)
+        value = default_of(setting, broker_values) if text is None else setting.parse(text)
+        if isinstance(value, SettingError):
+            return value
+        values[setting.name] = value
+    if values["internal.segment.bytes"] is not None:
+        values["segment.bytes"] = values["internal.segment.bytes"]
+    typed: dict[str, object] = {field: values[name] for field, name in LOG_CONFIG_NAMES.items()}
+    policy = values["cleanup.policy"]
+    typed["cleanup_policy"] = frozenset(policy if isinstance(policy, tuple) else ())
+    return LogConfig(**typed)  # type: ignore[arg-type]  # the rows' kinds are the fields' types; a test compares them

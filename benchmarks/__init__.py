@@ -1,0 +1,1 @@
+"""Benchmarks: Moldau beside Apache Kafka on the same machine. Run with `python -m benchmarks`."""

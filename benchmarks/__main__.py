@@ -1,0 +1,185 @@
+"""The command line: `python -m benchmarks [OPTIONS]` compares; `cpu`, `isolation`, `chart` are commands."""
+
+import contextlib
+import enum
+import shutil
+import signal
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.status import Status
+from rich.table import Column, Table
+
+from benchmarks import cpu as counter
+from benchmarks import isolation as studies
+from benchmarks import jars as kafka_jars
+from benchmarks import measures, report
+from benchmarks import soak as soaking
+from benchmarks.compare import compare
+from benchmarks.jars import Jars
+from benchmarks.peers import ApacheKafka, Kind, Moldau, running
+
+app = typer.Typer(
+    add_completion=False, pretty_exceptions_enable=False, help="Moldau beside Apache Kafka on this machine."
+)
+console = Console(highlight=False)
+if not console.is_terminal:
+    console = Console(highlight=False, width=150)
+
+
+class Consumer(enum.Enum):
+    """Both are librdkafka."""
+
+    KCAT = "kcat"
+    CONFLUENT = "confluent-kafka"
+
+
+Workdir = Annotated[Path | None, typer.Option(help="Where brokers keep their data meanwhile.")]
+Quick = Annotated[bool, typer.Option("--quick", help="Small counts: shows that everything runs; not for figures.")]
+Kafka = Annotated[bool, typer.Option("--kafka", help="Apache Kafka instead of ours.")]
+
+
+@app.callback(invoke_without_command=True)
+def main(
+    context: typer.Context,
+    only: Annotated[list[str] | None, typer.Option(help="A measure or workload by name; may be repeated.")] = None,
+    rounds: Annotated[int, typer.Option(min=1, help="Rounds per broker; the median counts.")] = 3,
+    quick: Quick = False,
+    no_kafka: Annotated[bool, typer.Option("--no-kafka", help="Ours alone.")] = False,
+    self_check: Annotated[
+        bool, typer.Option("--self-check", help="Apache Kafka in both roles: ratios show the noise of the machine.")
+    ] = False,
+    soak: Annotated[bool, typer.Option("--soak", help="Instead, a steady load on ours: does anything creep?")] = False,
+    minutes: Annotated[float, typer.Option(help="How long to soak.")] = 60,
+    consumer: Annotated[
+        Consumer, typer.Option(help="What reads; kcat costs the machine less, so the broker shows.")
+    ] = (Consumer.KCAT if shutil.which("kcat") else Consumer.CONFLUENT),
+    workdir: Workdir = None,
+) -> None:
+    """Compare Moldau with Apache Kafka, in alternating rounds."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that it cleans up as Ctrl-C does
+    if context.invoked_subcommand is not None:
+        return
+    wanted = measures.chosen(only or [])
+    if not wanted:
+        console.print(f"No such measure; there are: {', '.join(measure.name for measure in measures.MEASURES)}")
+        raise typer.Exit(2)
+    jars, ours, theirs = _roles(no_kafka, self_check)
+    with _scratch(workdir) as scratch:
+        if soak:
+            _soak(ours, jars, scratch, minutes=minutes, stretch_s=2 if quick else 30)
+            return
+        sizes = measures.QUICK if quick else measures.FULL
+        setting = measures.Setting(jars, sizes, scratch, consumer.value)
+        with console.status("") as status:
+            results = compare(ours, theirs, wanted, setting, rounds=rounds, say=_saying(status))
+            if not only:
+                extent = studies.QUICK if quick else studies.NORMAL
+                results["isolation"] = studies.study(ours, scratch, extent, [], _saying(status))
+    _publish(results, quick=quick or self_check)
+
+
+@app.command()
+def cpu(
+    only: Annotated[str, typer.Option(help="Only replays whose name contains this.")] = "",
+    scale: Annotated[float, typer.Option(help="Times as many requests.")] = 1.0,
+    kafka: Kafka = False,
+    workdir: Workdir = None,
+) -> None:
+    """Broker CPU per request and record, replaying the same frames: the counter for development."""
+    table = Table("replay", *(Column(name, justify="right") for name in ("requests", "µs/request", "µs/record", "1/s")))
+    with _scratch(workdir) as scratch, running(_one(kafka), scratch, "cpu") as peer:
+        for replay in counter.REPLAYS:
+            if only in replay.name:
+                row = counter.count(peer, replay, scale)
+                figures = (
+                    f"{row.cpu_us_per_request:.1f}",
+                    f"{row.cpu_us_per_record:.3f}",
+                    f"{row.requests_per_s:,.0f}",
+                )
+                table.add_row(row.name, f"{row.requests:,}", *figures)
+        table.title = f"CPU of {peer.kind.name} {peer.kind.version}; {peer.rss_bytes() / measures.MIB:.0f} MB resident"
+    console.print(table)
+
+
+@app.command()
+def isolation(
+    only: Annotated[list[str] | None, typer.Option(help=f"One of: {', '.join(studies.STUDIES)}.")] = None,
+    quick: Quick = False,
+    full: Annotated[bool, typer.Option("--full", help="10 GB of log and 5 GB of cold reads.")] = False,
+    kafka: Kafka = False,
+    workdir: Workdir = None,
+) -> None:
+    """Whether large logs, many partitions, cold readers or fsyncs disturb a producer."""
+    extent = studies.QUICK if quick else studies.FULL if full else studies.NORMAL
+    with _scratch(workdir) as scratch, console.status("") as status:
+        rows = studies.study(_one(kafka), scratch, extent, only or [], _saying(status))
+    report.show_isolation(rows, console)
+    report.save({"isolation": rows}, report.TRIAL if quick or kafka else report.ISOLATION)
+
+
+@app.command()
+def chart(results: Annotated[Path, typer.Argument(help="A results file.")] = report.RESULTS) -> None:
+    """Draw the README's chart again from a results file."""
+    report.save_chart(report.load(results))
+    console.print(f"Chart: {report.CHART}")
+
+
+def _soak(kind: Kind, jars: Jars | None, scratch: Path, *, minutes: float, stretch_s: float) -> None:
+    first: soaking.Sample | None = None
+    for sample in soaking.soak(kind, scratch, jars, minutes=minutes, stretch_s=stretch_s):
+        first = first or sample
+        console.print(
+            f"{sample.minutes:6.1f} min  {sample.records:>12,} records  {sample.rss_mb:7.1f} MB"
+            f" ({sample.rss_mb / first.rss_mb:.2f} × first)  {sample.open_files} files"
+            f"  {sample.cpu_us_per_record:.2f} µs/record  p99 {sample.p99_ms:.1f} ms"
+        )
+
+
+@contextlib.contextmanager
+def _scratch(workdir: Path | None) -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="moldau-bench-", dir=workdir, ignore_cleanup_errors=True) as name:
+        yield Path(name)
+
+
+def _saying(status: Status) -> Callable[[str], None]:
+    return status.update if console.is_terminal else console.print
+
+
+def _one(kafka: bool) -> Kind:
+    """Ours, or Apache Kafka where a command is to show how that does."""
+    if not kafka:
+        return Moldau()
+    found = kafka_jars.obtain()
+    if isinstance(found, str):
+        console.print(f"No Apache Kafka: {found}.")
+        raise typer.Exit(1)
+    return ApacheKafka(found)
+
+
+def _roles(no_kafka: bool, self_check: bool) -> tuple[Jars | None, Kind, Kind | None]:
+    found = kafka_jars.obtain()
+    if isinstance(found, str):
+        console.print(f"[yellow]Ours alone, driven by librdkafka: {found}.")
+        return None, Moldau(), None
+    kafka = ApacheKafka(found)
+    return found, kafka if self_check else Moldau(), None if no_kafka else kafka
+
+
+def _publish(results: dict[str, Any], *, quick: bool) -> None:
+    report.show(results, console)
+    report.show_isolation(results.get("isolation", []), console)
+    path = report.TRIAL if quick else report.RESULTS
+    report.save(results, path)
+    console.print(f"Figures of all rounds: {path}")
+    if results["theirs"] and not quick:
+        report.save_chart(results)
+        console.print(f"Chart: {report.CHART}")
+
+
+if __name__ == "__main__":
+    app()

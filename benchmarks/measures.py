@@ -1,0 +1,224 @@
+"""What is measured: a table of workloads (how to run one round on one broker) and of measures (figures from them).
+
+Every round makes its own topic and deletes it, so the rounds do not see each other. Knows nothing of printing.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal
+
+from benchmarks import drive, topics
+from benchmarks.jars import Jars
+from benchmarks.peers import Kind, Peer, running
+
+PARTITIONS = 5
+MIB = 1 << 20
+BATCH_RECORDS_100 = 150  # 100-byte records in a batch of 16 KB, the default of the clients
+
+Better = Literal["higher", "lower"]
+Figures = dict[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How many records each workload sends; `--quick` shows only that everything runs."""
+
+    warm_up: int
+    produce: int
+    produce_large: int
+    produce_single: int
+    consume: int
+    latency_s: int
+    memory: int
+
+
+FULL = Sizes(
+    warm_up=2_000_000, produce=4_000_000, produce_large=1_000_000, produce_single=300_000, consume=5_000_000,
+    latency_s=30, memory=10_000_000,
+)  # fmt: skip
+QUICK = Sizes(
+    warm_up=50_000, produce=200_000, produce_large=50_000, produce_single=20_000, consume=300_000, latency_s=4,
+    memory=200_000,
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What a workload needs beside the broker it loads."""
+
+    jars: Jars | None
+    sizes: Sizes
+    workdir: Path
+    consumer: str
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    name: str
+    says: str
+    run: Callable[[Setting, Peer], Figures]
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """One line of the report: a figure of a workload, and the ratio to Apache Kafka that it must reach."""
+
+    name: str
+    title: str
+    workload: str
+    figure: str
+    unit: str
+    better: Better
+    floor: float | None
+    shown: bool = True  # in the chart
+
+
+def _produce(records: Callable[[Sizes], int], record_size: int, **settings: str) -> Callable[[Setting, Peer], Figures]:
+    properties = {key.replace("_", "."): value for key, value in settings.items()}
+
+    def run(setting: Setting, peer: Peer) -> Figures:
+        count = records(setting.sizes)
+        load = drive.ProduceLoad(count, record_size, warm_up=count // 4, settings=properties)
+        with topics.topic(peer, PARTITIONS) as topic:
+            before = peer.cpu_seconds()
+            result = drive.produce(setting.jars, peer, topic, load)
+            return {**asdict(result), **_cost(peer, before, count)}
+
+    return run
+
+
+def _consume(setting: Setting, peer: Peer) -> Figures:
+    with topics.topic(peer, PARTITIONS) as topic:
+        count = topics.fill(peer, topic, records=setting.sizes.consume, value_size=100, batch_records=BATCH_RECORDS_100)
+        before = peer.cpu_seconds()
+        result = drive.consume(peer, topic, count, tool=setting.consumer)
+        figures = {"records_per_s": result.records_per_s, "client_cpu_s": result.client_cpu_s}
+        return {**figures, **_cost(peer, before, count)}
+
+
+def _latency_java(setting: Setting, peer: Peer) -> Figures:
+    if setting.jars is None:
+        return {}
+    rate = 2_000
+    load = drive.ProduceLoad(
+        rate * setting.sizes.latency_s, 100, warm_up=rate * setting.sizes.latency_s // 3, throughput=rate,
+        settings={"linger.ms": "0"},
+    )  # fmt: skip
+    with topics.topic(peer, PARTITIONS) as topic:
+        return asdict(drive.produce(setting.jars, peer, topic, load))
+
+
+def _latency_librdkafka(setting: Setting, peer: Peer) -> Figures:
+    with topics.topic(peer, PARTITIONS) as topic:
+        return drive.latency(peer, topic, rate=2_000, seconds=setting.sizes.latency_s)
+
+
+def _memory(setting: Setting, peer: Peer) -> Figures:
+    """A broker of its own, so that the figure is that of these records alone."""
+    load = drive.ProduceLoad(setting.sizes.memory, 100)
+    with running(peer.kind, setting.workdir, peer.label) as fresh:
+        idle = fresh.rss_bytes()
+        drive.produce(setting.jars, fresh, topics.create(fresh, PARTITIONS), load)
+        return {"rss_mb": fresh.rss_bytes() / MIB, "idle_rss_mb": idle / MIB}
+
+
+def _ready(setting: Setting, peer: Peer) -> Figures:
+    with running(peer.kind, setting.workdir, peer.label) as fresh:
+        return {"ready_s": fresh.ready_s}
+
+
+def _cost(peer: Peer, cpu_before_s: float, records: int) -> Figures:
+    used = peer.cpu_seconds() - cpu_before_s
+    return {"cpu_s": used, "cpu_us_per_record": used / records * 1e6, "rss_after_mb": peer.rss_bytes() / MIB}
+
+
+WORKLOADS = (
+    Workload(
+        "produce-acks1",
+        "ProducerPerformance, 100 B, 5 partitions, acks=1, defaults otherwise",
+        _produce(lambda sizes: sizes.produce, 100, acks="1", enable_idempotence="false"),
+    ),
+    Workload(
+        "produce-idempotent",
+        "ProducerPerformance, 100 B, 5 partitions, its defaults: acks=all, idempotent",
+        _produce(lambda sizes: sizes.produce, 100, acks="all", enable_idempotence="true"),
+    ),
+    Workload(
+        "produce-1k",
+        "ProducerPerformance, 1 KB, 5 partitions, batch.size=131072, acks=1",
+        _produce(lambda sizes: sizes.produce_large, 1_000, acks="1", enable_idempotence="false", batch_size="131072"),
+    ),
+    Workload(
+        "produce-single",
+        "ProducerPerformance, 100 B, 5 partitions, one record per batch: batch.size=1 linger.ms=0, acks=1",
+        _produce(
+            lambda sizes: sizes.produce_single, 100, acks="1", enable_idempotence="false", batch_size="1", linger_ms="0"
+        ),
+    ),
+    Workload(
+        "consume", "librdkafka reads 100 B records of 5 partitions in batches of 16 KB, all in page cache", _consume
+    ),
+    Workload("latency", "ProducerPerformance at 2,000 records/s, linger.ms=0, its defaults otherwise", _latency_java),
+    Workload("latency-librdkafka", "librdkafka at 2,000 records/s, linger.ms=0, acks=1", _latency_librdkafka),
+    Workload("memory", "a fresh broker, ProducerPerformance with its defaults", _memory),
+    Workload("ready", "from the start of the process on an empty directory to its first ApiVersions answer", _ready),
+)
+
+MEASURES = (
+    Measure("produce-acks1", "produce 100 B, acks=1", "produce-acks1", "records_per_s", "records/s", "higher", 1.3),
+    Measure(
+        "produce-idempotent", "produce 100 B, idempotent acks=all", "produce-idempotent", "records_per_s",
+        "records/s", "higher", 1.3,
+    ),
+    Measure("produce-1k", "produce 1 KB, 128 KB batches", "produce-1k", "records_per_s", "records/s", "higher", 1.0),
+    Measure(
+        "produce-single", "produce, one record per batch", "produce-single", "records_per_s", "records/s", "higher", 1.1
+    ),
+    Measure("consume", "consume 100 B, librdkafka", "consume", "records_per_s", "records/s", "higher", 1.0),
+    Measure("cpu-produce", "CPU per record, produce", "produce-acks1", "cpu_us_per_record", "µs", "lower", 0.7),
+    Measure(
+        "cpu-idempotent", "CPU per record, idempotent", "produce-idempotent", "cpu_us_per_record", "µs", "lower", 0.7,
+        shown=False,
+    ),
+    Measure("cpu-1k", "CPU per record, 1 KB", "produce-1k", "cpu_us_per_record", "µs", "lower", None, shown=False),
+    Measure(
+        "cpu-single", "CPU per record, one per batch", "produce-single", "cpu_us_per_record", "µs", "lower", None,
+        shown=False,
+    ),
+    Measure("cpu-consume", "CPU per record, consume", "consume", "cpu_us_per_record", "µs", "lower", 0.7),
+    Measure("p99", "p99 at 2,000 records/s", "latency", "p99_ms", "ms", "lower", 1.0),
+    Measure(
+        "p99-librdkafka", "p99 at 2,000 records/s, librdkafka", "latency-librdkafka", "p99_ms", "ms", "lower", None,
+        shown=False,
+    ),
+    Measure("memory", "resident memory after 10 M records", "memory", "rss_mb", "MB", "lower", 0.1),
+    Measure("ready", "ready after start", "ready", "ready_s", "s", "lower", 0.1),
+)  # fmt: skip
+
+CHECKS: Mapping[str, str] = {
+    "Moldau": "the header of every batch, its CRC-32C, sizes, record count, timestamps, sequence; records stay closed",
+    "Apache Kafka": "the same, and it also walks (and, if compressed, decompresses) the records of every batch",
+}
+
+
+def warm_up(setting: Setting, peer: Peer) -> None:
+    """Produces and consumes once, so that neither a cold JIT nor cold caches are measured."""
+    count = setting.sizes.warm_up
+    with topics.topic(peer, PARTITIONS) as topic:
+        drive.produce(setting.jars, peer, topic, drive.ProduceLoad(count, 100))
+        drive.consume(peer, topic, count, tool=setting.consumer)
+
+
+def chosen(only: list[str]) -> list[Measure]:
+    """The measures whose name or workload is asked for; all if none is."""
+    return [measure for measure in MEASURES if not only or {measure.name, measure.workload} & set(only)]
+
+
+def workloads_of(measures: list[Measure]) -> list[Workload]:
+    needed = {measure.workload for measure in measures}
+    return [workload for workload in WORKLOADS if workload.name in needed]
+
+
+def peers_of(ours: Kind, theirs: Kind | None) -> tuple[tuple[str, Kind], ...]:
+    return (("ours", ours),) if theirs is None else (("ours", ours), ("theirs", theirs))

@@ -1,0 +1,195 @@
+"""The two brokers as processes: started, watched from the outside (CPU, memory) and stopped. Knows nothing of load."""
+
+import contextlib
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+import psutil  # type: ignore[import-untyped]
+
+import moldau
+from benchmarks import frames
+from benchmarks.jars import KAFKA_VERSION, Jars
+
+READY_POLL_S = 0.005
+READY_LIMIT_S = 120.0
+STOP_LIMIT_S = 60.0
+HOST = "127.0.0.1"
+
+# What Kafka's own start script passes, so that it is measured as its users run it.
+KAFKA_JVM = (
+    "-Xmx1g", "-Xms1g", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20",
+    "-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent",
+)  # fmt: skip
+
+
+SETTINGS = {"log.segment.delete.delay.ms": "1000"}  # of both: the files of a round are gone before the next begins
+
+
+class Kind(Protocol):
+    """How one sort of broker is prepared and started."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def version(self) -> str: ...
+
+    def prepare(self, home: Path, port: int) -> None:
+        """What has to be there before the first start; not part of the time to ready."""
+
+    def command(self, home: Path, port: int) -> list[str]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Moldau:
+    name: str = "Moldau"
+    version: str = moldau.__version__
+
+    def prepare(self, home: Path, port: int) -> None:
+        (home / "data").mkdir()
+
+    def command(self, home: Path, port: int) -> list[str]:
+        settings = [part for key, value in SETTINGS.items() for part in ("--set", f"{key}={value}")]
+        where = ["--dir", str(home / "data"), "--listen", f"{HOST}:{port}"]
+        return [sys.executable, "-m", "moldau", "broker", *where, *settings]
+
+
+@dataclass(frozen=True, slots=True)
+class ApacheKafka:
+    jars: Jars
+    name: str = "Apache Kafka"
+    version: str = KAFKA_VERSION
+
+    def prepare(self, home: Path, port: int) -> None:
+        controller = free_port()
+        settings = {
+            "process.roles": "broker,controller",
+            "node.id": "1",
+            "controller.quorum.voters": f"1@{HOST}:{controller}",
+            "controller.listener.names": "CONTROLLER",
+            "listeners": f"PLAINTEXT://{HOST}:{port},CONTROLLER://{HOST}:{controller}",
+            "advertised.listeners": f"PLAINTEXT://{HOST}:{port}",
+            "log.dirs": str(home / "data"),
+            "offsets.topic.replication.factor": "1",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.min.isr": "1",
+            "group.initial.rebalance.delay.ms": "0",
+            **SETTINGS,
+        }
+        properties = home / "server.properties"
+        properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+        cluster = "bW9sZGF1LWJlbmNobWFyaw"  # any 16 bytes in base 64
+        arguments = ("format", "--cluster-id", cluster, "--config", str(properties))
+        command = self.jars.command("kafka.tools.StorageTool", *arguments)
+        subprocess.run(command, check=True, capture_output=True)
+
+    def command(self, home: Path, port: int) -> list[str]:
+        return self.jars.command("kafka.Kafka", str(home / "server.properties"), options=KAFKA_JVM)
+
+
+@dataclass(slots=True)
+class Peer:
+    """One broker process and its directory; it can be stopped and started again on the same data."""
+
+    label: str
+    kind: Kind
+    home: Path
+    port: int
+    ready_s: float = 0.0
+    _process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
+
+    @property
+    def address(self) -> tuple[str, int]:
+        return HOST, self.port
+
+    @property
+    def bootstrap(self) -> str:
+        return f"{HOST}:{self.port}"
+
+    @property
+    def data(self) -> Path:
+        return self.home / "data"
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, f"{self.label} is not running"
+        return self._process.pid
+
+    def cpu_seconds(self) -> float:
+        """User and system time of all threads since the start."""
+        times = psutil.Process(self.pid).cpu_times()
+        return float(times.user + times.system)
+
+    def rss_bytes(self) -> int:
+        return int(psutil.Process(self.pid).memory_info().rss)
+
+    def disk_read_bytes(self) -> int:
+        """Bytes that really came from the disk, not from the page cache."""
+        return int(psutil.Process(self.pid).io_counters().read_bytes)
+
+    def open_files(self) -> int:
+        return int(psutil.Process(self.pid).num_fds())
+
+    def start(self) -> float:
+        """Starts the process, waits until it answers ApiVersions, and returns the seconds that took."""
+        with (self.home / "output.log").open("ab") as output:
+            began = time.perf_counter()
+            self._process = subprocess.Popen(
+                self.kind.command(self.home, self.port),
+                stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True,
+            )  # fmt: skip
+        while not frames.answers(self.address):
+            if self._process.poll() is not None or time.perf_counter() - began > READY_LIMIT_S:
+                raise RuntimeError(f"{self.label} ({self.kind.name}) did not start: {self._last_words()}")
+            time.sleep(READY_POLL_S)
+        self.ready_s = time.perf_counter() - began
+        return self.ready_s
+
+    def stop(self) -> None:
+        """A clean shutdown, or a kill if that takes too long."""
+        if self._process is None:
+            return
+        self._process.send_signal(signal.SIGTERM)
+        try:
+            self._process.wait(STOP_LIMIT_S)
+        finally:
+            self.kill()
+
+    def kill(self) -> None:
+        if self._process is not None and self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
+        self._process = None
+
+    def _last_words(self) -> str:
+        lines = (self.home / "output.log").read_text(errors="replace").strip().splitlines()
+        return " / ".join(lines[-5:]) or "no output"
+
+
+@contextlib.contextmanager
+def running(kind: Kind, workdir: Path, label: str) -> Iterator[Peer]:
+    """A broker on a fresh directory under `workdir`; process and directory are gone afterwards, whatever happens."""
+    home = workdir / f"{label}-{free_port()}"
+    home.mkdir(parents=True)
+    peer = Peer(label, kind, home, free_port())
+    try:
+        kind.prepare(home, peer.port)
+        peer.start()
+        yield peer
+    finally:
+        peer.kill()
+        shutil.rmtree(home, ignore_errors=True)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        return int(probe.getsockname()[1])

@@ -1,0 +1,80 @@
+"""What a person sees of the results: a table in the terminal, a JSON file, and the README's chart."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks import chart
+from benchmarks.measures import CHECKS
+
+RESULTS = Path("benchmarks/results/latest.json")
+ISOLATION = Path("benchmarks/results/isolation.json")
+TRIAL = Path("benchmarks/results/trial.json")  # quick runs, which must not take the place of figures
+CHART = Path("docs/bench.svg")
+VERDICTS = {True: "[green]reached", False: "[red]missed", None: "–"}
+
+
+def show(results: dict[str, Any], console: Console) -> None:
+    theirs = results["theirs"]
+    table = Table(title=f"{results['ours']} : {theirs}" if theirs else f"{results['ours']} alone")
+    columns = ("measure", "unit", "ours", "theirs", "ratio", "range of ratios", "floor", "")
+    for column in columns if theirs else columns[:3]:
+        table.add_column(column, justify="left" if column in ("measure", "unit", "") else "right")
+    for row in results["measures"]:
+        cells = [row["title"], row["unit"], _side(row["ours"])]
+        table.add_row(*cells, *(_against(row) if theirs else ()))
+    console.print(table)
+    console.print(f"Medians (least–most) of {results['rounds']} rounds. Consumer: {results['consumer']} (librdkafka).")
+    console.print("Brokers that are not under load idle; they are not paused.")
+    for name, checked in CHECKS.items():
+        console.print(f"{name} checks {checked}.")
+
+
+def _against(row: dict[str, Any]) -> tuple[str, ...]:
+    if "ratio" not in row:
+        return ("–",) * 5
+    floor = "" if row["floor"] is None else f"{'≥' if row['better'] == 'higher' else '≤'} {row['floor']:.1f}"
+    return (
+        _side(row["theirs"]),
+        f"[bold]{row['ratio']:.2f}",
+        f"{row['ratio_least']:.2f}–{row['ratio_most']:.2f}",
+        floor,
+        VERDICTS[row["reached"]],
+    )
+
+
+def _side(values: dict[str, float] | None) -> str:
+    if values is None:
+        return "–"
+    median, least, most = (chart.number(values[key]) for key in ("median", "least", "most"))
+    return f"{median} ({least}–{most})"
+
+
+def show_isolation(rows: list[dict[str, Any]], console: Console) -> None:
+    if not rows:
+        return
+    table = Table(title="In isolation")
+    for column in ("what", "alone or small", "disturbed or large", "unit", "ratio", "aim", "note"):
+        table.add_column(column, justify="right" if "or" in column or column in ("ratio", "aim") else "left")
+    for row in rows:
+        figures = (chart.number(row["base"]), chart.number(row["other"]), row["unit"], f"[bold]{row['ratio']:.2f}")
+        table.add_row(row["title"], *figures, row["aim"], row["note"])
+    console.print(table)
+
+
+def save(results: dict[str, Any], path: Path = RESULTS) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(results, indent=1) + "\n")
+
+
+def load(path: Path = RESULTS) -> dict[str, Any]:
+    loaded: dict[str, Any] = json.loads(path.read_text())
+    return loaded
+
+
+def save_chart(results: dict[str, Any], path: Path = CHART) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(chart.draw(results))

@@ -1,0 +1,111 @@
+"""AlterConfigs 0–2 (replaces all settings of a resource) and IncrementalAlterConfigs 0–1 (changes single ones)."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from moldau.base.errors import Refusal, WireError
+from moldau.broker import configs
+from moldau.broker.configs import Change, Op
+from moldau.broker.context import Context
+from moldau.broker.dispatch import Call
+from moldau.broker.resources import Resource, broker_of, topic_of
+from moldau.metadata.changes import BrokerConfigured, Decide, Decision, TopicConfigured, decide_each
+from moldau.metadata.image import CLUSTER_DEFAULT, ClusterImage
+from moldau.wire.messages import alter_configs as whole
+from moldau.wire.messages import incremental_alter_configs as incremental
+
+
+class Alteration(NamedTuple):
+    kind: int
+    name: str
+    changes: list[Change]
+    replace: bool  # everything that is not named goes back to its default
+
+
+async def alter_configs(ctx: Context, request: whole.AlterConfigsRequest, call: Call) -> whole.AlterConfigsResponse:
+    asked = [
+        Alteration(
+            each.resource_type,
+            each.resource_name,
+            [Change(config.name, Op.SET, config.value) for config in each.configs],
+            replace=True,
+        )
+        for each in request.resources
+    ]
+    outcomes = await _alter(ctx, asked, request.validate_only)
+    return whole.AlterConfigsResponse(
+        responses=tuple(
+            whole.AlterConfigsResourceResponse(
+                error_code=error, error_message=message, resource_type=each.kind, resource_name=each.name
+            )
+            for each, (error, message) in zip(asked, outcomes, strict=True)
+        )
+    )
+
+
+async def incremental_alter_configs(
+    ctx: Context, request: incremental.IncrementalAlterConfigsRequest, call: Call
+) -> incremental.IncrementalAlterConfigsResponse:
+    asked = [
+        Alteration(
+            each.resource_type,
+            each.resource_name,
+            [Change(config.name, config.config_operation, config.value) for config in each.configs],
+            replace=False,
+        )
+        for each in request.resources
+    ]
+    outcomes = await _alter(ctx, asked, request.validate_only)
+    return incremental.IncrementalAlterConfigsResponse(
+        responses=tuple(
+            incremental.AlterConfigsResourceResponse(
+                error_code=error, error_message=message, resource_type=each.kind, resource_name=each.name
+            )
+            for each, (error, message) in zip(asked, outcomes, strict=True)
+        )
+    )
+
+
+async def _alter(ctx: Context, asked: Sequence[Alteration], dry: bool) -> list[tuple[WireError, str | None]]:
+    counts = Counter((each.kind, each.name) for each in asked)
+    decides = [_deciding(ctx, each, twice=counts[each.kind, each.name] > 1) for each in asked]
+    decisions = decide_each(ctx.image, decides) if dry else await ctx.controller.submit_each(decides)
+    return [
+        (decision.error, decision.message) if isinstance(decision, Refusal) else (WireError.NONE, None)
+        for decision in decisions
+    ]
+
+
+def _deciding(ctx: Context, asked: Alteration, *, twice: bool) -> Decide:
+    def decide(image: ClusterImage) -> Decision:
+        if twice:
+            return Refusal(WireError.INVALID_REQUEST, "Each resource must appear at most once.")
+        match asked.kind:
+            case Resource.TOPIC:
+                return _alter_topic(ctx, asked)
+            case Resource.BROKER:
+                return _alter_broker(ctx, asked)
+        return Refusal(WireError.INVALID_REQUEST, f"Resource type {asked.kind} has no settings here.")
+
+    return decide
+
+
+def _alter_topic(ctx: Context, asked: Alteration) -> Decision:
+    topic = topic_of(ctx, asked.name)
+    if isinstance(topic, Refusal):
+        return topic
+    current = {} if asked.replace else topic.config
+    config = configs.alter_topic(current, asked.changes, ctx.config.values)
+    return config if isinstance(config, Refusal) else TopicConfigured(asked.name, config)
+
+
+def _alter_broker(ctx: Context, asked: Alteration) -> Decision:
+    broker = broker_of(ctx, asked.name)
+    if isinstance(broker, Refusal):
+        return broker
+    layers = ctx.layers()
+    if asked.replace:
+        layers = layers._replace(broker={}) if broker else layers._replace(cluster={})
+    config = configs.alter_broker(layers, asked.changes, per_broker=broker)
+    return config if isinstance(config, Refusal) else BrokerConfigured(asked.name or CLUSTER_DEFAULT, config)

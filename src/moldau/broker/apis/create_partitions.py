@@ -1,0 +1,49 @@
+"""CreatePartitions 0–3: a topic grows, never shrinks."""
+
+from collections import Counter
+from random import randrange
+
+from moldau.base.errors import Refusal, WireError
+from moldau.broker.context import Context
+from moldau.broker.dispatch import Call
+from moldau.broker.topics import MAX_START
+from moldau.metadata.changes import Decide, Decision, decide_each
+from moldau.metadata.image import ClusterImage
+from moldau.metadata.topics import add_partitions
+from moldau.wire.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+)
+
+
+async def create_partitions(ctx: Context, request: CreatePartitionsRequest, call: Call) -> CreatePartitionsResponse:
+    counts = Counter(topic.name for topic in request.topics)
+    decides = [_deciding(topic, twice=counts[topic.name] > 1) for topic in request.topics]
+    if request.validate_only:
+        decisions = decide_each(ctx.image, decides)
+    else:
+        decisions = await ctx.controller.submit_each(decides)
+        await ctx.replicas.settled()
+    return CreatePartitionsResponse(
+        results=tuple(_result(topic.name, decision) for topic, decision in zip(request.topics, decisions, strict=True))
+    )
+
+
+def _deciding(topic: CreatePartitionsTopic, *, twice: bool) -> Decide:
+    start = randrange(MAX_START)
+    assignment = None if topic.assignments is None else [each.broker_ids for each in topic.assignments]
+
+    def decide(image: ClusterImage) -> Decision:
+        if twice:
+            return Refusal(WireError.INVALID_REQUEST, "Duplicate topic in request.")
+        return add_partitions(image, topic.name, topic.count, assignment, start=start)
+
+    return decide
+
+
+def _result(name: str, decision: Decision) -> CreatePartitionsTopicResult:
+    if isinstance(decision, Refusal):
+        return CreatePartitionsTopicResult(name=name, error_code=decision.error, error_message=decision.message)
+    return CreatePartitionsTopicResult(name=name, error_code=WireError.NONE)

@@ -1,0 +1,85 @@
+"""CreateTopics 2–7: each topic succeeds or fails by itself, all in one change.
+
+4: partitions and replication may be -1, the broker's default. 5: the answer tells the new topic's settings. 7: its id.
+"""
+
+from collections import Counter
+
+from moldau.base.errors import Refusal, WireError
+from moldau.broker import configs, topics
+from moldau.broker.context import Context
+from moldau.broker.dispatch import Call
+from moldau.metadata.changes import Decision, TopicCreated, decide_each
+from moldau.metadata.topics import TopicSpec
+from moldau.wire.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from moldau.wire.primitives import ZERO_UUID
+
+
+async def create_topics(ctx: Context, request: CreateTopicsRequest, call: Call) -> CreateTopicsResponse:
+    twice = {name for name, count in Counter(topic.name for topic in request.topics).items() if count > 1}
+    asked = [topic for topic in request.topics if topic.name not in twice]
+    refused = {topic.name: refusal for topic in asked if (refusal := _null_configs(topic))}
+    specs = [_spec(topic) for topic in asked if topic.name not in refused]
+    if request.validate_only:
+        decisions = decide_each(ctx.image, [topics.deciding(ctx, spec) for spec in specs])
+    else:
+        decisions = await topics.create_all(ctx, specs)
+    outcomes: dict[str, Decision] = {name: _named_twice() for name in twice}
+    outcomes.update(refused)
+    outcomes |= {spec.name: decision for spec, decision in zip(specs, decisions, strict=True)}
+    names = dict.fromkeys(topic.name for topic in request.topics)
+    return CreateTopicsResponse(
+        topics=tuple(_result(ctx, name, outcomes[name], request.validate_only) for name in names)
+    )
+
+
+def _named_twice() -> Refusal:
+    return Refusal(WireError.INVALID_REQUEST, "Duplicate topic name.")
+
+
+def _null_configs(topic: CreatableTopic) -> Refusal | None:
+    if all(config.value is not None for config in topic.configs):
+        return None
+    outcome = configs.new_topic([(config.name, config.value) for config in topic.configs], {})
+    return outcome if isinstance(outcome, Refusal) else None
+
+
+def _spec(topic: CreatableTopic) -> TopicSpec:
+    return TopicSpec(
+        topic.name,
+        topic.num_partitions,
+        topic.replication_factor,
+        [(each.partition_index, each.broker_ids) for each in topic.assignments],
+        {config.name: config.value for config in topic.configs if config.value is not None},
+    )
+
+
+def _result(ctx: Context, name: str, outcome: Decision, dry: bool) -> CreatableTopicResult:
+    if isinstance(outcome, Refusal):
+        return CreatableTopicResult(name=name, error_code=outcome.error, error_message=outcome.message, configs=None)
+    assert isinstance(outcome, TopicCreated)
+    entries = configs.describe_topic(outcome.config, ctx.layers())
+    return CreatableTopicResult(
+        name=name,
+        topic_id=ZERO_UUID if dry else outcome.topic_id,
+        error_code=WireError.NONE,
+        error_message=None,
+        num_partitions=len(outcome.partitions),
+        replication_factor=len(outcome.partitions[0].replicas),
+        configs=tuple(
+            CreatableTopicConfigs(
+                name=entry.name,
+                value=entry.value,
+                read_only=entry.read_only,
+                config_source=entry.source,
+                is_sensitive=entry.sensitive,
+            )
+            for entry in entries
+        ),
+    )

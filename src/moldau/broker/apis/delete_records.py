@@ -1,0 +1,47 @@
+"""DeleteRecords 0–2: everything before an offset goes; -1 stands for the high watermark."""
+
+from moldau.base.errors import WireError
+from moldau.broker.context import Context
+from moldau.broker.dispatch import Call
+from moldau.wire.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+
+HIGH_WATERMARK = -1
+NO_LOW_WATERMARK = -1
+
+
+async def delete_records(ctx: Context, request: DeleteRecordsRequest, call: Call) -> DeleteRecordsResponse:
+    topics = tuple(
+        DeleteRecordsTopicResult(
+            name=topic.name, partitions=tuple(_delete(ctx, topic.name, asked) for asked in topic.partitions)
+        )
+        for topic in request.topics
+    )
+    # What was deleted stays deleted over a crash: the answer waits for the new log start on disk.
+    await ctx.replicas.checkpoint()
+    return DeleteRecordsResponse(topics=topics)
+
+
+def _delete(ctx: Context, topic: str, asked: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
+    partition = ctx.replicas.get(topic, asked.partition_index)
+    if partition is None:
+        return _failure(asked, WireError.UNKNOWN_TOPIC_OR_PARTITION)
+    offset = partition.high_watermark if asked.offset == HIGH_WATERMARK else asked.offset
+    if not 0 <= offset <= partition.high_watermark:
+        return _failure(asked, WireError.OFFSET_OUT_OF_RANGE)
+    removed = partition.log.advance_start(offset)
+    ctx.replicas.remove_later(removed, partition.log.config.file_delete_delay_ms)
+    return DeleteRecordsPartitionResult(
+        partition_index=asked.partition_index, low_watermark=partition.log.start_offset, error_code=WireError.NONE
+    )
+
+
+def _failure(asked: DeleteRecordsPartition, error: WireError) -> DeleteRecordsPartitionResult:
+    return DeleteRecordsPartitionResult(
+        partition_index=asked.partition_index, low_watermark=NO_LOW_WATERMARK, error_code=error
+    )

@@ -1,0 +1,55 @@
+"""DeleteTopics 1–6: by name, and from 6 on by id. The files go after file.delete.delay.ms."""
+
+from uuid import UUID
+
+from moldau.base.errors import Refusal, WireError
+from moldau.broker.context import Context
+from moldau.broker.dispatch import Call
+from moldau.metadata.changes import Decide, Decision, TopicDeleted
+from moldau.metadata.image import ClusterImage
+from moldau.metadata.topics import delete_topic
+from moldau.wire.messages.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+from moldau.wire.primitives import ZERO_UUID
+
+
+async def delete_topics(ctx: Context, request: DeleteTopicsRequest, call: Call) -> DeleteTopicsResponse:
+    ids = {topic.name: topic.id for topic in ctx.image.topics.values()}
+    decides = [_deciding(ctx, topic, request.topics.count(topic) > 1) for topic in request.topics]
+    decisions = await ctx.controller.submit_each(decides)
+    await ctx.replicas.settled()
+    return DeleteTopicsResponse(
+        responses=tuple(
+            _result(topic, decision, ids) for topic, decision in zip(request.topics, decisions, strict=True)
+        )
+    )
+
+
+def _deciding(ctx: Context, topic: DeleteTopicState, twice: bool) -> Decide:
+    by_id = topic.topic_id != ZERO_UUID
+
+    def decide(image: ClusterImage) -> Decision:
+        if not ctx.config.delete_topic_enable:
+            return Refusal(WireError.TOPIC_DELETION_DISABLED, "Topic deletion is disabled.")
+        if topic.name is None and not by_id:
+            return Refusal(WireError.INVALID_REQUEST, "Neither topic name nor id were specified.")
+        if topic.name is not None and by_id:
+            return Refusal(WireError.INVALID_REQUEST, "You may not specify both topic name and topic id.")
+        if twice:
+            return Refusal(WireError.INVALID_REQUEST, "Duplicate topic in request.")
+        return delete_topic(image, name=topic.name, topic_id=topic.topic_id if by_id else None)
+
+    return decide
+
+
+def _result(topic: DeleteTopicState, decision: Decision, ids: dict[str, UUID]) -> DeletableTopicResult:
+    if isinstance(decision, Refusal):
+        return DeletableTopicResult(
+            name=topic.name, topic_id=topic.topic_id, error_code=decision.error, error_message=decision.message
+        )
+    assert isinstance(decision, TopicDeleted)
+    return DeletableTopicResult(name=decision.topic, topic_id=ids[decision.topic], error_code=WireError.NONE)

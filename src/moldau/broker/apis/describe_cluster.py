@@ -1,0 +1,39 @@
+"""DescribeCluster 0–2: who is in the cluster. 1: the kind of endpoint. 2: fenced brokers, of which there are none."""
+
+from moldau.base.errors import WireError
+from moldau.broker.context import Context
+from moldau.broker.dispatch import Call
+from moldau.wire.messages.describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+
+BROKERS, CONTROLLERS = 1, 2
+
+
+def describe_cluster(ctx: Context, request: DescribeClusterRequest, call: Call) -> DescribeClusterResponse:
+    image = ctx.controller.image
+    if request.endpoint_type == CONTROLLERS:
+        return _refuse(
+            request, WireError.MISMATCHED_ENDPOINT_TYPE, "The request was sent to an endpoint of type BROKER"
+        )
+    if request.endpoint_type != BROKERS:
+        return _refuse(request, WireError.UNSUPPORTED_ENDPOINT_TYPE, f"No endpoint has type {request.endpoint_type}")
+    return DescribeClusterResponse(
+        error_code=WireError.NONE,
+        endpoint_type=BROKERS,
+        cluster_id=image.cluster_id,
+        controller_id=image.controller_id,
+        brokers=tuple(
+            DescribeClusterBroker(broker_id=broker.id, host=endpoint.host, port=endpoint.port, rack=broker.rack)
+            for broker in image.brokers.values()
+            if (endpoint := broker.endpoints.get(call.listener)) is not None
+        ),
+    )
+
+
+def _refuse(request: DescribeClusterRequest, error: WireError, message: str) -> DescribeClusterResponse:
+    return DescribeClusterResponse(
+        error_code=error, error_message=message, endpoint_type=request.endpoint_type, cluster_id="", brokers=()
+    )

@@ -1,0 +1,56 @@
+"""DescribeLogDirs 1–5: what each directory holds, and how full its volume is. 4: volume sizes. 5: cordoned, never."""
+
+import os
+
+from moldau.base.errors import WireError
+from moldau.broker.context import Context
+from moldau.broker.dispatch import Call
+from moldau.log.directory import LogDirectory
+from moldau.replication.partition import Partition
+from moldau.wire.messages.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+
+UNKNOWN_SIZE = -1
+
+
+def describe_log_dirs(ctx: Context, request: DescribeLogDirsRequest, call: Call) -> DescribeLogDirsResponse:
+    wanted = None
+    if request.topics is not None:
+        wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
+    return DescribeLogDirsResponse(
+        results=tuple(_describe(ctx, directory, wanted) for directory in ctx.replicas.directories)
+    )
+
+
+def _describe(ctx: Context, directory: LogDirectory, wanted: set[tuple[str, int]] | None) -> DescribeLogDirsResult:
+    by_topic: dict[str, list[DescribeLogDirsPartition]] = {}
+    for partition in ctx.replicas.in_directory(directory):
+        if wanted is None or (partition.topic, partition.index) in wanted:
+            by_topic.setdefault(partition.topic, []).append(_partition(partition))
+    total, usable = _volume(directory)
+    return DescribeLogDirsResult(
+        error_code=WireError.NONE,
+        log_dir=str(directory.path.absolute()),
+        topics=tuple(DescribeLogDirsTopic(name=name, partitions=tuple(rows)) for name, rows in by_topic.items()),
+        total_bytes=total,
+        usable_bytes=usable,
+    )
+
+
+def _partition(partition: Partition) -> DescribeLogDirsPartition:
+    return DescribeLogDirsPartition(
+        partition_index=partition.index, partition_size=partition.log.size, offset_lag=0, is_future_key=False
+    )
+
+
+def _volume(directory: LogDirectory) -> tuple[int, int]:
+    try:
+        volume = os.statvfs(directory.path)
+    except OSError:
+        return UNKNOWN_SIZE, UNKNOWN_SIZE
+    return volume.f_blocks * volume.f_frsize, volume.f_bavail * volume.f_frsize

@@ -1,0 +1,73 @@
+"""DescribeTopicPartitions 0 (KIP-966): topics in the order of their names, so many partitions at a time."""
+
+from moldau.base.errors import WireError
+from moldau.broker.context import Context
+from moldau.broker.dispatch import Call
+from moldau.metadata.image import ClusterImage, Topic
+from moldau.wire.messages.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+from moldau.wire.primitives import ZERO_UUID
+
+
+def describe_topic_partitions(
+    ctx: Context, request: DescribeTopicPartitionsRequest, call: Call
+) -> DescribeTopicPartitionsResponse:
+    image = ctx.controller.image
+    room = min(request.response_partition_limit, ctx.config.max_request_partition_size_limit)
+    cursor = request.cursor
+    names = sorted({each.name for each in request.topics} or image.topics)
+    described: list[DescribeTopicPartitionsResponseTopic] = []
+    for name in names:
+        if cursor is not None and name < cursor.topic_name:
+            continue
+        first = max(cursor.partition_index, 0) if cursor is not None and name == cursor.topic_name else 0
+        if room <= 0:
+            return DescribeTopicPartitionsResponse(
+                topics=tuple(described), next_cursor=Cursor(topic_name=name, partition_index=first)
+            )
+        topic = image.topics.get(name)
+        if topic is None:
+            described.append(_missing(name))
+            continue
+        described.append(_describe(image, topic, first, room))
+        shown = len(described[-1].partitions)
+        room -= shown
+        if first + shown < len(topic.partitions):
+            return DescribeTopicPartitionsResponse(
+                topics=tuple(described), next_cursor=Cursor(topic_name=name, partition_index=first + shown)
+            )
+    return DescribeTopicPartitionsResponse(topics=tuple(described))
+
+
+def _missing(name: str) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=WireError.UNKNOWN_TOPIC_OR_PARTITION, name=name, topic_id=ZERO_UUID, partitions=()
+    )
+
+
+def _describe(image: ClusterImage, topic: Topic, first: int, room: int) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=WireError.NONE,
+        name=topic.name,
+        topic_id=topic.id,
+        is_internal=topic.internal,
+        partitions=tuple(
+            DescribeTopicPartitionsResponsePartition(
+                error_code=WireError.NONE,
+                partition_index=partition.index,
+                leader_id=partition.leader,
+                leader_epoch=partition.leader_epoch,
+                replica_nodes=partition.replicas,
+                isr_nodes=partition.isr,
+                eligible_leader_replicas=(),
+                last_known_elr=(),
+                offline_replicas=tuple(each for each in partition.replicas if each not in image.brokers),
+            )
+            for partition in topic.partitions[first : first + room]
+        ),
+    )

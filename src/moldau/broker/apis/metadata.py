@@ -1,0 +1,97 @@
+"""Metadata 0–13: brokers, and topics by name or by id; a missing topic may be created on the way.
+
+0: an empty list means all topics; 1+: null does. 4: the client may forbid auto-creation. 8: authorized operations.
+10: topic ids in the answer. 12: topics asked by id. 13: an error for the whole answer.
+
+An entry is encoded once per topic and version: in a cluster of thousands of partitions, asking costs a join of bytes.
+"""
+
+from collections.abc import Coroutine
+from uuid import UUID
+
+from moldau.base.errors import WireError
+from moldau.broker import topics
+from moldau.broker.context import Context
+from moldau.broker.dispatch import Call
+from moldau.metadata.image import ClusterImage, Topic
+from moldau.metadata.topics import TopicSpec, name_problem
+from moldau.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from moldau.wire.primitives import ZERO_UUID
+
+
+def metadata(
+    ctx: Context, request: MetadataRequest, call: Call
+) -> MetadataResponse | Coroutine[object, object, MetadataResponse]:
+    if request.topics and request.allow_auto_topic_creation and ctx.config.auto_create_topics_enable:
+        missing = {each.name: None for each in request.topics if each.name and each.name not in ctx.image.topics}
+        if missing:
+            return _create(ctx, list(missing), request, call)
+    return _describe(ctx, request, call)
+
+
+async def _create(ctx: Context, names: list[str], request: MetadataRequest, call: Call) -> MetadataResponse:
+    """Create what can be created; what cannot is told from the image afterwards."""
+    await topics.create_all(ctx, [TopicSpec(name) for name in names])
+    return _describe(ctx, request, call)
+
+
+def _describe(ctx: Context, request: MetadataRequest, call: Call) -> MetadataResponse:
+    asked = request.topics
+    image = ctx.image
+    if asked is None:
+        found = tuple(_topic(topic) for topic in image.topics.values())
+    else:
+        found = tuple(_answer(image, each) for each in asked)
+    return MetadataResponse(
+        brokers=tuple(
+            MetadataResponseBroker(node_id=broker.id, host=endpoint.host, port=endpoint.port, rack=broker.rack)
+            for broker in image.brokers.values()
+            if (endpoint := broker.endpoints.get(call.listener)) is not None
+        ),
+        cluster_id=image.cluster_id,
+        controller_id=image.controller_id,
+        topics=found,
+    )
+
+
+def _answer(image: ClusterImage, asked: MetadataRequestTopic) -> MetadataResponseTopic:
+    if asked.name is None or asked.topic_id != ZERO_UUID:
+        topic = image.topics_by_id.get(asked.topic_id)
+        return _topic(topic) if topic is not None else _missing(WireError.UNKNOWN_TOPIC_ID, None, asked.topic_id)
+    topic = image.topics.get(asked.name)
+    if topic is not None:
+        return _topic(topic)
+    bad_name = name_problem(asked.name) is not None
+    code = WireError.INVALID_TOPIC_EXCEPTION if bad_name else WireError.UNKNOWN_TOPIC_OR_PARTITION
+    return _missing(code, asked.name, ZERO_UUID)
+
+
+def _missing(code: WireError, name: str | None, topic_id: UUID) -> MetadataResponseTopic:
+    return MetadataResponseTopic(error_code=code, name=name, topic_id=topic_id, partitions=())
+
+
+def _topic(topic: Topic) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        error_code=WireError.NONE,
+        name=topic.name,
+        topic_id=topic.id,
+        is_internal=topic.internal,
+        partitions=tuple(
+            MetadataResponsePartition(
+                error_code=WireError.NONE,
+                partition_index=partition.index,
+                leader_id=partition.leader,
+                leader_epoch=partition.leader_epoch,
+                replica_nodes=partition.replicas,
+                isr_nodes=partition.isr,
+            )
+            for partition in topic.partitions
+        ),
+    )

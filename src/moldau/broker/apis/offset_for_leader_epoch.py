@@ -1,0 +1,37 @@
+"""OffsetForLeaderEpoch 2–4: where a leader epoch ended, for consumers that check whether the log was cut under them."""
+
+from moldau.base.errors import WireError
+from moldau.broker.context import Context
+from moldau.broker.dispatch import Call
+from moldau.wire.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
+)
+
+
+def offset_for_leader_epoch(
+    ctx: Context, request: OffsetForLeaderEpochRequest, call: Call
+) -> OffsetForLeaderEpochResponse:
+    return OffsetForLeaderEpochResponse(
+        topics=tuple(
+            OffsetForLeaderTopicResult(
+                topic=topic.topic,
+                partitions=tuple(_end_offset(ctx, topic.topic, asked) for asked in topic.partitions),
+            )
+            for topic in request.topics
+        )
+    )
+
+
+def _end_offset(ctx: Context, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
+    partition = ctx.replicas.get(topic, asked.partition)
+    if partition is None:
+        return EpochEndOffset(error_code=WireError.UNKNOWN_TOPIC_OR_PARTITION, partition=asked.partition)
+    fenced = partition.fenced(asked.current_leader_epoch)
+    if fenced:
+        return EpochEndOffset(error_code=fenced, partition=asked.partition)
+    epoch, end = partition.end_offset_for_epoch(asked.leader_epoch)
+    return EpochEndOffset(error_code=WireError.NONE, partition=asked.partition, leader_epoch=epoch, end_offset=end)

@@ -1,0 +1,37 @@
+"""What a broker does by the clock: checkpoints, idle connections, forgotten producers. Each chore has an interval."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple
+
+log = logging.getLogger("moldau.broker")
+
+
+class Chore(NamedTuple):
+    name: str
+    every_ms: int
+    work: Callable[[], Awaitable[None] | None]
+
+
+class Chores:
+    """Runs each chore in a task of its own, until stopped."""
+
+    def __init__(self, chores: tuple[Chore, ...]) -> None:
+        loop = asyncio.get_running_loop()
+        self._tasks = [loop.create_task(self._repeat(chore), name=chore.name) for chore in chores]
+
+    async def _repeat(self, chore: Chore) -> None:
+        while True:
+            await asyncio.sleep(chore.every_ms / 1000)
+            try:
+                result = chore.work()
+                if result is not None:
+                    await result
+            except Exception:
+                log.exception("chore failed: %s", chore.name)
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -1,0 +1,303 @@
+"""DescribeConfigs and AlterConfigs as values: which entries a resource has and where they come from, and what a change
+makes of them. Who may ask, which broker answers and where the result is stored is not decided here.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from enum import IntEnum
+from typing import NamedTuple
+
+from moldau.base.errors import Refusal, WireError
+from moldau.base.settings import Kind, Live, Setting, SettingError, SettingsRefused, Table, Value, shortened, text_of
+from moldau.broker.settings import BROKER, load
+from moldau.log.settings import TOPIC, checked, default_of
+
+UNKNOWN_KIND = 0  # DescribeConfigs' type code for a name that is in no table
+
+
+class Source(IntEnum):
+    """Where a value comes from, by DescribeConfigs' codes."""
+
+    DYNAMIC_TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+
+
+class Op(IntEnum):
+    """What IncrementalAlterConfigs does with a value."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class Layers(NamedTuple):
+    """A broker's settings as texts: its own and the cluster's, both changed while it ran, and those of its start."""
+
+    broker: Mapping[str, str]
+    cluster: Mapping[str, str]
+    static: Mapping[str, str]
+
+
+class Change(NamedTuple):
+    name: str
+    op: int
+    value: str | None
+
+
+class SynonymEntry(NamedTuple):
+    name: str
+    value: str | None
+    source: Source
+
+
+class Entry(NamedTuple):
+    """One setting as DescribeConfigs answers it."""
+
+    name: str
+    value: str | None
+    source: Source
+    read_only: bool
+    sensitive: bool
+    kind: int
+    synonyms: tuple[SynonymEntry, ...]
+    documentation: str | None
+
+
+# Settings of the broker that mean the same in several units, the stronger first.
+CHAINS = {
+    synonym.name: tuple(each.name for each in setting.synonyms)
+    for setting in TOPIC
+    if len(setting.synonyms) > 1
+    for synonym in setting.synonyms
+}
+
+
+def effective(layers: Layers) -> dict[str, str]:
+    """What a broker runs with: its own values before the cluster's before those it started with. Feed it to `load`."""
+    return {**layers.static, **layers.cluster, **layers.broker}
+
+
+# ── describe ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def describe_topic(overrides: Mapping[str, str], layers: Layers, keys: Sequence[str] | None = None) -> list[Entry]:
+    """The settings of a topic; `keys` None or empty asks for all."""
+    broker_values = _typed(layers)
+    return [
+        _topic_entry(setting, overrides, layers, broker_values)
+        for setting in TOPIC
+        if _wanted(setting, keys, overrides)
+    ] + [_unknown_entry(name, Source.DYNAMIC_TOPIC) for name in _not_in(TOPIC, overrides, keys)]
+
+
+def describe_broker(layers: Layers, keys: Sequence[str] | None = None) -> list[Entry]:
+    """The settings of this broker."""
+    given = effective(layers)
+    values = _typed(layers)
+    entries = []
+    for setting in BROKER:
+        if _wanted(setting, keys, given):
+            synonyms = _broker_synonyms(setting, layers)
+            entries.append(_entry(setting, values[setting.name], synonyms, setting.live is Live.READ_ONLY))
+    return entries + [_unknown_entry(name, Source.STATIC_BROKER) for name in _not_in(BROKER, given, keys)]
+
+
+def describe_cluster_defaults(layers: Layers, keys: Sequence[str] | None = None) -> list[Entry]:
+    """The settings that were changed for all brokers (the broker resource without a name)."""
+    entries = []
+    for setting in BROKER:
+        if setting.name in layers.cluster and _wanted(setting, keys, layers.cluster):
+            synonym = _synonym(setting, setting.name, layers.cluster[setting.name], Source.DYNAMIC_DEFAULT_BROKER)
+            value = _parsed(setting, layers.cluster[setting.name])
+            entries.append(_entry(setting, value, (synonym,), setting.live is Live.READ_ONLY))
+    return entries
+
+
+def _topic_entry(
+    setting: Setting, overrides: Mapping[str, str], layers: Layers, broker_values: Mapping[str, Value]
+) -> Entry:
+    synonyms = _broker_synonyms(BROKER[setting.synonyms[0].name], layers) if setting.synonyms else ()
+    if setting.name in overrides:
+        value = _parsed(setting, overrides[setting.name])
+        own = _synonym(setting, setting.name, text_of(value), Source.DYNAMIC_TOPIC)
+        return _entry(setting, value, (own, *synonyms), read_only=False)
+    return _entry(setting, default_of(setting, broker_values), synonyms, read_only=False)
+
+
+def _entry(setting: Setting, value: Value, synonyms: tuple[SynonymEntry, ...], read_only: bool) -> Entry:
+    return Entry(
+        name=setting.name,
+        value=None if setting.sensitive else text_of(value),
+        source=synonyms[0].source if synonyms else Source.DEFAULT,
+        read_only=read_only,
+        sensitive=setting.sensitive,
+        kind=int(setting.kind),
+        synonyms=synonyms,
+        documentation=setting.doc,
+    )
+
+
+def _unknown_entry(name: str, source: Source) -> Entry:
+    """A name that no table has may be anything, so its value is not shown."""
+    return Entry(name, None, source, source is not Source.DYNAMIC_TOPIC, True, UNKNOWN_KIND, (), None)
+
+
+def _broker_synonyms(setting: Setting, layers: Layers) -> tuple[SynonymEntry, ...]:
+    """Where a broker setting's value comes from, the strongest first.
+
+    As in Kafka the list begins at the setting's own name: `log.retention.hours` alone does not show for
+    `log.retention.ms`, though it decides its value.
+    """
+    chain = CHAINS.get(setting.name, (setting.name,))
+    found = [
+        _synonym(setting, name, layer[name], source)
+        for layer, source in (
+            (layers.broker, Source.DYNAMIC_BROKER),
+            (layers.cluster, Source.DYNAMIC_DEFAULT_BROKER),
+            (layers.static, Source.STATIC_BROKER),
+        )
+        for name in chain
+        if name in layer
+    ]
+    defaults = ((name, text_of(BROKER[name].default)) for name in chain)
+    found += [_synonym(setting, name, text, Source.DEFAULT) for name, text in defaults if text is not None]
+    first = next((position for position, each in enumerate(found) if each.name == setting.name), len(found))
+    return tuple(found[first:])
+
+
+def _synonym(setting: Setting, name: str, text: str | None, source: Source) -> SynonymEntry:
+    return SynonymEntry(name, None if setting.sensitive else text, source)
+
+
+def _typed(layers: Layers) -> dict[str, Value]:
+    values: dict[str, Value] = {setting.name: setting.default for setting in BROKER}
+    for name, text in effective(layers).items():
+        setting = BROKER.get(name)
+        if setting is not None:
+            values[name] = _parsed(setting, text)
+    return values
+
+
+def _parsed(setting: Setting, text: str) -> Value:
+    """A stored value; it was checked when it came in, but a later version may see it differently."""
+    value = setting.parse(text)
+    return text if isinstance(value, SettingError) else value
+
+
+def _wanted(setting: Setting, keys: Sequence[str] | None, given: Mapping[str, str]) -> bool:
+    return (not keys or setting.name in keys) and (not setting.hidden or setting.name in given)
+
+
+def _not_in(table: Table, given: Mapping[str, str], keys: Sequence[str] | None) -> Iterator[str]:
+    return (name for name in given if name not in table and (not keys or name in keys))
+
+
+# ── alter ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def new_topic(
+    configs: Sequence[tuple[str, str | None]], broker_values: Mapping[str, Value]
+) -> dict[str, str] | Refusal:
+    """The overrides of a topic that is being created."""
+    nulls = [name for name, value in configs if value is None]
+    if nulls:
+        return Refusal(
+            WireError.INVALID_CONFIG, f"Null value not supported for topic configs: {shortened(', '.join(nulls))}"
+        )
+    return alter_topic({}, [Change(name, Op.SET, value) for name, value in configs], broker_values)
+
+
+def alter_topic(
+    current: Mapping[str, str], changes: Sequence[Change], broker_values: Mapping[str, Value]
+) -> dict[str, str] | Refusal:
+    """A topic's overrides after the changes. The older AlterConfigs replaces all: start from an empty `current`."""
+    refusal = _malformed(changes)
+    if refusal:
+        return refusal
+    new = dict(current)
+    for change in changes:
+        setting = TOPIC.get(change.name)
+        if change.op in (Op.APPEND, Op.SUBTRACT) and (setting is None or setting.kind is not Kind.LIST):
+            return _not_a_list(change)
+        unset = () if setting is None else default_of(setting, broker_values)
+        _apply(new, change, unset)
+    # Names that came with a directory of a newer version stay; only what is written now must be known.
+    written = {change.name for change in changes}
+    verdict = checked({name: new[name] for name in new if name in TOPIC or name in written}, broker_values)
+    return verdict if isinstance(verdict, Refusal) else new
+
+
+def alter_broker(layers: Layers, changes: Sequence[Change], *, per_broker: bool) -> dict[str, str] | Refusal:
+    """The changed settings of this broker (`layers.broker`) or of all (`layers.cluster`) after the changes."""
+    refusal = _malformed(changes) or _not_alterable(changes, per_broker)
+    if refusal:
+        return refusal
+    values = _typed(layers)
+    new = dict(layers.broker if per_broker else layers.cluster)
+    for change in changes:
+        _apply(new, change, values.get(change.name))
+    # Without the broker's own layer below a cluster-wide change: it would hide a bad value.
+    below = {**layers.static, **layers.cluster} if per_broker else layers.static
+    try:
+        load({**below, **new})
+    except SettingsRefused as refused:
+        return Refusal(WireError.INVALID_REQUEST, refused.problems[0].message)
+    return new
+
+
+def _not_a_list(change: Change) -> Refusal:
+    words = f"Can't {Op(change.op).name} to key {shortened(change.name)}: it is not a list"
+    return Refusal(WireError.INVALID_CONFIG, words)
+
+
+def _malformed(changes: Sequence[Change]) -> Refusal | None:
+    names = [change.name for change in changes]
+    nulls = [change.name for change in changes if change.value is None and change.op != Op.DELETE]
+    operations = [change.op for change in changes if change.op not in Op._value2member_map_]
+    if len(set(names)) < len(names):
+        return Refusal(WireError.INVALID_REQUEST, "Error due to duplicate config keys")
+    if nulls:
+        return Refusal(WireError.INVALID_REQUEST, f"Null value not supported for : {shortened(', '.join(nulls))}")
+    if operations:
+        return Refusal(WireError.INVALID_REQUEST, f"Unknown operations type {operations[0]}")
+    return None
+
+
+def _not_alterable(changes: Sequence[Change], per_broker: bool) -> Refusal | None:
+    writes = [change for change in changes if change.op != Op.DELETE]
+    for change in writes:
+        setting = BROKER.get(change.name)
+        if setting is None:
+            return Refusal(WireError.INVALID_CONFIG, BROKER.unknown(change.name).message)
+        if change.op in (Op.APPEND, Op.SUBTRACT) and setting.kind is not Kind.LIST:
+            return _not_a_list(change)
+    fixed = sorted(change.name for change in writes if BROKER[change.name].live is Live.READ_ONLY)
+    if fixed:
+        words = f"Cannot update these configs dynamically: {', '.join(fixed)}; they are read when the broker starts"
+        return Refusal(WireError.INVALID_REQUEST, words)
+    own = sorted(change.name for change in writes if BROKER[change.name].live is Live.PER_BROKER)
+    if own and not per_broker:
+        words = f"Cannot update these configs at default cluster level, broker id must be specified: {', '.join(own)}"
+        return Refusal(WireError.INVALID_REQUEST, words)
+    return None
+
+
+def _apply(values: dict[str, str], change: Change, unset: Value) -> None:
+    """One change; `unset` is what a list holds while nobody has set it."""
+    if change.op == Op.DELETE or change.value is None:
+        values.pop(change.name, None)
+        return
+    if change.op == Op.SET:
+        values[change.name] = change.value
+        return
+    old = values.get(change.name, text_of(unset)) or ""
+    kept = [word for word in old.split(",") if word]
+    words = change.value.split(",")
+    if change.op == Op.APPEND:
+        kept += [word for word in dict.fromkeys(words) if word not in kept]
+    else:
+        kept = [word for word in kept if word not in words]
+    values[change.name] = ",".join(kept)

@@ -1,0 +1,31 @@
+"""What a handler may use. Handlers read `ctx.image` once per request and change state through the controller alone."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from moldau.broker.configs import Layers
+from moldau.broker.controller import Controller
+from moldau.broker.producer_ids import ProducerIds
+from moldau.broker.sessions import FetchSessions
+from moldau.broker.settings import BrokerConfig
+from moldau.metadata.image import CLUSTER_DEFAULT, ClusterImage
+from moldau.replication.replicas import Replicas
+
+
+@dataclass(slots=True)
+class Context:
+    config: BrokerConfig  # as it is now: replaced when settings are changed while the broker runs
+    static: Mapping[str, str]  # the settings it was started with
+    controller: Controller
+    replicas: Replicas
+    sessions: FetchSessions
+    producer_ids: ProducerIds
+    now: Callable[[], int]  # milliseconds since the Unix epoch
+
+    @property
+    def image(self) -> ClusterImage:
+        return self.controller.image
+
+    def layers(self) -> Layers:
+        configs = self.image.broker_configs
+        return Layers(configs.get(str(self.config.node_id), {}), configs.get(CLUSTER_DEFAULT, {}), self.static)

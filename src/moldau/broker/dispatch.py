@@ -1,0 +1,107 @@
+"""From a frame to its handler and back: version, header, decode, handle, encode. Knows no API but by its row.
+
+Produce and Fetch take the hot way: their handlers read and write bytes themselves. All others get one message class
+per API, whatever the version on the wire.
+"""
+
+import inspect
+import logging
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any, NamedTuple
+
+from moldau.broker.context import Context
+from moldau.net.connection import BadRequest, Connection, Handled
+from moldau.net.reply import Reply
+from moldau.wire.codec import decode, encode
+from moldau.wire.frames import LENGTH
+from moldau.wire.headers import API_VERSIONS, pack_response_header, read_request_header, read_request_prefix
+from moldau.wire.messages.registry import ApiMessages
+from moldau.wire.primitives import MalformedMessage
+
+log = logging.getLogger("moldau.broker")
+
+FALLBACK_VERSION = 0  # what an ApiVersions request of an unknown version is answered with (KIP-511)
+
+
+class Call(NamedTuple):
+    """What a handler may want to know of a request beside its message."""
+
+    version: int
+    client_id: str | None
+    listener: str
+    peer: str
+
+
+HotHandler = Callable[[Context, memoryview, int, int, int], Reply]
+Handler = Callable[[Context, Any, Call], Any]
+
+
+class Api(NamedTuple):
+    """One row of the table: an API, and the function that serves it."""
+
+    messages: ApiMessages
+    handler: Handler | None = None
+    hot: HotHandler | None = None
+
+
+class Dispatcher:
+    def __init__(self, context: Context, apis: Iterable[Api]) -> None:
+        self._context = context
+        self._apis = {api.messages.key: api for api in apis}
+
+    def __call__(self, connection: Connection, frame: memoryview) -> Handled:
+        """Handle one request. The one place where an unexpected error of ours ends: logged, and the peer cut off."""
+        try:
+            return self._dispatch(connection, frame)
+        except MalformedMessage as problem:
+            raise BadRequest(f"malformed request ({_what(frame)}): {problem}") from None
+        except BadRequest:
+            raise
+        except Exception:
+            log.exception("request failed (%s) from %s", _what(frame), connection.peer)
+            raise BadRequest("an internal error") from None
+
+    def _dispatch(self, connection: Connection, frame: memoryview) -> Handled:
+        key, version, correlation = read_request_prefix(frame)
+        api = self._apis.get(key)
+        if api is None:
+            raise BadRequest(f"API key {key} is not served")
+        messages = api.messages
+        if not messages.lowest <= version <= messages.highest:
+            if key != API_VERSIONS:
+                raise BadRequest(f"{messages.name} version {version} is not served")
+            return self._answer(api, FALLBACK_VERSION, correlation, None, Call(version, None, connection.listener, ""))
+        header, at = read_request_header(frame)
+        if api.hot is not None:
+            return api.hot(self._context, frame, at, version, correlation)
+        request: object = decode(messages.request, version, frame, at, exact=False)
+        call = Call(version, header.client_id, connection.listener, connection.peer)
+        return self._answer(api, version, correlation, request, call)
+
+    def _answer(self, api: Api, version: int, correlation: int, request: object, call: Call) -> Handled:
+        assert api.handler is not None
+        response = api.handler(self._context, request, call)
+        if inspect.iscoroutine(response):
+            return self._answer_later(api, version, correlation, response, call)
+        return _frame(api, version, correlation, response)
+
+    async def _answer_later(
+        self, api: Api, version: int, correlation: int, work: Coroutine[Any, Any, object], call: Call
+    ) -> Reply:
+        try:
+            return _frame(api, version, correlation, await work)
+        except Exception:
+            log.exception("request failed (%s %d) from %s", api.messages.name, version, call.peer)
+            raise BadRequest("an internal error") from None
+
+
+def _frame(api: Api, version: int, correlation: int, response: object) -> bytes:
+    """The response as a frame; a handler that keeps its answer as bytes gives the body."""
+    body = response if isinstance(response, bytes) else encode(response, version)
+    header = pack_response_header(api.messages.key, version, correlation)
+    return LENGTH.pack(len(header) + len(body)) + header + body
+
+
+def _what(frame: memoryview) -> str:
+    key, version, correlation = read_request_prefix(frame)
+    return f"API key {key}, version {version}, correlation id {correlation}, {len(frame)} bytes"

@@ -1,0 +1,236 @@
+"""The node: where a broker is put together, started, and stopped in order. Nothing else knows everyone.
+
+`run` is the whole life of a broker process; `Node` is the part inside the event loop.
+"""
+
+import asyncio
+import logging
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from moldau.base.errors import Refusal
+from moldau.base.settings import SettingsRefused
+from moldau.broker import adoption, process
+from moldau.broker.chores import Chore, Chores
+from moldau.broker.configs import effective
+from moldau.broker.context import Context
+from moldau.broker.controller import Controller
+from moldau.broker.dispatch import Dispatcher
+from moldau.broker.producer_ids import ProducerIds
+from moldau.broker.sessions import FetchSessions
+from moldau.broker.settings import BrokerConfig, load
+from moldau.broker.table import APIS
+from moldau.log.directory import DirectoryRefused, LogDirectory
+from moldau.log.settings import LogConfig
+from moldau.metadata.image import Broker, ClusterImage, Endpoint, Topic
+from moldau.net.gate import Gate
+from moldau.net.listener import CannotListen, ConnectionLimits, Listeners
+from moldau.replication.replicas import Replicas
+from moldau.store.port import StoreError
+from moldau.store.sqlite import SqliteStore
+
+log = logging.getLogger("moldau.broker")
+
+STORE_FILE = "moldau-metadata.sqlite"
+IDLE_CHECKS = 10  # how often an idle time is looked at while it passes
+LEAST_IDLE_CHECK_MS = 100
+
+EXIT_OK, EXIT_FAILED, EXIT_REFUSED = 0, 1, 2
+
+
+class Started(NamedTuple):
+    """What `run` announces when the broker answers."""
+
+    node_id: int
+    cluster_id: str
+    listeners: tuple[str, ...]  # NAME://host:port as listened on
+    bootstrap: str  # what a client on this machine connects to
+    log_dirs: tuple[str, ...]
+    partitions: int
+    seconds: float
+
+
+class StartRefused(Exception):
+    """The node cannot start; the text is one clear line for a person."""
+
+
+Announce = Callable[[Started], None]
+
+
+def run(properties: Mapping[str, str], announce: Announce | None = None) -> int:
+    """Run a broker until it is told to stop. Returns the process's exit code: 0 stopped, 1 failed, 2 bad settings."""
+    begun = time.monotonic()
+    process.set_up_logging()
+    try:
+        config, warnings = load(properties, host_name=socket.gethostname())
+    except SettingsRefused as refused:
+        for problem in refused.problems:
+            print(f"moldau: {problem.message}", file=sys.stderr)
+        return EXIT_REFUSED
+    for warning in warnings:
+        log.warning("%s", warning)
+    process.raise_file_limit(config.max_connections)
+    try:
+        process.run_loop(_serve(config, announce, begun))
+    except StartRefused as refused:
+        print(f"moldau: {refused}", file=sys.stderr)
+        return EXIT_FAILED
+    return EXIT_OK
+
+
+async def _serve(config: BrokerConfig, announce: Announce | None, begun: float) -> None:
+    node = Node(config)
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    try:
+        started = await node.start(begun)
+    except (CannotListen, DirectoryRefused, StoreError) as problem:
+        raise StartRefused(str(problem)) from problem
+    log.info("broker %d of cluster %s is ready in %.2f s", started.node_id, started.cluster_id, started.seconds)
+    if announce is not None:
+        announce(started)
+    await stop.wait()
+    log.info("stopping")
+    await node.stop()
+    log.info("stopped")
+
+
+class Node:
+    def __init__(self, config: BrokerConfig) -> None:
+        self._config = config
+        self._static = config.static
+        self._directories: list[LogDirectory] = []
+
+    async def start(self, begun: float) -> Started:
+        config = self._config
+        self._gate = Gate(
+            largest_request=config.socket_request_max_bytes,
+            queued_requests=config.queued_max_requests,
+            queued_bytes=config.queued_max_request_bytes,
+        )
+        self._listeners = Listeners(self._gate, _limits(config), lambda *call: self._dispatcher(*call))
+        try:
+            self._open_directories()
+            ports = {each.name: self._listeners.bind(each.name, each.host, each.port) for each in config.listeners}
+            await self._open_metadata()
+        except BaseException:
+            self._release()
+            raise
+        return await self._go(ports, begun)
+
+    def _open_directories(self) -> None:
+        for path in self._config.log_dirs:
+            self._directories.append(LogDirectory.open(Path(path)))
+
+    async def _open_metadata(self) -> None:
+        config, directories = self._config, self._directories
+        store = await SqliteStore.open(directories[0].path / STORE_FILE)
+        self._store = store
+        self._controller = controller = Controller(store)
+        known = {each.cluster_id for each in directories if each.cluster_id}
+        await controller.load(next(iter(known), None))
+        for directory in directories:
+            directory.claim(controller.image.cluster_id, config.node_id)
+        self._replicas = Replicas(config.node_id, directories, self._configure, _now, config.producer_id_expiration_ms)
+        self._context = Context(
+            config=config,
+            static=self._static,
+            controller=controller,
+            replicas=self._replicas,
+            sessions=FetchSessions(config.max_incremental_fetch_session_cache_slots),
+            producer_ids=ProducerIds(controller),
+            now=_now,
+        )
+        self._dispatcher = Dispatcher(self._context, APIS)
+
+    async def _go(self, ports: dict[str, int], begun: float) -> Started:
+        config, controller = self._config, self._controller
+        endpoints = {each.name: Endpoint(each.host, each.port or ports.get(each.name, 0)) for each in config.advertised}
+        refusal = await controller.join(Broker(config.node_id, endpoints, config.broker_rack))
+        if isinstance(refusal, Refusal):
+            raise StoreError(refusal.message)
+        await adoption.adopt(controller, self._directories, config.node_id)
+        self._adapt(controller.image)
+        self._replicas.load(controller.image, config.num_recovery_threads_per_data_dir)
+        controller.on_image(self._follow)
+        self._listeners.start()
+        self._chores = Chores(self._daily_work())
+        shown = tuple(f"{each.name}://{each.host}:{ports[each.name]}" for each in config.listeners)
+        first = config.listeners[0]
+        host = "localhost" if first.everywhere else first.host
+        return Started(
+            node_id=config.node_id,
+            cluster_id=controller.image.cluster_id,
+            listeners=shown,
+            bootstrap=f"{host}:{ports[first.name]}",
+            log_dirs=config.log_dirs,
+            partitions=sum(1 for _ in self._replicas),
+            seconds=time.monotonic() - begun,
+        )
+
+    def _daily_work(self) -> tuple[Chore, ...]:
+        config = self._config
+        idle_ms = config.connections_max_idle_ms
+        chores = [
+            Chore("checkpoints", config.log_flush_offset_checkpoint_interval_ms, self._replicas.checkpoint),
+            Chore("producers", config.producer_id_expiration_check_interval_ms, self._replicas.expire_producers),
+        ]
+        if idle_ms > 0:
+            every = max(idle_ms // IDLE_CHECKS, LEAST_IDLE_CHECK_MS)
+            chores.append(Chore("idle connections", every, self._listeners.close_idle))
+        return tuple(chores)
+
+    def _configure(self, topic: Topic) -> LogConfig:
+        return self._context.config.topic_config(topic.config)
+
+    def _follow(self, old: ClusterImage, new: ClusterImage) -> None:
+        if old.broker_configs != new.broker_configs:
+            self._adapt(new)
+            self._replicas.reconfigure(new.topics.values())
+        self._replicas.follow(old, new)
+
+    def _adapt(self, image: ClusterImage) -> None:
+        """Settings that were changed while the broker runs, or in an earlier life of it, take effect."""
+        config, _ = load(effective(self._context.layers()), host_name=socket.gethostname())
+        self._context.config = config
+        self._context.sessions.slots = config.max_incremental_fetch_session_cache_slots
+        self._gate.largest_request = config.socket_request_max_bytes
+        self._listeners.limits = _limits(config)
+
+    async def stop(self) -> None:
+        """In order: nothing new comes in, what runs ends, the logs are closed, then the marks of a clean stop."""
+        self._listeners.stop_listening()
+        await self._chores.stop()
+        await self._gate.idle()
+        self._listeners.close()
+        await self._replicas.stop()
+        await self._controller.leave()
+        await self._store.close()
+
+    def _release(self) -> None:
+        self._listeners.close()
+        for directory in self._directories:
+            directory.close(clean=directory.clean)
+
+
+def _now() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _limits(config: BrokerConfig) -> ConnectionLimits:
+    return ConnectionLimits(
+        most=config.max_connections,
+        most_per_ip=config.max_connections_per_ip,
+        overrides=dict(config.ip_connection_limits),
+        idle_ms=config.connections_max_idle_ms,
+        send_buffer=config.socket_send_buffer_bytes,
+        receive_buffer=config.socket_receive_buffer_bytes,
+        backlog=config.socket_listen_backlog_size,
+    )

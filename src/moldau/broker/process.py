@@ -1,0 +1,44 @@
+"""What a broker asks of its process: logging, file descriptors, the event loop."""
+
+import asyncio
+import logging
+import resource
+import sys
+from collections.abc import Coroutine
+from typing import Any
+
+log = logging.getLogger("moldau.broker")
+
+FILES_WANTED = 100_000
+FORMAT = "%(asctime)s %(levelname)-7s %(message)s"
+
+
+def set_up_logging() -> None:
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter(FORMAT))
+    root = logging.getLogger("moldau")
+    root.handlers[:] = [handler]
+    root.setLevel(logging.INFO)
+    root.propagate = False
+
+
+def raise_file_limit(connections: int) -> None:
+    """As many descriptors as the system allows; a line if that is too few for what was asked."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = FILES_WANTED if hard == resource.RLIM_INFINITY else min(hard, FILES_WANTED)
+    if soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        soft = wanted
+    if soft < 4096:
+        log.warning("only %d files and connections may be open at a time; raise it with: ulimit -n 100000", soft)
+
+
+def run_loop(main: Coroutine[Any, Any, None]) -> None:
+    """On uvloop where it is installed, else on Python's own loop: slower, the same otherwise."""
+    try:
+        import uvloop
+    except ImportError:
+        asyncio.run(main)
+        return
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(main)

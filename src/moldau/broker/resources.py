@@ -1,0 +1,32 @@
+"""The things that have settings, as DescribeConfigs and AlterConfigs name them."""
+
+from enum import IntEnum
+
+from moldau.base.errors import Refusal, WireError
+from moldau.broker.context import Context
+from moldau.metadata.image import Topic
+from moldau.metadata.topics import name_problem, unknown_topic
+
+
+class Resource(IntEnum):
+    TOPIC = 2
+    BROKER = 4
+
+
+def topic_of(ctx: Context, name: str) -> Topic | Refusal:
+    problem = name_problem(name)
+    if problem:
+        return Refusal(WireError.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
+    return ctx.image.topics.get(name) or unknown_topic()
+
+
+def broker_of(ctx: Context, name: str) -> bool | Refusal:
+    """True: this broker. False: the defaults of all brokers, which have no name."""
+    if not name:
+        return False
+    if name != str(ctx.config.node_id):
+        ours = ctx.config.node_id
+        return Refusal(
+            WireError.INVALID_REQUEST, f"Unexpected broker id, expected {ours} or empty string, but received {name}"
+        )
+    return True

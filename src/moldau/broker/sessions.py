@@ -1,0 +1,157 @@
+"""Fetch sessions (KIP-227): a client names its partitions once, and afterwards only what changed goes over the wire.
+
+A session belongs to one client and is used by one request at a time, in the order of its epochs. Sessions are a
+cache: a client whose session is gone is told so and starts anew with a full fetch.
+"""
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from random import randrange
+
+from moldau.base.errors import WireError
+from moldau.wire.hot import FETCH_BY_ID, FetchAsk, FetchPartition, FetchResult
+
+FINAL_EPOCH = -1  # close the session, and do not make another
+INITIAL_EPOCH = 0  # make a new session
+LAST_EPOCH = 2**31 - 1
+EVICTABLE_AFTER_MS = 120_000  # an unused session may be replaced after this long, as in Kafka
+
+Key = tuple[bytes, int]  # topic token and partition
+
+
+@dataclass(slots=True)
+class Remembered:
+    """A partition of a session: what the client asked last, and what it was told last."""
+
+    asked: FetchPartition
+    high_watermark: int = -1
+    log_start: int = -1
+
+    def news(self, result: FetchResult) -> bool:
+        """Whether the answer tells the client anything; remembers it as told."""
+        told = (
+            result.error != WireError.NONE
+            or (result.records is not None and result.records.length > 0)
+            or result.high_watermark != self.high_watermark
+            or result.log_start != self.log_start
+            or result.diverging is not None
+        )
+        self.high_watermark = -1 if result.error else result.high_watermark
+        self.log_start = -1 if result.error else result.log_start
+        return told
+
+
+class Session:
+    __slots__ = ("by_id", "epoch", "id", "partitions", "used_at")
+
+    def __init__(self, session_id: int, by_id: bool, now: int) -> None:
+        self.id = session_id
+        self.by_id = by_id
+        self.epoch = 1
+        self.used_at = now
+        self.partitions: OrderedDict[Key, Remembered] = OrderedDict()
+
+    def update(self, ask: FetchAsk) -> None:
+        for token, partitions in ask.topics:
+            for asked in partitions:
+                known = self.partitions.get((token, asked.partition))
+                if known is None:
+                    self.partitions[(token, asked.partition)] = Remembered(asked)
+                else:
+                    known.asked = asked
+        for token, indexes in ask.forgotten:
+            for index in indexes:
+                self.partitions.pop((token, index), None)
+
+
+@dataclass(slots=True)
+class Fetch:
+    """One fetch request after its session was looked up: what to read, and how to answer."""
+
+    error: WireError = WireError.NONE
+    session: Session | None = None
+    incremental: bool = False
+    asked: list[tuple[bytes, FetchPartition]] | None = None
+
+    @property
+    def session_id(self) -> int:
+        return self.session.id if self.session is not None else 0
+
+    def answer(self, results: list[tuple[bytes, FetchResult]]) -> list[tuple[bytes, list[FetchResult]]]:
+        """The results that go out, by topic: all of them, or for an incremental fetch those that tell something."""
+        session = self.session
+        if session is not None:
+            results = [each for each in results if self._tell(session, *each)]
+        topics: list[tuple[bytes, list[FetchResult]]] = []
+        for token, result in results:
+            if topics and topics[-1][0] == token:
+                topics[-1][1].append(result)
+            else:
+                topics.append((token, [result]))
+        return topics
+
+    def _tell(self, session: Session, token: bytes, result: FetchResult) -> bool:
+        remembered = session.partitions.get((token, result.partition))
+        if remembered is None:
+            return True
+        news = remembered.news(result)
+        if self.incremental and result.records is not None:
+            session.partitions.move_to_end((token, result.partition))  # the others come first next time
+        return news or not self.incremental
+
+
+class FetchSessions:
+    def __init__(self, slots: int) -> None:
+        self.slots = slots  # max.incremental.fetch.session.cache.slots
+        self._sessions: OrderedDict[int, Session] = OrderedDict()  # the longest unused first
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def open(self, ask: FetchAsk, version: int, now: int) -> Fetch:
+        if ask.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH):
+            if ask.session_id:
+                self._sessions.pop(ask.session_id, None)
+            session = None if ask.session_epoch == FINAL_EPOCH else self._create(version, now)
+            if session is not None:
+                session.update(ask)
+            return Fetch(session=session, asked=[(token, each) for token, rows in ask.topics for each in rows])
+        return self._continue(ask, version, now)
+
+    def _continue(self, ask: FetchAsk, version: int, now: int) -> Fetch:
+        session = self._sessions.get(ask.session_id)
+        if session is None:
+            return Fetch(error=WireError.FETCH_SESSION_ID_NOT_FOUND)
+        if ask.session_epoch != session.epoch:
+            return Fetch(error=WireError.INVALID_FETCH_SESSION_EPOCH)
+        if session.by_id != (version >= FETCH_BY_ID):
+            return Fetch(error=WireError.FETCH_SESSION_TOPIC_ID_ERROR)
+        session.update(ask)
+        if not session.partitions:
+            del self._sessions[session.id]
+            return Fetch(asked=[])
+        session.epoch = session.epoch + 1 if session.epoch < LAST_EPOCH else 1
+        session.used_at = now
+        self._sessions.move_to_end(session.id)
+        asked = [(token, each.asked) for (token, _), each in session.partitions.items()]
+        return Fetch(session=session, incremental=True, asked=asked)
+
+    def _create(self, version: int, now: int) -> Session | None:
+        """A new session, or None when all slots are in use: the client then sends full fetches."""
+        if len(self._sessions) >= self.slots and not self._evict(now):
+            return None
+        session_id = randrange(1, 2**31)
+        while session_id in self._sessions:
+            session_id = randrange(1, 2**31)
+        session = Session(session_id, version >= FETCH_BY_ID, now)
+        self._sessions[session_id] = session
+        return session
+
+    def _evict(self, now: int) -> bool:
+        if not self._sessions:
+            return False
+        oldest = next(iter(self._sessions.values()))
+        if now - oldest.used_at < EVICTABLE_AFTER_MS:
+            return False
+        del self._sessions[oldest.id]
+        return True

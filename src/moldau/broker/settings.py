@@ -1,0 +1,298 @@
+"""The settings of a broker: what becomes of each name that Kafka knows, and `BrokerConfig`, the typed values in use.
+
+The rows are in `tables/`. A setting is used, idle (accepted with a warning, it has no meaning here) or of a feature
+that is not there yet (accepted with a warning, or refused where users would rely on it). Any other name is refused.
+`python -m moldau.broker.settings` prints docs/settings.md. Resolving host names and opening files is left to others.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
+
+from moldau.base.settings import Live, Setting, SettingError, SettingsRefused, Table, Value, shortened
+from moldau.broker.listeners import (
+    Listener,
+    advertise,
+    advertised_warnings,
+    clashes,
+    read_listener,
+    read_protocols,
+    wrong_advertised,
+)
+from moldau.broker.tables.coordinators import COORDINATORS
+from moldau.broker.tables.idle import IDLE
+from moldau.broker.tables.security import SECURITY, SECURITY_GUARDS
+from moldau.broker.tables.storage import STORAGE, STORAGE_GUARDS
+from moldau.broker.tables.used import USED
+from moldau.log.settings import MAX_INT, TOPIC, LogConfig
+
+
+def _topic_defaults() -> Iterator[Setting]:
+    """The broker's twins of topic settings: same kind and bounds, and a change takes effect at once."""
+    for topic in TOPIC:
+        if len(topic.synonyms) == 1:  # settings that come in several units have rows of their own
+            doc = f"Default of the topic setting {topic.name}: {topic.doc[0].lower()}{topic.doc[1:]}"
+            yield topic._replace(name=topic.synonyms[0].name, live=Live.CLUSTER_WIDE, synonyms=(), doc=doc)
+
+
+LATER = (*COORDINATORS, *SECURITY, *STORAGE)
+TOPIC_DEFAULTS = tuple(_topic_defaults())
+MEANINGLESS = {setting.name: group.what for group in IDLE for setting in group.settings}  # name → why
+NOT_YET = {setting.name: group.what for group in LATER for setting in group.settings}  # name → what it belongs to
+GUARDS = SECURITY_GUARDS | STORAGE_GUARDS  # name → what would happen if it were just ignored
+
+BROKER = Table(
+    "broker",
+    (*USED, *TOPIC_DEFAULTS, *(setting for group in (*IDLE, *LATER) for setting in group.settings)),
+)
+
+# Names that older versions of Kafka knew; Kafka 4 does not, and nor does Moldau.
+GONE = {
+    "advertised.host.name": "write advertised.listeners instead",
+    "advertised.port": "write advertised.listeners instead",
+    "host.name": "write listeners instead",
+    "port": "write listeners instead",
+    "control.plane.listener.name": "leave it out",
+    "inter.broker.protocol.version": "leave it out",
+    "log.message.downconversion.enable": "leave it out",
+    "log.message.format.version": "leave it out",
+    "log.message.timestamp.difference.max.ms": "write log.message.timestamp.before.max.ms and .after.max.ms instead",
+    "zookeeper.connect": "leave it out",
+    "zookeeper.connection.timeout.ms": "leave it out",
+    "zookeeper.session.timeout.ms": "leave it out",
+}
+PLUGIN_PREFIXES = {"rsm.config.": "tiered storage", "rlmm.config.": "tiered storage"}
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerConfig:
+    """A broker's settings, typed: from `broker_rack` on each is named as its setting, with underscores for dots."""
+
+    node_id: int
+    listeners: tuple[Listener, ...]
+    advertised: tuple[Listener, ...]  # in the order of listeners; port 0 stands for the port that was bound
+    log_dirs: tuple[str, ...]
+    ip_connection_limits: Mapping[str, int]  # max.connections.per.ip.overrides
+    static: Mapping[str, str]  # what was given, as given; node.id and broker.id stand for each other
+    values: Mapping[str, Value]  # every setting of the table, typed
+
+    broker_rack: str | None
+    auto_create_topics_enable: bool
+    connections_max_idle_ms: int
+    default_replication_factor: int
+    delete_topic_enable: bool
+    fetch_max_bytes: int
+    inter_broker_listener_name: str | None
+    log_flush_offset_checkpoint_interval_ms: int
+    log_flush_scheduler_interval_ms: int
+    log_flush_start_offset_checkpoint_interval_ms: int
+    log_initial_task_delay_ms: int
+    log_retention_check_interval_ms: int
+    max_connection_creation_rate: int
+    max_connections: int
+    max_connections_per_ip: int
+    max_incremental_fetch_session_cache_slots: int
+    max_request_partition_size_limit: int
+    message_max_bytes: int
+    num_partitions: int
+    num_recovery_threads_per_data_dir: int
+    producer_id_expiration_check_interval_ms: int
+    producer_id_expiration_ms: int
+    queued_max_request_bytes: int
+    queued_max_requests: int
+    socket_listen_backlog_size: int
+    socket_receive_buffer_bytes: int
+    socket_request_max_bytes: int
+    socket_send_buffer_bytes: int
+
+    def topic_defaults(self) -> LogConfig:
+        """The values of a topic that sets nothing itself."""
+        return LogConfig.of({}, self.values)
+
+    def topic_config(self, overrides: Mapping[str, str]) -> LogConfig:
+        """The values of a topic with these overrides, which were checked when they came in."""
+        return LogConfig.of(overrides, self.values)
+
+
+PLAIN_FIELDS = {field.name: field.name.replace("_", ".") for field in fields(BrokerConfig)[7:]}
+
+
+def load(properties: Mapping[str, str], *, host_name: str = "localhost") -> tuple[BrokerConfig, list[str]]:
+    """The configuration and the warnings, one sentence each; SettingsRefused with every problem if it cannot start.
+
+    `host_name` is this machine's: clients are told it where a listener has no host of its own.
+    """
+    problems: list[SettingError] = []
+    warnings: list[str] = []
+    values: dict[str, Value] = {setting.name: setting.default for setting in BROKER}
+    for name, text in properties.items():
+        value = BROKER.parse(name, text) if name in BROKER else _foreign(name, warnings)
+        if isinstance(value, SettingError):
+            problems.append(value)
+        elif name in BROKER:
+            values[name] = value
+            _fate(BROKER[name], value, problems, warnings)
+    listeners, advertised = _listeners(values, host_name, problems, warnings)
+    problems += _cross_checks(properties, values)
+    limits = _ip_limits(str(values["max.connections.per.ip.overrides"]))
+    if isinstance(limits, SettingError):
+        problems.append(limits)
+    if problems or isinstance(limits, SettingError):
+        raise SettingsRefused(problems)
+    static = _with_both_ids(properties)
+    if "node.id" in static:
+        values["node.id"] = values["broker.id"] = int(static["node.id"])
+    config = BrokerConfig(
+        node_id=values["node.id"],  # type: ignore[arg-type]  # the rows' kinds are the fields' types; a test compares them
+        listeners=tuple(listeners),
+        advertised=tuple(advertised),
+        log_dirs=_log_dirs(values),
+        ip_connection_limits=limits,
+        static=static,
+        values=values,
+        **{field: values[name] for field, name in PLAIN_FIELDS.items()},  # type: ignore[arg-type]
+    )
+    return config, warnings + advertised_warnings(config.listeners, config.advertised)
+
+
+def _with_both_ids(properties: Mapping[str, str]) -> dict[str, str]:
+    number = properties.get("node.id", properties.get("broker.id"))
+    return dict(properties) if number is None else {**properties, "node.id": number, "broker.id": number}
+
+
+def _foreign(name: str, warnings: list[str]) -> SettingError | None:
+    """A name that is not in the table: of one listener, of a plugin, of an older Kafka, or wrong."""
+    if name.startswith("listener.name."):
+        base = f".{name}"  # the listener's name, and for SASL a mechanism, stand before the setting's own
+        known = next((row.name for row in BROKER if base.endswith(f".{row.name}")), None)
+        if known in GUARDS:
+            return SettingError(name, f"{name} is not supported yet; {GUARDS[known]}")
+        if known:
+            warnings.append(f"{name} is ignored: settings of a single listener are not supported yet")
+            return None
+    for prefix, feature in PLUGIN_PREFIXES.items():
+        if name.startswith(prefix):
+            warnings.append(f"{name} is ignored: {feature} is not supported yet")
+            return None
+    if name in GONE:
+        return SettingError(name, f"{name} belongs to versions of Kafka before 4.0; {GONE[name]}")
+    return BROKER.unknown(name)
+
+
+def _fate(setting: Setting, value: Value, problems: list[SettingError], warnings: list[str]) -> None:
+    """What becomes of a setting that is not used here."""
+    name = setting.name
+    if name in MEANINGLESS:
+        warnings.append(f"{name} has no meaning here and is ignored: {MEANINGLESS[name]}")
+    elif name in GUARDS and value not in (setting.default, "", ()):
+        problems.append(SettingError(name, f"{name} is not supported yet; {GUARDS[name]}"))
+    elif name in NOT_YET:
+        feature = NOT_YET[name]
+        warnings.append(f"{name} is ignored: {feature} {'are' if feature.endswith('s') else 'is'} not supported yet")
+
+
+def _listeners(
+    values: Mapping[str, Value], host_name: str, problems: list[SettingError], warnings: list[str]
+) -> tuple[list[Listener], list[Listener]]:
+    """Where to listen and what to advertise; a KRaft controller's listeners are left out."""
+    protocols = read_protocols(str(values["listener.security.protocol.map"]))
+    if isinstance(protocols, SettingError):
+        problems.append(protocols)
+        return [], []
+    controllers = {name.upper() for name in _words(values["controller.listener.names"])}
+    found: dict[str, list[Listener]] = {}
+    misread: list[SettingError] = []
+    for setting in ("listeners", "advertised.listeners"):
+        found[setting] = []
+        for text in _words(values[setting]):
+            if text.partition("://")[0].strip().upper() in controllers:
+                if setting == "listeners":
+                    warnings.append(f"listeners has {text}, which is not opened: there is no KRaft quorum")
+                continue
+            listener = read_listener(setting, text, protocols)
+            if isinstance(listener, SettingError):
+                misread.append(listener)
+            else:
+                found[setting].append(listener)
+    listeners, advertised = found["listeners"], found["advertised.listeners"]
+    if misread:
+        problems += misread
+        return listeners, advertised
+    if not listeners:
+        problems.append(SettingError("listeners", "listeners must have at least one for clients, as NAME://host:port"))
+    wrong = [clashes(listeners), wrong_advertised(advertised, listeners)]
+    wrong.append(_wrong_inter_broker(values, listeners))
+    problems.extend(each for each in wrong if each)
+    told = {listener.name: listener for listener in [*listeners, *advertised]}
+    return listeners, advertise([told[listener.name] for listener in listeners], host_name)
+
+
+def _wrong_inter_broker(values: Mapping[str, Value], listeners: list[Listener]) -> SettingError | None:
+    name = values["inter.broker.listener.name"]
+    names = sorted(listener.name for listener in listeners)
+    if name and str(name).upper() not in names:
+        words = f"inter.broker.listener.name must be one of the listeners ({', '.join(names)}), got {name}"
+        return SettingError("inter.broker.listener.name", words)
+    protocol = values["security.inter.broker.protocol"]
+    if protocol != "PLAINTEXT":
+        words = f"security.inter.broker.protocol {protocol} is not supported yet; brokers would talk without protection"
+        return SettingError("security.inter.broker.protocol", words)
+    return None
+
+
+def _cross_checks(given: Mapping[str, str], values: Mapping[str, Value]) -> Iterator[SettingError]:
+    """Rules over several settings, and those that are more than a bound."""
+    if "node.id" in given and "broker.id" in given and values["node.id"] != values["broker.id"]:
+        both = f"got {values['broker.id']} and {values['node.id']}"
+        yield SettingError("broker.id", f"broker.id must be the same as node.id where both are set, {both}")
+    elif "broker.id" in given and isinstance(values["broker.id"], int) and values["broker.id"] < 0:
+        yield SettingError("broker.id", f"broker.id must be at least 0, got {values['broker.id']}")
+    if _words(values["process.roles"]) == ("controller",):
+        words = "process.roles must include broker: a KRaft controller of its own has no use in a Moldau cluster"
+        yield SettingError("process.roles", words)
+    for name in ("log.retention.ms", "log.retention.minutes", "log.retention.hours"):
+        if values[name] == 0:
+            yield SettingError(name, f"{name} must be at least 1, or -1 for ever, got 0")
+    for name, least in (("log.roll.ms", 1), ("log.roll.jitter.ms", 0), ("log.flush.interval.ms", 0)):
+        value = values[name]
+        if isinstance(value, int) and value < least:
+            yield SettingError(name, f"{name} must be at least {least}, got {value}")
+    if not all(_log_dirs(values)):
+        name = "log.dirs" if values["log.dirs"] is not None else "log.dir"
+        yield SettingError(name, f"{name} must be a list of directories, and one of them is empty")
+    queue, request = values["queued.max.request.bytes"], values["socket.request.max.bytes"]
+    if isinstance(queue, int) and isinstance(request, int) and 0 < queue < request:
+        words = f"must be at least socket.request.max.bytes ({request}), or -1 for no limit, got {queue}"
+        yield SettingError("queued.max.request.bytes", f"queued.max.request.bytes {words}")
+    low, high = values["log.cleaner.min.compaction.lag.ms"], values["log.cleaner.max.compaction.lag.ms"]
+    if isinstance(low, int) and isinstance(high, int) and low > high:
+        words = f"must be at most log.cleaner.max.compaction.lag.ms, got {low} and {high}"
+        yield SettingError("log.cleaner.min.compaction.lag.ms", f"log.cleaner.min.compaction.lag.ms {words}")
+    if values["max.connections.per.ip"] == 0 and not values["max.connections.per.ip.overrides"]:
+        words = "max.connections.per.ip can be 0 only where max.connections.per.ip.overrides lets some addresses in"
+        yield SettingError("max.connections.per.ip", words)
+
+
+def _ip_limits(text: str) -> dict[str, int] | SettingError:
+    name = "max.connections.per.ip.overrides"
+    limits: dict[str, int] = {}
+    for pair in filter(None, (word.strip() for word in text.split(","))):
+        host, _, limit = (part.strip() for part in pair.rpartition(":"))
+        if not host or not (limit.isascii() and limit.isdigit() and len(limit) <= 10 and int(limit) <= MAX_INT):
+            return SettingError(name, f"{name} must be a list of address:limit pairs, got '{shortened(pair)}'")
+        limits[host.removeprefix("[").removesuffix("]")] = int(limit)
+    return limits
+
+
+def _log_dirs(values: Mapping[str, Value]) -> tuple[str, ...]:
+    given = values["log.dirs"] if values["log.dirs"] is not None else values["log.dir"]
+    return tuple(dict.fromkeys(_words(given))) or ("",)
+
+
+def _words(value: Value) -> tuple[str, ...]:
+    return value if isinstance(value, tuple) else ()
+
+
+if __name__ == "__main__":
+    from moldau.broker.settings_page import render
+
+    print(render(), end="")

@@ -1,0 +1,91 @@
+"""docs/settings.md, rendered from the tables. Print it with `python -m moldau.broker.settings`."""
+
+from moldau.base.settings import Group, markdown
+from moldau.broker.settings import GUARDS, LATER, TOPIC_DEFAULTS
+from moldau.broker.tables.idle import IDLE
+from moldau.broker.tables.used import USED
+from moldau.log.settings import TOPIC
+
+HEAD = """# Settings
+
+This page is made from the tables in the code (`python -m moldau.broker.settings > docs/settings.md`), and a test keeps
+it up to date. Names, kinds, bounds and defaults are Kafka's, except that `log.dir` is `./data` and `node.id` is 1 when
+nobody sets them, and that listeners change only with a restart. Numbers are plain: `10485760`, not `10MB`.
+
+A value that does not fit, or a name that Kafka does not know, is refused with the reason and the nearest valid name.
+"""
+
+TOPICS = """
+## Topics
+
+Set with `moldau topic create` and `moldau topic alter`, or by any Kafka tool. A topic without a value of its own
+follows the broker's settings that the second table names, and then the default.
+"""
+
+SYNONYMS = """
+### What a topic follows
+
+Where several are named, the first that is set counts.
+
+| Topic setting | Broker settings |
+|---|---|
+"""
+
+BROKERS = """
+## Brokers
+
+Set in a properties file (`moldau broker --config server.properties`) or one by one (`--set name=value`). The settings
+that can change while the broker runs are changed by any Kafka tool.
+"""
+
+NOT_THERE = """
+## Not there yet
+
+These belong to features that are still to come. They are checked, accepted with a warning and otherwise ignored.
+"""
+
+REFUSED = """
+### Refused
+
+Ignoring these would do harm, so a broker does not start with them (unless they have their default value).
+
+| Setting | Otherwise |
+|---|---|
+"""
+
+NO_MEANING = """
+## Without meaning here
+
+These steer the inside of Apache Kafka. They are checked, accepted with a warning and otherwise ignored, so that an
+existing `server.properties` starts.
+"""
+
+
+def render() -> str:
+    """The whole page."""
+    followed = "".join(
+        f"| `{setting.name}` | {', '.join(f'`{synonym.name}`' for synonym in setting.synonyms)} |\n"
+        for setting in TOPIC
+        if setting.synonyms
+    )
+    refused = "".join(f"| `{name}` | {GUARDS[name]} |\n" for name in sorted(GUARDS))
+    parts = [
+        HEAD,
+        TOPICS,
+        markdown(TOPIC, live=False),
+        SYNONYMS + followed,
+        BROKERS,
+        markdown((*USED, *TOPIC_DEFAULTS), live=True),
+        NOT_THERE,
+        _groups(LATER),
+        REFUSED + refused,
+        NO_MEANING,
+        _groups(IDLE),
+    ]
+    return "\n".join(part.strip("\n") + "\n" for part in parts)
+
+
+def _groups(groups: tuple[Group, ...]) -> str:
+    return "\n".join(
+        f"### {group.what[0].upper()}{group.what[1:]}\n\n{markdown(group.settings, live=True)}" for group in groups
+    )

@@ -1,0 +1,44 @@
+"""The one table of what this broker serves: an API per row. ApiVersions tells it to clients."""
+
+from moldau.broker.apis.alter_configs import alter_configs, incremental_alter_configs
+from moldau.broker.apis.api_versions import api_versions
+from moldau.broker.apis.create_partitions import create_partitions
+from moldau.broker.apis.create_topics import create_topics
+from moldau.broker.apis.delete_records import delete_records
+from moldau.broker.apis.delete_topics import delete_topics
+from moldau.broker.apis.describe_cluster import describe_cluster
+from moldau.broker.apis.describe_configs import describe_configs
+from moldau.broker.apis.describe_log_dirs import describe_log_dirs
+from moldau.broker.apis.describe_producers import describe_producers
+from moldau.broker.apis.describe_topic_partitions import describe_topic_partitions
+from moldau.broker.apis.fetch import fetch
+from moldau.broker.apis.find_coordinator import find_coordinator
+from moldau.broker.apis.init_producer_id import init_producer_id
+from moldau.broker.apis.list_offsets import list_offsets
+from moldau.broker.apis.metadata import metadata
+from moldau.broker.apis.offset_for_leader_epoch import offset_for_leader_epoch
+from moldau.broker.apis.produce import produce
+from moldau.broker.dispatch import Api
+from moldau.wire.messages.registry import BY_KEY
+
+APIS = (
+    Api(BY_KEY[0], hot=produce),
+    Api(BY_KEY[1], hot=fetch),
+    Api(BY_KEY[2], list_offsets),
+    Api(BY_KEY[3], metadata),
+    Api(BY_KEY[10], find_coordinator),
+    Api(BY_KEY[18], api_versions),
+    Api(BY_KEY[19], create_topics),
+    Api(BY_KEY[20], delete_topics),
+    Api(BY_KEY[21], delete_records),
+    Api(BY_KEY[22], init_producer_id),
+    Api(BY_KEY[23], offset_for_leader_epoch),
+    Api(BY_KEY[32], describe_configs),
+    Api(BY_KEY[33], alter_configs),
+    Api(BY_KEY[35], describe_log_dirs),
+    Api(BY_KEY[37], create_partitions),
+    Api(BY_KEY[44], incremental_alter_configs),
+    Api(BY_KEY[60], describe_cluster),
+    Api(BY_KEY[61], describe_producers),
+    Api(BY_KEY[75], describe_topic_partitions),
+)

@@ -1,0 +1,1 @@
+"""The broker settings of Kafka, in tables by what becomes of them here."""

@@ -1,0 +1,287 @@
+"""Changes of the metadata: what happened, as frozen values, and `apply`, the only way from one image to the next.
+
+A change carries the outcome of a decision (the assignment, the new leader), never the wish, so applying it cannot fail
+or differ between brokers. Decisions are made in topics.py and its neighbours.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+from uuid import UUID
+
+from moldau.base.errors import Refusal
+from moldau.base.uuids import text_of, uuid_of
+from moldau.metadata.image import NO_BROKER, Broker, ClusterImage, Endpoint, PartitionState, Topic
+
+
+@dataclass(frozen=True, slots=True)
+class TopicCreated:
+    topic: str
+    topic_id: UUID
+    partitions: tuple[PartitionState, ...]
+    config: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDeleted:
+    topic: str
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionsAdded:
+    topic: str
+    partitions: tuple[PartitionState, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicConfigured:
+    """The whole new config of a topic, not the difference."""
+
+    topic: str
+    config: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerConfigured:
+    """The whole new config of a broker (its id as text), or of all ("")."""
+
+    broker_name: str
+    config: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionChanged:
+    """A partition's new replicas, ISR and leader; its partition epoch grows by one."""
+
+    topic: str
+    index: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    leader: int
+    leader_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerRegistered:
+    """A broker is there; its epoch becomes the number of this change."""
+
+    broker: Broker
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerGone:
+    broker_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerElected:
+    """This broker decides from now on, under the next controller epoch."""
+
+    broker_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class FeaturesFinalized:
+    """All finalized feature levels, not the difference."""
+
+    features: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerIdsAllocated:
+    """The ids from the image's next one to (excluding) this are taken."""
+
+    broker_id: int
+    next_producer_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Several changes that happen together or not at all, and count as one."""
+
+    changes: "tuple[Change, ...]"
+
+
+Change = (
+    TopicCreated
+    | TopicDeleted
+    | PartitionsAdded
+    | TopicConfigured
+    | BrokerConfigured
+    | PartitionChanged
+    | BrokerRegistered
+    | BrokerGone
+    | ControllerElected
+    | FeaturesFinalized
+    | ProducerIdsAllocated
+    | Batch
+)
+
+Decision = Change | Refusal
+Decide = Callable[[ClusterImage], Decision]
+
+
+def apply(image: ClusterImage, change: Change) -> ClusterImage:
+    """The image after a change; its version is one greater."""
+    return replace(fold(image, change), version=image.version + 1)
+
+
+def decide_each(image: ClusterImage, decides: Iterable[Decide]) -> list[Decision]:
+    """Decides one after the other, each on the image that the ones before it lead to."""
+    decisions: list[Decision] = []
+    for decide in decides:
+        decision = decide(image)
+        decisions.append(decision)
+        if not isinstance(decision, Refusal):
+            image = fold(image, decision)
+    return decisions
+
+
+def fold(image: ClusterImage, change: Change) -> ClusterImage:
+    """Like `apply`, but the version stays: a part of a batch does not count as a change of its own."""
+    match change:
+        case TopicCreated():
+            return _with_topic(image, Topic(change.topic, change.topic_id, change.partitions, change.config))
+        case TopicDeleted():
+            return _without_topic(image, change.topic)
+        case PartitionsAdded():
+            topic = image.topics[change.topic]
+            return _with_topic(image, replace(topic, partitions=topic.partitions + change.partitions))
+        case TopicConfigured():
+            return _with_topic(image, replace(image.topics[change.topic], config=change.config))
+        case PartitionChanged():
+            return _with_topic(image, _with_partition(image.topics[change.topic], change))
+        case BrokerConfigured():
+            configs = {**image.broker_configs, change.broker_name: change.config}
+            # No config and an empty one are the same thing: only one of them may exist.
+            return replace(image, broker_configs={name: config for name, config in configs.items() if config})
+        case BrokerRegistered():
+            broker = replace(change.broker, epoch=image.version + 1)
+            return replace(image, brokers={**image.brokers, broker.id: broker})
+        case BrokerGone():
+            brokers = {id_: broker for id_, broker in image.brokers.items() if id_ != change.broker_id}
+            controller = NO_BROKER if image.controller_id == change.broker_id else image.controller_id
+            return replace(image, brokers=brokers, controller_id=controller)
+        case ControllerElected():
+            return replace(image, controller_id=change.broker_id, controller_epoch=image.controller_epoch + 1)
+        case FeaturesFinalized():
+            return replace(image, features=change.features, features_epoch=image.version + 1)
+        case ProducerIdsAllocated():
+            return replace(image, next_producer_id=change.next_producer_id)
+        case Batch():
+            for part in change.changes:
+                image = fold(image, part)
+            return image
+
+
+def _with_topic(image: ClusterImage, topic: Topic) -> ClusterImage:
+    return replace(
+        image,
+        topics={**image.topics, topic.name: topic},
+        topics_by_id={**image.topics_by_id, topic.id: topic},
+    )
+
+
+def _without_topic(image: ClusterImage, name: str) -> ClusterImage:
+    topics, by_id = dict(image.topics), dict(image.topics_by_id)
+    del by_id[topics.pop(name).id]
+    return replace(image, topics=topics, topics_by_id=by_id)
+
+
+def _with_partition(topic: Topic, change: PartitionChanged) -> Topic:
+    old = topic.partitions[change.index]
+    new = PartitionState(
+        index=change.index,
+        replicas=change.replicas,
+        isr=change.isr,
+        leader=change.leader,
+        leader_epoch=change.leader_epoch,
+        partition_epoch=old.partition_epoch + 1,
+    )
+    return replace(topic, partitions=(*topic.partitions[: change.index], new, *topic.partitions[change.index + 1 :]))
+
+
+# The change feed's form: {"change": "TopicCreated", "topic": …}. A field of one name has one type in every change.
+
+_KINDS: dict[str, type] = {
+    kind.__name__: kind
+    for kind in (
+        TopicCreated,
+        TopicDeleted,
+        PartitionsAdded,
+        TopicConfigured,
+        BrokerConfigured,
+        PartitionChanged,
+        BrokerRegistered,
+        BrokerGone,
+        ControllerElected,
+        FeaturesFinalized,
+        ProducerIdsAllocated,
+        Batch,
+    )
+}
+
+
+def to_json(change: Change) -> bytes:
+    return json.dumps(_plain(change), separators=(",", ":")).encode()
+
+
+def from_json(data: bytes) -> Change:
+    """Raises ValueError for anything that `to_json` did not write."""
+    try:
+        return _change(json.loads(data))
+    except (KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError(f"not a metadata change: {error!r}") from error
+
+
+def _plain(change: Change) -> dict[str, Any]:
+    kind = type(change)
+    form: dict[str, Any] = {"change": kind.__name__}
+    for each in fields(kind):
+        value = getattr(change, each.name)
+        form[each.name] = _WRITE[each.name](value) if each.name in _WRITE else value
+    return form
+
+
+def _change(form: Mapping[str, Any]) -> Change:
+    kind = _KINDS[form["change"]]
+    values = {name: _READ[name](value) if name in _READ else value for name, value in form.items() if name != "change"}
+    change: Change = kind(**values)
+    return change
+
+
+def _plain_partitions(partitions: Sequence[PartitionState]) -> list[tuple[Any, ...]]:
+    return [(s.index, s.replicas, s.isr, s.leader, s.leader_epoch, s.partition_epoch) for s in partitions]
+
+
+def _partitions(form: Sequence[Sequence[Any]]) -> tuple[PartitionState, ...]:
+    return tuple(PartitionState(index, tuple(replicas), tuple(isr), *rest) for index, replicas, isr, *rest in form)
+
+
+def _plain_broker(broker: Broker) -> dict[str, Any]:
+    return {"id": broker.id, "endpoints": dict(broker.endpoints), "rack": broker.rack}
+
+
+def _broker(form: Mapping[str, Any]) -> Broker:
+    endpoints = {name: Endpoint(host, port) for name, (host, port) in form["endpoints"].items()}
+    return Broker(form["id"], endpoints, form["rack"])
+
+
+_WRITE: dict[str, Callable[[Any], Any]] = {
+    "topic_id": text_of,
+    "partitions": _plain_partitions,
+    "config": dict,
+    "features": dict,
+    "broker": _plain_broker,
+    "changes": lambda changes: [_plain(change) for change in changes],
+}
+
+_READ: dict[str, Callable[[Any], Any]] = {
+    "topic_id": uuid_of,
+    "partitions": _partitions,
+    "replicas": tuple,
+    "isr": tuple,
+    "broker": _broker,
+    "changes": lambda forms: tuple(_change(form) for form in forms),
+}

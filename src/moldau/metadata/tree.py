@@ -1,0 +1,354 @@
+"""How the image lies in the coordination store's tree, in the layout that Kafka made known on ZooKeeper.
+
+Pure: `ops_for` says what a change writes, `image_from` reads the whole tree back; who carries bytes is not its concern.
+Two numbers double as node versions, so that compare-and-set needs nothing beside the image: a partition's epoch is the
+version of its state node, and the image's version is that of the feed's head, which every change sets. The controller
+epoch likewise: a deposed controller's change fails on the first operation.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, TypeVar
+from uuid import UUID
+
+from moldau.base.tree import Check, Create, Delete, Op, Set
+from moldau.base.uuids import text_of, uuid_of
+from moldau.metadata.changes import (
+    Batch,
+    BrokerConfigured,
+    BrokerGone,
+    BrokerRegistered,
+    Change,
+    ControllerElected,
+    FeaturesFinalized,
+    PartitionChanged,
+    PartitionsAdded,
+    ProducerIdsAllocated,
+    TopicConfigured,
+    TopicCreated,
+    TopicDeleted,
+    fold,
+    from_json,
+    to_json,
+)
+from moldau.metadata.image import CLUSTER_DEFAULT, NO_BROKER, Broker, ClusterImage, Endpoint, PartitionState, Topic
+
+S = TypeVar("S")
+T = TypeVar("T")
+
+CLUSTER_ID = "/cluster/id"
+CONTROLLER = "/controller"
+CONTROLLER_EPOCH = "/controller_epoch"
+FEATURES = "/feature"
+PRODUCER_IDS = "/latest_producer_id_block"
+FEED = "/moldau/changes"  # its data is the number of the last change; below it are the last changes by number
+
+# What `image_from` wants to see. The feed is not among it: only its head is.
+ROOTS = ("/cluster", "/brokers", "/config", CONTROLLER, CONTROLLER_EPOCH, FEATURES, PRODUCER_IDS)
+
+DEFAULT_BROKER_NODE = "<default>"
+
+_encode = json.JSONEncoder(separators=(",", ":")).encode  # made once: a topic of many partitions is many nodes
+
+
+class DamagedTree(Exception):
+    """A node does not say what it should; the text names it."""
+
+
+def founding_ops(cluster_id: str) -> list[Op]:
+    """The tree of a new cluster."""
+    return [
+        Create("/cluster"),
+        Create(CLUSTER_ID, _json({"version": "1", "id": cluster_id})),
+        *(Create(path) for path in ("/brokers", "/brokers/ids", "/brokers/topics")),
+        *(Create(path) for path in ("/config", "/config/topics", "/config/brokers")),
+        Create(CONTROLLER_EPOCH, b"0"),
+        Create(FEATURES, _json({"version": 1, "features": {}, "epoch": -1})),
+        Create(PRODUCER_IDS, _json({"version": 1, "broker": NO_BROKER, "block_start": "0", "block_end": "-1"})),
+        Create("/moldau"),
+        Create(FEED, b"0"),
+    ]
+
+
+def ops_for(change: Change, image: ClusterImage) -> list[Op]:
+    """What a change of this image writes: fenced by the controller epoch, and with its own entry in the feed."""
+    number = image.version + 1
+    return [
+        Check(CONTROLLER_EPOCH, image.controller_epoch),
+        *(op for step in _steps(change, image) for op in _writes(*step)),
+        Create(entry_path(number), to_json(change)),
+        Set(FEED, str(number).encode(), image.version),
+    ]
+
+
+def entry_path(number: int) -> str:
+    return f"{FEED}/{number:010d}"
+
+
+def feed_entry(path: str, data: bytes) -> Change:
+    return _read(path, data, from_json)
+
+
+def _steps(change: Change, image: ClusterImage) -> Iterator[tuple[Change, ClusterImage, ClusterImage]]:
+    """The single changes of a change, each with the image before and after it."""
+    for part in change.changes if isinstance(change, Batch) else (change,):
+        if isinstance(part, Batch):
+            yield from _steps(part, image)
+            image = fold(image, part)
+        else:
+            after = fold(image, part)
+            yield part, image, after
+            image = after
+
+
+def _writes(change: Change, image: ClusterImage, after: ClusterImage) -> Iterator[Op]:
+    match change:
+        case TopicCreated():
+            yield from _create_topic(after.topics[change.topic])
+        case TopicDeleted():
+            yield from _delete_topic(image.topics[change.topic])
+        case PartitionsAdded():
+            topic = after.topics[change.topic]
+            yield Set(_topic_path(topic.name), _topic_data(topic))
+            yield from _create_states(topic.name, change.partitions)
+        case TopicConfigured():
+            yield Set(_config_path(change.topic), _config_data(change.config))
+        case PartitionChanged():
+            yield from _change_partition(change, image, after)
+        case BrokerConfigured():
+            yield from _configure_broker(change, image)
+        case BrokerRegistered():
+            if change.broker.id in image.brokers:  # a new session's node in place of an old session's
+                yield Delete(_broker_path(change.broker.id))
+            broker = after.brokers[change.broker.id]
+            yield Create(_broker_path(broker.id), _broker_data(broker), ephemeral=True)
+        case BrokerGone():
+            yield Delete(_broker_path(change.broker_id))
+            if image.controller_id == change.broker_id:
+                yield Delete(CONTROLLER)
+        case ControllerElected():
+            yield Create(CONTROLLER, _json({"version": 1, "brokerid": change.broker_id}), ephemeral=True)
+            yield Set(CONTROLLER_EPOCH, str(after.controller_epoch).encode(), image.controller_epoch)
+        case FeaturesFinalized():
+            yield Set(FEATURES, _json({"version": 1, "features": dict(after.features), "epoch": after.features_epoch}))
+        case ProducerIdsAllocated():
+            yield Set(PRODUCER_IDS, _producer_ids_data(change, image))
+        case Batch():
+            raise TypeError("a batch is written in steps")
+
+
+def _create_topic(topic: Topic) -> Iterator[Op]:
+    yield Create(_topic_path(topic.name), _topic_data(topic))
+    yield Create(f"{_topic_path(topic.name)}/partitions")
+    yield from _create_states(topic.name, topic.partitions)
+    yield Create(_config_path(topic.name), _config_data(topic.config))
+
+
+def _create_states(topic: str, partitions: Sequence[PartitionState]) -> Iterator[Op]:
+    for state in partitions:
+        yield Create(_partition_path(topic, state.index))
+        yield Create(_state_path(topic, state.index), _state_data(state))
+
+
+def _delete_topic(topic: Topic) -> Iterator[Op]:
+    for state in topic.partitions:
+        yield Delete(_state_path(topic.name, state.index))
+        yield Delete(_partition_path(topic.name, state.index))
+    yield Delete(f"{_topic_path(topic.name)}/partitions")
+    yield Delete(_topic_path(topic.name))
+    yield Delete(_config_path(topic.name))
+
+
+def _change_partition(change: PartitionChanged, image: ClusterImage, after: ClusterImage) -> Iterator[Op]:
+    topic = after.topics[change.topic]
+    old, new = image.topics[change.topic].partitions[change.index], topic.partitions[change.index]
+    yield Set(_state_path(topic.name, new.index), _state_data(new), old.partition_epoch)
+    if new.replicas != old.replicas:
+        yield Set(_topic_path(topic.name), _topic_data(topic))
+
+
+def _configure_broker(change: BrokerConfigured, image: ClusterImage) -> Iterator[Op]:
+    path = f"/config/brokers/{change.broker_name or DEFAULT_BROKER_NODE}"
+    exists = change.broker_name in image.broker_configs
+    if not change.config:
+        if exists:
+            yield Delete(path)
+    elif exists:
+        yield Set(path, _config_data(change.config))
+    else:
+        yield Create(path, _config_data(change.config))
+
+
+def image_from(tree: Mapping[str, bytes]) -> ClusterImage:
+    """The image that lies in these nodes (the subtrees of ROOTS, and FEED itself). Raises DamagedTree."""
+    states: dict[str, dict[int, bytes]] = {}
+    topic_nodes: dict[str, bytes] = {}
+    configs: dict[str, Mapping[str, str]] = {}
+    broker_configs: dict[str, Mapping[str, str]] = {}
+    brokers: dict[int, Broker] = {}
+    for path, data in tree.items():
+        match path.split("/")[1:]:
+            case ["brokers", "topics", name, "partitions", index, "state"]:
+                states.setdefault(name, {})[_read(path, index, int)] = data
+            case ["brokers", "topics", name]:
+                topic_nodes[name] = data
+            case ["brokers", "ids", _]:
+                broker = _read(path, data, _parse_broker)
+                brokers[broker.id] = broker
+            case ["config", "topics", name]:
+                configs[name] = _read(path, data, _parse_config)
+            case ["config", "brokers", name]:
+                broker_configs[CLUSTER_DEFAULT if name == DEFAULT_BROKER_NODE else name] = _read(
+                    path, data, _parse_config
+                )
+    topics = {
+        name: _topic_from(name, data, states.get(name, {}), configs.get(name, {})) for name, data in topic_nodes.items()
+    }
+    features, features_epoch = _read_node(tree, FEATURES, _parse_features)
+    return ClusterImage(
+        cluster_id=_read_node(tree, CLUSTER_ID, lambda data: str(json.loads(data)["id"])),
+        version=_read_node(tree, FEED, int),
+        controller_id=_read_node(tree, CONTROLLER, _parse_controller) if CONTROLLER in tree else NO_BROKER,
+        controller_epoch=_read_node(tree, CONTROLLER_EPOCH, int),
+        brokers=brokers,
+        topics=topics,
+        topics_by_id={topic.id: topic for topic in topics.values()},
+        broker_configs=broker_configs,
+        features=features,
+        features_epoch=features_epoch,
+        next_producer_id=_read_node(tree, PRODUCER_IDS, lambda data: int(json.loads(data)["block_end"]) + 1),
+    )
+
+
+def _topic_from(name: str, data: bytes, states: Mapping[int, bytes], config: Mapping[str, str]) -> Topic:
+    topic_id, assignment = _read(_topic_path(name), data, _parse_topic)
+    if sorted(assignment) != list(range(len(assignment))) or assignment.keys() != states.keys():
+        raise DamagedTree(f"{_topic_path(name)}: its partitions and their states do not match")
+    partitions = tuple(
+        _read(_state_path(name, index), states[index], partial(_parse_state, index, assignment[index]))
+        for index in range(len(assignment))
+    )
+    return Topic(name, topic_id, partitions, config)
+
+
+def _read(path: str, data: S, parse: Callable[[S], T]) -> T:
+    try:
+        return parse(data)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DamagedTree(f"{path}: {error!r}") from error
+
+
+def _read_node(tree: Mapping[str, bytes], path: str, parse: Callable[[bytes], T]) -> T:
+    if path not in tree:
+        raise DamagedTree(f"{path} is missing")
+    return _read(path, tree[path], parse)
+
+
+# The nodes' own forms, writer beside reader.
+
+
+def _topic_data(topic: Topic) -> bytes:
+    return _json(
+        {
+            "version": 3,
+            "topic_id": text_of(topic.id),
+            "partitions": {str(state.index): state.replicas for state in topic.partitions},
+            "adding_replicas": {},
+            "removing_replicas": {},
+        }
+    )
+
+
+def _parse_topic(data: bytes) -> tuple[UUID, dict[int, tuple[int, ...]]]:
+    form = json.loads(data)
+    return uuid_of(form["topic_id"]), {int(index): tuple(replicas) for index, replicas in form["partitions"].items()}
+
+
+def _state_data(state: PartitionState) -> bytes:
+    return _json(
+        {
+            "version": 1,
+            "leader": state.leader,
+            "leader_epoch": state.leader_epoch,
+            "isr": state.isr,
+            "partition_epoch": state.partition_epoch,
+        }
+    )
+
+
+def _parse_state(index: int, replicas: tuple[int, ...], data: bytes) -> PartitionState:
+    form = json.loads(data)
+    return PartitionState(
+        index=index,
+        replicas=replicas,
+        isr=tuple(form["isr"]),
+        leader=form["leader"],
+        leader_epoch=form["leader_epoch"],
+        partition_epoch=form["partition_epoch"],
+    )
+
+
+def _config_data(config: Mapping[str, str]) -> bytes:
+    return _json({"version": 1, "config": dict(config)})
+
+
+def _parse_config(data: bytes) -> Mapping[str, str]:
+    return dict(json.loads(data)["config"])
+
+
+def _broker_data(broker: Broker) -> bytes:
+    endpoints = [f"{name}://{_bracketed(host)}:{port}" for name, (host, port) in broker.endpoints.items()]
+    return _json({"version": 5, "id": broker.id, "endpoints": endpoints, "rack": broker.rack, "epoch": broker.epoch})
+
+
+def _parse_broker(data: bytes) -> Broker:
+    form = json.loads(data)
+    endpoints = {}
+    for text in form["endpoints"]:
+        name, _, address = text.partition("://")
+        host, _, port = address.rpartition(":")
+        endpoints[name] = Endpoint(host.removeprefix("[").removesuffix("]"), int(port))
+    return Broker(form["id"], endpoints, form["rack"], form["epoch"])
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def _parse_controller(data: bytes) -> int:
+    return int(json.loads(data)["brokerid"])
+
+
+def _parse_features(data: bytes) -> tuple[Mapping[str, int], int]:
+    form = json.loads(data)
+    return dict(form["features"]), int(form["epoch"])
+
+
+def _producer_ids_data(change: ProducerIdsAllocated, image: ClusterImage) -> bytes:
+    start, end = image.next_producer_id, change.next_producer_id - 1
+    return _json({"version": 1, "broker": change.broker_id, "block_start": str(start), "block_end": str(end)})
+
+
+def _topic_path(topic: str) -> str:
+    return f"/brokers/topics/{topic}"
+
+
+def _partition_path(topic: str, index: int) -> str:
+    return f"/brokers/topics/{topic}/partitions/{index}"
+
+
+def _state_path(topic: str, index: int) -> str:
+    return f"/brokers/topics/{topic}/partitions/{index}/state"
+
+
+def _config_path(topic: str) -> str:
+    return f"/config/topics/{topic}"
+
+
+def _broker_path(broker_id: int) -> str:
+    return f"/brokers/ids/{broker_id}"
+
+
+def _json(form: Mapping[str, Any]) -> bytes:
+    return _encode(form).encode()

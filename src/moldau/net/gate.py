@@ -1,0 +1,78 @@
+"""What all connections share: the read buffer, the memory for requests that arrive in part, the count of running ones.
+
+Every bound here has the name of its setting. A connection that meets one waits; it is woken when there is room again.
+"""
+
+import asyncio
+from collections import deque
+from typing import Protocol
+
+SCRATCH_SIZE = 256 * 1024
+
+
+class Waiting(Protocol):
+    def resume(self) -> None: ...
+    def memory_granted(self, size: int, /) -> None: ...
+
+
+class Gate:
+    def __init__(self, *, largest_request: int, queued_requests: int, queued_bytes: int) -> None:
+        self.scratch = memoryview(bytearray(SCRATCH_SIZE))
+        self.largest_request = largest_request  # socket.request.max.bytes
+        self.queued_requests = queued_requests  # queued.max.requests
+        self.queued_bytes = queued_bytes  # queued.max.request.bytes; negative: no bound
+        self.running = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self.reserved = 0
+        self._waiting: deque[Waiting] = deque()
+        self._waiting_for_memory: deque[tuple[Waiting, int]] = deque()
+
+    @property
+    def full(self) -> bool:
+        return self.running >= self.queued_requests
+
+    def wait(self, connection: Waiting) -> None:
+        if connection not in self._waiting:
+            self._waiting.append(connection)
+
+    def task_started(self) -> None:
+        self.running += 1
+        self._idle.clear()
+
+    async def idle(self) -> None:
+        """Until no request runs as a task."""
+        await self._idle.wait()
+
+    def task_ended(self) -> None:
+        self.running -= 1
+        if not self.running:
+            self._idle.set()
+        while self._waiting and not self.full:
+            self._waiting.popleft().resume()
+
+    def reserve(self, size: int) -> bool:
+        """Take `size` bytes. The last one in may overdraw, so that a request larger than what is left is not stuck."""
+        if 0 <= self.queued_bytes <= self.reserved:
+            return False
+        self.reserved += size
+        return True
+
+    def wait_for_memory(self, connection: Waiting, size: int) -> None:
+        self._waiting_for_memory.append((connection, size))
+
+    def release(self, size: int) -> None:
+        self.reserved -= size
+        while self._waiting_for_memory:
+            connection, wanted = self._waiting_for_memory[0]
+            if not self.reserve(wanted):
+                return
+            self._waiting_for_memory.popleft()
+            connection.memory_granted(wanted)
+
+    def forget(self, connection: Waiting) -> None:
+        """A connection that is gone waits for nothing."""
+        if connection in self._waiting:
+            self._waiting.remove(connection)
+        for entry in [entry for entry in self._waiting_for_memory if entry[0] is connection]:
+            self._waiting_for_memory.remove(entry)

@@ -1,0 +1,52 @@
+"""Sends a slice of a file to a socket without copying it, and says beforehand whether that would wait for the disk.
+
+`sendfile` blocks on pages that are not in the page cache, however the socket is set. So a slice that was not written
+a moment ago is probed first, and a cold one is read once in a thread before the loop sends it.
+"""
+
+import errno
+import os
+
+from moldau.base.slices import FileSlice
+
+PROBE_STEP = 128 * 1024  # the kernel reads ahead in windows of this order: one probe answers for one window
+WARM_STEP = 256 * 1024
+WARM_AT_MOST = 4 * 1024 * 1024  # what one thread call may read before the loop sends it on
+
+_NOWAIT: int | None = getattr(os, "RWF_NOWAIT", None)
+_probe_byte = bytearray(1)
+
+
+def would_block(slice_: FileSlice, sent: int) -> bool:
+    """Whether a probed page of what is to be sent next is not in memory; False where the system cannot tell."""
+    if slice_.hot or _NOWAIT is None:
+        return False
+    start = slice_.position + sent
+    last = min(slice_.position + slice_.length, start + WARM_AT_MOST) - 1
+    for probe in (*range(start, last, PROBE_STEP), last):
+        try:
+            os.preadv(slice_.file.fd, [_probe_byte], probe, _NOWAIT)
+        except BlockingIOError:
+            return True
+        except OSError as problem:
+            if problem.errno in (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS):
+                return False  # a file system without the flag: nothing better is known than to go on
+            raise
+    return False
+
+
+def warm(slice_: FileSlice, sent: int) -> None:
+    """Read a stretch of the slice into the page cache. Blocks on the disk: for a thread, never for the loop."""
+    start = slice_.position + sent
+    stop = min(slice_.position + slice_.length, start + WARM_AT_MOST)
+    buffer = bytearray(min(WARM_STEP, stop - start))
+    while start < stop:
+        count = os.preadv(slice_.file.fd, [buffer], start)
+        if count == 0:
+            return  # the file was cut: sending will meet the same end
+        start += count
+
+
+def send_slice(out: int, slice_: FileSlice, sent: int) -> int:
+    """Send what the socket takes now; raises BlockingIOError when it takes nothing. 0: the file ended early."""
+    return os.sendfile(out, slice_.file.fd, slice_.position + sent, min(slice_.length - sent, WARM_AT_MOST))

@@ -1,0 +1,69 @@
+"""Batches whose records a topic wants to see before they are appended. Runs in threads; knows no partition.
+
+Most topics keep a producer's bytes as they are. Two settings ask for more: a `compression.type` of the topic's own,
+and compaction, which has no use for a record without a key.
+"""
+
+from moldau.base.errors import Refusal, WireError
+from moldau.base.ids import NO_TIMESTAMP
+from moldau.log.settings import LogConfig
+from moldau.wire.compression import Codec, CorruptRecords
+from moldau.wire.records import decode_records, recompress
+
+LARGEST_UNPACKED = 256 * 1024 * 1024  # bytes that the records of one batch may take when unpacked
+KEEP_CODEC = "producer"
+CODECS = {
+    "uncompressed": Codec.NONE,
+    "gzip": Codec.GZIP,
+    "snappy": Codec.SNAPPY,
+    "lz4": Codec.LZ4,
+    "zstd": Codec.ZSTD,
+}
+
+
+def needed(config: LogConfig, codec: int) -> bool:
+    kind = config.compression_type
+    return (kind != KEEP_CODEC and CODECS[kind] != codec) or "compact" in config.cleanup_policy
+
+
+def inspect(batch: bytes, config: LogConfig) -> bytes | Refusal:
+    """The batch as the topic wants it, or why it cannot be taken."""
+    try:
+        if "compact" in config.cleanup_policy:
+            for place, record in enumerate(decode_records(memoryview(batch), limit=LARGEST_UNPACKED)):
+                if record.key is None:
+                    return Refusal(
+                        WireError.INVALID_RECORD,
+                        f"A compacted topic takes no record without a key; record {place} of the batch has none.",
+                        ((place, "The record has no key."),),
+                    )
+        if config.compression_type == KEEP_CODEC:
+            return batch
+        codec = CODECS[config.compression_type]
+        return recompress(memoryview(batch), codec, _level(codec, config), LARGEST_UNPACKED)
+    except CorruptRecords as problem:
+        return Refusal(WireError.CORRUPT_MESSAGE, str(problem))
+
+
+def blame(batch: bytes, config: LogConfig, now: int, refusal: Refusal) -> Refusal:
+    """The refusal of a batch for its timestamps, with the records that it is about."""
+    earliest, latest = now - config.message_timestamp_before_max_ms, now + config.message_timestamp_after_max_ms
+    try:
+        records = decode_records(memoryview(batch), limit=LARGEST_UNPACKED)
+    except CorruptRecords as problem:
+        return Refusal(WireError.CORRUPT_MESSAGE, str(problem))
+    wrong = tuple(
+        (place, f"Timestamp {record.timestamp} lies outside the allowed range.")
+        for place, record in enumerate(records)
+        if record.timestamp != NO_TIMESTAMP and not earliest <= record.timestamp <= latest
+    )
+    return Refusal(refusal.error, refusal.message, wrong)
+
+
+def _level(codec: Codec, config: LogConfig) -> int | None:
+    levels = {
+        Codec.GZIP: config.compression_gzip_level,
+        Codec.LZ4: config.compression_lz4_level,
+        Codec.ZSTD: config.compression_zstd_level,
+    }
+    return levels.get(codec)

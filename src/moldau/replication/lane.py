@@ -1,0 +1,66 @@
+"""The slow lane of one partition: batches whose records must be decoded before they are appended.
+
+Recompressing or checking records takes too long for the loop, so a thread does it. The queue is what keeps the
+partition's order: a batch enters it before its sequence is checked, and once one batch is in the lane every later
+batch of the partition follows it there.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import NamedTuple
+
+from moldau.base.errors import Refusal, WireError
+
+log = logging.getLogger("moldau.replication")
+
+LANE_AT_MOST = 1000  # batches that may queue in one lane; producers' own in-flight limits keep it far below
+
+
+class Job(NamedTuple):
+    work: Callable[[], bytes | Refusal]  # in a thread
+    finish: Callable[[bytes | Refusal], None]  # on the loop, in the order of entry
+
+
+class Lane:
+    def __init__(self) -> None:
+        self._jobs: deque[Job] = deque()
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def busy(self) -> bool:
+        return bool(self._jobs) or self._task is not None
+
+    @property
+    def full(self) -> bool:
+        return len(self._jobs) >= LANE_AT_MOST
+
+    def enter(self, job: Job) -> None:
+        self._jobs.append(job)
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._drain())
+
+    async def _drain(self) -> None:
+        try:
+            while self._jobs:
+                job = self._jobs[0]
+                outcome = await asyncio.to_thread(_guarded, job.work)
+                self._jobs.popleft()
+                job.finish(outcome)
+        finally:
+            self._task = None
+
+    async def stop(self) -> None:
+        """Finish what is queued: those batches were accepted in this order."""
+        if self._task is not None:
+            await self._task
+
+
+def _guarded(work: Callable[[], bytes | Refusal]) -> bytes | Refusal:
+    """A batch that trips over a bug of ours is refused; the batches behind it are not stuck."""
+    try:
+        return work()
+    except Exception:
+        log.exception("checking the records of a batch failed")
+        return Refusal.of(WireError.UNKNOWN_SERVER_ERROR)

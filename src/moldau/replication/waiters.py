@@ -1,0 +1,58 @@
+"""Fetches that wait for bytes. A waiter counts down as partitions grow, and fires once: on enough bytes, on time, or
+because one of its partitions changed under it.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Protocol
+
+
+class Watched(Protocol):
+    """What can be waited on: a set of waiters that its owner notifies."""
+
+    @property
+    def waiters(self) -> "set[FetchWaiter]": ...
+
+
+class FetchWaiter:
+    __slots__ = ("_action", "_done", "_loop", "_timer", "_watched", "fired", "missing")
+
+    def __init__(self, watched: list[Watched], missing: int, wait_ms: int, action: Callable[[], None]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._action = action
+        self._watched = watched
+        self.missing = missing
+        self.fired = False
+        self._done = False
+        self._timer = self._loop.call_later(wait_ms / 1000, self.fire)
+        for each in watched:
+            each.waiters.add(self)
+
+    def grown(self, count: int) -> None:
+        """A partition got `count` more bytes. Firing waits for the end of the turn: one request may feed several."""
+        self.missing -= count
+        if self.missing <= 0 and not self.fired:
+            self.fire_soon()
+
+    def fire_soon(self) -> None:
+        if not self.fired:
+            self.fired = True
+            self._loop.call_soon(self._finish)
+
+    def fire(self) -> None:
+        if not self.fired:
+            self.fired = True
+            self._finish()
+
+    def _finish(self) -> None:
+        if not self._done:
+            self.cancel()
+            self._action()
+
+    def cancel(self) -> None:
+        """Stop waiting without acting: the client is gone, or the waiter has fired."""
+        self.fired = self._done = True
+        self._timer.cancel()
+        for each in self._watched:
+            each.waiters.discard(self)
+        self._watched = []

@@ -1,0 +1,122 @@
+"""A real broker in a process of its own, on a free port, with its data in a temporary directory."""
+
+import contextlib
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from types import TracebackType
+
+READY = b"ready "  # the line that `python -m moldau.testing.serve` prints once the broker answers: its address follows
+START_SECONDS = 30.0
+STOP_SECONDS = 30.0
+
+
+class BrokerFailed(Exception):
+    """The broker did not start or stop as it should; the text ends with what it said."""
+
+
+class Broker:
+    """`with Broker() as broker: broker.bootstrap_servers` — stopped, and its data removed, at the end.
+
+    Settings are Kafka's, with underscores for dots: `Broker(num_partitions=3)`. With `directory` the data stays.
+    """
+
+    def __init__(self, directory: str | Path | None = None, **settings: object) -> None:
+        self._own = Path(tempfile.mkdtemp(prefix="moldau-")) if directory is None else None
+        self.directory = Path(directory) if directory is not None else self._own or Path()
+        self._settings = {name.replace("_", "."): _text(value) for name, value in settings.items()}
+        self._process: subprocess.Popen[bytes] | None = None
+        self.bootstrap_servers = ""
+
+    def start(self) -> "Broker":
+        """Start, or start again on the same data and the same port."""
+        properties = {"listeners": f"PLAINTEXT://{self.bootstrap_servers or '127.0.0.1:0'}"} | self._settings
+        command = [sys.executable, "-m", "moldau.testing.serve", f"log.dirs={self.directory}"]
+        command += [f"{name}={value}" for name, value in properties.items()]
+        with open(self._log, "ab") as log:
+            self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, stdin=subprocess.DEVNULL)
+        line = self._first_line(self._process)
+        if not line.startswith(READY):
+            self.kill()
+            raise BrokerFailed(f"the broker did not start:\n{self.log_text()}")
+        self.bootstrap_servers = line.removeprefix(READY).strip().decode()
+        return self
+
+    def stop(self) -> None:
+        """Stop in order, as SIGTERM does."""
+        process = self._process
+        if process is None:
+            return
+        process.send_signal(signal.SIGTERM)
+        try:
+            code = process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise BrokerFailed(f"the broker did not stop within {STOP_SECONDS:.0f} s:\n{self.log_text()}") from None
+        self._forget(process)
+        if code:
+            raise BrokerFailed(f"the broker ended with {code}:\n{self.log_text()}")
+
+    def kill(self) -> None:
+        """End it at once, as `kill -9` does."""
+        process = self._process
+        if process is not None:
+            process.kill()
+            process.wait()
+            self._forget(process)
+
+    def log_text(self) -> str:
+        """What the broker logged."""
+        return self._log.read_text(errors="replace") if self._log.exists() else ""
+
+    @property
+    def pid(self) -> int:
+        if self._process is None:
+            raise BrokerFailed("the broker is not running")
+        return self._process.pid
+
+    @property
+    def _log(self) -> Path:
+        return self.directory.parent / f"{self.directory.name}.log"
+
+    def _forget(self, process: subprocess.Popen[bytes]) -> None:
+        self._process = None
+        if process.stdout is not None:
+            process.stdout.close()
+
+    @staticmethod
+    def _first_line(process: subprocess.Popen[bytes]) -> bytes:
+        assert process.stdout is not None
+        fd = process.stdout.fileno()
+        line, until = b"", time.monotonic() + START_SECONDS
+        while not line.endswith(b"\n"):
+            readable, _, _ = select.select([fd], [], [], max(until - time.monotonic(), 0))
+            chunk = os.read(fd, 4096) if readable else b""
+            if not chunk:
+                break
+            line += chunk
+        return line
+
+    def __enter__(self) -> "Broker":
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self.stop()
+        finally:
+            if self._own is not None:
+                shutil.rmtree(self._own, ignore_errors=True)
+                with contextlib.suppress(FileNotFoundError):
+                    self._log.unlink()
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

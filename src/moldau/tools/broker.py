@@ -1,0 +1,185 @@
+"""`moldau up` and `moldau broker`: from flags and a properties file to the settings that a node runs with.
+
+No Typer here: a broker starts through this file alone. Whatever the short reader below does not understand, help and
+mistakes included, is left to the commands in broker_app, which end in the same `start`.
+"""
+
+import importlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import moldau
+from moldau.tools.failure import misused, split_pair
+
+UP_DIRECTORY = "data"
+UP_LISTEN = "localhost:9092"
+
+# Flag → field of Launch; a command takes the flags of its row.
+FLAGS = {
+    "up": {"--dir": "directory", "--listen": "listen"},
+    "broker": {"--dir": "directory", "--listen": "listen", "--config": "config", "--set": "settings"},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """A broker's command line as typed, nothing checked."""
+
+    command: str
+    directory: str | None = None
+    listen: str | None = None
+    config: str | None = None
+    settings: tuple[str, ...] = ()
+
+
+class Started(Protocol):
+    """What a node tells once it is ready: where clients reach it, and where its data is."""
+
+    @property
+    def addresses(self) -> Sequence[str]: ...
+
+    @property
+    def directories(self) -> Sequence[str]: ...
+
+
+Announce = Callable[[Started], None]
+
+
+def read_arguments(arguments: Sequence[str]) -> Launch | None:
+    """The launch that a plain `up` or `broker` line asks for; None for any line that needs Typer to understand it."""
+    if not arguments or arguments[0] not in FLAGS:
+        return None
+    flags = FLAGS[arguments[0]]
+    fields: dict[str, str] = {}
+    settings: list[str] = []
+    rest = iter(arguments[1:])
+    for argument in rest:
+        flag, equals, value = argument.partition("=")
+        if not equals:
+            value = next(rest, "-")
+        if flag not in flags or value.startswith("-"):
+            return None
+        if flags[flag] == "settings":
+            settings.append(value)
+        else:
+            fields[flags[flag]] = value
+    return Launch(arguments[0], settings=tuple(settings), **fields)
+
+
+def start(launch: Launch) -> int:
+    """Runs the node in this process until it is stopped; returns the exit code."""
+    properties = build_properties(launch)
+    run: Callable[[dict[str, str], Announce | None], int] = importlib.import_module("moldau.broker.node").run
+    return run(properties, announce if launch.command == "up" else None)
+
+
+def build_properties(launch: Launch) -> dict[str, str]:
+    """Kafka's setting names and their values: --set wins over the other flags, and those over the file."""
+    properties: dict[str, str] = {}
+    if launch.config is not None:
+        properties.update(read_properties_file(launch.config))
+    is_up = launch.command == "up"
+    directory = launch.directory if launch.directory is not None else UP_DIRECTORY if is_up else None
+    listen = launch.listen if launch.listen is not None else UP_LISTEN if is_up else None
+    if directory is not None:
+        if not directory:
+            raise misused("--dir is empty", remedy="Name the directory for the broker's data")
+        properties.pop("log.dir", None)
+        properties["log.dirs"] = directory
+    if listen is not None:
+        properties["listeners"] = f"PLAINTEXT://{read_listen(listen)}"
+    properties.update(split_pair(text, "--set") for text in launch.settings)
+    return properties
+
+
+def read_listen(text: str) -> str:
+    """Checks HOST:PORT. An empty host means every interface, and port 0 any free port."""
+    host, colon, port = text.rpartition(":")
+    bracketed = host.startswith("[") and host.endswith("]")
+    if not colon or (":" in host and not bracketed) or any(mark in host for mark in "/ ,@"):
+        raise misused(f"--listen {text!r} is not of the form HOST:PORT", remedy="For example: --listen localhost:9092")
+    if not port.isascii() or not port.isdecimal() or int(port) > 65535:
+        raise misused(f"--listen {text!r}: {port!r} is not a port", remedy="Ports are 0 to 65535")
+    return f"{host}:{int(port)}"
+
+
+def read_properties_file(name: str) -> dict[str, str]:
+    try:
+        text = Path(name).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
+        raise misused(f"cannot read --config {name}: {reason}") from error
+    return parse_properties(text)
+
+
+def parse_properties(text: str) -> dict[str, str]:
+    """Java's properties format: `key=value`, `key: value`, comments, continued lines and backslash escapes."""
+    properties: dict[str, str] = {}
+    pending = ""
+    for line in text.splitlines():
+        line = pending + line.lstrip(" \t\f")
+        pending = ""
+        if not line or line[0] in "#!":
+            continue
+        if (len(line) - len(line.rstrip("\\"))) % 2:
+            pending = line[:-1]
+            continue
+        key, value = _split_property(line)
+        properties[key] = value
+    if pending:
+        key, value = _split_property(pending)
+        properties[key] = value
+    return properties
+
+
+def _split_property(line: str) -> tuple[str, str]:
+    end = 0
+    while end < len(line) and line[end] not in "=: \t\f":
+        end += 2 if line[end] == "\\" else 1
+    rest = line[end:].lstrip(" \t\f")
+    if rest[:1] in ("=", ":"):
+        rest = rest[1:].lstrip(" \t\f")
+    return _unescape(line[:end]), _unescape(rest).rstrip()
+
+
+ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+
+
+def _unescape(text: str) -> str:
+    if "\\" not in text:
+        return text
+    out: list[str] = []
+    characters = iter(text)
+    for character in characters:
+        if character != "\\":
+            out.append(character)
+            continue
+        escaped = next(characters, "")
+        if escaped == "u":
+            digits = "".join(next(characters, "") for _ in range(4))
+            try:
+                out.append(chr(int(digits, 16)))
+            except ValueError:
+                raise misused(f"\\u{digits} in the properties file is not a character") from None
+        else:
+            out.append(ESCAPES.get(escaped, escaped))
+    return "".join(out)
+
+
+def announce(started: Started) -> None:
+    """Tells the person who typed `moldau up` what is running, where, and what to try."""
+    address = started.addresses[0]
+    option = "" if address == UP_LISTEN else f" -b {address}"
+    lines = (
+        f"Moldau {moldau.__version__} is ready.",
+        f"  Broker   {', '.join(started.addresses)}",
+        f"  Data     {', '.join(str(Path(name).resolve()) for name in started.directories)}",
+        "Try, in another terminal:",
+        f"  moldau topic create demo{option}",
+        f"  echo hello | moldau produce demo{option}",
+        f"  moldau consume demo{option}",
+        "Stop with Ctrl-C.",
+    )
+    print("\n".join(lines), flush=True)

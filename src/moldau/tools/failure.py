@@ -1,0 +1,40 @@
+"""How a command fails: an exception that ends it, the exit codes, and the one line on stderr. Imports nothing heavy."""
+
+import sys
+
+OK = 0
+FAILED = 1
+MISUSED = 2
+INTERRUPTED = 130
+
+
+class CommandError(Exception):
+    """Ends the command with one line: what went wrong and, where there is a remedy, what to do next."""
+
+    def __init__(self, message: str, *, remedy: str = "", exit_code: int = FAILED) -> None:
+        super().__init__(f"{message.rstrip('.')}. {remedy}" if remedy else message)
+        self.exit_code = exit_code
+
+
+def misused(message: str, *, remedy: str = "") -> CommandError:
+    """A failure that lies in what was typed."""
+    return CommandError(message, remedy=remedy, exit_code=MISUSED)
+
+
+def tell_failure(message: str) -> None:
+    """Writes the one line that a failed command leaves behind."""
+    one_line = " ".join(message.split())
+    print(f"moldau: {one_line}", file=sys.stderr)
+
+
+def note(message: str) -> None:
+    """Says something to the person at the terminal that is not the command's output."""
+    print(message, file=sys.stderr)
+
+
+def split_pair(text: str, option: str) -> tuple[str, str]:
+    """Splits the `key=value` that an option was given."""
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        raise misused(f"{option} {text!r} is not of the form key=value")
+    return key.strip(), value

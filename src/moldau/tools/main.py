@@ -1,0 +1,106 @@
+"""The command `moldau`: finds the sub-command, runs it, and turns what went wrong into one line and an exit code.
+
+Sub-commands are imported when they are asked for, so none pays for another's dependencies. `up` and `broker` do not
+even wait for Typer, which costs a process a tenth of a second and ten megabytes that a broker has no use for.
+
+Exit codes: 0 done, 1 failed, 2 used wrongly, 130 stopped with Ctrl-C.
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from moldau.tools import broker
+from moldau.tools.failure import INTERRUPTED, OK, CommandError, tell_failure
+
+if TYPE_CHECKING:
+    from typer import TyperException
+
+PROGRAM = "moldau"
+COMPLETE_VARIABLE = "_MOLDAU_COMPLETE"
+TRACEBACK_VARIABLE = "MOLDAU_TRACEBACK"
+
+
+def main() -> None:
+    """The entry point of the installed command."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Runs one command line and returns its exit code."""
+    try:
+        try:
+            return _dispatch(list(arguments))
+        finally:
+            # Here, because at interpreter exit a reader that left causes noise instead of an exception.
+            sys.stdout.flush()
+    except CommandError as failure:
+        tell_failure(str(failure))
+        return failure.exit_code
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        return _reader_left()
+
+
+def _dispatch(arguments: list[str]) -> int:
+    # A shell that completes puts the command line into this variable, and Typer answers it.
+    completing = COMPLETE_VARIABLE in os.environ
+    launch = None if completing else broker.read_arguments(arguments)
+    if launch is not None:
+        return broker.start(launch)
+    return _run_typer(arguments, completing)
+
+
+def _run_typer(arguments: list[str], completing: bool) -> int:
+    from typer import Abort, Exit, TyperException
+    from typer.main import get_command
+
+    from moldau.tools.root import app
+
+    sys.excepthook = _tell_unexpected
+    command = get_command(app)
+    if completing:
+        command.main(prog_name=PROGRAM, complete_var=COMPLETE_VARIABLE)
+    try:
+        with command.make_context(PROGRAM, arguments or ["--help"]) as context:
+            command.invoke(context)
+    except Exit as done:
+        return done.exit_code
+    except Abort:  # Ctrl-C or Ctrl-D at a question
+        return INTERRUPTED
+    except TyperException as error:
+        tell_failure(_usage_line(error))
+        return error.exit_code
+    return OK
+
+
+def _usage_line(error: "TyperException") -> str:
+    """Typer's complaint about the command line, on one line, with the command that explains it."""
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context is not None else PROGRAM
+    message = error.format_message().strip().replace(": Value error, ", ": ")
+    stop = "" if message.endswith((".", "?", "!")) else "."
+    return f"{message[:1].lower()}{message[1:]}{stop} See: {command} --help"
+
+
+def _reader_left() -> int:
+    """`moldau consume … | head` read all it wanted: nothing failed, and nothing is left to say."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, sys.stdout.fileno())
+    return OK
+
+
+def _tell_unexpected(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    if os.environ.get(TRACEBACK_VARIABLE):
+        sys.__excepthook__(kind, error, trace)
+        return
+    tell_failure(
+        f"unexpected {kind.__name__}: {error}. This is a bug; set {TRACEBACK_VARIABLE}=1 to see where it happened"
+    )
+
+
+if __name__ == "__main__":
+    main()

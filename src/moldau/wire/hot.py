@@ -1,0 +1,422 @@
+"""Produce and Fetch, unpacked and packed by hand: the two APIs where a microsecond per partition counts.
+
+`wire.messages.produce` and `wire.messages.fetch` declare the same messages; the tests hold the two against each other.
+A topic is known here by its *token*: the name's bytes, or from Produce 13 and Fetch 13 on the id's sixteen bytes.
+Records are never copied out of a request: a partition's records are a stretch `(start, stop)` of the frame.
+"""
+
+from struct import Struct
+from typing import NamedTuple
+
+from moldau.base.slices import FileSlice
+from moldau.wire.primitives import SHORT_READ, MalformedMessage, read_uvarint, uvarint
+from moldau.wire.primitives import skip_tags as skip_tag_fields
+
+PRODUCE_FLEXIBLE = 9
+PRODUCE_BY_ID = 13
+FETCH_FLEXIBLE = 12
+FETCH_BY_ID = 13
+
+_INT16 = Struct(">h")
+_INT32 = Struct(">i")
+_ACKS_TIMEOUT = Struct(">hi")
+_UINT32 = Struct(">I")
+_LENGTH_CORRELATION = Struct(">ii")
+
+ProducePartition = tuple[int, int, int]  # index, start and stop of the records; stop is -1 for null records
+
+
+class ProduceAsk(NamedTuple):
+    transactional_id: bytes | None
+    acks: int
+    timeout_ms: int
+    topics: list[tuple[bytes, list[ProducePartition]]]
+
+
+class ProduceResult(NamedTuple):
+    partition: int
+    error: int
+    base_offset: int
+    append_time: int
+    log_start: int
+    message: str | None = None
+    record_errors: tuple[tuple[int, str | None], ...] = ()
+
+
+def skip_tags(view: memoryview, at: int) -> int:
+    """Unknown tagged fields are skipped, never an error (KIP-482)."""
+    count, at = read_uvarint(view, at)
+    return skip_tag_fields(view, at, count) if count else at
+
+
+def _count(view: memoryview, at: int, count: int) -> int:
+    """An array's length, refused when it claims more elements than bytes are left."""
+    if count < 0 or count > len(view) - at:
+        raise MalformedMessage(f"an array of {count} elements does not fit into its request")
+    return count
+
+
+def _stretch(view: memoryview, at: int, size: int) -> int:
+    stop = at + size
+    if size < 0 or stop > len(view):
+        raise MalformedMessage(f"{size} bytes do not fit into the request")
+    return stop
+
+
+def read_produce(view: memoryview, at: int, version: int) -> ProduceAsk:
+    """The body of a produce request, versions 3 to 13."""
+    try:
+        return _read_produce_flexible(view, at, version) if version >= 9 else _read_produce_old(view, at)
+    except SHORT_READ:
+        raise MalformedMessage("the produce request ends too early") from None
+
+
+def _read_produce_flexible(view: memoryview, at: int, version: int) -> ProduceAsk:
+    size, at = read_uvarint(view, at)
+    transactional_id = None
+    if size:
+        stop = _stretch(view, at, size - 1)
+        transactional_id = bytes(view[at:stop])
+        at = stop
+    acks, timeout_ms = _ACKS_TIMEOUT.unpack_from(view, at)
+    topic_count, at = read_uvarint(view, at + 6)
+    topics: list[tuple[bytes, list[ProducePartition]]] = []
+    for _ in range(_count(view, at, topic_count - 1)):
+        if version >= PRODUCE_BY_ID:
+            stop = at + 16
+        else:
+            size, at = read_uvarint(view, at)
+            stop = _stretch(view, at, size - 1)
+        token = bytes(view[at:stop])
+        count, at = read_uvarint(view, stop)
+        partitions: list[ProducePartition] = []
+        for _ in range(_count(view, at, count - 1)):
+            (index,) = _INT32.unpack_from(view, at)
+            size, at = read_uvarint(view, at + 4)
+            if size:
+                stop = _stretch(view, at, size - 1)
+                partitions.append((index, at, stop))
+                at = stop
+            else:
+                partitions.append((index, at, -1))
+            at = at + 1 if view[at] == 0 else skip_tags(view, at)
+        topics.append((token, partitions))
+        at = at + 1 if view[at] == 0 else skip_tags(view, at)
+    skip_tags(view, at)
+    return ProduceAsk(transactional_id, acks, timeout_ms, topics)
+
+
+def _read_produce_old(view: memoryview, at: int) -> ProduceAsk:
+    (size,) = _INT16.unpack_from(view, at)
+    at += 2
+    transactional_id = None
+    if size != -1:
+        stop = _stretch(view, at, size)
+        transactional_id = bytes(view[at:stop])
+        at = stop
+    acks, timeout_ms = _ACKS_TIMEOUT.unpack_from(view, at)
+    (topic_count,) = _INT32.unpack_from(view, at + 6)
+    at += 10
+    topics: list[tuple[bytes, list[ProducePartition]]] = []
+    for _ in range(_count(view, at, topic_count)):
+        (size,) = _INT16.unpack_from(view, at)
+        at += 2
+        stop = _stretch(view, at, size)
+        token = bytes(view[at:stop])
+        (count,) = _INT32.unpack_from(view, stop)
+        at = stop + 4
+        partitions: list[ProducePartition] = []
+        for _ in range(_count(view, at, count)):
+            (index,) = _INT32.unpack_from(view, at)
+            (size,) = _INT32.unpack_from(view, at + 4)
+            at += 8
+            if size == -1:
+                partitions.append((index, at, -1))
+                continue
+            stop = _stretch(view, at, size)
+            partitions.append((index, at, stop))
+            at = stop
+        topics.append((token, partitions))
+    return ProduceAsk(transactional_id, acks, timeout_ms, topics)
+
+
+_PRODUCE_ROW = {  # version → (what an answer without a message is packed with, its constant tail)
+    **dict.fromkeys((3, 4), (Struct(">ihqq"), b"")),
+    **dict.fromkeys((5, 6, 7), (Struct(">ihqqq"), b"")),
+    8: (Struct(">ihqqq"), b"\0\0\0\0\xff\xff"),
+    **dict.fromkeys((9, 10, 11, 12, 13), (Struct(">ihqqq"), b"\x01\x00\x00")),
+}
+
+
+def pack_produce(version: int, correlation: int, topics: list[tuple[bytes, list[ProduceResult]]]) -> bytes:
+    """The whole frame of a produce response."""
+    flexible = version >= PRODUCE_FLEXIBLE
+    row, tail = _PRODUCE_ROW[version]
+    with_start = version >= 5
+    body = [b"\0" if flexible else b"", _array(len(topics), flexible)]
+    for token, results in topics:
+        body.append(_token(token, version >= PRODUCE_BY_ID, flexible))
+        body.append(_array(len(results), flexible))
+        for index, code, base, time, start, message, record_errors in results:
+            body.append(row.pack(index, code, base, time, start) if with_start else row.pack(index, code, base, time))
+            if message is None and not record_errors:
+                body.append(tail)
+            elif version >= 8:
+                body.append(_pack_produce_errors(message, record_errors, flexible))
+        if flexible:
+            body.append(b"\0")
+    body.append(b"\0\0\0\0\0" if flexible else b"\0\0\0\0")  # throttle time, tags
+    rest = b"".join(body)
+    return _LENGTH_CORRELATION.pack(len(rest) + 4, correlation) + rest
+
+
+def _pack_produce_errors(
+    message: str | None, record_errors: tuple[tuple[int, str | None], ...], flexible: bool
+) -> bytes:
+    out = [_array(len(record_errors), flexible)]
+    for batch_index, text in record_errors:
+        out += (_INT32.pack(batch_index), _nullable(text, flexible), b"\0" if flexible else b"")
+    out += (_nullable(message, flexible), b"\0" if flexible else b"")
+    return b"".join(out)
+
+
+def _array(count: int, flexible: bool) -> bytes:
+    return uvarint(count + 1) if flexible else _INT32.pack(count)
+
+
+def _token(token: bytes, by_id: bool, flexible: bool) -> bytes:
+    if by_id:
+        return token
+    return (uvarint(len(token) + 1) if flexible else _INT16.pack(len(token))) + token
+
+
+def _nullable(text: str | None, flexible: bool) -> bytes:
+    if text is None:
+        return b"\0" if flexible else b"\xff\xff"
+    return _token(text.encode(), False, flexible)
+
+
+# ── fetch ──
+
+
+class FetchPartition(NamedTuple):
+    partition: int
+    leader_epoch: int  # what the client believes; -1: it does not say
+    offset: int
+    last_fetched_epoch: int
+    most_bytes: int
+
+
+class FetchAsk(NamedTuple):
+    replica_id: int
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    isolation: int
+    session_id: int
+    session_epoch: int
+    topics: list[tuple[bytes, list[FetchPartition]]]
+    forgotten: list[tuple[bytes, list[int]]]
+
+
+class FetchResult(NamedTuple):
+    partition: int
+    error: int
+    high_watermark: int
+    last_stable: int
+    log_start: int
+    records: FileSlice | None = None
+    diverging: tuple[int, int] | None = None  # epoch and its end offset (KIP-595)
+
+
+_FETCH_HEAD = Struct(">iiiib")  # replica, wait, min, max, isolation
+_FETCH_HEAD_15 = Struct(">iiib")  # the replica moved into a tag
+_SESSION = Struct(">ii")
+_FETCH_ROW_4 = Struct(">iqi")
+_FETCH_ROW_5 = Struct(">iqqi")
+_FETCH_ROW_9 = Struct(">iiqqi")
+_FETCH_ROW_12 = Struct(">iiqiqi")
+
+
+def read_fetch(view: memoryview, at: int, version: int) -> FetchAsk:
+    """The body of a fetch request, versions 4 to 18."""
+    try:
+        return _read_fetch(view, at, version)
+    except SHORT_READ:
+        raise MalformedMessage("the fetch request ends too early") from None
+
+
+def _read_fetch(view: memoryview, at: int, version: int) -> FetchAsk:
+    flexible = version >= FETCH_FLEXIBLE
+    replica_id = -1
+    if version >= 15:
+        wait, least, most, isolation = _FETCH_HEAD_15.unpack_from(view, at)
+        at += 13
+    else:
+        replica_id, wait, least, most, isolation = _FETCH_HEAD.unpack_from(view, at)
+        at += 17
+    session_id, session_epoch = 0, -1
+    if version >= 7:
+        session_id, session_epoch = _SESSION.unpack_from(view, at)
+        at += 8
+    count, at = _read_array(view, at, flexible)
+    topics: list[tuple[bytes, list[FetchPartition]]] = []
+    for _ in range(count):
+        token, at = _read_token(view, at, version)
+        partitions, at = _read_fetch_partitions(view, at, version)
+        topics.append((token, partitions))
+        if flexible:
+            at = at + 1 if view[at] == 0 else skip_tags(view, at)
+    forgotten: list[tuple[bytes, list[int]]] = []
+    if version >= 7:
+        forgotten, at = _read_forgotten(view, at, version)
+    if version >= 11:  # the client's rack: one replica on one node, nothing to choose from
+        size, at = read_uvarint(view, at) if flexible else (_INT16.unpack_from(view, at)[0] + 1, at + 2)
+        at = _stretch(view, at, size - 1)
+    if flexible:
+        replica_id = _read_fetch_tags(view, at, version, replica_id)
+    return FetchAsk(replica_id, wait, least, most, isolation, session_id, session_epoch, topics, forgotten)
+
+
+def _read_array(view: memoryview, at: int, flexible: bool) -> tuple[int, int]:
+    if flexible:
+        count, at = read_uvarint(view, at)
+        return _count(view, at, count - 1), at
+    (count,) = _INT32.unpack_from(view, at)
+    return _count(view, at + 4, count), at + 4
+
+
+def _read_token(view: memoryview, at: int, version: int) -> tuple[bytes, int]:
+    if version >= FETCH_BY_ID:
+        stop = _stretch(view, at, 16)
+    elif version >= FETCH_FLEXIBLE:
+        size, at = read_uvarint(view, at)
+        stop = _stretch(view, at, size - 1)
+    else:
+        (size,) = _INT16.unpack_from(view, at)
+        at += 2
+        stop = _stretch(view, at, size)
+    return bytes(view[at:stop]), stop
+
+
+def _read_fetch_partitions(view: memoryview, at: int, version: int) -> tuple[list[FetchPartition], int]:
+    count, at = _read_array(view, at, version >= FETCH_FLEXIBLE)
+    partitions: list[FetchPartition] = []
+    for _ in range(count):
+        fetched = epoch = -1
+        if version >= 12:
+            index, epoch, offset, fetched, _, most = _FETCH_ROW_12.unpack_from(view, at)
+            at += 32
+            at = at + 1 if view[at] == 0 else skip_tags(view, at)
+        elif version >= 9:
+            index, epoch, offset, _, most = _FETCH_ROW_9.unpack_from(view, at)
+            at += 28
+        elif version >= 5:
+            index, offset, _, most = _FETCH_ROW_5.unpack_from(view, at)
+            at += 24
+        else:
+            index, offset, most = _FETCH_ROW_4.unpack_from(view, at)
+            at += 16
+        partitions.append(FetchPartition(index, epoch, offset, fetched, most))
+    return partitions, at
+
+
+def _read_forgotten(view: memoryview, at: int, version: int) -> tuple[list[tuple[bytes, list[int]]], int]:
+    flexible = version >= FETCH_FLEXIBLE
+    count, at = _read_array(view, at, flexible)
+    forgotten: list[tuple[bytes, list[int]]] = []
+    for _ in range(count):
+        token, at = _read_token(view, at, version)
+        size, at = _read_array(view, at, flexible)
+        forgotten.append((token, list(Struct(f">{size}i").unpack_from(view, at))))
+        at += 4 * size
+        if flexible:
+            at = skip_tags(view, at)
+    return forgotten, at
+
+
+def _read_fetch_tags(view: memoryview, at: int, version: int, replica_id: int) -> int:
+    """Tag 1 is the replica's state from version 15 on; the others do not matter here."""
+    count, at = read_uvarint(view, at)
+    for _ in range(_count(view, at, count)):
+        tag, at = read_uvarint(view, at)
+        size, at = read_uvarint(view, at)
+        stop = _stretch(view, at, size)
+        if tag == 1 and version >= 15:
+            (replica_id,) = _INT32.unpack_from(view, at)
+        at = stop
+    return replica_id
+
+
+_FETCH_RESULT_4 = Struct(">ihqq")
+_FETCH_RESULT_5 = Struct(">ihqqq")
+_NO_PREFERRED = _INT32.pack(-1)
+_DIVERGING = Struct(">iq")
+
+
+def pack_fetch(
+    version: int,
+    correlation: int,
+    code: int,
+    session_id: int,
+    topics: list[tuple[bytes, list[FetchResult]]],
+    committed: bool,
+) -> list[bytes | bytearray | FileSlice]:
+    """The frame of a fetch response: bytes, and between them the stretches of files that the network sends itself.
+
+    `committed`: the client reads committed records only, so the list of aborted transactions is empty rather than null.
+    """
+    flexible = version >= FETCH_FLEXIBLE
+    head = bytearray(_LENGTH_CORRELATION.pack(0, correlation))
+    head += b"\0\0\0\0\0" if flexible else b"\0\0\0\0"  # header tags, throttle time
+    if version >= 7:
+        head += _INT16.pack(code) + _INT32.pack(session_id)
+    head += _array(len(topics), flexible)
+    parts: list[bytes | bytearray | FileSlice] = [head]
+    current = head
+    length = 0
+    for token, results in topics:
+        current += _token(token, version >= FETCH_BY_ID, flexible)
+        current += _array(len(results), flexible)
+        for result in results:
+            current += _fetch_row(version, result, committed)
+            records = result.records
+            if records is None:
+                current += (b"\x01" if flexible else b"\0\0\0\0") + _fetch_row_tags(version, result)
+                continue
+            size = records.length
+            current += uvarint(size + 1) if flexible else _INT32.pack(size)
+            length += len(current) + size
+            current = bytearray(_fetch_row_tags(version, result))
+            parts.append(records)
+            parts.append(current)
+        if flexible:
+            current += b"\0"
+    if flexible:
+        current += b"\0"
+    _INT32.pack_into(head, 0, length + len(current) - 4)
+    if not current:
+        parts.pop()
+    return parts
+
+
+def _fetch_row(version: int, result: FetchResult, committed: bool) -> bytes:
+    index, code, high, stable, start = result[:5]
+    row = (
+        _FETCH_RESULT_5.pack(index, code, high, stable, start)
+        if version >= 5
+        else _FETCH_RESULT_4.pack(index, code, high, stable)
+    )
+    if version >= FETCH_FLEXIBLE:
+        row += b"\x01" if committed else b"\x00"
+    else:
+        row += b"\0\0\0\0" if committed else b"\xff\xff\xff\xff"
+    return row + _NO_PREFERRED if version >= 11 else row
+
+
+def _fetch_row_tags(version: int, result: FetchResult) -> bytes:
+    if version < FETCH_FLEXIBLE:
+        return b""
+    if result.diverging is None:
+        return b"\0"
+    return b"\x01\x00" + bytes((_DIVERGING.size + 1,)) + _DIVERGING.pack(*result.diverging) + b"\0"

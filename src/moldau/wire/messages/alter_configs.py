@@ -1,0 +1,36 @@
+"""AlterConfigs: replace all settings of a resource. Superseded by IncrementalAlterConfigs."""
+
+from moldau.wire.declare import BOOL, INT8, INT16, INT32, STRING, Array, message, struct, wire
+
+
+@struct
+class AlterableConfig:
+    name: str = wire(STRING)
+    value: str | None = wire(STRING, nullable=0)
+
+
+@struct
+class AlterConfigsResource:
+    resource_type: int = wire(INT8)
+    resource_name: str = wire(STRING)
+    configs: tuple[AlterableConfig, ...] = wire(Array(AlterableConfig))
+
+
+@message(key=33, versions=(0, 2), flexible=2)
+class AlterConfigsRequest:
+    resources: tuple[AlterConfigsResource, ...] = wire(Array(AlterConfigsResource))
+    validate_only: bool = wire(BOOL)
+
+
+@struct
+class AlterConfigsResourceResponse:
+    error_code: int = wire(INT16)
+    error_message: str | None = wire(STRING, nullable=0)
+    resource_type: int = wire(INT8)
+    resource_name: str = wire(STRING)
+
+
+@message(key=33, versions=(0, 2), flexible=2)
+class AlterConfigsResponse:
+    throttle_time_ms: int = wire(INT32, default=0)
+    responses: tuple[AlterConfigsResourceResponse, ...] = wire(Array(AlterConfigsResourceResponse))

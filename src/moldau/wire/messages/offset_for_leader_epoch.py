@@ -1,0 +1,45 @@
+"""OffsetForLeaderEpoch: where a leader epoch ended, so that a reader finds where its log diverged.
+
+Version 3 adds the asking replica: -1 is a consumer, and -2, the default, one that does not say.
+"""
+
+from moldau.wire.declare import INT16, INT32, INT64, STRING, Array, message, struct, wire
+
+
+@struct
+class OffsetForLeaderPartition:
+    partition: int = wire(INT32)
+    current_leader_epoch: int = wire(INT32, default=-1)
+    leader_epoch: int = wire(INT32)
+
+
+@struct
+class OffsetForLeaderTopic:
+    topic: str = wire(STRING)
+    partitions: tuple[OffsetForLeaderPartition, ...] = wire(Array(OffsetForLeaderPartition))
+
+
+@message(key=23, versions=(2, 4), flexible=4)
+class OffsetForLeaderEpochRequest:
+    replica_id: int = wire(INT32, since=3, default=-2, ignorable=True)
+    topics: tuple[OffsetForLeaderTopic, ...] = wire(Array(OffsetForLeaderTopic))
+
+
+@struct
+class EpochEndOffset:
+    error_code: int = wire(INT16)
+    partition: int = wire(INT32)
+    leader_epoch: int = wire(INT32, default=-1)
+    end_offset: int = wire(INT64, default=-1)
+
+
+@struct
+class OffsetForLeaderTopicResult:
+    topic: str = wire(STRING)
+    partitions: tuple[EpochEndOffset, ...] = wire(Array(EpochEndOffset))
+
+
+@message(key=23, versions=(2, 4), flexible=4)
+class OffsetForLeaderEpochResponse:
+    throttle_time_ms: int = wire(INT32, default=0)
+    topics: tuple[OffsetForLeaderTopicResult, ...] = wire(Array(OffsetForLeaderTopicResult))

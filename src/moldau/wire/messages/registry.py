@@ -1,0 +1,84 @@
+"""The one table of APIs that the wire layer can read and write. What a broker serves of them is its own table."""
+
+from typing import Final, NamedTuple
+
+from moldau.wire.declare import layout_of
+from moldau.wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+from moldau.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from moldau.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
+from moldau.wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from moldau.wire.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
+from moldau.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from moldau.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from moldau.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
+from moldau.wire.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
+from moldau.wire.messages.describe_producers import DescribeProducersRequest, DescribeProducersResponse
+from moldau.wire.messages.describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+)
+from moldau.wire.messages.fetch import FetchRequest, FetchResponse
+from moldau.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from moldau.wire.messages.incremental_alter_configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from moldau.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from moldau.wire.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from moldau.wire.messages.metadata import MetadataRequest, MetadataResponse
+from moldau.wire.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
+from moldau.wire.messages.produce import ProduceRequest, ProduceResponse
+
+
+class ApiMessages(NamedTuple):
+    """One API: its two messages and what their declarations say of versions."""
+
+    key: int
+    name: str
+    request: type
+    response: type
+    lowest: int  # the first version with a codec
+    highest: int  # the last one, which is also the last that Kafka calls stable
+    flexible: int | None  # compact lengths and tag sections, and the newer headers, from this version on
+    advertised: int  # what ApiVersions says is the lowest, where a client wants to see less than is served
+
+
+def _api(request: type, response: type, advertised: int | None = None) -> ApiMessages:
+    layout = layout_of(request)
+    lowest, highest = layout.versions
+    name = request.__name__.removesuffix("Request")
+    return ApiMessages(
+        layout.key,
+        name,
+        request,
+        response,
+        lowest,
+        highest,
+        layout.flexible,
+        lowest if advertised is None else advertised,
+    )
+
+
+APIS: Final = (
+    _api(ProduceRequest, ProduceResponse, advertised=0),  # KAFKA-18659: older librdkafka wants to see version 0
+    _api(FetchRequest, FetchResponse),
+    _api(ListOffsetsRequest, ListOffsetsResponse),
+    _api(MetadataRequest, MetadataResponse),
+    _api(FindCoordinatorRequest, FindCoordinatorResponse),
+    _api(ApiVersionsRequest, ApiVersionsResponse),
+    _api(CreateTopicsRequest, CreateTopicsResponse),
+    _api(DeleteTopicsRequest, DeleteTopicsResponse),
+    _api(DeleteRecordsRequest, DeleteRecordsResponse),
+    _api(InitProducerIdRequest, InitProducerIdResponse),
+    _api(OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse),
+    _api(DescribeConfigsRequest, DescribeConfigsResponse),
+    _api(AlterConfigsRequest, AlterConfigsResponse),
+    _api(DescribeLogDirsRequest, DescribeLogDirsResponse),
+    _api(CreatePartitionsRequest, CreatePartitionsResponse),
+    _api(IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse),
+    _api(DescribeClusterRequest, DescribeClusterResponse),
+    _api(DescribeProducersRequest, DescribeProducersResponse),
+    _api(DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse),
+)
+
+BY_KEY: Final = {api.key: api for api in APIS}

@@ -1,0 +1,55 @@
+"""Zigzag varints of the record format: bounded readers and a writer. The messages' unsigned varints live elsewhere."""
+
+from moldau.wire.compression import CorruptRecords
+
+INT32 = 32  # bits
+INT64 = 64
+
+
+def read_varint(data: bytes, position: int, bits: int = INT32) -> tuple[int, int]:
+    """The value at `position` and the position behind it; IndexError where the data ends."""
+    first = data[position]
+    if first < 0x80:
+        return (first >> 1) ^ -(first & 1), position + 1
+    second = data[position + 1]
+    if second < 0x80:
+        return (((first & 0x7F) >> 1) | second << 6) ^ -(first & 1), position + 2
+    return _read(data, position, bits)
+
+
+def _read(data: bytes, position: int, bits: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = data[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            break
+        shift += 7
+        if shift >= bits:
+            raise CorruptRecords(f"varint of more than {bits} bits")
+    if value >> bits:
+        raise CorruptRecords(f"varint of more than {bits} bits")
+    return (value >> 1) ^ -(value & 1), position
+
+
+def write_varint(value: int) -> bytes:
+    """`value`, which fits 64 bits, as a zigzag varint."""
+    if -_CACHED <= value < _CACHED:
+        return _CACHE[value]
+    return _write(value)
+
+
+def _write(value: int) -> bytes:
+    rest = (value << 1) ^ (value >> 63)
+    encoded = bytearray()
+    while rest > 0x7F:
+        encoded.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    encoded.append(rest)
+    return bytes(encoded)
+
+
+# Lengths and deltas are mostly small. Python's negative indices make one tuple serve both signs.
+_CACHED = 2048
+_CACHE = tuple(_write(value) for value in (*range(_CACHED), *range(-_CACHED, 0)))

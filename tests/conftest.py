@@ -1,0 +1,113 @@
+"""Fixtures for every test that needs a broker process, and the broker's log beside a failing test.
+
+By default the broker is Moldau. To try the same tests on something else:
+- MOLDAU_TEST_BROKER=apache starts Apache Kafka processes instead (needs java; see support/kafka_java.py);
+- MOLDAU_TEST_BOOTSTRAP=host:port uses a running broker; tests that need a broker of their own are skipped.
+"""
+
+import os
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from support.brokers import AnyBroker, ApacheKafkaProcess, BrokerProcess, CreateTopic, ExternalBroker, StartBroker
+from support.raw import RawClient
+
+BOOTSTRAP = os.environ.get("MOLDAU_TEST_BOOTSTRAP")
+ON_APACHE = os.environ.get("MOLDAU_TEST_BROKER") == "apache"
+PROCESS = ApacheKafkaProcess if ON_APACHE else BrokerProcess
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AnyBroker]:
+    """One broker for all tests of this process that do not disturb it."""
+    if BOOTSTRAP:
+        yield ExternalBroker(BOOTSTRAP)
+        return
+    process = PROCESS(tmp_path_factory.mktemp("broker")).start()
+    yield process
+    process.close()
+
+
+@pytest.fixture
+def start_broker(tmp_path: Path) -> Iterator[StartBroker]:
+    """Start brokers that belong to one test; `start_broker(max_connections=5)` sets `max.connections`."""
+    if BOOTSTRAP:
+        pytest.skip("needs a broker of its own: unset MOLDAU_TEST_BOOTSTRAP")
+    started: list[BrokerProcess] = []
+
+    def start(**settings: object) -> BrokerProcess:
+        dotted = {name.replace("_", "."): value for name, value in settings.items()}
+        process = PROCESS(tmp_path / f"broker-{len(started)}", dotted)
+        started.append(process)
+        process.start()
+        return process
+
+    yield start
+    for process in started:
+        process.close()
+
+
+@pytest.fixture
+def own_broker(start_broker: StartBroker) -> BrokerProcess:
+    """A broker that this test alone uses."""
+    return start_broker()
+
+
+@pytest.fixture
+def on_apache() -> bool:
+    """Whether the brokers that `start_broker` starts are Apache Kafka's."""
+    return ON_APACHE
+
+
+@pytest.fixture
+def topic() -> str:
+    """A topic name that no other test uses; the topic does not exist yet."""
+    return f"clt-{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture
+def create_topic(broker: AnyBroker, topic: str) -> Iterator[CreateTopic]:
+    """Create topics on the shared broker: `create_topic(partitions=3, configs={…})` returns the name."""
+    created: list[str] = []
+
+    def create(partitions: int = 1, configs: dict[str, str] | None = None) -> str:
+        name = f"{topic}-{len(created)}"
+        created.append(name)
+        with RawClient(broker.bootstrap) as client:
+            client.create_topic(name, partitions, configs or {})
+        return name
+
+    yield create
+    if BOOTSTRAP and created:
+        with RawClient(broker.bootstrap) as client:
+            client.delete_topics(created)
+
+
+@pytest.fixture
+def raw(broker: AnyBroker) -> Iterator[RawClient]:
+    """A raw connection to the shared broker."""
+    with RawClient(broker.bootstrap) as client:
+        yield client
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    """Show the end of the log of every broker that a failing test used."""
+    report = yield
+    if report.failed and isinstance(item, pytest.Function):
+        for name, value in item.funcargs.items():
+            if isinstance(value, BrokerProcess):
+                report.sections.append((f"log of {name}", value.tail()))
+        if "start_broker" in item.funcargs and "tmp_path" in item.funcargs:
+            for log in sorted(item.funcargs["tmp_path"].glob("broker-*/broker.log")):
+                report.sections.append((str(log), "\n".join(log.read_text(errors="replace").splitlines()[-60:])))
+    return report
+
+
+@pytest.fixture(scope="session")
+def bootstrap(broker: AnyBroker) -> str:
+    """The address of a running broker."""
+    return broker.bootstrap

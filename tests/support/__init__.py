@@ -1,0 +1,1 @@
+"""What tests share: broker processes, raw sockets, record batches, files on disk, Kafka's Java tools. Holds no test."""

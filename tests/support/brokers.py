@@ -1,0 +1,200 @@
+"""Brokers for the tests: a Moldau process, an Apache Kafka process to compare with, or one that runs elsewhere.
+
+All three look alike to a test: `.bootstrap` is where to connect. Nothing here speaks to a broker beyond asking
+whether it is up.
+"""
+
+import base64
+import os
+import random
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import moldau
+from support import kafka_java
+
+HOST = "127.0.0.1"
+PORTS = range(21000, 32000)  # below the ephemeral range: no outgoing connection takes the port during a restart
+READY_SECONDS = 60
+STOP_SECONDS = 60
+TAIL_LINES = 60
+
+
+def free_port() -> int:
+    """A port that nobody listens on."""
+    for port in random.Random(os.urandom(8)).sample(PORTS, 200):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((HOST, port))
+            except OSError:
+                continue
+            return port
+    raise RuntimeError(f"no free port between {PORTS.start} and {PORTS.stop}")
+
+
+def answers(port: int) -> bool:
+    """Whether a broker on `port` answers ApiVersions v0, written out by hand."""
+    request = struct.pack(">hhih", 18, 0, 7, -1)
+    try:
+        with socket.create_connection((HOST, port), timeout=2) as peer:
+            peer.sendall(struct.pack(">i", len(request)) + request)
+            head = peer.recv(8, socket.MSG_WAITALL)
+            return len(head) == 8 and head[4:] == struct.pack(">i", 7)
+    except OSError:
+        return False
+
+
+class ExternalBroker:
+    """A broker that somebody else started: it can be used, not restarted."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.bootstrap = bootstrap
+        self.log_file: Path | None = None
+        self.pid: int | None = None
+
+    def log_text(self) -> str:
+        return ""
+
+
+class BrokerProcess:
+    """A Moldau broker as a child process, on a port and in a directory of its own."""
+
+    def __init__(self, directory: Path, settings: Mapping[str, object] | None = None, port: int | None = None) -> None:
+        self.directory = directory
+        self.data = directory / "data"
+        self.settings = {name: str(value) for name, value in (settings or {}).items()}
+        self.port = port or free_port()
+        self.log_file = directory / "broker.log"
+        self.process: subprocess.Popen[bytes] | None = None
+        directory.mkdir(parents=True, exist_ok=True)
+
+    @property
+    def bootstrap(self) -> str:
+        return f"{HOST}:{self.port}"
+
+    @property
+    def pid(self) -> int | None:
+        return self.process.pid if self.process else None
+
+    def command(self) -> list[str]:
+        given = [part for name, value in self.settings.items() for part in ("--set", f"{name}={value}")]
+        where = ["--dir", str(self.data), "--listen", self.bootstrap]
+        return [sys.executable, "-m", "moldau", "broker", *where, *given]
+
+    def environment(self) -> dict[str, str]:
+        source = str(Path(moldau.__file__).parents[1])
+        inherited = os.environ.get("PYTHONPATH")
+        return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, (source, inherited))), "PYTHONUNBUFFERED": "1"}
+
+    def start(self) -> "BrokerProcess":
+        """Start it and wait until it answers; its output is appended to `log_file`."""
+        with self.log_file.open("ab") as log:
+            self.process = subprocess.Popen(
+                self.command(), env=self.environment(), stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            )
+        deadline = time.monotonic() + READY_SECONDS
+        while not answers(self.port):
+            code = self.process.poll()
+            if code is not None:
+                raise RuntimeError(f"the broker ended with code {code} instead of starting:\n{self.tail()}")
+            if time.monotonic() > deadline:
+                self.kill()
+                raise RuntimeError(f"the broker did not answer within {READY_SECONDS} s:\n{self.tail()}")
+            time.sleep(0.05)
+        return self
+
+    def stop(self) -> None:
+        """A clean shutdown: SIGTERM, and it must end by itself with its clean exit code."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            code = self.process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise AssertionError(f"the broker did not stop within {STOP_SECONDS} s:\n{self.tail()}") from None
+        self.process = None
+        assert code in self.clean_exit_codes(), f"the broker stopped with code {code}:\n{self.tail()}"
+
+    def clean_exit_codes(self) -> frozenset[int]:
+        return frozenset({0})
+
+    def kill(self) -> None:
+        """kill -9, as a crash would."""
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait()
+        self.process = None
+
+    def restart(self) -> None:
+        self.stop()
+        self.start()
+
+    def close(self) -> None:
+        """End it, whatever state the test left it in."""
+        if self.process is not None:
+            if self.process.poll() is not None:
+                code, self.process = self.process.returncode, None
+                raise AssertionError(f"the broker had ended by itself with code {code}:\n{self.tail()}")
+            self.stop()
+
+    def log_text(self) -> str:
+        return self.log_file.read_text(errors="replace") if self.log_file.exists() else ""
+
+    def tail(self) -> str:
+        return "\n".join(self.log_text().splitlines()[-TAIL_LINES:])
+
+
+class ApacheKafkaProcess(BrokerProcess):
+    """Apache Kafka in the place of Moldau: what a test claims of Moldau can be tried on the original."""
+
+    def __init__(self, directory: Path, settings: Mapping[str, object] | None = None, port: int | None = None) -> None:
+        super().__init__(directory, settings, port)
+        self.controller_port = free_port()
+        self.properties = directory / "server.properties"
+
+    def command(self) -> list[str]:
+        java, path = kafka_java.java(), kafka_java.classpath()
+        if java is None or path is None:
+            raise RuntimeError(kafka_java.why_missing())
+        self.write_properties()
+        if not (self.data / "meta.properties").exists():
+            self.format(java, path)
+        return [java, "-Xmx512m", "-cp", path, "kafka.Kafka", str(self.properties)]
+
+    def write_properties(self) -> None:
+        plain, controller = f"PLAINTEXT://{HOST}:{self.port}", f"CONTROLLER://{HOST}:{self.controller_port}"
+        lines = {
+            "process.roles": "broker,controller",
+            "node.id": "1",
+            "controller.quorum.voters": f"1@{HOST}:{self.controller_port}",
+            "listeners": f"{plain},{controller}",
+            "advertised.listeners": plain,
+            "controller.listener.names": "CONTROLLER",
+            "log.dirs": str(self.data),
+            "offsets.topic.replication.factor": "1",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.min.isr": "1",
+            **self.settings,
+        }
+        self.properties.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
+
+    def format(self, java: str, path: str) -> None:
+        cluster = base64.urlsafe_b64encode(b"\1" + uuid.uuid4().bytes[1:]).decode().rstrip("=")
+        tool = [java, "-cp", path, "kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(self.properties)]
+        subprocess.run(tool, check=True, capture_output=True)
+
+    def clean_exit_codes(self) -> frozenset[int]:
+        return frozenset({0, 143})  # a JVM that ends by SIGTERM reports 128 + 15
+
+
+AnyBroker = BrokerProcess | ExternalBroker
+StartBroker = Callable[..., BrokerProcess]  # the fixture start_broker: settings by name → a running broker
+CreateTopic = Callable[..., str]  # the fixture create_topic: partitions, configs → the topic's name

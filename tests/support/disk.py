@@ -1,0 +1,36 @@
+"""What lies on disk: finds a partition's directory by asking the broker, and reads its segments by hand."""
+
+from pathlib import Path
+
+import pytest
+
+from support.batches import Stored, read_batches
+from support.brokers import AnyBroker
+from support.raw import RawClient
+
+
+def partition_directory(broker: AnyBroker, topic: str, partition: int = 0) -> Path:
+    """Where the broker says that the partition is; the test is skipped if that is on another machine."""
+    with RawClient(broker.bootstrap) as client:
+        for result in client.log_dirs():
+            if any(listed.name == topic for listed in result.topics):
+                directory = Path(result.log_dir) / f"{topic}-{partition}"
+                if not directory.is_dir():
+                    pytest.skip(f"the log is on another machine: {directory}")
+                return directory
+    raise AssertionError(f"{topic} is in none of the broker's log directories")
+
+
+def segments(directory: Path) -> list[Path]:
+    return sorted(directory.glob("*.log"))
+
+
+def stored_batches(broker: AnyBroker, topic: str, partition: int = 0) -> list[Stored]:
+    """Every batch of a partition, as stored."""
+    directory = partition_directory(broker, topic, partition)
+    return [found for segment in segments(directory) for found in read_batches(segment.read_bytes())]
+
+
+def stored_codecs(broker: AnyBroker, topic: str, partition: int = 0) -> set[int]:
+    """The codecs in the attributes of the stored batches."""
+    return {found.codec for found in stored_batches(broker, topic, partition)}

@@ -1,0 +1,229 @@
+"""DescribeConfigs and AlterConfigs: values, sources and error codes are those that Apache Kafka 4.3.1 answers with."""
+
+import pytest
+
+from moldau.base.errors import Refusal, WireError
+from moldau.broker.configs import (
+    Change,
+    Entry,
+    Layers,
+    Op,
+    Source,
+    SynonymEntry,
+    alter_broker,
+    alter_topic,
+    describe_broker,
+    describe_cluster_defaults,
+    describe_topic,
+    effective,
+    new_topic,
+)
+from moldau.broker.settings import load
+
+NOTHING = Layers({}, {}, {})
+VALUES = load({})[0].values
+BOTH = {"cleanup.policy": "delete,compact"}
+TOPIC_SOURCE, BROKER_SOURCE, CLUSTER, STATIC, DEFAULT = Source
+
+
+def entry(entries: list[Entry], name: str) -> Entry:
+    return next(each for each in entries if each.name == name)
+
+
+def synonyms(found: Entry) -> list[tuple[str, str | None, Source]]:
+    return [tuple(each) for each in found.synonyms]
+
+
+def test_a_topic_without_overrides_shows_the_defaults() -> None:
+    entries = describe_topic({}, NOTHING)
+    assert len(entries) == 33
+    found = entry(entries, "segment.bytes")
+    assert found == Entry(
+        name="segment.bytes",
+        value="1073741824",
+        source=DEFAULT,
+        read_only=False,
+        sensitive=False,
+        kind=3,
+        synonyms=(SynonymEntry("log.segment.bytes", "1073741824", DEFAULT),),
+        documentation="Roll to a new segment at this size.",
+    )
+    assert all(each.source is DEFAULT and each.documentation for each in entries)
+
+
+def test_an_override_stands_before_what_it_hides() -> None:
+    layers = Layers(
+        {"log.segment.bytes": "3145728"}, {"log.segment.bytes": "4194304"}, {"log.segment.bytes": "5242880"}
+    )
+    found = entry(describe_topic({"segment.bytes": " 2097152"}, layers), "segment.bytes")
+    assert (found.value, found.source) == ("2097152", TOPIC_SOURCE)
+    assert synonyms(found) == [
+        ("segment.bytes", "2097152", TOPIC_SOURCE),
+        ("log.segment.bytes", "3145728", BROKER_SOURCE),
+        ("log.segment.bytes", "4194304", CLUSTER),
+        ("log.segment.bytes", "5242880", STATIC),
+        ("log.segment.bytes", "1073741824", DEFAULT),
+    ]
+
+
+def test_settings_in_several_units() -> None:
+    changed = Layers({}, {"log.retention.ms": "604800001"}, {})
+    found = entry(describe_topic({}, changed), "retention.ms")
+    assert (found.value, found.source) == ("604800001", CLUSTER)
+    assert synonyms(found) == [("log.retention.ms", "604800001", CLUSTER), ("log.retention.hours", "168", DEFAULT)]
+    assert synonyms(entry(describe_topic({}, NOTHING), "retention.ms")) == []
+    hours = entry(describe_topic({}, Layers({}, {}, {"log.retention.hours": "2"})), "retention.ms")
+    assert (hours.value, hours.source) == ("7200000", DEFAULT)
+
+
+def test_keys_choose_and_hidden_ones_show_only_when_set() -> None:
+    assert [each.name for each in describe_topic({}, NOTHING, ["retention.ms", "nonsense"])] == ["retention.ms"]
+    assert len(describe_topic({}, NOTHING, [])) == 33
+    assert "internal.segment.bytes" not in {each.name for each in describe_topic({}, NOTHING)}
+    assert entry(describe_topic({"internal.segment.bytes": "1000"}, NOTHING), "internal.segment.bytes").value == "1000"
+
+
+def test_a_stored_name_that_nobody_knows_keeps_its_value_to_itself() -> None:
+    found = entry(describe_topic({"from.the.future": "secret"}, NOTHING), "from.the.future")
+    assert (found.value, found.sensitive, found.kind, found.source) == (None, True, 0, TOPIC_SOURCE)
+
+
+def test_a_broker_shows_all_its_settings() -> None:
+    config, _ = load({"node.id": "4", "log.dirs": "/a,/b", "num.partitions": "3"})
+    layers = Layers({"log.cleaner.backoff.ms": "1"}, {"log.cleaner.backoff.ms": "2"}, config.static)
+    entries = describe_broker(layers)
+    assert len(entries) == 340
+    assert [entry(entries, name).value for name in ("node.id", "broker.id", "log.dirs")] == ["4", "4", "/a,/b"]
+    partitions = entry(entries, "num.partitions")
+    assert (partitions.value, partitions.source, partitions.read_only) == ("3", STATIC, True)
+    backoff = entry(entries, "log.cleaner.backoff.ms")
+    assert (backoff.value, backoff.source, backoff.read_only) == ("1", BROKER_SOURCE, False)
+    assert [each.source for each in backoff.synonyms] == [BROKER_SOURCE, CLUSTER, DEFAULT]
+
+
+def test_passwords_are_never_shown() -> None:
+    layers = Layers(
+        {"sasl.jaas.config": "hunter2"}, {}, {"ssl.key.password": "hunter2", "listener.name.x.y": "hunter2"}
+    )
+    entries = describe_broker(layers)
+    assert "hunter2" not in repr(entries)
+    found = entry(entries, "sasl.jaas.config")
+    assert (found.value, found.sensitive, found.kind, found.source) == (None, True, 9, BROKER_SOURCE)
+    assert entry(entries, "listener.name.x.y").sensitive
+
+
+def test_cluster_defaults_are_only_those_that_were_set() -> None:
+    layers = Layers({"log.retention.ms": "5"}, {"log.retention.ms": "6"}, {"log.retention.ms": "7"})
+    assert [(each.name, each.value, synonyms(each)) for each in describe_cluster_defaults(layers)] == [
+        ("log.retention.ms", "6", [("log.retention.ms", "6", CLUSTER)])
+    ]
+    assert describe_cluster_defaults(NOTHING) == []
+
+
+def test_a_broker_runs_with_the_strongest_layer() -> None:
+    layers = Layers(
+        {"message.max.bytes": "1"}, {"message.max.bytes": "2", "num.partitions": "2"}, {"num.partitions": "3"}
+    )
+    assert effective(layers) == {"message.max.bytes": "1", "num.partitions": "2"}
+
+
+@pytest.mark.parametrize(
+    ("current", "change", "result"),
+    [
+        ({}, Change("segment.bytes", Op.SET, "2097152"), {"segment.bytes": "2097152"}),
+        ({"segment.bytes": "2097152"}, Change("segment.bytes", Op.DELETE, None), {}),
+        ({}, Change("segment.bytes", Op.DELETE, None), {}),
+        ({}, Change("no.such.name", Op.DELETE, None), {}),
+        ({}, Change("cleanup.policy", Op.APPEND, "compact"), {"cleanup.policy": "delete,compact"}),
+        ({"cleanup.policy": "compact"}, Change("cleanup.policy", Op.APPEND, "compact"), {"cleanup.policy": "compact"}),
+        (BOTH, Change("cleanup.policy", Op.SUBTRACT, "delete"), {"cleanup.policy": "compact"}),
+        (BOTH, Change("cleanup.policy", Op.SUBTRACT, "compact,delete"), {"cleanup.policy": ""}),
+        ({}, Change("cleanup.policy", Op.SUBTRACT, "nonsense"), {"cleanup.policy": "delete"}),
+        ({"from.the.future": "1"}, Change("flush.ms", Op.SET, "1"), {"from.the.future": "1", "flush.ms": "1"}),
+    ],
+)  # fmt: skip
+def test_changes_of_a_topic(current: dict[str, str], change: Change, result: dict[str, str]) -> None:
+    before = dict(current)
+    assert alter_topic(current, [change], VALUES) == result
+    assert current == before
+
+
+INVALID_CONFIG, INVALID_REQUEST = WireError.INVALID_CONFIG, WireError.INVALID_REQUEST
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "words"),
+    [
+        ([("segment.bytes", Op.SET, "10")], INVALID_CONFIG, "segment.bytes must be at least 1048576, got 10"),
+        ([("segment.bytess", Op.SET, "1")], INVALID_CONFIG, "Unknown topic config name: segment.bytess; did you mean"),
+        ([("segment.bytes", Op.APPEND, "1")], INVALID_CONFIG, "Can't APPEND to key segment.bytes: it is not a list"),
+        ([("no.such.name", Op.SUBTRACT, "1")], INVALID_CONFIG, "Can't SUBTRACT to key no.such.name"),
+        ([("cleanup.policy", Op.APPEND, "x")], INVALID_CONFIG, "cleanup.policy must be a list of: compact, delete"),
+        ([("segment.bytes", Op.SET, None)], INVALID_REQUEST, "Null value not supported for : segment.bytes"),
+        ([("flush.ms", Op.SET, "1"), ("flush.ms", Op.SET, "2")], INVALID_REQUEST, "Error due to duplicate config keys"),
+        ([("flush.ms", 9, "1")], INVALID_REQUEST, "Unknown operations type 9"),
+        ([("remote.storage.enable", Op.SET, "true")], INVALID_CONFIG, "tiered storage is not supported yet"),
+    ],
+)  # fmt: skip
+def test_changes_of_a_topic_that_are_refused(
+    changes: list[tuple[str, int, str | None]], error: WireError, words: str
+) -> None:
+    refusal = alter_topic({}, [Change(*change) for change in changes], VALUES)
+    assert isinstance(refusal, Refusal)
+    assert refusal.error is error
+    assert words in refusal.message
+
+
+def test_a_new_topic() -> None:
+    assert new_topic([("retention.ms", "5")], VALUES) == {"retention.ms": "5"}
+    null = new_topic([("retention.ms", None)], VALUES)
+    assert null == Refusal(INVALID_CONFIG, "Null value not supported for topic configs: retention.ms")
+    unknown = new_topic([("retention.m", "1")], VALUES)
+    assert unknown == Refusal(INVALID_CONFIG, "Unknown topic config name: retention.m; did you mean retention.ms?")
+
+
+@pytest.mark.parametrize("per_broker", [True, False])
+@pytest.mark.parametrize(
+    ("change", "error", "words"),
+    [
+        (("num.partitions", Op.SET, "3"), INVALID_REQUEST, "Cannot update these configs dynamically: num.partitions"),
+        (("log.segment.bytes", Op.SET, "10"), INVALID_REQUEST, "log.segment.bytes must be at least 1048576, got 10"),
+        (("log.retention.ms", Op.SET, "0"), INVALID_REQUEST, "log.retention.ms must be at least 1, or -1"),
+        (("log.cleanup.policy", Op.APPEND, "x"), INVALID_REQUEST, "log.cleanup.policy must be a list of"),
+        (("log.segment.bytes", Op.APPEND, "1"), INVALID_CONFIG, "Can't APPEND to key log.segment.bytes"),
+        (("no.such", Op.APPEND, "1"), INVALID_CONFIG, "Unknown broker config name: no.such"),
+        (("log.segment.bytes", Op.SET, None), INVALID_REQUEST, "Null value not supported for : log.segment.bytes"),
+        (("max.connections.per.ip.overrides", Op.SET, "a:b"), INVALID_REQUEST, "address:limit pairs, got 'a:b'"),
+        (("log.segment.byte", Op.SET, "1"), INVALID_CONFIG, "did you mean log.segment.bytes?"),
+    ],
+)  # fmt: skip
+def test_changes_of_a_broker_that_are_refused(
+    change: tuple[str, int, str | None], error: WireError, words: str, per_broker: bool
+) -> None:
+    refusal = alter_broker(NOTHING, [Change(*change)], per_broker=per_broker)
+    assert isinstance(refusal, Refusal)
+    assert refusal.error is error
+    assert words in refusal.message
+
+
+def test_some_settings_belong_to_one_broker() -> None:
+    changes = [Change("sasl.jaas.config", Op.SET, "x")]
+    assert alter_broker(NOTHING, changes, per_broker=True) == {"sasl.jaas.config": "x"}
+    refusal = alter_broker(NOTHING, changes, per_broker=False)
+    assert isinstance(refusal, Refusal)
+    assert refusal.error is INVALID_REQUEST
+    assert "broker id must be specified: sasl.jaas.config" in refusal.message
+
+
+def test_a_cluster_wide_change_is_checked_even_where_a_broker_hides_it() -> None:
+    layers = Layers({"log.segment.bytes": "2097152"}, {}, {})
+    assert isinstance(alter_broker(layers, [Change("log.segment.bytes", Op.SET, "1")], per_broker=False), Refusal)
+
+
+def test_changes_of_a_broker() -> None:
+    layers = Layers({"log.roll.ms": "5"}, {"log.retention.ms": "6"}, {"log.cleanup.policy": "compact"})
+    change = [Change("log.roll.ms", Op.DELETE, None), Change("log.cleanup.policy", Op.APPEND, "delete")]
+    assert alter_broker(layers, change, per_broker=True) == {"log.cleanup.policy": "compact,delete"}
+    assert alter_broker(layers, [Change("num.partitions", Op.DELETE, None)], per_broker=False) == {
+        "log.retention.ms": "6"
+    }

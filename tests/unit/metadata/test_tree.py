@@ -1,0 +1,106 @@
+"""The tree's layout, which other tools read, and what happens when somebody has damaged it."""
+
+import json
+from uuid import UUID
+
+import pytest
+
+from moldau.base.tree import Check, Create, Op, Set
+from moldau.metadata import tree
+from moldau.metadata.changes import Batch, BrokerRegistered, ControllerElected, PartitionChanged, TopicCreated, apply
+from moldau.metadata.image import Broker, ClusterImage, Endpoint, PartitionState
+
+TOPIC_ID = UUID("7fffffff-ffff-4fff-bfff-ffffffffffff")
+CREATED = TopicCreated("t", TOPIC_ID, (PartitionState(0, (1,), (1,), 1),), {"retention.ms": "5"})
+
+
+def founded() -> dict[str, bytes]:
+    return written({}, tree.founding_ops("cluster"))
+
+
+def written(nodes: dict[str, bytes], ops: list[Op]) -> dict[str, bytes]:
+    return nodes | {op.path: op.data for op in ops if isinstance(op, Create | Set)}
+
+
+def test_a_founded_tree_is_an_empty_cluster() -> None:
+    assert tree.image_from(founded()) == ClusterImage(cluster_id="cluster")
+
+
+def test_a_topic_lies_where_kafkas_tools_look_for_it() -> None:
+    nodes = written({}, tree.ops_for(CREATED, ClusterImage()))
+    assert json.loads(nodes["/brokers/topics/t"]) == {
+        "version": 3,
+        "topic_id": "f_______T_-__________w",
+        "partitions": {"0": [1]},
+        "adding_replicas": {},
+        "removing_replicas": {},
+    }
+    state = json.loads(nodes["/brokers/topics/t/partitions/0/state"])
+    assert (state["leader"], state["leader_epoch"], state["isr"]) == (1, 0, [1])
+    assert json.loads(nodes["/config/topics/t"]) == {"version": 1, "config": {"retention.ms": "5"}}
+
+
+def test_every_change_is_fenced_and_numbered() -> None:
+    image = ClusterImage(version=6, controller_epoch=4)
+    ops = tree.ops_for(CREATED, image)
+    assert ops[0] == Check("/controller_epoch", 4)
+    assert ops[-2].path == "/moldau/changes/0000000007"
+    assert ops[-1] == Set("/moldau/changes", b"7", 6)
+    assert tree.feed_entry(ops[-2].path, ops[-2].data) == CREATED
+
+
+def test_a_partition_change_compares_the_partition_epoch() -> None:
+    image = apply(ClusterImage(), CREATED)
+    first = PartitionChanged("t", 0, (1,), (1,), leader=-1, leader_epoch=1)
+    second = PartitionChanged("t", 0, (1,), (1,), leader=1, leader_epoch=2)
+    sets = [op for op in tree.ops_for(Batch((first, second)), image) if op.path.endswith("/state")]
+    assert [op.version for op in sets] == [0, 1]
+
+
+def test_brokers_and_controller_vanish_with_their_session() -> None:
+    broker = Broker(1, {"PLAINTEXT": Endpoint("::1", 9092)}, rack="r")
+    ops = tree.ops_for(Batch((ControllerElected(1), BrokerRegistered(broker))), ClusterImage())
+    ephemeral = {op.path for op in ops if isinstance(op, Create) and op.ephemeral}
+    assert ephemeral == {"/controller", "/brokers/ids/1"}
+    nodes = written(founded(), ops)
+    assert json.loads(nodes["/brokers/ids/1"])["endpoints"] == ["PLAINTEXT://[::1]:9092"]
+    assert tree.image_from(nodes).brokers[1].endpoints == broker.endpoints
+
+
+@pytest.mark.parametrize(
+    ("path", "data"),
+    [
+        ("/brokers/topics/t", b"{"),
+        ("/brokers/topics/t", b"[]"),
+        ("/brokers/topics/t", b'{"topic_id":"short","partitions":{}}'),
+        ("/brokers/topics/t", b'{"topic_id":"_________________________________","partitions":{}}'),
+        ("/brokers/topics/t/partitions/0/state", b"\xff"),
+        ("/brokers/topics/t/partitions/0/state", b"{}"),
+        ("/brokers/topics/t/partitions/1/state", b"{}"),
+        ("/brokers/topics/t/partitions/x/state", b"{}"),
+        ("/brokers/ids/1", b'{"id":1,"endpoints":["nonsense"],"rack":null,"epoch":1}'),
+        ("/config/topics/t", b"5"),
+        ("/controller_epoch", b"many"),
+        ("/moldau/changes", b""),
+        ("/feature", b"{}"),
+    ],
+)
+def test_a_damaged_node_is_named(path: str, data: bytes) -> None:
+    nodes = written(founded(), tree.ops_for(CREATED, ClusterImage())) | {path: data}
+    with pytest.raises(tree.DamagedTree, match="/"):
+        tree.image_from(nodes)
+
+
+def test_a_missing_node_is_named() -> None:
+    nodes = founded()
+    del nodes["/cluster/id"]
+    with pytest.raises(tree.DamagedTree, match="/cluster/id is missing"):
+        tree.image_from(nodes)
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"{}", b"[]", b'{"change":"Nonsense"}', b'{"change":"TopicDeleted"}', b"[" * 5000]
+)
+def test_a_damaged_feed_entry_is_named(data: bytes) -> None:
+    with pytest.raises(tree.DamagedTree, match="/moldau/changes/1"):
+        tree.feed_entry("/moldau/changes/1", data)

@@ -1,0 +1,113 @@
+"""Messages whose versions differ in shape or meaning, and the table of APIs."""
+
+import pytest
+
+from moldau.wire.codec import Unencodable, decode, encode
+from moldau.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from moldau.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
+from moldau.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from moldau.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from moldau.wire.messages.registry import APIS, BY_KEY
+from support.wire_values import sample
+
+NO_ID = "00000000-0000-0000-0000-000000000000"
+
+
+def test_delete_topics_by_name_is_one_form() -> None:
+    request = DeleteTopicsRequest(topics=(DeleteTopicState(name="a"), DeleteTopicState(name="b")), timeout_ms=9)
+    assert all(decode(DeleteTopicsRequest, version, encode(request, version)) == request for version in range(1, 7))
+
+
+def test_delete_topics_by_id_needs_version_6() -> None:
+    request = DeleteTopicsRequest(
+        topics=(DeleteTopicState(topic_id=sample(FetchRequest, 13).topics[0].topic_id),), timeout_ms=9
+    )
+    assert decode(DeleteTopicsRequest, 6, encode(request, 6)) == request
+    with pytest.raises(Unencodable, match="id"):
+        encode(request, 5)
+
+
+def test_find_coordinator_is_about_lists() -> None:
+    request = FindCoordinatorRequest(key_type=1, coordinator_keys=("group",))
+    assert all(decode(FindCoordinatorRequest, version, encode(request, version)) == request for version in range(1, 7))
+    with pytest.raises(Unencodable, match="key_type"):
+        encode(request, 0)
+    with pytest.raises(Unencodable, match="exactly one key"):
+        encode(FindCoordinatorRequest(coordinator_keys=("a", "b")), 3)
+
+
+def test_find_coordinator_answers_without_the_key_before_version_4() -> None:
+    found = Coordinator(key="group", node_id=1, host="h", port=9092, error_code=0, error_message=None)
+    response = FindCoordinatorResponse(coordinators=(found,))
+    for version in (1, 2, 3):
+        (only,) = decode(FindCoordinatorResponse, version, encode(response, version)).coordinators
+        assert (only.key, only.node_id, only.host, only.port) == ("", 1, "h", 9092)
+    with pytest.raises(Unencodable, match="exactly one coordinator"):
+        encode(FindCoordinatorResponse(coordinators=()), 3)
+
+
+def test_metadata_version_0_says_all_by_an_empty_list() -> None:
+    everything = MetadataRequest(topics=None)
+    assert encode(everything, 0) == bytes(4)
+    assert decode(MetadataRequest, 0, bytes(4)) == everything
+    assert decode(MetadataRequest, 1, bytes(4)) == MetadataRequest(topics=())
+    with pytest.raises(Unencodable, match="no topic"):
+        encode(MetadataRequest(topics=()), 0)
+    with pytest.raises(Unencodable, match="nothing else"):
+        encode(MetadataRequest(topics=None, allow_auto_topic_creation=False), 0)
+
+
+def test_metadata_before_version_4_allows_auto_creation() -> None:
+    request = MetadataRequest(topics=(MetadataRequestTopic(name="a"),))
+    for version in range(4):
+        assert decode(MetadataRequest, version, encode(request, version)).allow_auto_topic_creation
+
+
+def test_authorized_operations_are_unknown_unless_told() -> None:
+    assert decode(MetadataResponse, 1, encode(sample(MetadataResponse, 1), 1)).cluster_authorized_operations == -(2**31)
+
+
+def test_fetch_has_its_replica_in_one_place() -> None:
+    topic = FetchTopic(partitions=(FetchPartition(partition=0, fetch_offset=5, partition_max_bytes=1),))
+    request = FetchRequest(replica_state=ReplicaState(replica_id=3), max_wait_ms=1, min_bytes=1, topics=(topic,))
+    for version in range(4, 19):
+        found = decode(FetchRequest, version, encode(request, version))
+        assert found.replica_state == ReplicaState(replica_id=3)
+        assert found.topics[0].partitions[0].high_watermark == 2**63 - 1
+    with pytest.raises(Unencodable, match="replica epoch"):
+        encode(FetchRequest(replica_state=ReplicaState(replica_epoch=1), max_wait_ms=1, min_bytes=1, topics=()), 14)
+
+
+@pytest.mark.parametrize(("version", "name"), [(12, "dráha 1"), (13, "")])
+def test_fetch_topics_have_a_name_or_an_id(version: int, name: str) -> None:
+    (topic, _) = decode(FetchRequest, version, encode(sample(FetchRequest, version), version)).topics
+    assert topic.topic == name
+    assert (str(topic.topic_id) == NO_ID) == (version == 12)
+
+
+def test_the_table_has_what_kafka_4_3_serves() -> None:
+    served = {api.name: (api.key, api.lowest, api.highest) for api in APIS}
+    assert served == {
+        "Produce": (0, 3, 13),
+        "Fetch": (1, 4, 18),
+        "ListOffsets": (2, 1, 11),
+        "Metadata": (3, 0, 13),
+        "FindCoordinator": (10, 0, 6),
+        "ApiVersions": (18, 0, 4),
+        "CreateTopics": (19, 2, 7),
+        "DeleteTopics": (20, 1, 6),
+        "DeleteRecords": (21, 0, 2),
+        "InitProducerId": (22, 0, 5),
+        "OffsetForLeaderEpoch": (23, 2, 4),
+        "DescribeConfigs": (32, 1, 4),
+        "AlterConfigs": (33, 0, 2),
+        "DescribeLogDirs": (35, 1, 5),
+        "CreatePartitions": (37, 0, 3),
+        "IncrementalAlterConfigs": (44, 0, 1),
+        "DescribeCluster": (60, 0, 2),
+        "DescribeProducers": (61, 0, 0),
+        "DescribeTopicPartitions": (75, 0, 0),
+    }
+    assert [api.key for api in APIS] == sorted(BY_KEY)
+    assert {api.name for api in APIS if api.advertised != api.lowest} == {"Produce"}
+    assert BY_KEY[0].advertised == 0
