@@ -148,33 +148,35 @@ def disturbances(kind: Kind, workdir: Path, extent: Extent, say: Say) -> list[Fi
             "end_offset": records // PARTITIONS, "batch_records": BIG_BATCH_RECORDS,
             "batch_bytes": len(frames.batch(BIG_BATCH_RECORDS, BIG_RECORD)),
         }  # fmt: skip
-        cases = (
+        cases: tuple[tuple[str, str, str, dict[str, Any]], ...] = (
             ("metadata", f"metadata of {extent.partitions} partitions is asked for", "ask-metadata", where),
             ("cold", "a reader pulls cold log", "read-cold", {**where, **reading}),
             ("fsync", "fsync runs", "append-one-by-one", {**where, "topic_id": str(flushed.id)}),
         )
-        found = []
-        for name, title, job, arguments in cases:
-            alone, beside, disk = [], [], peer.disk_read_bytes()
-            for number in range(extent.pairs):  # in pairs, because a shared machine changes from minute to minute
-                say(f"p99 alone, and while {title}: {number + 1} of {extent.pairs}")
-                alone.append(_p99(peer, probe, extent.probe_s))
-                with drive.disturbing(job, **arguments) as did:
-                    beside.append(_p99(peer, probe, extent.probe_s))
-            note = f"{did['rounds'] / did['seconds']:.0f}/s, {did['bytes'] / did['seconds'] / MB:.0f} MB/s"
-            if name == "fsync":
-                note += f"; {_fsync_note(workdir, did['rounds'] / did['seconds'])}"
-            if name == "cold":
-                note += f", {(peer.disk_read_bytes() - disk) / MB:.0f} MB from disk"
-            found.append(
-                Finding(f"p99-{name}", f"p99 while {title}", median(alone), median(beside), "ms", "≤ 2.0", note)
-            )
-    return found
+        return [_beside(peer, probe, extent, case, say) for case in cases]
 
 
-def _fsync_note(workdir: Path, seen_per_s: float) -> str:
+def _beside(peer: Peer, probe: Topic, extent: Extent, case: tuple[str, str, str, dict[str, Any]], say: Say) -> Finding:
+    """The probe alone and disturbed, in pairs, because a shared machine changes from minute to minute."""
+    name, title, job, arguments = case
+    alone, beside, disk_before = [], [], peer.disk_read_bytes()
+    for number in range(extent.pairs):
+        say(f"p99 alone, and while {title}: {number + 1} of {extent.pairs}")
+        alone.append(_p99(peer, probe, extent.probe_s))
+        with drive.disturbing(job, **arguments) as did:
+            beside.append(_p99(peer, probe, extent.probe_s))
+    per_s = did["rounds"] / did["seconds"]
+    note = f"{per_s:.0f}/s, {did['bytes'] / did['seconds'] / MB:.0f} MB/s"
+    if name == "fsync":
+        note += f"; {_fsync_note(peer.home, per_s)}"
+    if name == "cold":
+        note += f", {(peer.disk_read_bytes() - disk_before) / MB:.0f} MB from disk"
+    return Finding(f"p99-{name}", f"p99 while {title}", median(alone), median(beside), "ms", "≤ 2.0", note)
+
+
+def _fsync_note(directory: Path, seen_per_s: float) -> str:
     """One append after the other cannot be answered faster than the disk syncs, unless they do not wait for it."""
-    with tempfile.TemporaryFile(dir=workdir) as file:
+    with tempfile.TemporaryFile(dir=directory) as file:
         count, began = 0, time.perf_counter()
         while time.perf_counter() - began < FSYNC_PROBE_S:
             os.write(file.fileno(), bytes(10_000))
