@@ -148,7 +148,7 @@ def test_too_many_parked_replies_mute_the_connection(loop_kind: str) -> None:
         await turns()
         assert served.script.seen == list(range(PARKED_AT_MOST))
         for number in range(PARKED_AT_MOST + 10):
-            await until(lambda: number in served.script.seen)
+            await until(lambda number=number: number in served.script.seen)
             parked[number].resolve(answer(number))
         assert await served.peer.numbers(PARKED_AT_MOST + 20) == list(range(PARKED_AT_MOST + 20))
         served.close()
@@ -345,7 +345,7 @@ def test_a_peer_that_leaves_in_any_state_leaves_nothing_behind(loop_kind: str) -
             served = Served(a_gate(memory=1_000))
             await state(served)
             served.peer.close()
-            await until(lambda: served.connection.closed)
+            await until(lambda served=served: served.connection.closed)
             assert served.gone == [served.connection]
             assert served.gate.reserved == 0
             assert served.gate.running == 0
