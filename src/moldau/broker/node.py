@@ -207,7 +207,7 @@ class Node:
         """In order: nothing new comes in, what runs ends, the logs are closed, then the marks of a clean stop."""
         self._listeners.stop_listening()
         await self._chores.stop()
-        await self._gate.idle()
+        await self._gate.drain()
         self._listeners.close()
         await self._replicas.stop()
         await self._controller.leave()
