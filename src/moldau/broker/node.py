@@ -48,9 +48,8 @@ class Started(NamedTuple):
 
     node_id: int
     cluster_id: str
-    listeners: tuple[str, ...]  # NAME://host:port as listened on
-    bootstrap: str  # what a client on this machine connects to
-    log_dirs: tuple[str, ...]
+    addresses: tuple[str, ...]  # host:port of each listener, as a client on this machine connects to it
+    directories: tuple[str, ...]
     partitions: int
     seconds: float
 
@@ -162,15 +161,13 @@ class Node:
         controller.on_image(self._follow)
         self._listeners.start()
         self._chores = Chores(self._daily_work())
-        shown = tuple(f"{each.name}://{each.host}:{ports[each.name]}" for each in config.listeners)
-        first = config.listeners[0]
-        host = "localhost" if first.everywhere else first.host
+        bound = [each._replace(port=ports[each.name]) for each in config.listeners]
+        here = [each._replace(host="localhost") if each.everywhere else each for each in bound]
         return Started(
             node_id=config.node_id,
             cluster_id=controller.image.cluster_id,
-            listeners=shown,
-            bootstrap=f"{host}:{ports[first.name]}",
-            log_dirs=config.log_dirs,
+            addresses=tuple(each.address for each in here),
+            directories=config.log_dirs,
             partitions=sum(1 for _ in self._replicas),
             seconds=time.monotonic() - begun,
         )
