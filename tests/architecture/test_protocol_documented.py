@@ -54,7 +54,7 @@ def test_every_error_is_answered_somewhere() -> None:
 
 @pytest.mark.parametrize("error", sorted(set(WireError) - {WireError.CORRUPT_MESSAGE}), ids=lambda error: error.name)
 def test_clients_agree_on_what_may_be_retried(error: WireError) -> None:
-    """kafka-python's own table, except for CORRUPT_MESSAGE: Java and librdkafka send it again, kafka-python does not."""
+    """kafka-python's own table, but for CORRUPT_MESSAGE: Java and librdkafka send it again, kafka-python does not."""
     known = for_code(int(error))
     assert known.errno == error
     assert known.retriable == error.retriable
