@@ -17,7 +17,7 @@ PRODUCE_BY_ID = 13
 FETCH_FLEXIBLE = 12
 FETCH_BY_ID = 13
 
-ELEMENTS_AT_MOST = 20_000  # topics of a request, and partitions of a topic: reading more takes too long for the loop
+PARTITIONS_AT_MOST = 50_000  # that one Produce or Fetch may name
 
 _INT16 = Struct(">h")
 _INT32 = Struct(">i")
@@ -87,6 +87,7 @@ def _read_produce_flexible(view: memoryview, at: int, version: int) -> ProduceAs
     acks, timeout_ms = _ACKS_TIMEOUT.unpack_from(view, at)
     topic_count, at = read_uvarint(view, at + 6)
     topics: list[tuple[bytes, list[ProducePartition]]] = []
+    seen = 0
     for _ in range(_count(view, at, topic_count - 1)):
         if version >= PRODUCE_BY_ID:
             stop = at + 16
@@ -96,6 +97,7 @@ def _read_produce_flexible(view: memoryview, at: int, version: int) -> ProduceAs
         token = bytes(view[at:stop])
         count, at = read_uvarint(view, stop)
         partitions: list[ProducePartition] = []
+        seen = _bounded(seen + count)
         for _ in range(_count(view, at, count - 1)):
             (index,) = _INT32.unpack_from(view, at)
             size, at = read_uvarint(view, at + 4)
@@ -124,6 +126,7 @@ def _read_produce_old(view: memoryview, at: int) -> ProduceAsk:
     (topic_count,) = _INT32.unpack_from(view, at + 6)
     at += 10
     topics: list[tuple[bytes, list[ProducePartition]]] = []
+    seen = 0
     for _ in range(_count(view, at, topic_count)):
         (size,) = _INT16.unpack_from(view, at)
         at += 2
@@ -132,6 +135,7 @@ def _read_produce_old(view: memoryview, at: int) -> ProduceAsk:
         (count,) = _INT32.unpack_from(view, stop)
         at = stop + 4
         partitions: list[ProducePartition] = []
+        seen = _bounded(seen + count + 1)
         for _ in range(_count(view, at, count)):
             (index,) = _INT32.unpack_from(view, at)
             (size,) = _INT32.unpack_from(view, at + 4)
@@ -267,10 +271,12 @@ def _read_fetch(view: memoryview, at: int, version: int) -> FetchAsk:
         at += 8
     count, at = _read_array(view, at, flexible)
     topics: list[tuple[bytes, list[FetchPartition]]] = []
+    seen = 0
     for _ in range(count):
         token, at = _read_token(view, at, version)
-        partitions, at = _read_fetch_partitions(view, at, version)
+        partitions, at = _read_fetch_partitions(view, at, version, seen)
         topics.append((token, partitions))
+        seen += len(partitions) + 1
         if flexible:
             at = at + 1 if view[at] == 0 else skip_tags(view, at)
     forgotten: list[tuple[bytes, list[int]]] = []
@@ -305,8 +311,9 @@ def _read_token(view: memoryview, at: int, version: int) -> tuple[bytes, int]:
     return bytes(view[at:stop]), stop
 
 
-def _read_fetch_partitions(view: memoryview, at: int, version: int) -> tuple[list[FetchPartition], int]:
+def _read_fetch_partitions(view: memoryview, at: int, version: int, seen: int) -> tuple[list[FetchPartition], int]:
     count, at = _read_array(view, at, version >= FETCH_FLEXIBLE)
+    _bounded(seen + count + 1)
     partitions: list[FetchPartition] = []
     for _ in range(count):
         fetched = epoch = -1
@@ -331,9 +338,11 @@ def _read_forgotten(view: memoryview, at: int, version: int) -> tuple[list[tuple
     flexible = version >= FETCH_FLEXIBLE
     count, at = _read_array(view, at, flexible)
     forgotten: list[tuple[bytes, list[int]]] = []
+    seen = 0
     for _ in range(count):
         token, at = _read_token(view, at, version)
         size, at = _read_array(view, at, flexible)
+        seen = _bounded(seen + size + 1)
         forgotten.append((token, list(Struct(f">{size}i").unpack_from(view, at))))
         at += 4 * size
         if flexible:
