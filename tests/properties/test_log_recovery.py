@@ -98,7 +98,7 @@ def test_what_was_cut_is_told_in_one_line(tmp_path: Path, caplog: pytest.LogCapt
     with caplog.at_level(logging.WARNING, "moldau.log"):
         log = open_log(tmp_path, CONFIG)
     [line] = caplog.messages
-    assert f"off {last.name}" in line
+    assert f"truncated {last.name}" in line
     assert f"offset {log.end_offset}" in line
     assert "left" in line
 

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from shutil import rmtree
+from threading import Lock
 from typing import NamedTuple, Protocol
 
 DELETED = ".deleted"  # of a file that is out of the log and waits for its removal
@@ -20,7 +21,7 @@ class LogFile:
     def __init__(self, path: str) -> None:
         self.fd = -1
         # Appending is the kernel's business: after a truncation the next write lands at the new end.
-        self.fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self.fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
 
     @property
     def size(self) -> int:
@@ -51,33 +52,40 @@ class Opened(Protocol):
 
 
 class OpenFiles:
-    """Bounds how many segments keep files open: second chance, so that a hit costs one attribute."""
+    """Bounds how many segments keep files open: second chance, so that a hit costs one attribute.
 
-    __slots__ = ("_open", "limit")
+    Logs are opened and closed in threads while others are in use, hence the lock; a file that is taken from a segment
+    stays open for whoever reads it just then.
+    """
+
+    __slots__ = ("_lock", "_open", "limit")
 
     def __init__(self, limit: int = OPEN_SEGMENTS) -> None:
         self.limit = limit
         self._open: dict[Opened, None] = {}
+        self._lock = Lock()
 
     def __len__(self) -> int:
         return len(self._open)
 
     def open(self, segment: Opened) -> LogFile:
-        while len(self._open) >= self.limit:
-            oldest = next(iter(self._open))
-            del self._open[oldest]
-            if oldest.touched:
-                oldest.touched = False
-                self._open[oldest] = None
-            else:
-                oldest.release_file()
-        file = segment.open_file()
-        self._open[segment] = None
-        return file
+        with self._lock:
+            while len(self._open) >= self.limit:
+                oldest = next(iter(self._open))
+                del self._open[oldest]
+                if oldest.touched:
+                    oldest.touched = False
+                    self._open[oldest] = None
+                else:
+                    oldest.release_file()
+            file = segment.open_file()
+            self._open[segment] = None
+            return file
 
     def forget(self, segment: Opened) -> None:
-        self._open.pop(segment, None)
-        segment.release_file()
+        with self._lock:
+            self._open.pop(segment, None)
+            segment.release_file()
 
 
 def sync_directory(path: str | Path) -> None:
