@@ -56,8 +56,8 @@ def main(
     soak: Annotated[bool, typer.Option("--soak", help="Instead, a steady load on ours: does anything creep?")] = False,
     minutes: Annotated[float, typer.Option(help="How long to soak.")] = 60,
     consumer: Annotated[
-        Consumer, typer.Option(help="What reads; kcat costs the machine less, so the broker shows.")
-    ] = (Consumer.KCAT if shutil.which("kcat") else Consumer.CONFLUENT),
+        Consumer | None, typer.Option(help="What reads: kcat, if there, costs the machine less.")
+    ] = None,
     workdir: Workdir = None,
 ) -> None:
     """Compare Moldau with Apache Kafka, in alternating rounds."""
@@ -74,7 +74,7 @@ def main(
             _soak(ours, jars, scratch, minutes=minutes, stretch_s=2 if quick else 30)
             return
         sizes = measures.QUICK if quick else measures.FULL
-        setting = measures.Setting(jars, sizes, scratch, consumer.value)
+        setting = measures.Setting(jars, sizes, scratch, (consumer or _reader()).value)
         with console.status("") as status:
             results = compare(ours, theirs, wanted, setting, rounds=rounds, say=_saying(status))
             if not only:
@@ -140,6 +140,10 @@ def _soak(kind: Kind, jars: Jars | None, scratch: Path, *, minutes: float, stret
         )
 
 
+def _reader() -> Consumer:
+    return Consumer.KCAT if shutil.which("kcat") else Consumer.CONFLUENT
+
+
 @contextlib.contextmanager
 def _scratch(workdir: Path | None) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="moldau-bench-", dir=workdir, ignore_cleanup_errors=True) as name:
@@ -171,6 +175,8 @@ def _roles(no_kafka: bool, self_check: bool) -> tuple[Jars | None, Kind, Kind | 
 
 
 def _publish(results: dict[str, Any], *, quick: bool) -> None:
+    if quick:
+        console.print("[yellow]A trial: its figures say that everything runs, not how fast.")
     report.show(results, console)
     report.show_isolation(results.get("isolation", []), console)
     path = report.TRIAL if quick else report.RESULTS

@@ -33,6 +33,7 @@ HOT_TAIL = 16 * 1024 * 1024  # bytes at the log's end that the page cache surely
 REFILL_OFFSETS = 50_000  # how far back the batches of a producer are looked for that a snapshot does not hold
 _DEFAULT_FILES = OpenFiles()
 _writev = os.writev
+LONGEST_CONDEMNED = 215  # of a name that takes 40 letters more, and file systems allow 255
 _assign = ASSIGNED.pack
 
 
@@ -489,9 +490,9 @@ class Log:
         self._generation += 1
         for segment in self._segments:
             segment.close()
-        condemned = Path(f"{self.directory[:200]}.{uuid4().hex}-delete")
-        Path(self.directory).rename(condemned)
-        return [condemned]
+        directory = Path(self.directory)
+        name = directory.name[:LONGEST_CONDEMNED]
+        return [directory.rename(directory.with_name(f"{name}.{uuid4().hex}-delete"))]
 
     # -- durability --------------------------------------------------------------------------------------------------
 

@@ -7,10 +7,12 @@ so a topic that is deleted and created again cannot meet its own ghost; `settled
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
+from uuid import uuid4
 
 from moldau.log import files
 from moldau.log.directory import LogDirectory
@@ -23,6 +25,7 @@ from moldau.replication.partition import Partition
 logger = logging.getLogger("moldau.replication")
 
 Row = list[Partition | None]
+LONGEST_STRAY = 216  # of a name that takes 39 letters more, and file systems allow 255
 
 
 class Opening(NamedTuple):
@@ -32,6 +35,7 @@ class Opening(NamedTuple):
     state: PartitionState
     config: LogConfig
     directory: LogDirectory
+    new: bool  # nothing of it can be on disk
 
 
 class Opened(NamedTuple):
@@ -57,6 +61,7 @@ class Replicas:
         self._now = now
         self._producer_expiration_ms = producer_expiration_ms
         self._homes: dict[Partition, LogDirectory] = {}
+        self._counts: Counter[LogDirectory] = Counter()  # partitions in each, those on their way included
         self._found = {key: directory for directory in directories for key in directory.partitions()}
         self._disk = ThreadPoolExecutor(1, "moldau-disk")
         self._last: asyncio.Task[None] | None = None  # the newest change of partitions; it waits for those before it
@@ -83,15 +88,21 @@ class Replicas:
 
     # ── following the image ──
 
-    def load(self, image: ClusterImage, threads: int) -> None:
-        """Open every partition of ours, at start-up, before anything is served. Blocks."""
+    def load(self, image: ClusterImage, threads: int, give_up: Callable[[], bool]) -> None:
+        """Open every partition of ours, at start-up, before anything is served. Blocks, unless `give_up` turns true."""
         openings = [
-            self._opening(topic, state) for topic in image.topics.values() for state in self._ours(topic.partitions)
+            self._opening(topic, state, new=False)
+            for topic in image.topics.values()
+            for state in self._ours(topic.partitions)
         ]
         for topic in image.topics.values():
             self._make_row(topic)
+
+        def unless_given_up(opening: Opening) -> Opened | None:
+            return None if give_up() else self._open(opening)
+
         with ThreadPoolExecutor(threads, "moldau-recovery") as pool:
-            for opened in pool.map(self._open, openings) if threads > 1 else map(self._open, openings):
+            for opened in (pool.map if threads > 1 else map)(unless_given_up, openings):
                 if opened is not None:
                     self._place(opened)
         for directory in self.directories:
@@ -115,7 +126,7 @@ class Replicas:
                 openings += self._changed(known, topic)
             else:
                 self._make_row(topic)
-                openings += [self._opening(topic, state) for state in self._ours(topic.partitions)]
+                openings += [self._opening(topic, state, new=True) for state in self._ours(topic.partitions)]
         if openings or dropped:
             self._last = asyncio.get_running_loop().create_task(self._carry_out(self._last, dropped, openings))
 
@@ -142,7 +153,8 @@ class Replicas:
                 partition.leader_epoch = state.leader_epoch
         if before.config != topic.config:
             self.reconfigure([topic])
-        return [self._opening(topic, state) for state in self._ours(topic.partitions[len(before.partitions) :])]
+        added = self._ours(topic.partitions[len(before.partitions) :])
+        return [self._opening(topic, state, new=True) for state in added]
 
     def _make_row(self, topic: Topic) -> None:
         row: Row = [None] * len(topic.partitions)
@@ -157,18 +169,12 @@ class Replicas:
             partition.changed()
         return dropped
 
-    def _opening(self, topic: Topic, state: PartitionState) -> Opening:
-        home = self._found.pop((topic.name, state.index), None) or self._emptiest()
-        return Opening(topic, state, self._configure(topic), home)
-
-    def _emptiest(self) -> LogDirectory:
-        """The directory with the fewest partitions."""
-        if len(self.directories) == 1:
-            return self.directories[0]
-        counts = dict.fromkeys(self.directories, 0)
-        for home in self._homes.values():
-            counts[home] += 1
-        return min(self.directories, key=lambda directory: counts[directory])
+    def _opening(self, topic: Topic, state: PartitionState, *, new: bool) -> Opening:
+        home = self._found.pop((topic.name, state.index), None)
+        if home is None:
+            home = min(self.directories, key=lambda directory: self._counts[directory])
+        self._counts[home] += 1
+        return Opening(topic, state, self._configure(topic), home, new)
 
     async def _carry_out(
         self, before: asyncio.Task[None] | None, dropped: list[Partition], openings: list[Opening]
@@ -195,10 +201,12 @@ class Replicas:
 
     def _open(self, opening: Opening) -> Opened | None:
         """In a thread. A log that cannot be opened leaves its partition out, and the reason in the broker's log."""
-        topic, state, config, directory = opening
+        topic, state, config, directory, new = opening
         key = (topic.name, state.index)
         name = f"{topic.name}-{state.index}"
         try:
+            if new:
+                _put_aside(directory.path / name)
             log = Log.open(
                 directory.path / name,
                 name,
@@ -221,6 +229,7 @@ class Replicas:
         if flush is not None:
             await flush
         home = self._homes.pop(partition)
+        self._counts[home] -= 1
         home.forget((partition.topic, partition.index))
         loop = asyncio.get_running_loop()
         condemned = await loop.run_in_executor(self._disk, partition.log.delete)
@@ -291,3 +300,10 @@ class Replicas:
         self._disk.shutdown()
         for directory in self.directories:
             directory.close(clean=not any(each.offline for each in self.in_directory(directory)))
+
+
+def _put_aside(path: Path) -> None:
+    """A directory that belonged to no topic stands in a new partition's place: keep it, under Kafka's kind of name."""
+    if path.exists():
+        stray = path.rename(path.with_name(f"{path.name[:LONGEST_STRAY]}.{uuid4().hex}-stray"))
+        logger.warning("a new partition takes the place of %s, which belonged to no topic and is now %s", path, stray)
