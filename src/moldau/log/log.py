@@ -112,7 +112,7 @@ class Log:
             log._fresh = True
         log._claim(directory)
         loader = Loader(directory, name, config, files, now)
-        epochs_known = not loader.listing.logs or log._read_epochs(directory / checkpoints.LEADER_EPOCHS)
+        epochs_known = not loader.listing.logs or log._read_epochs()
         loader.load(clean=clean, recovery_point=recovery_point, epochs=log.epochs)
         log._snapshots = Snapshots(log.directory, name, loader.listing.snapshots)
         log._take(loader, log_start, now)
@@ -125,9 +125,9 @@ class Log:
             segment.close()
         return log
 
-    def _read_epochs(self, path: Path) -> bool:
+    def _read_epochs(self) -> bool:
         try:
-            self.epochs = LeaderEpochs(checkpoints.read_epochs(path))
+            self.epochs = LeaderEpochs(checkpoints.read_epochs(f"{self.directory}/{checkpoints.LEADER_EPOCHS}"))
         except checkpoints.MalformedCheckpointError as fault:
             logger.warning("%s: reading the leader epochs from the batches: %s", self.name, fault)
             return False
@@ -141,7 +141,7 @@ class Log:
 
     def _claim(self, directory: Path) -> None:
         try:
-            found = checkpoints.read_topic_id(directory)
+            found = checkpoints.read_topic_id(self.directory)
         except checkpoints.MalformedCheckpointError as fault:
             raise CorruptLogError(str(fault)) from None
         if found is None:

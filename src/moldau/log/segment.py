@@ -166,7 +166,7 @@ class Segment:
         """Adds the batches from `position` on, where the last index entry points, to the live index; the end offset."""
         live = self.live
         assert live is not None
-        self._max_timestamp = None
+        self._max_timestamp = self.cold = None  # what was read of its files as a finished segment
         named = self.base + (live.offsets[-1] >> 32) if live.offsets else None
         end = self.base
         for place, header in self.headers(position):

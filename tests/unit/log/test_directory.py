@@ -81,13 +81,20 @@ class TestDirectory:
             f"cluster.id={CLUSTER}\n"
         )
         (tmp_path / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":8}')
-        for name in ("orders-0", "orders-11", "a-b-2", "__cluster_metadata-0", "gone-1.0f3a-delete", "stray"):
+        for name in (
+            "orders-0",
+            "orders-11",
+            "a-b-2",
+            "__cluster_metadata-0",
+            "gone-1.0f3a5b7c9d1e4f60818283848586878a-delete",
+            "stray",
+        ):
             (tmp_path / name).mkdir()
         directory = open_directory(tmp_path)
         assert directory.clean
         assert directory.directory_id == checkpoints.uuid_of("2elvUbc5IYfLZOflgvI9og")
         assert set(directory.partitions()) == {("orders", 0), ("orders", 11), ("a-b", 2)}
-        assert [path.name for path in directory.condemned()] == ["gone-1.0f3a-delete"]
+        assert [path.name for path in directory.condemned()] == ["gone-1.0f3a5b7c9d1e4f60818283848586878a-delete"]
 
     @pytest.mark.parametrize(
         ("cluster_id", "node_id", "told"), [("another", 1, f"cluster {CLUSTER}"), (CLUSTER, 2, "node.id=1")]
