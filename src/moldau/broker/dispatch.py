@@ -20,6 +20,7 @@ from moldau.wire.primitives import MalformedMessage
 
 log = logging.getLogger("moldau.broker")
 
+COLD_REQUEST_AT_MOST = 4 * 1024 * 1024  # all but Produce and Fetch: what is decoded takes many times its bytes
 FALLBACK_VERSION = 0  # what an ApiVersions request of an unknown version is answered with (KIP-511)
 
 
@@ -74,6 +75,8 @@ class Dispatcher:
         header, at = read_request_header(frame)
         if api.hot is not None:
             return api.hot(self._context, frame, at, version, correlation)
+        if len(frame) > COLD_REQUEST_AT_MOST:
+            raise BadRequest(f"{messages.name} request of {len(frame)} bytes; at most {COLD_REQUEST_AT_MOST} are read")
         request: object = decode(messages.request, version, frame, at, exact=False)
         call = Call(version, header.client_id, connection.listener, connection.peer)
         return self._answer(api, version, correlation, request, call)

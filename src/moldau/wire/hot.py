@@ -17,6 +17,8 @@ PRODUCE_BY_ID = 13
 FETCH_FLEXIBLE = 12
 FETCH_BY_ID = 13
 
+ELEMENTS_AT_MOST = 20_000  # topics of a request, and partitions of a topic: reading more takes too long for the loop
+
 _INT16 = Struct(">h")
 _INT32 = Struct(">i")
 _ACKS_TIMEOUT = Struct(">hi")
@@ -50,9 +52,13 @@ def skip_tags(view: memoryview, at: int) -> int:
 
 
 def _count(view: memoryview, at: int, count: int) -> int:
-    """An array's length, refused when it claims more elements than bytes are left."""
+    """An array's length, refused when it claims more elements than bytes are left, or than anybody has partitions."""
     if count < 0 or count > len(view) - at:
         raise MalformedMessage(f"an array of {count} elements does not fit into its request")
+    if count > ELEMENTS_AT_MOST:
+        raise MalformedMessage(
+            f"an array of {count} elements: more than {ELEMENTS_AT_MOST} would hold up everybody else"
+        )
     return count
 
 
