@@ -10,34 +10,12 @@ from kafka.protocol.metadata import ApiVersionsRequest, FindCoordinatorRequest, 
 from support.batches import batch
 from support.brokers import AnyBroker, CreateTopic, StartBroker
 from support.raw import NO_TOPIC, ConnectionEndedError, RawClient
+from support.served import SERVED
 
 NONE, UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC, UNSUPPORTED_VERSION = 0, 3, 17, 35
 TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR, INVALID_CONFIG = 36, 37, 38, 40
 UNKNOWN_TOPIC_ID = 100
 API_VERSIONS, METADATA = 18, 3
-
-# The APIs of this broker with the versions that Kafka 4.3 serves; Produce is advertised from 0 (KAFKA-18659).
-SERVED = {
-    0: (0, 13),
-    1: (4, 18),
-    2: (1, 11),
-    3: (0, 13),
-    10: (0, 6),
-    18: (0, 4),
-    19: (2, 7),
-    20: (1, 6),
-    21: (0, 2),
-    22: (0, 5),  # 6 exists, but is not stable
-    23: (2, 4),
-    32: (1, 4),
-    33: (0, 2),
-    35: (1, 5),
-    37: (0, 3),
-    44: (0, 1),
-    60: (0, 2),
-    61: (0, 0),
-    75: (0, 0),
-}
 
 
 def header(api: int, version: int, correlation: int, client_id: bytes | None = b"raw", tags: bytes = b"") -> bytes:

@@ -9,6 +9,7 @@ import pytest
 from log_batches import NOW, append, batch, flush, headers_on_disk, open_log, producer_view, segment_files
 from moldau.log.log import Log
 from moldau.log.settings import LogConfig
+from moldau.wire.batch import read_header
 
 CONFIG = LogConfig(segment_bytes=600, index_interval_bytes=200)
 
@@ -50,6 +51,26 @@ def test_cut_at_every_byte(tmp_path: Path) -> None:
             assert log.epochs.latest == (kept[-1].leader_epoch if kept else -1)
             assert append(log, batch(timestamp=NOW)) == log.end_offset - 1
             shutil.rmtree(directory)
+
+
+def test_a_torn_tail_behind_a_clean_stop(tmp_path: Path) -> None:
+    """The marker of a clean stop is believed, the files are not."""
+    write(tmp_path / "whole").close()
+    last = segment_files(tmp_path / "whole")[-1]
+    before = headers_on_disk(tmp_path / "whole")
+    for cut in range(last.stat().st_size):
+        directory = tmp_path / "cut"
+        shutil.copytree(tmp_path / "whole", directory)
+        (directory / "topic-0" / last.name).open("rb+").truncate(cut)
+        kept = headers_on_disk(directory)
+        log = open_log(directory, CONFIG, clean=True)
+        assert list(log.read_headers(0)) == kept == before[: len(kept)]
+        assert log.end_offset == kept[-1].last_offset + 1
+        found = log.batch_of_max_timestamp()
+        assert found is not None
+        assert read_header(found) == kept[-1]
+        assert [state.last_sequence for state in log.producers] == [log.end_offset - 1]
+        shutil.rmtree(directory)
 
 
 def test_every_flipped_byte_of_the_last_batch(tmp_path: Path) -> None:

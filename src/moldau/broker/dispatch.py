@@ -10,8 +10,8 @@ from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, NamedTuple
 
 from moldau.broker.context import Context
-from moldau.net.connection import BadRequest, Connection, Handled
-from moldau.net.reply import Reply
+from moldau.net.connection import Connection, Handled
+from moldau.net.reply import BadRequest, Reply
 from moldau.wire.codec import decode, encode
 from moldau.wire.frames import LENGTH
 from moldau.wire.headers import API_VERSIONS, pack_response_header, read_request_header, read_request_prefix
@@ -74,7 +74,7 @@ class Dispatcher:
         header, at = read_request_header(frame)
         if api.hot is not None:
             return api.hot(self._context, frame, at, version, correlation)
-        request: object = decode(messages.request, version, frame, at)
+        request: object = decode(messages.request, version, frame, at, exact=False)
         call = Call(version, header.client_id, connection.listener, connection.peer)
         return self._answer(api, version, correlation, request, call)
 

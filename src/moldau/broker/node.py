@@ -16,6 +16,7 @@ from typing import NamedTuple
 from moldau.base.errors import Refusal
 from moldau.base.settings import SettingsRefused
 from moldau.broker import adoption, process
+from moldau.broker.answers import Answers
 from moldau.broker.chores import Chore, Chores
 from moldau.broker.configs import effective
 from moldau.broker.context import Context
@@ -158,6 +159,7 @@ class Node:
             controller=controller,
             replicas=self._replicas,
             sessions=FetchSessions(config.max_incremental_fetch_session_cache_slots),
+            answers=Answers(),
             producer_ids=ProducerIds(controller),
             now=_now,
         )
@@ -238,7 +240,7 @@ class Node:
         """In order: nothing new comes in, what runs ends, the logs are closed, then the marks of a clean stop."""
         self._listeners.stop_listening()
         await self._chores.stop()
-        await self._gate.idle()
+        await self._gate.drain()
         self._listeners.close()
         await self._replicas.stop()
         await self._controller.leave()

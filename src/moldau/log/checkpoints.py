@@ -27,9 +27,11 @@ class MalformedCheckpointError(ValueError):
 
 
 def _rows(path: Path, width: int) -> list[list[str]]:
-    """Rows of a checkpoint: version 0, the number of rows, the rows; none if there is no such file."""
+    """Rows of a checkpoint: version 0, the number of rows, the rows. None where the file is missing or, as Kafka
+    creates it at its start, still empty.
+    """
     data = read_whole(path)
-    if data is None:
+    if not data:
         return []
     lines = data.decode("utf-8", "replace").split("\n")
     try:
@@ -46,8 +48,9 @@ def _rows(path: Path, width: int) -> list[list[str]]:
 
 def read_offsets(path: Path) -> dict[Partition, int]:
     """Offsets by (topic, partition)."""
+    rows = _rows(path, 3)
     try:
-        return {(topic, int(partition)): int(offset) for topic, partition, offset in _rows(path, 3)}
+        return {(topic, int(partition)): int(offset) for topic, partition, offset in rows}
     except ValueError:
         raise MalformedCheckpointError(f"{path}: a row is not 'topic partition offset'") from None
 
@@ -59,8 +62,9 @@ def write_offsets(path: Path, offsets: Mapping[Partition, int]) -> None:
 
 def read_epochs(path: Path) -> list[tuple[int, int]]:
     """(epoch, first offset), oldest first."""
+    rows = _rows(path, 2)
     try:
-        return [(int(epoch), int(start)) for epoch, start in _rows(path, 2)]
+        return [(int(epoch), int(start)) for epoch, start in rows]
     except ValueError:
         raise MalformedCheckpointError(f"{path}: a row is not 'epoch offset'") from None
 

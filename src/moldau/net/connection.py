@@ -6,7 +6,8 @@ read buffer, and a reply goes to the socket, or from file to socket, in the same
 A connection stops reading ("muted") while any of these holds, and goes on by itself afterwards:
 - its peer does not take its replies (a reply could not be sent at once);
 - a request runs as a task: Kafka promises that requests of one connection are processed in order;
-- too many of its replies are parked, or the broker as a whole has too many requests or bytes under way.
+- too many of its replies, or of their bytes, wait behind a parked one;
+- the broker as a whole has too many requests or bytes under way.
 """
 
 import asyncio
@@ -14,25 +15,26 @@ import logging
 import socket
 from collections import deque
 from collections.abc import Callable, Coroutine
+from itertools import islice
 from typing import Any, Protocol
 
 from moldau.base.slices import FileSlice
 from moldau.net import sendfile
 from moldau.net.gate import Gate
-from moldau.net.reply import Parked, Parts, Reply
-from moldau.wire.frames import FrameCutter, FrameRefused
+from moldau.net.reply import BadRequest, Parked, Parts, Reply
+from moldau.wire.frames import FrameCutter
 
 log = logging.getLogger("moldau.net")
 
 PARKED_AT_MOST = 64  # replies of one connection that may wait at the same time
-PIECES_AT_MOST = 64  # buffers given to one sendmsg
+HELD_AT_MOST = 1024 * 1024  # bytes of ready replies that may wait behind a parked one
+PIECES_AT_MOST = 64  # buffers given to one sendmsg, and replies collected before they are sent
+LARGE_REPLY = 64 * 1024  # a reply of this size is sent before the next request is handled
+TURN_AT_MOST = 8 * 1024 * 1024  # bytes sent from files before the loop looks after the others
+_MORE: int = getattr(socket, "MSG_MORE", 0)  # macOS has no such flag
 
 Outgoing = bytes | bytearray | FileSlice
 Handled = Reply | Coroutine[Any, Any, Reply]
-
-
-class BadRequest(Exception):
-    """The peer broke the protocol in a way that has no error answer: the connection is closed with this reason."""
 
 
 class Handler(Protocol):
@@ -48,6 +50,7 @@ class Connection:
         "_fd",
         "_gate",
         "_handler",
+        "_held",
         "_loop",
         "_on_closed",
         "_out",
@@ -58,6 +61,7 @@ class Connection:
         "_sent",
         "_socket",
         "_starved",
+        "_warm_until",
         "_warming",
         "_writing",
         "active_at",
@@ -82,11 +86,13 @@ class Connection:
         self._handler = handler
         self._on_closed = on_closed
         self._cutter = FrameCutter(gate.scratch, gate.largest_request)
-        self._backlog: deque[bytes] = deque()  # whole frames that arrived while muted; at most one scratch buffer full
+        self._backlog: deque[bytes] = deque()  # whole frames that came while muted: one read's, as no other follows it
         self._replies: deque[Parked] = deque()  # parked replies, oldest first, and the ready ones behind them
+        self._held = 0  # bytes of the ready ones among them
         self._out: deque[Outgoing] = deque()
         self._sent = 0  # bytes of the first outgoing piece that have left already
-        self._reserved = 0
+        self._warm_until = 0  # how much of the first outgoing piece, a slice, is known to be in memory
+        self._reserved = 0  # bytes of the common memory that a request which came in part has taken
         self._starved = False  # waits for memory for the rest of a request
         self._running: asyncio.Task[None] | None = None
         self._warming: asyncio.Future[None] | None = None
@@ -113,14 +119,11 @@ class Connection:
             self.close("" if cutter.empty else "the peer left in the middle of a request")
             return
         self.active_at = self._loop.time()
-        try:
-            frames = cutter.feed(count)
-        except FrameRefused as problem:
-            self.close(str(problem))
-            return
-        self._handle_all(frames)
-        if cutter.partial > self._reserved and not self.closed:
-            self._reserve(cutter.partial)
+        self._handle_all(cutter.feed(count))
+        if cutter.refusal:
+            self.close(cutter.refusal)
+        elif cutter.partial > self._reserved and not self.closed:
+            self._reserve(cutter.partial - self._reserved)
 
     def _handle_all(self, frames: list[memoryview]) -> None:
         for at, frame in enumerate(frames):
@@ -128,11 +131,13 @@ class Connection:
                 self._backlog.extend(bytes(rest) for rest in frames[at:])
                 break
             self._handle(frame)
+            if len(self._out) > PIECES_AT_MOST:
+                self._flush()
             if self.closed:
                 return
         if self._out:
             self._flush()
-        if self._reserved and self._cutter.empty:
+        if self._reserved and self._cutter.empty and not self._backlog:
             self._release_reserved()
         if self._muted() and not self.closed:
             self._pause_reading()
@@ -148,13 +153,15 @@ class Connection:
                 self._queue_behind(reply)
             else:
                 self._out.append(reply)
+                if len(reply) > LARGE_REPLY:
+                    self._flush()
         elif reply is None:
             return
         elif isinstance(reply, list):
             self._queue_behind(reply) if self._replies else self._out.extend(reply)
         elif isinstance(reply, Parked):
-            reply.on_done(self._release_replies)
             self._replies.append(reply)
+            reply.on_done(self._release_replies)
         else:
             self._gate.task_started()
             self._running = self._loop.create_task(self._run(reply))
@@ -162,25 +169,29 @@ class Connection:
     def _queue_behind(self, reply: bytes | Parts) -> None:
         ready = Parked()
         ready.resolve(reply)
+        ready.held = len(reply) if isinstance(reply, bytes) else sum(map(_memory, reply))
+        self._held += ready.held
         self._replies.append(ready)
 
     async def _run(self, work: Coroutine[Any, Any, Reply]) -> None:
         try:
-            reply = await work
+            self._queue(await work)
         except BadRequest as problem:
             self.close(str(problem))
-            return
         finally:
             self._running = None
-            self._gate.task_ended()
-        if self.closed:
-            return  # the peer left; the change it asked for was made all the same
-        if isinstance(reply, Parked):
-            reply.on_done(self._release_replies)
-            self._replies.append(reply)
-        elif reply is not None:
-            self._queue_behind(reply)
+            self._gate.task_ended()  # may handle the next request of this very connection: its reply is queued behind
         self._release_replies()
+
+    def _queue(self, reply: Reply) -> None:
+        if isinstance(reply, Parked):
+            if self.closed:  # the peer left; the change it asked for was made all the same
+                reply.abandon()
+                return
+            self._replies.append(reply)
+            reply.on_done(self._release_replies)
+        elif reply is not None and not self.closed:
+            self._queue_behind(reply)
 
     def _muted(self) -> bool:
         return (
@@ -188,14 +199,19 @@ class Connection:
             or self._running is not None
             or self._warming is not None
             or len(self._replies) >= PARKED_AT_MOST
+            or self._held > HELD_AT_MOST
             or self._gate.full
         )
 
     def resume(self) -> None:
         """What muted this connection may be over: handle what waited, then read on."""
-        while self._backlog and not self._muted() and not self.closed:
+        while self._backlog and not self.closed and not self._muted():
             self._handle_all([memoryview(self._backlog.popleft())])
-        if not self.closed and not self._backlog and not self._starved and not self._muted():
+        if self.closed:
+            return
+        if self._muted():
+            self._pause_reading()  # and wait for the gate, should that be what is left to wait for
+        elif not self._starved:
             self._resume_reading()
 
     def _pause_reading(self) -> None:
@@ -213,7 +229,7 @@ class Connection:
     def _reserve(self, size: int) -> None:
         """A frame that came in part takes its whole size from the common memory before more of it is read."""
         if self._gate.reserve(size):
-            self._reserved = size
+            self._reserved += size
         else:
             self._starved = True
             self._pause_reading()
@@ -221,7 +237,7 @@ class Connection:
 
     def memory_granted(self, size: int) -> None:
         self._starved = False
-        self._reserved = size
+        self._reserved += size
         self.resume()
 
     def _release_reserved(self) -> None:
@@ -235,14 +251,21 @@ class Connection:
         if self.closed:
             return
         replies = self._replies
-        while replies and replies[0].done:
-            reply = replies.popleft().reply
+        failure: BadRequest | None = None
+        while replies and replies[0].done and failure is None:
+            ready = replies.popleft()
+            self._held -= ready.held
+            reply = ready.reply
             if isinstance(reply, bytes):
                 self._out.append(reply)
+            elif isinstance(reply, BadRequest):
+                failure = reply
             elif reply is not None:
                 self._out.extend(reply)
         if self._out and not self._writing and self._warming is None:
             self._flush()
+        if failure is not None:
+            self.close(str(failure))
         if not self.closed:
             self.resume()
 
@@ -251,12 +274,18 @@ class Connection:
         if self._warming is not None:
             return
         out = self._out
+        turn = TURN_AT_MOST
         try:
             while out:
                 piece = out[0]
                 if isinstance(piece, (bytes, bytearray)):
                     self._send_bytes(piece)
-                elif not self._send_slice(piece):
+                elif turn <= 0:
+                    self._wait_writable()
+                    return
+                elif count := self._send_slice(piece):
+                    turn -= count
+                else:
                     return
         except (BlockingIOError, InterruptedError):
             self._wait_writable()
@@ -278,25 +307,28 @@ class Connection:
                 self._sent = count
             return
         pieces: list[bytes | bytearray | memoryview] = [memoryview(piece)[self._sent :]]
-        for following in list(out)[1:PIECES_AT_MOST]:
+        for following in islice(out, 1, PIECES_AT_MOST):
             if not isinstance(following, (bytes, bytearray)):
                 break
             pieces.append(following)
         # Pieces that a file slice follows wait for it: one packet rather than a tiny one and the rest.
-        more = socket.MSG_MORE if len(pieces) < len(out) and hasattr(socket, "MSG_MORE") else 0
-        self._advance(self._socket.sendmsg(pieces, (), more))
+        self._advance(self._socket.sendmsg(pieces, (), _MORE if len(pieces) < len(out) else 0))
 
-    def _send_slice(self, piece: FileSlice) -> bool:
-        """Send on from the slice; False if the disk has to be waited for or the connection is gone."""
-        if sendfile.would_block(piece, self._sent):
-            self._warm(piece)
-            return False
-        count = sendfile.send_slice(self._fd, piece, self._sent)
-        if not count:
+    def _send_slice(self, piece: FileSlice) -> int:
+        """Send on from the slice; 0 if the disk has to be waited for or the connection is gone."""
+        sent = self._sent
+        if sent >= self._warm_until:
+            until = sendfile.next_stop(piece, sent)
+            if not piece.hot and sendfile.would_block(piece, sent, until):
+                self._warm(piece, until)
+                return 0
+            self._warm_until = until
+        count = sendfile.send_slice(self._fd, piece, sent, self._warm_until)
+        if count:
+            self._advance(count)
+        else:
             self.close("a file became shorter than what was promised of it")
-            return False
-        self._advance(count)
-        return True
+        return count
 
     def _advance(self, count: int) -> None:
         """Drop what has left from the front of the queue."""
@@ -309,6 +341,7 @@ class Connection:
                 break
             count -= size
             out.popleft()
+            self._warm_until = 0
         self._sent = count
 
     def _wait_writable(self) -> None:
@@ -323,23 +356,24 @@ class Connection:
         if not self._writing and not self.closed and self._warming is None:
             self.resume()
 
-    def _warm(self, piece: FileSlice) -> None:
+    def _warm(self, piece: FileSlice, until: int) -> None:
         """Let a thread read the cold stretch; the loop serves others meanwhile."""
         if self._writing:
             self._writing = False
             self._loop.remove_writer(self._fd)
         self._pause_reading()
-        self._warming = asyncio.ensure_future(self._loop.run_in_executor(None, sendfile.warm, piece, self._sent))
-        self._warming.add_done_callback(self._warmed)
+        self._warming = self._loop.run_in_executor(None, sendfile.warm, piece, self._sent, until)
+        self._warming.add_done_callback(lambda reading: self._warmed(reading, until))
 
-    def _warmed(self, reading: "asyncio.Future[None]") -> None:
+    def _warmed(self, reading: "asyncio.Future[None]", until: int) -> None:
         self._warming = None
+        problem = None if reading.cancelled() else reading.exception()
         if self.closed:
             return
-        problem = reading.exception()
         if problem is not None:
             self.close(f"reading the log failed: {problem}")
             return
+        self._warm_until = until  # not probed again: what a thread has read is sent, so there is always progress
         self._flush()
         if not self.closed and not self._writing and self._warming is None:
             self.resume()
@@ -360,6 +394,7 @@ class Connection:
         for reply in self._replies:
             reply.abandon()
         self._replies.clear()
+        self._held = 0
         self._backlog.clear()
         self._out.clear()
         if self._reserved:
@@ -367,3 +402,8 @@ class Connection:
         self._gate.forget(self)
         self._socket.close()
         self._on_closed(self)
+
+
+def _memory(piece: Outgoing) -> int:
+    """Bytes that an outgoing piece keeps in memory: a slice of a file none."""
+    return len(piece) if isinstance(piece, (bytes, bytearray)) else 0

@@ -4,7 +4,6 @@ Every bound here has the name of its setting. A connection that meets one waits;
 """
 
 import asyncio
-from collections import deque
 from typing import Protocol
 
 SCRATCH_SIZE = 256 * 1024
@@ -25,23 +24,24 @@ class Gate:
         self._idle = asyncio.Event()
         self._idle.set()
         self.reserved = 0
-        self._waiting: deque[Waiting] = deque()
-        self._waiting_for_memory: deque[tuple[Waiting, int]] = deque()
+        self._closing = False
+        self._waiting: dict[Waiting, None] = {}  # in the order of their coming
+        self._waiting_for_memory: dict[Waiting, int] = {}
 
     @property
     def full(self) -> bool:
-        return self.running >= self.queued_requests
+        return self.running >= self.queued_requests or self._closing
 
     def wait(self, connection: Waiting) -> None:
-        if connection not in self._waiting:
-            self._waiting.append(connection)
+        self._waiting[connection] = None
 
     def task_started(self) -> None:
         self.running += 1
         self._idle.clear()
 
-    async def idle(self) -> None:
-        """Until no request runs as a task."""
+    async def drain(self) -> None:
+        """Let no more requests in, for good, and wait until none runs as a task."""
+        self._closing = True
         await self._idle.wait()
 
     def task_ended(self) -> None:
@@ -49,7 +49,9 @@ class Gate:
         if not self.running:
             self._idle.set()
         while self._waiting and not self.full:
-            self._waiting.popleft().resume()
+            connection = next(iter(self._waiting))
+            del self._waiting[connection]
+            connection.resume()
 
     def reserve(self, size: int) -> bool:
         """Take `size` bytes. The last one in may overdraw, so that a request larger than what is left is not stuck."""
@@ -59,20 +61,18 @@ class Gate:
         return True
 
     def wait_for_memory(self, connection: Waiting, size: int) -> None:
-        self._waiting_for_memory.append((connection, size))
+        self._waiting_for_memory[connection] = size
 
     def release(self, size: int) -> None:
         self.reserved -= size
         while self._waiting_for_memory:
-            connection, wanted = self._waiting_for_memory[0]
+            connection, wanted = next(iter(self._waiting_for_memory.items()))
             if not self.reserve(wanted):
                 return
-            self._waiting_for_memory.popleft()
+            del self._waiting_for_memory[connection]
             connection.memory_granted(wanted)
 
     def forget(self, connection: Waiting) -> None:
         """A connection that is gone waits for nothing."""
-        if connection in self._waiting:
-            self._waiting.remove(connection)
-        for entry in [entry for entry in self._waiting_for_memory if entry[0] is connection]:
-            self._waiting_for_memory.remove(entry)
+        self._waiting.pop(connection, None)
+        self._waiting_for_memory.pop(connection, None)

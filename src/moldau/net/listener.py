@@ -88,7 +88,11 @@ class Listeners:
         """Accept connections from now on."""
         loop = asyncio.get_running_loop()
         for sock, name in self._sockets.items():
-            sock.listen(self.limits.backlog)
+            try:
+                sock.listen(self.limits.backlog)
+            except OSError as problem:  # two may be bound to a port as long as none of them listens
+                host, port = sock.getsockname()[:2]
+                raise CannotListen(_why(host, port, problem)) from None
             loop.add_reader(sock.fileno(), self._accept, sock, name)
 
     def _accept(self, listening: socket.socket, name: str) -> None:
@@ -101,7 +105,11 @@ class Listeners:
                 log.error("cannot accept connections: %s; raise the limit with: ulimit -n 100000", problem.strerror)
                 self._pause(listening, name)
                 return
-            self._admit(sock, str(address[0]), int(address[1]), name)
+            try:
+                self._admit(sock, str(address[0]), int(address[1]), name)
+            except OSError as problem:  # gone again before it was here
+                log.info("lost connection from %s: %s", address[0], problem.strerror)
+                sock.close()
 
     def _pause(self, listening: socket.socket, name: str) -> None:
         """Without a free descriptor the socket stays readable: do not spin on it."""
@@ -125,9 +133,9 @@ class Listeners:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         if self.limits.send_buffer > 0:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self.limits.send_buffer)
-        self._per_ip[ip] += 1
         shown = f"[{ip}]:{port}" if ":" in ip else f"{ip}:{port}"
         self.connections.add(Connection(sock, shown, name, self.gate, self._handler, lambda gone: self._left(gone, ip)))
+        self._per_ip[ip] += 1
 
     def _refusal(self, ip: str) -> str:
         limits = self.limits

@@ -11,18 +11,23 @@ from moldau.base.slices import FileSlice
 
 PROBE_STEP = 128 * 1024  # the kernel reads ahead in windows of this order: one probe answers for one window
 WARM_STEP = 256 * 1024
-WARM_AT_MOST = 4 * 1024 * 1024  # what one thread call may read before the loop sends it on
+WARM_AT_MOST = 4 * 1024 * 1024  # what is probed, or read by one thread call, before the loop sends it
 
 _NOWAIT: int | None = getattr(os, "RWF_NOWAIT", None)
 _probe_byte = bytearray(1)
 
 
-def would_block(slice_: FileSlice, sent: int) -> bool:
+def next_stop(slice_: FileSlice, sent: int) -> int:
+    """Up to where the slice is probed, warmed and sent in one go, once `sent` bytes of it have left."""
+    return min(slice_.length, sent + WARM_AT_MOST)
+
+
+def would_block(slice_: FileSlice, sent: int, until: int) -> bool:
     """Whether a probed page of what is to be sent next is not in memory; False where the system cannot tell."""
-    if slice_.hot or _NOWAIT is None:
+    if _NOWAIT is None:
         return False
     start = slice_.position + sent
-    last = min(slice_.position + slice_.length, start + WARM_AT_MOST) - 1
+    last = slice_.position + until - 1
     for probe in (*range(start, last, PROBE_STEP), last):
         try:
             os.preadv(slice_.file.fd, [_probe_byte], probe, _NOWAIT)
@@ -35,10 +40,10 @@ def would_block(slice_: FileSlice, sent: int) -> bool:
     return False
 
 
-def warm(slice_: FileSlice, sent: int) -> None:
+def warm(slice_: FileSlice, sent: int, until: int) -> None:
     """Read a stretch of the slice into the page cache. Blocks on the disk: for a thread, never for the loop."""
     start = slice_.position + sent
-    stop = min(slice_.position + slice_.length, start + WARM_AT_MOST)
+    stop = slice_.position + until
     buffer = bytearray(min(WARM_STEP, stop - start))
     while start < stop:
         count = os.preadv(slice_.file.fd, [buffer], start)
@@ -47,6 +52,6 @@ def warm(slice_: FileSlice, sent: int) -> None:
         start += count
 
 
-def send_slice(out: int, slice_: FileSlice, sent: int) -> int:
+def send_slice(out: int, slice_: FileSlice, sent: int, until: int) -> int:
     """Send what the socket takes now; raises BlockingIOError when it takes nothing. 0: the file ended early."""
-    return os.sendfile(out, slice_.file.fd, slice_.position + sent, min(slice_.length - sent, WARM_AT_MOST))
+    return os.sendfile(out, slice_.file.fd, slice_.position + sent, until - sent)

@@ -73,15 +73,21 @@ class Partition:
         config = self.log.config
         header = validate.check(batch, config, now)
         if isinstance(header, Refusal):
+            if header.error is WireError.INVALID_TIMESTAMP:  # the header tells that it is so; clients ask which records
+                refusal, copy = header, bytes(batch)
+                return self._enter_lane(lambda: inspection.blame(copy, config, now, refusal), now, later)
             return header
         codec = header[_ATTRIBUTES] & CODEC_MASK
         if codec == Codec.ZSTD and version < ZSTD_SINCE:
             return Refusal(WireError.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs produce version 7 or later")
         if self._lane.busy or inspection.needed(config, codec):
-            return self._enter_lane(bytes(batch), now, later)
+            copy = bytes(batch)
+            return self._enter_lane(lambda: inspection.inspect(copy, config), now, later)
         return self._append(header, batch, now)
 
-    def _enter_lane(self, batch: bytes, now: int, later: Callable[[Outcome], None]) -> Refusal | None:
+    def _enter_lane(
+        self, work: Callable[[], bytes | Refusal], now: int, later: Callable[[Outcome], None]
+    ) -> Refusal | None:
         if self._lane.full:
             return Refusal(WireError.REQUEST_TIMED_OUT, "too many batches wait for their records to be checked")
 
@@ -93,8 +99,7 @@ class Partition:
             header = validate.check(view, self.log.config, now)
             later(header if isinstance(header, Refusal) else self._append(header, view, now))
 
-        config = self.log.config
-        self._lane.enter(Job(lambda: inspection.inspect(batch, config), finish))
+        self._lane.enter(Job(work, finish))
         return None
 
     def _append(self, header: RawHeader, batch: memoryview, now: int) -> Outcome:

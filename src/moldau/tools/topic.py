@@ -162,10 +162,10 @@ def delete(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
     """Delete topics with all their records."""
-    admin = build_admin(session.target)
     wanted = list(dict.fromkeys(names))
     if not yes:
         _confirm_delete(wanted)
+    admin = build_admin(session.target)
     outcomes: dict[str, str] = {}
     for name, future in admin.delete_topics(wanted, request_timeout=REQUEST_S).items():
         try:

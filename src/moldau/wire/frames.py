@@ -13,20 +13,18 @@ LEAST_FRAME = 8  # api key, version, correlation id
 LEAST_GROWTH = 64 * 1024
 
 
-class FrameRefused(Exception):
-    """The length prefix itself is wrong: nothing after it can be trusted, so the connection ends."""
-
-
 class FrameCutter:
     """One per connection. `room()` is where the next bytes go; `feed(n)` says how many came and returns whole frames.
 
-    Frames are views of a borrowed buffer: they are good until the next call of `room()`.
+    Frames are views of a borrowed buffer: they are good until the next call of `room()`. Once `refusal` says something,
+    a length prefix was wrong: the frames before it are good, nothing after it can be trusted, and there is no `room()`.
     """
 
-    __slots__ = ("_filled", "_need", "_own", "_scratch", "_view", "largest")
+    __slots__ = ("_filled", "_need", "_own", "_scratch", "_view", "largest", "refusal")
 
     def __init__(self, scratch: memoryview, largest: int) -> None:
         self.largest = largest
+        self.refusal = ""
         self._scratch = scratch
         self._own: bytearray | None = None  # a frame that arrived in part, its length included
         self._view: memoryview | None = None  # exported while bytes are received: a bytearray cannot grow then
@@ -80,7 +78,8 @@ class FrameCutter:
         while end - start >= LENGTH_SIZE:
             (size,) = LENGTH.unpack_from(view, start)
             if size < LEAST_FRAME or size > self.largest:
-                raise FrameRefused(self._refusal(size))
+                self.refusal = self._why(size)
+                return frames
             stop = start + LENGTH_SIZE + size
             if stop > end:
                 break
@@ -92,7 +91,7 @@ class FrameCutter:
             self._need = LENGTH_SIZE + size if self._filled >= LENGTH_SIZE else 0
         return frames
 
-    def _refusal(self, size: int) -> str:
+    def _why(self, size: int) -> str:
         if size > self.largest:
             return f"a request of {size} bytes is larger than socket.request.max.bytes={self.largest}"
         return f"a request cannot have {size} bytes: this peer does not speak Kafka's protocol"

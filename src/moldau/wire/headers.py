@@ -66,7 +66,7 @@ def read_request_header(view: Buffer, position: int = 0) -> tuple[RequestHeader,
         if length != -1:
             stop = position + length
             if length < 0 or stop > len(view):
-                raise refuse_length("client id")
+                raise refuse_length("client id", length)
             client_id = str(view[position:stop], "utf-8")
             position = stop
         if version >= _FLEXIBLE.get(key, _NEVER):

@@ -66,15 +66,12 @@ def _stretch(view: memoryview, at: int, size: int) -> int:
 def read_produce(view: memoryview, at: int, version: int) -> ProduceAsk:
     """The body of a produce request, versions 3 to 13."""
     try:
-        ask, at = _read_produce_flexible(view, at, version) if version >= 9 else _read_produce_old(view, at)
+        return _read_produce_flexible(view, at, version) if version >= 9 else _read_produce_old(view, at)
     except SHORT_READ:
         raise MalformedMessage("the produce request ends too early") from None
-    if at != len(view):
-        raise MalformedMessage(f"{len(view) - at} bytes too many behind the produce request")
-    return ask
 
 
-def _read_produce_flexible(view: memoryview, at: int, version: int) -> tuple[ProduceAsk, int]:
+def _read_produce_flexible(view: memoryview, at: int, version: int) -> ProduceAsk:
     size, at = read_uvarint(view, at)
     transactional_id = None
     if size:
@@ -105,10 +102,11 @@ def _read_produce_flexible(view: memoryview, at: int, version: int) -> tuple[Pro
             at = at + 1 if view[at] == 0 else skip_tags(view, at)
         topics.append((token, partitions))
         at = at + 1 if view[at] == 0 else skip_tags(view, at)
-    return ProduceAsk(transactional_id, acks, timeout_ms, topics), skip_tags(view, at)
+    skip_tags(view, at)
+    return ProduceAsk(transactional_id, acks, timeout_ms, topics)
 
 
-def _read_produce_old(view: memoryview, at: int) -> tuple[ProduceAsk, int]:
+def _read_produce_old(view: memoryview, at: int) -> ProduceAsk:
     (size,) = _INT16.unpack_from(view, at)
     at += 2
     transactional_id = None
@@ -139,7 +137,7 @@ def _read_produce_old(view: memoryview, at: int) -> tuple[ProduceAsk, int]:
             partitions.append((index, at, stop))
             at = stop
         topics.append((token, partitions))
-    return ProduceAsk(transactional_id, acks, timeout_ms, topics), at
+    return ProduceAsk(transactional_id, acks, timeout_ms, topics)
 
 
 _PRODUCE_ROW = {  # version → (what an answer without a message is packed with, its constant tail)
@@ -243,15 +241,12 @@ _FETCH_ROW_12 = Struct(">iiqiqi")
 def read_fetch(view: memoryview, at: int, version: int) -> FetchAsk:
     """The body of a fetch request, versions 4 to 18."""
     try:
-        ask, at = _read_fetch(view, at, version)
+        return _read_fetch(view, at, version)
     except SHORT_READ:
         raise MalformedMessage("the fetch request ends too early") from None
-    if at != len(view):
-        raise MalformedMessage(f"{len(view) - at} bytes too many behind the fetch request")
-    return ask
 
 
-def _read_fetch(view: memoryview, at: int, version: int) -> tuple[FetchAsk, int]:
+def _read_fetch(view: memoryview, at: int, version: int) -> FetchAsk:
     flexible = version >= FETCH_FLEXIBLE
     replica_id = -1
     if version >= 15:
@@ -279,8 +274,8 @@ def _read_fetch(view: memoryview, at: int, version: int) -> tuple[FetchAsk, int]
         size, at = read_uvarint(view, at) if flexible else (_INT16.unpack_from(view, at)[0] + 1, at + 2)
         at = _stretch(view, at, size - 1)
     if flexible:
-        at, replica_id = _read_fetch_tags(view, at, version, replica_id)
-    return FetchAsk(replica_id, wait, least, most, isolation, session_id, session_epoch, topics, forgotten), at
+        replica_id = _read_fetch_tags(view, at, version, replica_id)
+    return FetchAsk(replica_id, wait, least, most, isolation, session_id, session_epoch, topics, forgotten)
 
 
 def _read_array(view: memoryview, at: int, flexible: bool) -> tuple[int, int]:
@@ -340,7 +335,7 @@ def _read_forgotten(view: memoryview, at: int, version: int) -> tuple[list[tuple
     return forgotten, at
 
 
-def _read_fetch_tags(view: memoryview, at: int, version: int, replica_id: int) -> tuple[int, int]:
+def _read_fetch_tags(view: memoryview, at: int, version: int, replica_id: int) -> int:
     """Tag 1 is the replica's state from version 15 on; the others do not matter here."""
     count, at = read_uvarint(view, at)
     for _ in range(_count(view, at, count)):
@@ -350,7 +345,7 @@ def _read_fetch_tags(view: memoryview, at: int, version: int, replica_id: int) -
         if tag == 1 and version >= 15:
             (replica_id,) = _INT32.unpack_from(view, at)
         at = stop
-    return at, replica_id
+    return replica_id
 
 
 _FETCH_RESULT_4 = Struct(">ihqq")

@@ -114,6 +114,13 @@ def test_tables(segment: Path) -> None:
     assert "2023-11-14T22:13:20.100Z" in result.stdout
 
 
+def test_a_narrow_terminal_cuts_no_number(segment: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("moldau.tools.log_dump.WIDE", 20)
+    *_, (header, position) = positions(segment)
+    last = dump(segment).stdout.splitlines()[-1].split()
+    assert last[:5] == [str(position), str(header.size), "120–124", "5", "zstd"]
+
+
 def test_a_record_cannot_steer_the_terminal(tmp_path: Path) -> None:
     path = tmp_path / SEGMENT
     evil = Record(100, NOW, b"\x1b[2J", "naïve \u202e".encode(), (("\x07bell", b"\xff"),))

@@ -8,8 +8,7 @@ from functools import partial
 
 from moldau.base.errors import Refusal, WireError
 from moldau.broker.context import Context
-from moldau.net.connection import BadRequest
-from moldau.net.reply import Parked
+from moldau.net.reply import BadRequest, Parked
 from moldau.replication.partition import Outcome
 from moldau.wire.hot import PRODUCE_BY_ID, ProduceAsk, ProduceResult, pack_produce, read_produce
 

@@ -1,0 +1,178 @@
+"""Real loops, sockets and peers for the tests of the network room: nothing here is a mock of a broker."""
+
+import asyncio
+import socket
+import struct
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+import uvloop
+
+from moldau.net.connection import Connection, Handled
+from moldau.net.gate import Gate
+from moldau.net.reply import Parked
+
+LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
+    "asyncio": asyncio.new_event_loop,
+    "uvloop": uvloop.new_event_loop,
+}
+on_both_loops = pytest.mark.parametrize("loop_kind", LOOPS)
+
+
+def run(loop_kind: str, main: Coroutine[Any, Any, None]) -> None:
+    """Run to the end; what an asyncio callback lets escape fails the test."""
+    escaped: list[dict[str, Any]] = []
+
+    async def watched() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: escaped.append(context))
+        await asyncio.wait_for(main, 60)
+
+    with asyncio.Runner(loop_factory=LOOPS[loop_kind]) as runner:
+        runner.run(watched())
+    assert not escaped
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Let the loop turn until something holds; `run` bounds the time."""
+    while not condition():  # noqa: ASYNC110 - what is waited for has no event
+        await asyncio.sleep(0.001)
+
+
+async def turns(count: int = 20) -> None:
+    """Let the loop do all that is ready."""
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+def framed(body: bytes) -> bytes:
+    return struct.pack(">i", len(body)) + body
+
+
+def request(number: int, padding: int = 0) -> bytes:
+    """A request that says only which one it is."""
+    return framed(struct.pack(">q", number) + bytes(padding))
+
+
+def number_of(frame: memoryview | bytes) -> int:
+    return int(struct.unpack_from(">q", frame)[0])
+
+
+def answer(number: int, padding: int = 0) -> bytes:
+    return request(number, padding)
+
+
+def a_gate(largest: int = 1 << 20, requests: int = 500, memory: int = -1) -> Gate:
+    return Gate(largest_request=largest, queued_requests=requests, queued_bytes=memory)
+
+
+class Peer:
+    """The client's end of a connection."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.socket = sock
+        self._loop = asyncio.get_running_loop()
+        sock.setblocking(False)
+
+    async def send(self, data: bytes) -> None:
+        await self._loop.sock_sendall(self.socket, data)
+
+    def send_some(self, data: bytes) -> int:
+        """What the socket takes now."""
+        try:
+            return self.socket.send(data)
+        except BlockingIOError:
+            return 0
+
+    async def exactly(self, size: int) -> bytes:
+        data = bytearray()
+        while len(data) < size:
+            part = await self._loop.sock_recv(self.socket, size - len(data))
+            assert part, "the connection ended"
+            data += part
+        return bytes(data)
+
+    async def frame(self) -> bytes:
+        (size,) = struct.unpack(">i", await self.exactly(4))
+        return await self.exactly(size)
+
+    async def numbers(self, count: int) -> list[int]:
+        """The numbers of the next answers."""
+        return [number_of(await self.frame()) for _ in range(count)]
+
+    async def silent(self) -> bool:
+        await turns()
+        try:
+            return not self.socket.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            return True
+
+    async def ended(self) -> bool:
+        """Whether the other side closes now, sending nothing more."""
+        try:
+            return await self._loop.sock_recv(self.socket, 1) == b""
+        except ConnectionResetError:
+            return True
+
+    def close(self) -> None:
+        self.socket.close()
+
+
+class Script:
+    """A handler: what it was given, in order, and what it gives back by the request's number."""
+
+    def __init__(self) -> None:
+        self.seen: list[int] = []
+        self.replies: dict[int, Callable[[], Handled]] = {}
+
+    def __call__(self, connection: Connection, frame: memoryview) -> Handled:
+        number = number_of(frame)
+        self.seen.append(number)
+        made = self.replies.get(number)
+        return answer(number) if made is None else made()
+
+    def park(self, number: int, abandoned: Callable[[], None] | None = None) -> Parked:
+        parked = Parked(abandoned)
+        self.replies[number] = lambda: parked
+        return parked
+
+    def work(self, number: int) -> asyncio.Event:
+        """The request runs as a task until the event is set."""
+        go_on = asyncio.Event()
+
+        async def task() -> bytes:
+            await go_on.wait()
+            return answer(number)
+
+        self.replies[number] = task
+        return go_on
+
+
+def tcp_pair() -> tuple[socket.socket, socket.socket]:
+    """Two ends of a TCP connection with small buffers, so that a peer that does not read is noticed soon."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 * 1024)
+        client = socket.socket()
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 * 1024)
+        client.connect(listening.getsockname())
+        server, _ = listening.accept()
+    server.setblocking(False)
+    server.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 64 * 1024)
+    return server, client
+
+
+class Served:
+    """A connection of its own, its peer and its script."""
+
+    def __init__(self, gate: Gate | None = None, script: Script | None = None) -> None:
+        server, client = tcp_pair()
+        self.gate = gate or a_gate()
+        self.script = script or Script()
+        self.gone: list[Connection] = []
+        self.server = server
+        self.peer = Peer(client)
+        self.connection = Connection(server, "peer", "PLAINTEXT", self.gate, self.script, self.gone.append)
+
+    def close(self) -> None:
+        self.connection.close()
+        self.peer.close()

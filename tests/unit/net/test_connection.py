@@ -1,0 +1,447 @@
+"""Connections over real TCP on both loops: order of replies, muting, limits, and what a close leaves behind."""
+
+import asyncio
+import logging
+import struct
+
+import pytest
+
+from moldau.net.connection import HELD_AT_MOST, LARGE_REPLY, PARKED_AT_MOST, PIECES_AT_MOST, Connection
+from moldau.net.reply import BadRequest, Parked
+from support.loops import Served, a_gate, answer, framed, number_of, on_both_loops, request, run, turns, until
+
+pytestmark = on_both_loops
+
+
+def requests(*numbers: int) -> bytes:
+    return b"".join(request(number) for number in numbers)
+
+
+def test_requests_are_answered_one_by_one_and_in_bulk(loop_kind: str) -> None:
+    async def main() -> None:
+        served = Served()
+        for number in range(3):
+            await served.peer.send(request(number))
+            assert await served.peer.numbers(1) == [number]
+        await served.peer.send(requests(*range(10_000)))
+        assert await served.peer.numbers(10_000) == list(range(10_000))
+        served.close()
+
+    run(loop_kind, main())
+
+
+def test_a_request_in_single_bytes_is_one_request(loop_kind: str) -> None:
+    async def main() -> None:
+        served = Served()
+        for byte in request(1, padding=20) + request(2):
+            await served.peer.send(bytes([byte]))
+            await turns(2)
+        assert await served.peer.numbers(2) == [1, 2]
+        assert served.script.seen == [1, 2]
+        served.close()
+
+    run(loop_kind, main())
+
+
+def test_a_request_larger_than_the_read_buffer_arrives_whole(loop_kind: str) -> None:
+    async def main() -> None:
+        served = Served()
+        bodies: list[bytes] = []
+        script = served.script
+        script.replies[1] = lambda: bodies.append(b"called") or answer(1)  # type: ignore[func-returns-value]
+        await served.peer.send(request(0) + request(1, padding=900_000) + request(2))
+        assert await served.peer.numbers(3) == [0, 1, 2]
+        assert bodies == [b"called"]
+        served.close()
+
+    run(loop_kind, main())
+
+
+def test_replies_keep_the_order_of_requests_around_parked_ones(loop_kind: str) -> None:
+    async def main() -> None:
+        served = Served()
+        second, fourth = served.script.park(2), served.script.park(4)
+        await served.peer.send(requests(1, 2, 3, 4, 5))
+        assert await served.peer.numbers(1) == [1]
+        await until(lambda: served.script.seen == [1, 2, 3, 4, 5])
+        fourth.resolve(answer(4))
+        assert await served.peer.silent()
+        second.resolve([answer(2)])
+        assert await served.peer.numbers(4) == [2, 3, 4, 5]
+        served.close()
+
+    run(loop_kind, main())
+
+
+def test_a_parked_reply_may_turn_out_to_be_none(loop_kind: str) -> None:
+    async def main() -> None:
+        served = Served()
+        first = served.script.park(1)
+        await served.peer.send(requests(1, 2))
+        await until(lambda: served.script.seen == [1, 2])
+        first.resolve(None)
+        assert await served.peer.numbers(1) == [2]
+        served.close()
+
+    run(loop_kind, main())
+
+
+def test_a_parked_reply_may_end_the_connection_after_what_went_before(loop_kind: str) -> None:
+    async def main() -> None:
+        served = Served()
+        first, second = served.script.park(1), served.script.park(2)
+        await served.peer.send(requests(1, 2, 3))
+        await until(lambda: served.script.seen == [1, 2, 3])
+        second.resolve(BadRequest("no"))
+        assert not served.connection.closed
+        first.resolve(answer(1))
+        assert await served.peer.numbers(1) == [1]
+        assert await served.peer.ended()
+        assert served.gone == [served.connection]
+        served.peer.close()
+
+    run(loop_kind, main())
+
+
+def test_while_a_request_runs_as_a_task_the_next_one_waits(loop_kind: str) -> None:
+    async def main() -> None:
+        served = Served()
+        go_on = served.script.work(1)
+        await served.peer.send(requests(1, 2, 3))
+        await until(lambda: served.script.seen)
+        await turns()
+        assert served.script.seen == [1]
+        await served.peer.send(request(4))
+        go_on.set()
+        assert await served.peer.numbers(4) == [1, 2, 3, 4]
+        served.close()
+
+    run(loop_kind, main())
+
+
+def test_a_task_may_end_in_a_parked_reply(loop_kind: str) -> None:
+    async def main() -> None:
+        served = Served()
+        parked = Parked()
+
+        async def work() -> Parked:
+            await asyncio.sleep(0)
+            return parked
+
+        served.script.replies[1] = work
+        await served.peer.send(requests(1, 2))
+        await until(lambda: served.script.seen == [1, 2])
+        assert await served.peer.silent()
+        parked.resolve(answer(1))
+        assert await served.peer.numbers(2) == [1, 2]
+        served.close()
+
+    run(loop_kind, main())
+
+
+def test_too_many_parked_replies_mute_the_connection(loop_kind: str) -> None:
+    async def main() -> None:
+        served = Served()
+        parked = [served.script.park(number) for number in range(PARKED_AT_MOST + 10)]
+        await served.peer.send(requests(*range(PARKED_AT_MOST + 20)))
+        await until(lambda: len(served.script.seen) >= PARKED_AT_MOST)
+        await turns()
+        assert served.script.seen == list(range(PARKED_AT_MOST))
+        for number in range(PARKED_AT_MOST + 10):
+            await until(lambda number=number: number in served.script.seen)
+            parked[number].resolve(answer(number))
+        assert await served.peer.numbers(PARKED_AT_MOST + 20) == list(range(PARKED_AT_MOST + 20))
+        served.close()
+
+    run(loop_kind, main())
+
+
+def test_large_replies_behind_a_parked_one_mute_the_connection(loop_kind: str) -> None:
+    async def main() -> None:
+        served = Served()
+        first = served.script.park(0)
+        size = HELD_AT_MOST // 4
+        for number in range(1, 20):
+            served.script.replies[number] = lambda number=number: answer(number, padding=size)  # type: ignore[misc]
+        await served.peer.send(requests(*range(20)))
+        await until(lambda: len(served.script.seen) > 4)
+        await turns()
+        assert served.script.seen == [0, 1, 2, 3, 4]  # the parked one, and what fills the bound
+        first.resolve(answer(0))
+        assert await served.peer.numbers(20) == list(range(20))
+        served.close()
+
+    run(loop_kind, main())
+
+
+@pytest.mark.parametrize("size", [100, LARGE_REPLY + 1, 1_000_000])
+def test_a_peer_that_does_not_read_is_not_served_further(loop_kind: str, size: int) -> None:
+    """However many requests it sends ahead, the broker holds a bounded number of replies for it."""
+
+    async def main() -> None:
+        served = Served()
+        script = served.script
+        count = 20_000
+        for number in range(count):
+            script.replies[number] = lambda number=number: answer(number, padding=size)  # type: ignore[misc]
+        waiting = requests(*range(count))
+        while taken := served.peer.send_some(waiting):
+            waiting = waiting[taken:]
+            await turns()
+        await turns(100)
+        unsent = len(script.seen) * size - 2_000_000  # less what the sockets' own buffers may hold
+        assert unsent <= PIECES_AT_MOST * LARGE_REPLY + size
+        assert len(script.seen) < count
+        seen = len(script.seen)
+        await turns(100)
+        assert len(script.seen) == seen
+        served.close()
+
+    run(loop_kind, main())
+
+
+def test_backlogged_requests_are_handled_once_the_peer_reads_again(loop_kind: str) -> None:
+    async def main() -> None:
+        served = Served()
+        for number in range(50):
+            served.script.replies[number] = lambda number=number: answer(number, 300_000)  # type: ignore[misc]
+        await served.peer.send(requests(*range(100)))
+        await turns(100)
+        assert len(served.script.seen) < 50
+        assert await served.peer.numbers(100) == list(range(100))
+        assert served.script.seen == list(range(100))
+        served.close()
+
+    run(loop_kind, main())
+
+
+def test_requests_beyond_queued_max_requests_wait_for_their_turn(loop_kind: str) -> None:
+    async def main() -> None:
+        gate = a_gate(requests=2)
+        served = [Served(gate) for _ in range(4)]
+        work = [each.script.work(1) for each in served]
+        for each in served:
+            await each.peer.send(requests(1, 2))
+        await until(lambda: gate.running == 2)
+        await turns()
+        assert [each.script.seen for each in served] == [[1], [1], [], []]
+        work[0].set()
+        assert await served[0].peer.numbers(1) == [1]
+        await until(lambda: served[2].script.seen == [1])
+        for go_on in work:
+            go_on.set()
+        for each in served[1:]:
+            assert await each.peer.numbers(2) == [1, 2]
+        assert await served[0].peer.numbers(1) == [2]
+        assert gate.running == 0
+        for each in served:
+            each.close()
+
+    run(loop_kind, main())
+
+
+def test_a_connection_whose_own_task_ends_while_the_gate_is_full_is_woken_later(loop_kind: str) -> None:
+    async def main() -> None:
+        gate = a_gate(requests=1)
+        first, second = Served(gate), Served(gate)
+        ready, other = first.script.work(1), second.script.work(1)
+        await first.peer.send(request(1))
+        await until(lambda: first.script.seen)
+        await second.peer.send(request(1))
+        await turns()
+        ready.set()  # frees the slot, which the other connection takes before the first one looks again
+        assert await first.peer.numbers(1) == [1]
+        await until(lambda: second.script.seen == [1])
+        await first.peer.send(request(2))
+        other.set()
+        assert await second.peer.numbers(1) == [1]
+        assert await first.peer.numbers(1) == [2]
+        first.close()
+        second.close()
+
+    run(loop_kind, main())
+
+
+def test_a_partial_request_waits_for_memory_and_is_woken(loop_kind: str) -> None:
+    async def main() -> None:
+        gate = a_gate(memory=100_000)
+        holder, waiter, small = Served(gate), Served(gate), Served(gate)
+        large = request(1, padding=500_000)
+        await holder.peer.send(large[:10])
+        await until(lambda: gate.reserved == len(large))  # the last one in may overdraw
+        sending = asyncio.create_task(waiter.peer.send(large))
+        await turns(50)
+        assert waiter.script.seen == []
+        assert gate.reserved == len(large)
+        await small.peer.send(request(7))  # a request that comes whole needs no memory of its own
+        assert await small.peer.numbers(1) == [7]
+        await holder.peer.send(large[10:])
+        assert await holder.peer.numbers(1) == [1]
+        assert await waiter.peer.numbers(1) == [1]
+        await sending
+        assert gate.reserved == 0
+        for each in (holder, waiter, small):
+            each.close()
+
+    run(loop_kind, main())
+
+
+def test_memory_stays_taken_while_a_large_request_waits_in_the_backlog(loop_kind: str) -> None:
+    async def main() -> None:
+        gate = a_gate(requests=1, memory=1_000_000)
+        busy, large = Served(gate), Served(gate)
+        go_on = busy.script.work(1)
+        data = request(1, padding=500_000)
+        await large.peer.send(data[:-1])
+        await until(lambda: gate.reserved == len(data))
+        await busy.peer.send(request(1))
+        await until(lambda: gate.full)
+        await large.peer.send(data[-1:])
+        await turns(50)
+        assert large.script.seen == []
+        assert gate.reserved == len(data)
+        go_on.set()
+        assert await large.peer.numbers(1) == [1]
+        assert gate.reserved == 0
+        busy.close()
+        large.close()
+
+    run(loop_kind, main())
+
+
+def test_a_peer_that_leaves_in_any_state_leaves_nothing_behind(loop_kind: str) -> None:
+    async def parked(served: Served) -> None:
+        served.script.park(1, abandoned=lambda: served.script.seen.append(-1))
+        await served.peer.send(requests(1, 2))
+        await until(lambda: served.script.seen == [1, 2])
+
+    async def partial(served: Served) -> None:
+        await served.peer.send(request(1, padding=500)[:100])
+        await until(lambda: served.gate.reserved)
+
+    async def starved(served: Served) -> None:
+        assert served.gate.reserve(2_000)
+        await served.peer.send(request(1, padding=500)[:100])
+        await turns(50)
+        served.connection.close()  # it does not read, so only the broker can end it
+        served.gate.release(2_000)
+
+    async def running(served: Served) -> None:
+        go_on = served.script.work(1)
+        await served.peer.send(request(1))
+        await until(lambda: served.gate.running)
+        served.connection.close()
+        go_on.set()
+        await until(lambda: not served.gate.running)
+
+    async def writing(served: Served) -> None:
+        served.script.replies[1] = lambda: answer(1, padding=5_000_000)
+        await served.peer.send(requests(1, 2))
+        await until(lambda: served.script.seen)
+        await turns(50)
+
+    async def main() -> None:
+        for state in (parked, partial, starved, running, writing):
+            served = Served(a_gate(memory=1_000))
+            await state(served)
+            served.peer.close()
+            await until(lambda served=served: served.connection.closed)
+            assert served.gone == [served.connection]
+            assert served.gate.reserved == 0
+            assert served.gate.running == 0
+            assert served.server.fileno() == -1
+            await turns()
+            if state is parked:
+                assert served.script.seen == [1, 2, -1]
+
+    run(loop_kind, main())
+
+
+def test_a_reply_that_comes_after_the_end_is_dropped(loop_kind: str) -> None:
+    async def main() -> None:
+        served = Served()
+        parked = served.script.park(1)
+        await served.peer.send(request(1))
+        await until(lambda: served.script.seen)
+        served.close()
+        parked.resolve(answer(1))
+        await turns()
+
+    run(loop_kind, main())
+
+
+@pytest.mark.parametrize(
+    ("sent", "reason"),
+    [
+        (struct.pack(">i", 2**31 - 1), "socket.request.max.bytes=1048576"),
+        (struct.pack(">i", -5), "does not speak Kafka's protocol"),
+        (struct.pack(">i", 3) + b"abc", "does not speak Kafka's protocol"),
+        (b"GET / HTTP/1.1\r\n\r\n", "socket.request.max.bytes=1048576"),
+    ],
+)
+def test_a_wrong_length_ends_the_connection_after_the_requests_before_it(
+    loop_kind: str, sent: bytes, reason: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        with caplog.at_level(logging.INFO, "moldau.net"):
+            served = Served()
+            await served.peer.send(request(1) + sent)
+            assert await served.peer.numbers(1) == [1]
+            assert await served.peer.ended()
+            assert reason in caplog.text
+            served.peer.close()
+
+    run(loop_kind, main())
+
+
+def test_a_bad_request_ends_the_connection(loop_kind: str) -> None:
+    async def main() -> None:
+        served = Served()
+
+        def refuse() -> bytes:
+            raise BadRequest("no such thing")
+
+        async def refuse_later() -> bytes:
+            await asyncio.sleep(0)
+            return refuse()
+
+        served.script.replies[1] = refuse
+        await served.peer.send(requests(1, 2))
+        assert await served.peer.ended()
+        assert served.script.seen == [1]
+        other = Served(served.gate)
+        other.script.replies[1] = refuse_later
+        await other.peer.send(requests(1, 2))
+        assert await other.peer.ended()
+        assert served.gate.running == 0
+        served.close()
+        other.close()
+
+    run(loop_kind, main())
+
+
+def test_a_request_is_borrowed_until_its_handler_returns(loop_kind: str) -> None:
+    """Frames that wait in the backlog are copies: the shared buffer is overwritten by other connections."""
+
+    async def main() -> None:
+        bodies: list[tuple[int, bytes]] = []
+        served = Served()
+        go_on = served.script.work(1)
+
+        def keep(connection: Connection, frame: memoryview) -> object:
+            bodies.append((number_of(frame), bytes(frame[8:])))
+            return served.script(connection, frame)
+
+        served.connection._handler = keep  # type: ignore[assignment]
+        await served.peer.send(request(1) + framed(struct.pack(">q", 2) + b"mine"))
+        await until(lambda: served.script.seen == [1])
+        other = Served(served.gate)
+        await other.peer.send(framed(struct.pack(">q", 3) + b"x" * 200))
+        assert await other.peer.numbers(1) == [3]
+        go_on.set()
+        assert await served.peer.numbers(2) == [1, 2]
+        assert bodies == [(1, b""), (2, b"mine")]
+        served.close()
+        other.close()
+
+    run(loop_kind, main())
