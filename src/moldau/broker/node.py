@@ -108,6 +108,7 @@ async def _serve(config: BrokerConfig, announce: Announce | None, begun: float) 
     await stop.wait()
     log.info("stopping")
     await node.stop()
+    process.defer_signals()
     log.info("stopped")
 
 
