@@ -52,14 +52,17 @@ def skip_tags(view: memoryview, at: int) -> int:
 
 
 def _count(view: memoryview, at: int, count: int) -> int:
-    """An array's length, refused when it claims more elements than bytes are left, or than anybody has partitions."""
+    """An array's length, refused when it claims more elements than bytes are left."""
     if count < 0 or count > len(view) - at:
         raise MalformedMessage(f"an array of {count} elements does not fit into its request")
-    if count > ELEMENTS_AT_MOST:
-        raise MalformedMessage(
-            f"an array of {count} elements: more than {ELEMENTS_AT_MOST} would hold up everybody else"
-        )
     return count
+
+
+def _bounded(seen: int) -> int:
+    """How many partitions a request has named so far: reading more than so many would hold up everybody else."""
+    if seen > PARTITIONS_AT_MOST:
+        raise MalformedMessage(f"a request names more than {PARTITIONS_AT_MOST} partitions")
+    return seen
 
 
 def _stretch(view: memoryview, at: int, size: int) -> int:
