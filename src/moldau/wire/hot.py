@@ -9,7 +9,7 @@ from struct import Struct
 from typing import NamedTuple
 
 from moldau.base.slices import FileSlice
-from moldau.wire.primitives import SHORT_READ, MalformedMessage, read_uvarint, uvarint
+from moldau.wire.primitives import SHORT_READ, MalformedMessage, continue_uvarint, read_uvarint, uvarint
 from moldau.wire.primitives import skip_tags as skip_tag_fields
 
 PRODUCE_FLEXIBLE = 9
@@ -81,8 +81,8 @@ def read_produce(view: memoryview, at: int, version: int) -> ProduceAsk:
 
 
 def _read_produce_flexible(view: memoryview, at: int, version: int) -> ProduceAsk:
-    size, at = read_uvarint(view, at)
     transactional_id = None
+    size, at = read_uvarint(view, at)
     if size:
         stop = _stretch(view, at, size - 1)
         transactional_id = bytes(view[at:stop])
@@ -91,6 +91,7 @@ def _read_produce_flexible(view: memoryview, at: int, version: int) -> ProduceAs
     topic_count, at = read_uvarint(view, at + 6)
     topics: list[tuple[bytes, list[ProducePartition]]] = []
     seen = 0
+    end = len(view)
     for _ in range(_count(view, at, topic_count - 1)):
         if version >= PRODUCE_BY_ID:
             stop = at + 16
@@ -103,13 +104,15 @@ def _read_produce_flexible(view: memoryview, at: int, version: int) -> ProduceAs
         seen = _bounded(seen + count)
         for _ in range(_count(view, at, count - 1)):
             (index,) = _INT32.unpack_from(view, at)
-            size, at = read_uvarint(view, at + 4)
-            if size:
-                stop = _stretch(view, at, size - 1)
-                partitions.append((index, at, stop))
-                at = stop
-            else:
-                partitions.append((index, at, -1))
+            size = view[at + 4]
+            at += 5
+            if size >= 0x80:
+                size, at = continue_uvarint(view, at, size)
+            stop = at + size - 1 if size else -1
+            if stop > end:
+                raise MalformedMessage(f"{size - 1} bytes of records do not fit into the request")
+            partitions.append((index, at, stop))
+            at = at if stop < 0 else stop
             at = at + 1 if view[at] == 0 else skip_tags(view, at)
         topics.append((token, partitions))
         at = at + 1 if view[at] == 0 else skip_tags(view, at)
