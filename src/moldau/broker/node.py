@@ -211,8 +211,11 @@ class Node:
     def _daily_work(self) -> tuple[Chore, ...]:
         config = self._config
         idle_ms = config.connections_max_idle_ms
+        checkpoint_ms = min(
+            config.log_flush_offset_checkpoint_interval_ms, config.log_flush_start_offset_checkpoint_interval_ms
+        )
         chores = [
-            Chore("checkpoints", config.log_flush_offset_checkpoint_interval_ms, self._replicas.checkpoint),
+            Chore("checkpoints", checkpoint_ms, self._replicas.checkpoint),
             Chore("flush.ms", FLUSH_CHECK_MS, self._replicas.flush_due),
             Chore("producers", config.producer_id_expiration_check_interval_ms, self._replicas.expire_producers),
         ]
@@ -276,6 +279,7 @@ def _limits(config: BrokerConfig) -> ConnectionLimits:
         most=config.max_connections,
         most_per_ip=config.max_connections_per_ip,
         overrides=dict(config.ip_connection_limits),
+        rate=config.max_connection_creation_rate,
         idle_ms=config.connections_max_idle_ms,
         send_buffer=config.socket_send_buffer_bytes,
         receive_buffer=config.socket_receive_buffer_bytes,
