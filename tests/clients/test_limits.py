@@ -40,15 +40,30 @@ def served_again(broker: BrokerProcess) -> bool:
 
 
 @contextmanager
-def connections(broker: BrokerProcess, count: int) -> Iterator[list[RawClient]]:
+def connections(broker: BrokerProcess, count: int, wait_every: int = 1 << 30) -> Iterator[list[RawClient]]:
+    """So many connections; with `wait_every` the broker is given the time to accept so many before the next ones."""
     opened: list[RawClient] = []
     try:
-        for _ in range(count):
-            opened.append(RawClient(broker.bootstrap))  # noqa: PERF401 - what was opened is closed whatever happens
+        for number in range(1, count + 1):
+            opened.append(RawClient(broker.bootstrap))
+            if number % wait_every == 0:
+                assert serves(opened[-1])
         yield opened
     finally:
         for client in opened:
             client.socket.close()
+
+
+@contextmanager
+def serving_connections(broker: BrokerProcess, count: int) -> Iterator[list[RawClient]]:
+    """So many connections, all served. Who asked whether the broker is up may leave its place a moment late."""
+    deadline = time.monotonic() + 30
+    while True:
+        with connections(broker, count) as opened:
+            if all(serves(client) for client in opened):
+                yield opened
+                return
+        assert time.monotonic() < deadline
 
 
 def padded_metadata(size: int) -> bytes:
@@ -83,18 +98,16 @@ def test_socket_request_max_bytes(start_broker: StartBroker) -> None:
 def test_max_connections(start_broker: StartBroker, on_apache: bool) -> None:
     limit = 30 if on_apache else 5  # Apache Kafka counts the connections to its own controller too
     own = start_broker(max_connections=limit)
-    with connections(own, limit) as opened:
-        assert on_apache or all(serves(client) for client in opened)
-        with connections(own, 1) as one_more:
-            answered = [serves(client, 2) for client in (*one_more, *opened)]
-            assert sum(answered) <= limit
+    filled = connections(own, limit) if on_apache else serving_connections(own, limit)
+    with filled as opened, connections(own, 1) as one_more:
+        answered = [serves(client, 2) for client in (*one_more, *opened)]
+        assert sum(answered) <= limit
     assert served_again(own)
 
 
 def test_max_connections_per_ip(start_broker: StartBroker) -> None:
     own = start_broker(max_connections_per_ip=3)
-    with connections(own, 3) as opened:
-        assert all(serves(client) for client in opened)
+    with serving_connections(own, 3) as opened:
         with connections(own, 1) as one_more:
             assert not serves(one_more[0])
         assert all(serves(client) for client in opened)
@@ -104,10 +117,8 @@ def test_max_connections_per_ip(start_broker: StartBroker) -> None:
 
 def test_max_connections_per_ip_overrides(start_broker: StartBroker) -> None:
     own = start_broker(max_connections_per_ip_overrides="127.0.0.1:2")
-    with connections(own, 2) as opened:
-        assert all(serves(client) for client in opened)
-        with connections(own, 1) as one_more:
-            assert not serves(one_more[0])
+    with serving_connections(own, 2), connections(own, 1) as one_more:
+        assert not serves(one_more[0])
     assert served_again(own)
 
 
@@ -126,14 +137,6 @@ def test_connections_max_idle_ms(start_broker: StartBroker) -> None:
         never_used.socket.settimeout(30)
         assert never_used.is_closed()
         assert serves(busy)
-
-
-def test_a_waiting_fetch_is_not_idle(start_broker: StartBroker) -> None:
-    own = start_broker(connections_max_idle_ms=1000)
-    with RawClient(own.bootstrap) as client:
-        client.create_topic("patience")
-        answer = client.fetch("patience", 0, max_wait_ms=3000)
-        assert answer.error_code == 0
 
 
 def test_queued_max_request_bytes(start_broker: StartBroker, on_apache: bool) -> None:
@@ -226,8 +229,7 @@ def test_ten_thousand_idle_connections(start_broker: StartBroker, on_apache: boo
     own = start_broker()
     process = psutil.Process(own.pid)
     before = process.memory_info().rss
-    with connections(own, IDLE_CONNECTIONS) as opened:
-        assert all(serves(client) for client in opened[::100])
+    with connections(own, IDLE_CONNECTIONS, wait_every=40) as opened:
         grown = process.memory_info().rss - before
         print(f"{IDLE_CONNECTIONS} idle connections: {grown / IDLE_CONNECTIONS / 1024:.1f} KiB each")
         assert on_apache or grown < 200 * MIB
