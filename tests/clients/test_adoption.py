@@ -7,7 +7,7 @@ Moldau starts on a copy and is asked the same. Needs java.
 import re
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -235,12 +235,24 @@ def end_of_epoch(client: RawClient, name: str, partition: int, epoch: int) -> tu
 # ── Moldau on a copy ──
 
 
-class Opened(BrokerProcess):
-    """Moldau on a copy of a directory."""
+OpenCopy = Callable[..., BrokerProcess]
 
-    def __init__(self, source: Path, directory: Path, **settings: object) -> None:
-        super().__init__(directory, {name.replace("_", "."): value for name, value in settings.items()})
-        shutil.copytree(source, self.data)
+
+@pytest.fixture
+def open_copy(tmp_path: Path) -> Iterator[OpenCopy]:
+    """Moldau on a copy of a directory, not started yet; killed at the end if the test did not stop it."""
+    made: list[BrokerProcess] = []
+
+    def make(left: Left, **settings: object) -> BrokerProcess:
+        broker = BrokerProcess(tmp_path, {name.replace("_", "."): value for name, value in settings.items()})
+        shutil.copytree(left.directory, broker.data)
+        made.append(broker)
+        return broker
+
+    yield make
+    for broker in made:
+        if broker.process is not None:
+            broker.kill()
 
 
 @pytest.fixture(params=["SIGTERM", "kill -9"])
@@ -258,8 +270,8 @@ def test_kafka_left_what_the_tests_are_about(left: dict[str, Left]) -> None:
     assert {batch.codec for batch in told["kept"]["partitions"][2]["batches"]} == set(CODECS.values())
 
 
-def test_everything_is_as_it_was(stopped: Left, tmp_path: Path) -> None:
-    broker = Opened(stopped.directory, tmp_path)
+def test_everything_is_as_it_was(stopped: Left, open_copy: OpenCopy) -> None:
+    broker = open_copy(stopped)
     broker.start()
     with RawClient(broker.bootstrap) as client:
         assert client.cluster_id() == stopped.cluster_id
@@ -276,9 +288,9 @@ def test_everything_is_as_it_was(stopped: Left, tmp_path: Path) -> None:
     broker.stop()
 
 
-def test_producers_go_on(stopped: Left, tmp_path: Path) -> None:
+def test_producers_go_on(stopped: Left, open_copy: OpenCopy) -> None:
     """The last batch sent again is a duplicate, the next one is welcome, a gap is not; ids are not given twice."""
-    broker = Opened(stopped.directory, tmp_path)
+    broker = open_copy(stopped)
     broker.start()
     with RawClient(broker.bootstrap) as client:
         sequence = stopped.sequence
@@ -298,8 +310,8 @@ def test_producers_go_on(stopped: Left, tmp_path: Path) -> None:
     broker.stop()
 
 
-def test_it_is_appended_to_and_kafkas_tool_reads_the_result(stopped: Left, tmp_path: Path) -> None:
-    broker = Opened(stopped.directory, tmp_path)
+def test_it_is_appended_to_and_kafkas_tool_reads_the_result(stopped: Left, open_copy: OpenCopy) -> None:
+    broker = open_copy(stopped)
     broker.start()
     with RawClient(broker.bootstrap) as client:
         for name in ("kept", "plain", "trimmed", "transactional"):
@@ -321,16 +333,16 @@ def test_it_is_appended_to_and_kafkas_tool_reads_the_result(stopped: Left, tmp_p
         assert not re.findall(r"(?i)mismatch|exception|invalid bytes|isvalid: false", told), told[-2000:]
 
 
-def test_settings_changed_while_kafka_ran_hold(left: dict[str, Left], tmp_path: Path) -> None:
-    broker = Opened(left["SIGTERM"].directory, tmp_path)
+def test_settings_changed_while_kafka_ran_hold(left: dict[str, Left], open_copy: OpenCopy) -> None:
+    broker = open_copy(left["SIGTERM"])
     broker.start()
     with RawClient(broker.bootstrap) as client:
         assert client.configs("plain")["retention.ms"] == "777777777"
     broker.stop()
 
 
-def test_another_node_id_is_told_in_one_line(left: dict[str, Left], tmp_path: Path) -> None:
-    broker = Opened(left["SIGTERM"].directory, tmp_path, node_id=7)
+def test_another_node_id_is_told_in_one_line(left: dict[str, Left], open_copy: OpenCopy) -> None:
+    broker = open_copy(left["SIGTERM"], node_id=7)
     with pytest.raises(RuntimeError, match="code 1"):
         broker.start()
     broker.process = None
@@ -339,8 +351,8 @@ def test_another_node_id_is_told_in_one_line(left: dict[str, Left], tmp_path: Pa
     )
 
 
-def test_a_damaged_metadata_log_is_refused_every_time(left: dict[str, Left], tmp_path: Path) -> None:
-    broker = Opened(left["SIGTERM"].directory, tmp_path)
+def test_a_damaged_metadata_log_is_refused_every_time(left: dict[str, Left], open_copy: OpenCopy) -> None:
+    broker = open_copy(left["SIGTERM"])
     metadata = broker.data / "__cluster_metadata-0"
     for snapshot in metadata.glob("*.checkpoint"):
         data = bytearray(snapshot.read_bytes())
@@ -357,9 +369,9 @@ def test_a_damaged_metadata_log_is_refused_every_time(left: dict[str, Left], tmp
     assert broken.exists()
 
 
-def test_without_the_metadata_log_nothing_is_cleaned(left: dict[str, Left], tmp_path: Path) -> None:
+def test_without_the_metadata_log_nothing_is_cleaned(left: dict[str, Left], open_copy: OpenCopy) -> None:
     stopped = left["SIGTERM"]
-    broker = Opened(stopped.directory, tmp_path)
+    broker = open_copy(stopped)
     shutil.rmtree(broker.data / "__cluster_metadata-0")
     for condemned in broker.data.glob("*-delete"):
         shutil.rmtree(condemned)
@@ -374,10 +386,10 @@ def test_without_the_metadata_log_nothing_is_cleaned(left: dict[str, Left], tmp_
     broker.stop()
 
 
-def test_directories_of_no_topic_are_left_alone(left: dict[str, Left], tmp_path: Path) -> None:
+def test_directories_of_no_topic_are_left_alone(left: dict[str, Left], open_copy: OpenCopy) -> None:
     """Not taken for a topic's, not removed; if a topic of their name comes, they make room for it and stay readable."""
     stopped = left["SIGTERM"]
-    broker = Opened(stopped.directory, tmp_path)
+    broker = open_copy(stopped)
     shutil.copytree(broker.data / "plain-0", broker.data / "stray-0")
     broker.start()
     assert "1 directories belong to no topic and are left alone" in broker.log_text()
