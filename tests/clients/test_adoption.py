@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer as LibrdkafkaProducer
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions
-from kafka.protocol.admin import DescribeConfigsRequest
+from confluent_kafka.admin import AdminClient, NewPartitions
+from kafka.protocol.admin import DescribeConfigsRequest, IncrementalAlterConfigsRequest
 from kafka.protocol.consumer import OffsetForLeaderEpochRequest
 from kafka.protocol.metadata import MetadataRequest
 
@@ -26,6 +26,8 @@ from support.raw import RawClient
 
 pytestmark = pytest.mark.skipif(kafka_java.classpath() is None, reason=kafka_java.why_missing() or "no reason")
 
+TOPIC, BROKER = 2, 4  # kinds of resources
+SET, DELETE, APPEND = 0, 1, 2  # IncrementalAlterConfigs
 OF_TOPIC = 1  # DescribeConfigs: the value was set for the topic
 DUPLICATED = "idempotent"
 COMPACTED = {
@@ -132,24 +134,23 @@ def resent(client: RawClient, producer: Producer, sequences: range) -> bytes:
 
 
 def change(bootstrap: str) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    entries = [
-        ConfigEntry("retention.ms", None, incremental_operation=AlterConfigOpType.DELETE),
-        ConfigEntry("cleanup.policy", "compact", incremental_operation=AlterConfigOpType.APPEND),
-    ]
-    topic = ConfigResource(ConfigResource.Type.TOPIC, "altered", incremental_configs=entries)
-    retention = ConfigEntry("log.retention.ms", "777777777", incremental_operation=AlterConfigOpType.SET)
-    threads = ConfigEntry("num.io.threads", "5", incremental_operation=AlterConfigOpType.SET)
-    everybody = ConfigResource(ConfigResource.Type.BROKER, "", incremental_configs=[retention, threads])
-    for future in admin.incremental_alter_configs([topic, everybody]).values():
-        future.result(60)
-    admin.create_partitions([NewPartitions("grown", 3)])["grown"].result(60)
-    for future in admin.delete_topics(["gone", "again"]).values():
-        future.result(60)
     with RawClient(bootstrap) as client:
+        alter(client, TOPIC, "altered", ("retention.ms", DELETE, None), ("cleanup.policy", APPEND, "compact"))
+        alter(client, BROKER, "", ("log.retention.ms", SET, "777777777"), ("num.io.threads", SET, "5"))
+        admin = AdminClient({"bootstrap.servers": bootstrap})
+        admin.create_partitions([NewPartitions("grown", 3)])["grown"].result(60)
         client.wait_for_topic("grown", 3)
+        assert client.delete_topics(["gone", "again"]) == [0, 0]
         client.create_topic("again", 1, {"retention.bytes": "123456789"})
-        client.produce("again", batch(Written(b"second life")))
+        assert client.produce("again", batch(Written(b"second life"))).error_code == 0
+
+
+def alter(client: RawClient, kind: int, name: str, *changes: tuple[str, int, str | None]) -> None:
+    resource = IncrementalAlterConfigsRequest.AlterConfigsResource
+    configs = [resource.AlterableConfig(name=key, config_operation=op, value=value) for key, op, value in changes]
+    asked = resource(resource_type=kind, resource_name=name, configs=configs)
+    answer = client.ask(IncrementalAlterConfigsRequest(resources=[asked], validate_only=False), 1).responses[0]
+    assert answer.error_code == 0, answer.error_message
 
 
 def describe(kafka: BrokerProcess, producer: Producer, sequence: int, last: bytes) -> Left:
@@ -343,7 +344,7 @@ def test_a_damaged_metadata_log_is_refused_every_time(left: dict[str, Left], tmp
     metadata = broker.data / "__cluster_metadata-0"
     for snapshot in metadata.glob("*.checkpoint"):
         data = bytearray(snapshot.read_bytes())
-        data[-1] ^= 0xFF
+        data[len(data) // 2] ^= 0xFF
         snapshot.write_bytes(data)
         broken = snapshot
     for _ in range(2):

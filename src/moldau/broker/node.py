@@ -41,6 +41,7 @@ log = logging.getLogger("moldau.broker")
 STORE_FILE = "moldau-metadata.sqlite"
 IDLE_CHECKS = 10  # how often an idle time is looked at while it passes
 LEAST_IDLE_CHECK_MS = 100
+FLUSH_CHECK_MS = 250  # how exactly flush.ms is kept
 
 EXIT_OK, EXIT_FAILED, EXIT_REFUSED = 0, 1, 2
 
@@ -107,6 +108,7 @@ async def _serve(config: BrokerConfig, announce: Announce | None, begun: float) 
     await stop.wait()
     log.info("stopping")
     await node.stop()
+    process.defer_signals()
     log.info("stopped")
 
 
@@ -211,6 +213,7 @@ class Node:
         idle_ms = config.connections_max_idle_ms
         chores = [
             Chore("checkpoints", config.log_flush_offset_checkpoint_interval_ms, self._replicas.checkpoint),
+            Chore("flush.ms", FLUSH_CHECK_MS, self._replicas.flush_due),
             Chore("producers", config.producer_id_expiration_check_interval_ms, self._replicas.expire_producers),
         ]
         if idle_ms > 0:

@@ -26,7 +26,7 @@ class MalformedCheckpointError(ValueError):
     """A checkpoint file holds something else than its format allows."""
 
 
-def _rows(path: Path, width: int) -> list[list[str]]:
+def _rows(path: str | Path, width: int) -> list[list[str]]:
     """Rows of a checkpoint: version 0, the number of rows, the rows. None where the file is missing or, as Kafka
     creates it at its start, still empty.
     """
@@ -60,7 +60,7 @@ def write_offsets(path: Path, offsets: Mapping[Partition, int]) -> None:
     replace(path, f"0\n{len(rows)}\n{''.join(rows)}".encode())
 
 
-def read_epochs(path: Path) -> list[tuple[int, int]]:
+def read_epochs(path: str | Path) -> list[tuple[int, int]]:
     """(epoch, first offset), oldest first."""
     rows = _rows(path, 2)
     try:
@@ -74,9 +74,9 @@ def epochs_file(entries: list[tuple[int, int]]) -> bytes:
     return f"0\n{len(rows)}\n{''.join(rows)}".encode()
 
 
-def read_topic_id(directory: Path) -> UUID | None:
+def read_topic_id(directory: str | Path) -> UUID | None:
     """The topic id in a partition's `partition.metadata`, or None without such a file."""
-    path = directory / PARTITION_METADATA
+    path = f"{directory}/{PARTITION_METADATA}"
     data = read_whole(path)
     if data is None:
         return None

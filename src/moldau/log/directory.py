@@ -32,7 +32,7 @@ from moldau.log.files import replace, sync_directory
 LOCK = ".lock"
 METADATA_LOG = "__cluster_metadata-0"  # Apache Kafka's own, not a partition of a topic
 PARTITION = re.compile(r"(?P<topic>.+)-(?P<number>0|[1-9][0-9]{0,9})")
-CONDEMNED = re.compile(r".+\.[0-9a-f]{32}-delete")  # a long name loses its end, number included
+CONDEMNED = re.compile(r".+\.[0-9a-f]+-delete")  # a long name loses its end, number included
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 META_VERSION = "1"
 _held: set[Path] = set()  # locked by this process: POSIX locks do not keep a process from its own files
@@ -76,11 +76,16 @@ class LogDirectory:
             path.mkdir(parents=True, exist_ok=True)
             path = path.resolve()
             directory = cls(path, _lock(path))
+        except FileExistsError:
+            raise DirectoryRefused(f"cannot use the directory {path}: it is a file") from None
         except OSError as problem:
             raise DirectoryRefused(f"cannot use the directory {path}: {problem.strerror}") from None
         try:
             directory._read()
-        except (OSError, MalformedCheckpointError) as problem:
+        except OSError as problem:
+            directory._unlock()
+            raise DirectoryRefused(f"cannot use {problem.filename or path}: {problem.strerror}") from None
+        except MalformedCheckpointError as problem:
             directory._unlock()
             raise DirectoryRefused(f"cannot use the directory {path}: {problem}") from None
         return directory
@@ -100,8 +105,10 @@ class LogDirectory:
         found = read_properties(path)
         if found is None:
             return
-        if found.get("version") != META_VERSION:
-            raise MalformedCheckpointError(f"{path}: version {found.get('version')!r} is not known")
+        if "version" not in found:
+            raise MalformedCheckpointError(f"{path} is damaged: it names no version")
+        if found["version"] != META_VERSION:
+            raise MalformedCheckpointError(f"{path}: version {found['version']!r} is not known")
         try:
             self.cluster_id, self.node_id = found["cluster.id"], int(found["node.id"])
             self.directory_id = uuid_of(found["directory.id"])

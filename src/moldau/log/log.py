@@ -112,20 +112,38 @@ class Log:
             log._fresh = True
         log._claim(directory)
         loader = Loader(directory, name, config, files, now)
-        if loader.listing.logs:
-            log.epochs = LeaderEpochs(checkpoints.read_epochs(directory / checkpoints.LEADER_EPOCHS))
+        epochs_known = not loader.listing.logs or log._read_epochs()
         loader.load(clean=clean, recovery_point=recovery_point, epochs=log.epochs)
         log._snapshots = Snapshots(log.directory, name, loader.listing.snapshots)
         log._take(loader, log_start, now)
         untouched = clean and not loader.repaired
         log.recovery_point = log.end_offset if untouched else min(recovery_point, log.end_offset)
         remove(log._rebuild_producers(now))
+        if not epochs_known:
+            log._rebuild_epochs()
         for segment in log._segments:
             segment.close()
         return log
 
+    def _read_epochs(self) -> bool:
+        try:
+            self.epochs = LeaderEpochs(checkpoints.read_epochs(f"{self.directory}/{checkpoints.LEADER_EPOCHS}"))
+        except checkpoints.MalformedCheckpointError as fault:
+            logger.warning("%s: reading the leader epochs from the batches: %s", self.name, fault)
+            return False
+        return True
+
+    def _rebuild_epochs(self) -> None:
+        self.epochs = LeaderEpochs()
+        for header in self.read_headers(self.start_offset):
+            if header.leader_epoch > self.epochs.latest:
+                self.epochs.assign(header.leader_epoch, max(header.base_offset, self.start_offset))
+
     def _claim(self, directory: Path) -> None:
-        found = checkpoints.read_topic_id(directory)
+        try:
+            found = checkpoints.read_topic_id(self.directory)
+        except checkpoints.MalformedCheckpointError as fault:
+            raise CorruptLogError(str(fault)) from None
         if found is None:
             checkpoints.write_topic_id(directory, self.topic_id, sync=False)
             self._fresh = True
@@ -215,6 +233,11 @@ class Log:
     def size(self) -> int:
         """Bytes of all records."""
         return self._finished_bytes + self._active.size
+
+    @property
+    def flush_due(self) -> bool:
+        """A segment was finished that is not durable yet."""
+        return len(self._segments) > 1 and self._segments[-2].live is not None
 
     @property
     def segment_count(self) -> int:

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from struct import Struct
 
@@ -167,7 +166,7 @@ class Segment:
         """Adds the batches from `position` on, where the last index entry points, to the live index; the end offset."""
         live = self.live
         assert live is not None
-        self._max_timestamp = None
+        self._max_timestamp = self.cold = None  # what was read of its files as a finished segment
         named = self.base + (live.offsets[-1] >> 32) if live.offsets else None
         end = self.base
         for place, header in self.headers(position):
@@ -199,9 +198,7 @@ def create(stem: str, base: int, files: OpenFiles, now: int, interval: int, inde
     segment = Segment(stem, base, 0, files, now)
     segment.live = LiveIndex(interval, index_bytes)
     segment.live.rewrite = True
-    with suppress(FileNotFoundError):
-        os.unlink(stem + LOG)  # a leftover would be appended to
-    files.open(segment)
+    os.close(os.open(stem + LOG, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644))
     return segment
 
 

@@ -13,6 +13,7 @@ from moldau.log import validate
 from moldau.log.header import RawHeader
 from moldau.log.log import Log
 from moldau.replication import inspection
+from moldau.replication.flusher import Flusher
 from moldau.replication.lane import Job, Lane
 from moldau.replication.waiters import FetchWaiter
 from moldau.wire.batch import CODEC_MASK
@@ -21,6 +22,7 @@ from moldau.wire.compression import Codec
 logger = logging.getLogger("moldau.replication")
 
 ZSTD_SINCE = 7  # the produce version that first knew zstd
+NEVER = 2**63 - 1  # flush.messages and flush.ms: left to the operating system
 NO_APPEND_TIME = -1
 _ATTRIBUTES, _PRODUCER_ID = 5, 9  # places in a raw batch header
 
@@ -35,7 +37,18 @@ Outcome = Appended | Refusal
 
 
 class Partition:
-    __slots__ = ("_lane", "index", "leader_epoch", "log", "offline", "topic", "waiters")
+    __slots__ = (
+        "_dirty_since",
+        "_flushed",
+        "_lane",
+        "flusher",
+        "index",
+        "leader_epoch",
+        "log",
+        "offline",
+        "topic",
+        "waiters",
+    )
 
     def __init__(self, topic: str, index: int, log: Log, leader_epoch: int) -> None:
         self.topic = topic
@@ -44,6 +57,9 @@ class Partition:
         self.leader_epoch = leader_epoch
         self.offline = False  # its disk failed: nothing more is written to it
         self.waiters: set[FetchWaiter] = set()
+        self.flusher = Flusher(log, self.fail)
+        self._flushed = log.end_offset  # what flush.messages counts from
+        self._dirty_since: int | None = None
         self._lane = Lane()
 
     @property
@@ -83,7 +99,20 @@ class Partition:
         if self._lane.busy or inspection.needed(config, codec):
             copy = bytes(batch)
             return self._enter_lane(lambda: inspection.inspect(copy, config), now, later)
-        return self._append(header, batch, now)
+        return self._durable(self._append(header, batch, now), later)
+
+    def _durable(self, outcome: Outcome, later: Callable[[Outcome], None]) -> Outcome | None:
+        """The outcome, or None if flush.messages asks for the disk first: `later` then gets it after the fsync."""
+        log = self.log
+        if log.config.flush_messages == NEVER or isinstance(outcome, Refusal):
+            return outcome
+        end = log.end_offset
+        if end - self._flushed < log.config.flush_messages:
+            return outcome
+        self._flushed = end
+        lost = Refusal(WireError.KAFKA_STORAGE_ERROR, "the disk failed before the batch was safe")
+        self.flusher.when_durable(end, lambda durable: later(outcome if durable else lost))
+        return None
 
     def _enter_lane(
         self, work: Callable[[], bytes | Refusal], now: int, later: Callable[[Outcome], None]
@@ -97,7 +126,10 @@ class Partition:
                 return
             view = memoryview(inspected)
             header = validate.check(view, self.log.config, now)
-            later(header if isinstance(header, Refusal) else self._append(header, view, now))
+            outcome = header if isinstance(header, Refusal) else self._append(header, view, now)
+            ready = self._durable(outcome, later)
+            if ready is not None:
+                later(ready)
 
         self._lane.enter(Job(work, finish))
         return None
@@ -126,6 +158,23 @@ class Partition:
                 waiter.grown(size)
         return Appended(base_offset, append_time, log.start_offset)
 
+    def fail(self) -> None:
+        """The disk failed: nothing more is written here, and readers are told."""
+        self.offline = True
+        self.changed()
+
+    def flush_if_due(self, now: int) -> None:
+        """flush.ms: records do not stay off the disk for longer than that. Called from time to time."""
+        log = self.log
+        if log.config.flush_ms == NEVER or log.end_offset <= log.recovery_point:
+            self._dirty_since = None
+            return
+        if self._dirty_since is None:
+            self._dirty_since = now
+        if now - self._dirty_since >= log.config.flush_ms:
+            self._dirty_since = None
+            self.flusher.soon()
+
     def changed(self) -> None:
         """The partition is not what it was (deleted, truncated): whoever waits for it has to look again."""
         for waiter in list(self.waiters):
@@ -133,4 +182,5 @@ class Partition:
 
     async def stop(self) -> None:
         await self._lane.stop()
+        await self.flusher.stop()
         self.changed()

@@ -65,7 +65,6 @@ class Replicas:
         self._found = {key: directory for directory in directories for key in directory.partitions()}
         self._disk = ThreadPoolExecutor(1, "moldau-disk")
         self._last: asyncio.Task[None] | None = None  # the newest change of partitions; it waits for those before it
-        self._flushes: dict[Log, asyncio.Task[None]] = {}
         self._removals: set[asyncio.TimerHandle] = set()
 
     # ── finding ──
@@ -194,7 +193,7 @@ class Replicas:
     def _place(self, opened: Opened) -> None:
         partition = opened.partition
         self._homes[partition] = opened.directory
-        partition.log.on_roll = self.flush_soon
+        partition.log.on_roll = lambda _: partition.flusher.soon()  # a segment is finished: make it durable
         row = self.by_id.get(opened.topic.id.bytes)
         if row is not None:
             row[partition.index] = partition
@@ -225,9 +224,6 @@ class Replicas:
 
     async def _delete(self, partition: Partition) -> None:
         await partition.stop()
-        flush = self._flushes.get(partition.log)
-        if flush is not None:
-            await flush
         home = self._homes.pop(partition)
         self._counts[home] -= 1
         home.forget((partition.topic, partition.index))
@@ -250,23 +246,11 @@ class Replicas:
 
     # ── durability ──
 
-    def flush_soon(self, log: Log) -> None:
-        """A segment was finished: make it durable in a thread, and with it the recovery point."""
-        if log not in self._flushes:
-            self._flushes[log] = asyncio.get_running_loop().create_task(self._flush(log))
-
-    async def _flush(self, log: Log) -> None:
-        try:
-            job = log.begin_flush()
-            await asyncio.to_thread(job.run)
-            log.finish_flush(job)
-        except OSError as problem:
-            logger.error("flushing %s failed: %s; its partition is offline", log.name, problem)
-            for partition in self:
-                if partition.log is log:
-                    partition.offline = True
-        finally:
-            del self._flushes[log]
+    def flush_due(self) -> None:
+        """flush.ms of every partition."""
+        now = self._now()
+        for partition in self:
+            partition.flush_if_due(now)
 
     async def checkpoint(self) -> None:
         """Write the checkpoints of every directory."""
@@ -291,8 +275,6 @@ class Replicas:
             timer.cancel()
         for partition in self:
             await partition.stop()
-        if self._flushes:
-            await asyncio.gather(*self._flushes.values())
         loop = asyncio.get_running_loop()
         with ThreadPoolExecutor(8, "moldau-close") as pool:  # closing waits for fsync: the disk takes several at once
             await asyncio.gather(*(loop.run_in_executor(pool, partition.log.close) for partition in self))

@@ -9,13 +9,15 @@ from struct import Struct
 from typing import NamedTuple
 
 from moldau.base.slices import FileSlice
-from moldau.wire.primitives import SHORT_READ, MalformedMessage, read_uvarint, uvarint
+from moldau.wire.primitives import SHORT_READ, MalformedMessage, continue_uvarint, read_uvarint, uvarint
 from moldau.wire.primitives import skip_tags as skip_tag_fields
 
 PRODUCE_FLEXIBLE = 9
 PRODUCE_BY_ID = 13
 FETCH_FLEXIBLE = 12
 FETCH_BY_ID = 13
+
+PARTITIONS_AT_MOST = 50_000  # that one Produce or Fetch may name
 
 _INT16 = Struct(">h")
 _INT32 = Struct(">i")
@@ -56,6 +58,13 @@ def _count(view: memoryview, at: int, count: int) -> int:
     return count
 
 
+def _bounded(seen: int) -> int:
+    """How many partitions a request has named so far: reading more than so many would hold up everybody else."""
+    if seen > PARTITIONS_AT_MOST:
+        raise MalformedMessage(f"a request names more than {PARTITIONS_AT_MOST} partitions")
+    return seen
+
+
 def _stretch(view: memoryview, at: int, size: int) -> int:
     stop = at + size
     if size < 0 or stop > len(view):
@@ -72,8 +81,8 @@ def read_produce(view: memoryview, at: int, version: int) -> ProduceAsk:
 
 
 def _read_produce_flexible(view: memoryview, at: int, version: int) -> ProduceAsk:
-    size, at = read_uvarint(view, at)
     transactional_id = None
+    size, at = read_uvarint(view, at)
     if size:
         stop = _stretch(view, at, size - 1)
         transactional_id = bytes(view[at:stop])
@@ -81,6 +90,8 @@ def _read_produce_flexible(view: memoryview, at: int, version: int) -> ProduceAs
     acks, timeout_ms = _ACKS_TIMEOUT.unpack_from(view, at)
     topic_count, at = read_uvarint(view, at + 6)
     topics: list[tuple[bytes, list[ProducePartition]]] = []
+    seen = 0
+    end = len(view)
     for _ in range(_count(view, at, topic_count - 1)):
         if version >= PRODUCE_BY_ID:
             stop = at + 16
@@ -90,15 +101,18 @@ def _read_produce_flexible(view: memoryview, at: int, version: int) -> ProduceAs
         token = bytes(view[at:stop])
         count, at = read_uvarint(view, stop)
         partitions: list[ProducePartition] = []
+        seen = _bounded(seen + count)
         for _ in range(_count(view, at, count - 1)):
             (index,) = _INT32.unpack_from(view, at)
-            size, at = read_uvarint(view, at + 4)
-            if size:
-                stop = _stretch(view, at, size - 1)
-                partitions.append((index, at, stop))
-                at = stop
-            else:
-                partitions.append((index, at, -1))
+            size = view[at + 4]
+            at += 5
+            if size >= 0x80:
+                size, at = continue_uvarint(view, at, size)
+            stop = at + size - 1 if size else -1
+            if stop > end:
+                raise MalformedMessage(f"{size - 1} bytes of records do not fit into the request")
+            partitions.append((index, at, stop))
+            at = at if stop < 0 else stop
             at = at + 1 if view[at] == 0 else skip_tags(view, at)
         topics.append((token, partitions))
         at = at + 1 if view[at] == 0 else skip_tags(view, at)
@@ -118,6 +132,7 @@ def _read_produce_old(view: memoryview, at: int) -> ProduceAsk:
     (topic_count,) = _INT32.unpack_from(view, at + 6)
     at += 10
     topics: list[tuple[bytes, list[ProducePartition]]] = []
+    seen = 0
     for _ in range(_count(view, at, topic_count)):
         (size,) = _INT16.unpack_from(view, at)
         at += 2
@@ -126,6 +141,7 @@ def _read_produce_old(view: memoryview, at: int) -> ProduceAsk:
         (count,) = _INT32.unpack_from(view, stop)
         at = stop + 4
         partitions: list[ProducePartition] = []
+        seen = _bounded(seen + count + 1)
         for _ in range(_count(view, at, count)):
             (index,) = _INT32.unpack_from(view, at)
             (size,) = _INT32.unpack_from(view, at + 4)
@@ -261,10 +277,12 @@ def _read_fetch(view: memoryview, at: int, version: int) -> FetchAsk:
         at += 8
     count, at = _read_array(view, at, flexible)
     topics: list[tuple[bytes, list[FetchPartition]]] = []
+    seen = 0
     for _ in range(count):
         token, at = _read_token(view, at, version)
-        partitions, at = _read_fetch_partitions(view, at, version)
+        partitions, at = _read_fetch_partitions(view, at, version, seen)
         topics.append((token, partitions))
+        seen += len(partitions) + 1
         if flexible:
             at = at + 1 if view[at] == 0 else skip_tags(view, at)
     forgotten: list[tuple[bytes, list[int]]] = []
@@ -299,8 +317,9 @@ def _read_token(view: memoryview, at: int, version: int) -> tuple[bytes, int]:
     return bytes(view[at:stop]), stop
 
 
-def _read_fetch_partitions(view: memoryview, at: int, version: int) -> tuple[list[FetchPartition], int]:
+def _read_fetch_partitions(view: memoryview, at: int, version: int, seen: int) -> tuple[list[FetchPartition], int]:
     count, at = _read_array(view, at, version >= FETCH_FLEXIBLE)
+    _bounded(seen + count + 1)
     partitions: list[FetchPartition] = []
     for _ in range(count):
         fetched = epoch = -1
@@ -325,9 +344,11 @@ def _read_forgotten(view: memoryview, at: int, version: int) -> tuple[list[tuple
     flexible = version >= FETCH_FLEXIBLE
     count, at = _read_array(view, at, flexible)
     forgotten: list[tuple[bytes, list[int]]] = []
+    seen = 0
     for _ in range(count):
         token, at = _read_token(view, at, version)
         size, at = _read_array(view, at, flexible)
+        seen = _bounded(seen + size + 1)
         forgotten.append((token, list(Struct(f">{size}i").unpack_from(view, at))))
         at += 4 * size
         if flexible:

@@ -10,13 +10,19 @@ import pytest
 
 from moldau.log import checkpoints
 from moldau.log.checkpoints import MalformedCheckpointError
-from moldau.log.directory import DirectoryInUseError, DirectoryMismatchError, LogDirectory, identity
+from moldau.log.directory import DirectoryRefused, LogDirectory
 
 CLUSTER = "Ka9zHpnTSTOrQmwWq_01Hg"
 
 
 def open_directory(path: Path, cluster_id: str = CLUSTER, node_id: int = 1) -> LogDirectory:
-    return LogDirectory.open(path, cluster_id=cluster_id, node_id=node_id)
+    directory = LogDirectory.open(path)
+    try:
+        directory.claim(cluster_id, node_id)
+    except DirectoryRefused:
+        directory.close(clean=False)
+        raise
+    return directory
 
 
 class TestCheckpoints:
@@ -75,28 +81,40 @@ class TestDirectory:
             f"cluster.id={CLUSTER}\n"
         )
         (tmp_path / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":8}')
-        for name in ("orders-0", "orders-11", "a-b-2", "__cluster_metadata-0", "gone-1.0f3a-delete", "stray"):
+        for name in (
+            "orders-0",
+            "orders-11",
+            "a-b-2",
+            "__cluster_metadata-0",
+            "gone-1.0f3a5b7c9d1e4f60818283848586878a-delete",
+            "stray",
+        ):
             (tmp_path / name).mkdir()
-        found = identity(tmp_path)
-        assert found is not None
-        assert found["cluster.id"] == CLUSTER
         directory = open_directory(tmp_path)
         assert directory.clean
         assert directory.directory_id == checkpoints.uuid_of("2elvUbc5IYfLZOflgvI9og")
         assert set(directory.partitions()) == {("orders", 0), ("orders", 11), ("a-b", 2)}
-        assert [path.name for path in directory.condemned()] == ["gone-1.0f3a-delete"]
+        assert [path.name for path in directory.condemned()] == ["gone-1.0f3a5b7c9d1e4f60818283848586878a-delete"]
 
-    @pytest.mark.parametrize(("cluster_id", "node_id"), [("another", 1), (CLUSTER, 2)])
-    def test_of_somebody_else(self, tmp_path: Path, cluster_id: str, node_id: int) -> None:
+    @pytest.mark.parametrize(
+        ("cluster_id", "node_id", "told"), [("another", 1, f"cluster {CLUSTER}"), (CLUSTER, 2, "node.id=1")]
+    )
+    def test_of_somebody_else(self, tmp_path: Path, cluster_id: str, node_id: int, told: str) -> None:
         open_directory(tmp_path).close(clean=True)
-        with pytest.raises(DirectoryMismatchError, match=f"node 1 of cluster {CLUSTER}"):
+        with pytest.raises(DirectoryRefused, match=told):
             open_directory(tmp_path, cluster_id, node_id)
-        open_directory(tmp_path).close(clean=True)  # the lock was let go
+        open_directory(tmp_path).close(clean=True)
 
-    def test_in_use_by_this_process(self, tmp_path: Path) -> None:
+    def test_a_broken_checkpoint_is_named_and_the_lock_let_go(self, tmp_path: Path) -> None:
+        (tmp_path / "recovery-point-offset-checkpoint").write_text("nonsense")
+        for _ in range(2):
+            with pytest.raises(DirectoryRefused, match="recovery-point-offset-checkpoint"):
+                open_directory(tmp_path)
+
+    def test_named_twice(self, tmp_path: Path) -> None:
         directory = open_directory(tmp_path)
-        with pytest.raises(DirectoryInUseError, match="this process"):
-            open_directory(tmp_path)
+        with pytest.raises(DirectoryRefused, match="twice"):
+            LogDirectory.open(tmp_path)
         directory.close(clean=True)
         open_directory(tmp_path)
 
@@ -113,7 +131,7 @@ class TestDirectory:
         )
         assert holder.stdout is not None
         assert holder.stdout.readline() == "locked\n"
-        with pytest.raises(DirectoryInUseError, match="another broker"):
+        with pytest.raises(DirectoryRefused, match="another broker"):
             open_directory(tmp_path)
         holder.communicate()
         directory = open_directory(tmp_path)

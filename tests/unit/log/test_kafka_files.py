@@ -1,13 +1,6 @@
-"""Apache Kafka as the oracle: its dump tool reads our files, and we read a directory that its broker wrote.
-
-Needs `java` and the class path of a Kafka release in MOLDAU_KAFKA_CLASSPATH.
-"""
+"""Apache Kafka as the oracle: its dump tool reads our files, and we read a directory that its broker wrote."""
 
 import os
-import shutil
-import signal
-import socket
-import subprocess
 import time
 from pathlib import Path
 
@@ -17,21 +10,18 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from log_batches import NOW, append, batch, open_log, segment_files
 from moldau.log.checkpoints import read_topic_id
-from moldau.log.directory import LogDirectory, identity
+from moldau.log.directory import LogDirectory
 from moldau.log.log import Log
 from moldau.log.settings import LogConfig
+from support import kafka_java
+from support.brokers import ApacheKafkaProcess
 
-CLASSPATH = os.environ.get("MOLDAU_KAFKA_CLASSPATH", "")
-pytestmark = pytest.mark.skipif(
-    not (CLASSPATH and shutil.which("java")),
-    reason="needs java, and Apache Kafka's jars as a class path in MOLDAU_KAFKA_CLASSPATH",
-)
+pytestmark = pytest.mark.skipif(kafka_java.classpath() is None, reason=kafka_java.why_missing())
 RECORDS = 3000
 
 
 def dump(*arguments: str) -> str:
-    command = ["java", "-cp", CLASSPATH, "org.apache.kafka.tools.DumpLogSegments", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    done = kafka_java.run("org.apache.kafka.tools.DumpLogSegments", *arguments)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -63,42 +53,6 @@ def test_kafkas_dump_tool_reads_our_files(tmp_path: Path) -> None:
     assert text.count("passed sanity check") == len(indexes)
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-class KafkaNode:
-    """One node of Apache Kafka (KRaft) with its data under `directory`."""
-
-    def __init__(self, directory: Path) -> None:
-        port, controller = free_port(), free_port()
-        self.address = f"127.0.0.1:{port}"
-        self.data = directory / "data"
-        config = directory / "server.properties"
-        lines = [
-            "process.roles=broker,controller",
-            "node.id=1",
-            f"controller.quorum.voters=1@127.0.0.1:{controller}",
-            f"listeners=PLAINTEXT://{self.address},CONTROLLER://127.0.0.1:{controller}",
-            "controller.listener.names=CONTROLLER",
-            f"log.dirs={self.data}",
-            "log.segment.bytes=1048576",
-        ]
-        config.write_text("\n".join(lines))
-        java = ["java", "-Xmx512m", "-cp", CLASSPATH]
-        storage = [*java, "kafka.tools.StorageTool", "format", "-t", "Ka9zHpnTSTOrQmwWq_01Hg", "-c", str(config)]
-        subprocess.run(storage, check=True, capture_output=True, timeout=120)
-        self.process = subprocess.Popen(
-            [*java, "kafka.Kafka", str(config)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
-
-    def stop(self, how: signal.Signals) -> None:
-        self.process.send_signal(how)
-        self.process.wait(60)
-
-
 def fill(address: str) -> None:
     admin = AdminClient({"bootstrap.servers": address})
     [created] = admin.create_topics([NewTopic("orders", 1, 1)], operation_timeout=60).values()
@@ -111,17 +65,20 @@ def fill(address: str) -> None:
     assert producer.flush(60) == 0
 
 
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
-def test_a_directory_that_kafka_wrote_opens(tmp_path: Path, how: signal.Signals) -> None:
-    node = KafkaNode(tmp_path)
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_directory_that_kafka_wrote_opens(tmp_path: Path, clean: bool) -> None:
+    node = ApacheKafkaProcess(tmp_path, {"log.segment.bytes": 1 << 20})
+    node.start()
     try:
-        fill(node.address)
+        fill(node.bootstrap)
     finally:
-        node.stop(how)
-    found = identity(node.data)
-    assert found is not None
-    directory = LogDirectory.open(node.data, cluster_id=found["cluster.id"], node_id=1)
-    assert directory.clean == (how is signal.SIGTERM)
+        if clean:
+            node.stop()
+        else:
+            node.kill()
+    directory = LogDirectory.open(node.data)
+    directory.claim(directory.cluster_id, 1)
+    assert directory.clean == clean
     path = directory.partitions()["orders", 0]
     topic_id = read_topic_id(path)
     assert topic_id is not None

@@ -13,6 +13,7 @@ from moldau.log import log as log_module
 from moldau.log.files import OpenFiles, remove
 from moldau.log.log import TopicIdMismatchError
 from moldau.log.recovery import OldFormatError
+from moldau.log.segment import CorruptLogError
 from moldau.log.settings import LogConfig
 from moldau.wire.batch import read_header
 
@@ -67,6 +68,9 @@ class TestRolling:
             append(log, batch())
         assert bases(tmp_path) == [0, 3, 6]
         assert rolled == [log, log]
+        assert log.flush_due
+        flush(log)
+        assert not log.flush_due
 
     def test_by_time_of_the_records(self, tmp_path: Path) -> None:
         log = open_log(tmp_path, LogConfig(segment_ms=1000))
@@ -288,6 +292,23 @@ class TestDurability:
 
 
 class TestOtherPeoplesLeftovers:
+    def test_broken_leader_epochs_are_read_from_the_batches(self, tmp_path: Path) -> None:
+        log = open_log(tmp_path, SMALL)
+        for epoch in (0, 0, 3, 3, 7):
+            append(log, batch(), epoch)
+        log.close()
+        (tmp_path / "topic-0" / "leader-epoch-checkpoint").write_text("0\n5\n")
+        log = open_log(tmp_path, SMALL, clean=True)
+        assert log.epochs.entries() == [(0, 0), (3, 2), (7, 4)]
+        log.close()
+        assert open_log(tmp_path, SMALL, clean=True).epochs.entries() == [(0, 0), (3, 2), (7, 4)]
+
+    def test_a_broken_partition_metadata_is_not_guessed_at(self, tmp_path: Path) -> None:
+        open_log(tmp_path).close()
+        (tmp_path / "topic-0" / "partition.metadata").write_text("version: 0")
+        with pytest.raises(CorruptLogError, match=r"partition\.metadata"):
+            open_log(tmp_path)
+
     def test_old_message_formats_are_refused_and_not_cut(self, tmp_path: Path) -> None:
         import zlib
         from struct import pack
