@@ -98,6 +98,7 @@ async def _serve(config: BrokerConfig, announce: Announce | None, begun: float) 
     try:
         started = await node.start(begun, stop)
     except StopAsked:
+        process.defer_signals()
         log.info("stopped before it was ready")
         return
     except (CannotListen, DirectoryRefused, StoreError) as problem:
@@ -135,10 +136,10 @@ class Node:
             await self._open_metadata()
             await self._join(ports)
             await self._open_logs(stop)
+            return self._go(ports, begun)
         except BaseException:
             await self._release()
             raise
-        return self._go(ports, begun)
 
     def _open_directories(self) -> None:
         for path in self._config.log_dirs:
