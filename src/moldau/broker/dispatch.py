@@ -23,7 +23,7 @@ from moldau.wire.headers import (
     skip_tag_section,
 )
 from moldau.wire.messages.registry import ApiMessages
-from moldau.wire.primitives import SHORT_READ, MalformedMessage
+from moldau.wire.primitives import MalformedMessage
 
 log = logging.getLogger("moldau.broker")
 
@@ -67,8 +67,6 @@ class Dispatcher:
         """Handle one request. The one place where an unexpected error of ours ends: logged, and the peer cut off."""
         try:
             return self._dispatch(connection, frame)
-        except SHORT_READ:
-            raise BadRequest(f"malformed request ({len(frame)} bytes): it ends within its header") from None
         except MalformedMessage as problem:
             raise BadRequest(f"malformed request ({_what(frame)}): {problem}") from None
         except BadRequest:
@@ -83,6 +81,8 @@ class Dispatcher:
         if hot is not None:
             serve, flexible = hot
             at = PREFIX_AND_LENGTH.size + (client_id_size if client_id_size > 0 else 0)
+            if at >= len(frame):
+                raise MalformedMessage("the frame is shorter than its request header")
             if flexible:
                 at = at + 1 if frame[at] == 0 else skip_tag_section(frame, at)
             return serve(self._context, frame, at, version, correlation)

@@ -90,7 +90,8 @@ class Segment:
         """Largest timestamp of the first batch; None while there is none."""
         if self.size < HEADER_SIZE:
             return None
-        timestamp: int = HEADER.unpack(os.pread(self.opened().fd, HEADER_SIZE, 0))[8]
+        file = self.opened()
+        timestamp: int = HEADER.unpack(os.pread(file.fd, HEADER_SIZE, 0))[8]
         return timestamp
 
     # -- places ------------------------------------------------------------------------------------------------------
@@ -101,13 +102,15 @@ class Segment:
         position, exact = index.find(offset - self.base)
         if exact:
             return position
-        return seek(self.opened().fd, position, self.size, offset)
+        return seek(self.opened(), position, self.size, offset)
 
     def size_of_batch(self, position: int) -> int:
-        return int(_LENGTH.unpack(os.pread(self.opened().fd, PREFIX_SIZE, position))[0]) + PREFIX_SIZE
+        file = self.opened()  # held: the pool may let go of it meanwhile, and its descriptor with it
+        return int(_LENGTH.unpack(os.pread(file.fd, PREFIX_SIZE, position))[0]) + PREFIX_SIZE
 
     def read_batch(self, position: int) -> bytes:
-        return os.pread(self.opened().fd, self.size_of_batch(position), position)
+        file = self.opened()
+        return os.pread(file.fd, self.size_of_batch(position), position)
 
     def headers(self, position: int = 0) -> Iterator[tuple[int, RawHeader]]:
         """Position and header of each batch from `position` on."""
@@ -202,11 +205,11 @@ def create(stem: str, base: int, files: OpenFiles, now: int, interval: int, inde
     return segment
 
 
-def seek(fd: int, position: int, end: int, offset: int) -> int:
+def seek(file: LogFile, position: int, end: int, offset: int) -> int:
     """Steps from the batch at `position` to the first one that ends at `offset` or later; `end` if there is none."""
     unpack = _PLACE.unpack_from
     while position < end:
-        chunk = os.pread(fd, READ_AHEAD, position)
+        chunk = os.pread(file.fd, READ_AHEAD, position)
         last = len(chunk) - _PLACE_SIZE
         at = 0
         while at <= last:

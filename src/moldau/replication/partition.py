@@ -39,7 +39,6 @@ Outcome = Appended | Refusal
 class Partition:
     __slots__ = (
         "_dirty_since",
-        "_flushed",
         "_lane",
         "flusher",
         "index",
@@ -58,7 +57,6 @@ class Partition:
         self.offline = False  # its disk failed: nothing more is written to it
         self.waiters: set[FetchWaiter] = set()
         self.flusher = Flusher(log, self.fail)
-        self._flushed = log.end_offset  # what flush.messages counts from
         self._dirty_since: int | None = None
         self._lane = Lane()
 
@@ -107,9 +105,8 @@ class Partition:
         if log.config.flush_messages == NEVER or isinstance(outcome, Refusal):
             return outcome
         end = log.end_offset
-        if end - self._flushed < log.config.flush_messages:
+        if end - log.recovery_point < log.config.flush_messages:
             return outcome
-        self._flushed = end
         lost = Refusal(WireError.KAFKA_STORAGE_ERROR, "the disk failed before the batch was safe")
         self.flusher.when_durable(end, lambda durable: later(outcome if durable else lost))
         return None

@@ -42,7 +42,9 @@ TIMES = frozenset({"timestamp"})
 MAYBE_EMPTY = ("producer", "flags", "headers", "control")  # columns that a table leaves out when no row has them
 WRAPPED = frozenset({"key", "value", "headers", "control", "flags", "topic"})  # the others stay on one line
 
-app = typer.Typer(help="Look into the files of a log directory.", no_args_is_help=True)
+app = typer.Typer(
+    name="log", add_completion=False, help="Look into the files of a log directory.", no_args_is_help=True
+)
 
 
 @app.callback()

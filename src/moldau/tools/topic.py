@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 app = typer.Typer(name="topic", help="Create, list, describe, alter and delete topics.", add_completion=False)
 
 REQUEST_S = 15.0
+URL_SAFE = str.maketrans("+/", "-_")  # librdkafka prints ids in plain base64, everybody else in the kind that URLs take
 
 TopicName = Annotated[str, typer.Argument(metavar="TOPIC", autocompletion=complete_topic, show_default=False)]
 ConfigPairs = Annotated[
@@ -276,7 +277,7 @@ def _document(topic: "TopicDescription", offsets: Bounds, configs: dict[str, str
         )
     return {
         "topic": topic.name,
-        "id": str(topic.topic_id),
+        "id": str(topic.topic_id).translate(URL_SAFE),
         "internal": topic.is_internal,
         "partitions": partitions,
         "configs": configs,

@@ -225,8 +225,11 @@ def test_missing_unreadable_and_unknown_files(tmp_path: Path) -> None:
     directory.mkdir()
     os.mkfifo(pipe)
     assert complaint(tmp_path / "gone.log") == (2, f"moldau: {tmp_path}/gone.log: No such file or directory")
-    assert complaint(directory) == (2, f"moldau: {directory}: not a regular file")
-    assert complaint(pipe) == (2, f"moldau: {pipe}: not a regular file")
+    assert complaint(directory) == (
+        2,
+        f"moldau: {directory}: not a file; name the files in it, such as DIRECTORY/*.log",
+    )
+    assert complaint(pipe) == (2, f"moldau: {pipe}: not a file; name the files in it, such as DIRECTORY/*.log")
     code, line = complaint(unknown)
     assert code == 2
     assert "notes.txt: its name is not that of a segment, offset index" in line
