@@ -225,11 +225,12 @@ def test_missing_unreadable_and_unknown_files(tmp_path: Path) -> None:
     directory.mkdir()
     os.mkfifo(pipe)
     assert complaint(tmp_path / "gone.log") == (2, f"moldau: {tmp_path}/gone.log: No such file or directory")
-    assert complaint(directory) == (
+    hint = "not a file; name the files in it, such as DIRECTORY/*.log"
+    assert complaint(directory) == (2, f"moldau: {directory}: {hint}")
         2,
         f"moldau: {directory}: not a file; name the files in it, such as DIRECTORY/*.log",
     )
-    assert complaint(pipe) == (2, f"moldau: {pipe}: not a file; name the files in it, such as DIRECTORY/*.log")
+    assert complaint(pipe) == (2, f"moldau: {pipe}: {hint}")
     code, line = complaint(unknown)
     assert code == 2
     assert "notes.txt: its name is not that of a segment, offset index" in line
