@@ -4,6 +4,7 @@ Order is fixed in `append`: what comes before it is checks, what comes after is 
 replica, so what is appended is committed and the high watermark is the end of the log.
 """
 
+import errno
 import logging
 from collections.abc import Callable
 from typing import NamedTuple
@@ -15,7 +16,7 @@ from moldau.log.log import Log
 from moldau.replication import inspection
 from moldau.replication.lane import Job, Lane
 from moldau.replication.waiters import FetchWaiter
-from moldau.wire.batch import CODEC_MASK
+from moldau.wire.batch import CODEC_MASK, TRANSACTIONAL
 from moldau.wire.compression import Codec
 
 logger = logging.getLogger("moldau.replication")
@@ -23,6 +24,7 @@ logger = logging.getLogger("moldau.replication")
 ZSTD_SINCE = 7  # the produce version that first knew zstd
 NO_APPEND_TIME = -1
 _ATTRIBUTES, _PRODUCER_ID = 5, 9  # places in a raw batch header
+_DISK_FULL = (errno.ENOSPC, errno.EDQUOT)  # nothing was written, and later there may be room again
 
 
 class Appended(NamedTuple):
@@ -66,6 +68,10 @@ class Partition:
             return epoch, self.log.end_offset
         return self.log.end_offset_for_epoch(epoch)
 
+    def epoch_of(self, offset: int) -> int:
+        """The epoch of the record at an offset, -1 if unknown. In an empty log the first one will be of the current."""
+        return self.leader_epoch if offset == self.log.end_offset else self.log.epochs.epoch_of(offset)
+
     def produce(self, batch: memoryview, version: int, now: int, later: Callable[[Outcome], None]) -> Outcome | None:
         """Check and append one batch. None: it took the slow lane, and `later` will be called with the outcome."""
         if self.offline:
@@ -74,7 +80,10 @@ class Partition:
         header = validate.check(batch, config, now)
         if isinstance(header, Refusal):
             return header
-        codec = header[_ATTRIBUTES] & CODEC_MASK
+        attributes = header[_ATTRIBUTES]
+        if attributes & TRANSACTIONAL:
+            return Refusal(WireError.INVALID_TXN_STATE, "The producer has no transaction with this partition.")
+        codec = attributes & CODEC_MASK
         if codec == Codec.ZSTD and version < ZSTD_SINCE:
             return Refusal(WireError.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs produce version 7 or later")
         if self._lane.busy or inspection.needed(config, codec):
@@ -86,16 +95,23 @@ class Partition:
             return Refusal(WireError.REQUEST_TIMED_OUT, "too many batches wait for their records to be checked")
 
         def finish(inspected: bytes | Refusal) -> None:
-            if isinstance(inspected, Refusal):
-                later(inspected)
-                return
-            view = memoryview(inspected)
-            header = validate.check(view, self.log.config, now)
-            later(header if isinstance(header, Refusal) else self._append(header, view, now))
+            later(inspected if isinstance(inspected, Refusal) else self._append_inspected(inspected, now))
 
         config = self.log.config
-        self._lane.enter(Job(lambda: inspection.inspect(batch, config), finish))
+        self._lane.enter(Job(len(batch), lambda: inspection.inspect(batch, config), finish))
         return None
+
+    def _append_inspected(self, batch: bytes, now: int) -> Outcome:
+        """The end of the slow lane. Whatever happens there is an outcome, since a producer waits for one."""
+        try:
+            if self.offline:
+                return Refusal.of(WireError.KAFKA_STORAGE_ERROR)
+            view = memoryview(batch)
+            header = validate.check(view, self.log.config, now)
+            return header if isinstance(header, Refusal) else self._append(header, view, now)
+        except Exception:
+            logger.exception("appending to %s-%d failed", self.topic, self.index)
+            return Refusal.of(WireError.UNKNOWN_SERVER_ERROR)
 
     def _append(self, header: RawHeader, batch: memoryview, now: int) -> Outcome:
         log = self.log
@@ -104,7 +120,7 @@ class Partition:
             if known is not None:
                 if isinstance(known, Refusal):
                     return known
-                return Appended(known.base_offset, NO_APPEND_TIME, log.start_offset)
+                return Appended(known.base_offset, known.timestamp, log.start_offset)  # as Kafka, whatever the type
         append_time = NO_APPEND_TIME
         if log.config.message_timestamp_type == "LogAppendTime":
             append_time = now
@@ -114,12 +130,19 @@ class Partition:
             base_offset = log.append(header, batch, self.leader_epoch, now)
         except OSError as problem:
             logger.error("appending to %s-%d failed: %s", self.topic, self.index, problem)
+            if problem.errno not in _DISK_FULL:
+                self.go_offline()
             return Refusal(WireError.KAFKA_STORAGE_ERROR, f"the disk refused the write: {problem.strerror}")
         if self.waiters:
             size = len(batch)
             for waiter in self.waiters:
                 waiter.grown(size)
         return Appended(base_offset, append_time, log.start_offset)
+
+    def go_offline(self) -> None:
+        """Its disk failed: what is on it cannot be trusted before a restart has checked it."""
+        self.offline = True
+        self.changed()
 
     def changed(self) -> None:
         """The partition is not what it was (deleted, truncated): whoever waits for it has to look again."""
