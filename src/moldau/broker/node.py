@@ -107,6 +107,8 @@ class Node:
         self._config = config
         self._static = config.static
         self._directories: list[LogDirectory] = []
+        self._store: SqliteStore | None = None
+        self._loaded = False  # logs were opened, so the directories are no longer as the last stop left them
 
     async def start(self, begun: float) -> Started:
         config = self._config
@@ -120,10 +122,10 @@ class Node:
             self._open_directories()
             ports = {each.name: self._listeners.bind(each.name, each.host, each.port) for each in config.listeners}
             await self._open_metadata()
+            return await self._go(ports, begun)
         except BaseException:
-            self._release()
+            await self._release()
             raise
-        return await self._go(ports, begun)
 
     def _open_directories(self) -> None:
         for path in self._config.log_dirs:
@@ -158,6 +160,7 @@ class Node:
             raise StoreError(refusal.message)
         await adoption.adopt(controller, self._directories, config.node_id)
         self._adapt(controller.image)
+        self._loaded = True
         self._replicas.load(controller.image, config.num_recovery_threads_per_data_dir)
         controller.on_image(self._follow)
         self._listeners.start()
@@ -212,12 +215,16 @@ class Node:
         self._listeners.close()
         await self._replicas.stop()
         await self._controller.leave()
-        await self._store.close()
+        if self._store is not None:
+            await self._store.close()
 
-    def _release(self) -> None:
+    async def _release(self) -> None:
+        """The start failed: let go of what was taken."""
         self._listeners.close()
+        if self._store is not None:
+            await self._store.close()
         for directory in self._directories:
-            directory.close(clean=directory.clean)
+            directory.close(clean=directory.clean and not self._loaded)
 
 
 def _now() -> int:

@@ -1,6 +1,7 @@
 """Open files of the log and how they change on disk: descriptors, atomic replacement, removal. Knows no formats."""
 
 import os
+import threading
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -51,33 +52,39 @@ class Opened(Protocol):
 
 
 class OpenFiles:
-    """Bounds how many segments keep files open: second chance, so that a hit costs one attribute."""
+    """Bounds how many segments keep files open: second chance, so that a hit costs one attribute.
 
-    __slots__ = ("_open", "limit")
+    Logs are opened, and searched by time, in threads: whoever changes the pool holds its lock.
+    """
+
+    __slots__ = ("_lock", "_open", "limit")
 
     def __init__(self, limit: int = OPEN_SEGMENTS) -> None:
         self.limit = limit
         self._open: dict[Opened, None] = {}
+        self._lock = threading.Lock()
 
     def __len__(self) -> int:
         return len(self._open)
 
     def open(self, segment: Opened) -> LogFile:
-        while len(self._open) >= self.limit:
-            oldest = next(iter(self._open))
-            del self._open[oldest]
-            if oldest.touched:
-                oldest.touched = False
-                self._open[oldest] = None
-            else:
-                oldest.release_file()
-        file = segment.open_file()
-        self._open[segment] = None
-        return file
+        with self._lock:
+            while len(self._open) >= self.limit:
+                oldest = next(iter(self._open))
+                del self._open[oldest]
+                if oldest.touched:
+                    oldest.touched = False
+                    self._open[oldest] = None
+                else:
+                    oldest.release_file()
+            file = segment.open_file()
+            self._open[segment] = None
+            return file
 
     def forget(self, segment: Opened) -> None:
-        self._open.pop(segment, None)
-        segment.release_file()
+        with self._lock:
+            self._open.pop(segment, None)
+            segment.release_file()
 
 
 def sync_directory(path: str | Path) -> None:

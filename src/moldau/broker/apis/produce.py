@@ -70,7 +70,9 @@ class _Pending:
             self._parked = Parked()
             return self._parked
         if self._acks == 0:
-            _close_on_error(results)
+            failure = _failure(results)
+            if failure is not None:
+                raise failure
             return None
         return pack_produce(self._version, self._correlation, results)
 
@@ -78,18 +80,22 @@ class _Pending:
         index = answers[place].partition
         answers[place] = _refused(index, outcome) if isinstance(outcome, Refusal) else ProduceResult(index, 0, *outcome)
         self.missing -= 1
-        if not self.missing and self._parked is not None:
-            reply = None if self._acks == 0 else pack_produce(self._version, self._correlation, self._results)
-            self._parked.resolve(reply)
+        if self.missing or self._parked is None:
+            return
+        if self._acks == 0:
+            self._parked.resolve(_failure(self._results))
+        else:
+            self._parked.resolve(pack_produce(self._version, self._correlation, self._results))
 
 
-def _close_on_error(results: Results) -> None:
+def _failure(results: Results) -> BadRequest | None:
     """acks=0 has no response: a closed connection is the only way to tell the producer."""
     for token, answers in results:
         for answer in answers:
             if answer.error:
                 name = WireError(answer.error).name
-                raise BadRequest(f"produce with acks=0 to partition {answer.partition} of {token!r} failed: {name}")
+                return BadRequest(f"produce with acks=0 to partition {answer.partition} of {token!r} failed: {name}")
+    return None
 
 
 def _unknown(index: int, unknown_id: bool) -> ProduceResult:
