@@ -45,6 +45,7 @@ class WireError(IntEnum):
     POLICY_VIOLATION = 44, False, "The request breaks a rule of this cluster."
     OUT_OF_ORDER_SEQUENCE_NUMBER = 45, False, "The producer's sequence number does not follow its last one."
     INVALID_PRODUCER_EPOCH = 47, False, "A newer epoch of this producer has written to the partition."
+    INVALID_TXN_STATE = 48, False, "The transaction is not in a state that allows this."
     KAFKA_STORAGE_ERROR = 56, True, "The disk failed, or is full."
     FETCH_SESSION_ID_NOT_FOUND = 70, True, "The fetch session has expired or was evicted."
     INVALID_FETCH_SESSION_EPOCH = 71, True, "The fetch session's epoch does not follow the last one."

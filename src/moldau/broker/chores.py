@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 log = logging.getLogger("moldau.broker")
 
+LEAST_PAUSE_MS = 10  # an interval of 0 is allowed, and must not keep the loop from everything else
+
 
 class Chore(NamedTuple):
     name: str
@@ -23,7 +25,7 @@ class Chores:
 
     async def _repeat(self, chore: Chore) -> None:
         while True:
-            await asyncio.sleep(chore.every_ms / 1000)
+            await asyncio.sleep(max(chore.every_ms, LEAST_PAUSE_MS) / 1000)
             try:
                 result = chore.work()
                 if result is not None:

@@ -28,8 +28,11 @@ def raise_file_limit(connections: int) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = FILES_WANTED if hard == resource.RLIM_INFINITY else min(hard, FILES_WANTED)
     if soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-        soft = wanted
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+            soft = wanted
+        except (ValueError, OSError) as problem:  # macOS names no hard limit and has one all the same
+            log.warning("cannot raise the limit on open files: %s", problem)
     if soft < 4096:
         log.warning("only %d files and connections may be open at a time; raise it with: ulimit -n 100000", soft)
 

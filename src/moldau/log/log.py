@@ -334,8 +334,9 @@ class Log:
     def locate(self, offset: int, max_bytes: int, upper: int, *, whole_first: bool) -> Slice | None:
         """A plan to read from the batch that holds `offset`: at most `max_bytes`, nothing of what begins at `upper`.
 
-        The end may cut a batch, as Kafka's answers do; with `whole_first` the first one is whole whatever its size.
-        None: there is nothing to read. The caller has checked that start ≤ offset ≤ end.
+        The end may cut a batch, as Kafka's answers do, but not the first: that one is left out as well if it does not
+        fit, or with `whole_first` comes whole whatever its size. None: there is nothing to read. The caller has checked
+        that start ≤ offset ≤ end.
         """
         if offset >= upper:
             return None
@@ -360,8 +361,9 @@ class Log:
         length = end - position
         if length > max_bytes:
             length = max_bytes
-            if whole_first:
-                length = min(max(length, segment.size_of_batch(position)), end - position)
+            first = min(segment.size_of_batch(position), end - position)
+            if first > length:
+                length = first if whole_first else 0
         if length <= 0:
             return None
         hot = segment is self._active and position > segment.size - HOT_TAIL

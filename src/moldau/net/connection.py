@@ -387,7 +387,7 @@ class Connection:
             return
         self.closed = True
         if reason:
-            log.info("closing connection from %s: %s", self.peer, reason)
+            self._gate.complaints.tell(f"closing connection from {self.peer}: {reason}", self._loop.time())
         if self._reading:
             self._loop.remove_reader(self._fd)
         if self._writing:

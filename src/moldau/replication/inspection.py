@@ -7,6 +7,7 @@ and compaction, which has no use for a record without a key.
 from moldau.base.errors import Refusal, WireError
 from moldau.base.ids import NO_TIMESTAMP
 from moldau.log.settings import LogConfig
+from moldau.wire.batch import CODEC_MASK, read_header
 from moldau.wire.compression import Codec, CorruptRecords
 from moldau.wire.records import decode_records, recompress
 
@@ -40,6 +41,8 @@ def inspect(batch: bytes, config: LogConfig) -> bytes | Refusal:
         if config.compression_type == KEEP_CODEC:
             return batch
         codec = CODECS[config.compression_type]
+        if read_header(batch).attributes & CODEC_MASK == codec:
+            return batch
         return recompress(memoryview(batch), codec, _level(codec, config), LARGEST_UNPACKED)
     except CorruptRecords as problem:
         return Refusal(WireError.CORRUPT_MESSAGE, str(problem))

@@ -16,9 +16,11 @@ from moldau.base.errors import Refusal, WireError
 log = logging.getLogger("moldau.replication")
 
 LANE_AT_MOST = 1000  # batches that may queue in one lane; producers' own in-flight limits keep it far below
+LANE_BYTES_AT_MOST = 64 * 1024 * 1024  # and their bytes, of which the lane holds a copy
 
 
 class Job(NamedTuple):
+    size: int  # bytes that it holds
     work: Callable[[], bytes | Refusal]  # in a thread
     finish: Callable[[bytes | Refusal], None]  # on the loop, in the order of entry
 
@@ -26,6 +28,7 @@ class Job(NamedTuple):
 class Lane:
     def __init__(self) -> None:
         self._jobs: deque[Job] = deque()
+        self._held = 0
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -34,10 +37,11 @@ class Lane:
 
     @property
     def full(self) -> bool:
-        return len(self._jobs) >= LANE_AT_MOST
+        return len(self._jobs) >= LANE_AT_MOST or self._held >= LANE_BYTES_AT_MOST
 
     def enter(self, job: Job) -> None:
         self._jobs.append(job)
+        self._held += job.size
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._drain())
 
@@ -47,7 +51,11 @@ class Lane:
                 job = self._jobs[0]
                 outcome = await asyncio.to_thread(_guarded, job.work)
                 self._jobs.popleft()
-                job.finish(outcome)
+                self._held -= job.size
+                try:
+                    job.finish(outcome)
+                except Exception:
+                    log.exception("appending a batch whose records were checked failed")
         finally:
             self._task = None
 

@@ -4,6 +4,7 @@ Order is fixed in `append`: what comes before it is checks, what comes after is 
 replica, so what is appended is committed and the high watermark is the end of the log.
 """
 
+import errno
 import logging
 from collections.abc import Callable
 from typing import NamedTuple
@@ -16,7 +17,7 @@ from moldau.replication import inspection
 from moldau.replication.flusher import Flusher
 from moldau.replication.lane import Job, Lane
 from moldau.replication.waiters import FetchWaiter
-from moldau.wire.batch import CODEC_MASK
+from moldau.wire.batch import CODEC_MASK, TRANSACTIONAL
 from moldau.wire.compression import Codec
 
 logger = logging.getLogger("moldau.replication")
@@ -24,7 +25,9 @@ logger = logging.getLogger("moldau.replication")
 ZSTD_SINCE = 7  # the produce version that first knew zstd
 NEVER = 2**63 - 1  # flush.messages and flush.ms: left to the operating system
 NO_APPEND_TIME = -1
+ZSTD = int(Codec.ZSTD)
 _ATTRIBUTES, _PRODUCER_ID = 5, 9  # places in a raw batch header
+_DISK_FULL = (errno.ENOSPC, errno.EDQUOT)  # nothing was written, and later there may be room again
 
 
 class Appended(NamedTuple):
@@ -34,6 +37,19 @@ class Appended(NamedTuple):
 
 
 Outcome = Appended | Refusal
+
+
+class Later:
+    """An outcome that comes in a later turn of the loop: records are being checked, or the disk is waited for."""
+
+    __slots__ = ("tell",)
+
+    def __init__(self) -> None:
+        self.tell: Callable[[Outcome], None] | None = None  # set by whoever was given this, in the same turn
+
+    def resolve(self, outcome: Outcome) -> None:
+        if self.tell is not None:
+            self.tell(outcome)
 
 
 class Partition:
@@ -56,7 +72,7 @@ class Partition:
         self.leader_epoch = leader_epoch
         self.offline = False  # its disk failed: nothing more is written to it
         self.waiters: set[FetchWaiter] = set()
-        self.flusher = Flusher(log, self.fail)
+        self.flusher = Flusher(log, self.go_offline)
         self._dirty_since: int | None = None
         self._lane = Lane()
 
@@ -80,56 +96,70 @@ class Partition:
             return epoch, self.log.end_offset
         return self.log.end_offset_for_epoch(epoch)
 
-    def produce(self, batch: memoryview, version: int, now: int, later: Callable[[Outcome], None]) -> Outcome | None:
-        """Check and append one batch. None: it took the slow lane, and `later` will be called with the outcome."""
+    def epoch_of(self, offset: int) -> int:
+        """The epoch of the record at an offset, -1 if unknown. In an empty log the first one will be of the current."""
+        return self.leader_epoch if offset == self.log.end_offset else self.log.epochs.epoch_of(offset)
+
+    def produce(self, batch: memoryview, version: int, now: int) -> "Outcome | Later":
+        """Check and append one batch."""
         if self.offline:
             return Refusal.of(WireError.KAFKA_STORAGE_ERROR)
         config = self.log.config
         header = validate.check(batch, config, now)
         if isinstance(header, Refusal):
             if header.error is WireError.INVALID_TIMESTAMP:  # the header tells that it is so; clients ask which records
-                refusal, copy = header, bytes(batch)
-                return self._enter_lane(lambda: inspection.blame(copy, config, now, refusal), now, later)
+                refusal = header
+                return self._enter_lane(batch, lambda copy: inspection.blame(copy, config, now, refusal), now)
             return header
-        codec = header[_ATTRIBUTES] & CODEC_MASK
-        if codec == Codec.ZSTD and version < ZSTD_SINCE:
+        attributes = header[_ATTRIBUTES]
+        if attributes & TRANSACTIONAL:
+            return Refusal(WireError.INVALID_TXN_STATE, "The producer has no transaction with this partition.")
+        codec = attributes & CODEC_MASK
+        if codec == ZSTD and version < ZSTD_SINCE:
             return Refusal(WireError.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs produce version 7 or later")
         if self._lane.busy or inspection.needed(config, codec):
-            copy = bytes(batch)
-            return self._enter_lane(lambda: inspection.inspect(copy, config), now, later)
-        return self._durable(self._append(header, batch, now), later)
-
-    def _durable(self, outcome: Outcome, later: Callable[[Outcome], None]) -> Outcome | None:
-        """The outcome, or None if flush.messages asks for the disk first: `later` then gets it after the fsync."""
-        log = self.log
-        if log.config.flush_messages == NEVER or isinstance(outcome, Refusal):
+            return self._enter_lane(batch, lambda copy: inspection.inspect(copy, config), now)
+        outcome = self._append(header, batch, now)
+        if config.flush_messages == NEVER or isinstance(outcome, Refusal):
             return outcome
+        return self._after_flush(outcome, Later())
+
+    def _after_flush(self, outcome: Outcome, later: "Later") -> "Outcome | Later":
+        """The outcome, or if flush.messages asks for the disk first, `later`, which gets it after the fsync."""
+        log = self.log
         end = log.end_offset
-        if end - log.recovery_point < log.config.flush_messages:
+        if isinstance(outcome, Refusal) or end - log.recovery_point < log.config.flush_messages:
             return outcome
         lost = Refusal(WireError.KAFKA_STORAGE_ERROR, "the disk failed before the batch was safe")
-        self.flusher.when_durable(end, lambda durable: later(outcome if durable else lost))
-        return None
+        self.flusher.when_durable(end, lambda durable: later.resolve(outcome if durable else lost))
+        return later
 
-    def _enter_lane(
-        self, work: Callable[[], bytes | Refusal], now: int, later: Callable[[Outcome], None]
-    ) -> Refusal | None:
+    def _enter_lane(self, batch: memoryview, work: Callable[[bytes], bytes | Refusal], now: int) -> "Refusal | Later":
         if self._lane.full:
             return Refusal(WireError.REQUEST_TIMED_OUT, "too many batches wait for their records to be checked")
+        copy = bytes(batch)  # the frame is borrowed, and the thread comes later
+        later = Later()
 
         def finish(inspected: bytes | Refusal) -> None:
-            if isinstance(inspected, Refusal):
-                later(inspected)
-                return
-            view = memoryview(inspected)
-            header = validate.check(view, self.log.config, now)
-            outcome = header if isinstance(header, Refusal) else self._append(header, view, now)
-            ready = self._durable(outcome, later)
-            if ready is not None:
-                later(ready)
+            outcome = inspected if isinstance(inspected, Refusal) else self._append_inspected(inspected, now)
+            settled = self._after_flush(outcome, later)
+            if settled is not later:
+                later.resolve(outcome)
 
-        self._lane.enter(Job(work, finish))
-        return None
+        self._lane.enter(Job(len(copy), lambda: work(copy), finish))
+        return later
+
+    def _append_inspected(self, batch: bytes, now: int) -> Outcome:
+        """The end of the slow lane. Whatever happens there is an outcome, since a producer waits for one."""
+        try:
+            if self.offline:
+                return Refusal.of(WireError.KAFKA_STORAGE_ERROR)
+            view = memoryview(batch)
+            header = validate.check(view, self.log.config, now)
+            return header if isinstance(header, Refusal) else self._append(header, view, now)
+        except Exception:
+            logger.exception("appending to %s-%d failed", self.topic, self.index)
+            return Refusal.of(WireError.UNKNOWN_SERVER_ERROR)
 
     def _append(self, header: RawHeader, batch: memoryview, now: int) -> Outcome:
         log = self.log
@@ -138,7 +168,7 @@ class Partition:
             if known is not None:
                 if isinstance(known, Refusal):
                     return known
-                return Appended(known.base_offset, NO_APPEND_TIME, log.start_offset)
+                return Appended(known.base_offset, known.timestamp, log.start_offset)  # as Kafka, whatever the type
         append_time = NO_APPEND_TIME
         if log.config.message_timestamp_type == "LogAppendTime":
             append_time = now
@@ -148,6 +178,8 @@ class Partition:
             base_offset = log.append(header, batch, self.leader_epoch, now)
         except OSError as problem:
             logger.error("appending to %s-%d failed: %s", self.topic, self.index, problem)
+            if problem.errno not in _DISK_FULL:
+                self.go_offline()
             return Refusal(WireError.KAFKA_STORAGE_ERROR, f"the disk refused the write: {problem.strerror}")
         if self.waiters:
             size = len(batch)
@@ -155,8 +187,8 @@ class Partition:
                 waiter.grown(size)
         return Appended(base_offset, append_time, log.start_offset)
 
-    def fail(self) -> None:
-        """The disk failed: nothing more is written here, and readers are told."""
+    def go_offline(self) -> None:
+        """Its disk failed: what is on it cannot be trusted before a restart has checked it."""
         self.offline = True
         self.changed()
 

@@ -26,6 +26,7 @@ logger = logging.getLogger("moldau.replication")
 
 Row = list[Partition | None]
 LONGEST_STRAY = 216  # of a name that takes 39 letters more, and file systems allow 255
+Key = tuple[str, int]  # topic and index
 
 
 class Opening(NamedTuple):
@@ -36,12 +37,6 @@ class Opening(NamedTuple):
     config: LogConfig
     directory: LogDirectory
     new: bool  # nothing of it can be on disk
-
-
-class Opened(NamedTuple):
-    partition: Partition
-    topic: Topic
-    directory: LogDirectory
 
 
 class Replicas:
@@ -61,8 +56,10 @@ class Replicas:
         self._now = now
         self._producer_expiration_ms = producer_expiration_ms
         self._homes: dict[Partition, LogDirectory] = {}
-        self._counts: Counter[LogDirectory] = Counter()  # partitions in each, those on their way included
+        self._topics: dict[bytes, Topic] = {}  # by id, as of the newest image
         self._found = {key: directory for directory in directories for key in directory.partitions()}
+        self._counts = Counter(self._found.values())  # partitions of each directory, those still to be opened too
+        self._unopened: dict[Key, LogDirectory] = {}  # partitions whose log cannot be opened
         self._disk = ThreadPoolExecutor(1, "moldau-disk")
         self._last: asyncio.Task[None] | None = None  # the newest change of partitions; it waits for those before it
         self._removals: set[asyncio.TimerHandle] = set()
@@ -97,13 +94,13 @@ class Replicas:
         for topic in image.topics.values():
             self._make_row(topic)
 
-        def unless_given_up(opening: Opening) -> Opened | None:
+        def unless_given_up(opening: Opening) -> Partition | None:
             return None if give_up() else self._open(opening)
 
         with ThreadPoolExecutor(threads, "moldau-recovery") as pool:
-            for opened in (pool.map if threads > 1 else map)(unless_given_up, openings):
-                if opened is not None:
-                    self._place(opened)
+            outcomes = (pool.map if threads > 1 else map)(unless_given_up, openings)
+            for opening, partition in zip(openings, outcomes, strict=True):
+                self._place(opening, partition)
         for directory in self.directories:
             files.remove(directory.condemned())
 
@@ -145,6 +142,7 @@ class Replicas:
         return [state for state in states if self._node_id in state.replicas]
 
     def _changed(self, before: Topic, topic: Topic) -> list[Opening]:
+        self._topics[topic.id.bytes] = topic
         row = self.by_id[topic.id.bytes]
         row.extend([None] * (len(topic.partitions) - len(row)))
         for partition, state in zip(row, topic.partitions, strict=True):
@@ -156,13 +154,17 @@ class Replicas:
         return [self._opening(topic, state, new=True) for state in added]
 
     def _make_row(self, topic: Topic) -> None:
+        self._topics[topic.id.bytes] = topic
         row: Row = [None] * len(topic.partitions)
         self.by_name[topic.name.encode()] = self.by_id[topic.id.bytes] = row
 
     def _drop_row(self, topic: Topic) -> list[Partition]:
+        self._topics.pop(topic.id.bytes, None)
         row = self.by_id.pop(topic.id.bytes, [])
         if self.by_name.get(topic.name.encode()) is row:
             del self.by_name[topic.name.encode()]
+        for index in range(len(row)):
+            self._unopened.pop((topic.name, index), None)
         dropped = [partition for partition in row if partition is not None]
         for partition in dropped:
             partition.changed()
@@ -171,34 +173,42 @@ class Replicas:
     def _opening(self, topic: Topic, state: PartitionState, *, new: bool) -> Opening:
         home = self._found.pop((topic.name, state.index), None)
         if home is None:
-            home = min(self.directories, key=lambda directory: self._counts[directory])
-        self._counts[home] += 1
+            home = min(self.directories, key=lambda directory: self._counts[directory])  # the one with the fewest
+            self._counts[home] += 1
         return Opening(topic, state, self._configure(topic), home, new)
 
     async def _carry_out(
         self, before: asyncio.Task[None] | None, dropped: list[Partition], openings: list[Opening]
     ) -> None:
         if before is not None:
-            await before
+            await asyncio.wait([before])  # if that failed it was logged, and what comes now is no less due
+        await self._delete(dropped)
         loop = asyncio.get_running_loop()
-        for partition in dropped:
-            await self._delete(partition)
-        for opened in await loop.run_in_executor(self._disk, lambda: [self._open(each) for each in openings]):
-            if opened is None:
+        partitions = await loop.run_in_executor(self._disk, lambda: [self._open(each) for each in openings])
+        ghosts: list[Partition] = []
+        for opening, partition in zip(openings, partitions, strict=True):
+            self._place(opening, partition)
+            topic = self._topics.get(opening.topic.id.bytes)
+            if partition is None:
                 continue
-            self._place(opened)
-            if opened.topic.id.bytes not in self.by_id:  # deleted while it was being opened
-                await self._delete(opened.partition)
+            if topic is None:  # deleted while it was being opened
+                ghosts.append(partition)
+            else:  # settings may have changed while it was being opened
+                partition.leader_epoch = topic.partitions[partition.index].leader_epoch
+                partition.log.config = self._configure(topic)
+        await self._delete(ghosts)
 
-    def _place(self, opened: Opened) -> None:
-        partition = opened.partition
-        self._homes[partition] = opened.directory
+    def _place(self, opening: Opening, partition: Partition | None) -> None:
+        if partition is None:
+            self._unopened[opening.topic.name, opening.state.index] = opening.directory
+            return
+        self._homes[partition] = opening.directory
         partition.log.on_roll = lambda _: partition.flusher.soon()  # a segment is finished: make it durable
-        row = self.by_id.get(opened.topic.id.bytes)
+        row = self.by_id.get(opening.topic.id.bytes)
         if row is not None:
             row[partition.index] = partition
 
-    def _open(self, opening: Opening) -> Opened | None:
+    def _open(self, opening: Opening) -> Partition | None:
         """In a thread. A log that cannot be opened leaves its partition out, and the reason in the broker's log."""
         topic, state, config, directory, new = opening
         key = (topic.name, state.index)
@@ -220,16 +230,29 @@ class Replicas:
         except (OSError, CorruptLogError, TopicIdMismatchError) as problem:
             logger.error("partition %s is offline: %s", name, problem)
             return None
-        return Opened(Partition(topic.name, state.index, log, state.leader_epoch), topic, directory)
+        except Exception:  # a bug of ours with this log must not keep the others from being opened
+            logger.exception("partition %s is offline", name)
+            return None
+        return Partition(topic.name, state.index, log, state.leader_epoch)
 
-    async def _delete(self, partition: Partition) -> None:
-        await partition.stop()
-        home = self._homes.pop(partition)
-        self._counts[home] -= 1
-        home.forget((partition.topic, partition.index))
-        loop = asyncio.get_running_loop()
-        condemned = await loop.run_in_executor(self._disk, partition.log.delete)
-        self.remove_later(condemned, partition.log.config.file_delete_delay_ms)
+    async def _delete(self, partitions: list[Partition]) -> None:
+        for partition in partitions:
+            await partition.stop()
+            home = self._homes.pop(partition)
+            self._counts[home] -= 1
+            home.forget((partition.topic, partition.index))
+            loop = asyncio.get_running_loop()
+            try:
+                condemned = await loop.run_in_executor(self._disk, partition.log.delete)
+            except OSError as problem:
+                logger.error("deleting %s-%d failed: %s", partition.topic, partition.index, problem)
+                continue
+            self.remove_later(condemned, partition.log.config.file_delete_delay_ms)
+        if partitions:  # a later topic of this name must not find the old one's log start after a crash
+            try:
+                await self.checkpoint()
+            except OSError as problem:
+                logger.error("writing the checkpoints failed: %s", problem)
 
     def remove_later(self, paths: list[Path], delay_ms: int) -> None:
         """Remove files that left a log, once readers under way have had time to finish."""
@@ -239,7 +262,7 @@ class Replicas:
 
         def go() -> None:
             self._removals.discard(timer)
-            loop.run_in_executor(self._disk, files.remove, paths)
+            loop.run_in_executor(self._disk, _remove, paths)
 
         timer = loop.call_later(delay_ms / 1000, go)
         self._removals.add(timer)
@@ -253,15 +276,24 @@ class Replicas:
             partition.flush_if_due(now)
 
     async def checkpoint(self) -> None:
-        """Write the checkpoints of every directory."""
+        """Write the checkpoints of every directory. One after the other: they write the same files."""
+        loop = asyncio.get_running_loop()
         for directory in self.directories:
-            logs = {(each.topic, each.index): each.log for each in self.in_directory(directory)}
-            await asyncio.to_thread(
-                directory.write_checkpoints,
-                {key: log.recovery_point for key, log in logs.items()},
-                {key: log.end_offset for key, log in logs.items()},
-                {key: log.start_offset for key, log in logs.items() if log.start_offset},
-            )
+            await loop.run_in_executor(self._disk, directory.write_checkpoints, *self._checkpoints(directory))
+
+    def _checkpoints(self, directory: LogDirectory) -> tuple[dict[Key, int], dict[Key, int], dict[Key, int]]:
+        """Recovery points, high watermarks and log starts; of logs that could not be opened those last known."""
+        logs = {(each.topic, each.index): each.log for each in self.in_directory(directory)}
+        unopened = [key for key, home in self._unopened.items() if home is directory]
+        last_known = (directory.recovery_points, directory.high_watermarks, directory.log_starts)
+        recovery_points, high_watermarks, log_starts = (
+            {key: offsets[key] for key in unopened if key in offsets} for offsets in last_known
+        )
+        return (
+            recovery_points | {key: log.recovery_point for key, log in logs.items()},
+            high_watermarks | {key: log.end_offset for key, log in logs.items()},
+            log_starts | {key: log.start_offset for key, log in logs.items() if log.start_offset},
+        )
 
     def expire_producers(self) -> None:
         now = self._now()
@@ -277,11 +309,38 @@ class Replicas:
             await partition.stop()
         loop = asyncio.get_running_loop()
         with ThreadPoolExecutor(8, "moldau-close") as pool:  # closing waits for fsync: the disk takes several at once
-            await asyncio.gather(*(loop.run_in_executor(pool, partition.log.close) for partition in self))
-        await self.checkpoint()
+            await asyncio.gather(*(loop.run_in_executor(pool, _close, partition) for partition in self))
+        written = True
+        try:
+            await self.checkpoint()
+        except OSError as problem:
+            logger.error("writing the checkpoints failed: %s", problem)
+            written = False
         self._disk.shutdown()
         for directory in self.directories:
-            directory.close(clean=not any(each.offline for each in self.in_directory(directory)))
+            directory.close(clean=written and self._trusted(directory))
+
+    def _trusted(self, directory: LogDirectory) -> bool:
+        """Whether every log in it was opened, and closed as it should be: the next start then checks none of them."""
+        offline = any(each.offline for each in self.in_directory(directory))
+        return not offline and directory not in self._unopened.values()
+
+
+def _close(partition: Partition) -> None:
+    """In a thread. A log whose disk failed is not flushed again: a second fsync may lie."""
+    try:
+        partition.log.close(clean=not partition.offline)
+    except OSError as problem:
+        logger.error("closing %s-%d failed: %s", partition.topic, partition.index, problem)
+        partition.offline = True
+
+
+def _remove(paths: list[Path]) -> None:
+    """In a thread. What cannot be removed now is found again at the next start."""
+    try:
+        files.remove(paths)
+    except OSError as problem:
+        logger.warning("removing files of a deleted log failed: %s", problem)
 
 
 def _put_aside(path: Path) -> None:

@@ -364,7 +364,7 @@ def _read_fetch_tags(view: memoryview, at: int, version: int, replica_id: int) -
         size, at = read_uvarint(view, at)
         stop = _stretch(view, at, size)
         if tag == 1 and version >= 15:
-            (replica_id,) = _INT32.unpack_from(view, at)
+            (replica_id,) = _INT32.unpack_from(view[:stop], at)
         at = stop
     return replica_id
 

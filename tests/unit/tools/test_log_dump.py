@@ -227,9 +227,6 @@ def test_missing_unreadable_and_unknown_files(tmp_path: Path) -> None:
     assert complaint(tmp_path / "gone.log") == (2, f"moldau: {tmp_path}/gone.log: No such file or directory")
     hint = "not a file; name the files in it, such as DIRECTORY/*.log"
     assert complaint(directory) == (2, f"moldau: {directory}: {hint}")
-        2,
-        f"moldau: {directory}: not a file; name the files in it, such as DIRECTORY/*.log",
-    )
     assert complaint(pipe) == (2, f"moldau: {pipe}: {hint}")
     code, line = complaint(unknown)
     assert code == 2

@@ -31,6 +31,8 @@ def _delete(ctx: Context, topic: str, asked: DeleteRecordsPartition) -> DeleteRe
     partition = ctx.replicas.get(topic, asked.partition_index)
     if partition is None:
         return _failure(asked, WireError.UNKNOWN_TOPIC_OR_PARTITION)
+    if not partition.log.config.deletes:
+        return _failure(asked, WireError.POLICY_VIOLATION)
     offset = partition.high_watermark if asked.offset == HIGH_WATERMARK else asked.offset
     if not 0 <= offset <= partition.high_watermark:
         return _failure(asked, WireError.OFFSET_OUT_OF_RANGE)

@@ -1,5 +1,6 @@
 """DeleteTopics 1–6: by name, and from 6 on by id. The files go after file.delete.delay.ms."""
 
+from collections import Counter
 from uuid import UUID
 
 from moldau.base.errors import Refusal, WireError
@@ -18,8 +19,9 @@ from moldau.wire.primitives import ZERO_UUID
 
 
 async def delete_topics(ctx: Context, request: DeleteTopicsRequest, call: Call) -> DeleteTopicsResponse:
-    ids = {topic.name: topic.id for topic in ctx.image.topics.values()}
-    decides = [_deciding(ctx, topic, request.topics.count(topic) > 1) for topic in request.topics]
+    counts = Counter(request.topics)
+    ids: dict[str, UUID] = {}
+    decides = [_deciding(ctx, topic, counts[topic] > 1, ids) for topic in request.topics]
     decisions = await ctx.controller.submit_each(decides)
     await ctx.replicas.settled()
     return DeleteTopicsResponse(
@@ -29,7 +31,8 @@ async def delete_topics(ctx: Context, request: DeleteTopicsRequest, call: Call) 
     )
 
 
-def _deciding(ctx: Context, topic: DeleteTopicState, twice: bool) -> Decide:
+def _deciding(ctx: Context, topic: DeleteTopicState, twice: bool, ids: dict[str, UUID]) -> Decide:
+    """Notes the id of the topic that goes in `ids`: afterwards the image does not know it any more."""
     by_id = topic.topic_id != ZERO_UUID
 
     def decide(image: ClusterImage) -> Decision:
@@ -41,7 +44,10 @@ def _deciding(ctx: Context, topic: DeleteTopicState, twice: bool) -> Decide:
             return Refusal(WireError.INVALID_REQUEST, "You may not specify both topic name and topic id.")
         if twice:
             return Refusal(WireError.INVALID_REQUEST, "Duplicate topic in request.")
-        return delete_topic(image, name=topic.name, topic_id=topic.topic_id if by_id else None)
+        decision = delete_topic(image, name=topic.name, topic_id=topic.topic_id if by_id else None)
+        if isinstance(decision, TopicDeleted):
+            ids[decision.topic] = image.topics[decision.topic].id
+        return decision
 
     return decide
 

@@ -18,7 +18,7 @@ def describe_topic_partitions(
     ctx: Context, request: DescribeTopicPartitionsRequest, call: Call
 ) -> DescribeTopicPartitionsResponse:
     image = ctx.controller.image
-    room = min(request.response_partition_limit, ctx.config.max_request_partition_size_limit)
+    room = max(min(request.response_partition_limit, ctx.config.max_request_partition_size_limit), 1)
     cursor = request.cursor
     names = sorted({each.name for each in request.topics} or image.topics)
     described: list[DescribeTopicPartitionsResponseTopic] = []

@@ -4,15 +4,19 @@
 15: the replica's id is a tag. 16–18: tags for clusters.
 """
 
+import logging
 from typing import NamedTuple
 
 from moldau.base.errors import WireError
 from moldau.broker.context import Context
 from moldau.broker.sessions import Fetch
-from moldau.net.reply import Parked, Parts
+from moldau.log.segment import CorruptLogError
+from moldau.net.reply import BadRequest, Parked, Parts
 from moldau.replication.partition import Partition
 from moldau.replication.waiters import FetchWaiter
 from moldau.wire.hot import FETCH_BY_ID, FetchAsk, FetchPartition, FetchResult, pack_fetch, read_fetch
+
+logger = logging.getLogger("moldau.broker")
 
 READ_COMMITTED = 1
 UNKNOWN_TOPIC_ID = WireError.UNKNOWN_TOPIC_ID
@@ -39,8 +43,12 @@ def fetch(ctx: Context, body: memoryview, at: int, version: int, correlation: in
 
 def _park(ctx: Context, opened: Fetch, plan: Plan, ask: FetchAsk, version: int, correlation: int) -> Parked:
     def answer() -> None:
-        later = plan_fetch(ctx, ask, opened.asked or [], version)
-        parked.resolve(_answer(opened, later, ask, version, correlation))
+        try:
+            later = plan_fetch(ctx, ask, opened.asked or [], version)
+            parked.resolve(_answer(opened, later, ask, version, correlation))
+        except Exception:
+            logger.exception("answering a fetch that had waited failed")
+            parked.resolve(BadRequest("an internal error"))
 
     waiter = FetchWaiter(list(plan.partitions), ask.min_bytes - plan.size, ask.max_wait_ms, answer)
     parked = Parked(waiter.cancel)
@@ -67,7 +75,7 @@ def plan_fetch(ctx: Context, ask: FetchAsk, asked: list[tuple[bytes, FetchPartit
         elif ask.replica_id >= 0:
             result = _failure(row.partition, WireError.NOT_LEADER_OR_FOLLOWER)
         else:
-            result = _read(partition, row, room - size, whole_first=size == 0)
+            result = _read_or_fail(partition, row, room - size, whole_first=size == 0)
             partitions.append(partition)
         if result.records is not None:
             size += result.records.length
@@ -80,6 +88,16 @@ def _failure(index: int, code: WireError) -> FetchResult:
     return FetchResult(index, code, -1, -1, -1)
 
 
+def _read_or_fail(partition: Partition, row: FetchPartition, room: int, *, whole_first: bool) -> FetchResult:
+    """A damaged log is an error of its partition; the others in the request are answered."""
+    try:
+        return _read(partition, row, room, whole_first=whole_first)
+    except (CorruptLogError, OSError) as problem:
+        logger.error("reading %s-%d failed: %s", partition.topic, partition.index, problem)
+        corrupt = isinstance(problem, CorruptLogError)
+        return _failure(row.partition, WireError.CORRUPT_MESSAGE if corrupt else WireError.KAFKA_STORAGE_ERROR)
+
+
 def _read(partition: Partition, row: FetchPartition, room: int, *, whole_first: bool) -> FetchResult:
     if partition.offline:
         return _failure(row.partition, WireError.KAFKA_STORAGE_ERROR)
@@ -88,7 +106,7 @@ def _read(partition: Partition, row: FetchPartition, room: int, *, whole_first: 
         return _failure(row.partition, partition.fenced(row.leader_epoch))
     high = partition.high_watermark
     if row.last_fetched_epoch >= 0:
-        epoch, end = log.end_offset_for_epoch(row.last_fetched_epoch)
+        epoch, end = partition.end_offset_for_epoch(row.last_fetched_epoch)
         if end < 0:
             return _failure(row.partition, WireError.OFFSET_OUT_OF_RANGE)
         if epoch < row.last_fetched_epoch or end < row.offset:

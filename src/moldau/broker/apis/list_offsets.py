@@ -68,7 +68,7 @@ async def _answer(ctx: Context, topic: str, asked: ListOffsetsPartition, version
         return _failure(asked, WireError.CORRUPT_MESSAGE)
     epoch = -1
     if version >= EPOCH_SINCE:
-        epoch = partition.leader_epoch if asked.timestamp == LATEST else partition.log.epochs.epoch_of(offset)
+        epoch = partition.leader_epoch if asked.timestamp == LATEST else partition.epoch_of(offset)
     return ListOffsetsPartitionResponse(
         partition_index=asked.partition_index,
         error_code=WireError.NONE,

@@ -26,6 +26,8 @@ from moldau.wire.messages.metadata import (
 )
 from moldau.wire.primitives import ZERO_UUID
 
+NAMES_ONLY = (10, 11)  # versions that have a field for topic ids and do not serve them
+
 
 def metadata(ctx: Context, request: MetadataRequest, call: Call) -> bytes | Coroutine[object, object, bytes]:
     if request.topics and request.allow_auto_topic_creation and ctx.config.auto_create_topics_enable:
@@ -43,12 +45,23 @@ async def _create(ctx: Context, names: list[str], request: MetadataRequest, call
 
 def _answer(ctx: Context, request: MetadataRequest, call: Call) -> bytes:
     image = ctx.image
+    if call.version in NAMES_ONLY and any(_by_id(each) for each in request.topics or ()):
+        return encode(_refuse(request.topics or ()), call.version)
     question = (call.version, call.listener, request.topics)
     body = ctx.answers.get(image, question)
     if body is None:
         body = encode(_describe(image, request.topics, call.listener), call.version)
         ctx.answers.keep(question, body)
     return body
+
+
+def _by_id(asked: MetadataRequestTopic) -> bool:
+    return asked.name is None or asked.topic_id != ZERO_UUID
+
+
+def _refuse(asked: tuple[MetadataRequestTopic, ...]) -> MetadataResponse:
+    topics = tuple(_missing(WireError.INVALID_REQUEST, each.name or "", each.topic_id) for each in asked)
+    return MetadataResponse(brokers=(), topics=topics)
 
 
 def _describe(image: ClusterImage, asked: tuple[MetadataRequestTopic, ...] | None, listener: str) -> MetadataResponse:
