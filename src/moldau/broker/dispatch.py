@@ -76,6 +76,8 @@ class Dispatcher:
             raise BadRequest("an internal error") from None
 
     def _dispatch(self, connection: Connection, frame: memoryview) -> Handled:
+        if len(frame) < PREFIX_AND_LENGTH.size:
+            raise MalformedMessage("the frame is shorter than a request header")
         key, version, correlation, client_id_size = PREFIX_AND_LENGTH.unpack_from(frame)
         hot = self._hot.get((key, version))
         if hot is not None:
