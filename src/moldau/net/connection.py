@@ -135,7 +135,7 @@ class Connection:
                 self._flush()
             if self.closed:
                 return
-        if self._out:
+        if self._out and not self._writing:  # else the socket is full, and `_writable` goes on when it is not
             self._flush()
         if self._reserved and self._cutter.empty and not self._backlog:
             self._release_reserved()

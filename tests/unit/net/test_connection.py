@@ -445,3 +445,36 @@ def test_a_request_is_borrowed_until_its_handler_returns(loop_kind: str) -> None
         other.close()
 
     run(loop_kind, main())
+
+
+class FullOnce:
+    """A socket that takes nothing the first time, and everything at once when asked again."""
+
+    def __init__(self, sock: object) -> None:
+        self._socket = sock
+        self._full = True
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._socket, name)
+
+    def sendmsg(self, *arguments: object) -> int:
+        if self._full:
+            self._full = False
+            raise BlockingIOError
+        return int(self._socket.sendmsg(*arguments))  # type: ignore[attr-defined]
+
+
+def test_a_socket_that_is_full_for_a_moment_only_does_not_end_the_reading(loop_kind: str) -> None:
+    async def main() -> None:
+        served = Served()
+        connection = served.connection
+        connection._socket = FullOnce(connection._socket)  # type: ignore[assignment]
+        bytes_of_one = answer(1, padding=PIECES_AT_MOST)
+        served.script.replies[1] = lambda: [bytes_of_one[at : at + 1] for at in range(len(bytes_of_one))]
+        await served.peer.send(requests(1, 2))
+        assert await served.peer.numbers(2) == [1, 2]
+        await served.peer.send(request(3))
+        assert await served.peer.numbers(1) == [3]
+        served.close()
+
+    run(loop_kind, main())
