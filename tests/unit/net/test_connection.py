@@ -469,8 +469,8 @@ def test_a_socket_that_is_full_for_a_moment_only_does_not_end_the_reading(loop_k
         served = Served()
         connection = served.connection
         connection._socket = FullOnce(connection._socket)  # type: ignore[assignment]
-        bytes_of_one = answer(1, padding=PIECES_AT_MOST)
-        served.script.replies[1] = lambda: [bytes_of_one[at : at + 1] for at in range(len(bytes_of_one))]
+        one = answer(1, padding=PIECES_AT_MOST * 2_000)  # too large to be sent as one buffer
+        served.script.replies[1] = lambda: [one[at : at + 2_000] for at in range(0, len(one), 2_000)]
         await served.peer.send(requests(1, 2))
         assert await served.peer.numbers(2) == [1, 2]
         await served.peer.send(request(3))
