@@ -1,6 +1,8 @@
 """The command line: `python -m benchmarks [OPTIONS]` compares; `cpu`, `isolation`, `chart` are commands."""
 
 import contextlib
+import enum
+import shutil
 import signal
 import tempfile
 from collections.abc import Callable, Iterator
@@ -28,6 +30,14 @@ console = Console(highlight=False)
 if not console.is_terminal:
     console = Console(highlight=False, width=150)
 
+
+class Consumer(enum.Enum):
+    """Both are librdkafka."""
+
+    KCAT = "kcat"
+    CONFLUENT = "confluent-kafka"
+
+
 Workdir = Annotated[Path | None, typer.Option(help="Where brokers keep their data meanwhile.")]
 Quick = Annotated[bool, typer.Option("--quick", help="Small counts: shows that everything runs; not for figures.")]
 Kafka = Annotated[bool, typer.Option("--kafka", help="Apache Kafka instead of ours.")]
@@ -45,7 +55,9 @@ def main(
     ] = False,
     soak: Annotated[bool, typer.Option("--soak", help="Instead, a steady load on ours: does anything creep?")] = False,
     minutes: Annotated[float, typer.Option(help="How long to soak.")] = 60,
-    consumer: Annotated[str, typer.Option(help="What reads: confluent-kafka or kcat.")] = "confluent-kafka",
+    consumer: Annotated[
+        Consumer | None, typer.Option(help="What reads: kcat, if there, costs the machine less.")
+    ] = None,
     workdir: Workdir = None,
 ) -> None:
     """Compare Moldau with Apache Kafka, in alternating rounds."""
@@ -62,7 +74,7 @@ def main(
             _soak(ours, jars, scratch, minutes=minutes, stretch_s=2 if quick else 30)
             return
         sizes = measures.QUICK if quick else measures.FULL
-        setting = measures.Setting(jars, sizes, scratch, consumer)
+        setting = measures.Setting(jars, sizes, scratch, (consumer or _reader()).value)
         with console.status("") as status:
             results = compare(ours, theirs, wanted, setting, rounds=rounds, say=_saying(status))
             if not only:
@@ -128,6 +140,10 @@ def _soak(kind: Kind, jars: Jars | None, scratch: Path, *, minutes: float, stret
         )
 
 
+def _reader() -> Consumer:
+    return Consumer.KCAT if shutil.which("kcat") else Consumer.CONFLUENT
+
+
 @contextlib.contextmanager
 def _scratch(workdir: Path | None) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="moldau-bench-", dir=workdir, ignore_cleanup_errors=True) as name:
@@ -159,6 +175,8 @@ def _roles(no_kafka: bool, self_check: bool) -> tuple[Jars | None, Kind, Kind | 
 
 
 def _publish(results: dict[str, Any], *, quick: bool) -> None:
+    if quick:
+        console.print("[yellow]A trial: its figures say that everything runs, not how fast.")
     report.show(results, console)
     report.show_isolation(results.get("isolation", []), console)
     path = report.TRIAL if quick else report.RESULTS
@@ -170,8 +188,4 @@ def _publish(results: dict[str, Any], *, quick: bool) -> None:
 
 
 if __name__ == "__main__":
-    try:
-        app()
-    except KeyboardInterrupt:
-        console.print("Stopped; the brokers are gone and their directories too.")
-        raise SystemExit(130) from None
+    app()

@@ -53,7 +53,7 @@ def draw(results: dict[str, Any]) -> str:
 
 
 def _panel(rows: list[dict[str, Any]], title: str, top: float) -> str:
-    widest = max(1.0, *(row["ratio"] for row in rows))
+    widest = max(1.0, *(row[key] for row in rows for key in ("ratio", "ratio_most") if math.isfinite(row[key])))
     scale = BAR_SPACE / widest
     one = LABEL + scale
     bottom = top + PANEL_HEAD + ROW * len(rows) - 8

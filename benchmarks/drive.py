@@ -20,6 +20,13 @@ from benchmarks.topics import Topic
 PERF_CLASS = "org.apache.kafka.tools.ProducerPerformance"
 PERF_JVM = ("-Xmx512m",)
 LIMIT_S = 900.0
+KCAT_SETTINGS = (  # those of the worker's consumer
+    "fetch.message.max.bytes=4194304",
+    "fetch.max.bytes=67108864",
+    "receive.message.max.bytes=104857600",
+    "queued.min.messages=2000000",
+    "queued.max.messages.kbytes=1048576",
+)
 
 _NUMBER = r"([\d.]+)"
 _SUMMARY = re.compile(
@@ -110,22 +117,9 @@ def _consume_with_kcat(peer: Peer, topic: Topic, records: int) -> ConsumeResult:
     kcat = shutil.which("kcat")
     if kcat is None:
         raise RuntimeError("there is no `kcat` on this machine")
-    command = [
-        kcat,
-        "-C",
-        "-b",
-        peer.bootstrap,
-        "-t",
-        topic.name,
-        "-o",
-        "beginning",
-        "-c",
-        str(records),
-        "-q",
-        "-f",
-        "",
-    ]
-    for setting in ("fetch.message.max.bytes=4194304", "queued.min.messages=2000000"):
+    command = [kcat, "-C", "-b", peer.bootstrap, "-t", topic.name, "-o", "beginning", "-q", "-f", ""]
+    command += ["-c", str(records)]
+    for setting in KCAT_SETTINGS:
         command += ["-X", setting]
     before, began = _children_cpu(), time.perf_counter()
     _run(command)

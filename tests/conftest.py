@@ -105,3 +105,9 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
             for log in sorted(item.funcargs["tmp_path"].glob("broker-*/broker.log")):
                 report.sections.append((str(log), "\n".join(log.read_text(errors="replace").splitlines()[-60:])))
     return report
+
+
+@pytest.fixture(scope="session")
+def bootstrap(broker: AnyBroker) -> str:
+    """The address of a running broker."""
+    return broker.bootstrap

@@ -57,11 +57,17 @@ class Sender:
         return self.acknowledged
 
 
+def reader(broker: AnyBroker, more: dict[str, object] | None = None) -> Consumer:
+    """A consumer for use by assignment: librdkafka wants a group name even where no group takes part."""
+    alone = {"group.id": "unused", "enable.auto.commit": False}
+    return Consumer({"bootstrap.servers": broker.bootstrap, **alone, **(more or {})})
+
+
 def read(
     broker: AnyBroker, topic: str, count: int, partition: int = 0, offset: int = OFFSET_BEGINNING
 ) -> list[Message]:
     """`count` messages by assignment, without a group coordinator."""
-    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "unused", "enable.auto.commit": False})
+    consumer = reader(broker)
     consumer.assign([TopicPartition(topic, partition, offset)])
     found: list[Message] = []
     deadline = time.monotonic() + SECONDS
@@ -158,7 +164,7 @@ def test_watermarks_and_offsets_for_times(broker: AnyBroker, create_topic: Creat
     for number in range(10):
         sender.send(name, b"x", timestamp=1_600_000_000_000 + number * 1000)
     sender.finish()
-    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "unused"})
+    consumer = reader(broker)
     assert consumer.get_watermark_offsets(TopicPartition(name, 0), timeout=SECONDS) == (0, 10)
 
     def first_at(when: int) -> int:
@@ -177,7 +183,7 @@ def test_reading_from_the_middle_and_waiting_at_the_end(broker: AnyBroker, creat
         sender.send(name, str(number).encode())
     sender.finish()
     assert [message.value() for message in read(broker, name, 3, offset=7)] == [b"7", b"8", b"9"]
-    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "unused", "enable.partition.eof": True})
+    consumer = reader(broker, {"enable.partition.eof": True})
     consumer.assign([TopicPartition(name, 0, 10)])
     at_end = consumer.poll(SECONDS)
     assert at_end.error().code() == KafkaError._PARTITION_EOF
@@ -191,12 +197,11 @@ def test_an_offset_out_of_range_follows_the_reset_policy(broker: AnyBroker, crea
     name, sender = create_topic(), Sender(broker)
     sender.send(name, b"only")
     sender.finish()
-    settings = {"bootstrap.servers": broker.bootstrap, "group.id": "unused", "auto.offset.reset": "error"}
-    consumer = Consumer(settings)
+    consumer = reader(broker, {"auto.offset.reset": "error"})
     consumer.assign([TopicPartition(name, 0, 100)])
     assert consumer.poll(SECONDS).error().code() == KafkaError._AUTO_OFFSET_RESET
     consumer.close()
-    consumer = Consumer({**settings, "auto.offset.reset": "earliest"})
+    consumer = reader(broker, {"auto.offset.reset": "earliest"})
     consumer.assign([TopicPartition(name, 0, 100)])
     assert consumer.poll(SECONDS).value() == b"only"
     consumer.close()
@@ -214,7 +219,7 @@ def test_a_record_above_the_topic_limit(broker: AnyBroker, create_topic: CreateT
 
 def test_an_unknown_topic_is_not_created_by_a_consumer(broker: AnyBroker, admin: AdminClient, topic: str) -> None:
     settings = {"allow.auto.create.topics": False, "topic.metadata.propagation.max.ms": 100}
-    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "unused", **settings})
+    consumer = reader(broker, settings)
     with pytest.raises(KafkaException) as refused:
         consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=SECONDS)
     assert refused.value.args[0].code() in (KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC)

@@ -53,7 +53,7 @@ def test_replayed_state_is_the_live_state(plan: list[tuple[int, int, str]]) -> N
 @settings(max_examples=60, deadline=None)
 @given(steps, st.booleans())
 def test_retries_after_a_restart(plan: list[tuple[int, int, str]], clean: bool) -> None:
-    """Each of a producer's last five batches is answered with its offset, even where a snapshot holds the last alone."""
+    """A producer's last five batches are each answered with their offset, though a snapshot holds the last alone."""
     with TemporaryDirectory() as name:
         directory = Path(name)
         log = open_log(directory, CONFIG)

@@ -1,7 +1,6 @@
 """A log cut anywhere comes back as the whole batches before the cut, whatever the index files say."""
 
 import logging
-import shutil
 from pathlib import Path
 
 import pytest
@@ -9,6 +8,7 @@ import pytest
 from log_batches import NOW, append, batch, flush, headers_on_disk, open_log, producer_view, segment_files
 from moldau.log.log import Log
 from moldau.log.settings import LogConfig
+from moldau.wire.batch import read_header
 
 CONFIG = LogConfig(segment_bytes=600, index_interval_bytes=200)
 
@@ -20,53 +20,77 @@ def write(directory: Path, count: int = 14) -> Log:
     return log
 
 
-def test_cut_at_every_byte(tmp_path: Path) -> None:
-    """Every byte of the last batches, and of the segment before the last."""
-    write(tmp_path / "whole").close(clean=False)
-    last, earlier = segment_files(tmp_path / "whole")[-1], segment_files(tmp_path / "whole")[-2]
-    before = headers_on_disk(tmp_path / "whole")
-    for torn in (last, earlier):
-        size = torn.stat().st_size
-        base = int(torn.stem)
-        in_file = [header for header in before if base <= header.base_offset]
-        for cut in range(size):
-            directory = tmp_path / "cut"
-            shutil.copytree(tmp_path / "whole", directory)
-            (directory / "topic-0" / torn.name).open("rb+").truncate(cut)
-            kept = [header for header in before if header.base_offset < base]
-            room = cut
-            for header in in_file:
-                if header.size > room:
-                    break
-                room -= header.size
-                kept.append(header)
-            log = open_log(directory, CONFIG)
-            boundary = room == 0
-            if torn is earlier and boundary:  # nothing shows that batches are missing: later segments stay, as in Kafka
-                kept += [header for header in before if header.base_offset >= int(last.stem)]
-            assert headers_on_disk(directory) == kept, cut
-            assert list(log.read_headers(0)) == kept
-            assert log.end_offset == (kept[-1].last_offset + 1 if kept else 0)
-            assert log.epochs.latest == (kept[-1].leader_epoch if kept else -1)
-            assert append(log, batch(timestamp=NOW)) == log.end_offset - 1
-            shutil.rmtree(directory)
+def content(directory: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in (directory / "topic-0").iterdir()}
+
+
+def restore(directory: Path, files: dict[str, bytes]) -> None:
+    """Makes the log's directory hold these files; touches those alone that differ."""
+    now = content(directory)
+    for name in now.keys() - files.keys():
+        (directory / "topic-0" / name).unlink()
+    for name, data in files.items():
+        if now.get(name) != data:
+            (directory / "topic-0" / name).write_bytes(data)
+
+
+@pytest.mark.parametrize("which", [-1, -2], ids=["the last segment", "the one before it"])
+def test_cut_at_every_byte(tmp_path: Path, which: int) -> None:
+    write(tmp_path).close(clean=False)
+    files = content(tmp_path)
+    torn = segment_files(tmp_path)[which]
+    before = headers_on_disk(tmp_path)
+    base = int(torn.stem)
+    later = [header for header in before if header.base_offset >= int(segment_files(tmp_path)[-1].stem)]
+    for cut in range(len(files[torn.name])):
+        restore(tmp_path, {**files, torn.name: files[torn.name][:cut]})
+        kept = [header for header in before if header.base_offset < base]
+        room = cut
+        for header in before[len(kept) :]:
+            if header.size > room:
+                break
+            room -= header.size
+            kept.append(header)
+        if which == -2 and room == 0:  # nothing shows that batches are missing: later segments stay, as in Kafka
+            kept += later
+        log = open_log(tmp_path, CONFIG)
+        assert headers_on_disk(tmp_path) == kept, cut
+        assert list(log.read_headers(0)) == kept
+        assert log.end_offset == kept[-1].last_offset + 1 if kept else log.end_offset == 0
+        assert log.epochs.latest == (kept[-1].leader_epoch if kept else -1)
+        assert append(log, batch(timestamp=NOW)) == log.end_offset - 1
+
+
+def test_a_torn_tail_behind_a_clean_stop(tmp_path: Path) -> None:
+    """The marker of a clean stop is believed, the files are not."""
+    write(tmp_path).close()
+    files = content(tmp_path)
+    last = segment_files(tmp_path)[-1]
+    before = headers_on_disk(tmp_path)
+    for cut in range(len(files[last.name])):
+        restore(tmp_path, {**files, last.name: files[last.name][:cut]})
+        kept = headers_on_disk(tmp_path)
+        log = open_log(tmp_path, CONFIG, clean=True)
+        assert list(log.read_headers(0)) == kept == before[: len(kept)]
+        assert log.end_offset == kept[-1].last_offset + 1
+        found = log.batch_of_max_timestamp()
+        assert found is not None
+        assert read_header(found) == kept[-1]
+        assert [state.last_sequence for state in log.producers] == [log.end_offset - 1]
 
 
 def test_every_flipped_byte_of_the_last_batch(tmp_path: Path) -> None:
     """Outside base offset and leader epoch, which no checksum covers, a changed byte ends the log before its batch."""
-    write(tmp_path / "whole").close(clean=False)
-    last = segment_files(tmp_path / "whole")[-1]
-    before = headers_on_disk(tmp_path / "whole")
-    start = last.stat().st_size - before[-1].size
+    write(tmp_path).close(clean=False)
+    files = content(tmp_path)
+    last = segment_files(tmp_path)[-1].name
+    before = headers_on_disk(tmp_path)
+    start = len(files[last]) - before[-1].size
     for at in (*range(8, 12), *range(16, before[-1].size)):
-        directory = tmp_path / "flipped"
-        shutil.copytree(tmp_path / "whole", directory)
-        data = bytearray(last.read_bytes())
+        data = bytearray(files[last])
         data[start + at] ^= 0x40
-        (directory / "topic-0" / last.name).write_bytes(data)
-        log = open_log(directory, CONFIG)
-        assert list(log.read_headers(0)) == before[:-1], at
-        shutil.rmtree(directory)
+        restore(tmp_path, {**files, last: bytes(data)})
+        assert list(open_log(tmp_path, CONFIG).read_headers(0)) == before[:-1], at
 
 
 def test_what_was_cut_is_told_in_one_line(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -77,7 +101,7 @@ def test_what_was_cut_is_told_in_one_line(tmp_path: Path, caplog: pytest.LogCapt
     with caplog.at_level(logging.WARNING, "moldau.log"):
         log = open_log(tmp_path, CONFIG)
     [line] = caplog.messages
-    assert f"off {last.name}" in line
+    assert f"truncated {last.name}" in line
     assert f"offset {log.end_offset}" in line
     assert "left" in line
 

@@ -52,6 +52,13 @@ def answers(port: int) -> bool:
         return False
 
 
+def broker_environment() -> dict[str, str]:
+    """For a child process that runs the same Moldau as the tests."""
+    source = str(Path(moldau.__file__).parents[1])
+    inherited = os.environ.get("PYTHONPATH")
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, (source, inherited))), "PYTHONUNBUFFERED": "1"}
+
+
 class ExternalBroker:
     """A broker that somebody else started: it can be used, not restarted."""
 
@@ -90,9 +97,7 @@ class BrokerProcess:
         return [sys.executable, "-m", "moldau", "broker", *where, *given]
 
     def environment(self) -> dict[str, str]:
-        source = str(Path(moldau.__file__).parents[1])
-        inherited = os.environ.get("PYTHONPATH")
-        return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, (source, inherited))), "PYTHONUNBUFFERED": "1"}
+        return broker_environment()
 
     def start(self) -> "BrokerProcess":
         """Start it and wait until it answers; its output is appended to `log_file`."""

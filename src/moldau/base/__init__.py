@@ -1,1 +1,1 @@
-"""Pure ground: wire errors, settings engine, kinds of integers, limits."""
+"""Pure ground: wire errors, settings engine, kinds of integers."""

@@ -5,16 +5,18 @@ all cleaning of them is switched off: a compacted topic must not lose its record
 """
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from uuid import UUID
 
 from moldau.base.errors import Refusal
-from moldau.broker.controller import Controller
-from moldau.log.checkpoints import read_epochs, read_topic_id
-from moldau.log.directory import DirectoryRefused, LogDirectory
-from moldau.metadata.changes import Batch, Change, ProducerIdsAllocated, TopicCreated
-from moldau.metadata.image import ClusterImage, PartitionState
+from moldau.base.settings import Live, SettingError
+from moldau.broker.settings import BROKER
+from moldau.log.checkpoints import LEADER_EPOCHS, MalformedCheckpointError, read_epochs, read_topic_id
+from moldau.log.directory import METADATA_LOG, DirectoryRefused, LogDirectory
+from moldau.log.settings import checked
+from moldau.metadata.changes import BrokerConfigured, Change, ProducerIdsAllocated, TopicCreated
+from moldau.metadata.image import CLUSTER_DEFAULT, ClusterImage, PartitionState
 from moldau.metadata.kraft import KraftImage, KraftTopic, image_from_kraft
 from moldau.metadata.kraft import adopt as adopt_topic
 from moldau.wire.batch import CONTROL, HEADER_SIZE, PREFIX_SIZE, read_header
@@ -22,42 +24,115 @@ from moldau.wire.codec import UnservedVersion
 from moldau.wire.compression import CorruptRecords
 from moldau.wire.messages.kraft import decode_metadata_record
 from moldau.wire.primitives import MalformedMessage
-from moldau.wire.records import iter_records
+from moldau.wire.records import decode_records
 
 log = logging.getLogger("moldau.broker")
 
-METADATA_LOG = "__cluster_metadata-0"
 NO_CLEANING = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
 LARGEST_BATCH = 64 * 1024 * 1024  # of a metadata log; Kafka's own are far smaller
+NAMED_AT_MOST = 5  # names in one line of the log
 
 
-async def adopt(controller: Controller, directories: list[LogDirectory], broker_id: int) -> None:
-    """Take over what is found, if this node has no topics of its own yet."""
-    if controller.image.topics:
-        return
+def adopted(directories: list[LogDirectory], metadata_directory: str | None, broker_id: int) -> tuple[Change, ...]:
+    """The changes that take over what is found, for a node that starts for the first time."""
     found = {key: path for directory in directories for key, path in directory.partitions().items()}
     if not found:
-        return
-    kraft = next((path for each in directories if (path := each.path / METADATA_LOG).is_dir()), None)
-    changes = _from_directories(found, broker_id) if kraft is None else _from_metadata_log(kraft, broker_id)
-    outcome = await controller.submit(lambda _: Batch(changes))
-    if isinstance(outcome, Refusal):
-        raise DirectoryRefused(f"taking over the topics found in {directories[0].path} failed: {outcome.message}")
+        return ()
+    places = [each.path for each in directories] + ([Path(metadata_directory)] if metadata_directory else [])
+    kraft = next((path for place in places if (path := place / METADATA_LOG).is_dir()), None)
+    if kraft is None:
+        return _from_directories(found, broker_id)
+    return _from_metadata_log(kraft, broker_id, set(found))
 
 
-def _from_metadata_log(path: Path, broker_id: int) -> tuple[Change, ...]:
+def unknown_partitions(image: ClusterImage, directories: list[LogDirectory]) -> list[Path]:
+    """Partition directories that belong to no topic; they are left alone and named in the log."""
+    return [
+        path
+        for directory in directories
+        for (topic, index), path in directory.partitions().items()
+        if image.partition(topic, index) is None
+    ]
+
+
+def warn_of_unknown(image: ClusterImage, directories: list[LogDirectory]) -> None:
+    unknown = unknown_partitions(image, directories)
+    if unknown:
+        log.warning("%d directories belong to no topic and are left alone: %s", len(unknown), some(map(str, unknown)))
+
+
+def some(names: Iterable[str]) -> str:
+    """The first few of many names."""
+    listed = sorted(names)
+    return ", ".join(listed[:NAMED_AT_MOST]) + (", …" if len(listed) > NAMED_AT_MOST else "")
+
+
+# ── from Kafka's metadata log ──
+
+
+def _from_metadata_log(path: Path, broker_id: int, found: set[tuple[str, int]]) -> tuple[Change, ...]:
     try:
         kraft = image_from_kraft(_records(path))
-    except (CorruptRecords, MalformedMessage, UnservedVersion, ValueError) as problem:
+    except (OSError, CorruptRecords, MalformedMessage, UnservedVersion, ValueError) as problem:
         raise DirectoryRefused(f"Apache Kafka's metadata log {path} cannot be read: {problem}") from None
-    log.info("taking over %d topics from Apache Kafka's metadata log, with their settings", len(kraft.topics))
-    return (*(adopt_topic(topic, broker_id) for topic in kraft.topics), *_producer_ids(kraft, broker_id))
+    topics = [topic for topic in kraft.topics if _is_here(topic, broker_id, found)]
+    log.info("taking over %d topics from Apache Kafka's metadata log, with their settings", len(topics))
+    _tell_what_is_elsewhere(kraft.topics, topics, broker_id, found)
+    return (
+        *(adopt_topic(_with_valid_config(topic), broker_id) for topic in topics),
+        *_broker_configs(kraft, broker_id),
+        *((ProducerIdsAllocated(broker_id, kraft.next_producer_id),) if kraft.next_producer_id else ()),
+    )
 
 
-def _producer_ids(kraft: KraftImage, broker_id: int) -> tuple[Change, ...]:
-    if not kraft.next_producer_id:
-        return ()
-    return (ProducerIdsAllocated(broker_id, kraft.next_producer_id),)
+def _is_here(topic: KraftTopic, broker_id: int, found: set[tuple[str, int]]) -> bool:
+    """Whether this node holds any of the topic. Kafka makes a new partition's directory a moment after its metadata."""
+    return any(broker_id in state.replicas or (topic.name, state.index) in found for state in topic.partitions)
+
+
+def _tell_what_is_elsewhere(
+    told: Iterable[KraftTopic], taken: list[KraftTopic], broker_id: int, found: set[tuple[str, int]]
+) -> None:
+    elsewhere = {topic.name for topic in told} - {topic.name for topic in taken}
+    if elsewhere:
+        log.warning("%d topics are on other nodes and not taken over: %s", len(elsewhere), some(elsewhere))
+    empty = [
+        f"{topic.name}-{state.index}"
+        for topic in taken
+        for state in topic.partitions
+        if broker_id not in state.replicas and (topic.name, state.index) not in found
+    ]
+    if empty:
+        log.warning("%d partitions have their records on other nodes and are empty here: %s", len(empty), some(empty))
+
+
+def _with_valid_config(topic: KraftTopic) -> KraftTopic:
+    config = {}
+    for name, value in topic.config.items():
+        outcome = checked({name: value})
+        if isinstance(outcome, Refusal):
+            log.warning("topic %s: %s=%s is not taken over: %s", topic.name, name, value, outcome.message)
+        else:
+            config[name] = value
+    return KraftTopic(topic.name, topic.id, topic.partitions, config)
+
+
+def _broker_configs(kraft: KraftImage, broker_id: int) -> Iterator[BrokerConfigured]:
+    """What was changed while Kafka ran, for all brokers and for this one; a retention may be among it."""
+    for name in (CLUSTER_DEFAULT, str(broker_id)):
+        told = kraft.broker_configs.get(name, {})
+        config = dict(_valid_for_brokers(told))
+        if len(config) < len(told):
+            log.warning("settings of the broker that are not taken over: %s", some(set(told) - set(config)))
+        if config:
+            yield BrokerConfigured(name, config)
+
+
+def _valid_for_brokers(config: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    for name, value in config.items():
+        changeable = name in BROKER and BROKER[name].live is not Live.READ_ONLY and not BROKER[name].sensitive
+        if changeable and not isinstance(BROKER.parse(name, value), SettingError):
+            yield name, value
 
 
 def _records(path: Path) -> Iterator[object]:
@@ -76,16 +151,19 @@ def _decoded(file: Path, start: int) -> Iterator[object]:
     position = 0
     while len(data) - position >= HEADER_SIZE:
         header = read_header(data, position)
-        size = header.length + PREFIX_SIZE
-        if size < HEADER_SIZE or position + size > len(data):
+        end = position + header.length + PREFIX_SIZE
+        if end < position + HEADER_SIZE or end > len(data):
             return  # the torn end of an unclean stop
         if not header.attributes & CONTROL and header.last_offset >= start:
-            for record in iter_records(data[position : position + size], limit=LARGEST_BATCH):
+            for record in decode_records(data[position:end], limit=LARGEST_BATCH):
                 if record.value is not None and record.offset >= start:
                     decoded = decode_metadata_record(record.value)
                     if decoded is not None:
                         yield decoded
-        position += size
+        position = end
+
+
+# ── from the directories alone ──
 
 
 def _from_directories(found: dict[tuple[str, int], Path], broker_id: int) -> tuple[Change, ...]:
@@ -93,11 +171,14 @@ def _from_directories(found: dict[tuple[str, int], Path], broker_id: int) -> tup
     for (topic, index), path in found.items():
         topics.setdefault(topic, {})[index] = path
     log.warning(
-        "found %d topics without Apache Kafka's metadata log: their settings are unknown, so all cleaning of them is "
-        "switched off (retention.ms=-1, retention.bytes=-1); set them with: moldau topic alter",
+        "found %d topics and no metadata about them: their settings are unknown, so all cleaning of them is switched "
+        "off (cleanup.policy=delete, retention.ms=-1, retention.bytes=-1); set them with: moldau topic alter",
         len(topics),
     )
-    return tuple(_from_paths(name, paths, broker_id) for name, paths in sorted(topics.items()))
+    try:
+        return tuple(_from_paths(name, paths, broker_id) for name, paths in sorted(topics.items()))
+    except (OSError, MalformedCheckpointError) as problem:
+        raise DirectoryRefused(f"taking over the topics that were found failed: {problem}") from None
 
 
 def _from_paths(name: str, paths: dict[int, Path], broker_id: int) -> TopicCreated:
@@ -116,15 +197,5 @@ def _from_paths(name: str, paths: dict[int, Path], broker_id: int) -> TopicCreat
 
 
 def _last_epoch(path: Path) -> int:
-    epochs = read_epochs(path / "leader-epoch-checkpoint")
+    epochs = read_epochs(path / LEADER_EPOCHS)
     return epochs[-1][0] if epochs else 0
-
-
-def unknown_partitions(image: ClusterImage, directories: list[LogDirectory]) -> list[Path]:
-    """Partition directories that belong to no topic; they are left alone and named in the log."""
-    return [
-        path
-        for directory in directories
-        for (topic, index), path in directory.partitions().items()
-        if image.partition(topic, index) is None
-    ]

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from moldau.broker.answers import Answers
 from moldau.broker.configs import Layers
 from moldau.broker.controller import Controller
 from moldau.broker.producer_ids import ProducerIds
@@ -19,6 +20,7 @@ class Context:
     controller: Controller
     replicas: Replicas
     sessions: FetchSessions
+    answers: Answers
     producer_ids: ProducerIds
     now: Callable[[], int]  # milliseconds since the Unix epoch
 

@@ -66,13 +66,21 @@ class Controller:
             await self._store.multi(tree.founding_ops(new_cluster_id or text_of(fresh_id())))
         await self._reload()
 
-    async def join(self, broker: Broker) -> Refusal | None:
-        """Registers this broker and takes the controller's place; the broker's epoch is given to it here."""
+    async def join(self, broker: Broker, *brought: Change) -> Refusal | None:
+        """Registers this broker and takes the controller's place; the broker's epoch is given to it here.
+
+        What a new broker has `brought` along counts with its first registration or not at all.
+        """
         async with self._turn:
-            result = await self._commit(Batch((ControllerElected(broker.id), BrokerRegistered(broker))))
+            result = await self._commit(Batch((ControllerElected(broker.id), BrokerRegistered(broker), *brought)))
             if result is None:
                 self._broker_id, self._epoch = broker.id, self.image.controller_epoch
         return NOT_CONTROLLER if isinstance(result, Conflict) else result
+
+    @property
+    def founded(self) -> bool:
+        """Whether this is a new cluster, which nobody has joined yet."""
+        return self.image.controller_epoch == 0
 
     async def leave(self) -> Refusal | None:
         """Signs this broker off, at a clean shutdown."""
@@ -99,6 +107,10 @@ class Controller:
 
         result = await self.submit(decide)
         return result if isinstance(result, Refusal) else taken
+
+    async def skip_producer_ids(self, used: int) -> None:
+        """Ids up to this one are in use already."""
+        await self.submit(lambda image: ProducerIdsAllocated(self._broker_id, max(image.next_producer_id, used + 1)))
 
     async def _unbroken(self, work: Coroutine[Any, Any, T]) -> T:
         """A caller that goes away must not leave a change written in the store, but missing in the image."""

@@ -14,12 +14,20 @@ from moldau.net.connection import Connection, Handled
 from moldau.net.reply import BadRequest, Reply
 from moldau.wire.codec import decode, encode
 from moldau.wire.frames import LENGTH
-from moldau.wire.headers import API_VERSIONS, pack_response_header, read_request_header, read_request_prefix
+from moldau.wire.headers import (
+    API_VERSIONS,
+    PREFIX_AND_LENGTH,
+    pack_response_header,
+    read_request_header,
+    read_request_prefix,
+    skip_tag_section,
+)
 from moldau.wire.messages.registry import ApiMessages
 from moldau.wire.primitives import MalformedMessage
 
 log = logging.getLogger("moldau.broker")
 
+COLD_REQUEST_AT_MOST = 4 * 1024 * 1024  # all but Produce and Fetch: what is decoded takes many times its bytes
 FALLBACK_VERSION = 0  # what an ApiVersions request of an unknown version is answered with (KIP-511)
 
 
@@ -48,6 +56,12 @@ class Dispatcher:
     def __init__(self, context: Context, apis: Iterable[Api]) -> None:
         self._context = context
         self._apis = {api.messages.key: api for api in apis}
+        self._hot = {
+            (api.messages.key, version): (api.hot, version >= (api.messages.flexible or version + 1))
+            for api in self._apis.values()
+            if api.hot is not None
+            for version in range(api.messages.lowest, api.messages.highest + 1)
+        }
 
     def __call__(self, connection: Connection, frame: memoryview) -> Handled:
         """Handle one request. The one place where an unexpected error of ours ends: logged, and the peer cut off."""
@@ -62,6 +76,19 @@ class Dispatcher:
             raise BadRequest("an internal error") from None
 
     def _dispatch(self, connection: Connection, frame: memoryview) -> Handled:
+        key, version, correlation, client_id_size = PREFIX_AND_LENGTH.unpack_from(frame)
+        hot = self._hot.get((key, version))
+        if hot is not None:
+            serve, flexible = hot
+            at = PREFIX_AND_LENGTH.size + (client_id_size if client_id_size > 0 else 0)
+            if at >= len(frame):
+                raise MalformedMessage("the frame is shorter than its request header")
+            if flexible:
+                at = at + 1 if frame[at] == 0 else skip_tag_section(frame, at)
+            return serve(self._context, frame, at, version, correlation)
+        return self._dispatch_cold(connection, frame)
+
+    def _dispatch_cold(self, connection: Connection, frame: memoryview) -> Handled:
         key, version, correlation = read_request_prefix(frame)
         api = self._apis.get(key)
         if api is None:
@@ -72,9 +99,9 @@ class Dispatcher:
                 raise BadRequest(f"{messages.name} version {version} is not served")
             return self._answer(api, FALLBACK_VERSION, correlation, None, Call(version, None, connection.listener, ""))
         header, at = read_request_header(frame)
-        if api.hot is not None:
-            return api.hot(self._context, frame, at, version, correlation)
-        request: object = decode(messages.request, version, frame, at)
+        if len(frame) > COLD_REQUEST_AT_MOST:
+            raise BadRequest(f"{messages.name} request of {len(frame)} bytes; at most {COLD_REQUEST_AT_MOST} are read")
+        request: object = decode(messages.request, version, frame, at, exact=False)
         call = Call(version, header.client_id, connection.listener, connection.peer)
         return self._answer(api, version, correlation, request, call)
 

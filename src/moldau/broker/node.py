@@ -16,6 +16,7 @@ from typing import NamedTuple
 from moldau.base.errors import Refusal
 from moldau.base.settings import SettingsRefused
 from moldau.broker import adoption, process
+from moldau.broker.answers import Answers
 from moldau.broker.chores import Chore, Chores
 from moldau.broker.configs import effective
 from moldau.broker.context import Context
@@ -27,6 +28,7 @@ from moldau.broker.settings import BrokerConfig, load
 from moldau.broker.table import APIS
 from moldau.log.directory import DirectoryRefused, LogDirectory
 from moldau.log.settings import LogConfig
+from moldau.metadata.changes import Change
 from moldau.metadata.image import Broker, ClusterImage, Endpoint, Topic
 from moldau.net.gate import Gate
 from moldau.net.listener import CannotListen, ConnectionLimits, Listeners
@@ -39,6 +41,7 @@ log = logging.getLogger("moldau.broker")
 STORE_FILE = "moldau-metadata.sqlite"
 IDLE_CHECKS = 10  # how often an idle time is looked at while it passes
 LEAST_IDLE_CHECK_MS = 100
+FLUSH_CHECK_MS = 250  # how exactly flush.ms is kept
 
 EXIT_OK, EXIT_FAILED, EXIT_REFUSED = 0, 1, 2
 
@@ -48,15 +51,18 @@ class Started(NamedTuple):
 
     node_id: int
     cluster_id: str
-    listeners: tuple[str, ...]  # NAME://host:port as listened on
-    bootstrap: str  # what a client on this machine connects to
-    log_dirs: tuple[str, ...]
+    addresses: tuple[str, ...]  # host:port of each listener, as a client on this machine connects to it
+    directories: tuple[str, ...]
     partitions: int
     seconds: float
 
 
 class StartRefused(Exception):
     """The node cannot start; the text is one clear line for a person."""
+
+
+class StopAsked(Exception):
+    """The node was told to stop before it was ready."""
 
 
 Announce = Callable[[Started], None]
@@ -90,7 +96,11 @@ async def _serve(config: BrokerConfig, announce: Announce | None, begun: float) 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     try:
-        started = await node.start(begun)
+        started = await node.start(begun, stop)
+    except StopAsked:
+        process.defer_signals()
+        log.info("stopped before it was ready")
+        return
     except (CannotListen, DirectoryRefused, StoreError) as problem:
         raise StartRefused(str(problem)) from problem
     log.info("broker %d of cluster %s is ready in %.2f s", started.node_id, started.cluster_id, started.seconds)
@@ -99,6 +109,7 @@ async def _serve(config: BrokerConfig, announce: Announce | None, begun: float) 
     await stop.wait()
     log.info("stopping")
     await node.stop()
+    process.defer_signals()
     log.info("stopped")
 
 
@@ -108,9 +119,10 @@ class Node:
         self._static = config.static
         self._directories: list[LogDirectory] = []
         self._store: SqliteStore | None = None
-        self._loaded = False  # logs were opened, so the directories are no longer as the last stop left them
+        self._loading = False  # from here on the logs are not as the last run left them
 
-    async def start(self, begun: float) -> Started:
+    async def start(self, begun: float, stop: asyncio.Event) -> Started:
+        """Until it answers. StopAsked if `stop` is set meanwhile: logs that are checked after a crash can take long."""
         config = self._config
         self._gate = Gate(
             largest_request=config.socket_request_max_bytes,
@@ -122,7 +134,9 @@ class Node:
             self._open_directories()
             ports = {each.name: self._listeners.bind(each.name, each.host, each.port) for each in config.listeners}
             await self._open_metadata()
-            return await self._go(ports, begun)
+            await self._join(ports)
+            await self._open_logs(stop)
+            return self._go(ports, begun)
         except BaseException:
             await self._release()
             raise
@@ -133,7 +147,7 @@ class Node:
 
     async def _open_metadata(self) -> None:
         config, directories = self._config, self._directories
-        store = await SqliteStore.open(directories[0].path / STORE_FILE)
+        store = await SqliteStore.open(_store_path(directories))
         self._store = store
         self._controller = controller = Controller(store)
         known = {each.cluster_id for each in directories if each.cluster_id}
@@ -147,33 +161,50 @@ class Node:
             controller=controller,
             replicas=self._replicas,
             sessions=FetchSessions(config.max_incremental_fetch_session_cache_slots),
+            answers=Answers(),
             producer_ids=ProducerIds(controller),
             now=_now,
         )
         self._dispatcher = Dispatcher(self._context, APIS)
 
-    async def _go(self, ports: dict[str, int], begun: float) -> Started:
+    async def _join(self, ports: dict[str, int]) -> None:
         config, controller = self._config, self._controller
         endpoints = {each.name: Endpoint(each.host, each.port or ports.get(each.name, 0)) for each in config.advertised}
-        refusal = await controller.join(Broker(config.node_id, endpoints, config.broker_rack))
+        brought: tuple[Change, ...] = ()
+        if controller.founded:
+            metadata_directory = config.values["metadata.log.dir"]
+            kraft = str(metadata_directory) if metadata_directory else None
+            brought = adoption.adopted(self._directories, kraft, config.node_id)
+        refusal = await controller.join(Broker(config.node_id, endpoints, config.broker_rack), *brought)
         if isinstance(refusal, Refusal):
             raise StoreError(refusal.message)
-        await adoption.adopt(controller, self._directories, config.node_id)
+
+    async def _open_logs(self, stop: asyncio.Event) -> None:
+        controller, replicas = self._controller, self._replicas
         self._adapt(controller.image)
-        self._loaded = True
-        self._replicas.load(controller.image, config.num_recovery_threads_per_data_dir)
+        self._loading = True
+        threads = self._config.num_recovery_threads_per_data_dir
+        await asyncio.to_thread(replicas.load, controller.image, threads, stop.is_set)
+        if stop.is_set():
+            raise StopAsked
+        adoption.warn_of_unknown(controller.image, self._directories)
+        # An id that a log has seen must not be given to another producer, even where the metadata was lost.
+        used = [producer.producer_id for each in replicas for producer in each.log.producers]
+        if max(used, default=-1) >= controller.image.next_producer_id:
+            await controller.skip_producer_ids(max(used))
+
+    def _go(self, ports: dict[str, int], begun: float) -> Started:
+        config, controller = self._config, self._controller
         controller.on_image(self._follow)
         self._listeners.start()
         self._chores = Chores(self._daily_work())
-        shown = tuple(f"{each.name}://{each.host}:{ports[each.name]}" for each in config.listeners)
-        first = config.listeners[0]
-        host = "localhost" if first.everywhere else first.host
+        bound = [each._replace(port=ports[each.name]) for each in config.listeners]
+        here = [each._replace(host="localhost") if each.everywhere else each for each in bound]
         return Started(
             node_id=config.node_id,
             cluster_id=controller.image.cluster_id,
-            listeners=shown,
-            bootstrap=f"{host}:{ports[first.name]}",
-            log_dirs=config.log_dirs,
+            addresses=tuple(each.address for each in here),
+            directories=config.log_dirs,
             partitions=sum(1 for _ in self._replicas),
             seconds=time.monotonic() - begun,
         )
@@ -181,8 +212,12 @@ class Node:
     def _daily_work(self) -> tuple[Chore, ...]:
         config = self._config
         idle_ms = config.connections_max_idle_ms
+        checkpoint_ms = min(
+            config.log_flush_offset_checkpoint_interval_ms, config.log_flush_start_offset_checkpoint_interval_ms
+        )
         chores = [
-            Chore("checkpoints", config.log_flush_offset_checkpoint_interval_ms, self._replicas.checkpoint),
+            Chore("checkpoints", checkpoint_ms, self._replicas.checkpoint),
+            Chore("flush.ms", FLUSH_CHECK_MS, self._replicas.flush_due),
             Chore("producers", config.producer_id_expiration_check_interval_ms, self._replicas.expire_producers),
         ]
         if idle_ms > 0:
@@ -219,12 +254,21 @@ class Node:
             await self._store.close()
 
     async def _release(self) -> None:
-        """The start failed: let go of what was taken."""
+        """Give back what a start took that came to nothing."""
         self._listeners.close()
         if self._store is not None:
             await self._store.close()
         for directory in self._directories:
-            directory.close(clean=directory.clean and not self._loaded)
+            directory.close(clean=directory.clean and not self._loading)
+
+
+def _store_path(directories: list[LogDirectory]) -> Path:
+    """The store is in the first directory, or where an earlier order of log.dirs put it."""
+    paths = [directory.path / STORE_FILE for directory in directories]
+    found = [path for path in paths if path.exists()]
+    if len(found) > 1:
+        raise DirectoryRefused(f"{found[0]} and {found[1]} are the metadata of two nodes; log.dirs must be of one")
+    return found[0] if found else paths[0]
 
 
 def _now() -> int:
@@ -236,6 +280,7 @@ def _limits(config: BrokerConfig) -> ConnectionLimits:
         most=config.max_connections,
         most_per_ip=config.max_connections_per_ip,
         overrides=dict(config.ip_connection_limits),
+        rate=config.max_connection_creation_rate,
         idle_ms=config.connections_max_idle_ms,
         send_buffer=config.socket_send_buffer_bytes,
         receive_buffer=config.socket_receive_buffer_bytes,

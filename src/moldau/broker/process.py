@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import resource
+import signal
 import sys
 from collections.abc import Coroutine
 from typing import Any
@@ -34,6 +35,11 @@ def raise_file_limit(connections: int) -> None:
             log.warning("cannot raise the limit on open files: %s", problem)
     if soft < 4096:
         log.warning("only %d files and connections may be open at a time; raise it with: ulimit -n 100000", soft)
+
+
+def defer_signals() -> None:
+    """The broker has stopped: an impatient second Ctrl-C must not turn the end of its process into a failure."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
 
 
 def run_loop(main: Coroutine[Any, Any, None]) -> None:

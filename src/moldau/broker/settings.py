@@ -81,18 +81,13 @@ class BrokerConfig:
     default_replication_factor: int
     delete_topic_enable: bool
     fetch_max_bytes: int
-    inter_broker_listener_name: str | None
     log_flush_offset_checkpoint_interval_ms: int
-    log_flush_scheduler_interval_ms: int
     log_flush_start_offset_checkpoint_interval_ms: int
-    log_initial_task_delay_ms: int
-    log_retention_check_interval_ms: int
     max_connection_creation_rate: int
     max_connections: int
     max_connections_per_ip: int
     max_incremental_fetch_session_cache_slots: int
     max_request_partition_size_limit: int
-    message_max_bytes: int
     num_partitions: int
     num_recovery_threads_per_data_dir: int
     producer_id_expiration_check_interval_ms: int

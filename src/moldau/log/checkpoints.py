@@ -26,10 +26,12 @@ class MalformedCheckpointError(ValueError):
     """A checkpoint file holds something else than its format allows."""
 
 
-def _rows(path: Path, width: int) -> list[list[str]]:
-    """Rows of a checkpoint: version 0, the number of rows, the rows; none if there is no such file."""
+def _rows(path: str | Path, width: int) -> list[list[str]]:
+    """Rows of a checkpoint: version 0, the number of rows, the rows. None where the file is missing or, as Kafka
+    creates it at its start, still empty.
+    """
     data = read_whole(path)
-    if data is None:
+    if not data:
         return []
     lines = data.decode("utf-8", "replace").split("\n")
     try:
@@ -46,8 +48,9 @@ def _rows(path: Path, width: int) -> list[list[str]]:
 
 def read_offsets(path: Path) -> dict[Partition, int]:
     """Offsets by (topic, partition)."""
+    rows = _rows(path, 3)
     try:
-        return {(topic, int(partition)): int(offset) for topic, partition, offset in _rows(path, 3)}
+        return {(topic, int(partition)): int(offset) for topic, partition, offset in rows}
     except ValueError:
         raise MalformedCheckpointError(f"{path}: a row is not 'topic partition offset'") from None
 
@@ -57,10 +60,11 @@ def write_offsets(path: Path, offsets: Mapping[Partition, int]) -> None:
     replace(path, f"0\n{len(rows)}\n{''.join(rows)}".encode())
 
 
-def read_epochs(path: Path) -> list[tuple[int, int]]:
+def read_epochs(path: str | Path) -> list[tuple[int, int]]:
     """(epoch, first offset), oldest first."""
+    rows = _rows(path, 2)
     try:
-        return [(int(epoch), int(start)) for epoch, start in _rows(path, 2)]
+        return [(int(epoch), int(start)) for epoch, start in rows]
     except ValueError:
         raise MalformedCheckpointError(f"{path}: a row is not 'epoch offset'") from None
 
@@ -70,9 +74,9 @@ def epochs_file(entries: list[tuple[int, int]]) -> bytes:
     return f"0\n{len(rows)}\n{''.join(rows)}".encode()
 
 
-def read_topic_id(directory: Path) -> UUID | None:
+def read_topic_id(directory: str | Path) -> UUID | None:
     """The topic id in a partition's `partition.metadata`, or None without such a file."""
-    path = directory / PARTITION_METADATA
+    path = f"{directory}/{PARTITION_METADATA}"
     data = read_whole(path)
     if data is None:
         return None

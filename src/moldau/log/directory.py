@@ -8,6 +8,7 @@ import errno
 import fcntl
 import json
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from uuid import UUID, uuid4
@@ -29,6 +30,9 @@ from moldau.log.checkpoints import (
 from moldau.log.files import replace, sync_directory
 
 LOCK = ".lock"
+METADATA_LOG = "__cluster_metadata-0"  # Apache Kafka's own, not a partition of a topic
+PARTITION = re.compile(r"(?P<topic>.+)-(?P<number>0|[1-9][0-9]{0,9})")
+CONDEMNED = re.compile(r".+\.[0-9a-f]+-delete")  # a long name loses its end, number included
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 META_VERSION = "1"
 _held: set[Path] = set()  # locked by this process: POSIX locks do not keep a process from its own files
@@ -72,11 +76,16 @@ class LogDirectory:
             path.mkdir(parents=True, exist_ok=True)
             path = path.resolve()
             directory = cls(path, _lock(path))
+        except FileExistsError:
+            raise DirectoryRefused(f"cannot use the directory {path}: it is a file") from None
         except OSError as problem:
             raise DirectoryRefused(f"cannot use the directory {path}: {problem.strerror}") from None
         try:
             directory._read()
-        except (OSError, MalformedCheckpointError) as problem:
+        except OSError as problem:
+            directory._unlock()
+            raise DirectoryRefused(f"cannot use {problem.filename or path}: {problem.strerror}") from None
+        except MalformedCheckpointError as problem:
             directory._unlock()
             raise DirectoryRefused(f"cannot use the directory {path}: {problem}") from None
         return directory
@@ -96,8 +105,10 @@ class LogDirectory:
         found = read_properties(path)
         if found is None:
             return
-        if found.get("version") != META_VERSION:
-            raise MalformedCheckpointError(f"{path}: version {found.get('version')!r} is not known")
+        if "version" not in found:
+            raise MalformedCheckpointError(f"{path} is damaged: it names no version")
+        if found["version"] != META_VERSION:
+            raise MalformedCheckpointError(f"{path}: version {found['version']!r} is not known")
         try:
             self.cluster_id, self.node_id = found["cluster.id"], int(found["node.id"])
             self.directory_id = uuid_of(found["directory.id"])
@@ -134,14 +145,14 @@ class LogDirectory:
         """Directories of partitions; Kafka's metadata log and what waits for removal are left out."""
         found = {}
         for entry in self.path.iterdir():
-            topic, _, number = entry.name.rpartition("-")
-            if topic and number.isdecimal() and topic != "__cluster_metadata" and entry.is_dir():
-                found[topic, int(number)] = entry
+            name = PARTITION.fullmatch(entry.name)
+            if name and entry.name != METADATA_LOG and entry.is_dir():
+                found[name["topic"], int(name["number"])] = entry
         return found
 
     def condemned(self) -> list[Path]:
         """Directories of deleted partitions that an earlier run did not get to remove."""
-        return [entry for entry in self.path.iterdir() if entry.name.endswith("-delete") and entry.is_dir()]
+        return [entry for entry in self.path.iterdir() if CONDEMNED.fullmatch(entry.name) and entry.is_dir()]
 
     def write_checkpoints(
         self,

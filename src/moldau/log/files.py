@@ -1,7 +1,7 @@
 """Open files of the log and how they change on disk: descriptors, atomic replacement, removal. Knows no formats."""
 
 import os
-import threading
+from collections import OrderedDict
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -21,7 +21,7 @@ class LogFile:
     def __init__(self, path: str) -> None:
         self.fd = -1
         # Appending is the kernel's business: after a truncation the next write lands at the new end.
-        self.fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self.fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
 
     @property
     def size(self) -> int:
@@ -54,37 +54,37 @@ class Opened(Protocol):
 class OpenFiles:
     """Bounds how many segments keep files open: second chance, so that a hit costs one attribute.
 
-    Logs are opened, and searched by time, in threads: whoever changes the pool holds its lock.
+    Logs may be opened and closed in threads while others are in use: each step below is one call of an OrderedDict,
+    which no thread can interrupt, and a file that is taken from a segment stays open for whoever reads it just then.
     """
 
-    __slots__ = ("_lock", "_open", "limit")
+    __slots__ = ("_open", "limit")
 
     def __init__(self, limit: int = OPEN_SEGMENTS) -> None:
         self.limit = limit
-        self._open: dict[Opened, None] = {}
-        self._lock = threading.Lock()
+        self._open: OrderedDict[Opened, None] = OrderedDict()  # oldest first
 
     def __len__(self) -> int:
         return len(self._open)
 
     def open(self, segment: Opened) -> LogFile:
-        with self._lock:
-            while len(self._open) >= self.limit:
-                oldest = next(iter(self._open))
-                del self._open[oldest]
-                if oldest.touched:
-                    oldest.touched = False
-                    self._open[oldest] = None
-                else:
-                    oldest.release_file()
-            file = segment.open_file()
-            self._open[segment] = None
-            return file
+        while len(self._open) >= self.limit:
+            try:
+                oldest, _ = self._open.popitem(last=False)
+            except KeyError:  # other threads took them all
+                break
+            if oldest.touched:
+                oldest.touched = False
+                self._open[oldest] = None
+            else:
+                oldest.release_file()
+        file = segment.open_file()
+        self._open[segment] = None
+        return file
 
     def forget(self, segment: Opened) -> None:
-        with self._lock:
-            self._open.pop(segment, None)
-            segment.release_file()
+        self._open.pop(segment, None)
+        segment.release_file()
 
 
 def sync_directory(path: str | Path) -> None:

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 
 from moldau.log.checkpoints import LEADER_EPOCHS
 from moldau.log.files import LogFile, replace, sync_directory, write_tail
-from moldau.log.recovery import SNAPSHOT
-from moldau.log.segment import INDEX, TIME_INDEX, Segment, file_stem
+from moldau.log.segment import INDEX, TIME_INDEX, Segment
+from moldau.log.snapshots import snapshot_path
 
 _sync = getattr(os, "fdatasync", os.fsync)  # macOS has no fdatasync
 
@@ -44,8 +44,10 @@ class FlushJob:
         for path, position, data in self.indexes:
             write_tail(path, position, data)
         for offset, data in self.snapshots.items():
-            replace(file_stem(self.directory, offset) + SNAPSHOT, data, sync_names=False)
+            replace(snapshot_path(self.directory, offset), data, sync_names=False)
         if self.epochs is not None:
             replace(f"{self.directory}/{LEADER_EPOCHS}", self.epochs, sync_names=False)
         if self.new_files or self.snapshots or self.epochs is not None:
             sync_directory(self.directory)
+        if self.new_files:
+            sync_directory(os.path.dirname(self.directory))

@@ -22,11 +22,12 @@ class LiveIndex:
     """The index of a segment that is being written.
 
     An entry in memory is one integer, `relative offset << 32 | position`, so that `bisect` searches it in C; it says
-    that the batch at `position` contains that offset. `tail` has an entry for *every* batch since the last sparse one:
-    a reader at the log's end is placed without reading the file.
+    that the batch at `position` contains that offset. `tail` has an entry for *every* batch since the last sparse one,
+    as long as they follow each other without a gap: a reader at the log's end is placed without reading the file.
     """
 
     __slots__ = (
+        "end",
         "full",
         "indexed",
         "interval",
@@ -54,6 +55,7 @@ class LiveIndex:
         self.times_last = -1  # timestamp of the last time entry
         self.rewrite = False  # the files may hold entries that are wrong
         self.tail = array("Q")
+        self.end = 0  # relative offset behind the last batch
         self.indexed = 0  # position of the batch that the last sparse entry names
         self.max_timestamp = -1
         self.max_timestamp_offset = 0  # relative; the last offset of the batch with the largest timestamp
@@ -72,9 +74,10 @@ class LiveIndex:
             self.mark_time()
             self._check_full()
             tail = self.tail = array("Q")
-        elif len(tail) >= TAIL_LIMIT:
+        elif first != self.end or len(tail) >= TAIL_LIMIT:
             tail = self.tail = array("Q")
         tail.append(first << 32 | position)
+        self.end = last + 1
 
     def mark_time(self) -> None:
         """Adds the largest timestamp so far to the time index, if it is news."""
@@ -93,7 +96,7 @@ class LiveIndex:
         """Position of a batch at or before the one with `offset` (relative), and whether it is that very batch."""
         key = offset << 32 | POSITION_MASK
         tail = self.tail
-        if tail and key >= tail[0]:
+        if tail and key >= tail[0] and offset < self.end:
             return tail[bisect_right(tail, key) - 1] & POSITION_MASK, True
         offsets = self.offsets
         place = bisect_right(offsets, key)
@@ -112,8 +115,8 @@ class LiveIndex:
         if self.offsets:
             self.indexed = self.offsets[-1] & POSITION_MASK
         if times:
-            self.times_last, self.max_timestamp_offset = TIME_ENTRY.unpack_from(times, len(times) - TIME_ENTRY_SIZE)
-            self.max_timestamp = self.times_last
+            self.max_timestamp, self.max_timestamp_offset = last_time(times)
+            self.times_last = self.max_timestamp
         self._check_full()
 
     def cut(self, offset: int, position: int, written: bytes) -> "LiveIndex":
@@ -212,3 +215,11 @@ def find_time(times: bytes | bytearray, timestamp: int) -> int:
         return 0
     offset: int = TIME_ENTRY.unpack_from(times, (low - 1) * TIME_ENTRY_SIZE)[1]
     return offset
+
+
+def last_time(times: bytes | bytearray) -> tuple[int, int]:
+    """The last entry, which names the largest timestamp; (-1, 0) if there is none."""
+    if not times:
+        return -1, 0
+    timestamp, offset = TIME_ENTRY.unpack_from(times, len(times) - TIME_ENTRY_SIZE)
+    return timestamp, offset

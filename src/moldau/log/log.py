@@ -16,14 +16,15 @@ from uuid import UUID, uuid4
 from moldau.base.errors import Refusal, WireError
 from moldau.log import checkpoints
 from moldau.log.epochs import LeaderEpochs
-from moldau.log.files import OpenFiles, Slice, condemn, read_whole
+from moldau.log.files import OpenFiles, Slice, remove
 from moldau.log.flush import FlushJob
 from moldau.log.header import RawHeader
 from moldau.log.markers import coordinator_epoch
-from moldau.log.producers import CorruptSnapshotError, Producers, Written, last_sequence, read_snapshot
-from moldau.log.recovery import SNAPSHOT, Loader, rebuild_indexes, thaw
+from moldau.log.producers import Producers, Written, last_sequence
+from moldau.log.recovery import Loader, rebuild_indexes, thaw
 from moldau.log.segment import MAX_RELATIVE_OFFSET, CorruptLogError, Segment, create, file_stem
 from moldau.log.settings import LogConfig
+from moldau.log.snapshots import Snapshots, snapshot_path
 from moldau.wire.batch import ASSIGNED, ASSIGNED_SIZE, CONTROL, PREFIX_SIZE, TRANSACTIONAL, BatchHeader
 
 logger = logging.getLogger("moldau.log")
@@ -32,6 +33,7 @@ HOT_TAIL = 16 * 1024 * 1024  # bytes at the log's end that the page cache surely
 REFILL_OFFSETS = 50_000  # how far back the batches of a producer are looked for that a snapshot does not hold
 _DEFAULT_FILES = OpenFiles()
 _writev = os.writev
+LONGEST_CONDEMNED = 215  # of a name that takes 40 letters more, and file systems allow 255
 _assign = ASSIGNED.pack
 
 
@@ -53,7 +55,6 @@ class Log:
         "_segment_bytes",
         "_segments",
         "_snapshots",
-        "_unsaved_snapshots",
         "directory",
         "end_offset",
         "epochs",
@@ -79,8 +80,7 @@ class Log:
         self._files = files
         self._segments: list[Segment] = []
         self._bases: list[int] = []
-        self._snapshots: list[int] = []  # offsets of the snapshot files
-        self._unsaved_snapshots: dict[int, bytes] = {}
+        self._snapshots = Snapshots(self.directory, name)
         self._finished_bytes = 0  # of all segments but the active one
         self._generation = 0
         self._fresh = False  # the directory has files that it has not been synced with
@@ -112,20 +112,38 @@ class Log:
             log._fresh = True
         log._claim(directory)
         loader = Loader(directory, name, config, files, now)
-        if loader.listing.logs:
-            log.epochs = LeaderEpochs(checkpoints.read_epochs(directory / checkpoints.LEADER_EPOCHS))
+        epochs_known = not loader.listing.logs or log._read_epochs()
         loader.load(clean=clean, recovery_point=recovery_point, epochs=log.epochs)
-        log._snapshots = loader.listing.snapshots
+        log._snapshots = Snapshots(log.directory, name, loader.listing.snapshots)
         log._take(loader, log_start, now)
         untouched = clean and not loader.repaired
         log.recovery_point = log.end_offset if untouched else min(recovery_point, log.end_offset)
-        log._rebuild_producers(now)
+        remove(log._rebuild_producers(now))
+        if not epochs_known:
+            log._rebuild_epochs()
         for segment in log._segments:
             segment.close()
         return log
 
+    def _read_epochs(self) -> bool:
+        try:
+            self.epochs = LeaderEpochs(checkpoints.read_epochs(f"{self.directory}/{checkpoints.LEADER_EPOCHS}"))
+        except checkpoints.MalformedCheckpointError as fault:
+            logger.warning("%s: reading the leader epochs from the batches: %s", self.name, fault)
+            return False
+        return True
+
+    def _rebuild_epochs(self) -> None:
+        self.epochs = LeaderEpochs()
+        for header in self.read_headers(self.start_offset):
+            if header.leader_epoch > self.epochs.latest:
+                self.epochs.assign(header.leader_epoch, max(header.base_offset, self.start_offset))
+
     def _claim(self, directory: Path) -> None:
-        found = checkpoints.read_topic_id(directory)
+        try:
+            found = checkpoints.read_topic_id(self.directory)
+        except checkpoints.MalformedCheckpointError as fault:
+            raise CorruptLogError(str(fault)) from None
         if found is None:
             checkpoints.write_topic_id(directory, self.topic_id, sync=False)
             self._fresh = True
@@ -147,7 +165,7 @@ class Log:
                 log_start,
             )
             for segment in segments:
-                segment.condemn()
+                remove(segment.condemn())
             segments = []
         if not segments:
             self._begin(log_start, now)
@@ -189,7 +207,7 @@ class Log:
         """
         self._active.finish()
         if self._unwritten() or self.end_offset > self.recovery_point:
-            self._take_snapshot()
+            self._snapshots.take(self.end_offset, self.producers)
             return self._capture_flush(whole=True)
         return FlushJob(self.directory, self.end_offset, self._generation)
 
@@ -197,7 +215,7 @@ class Log:
         live = self._active.live
         assert live is not None
         pending = bool(live.offsets_pending) or len(live.times) > live.times_written
-        return pending or live.rewrite or self._fresh or self.epochs.changed or bool(self._unsaved_snapshots)
+        return pending or live.rewrite or self._fresh or self.epochs.changed or bool(self._snapshots.unsaved)
 
     @property
     def config(self) -> LogConfig:
@@ -215,6 +233,11 @@ class Log:
     def size(self) -> int:
         """Bytes of all records."""
         return self._finished_bytes + self._active.size
+
+    @property
+    def flush_due(self) -> bool:
+        """A segment was finished that is not durable yet."""
+        return len(self._segments) > 1 and self._segments[-2].live is not None
 
     @property
     def segment_count(self) -> int:
@@ -275,32 +298,20 @@ class Log:
                 answer = self.producers.check(producer_id, epoch, base_sequence, delta)
         return answer
 
-    def _refill(self, producer_id: int) -> None:
-        """After a restart a producer may retry any of its five requests in flight; a snapshot knows the last one."""
-        state = self.producers.get(producer_id)
-        assert state is not None
-        end = state.batches[0].base_offset if state.batches else self.start_offset
-        found = []
-        for header in self.read_headers(max(self.start_offset, end - REFILL_OFFSETS)):
-            if header.base_offset >= end:
-                break
-            if header.producer_id == producer_id and header.producer_epoch == state.epoch:
-                found.append(_written(header))
-        self.producers.refill(producer_id, found)
-
     def roll(self, now: int) -> Segment:
         """Finishes the active segment and begins the next; an empty one stays. A flush is then due."""
         if not self._active.size:
             return self._active
+        following = self._create_segment(self.end_offset, now)  # may fail, and then nothing has changed
         self._active.finish()
         self._finished_bytes += self._active.size
-        self._take_snapshot()
-        self._active = self._create_segment(self.end_offset, now)
-        self._segments.append(self._active)
+        self._snapshots.take(self.end_offset, self.producers)
+        self._active = following
+        self._segments.append(following)
         self._bases.append(self.end_offset)
         if self.on_roll is not None:
             self.on_roll(self)
-        return self._active
+        return following
 
     def _create_segment(self, base: int, now: int) -> Segment:
         self._fresh = True
@@ -408,7 +419,10 @@ class Log:
                 best, largest = segment, timestamp
         if best is None:
             return None
-        return best.read_batch(self._position(best, best.max_timestamp()[1]))
+        position = self._position(best, best.max_timestamp()[1])
+        if position >= best.size:
+            raise CorruptLogError(f"{best.stem}: the time index names an offset that is not there")
+        return best.read_batch(position)
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """The largest leader epoch up to `epoch` and where it ended (KIP-101, KIP-279); (-1, -1) if unknown."""
@@ -468,17 +482,19 @@ class Log:
             removed += segment.condemn()
         del self._segments[:gone], self._bases[:gone]
         self.epochs.cut_start(offset)
-        removed += self._remove_snapshots([at for at in self._snapshots if at < self._bases[0]])
-        return removed
+        return removed + self._snapshots.drop_before(self._bases[0])
 
     def delete(self) -> list[Path]:
-        """Takes the whole log out of the log directory, under the name that Kafka gives to such directories."""
+        """Takes the whole log out of the log directory, under the name that Kafka gives to such directories.
+
+        No flush may be under way.
+        """
         self._generation += 1
         for segment in self._segments:
             segment.close()
-        condemned = Path(f"{self.directory[:200]}.{uuid4().hex}-delete")
-        Path(self.directory).rename(condemned)
-        return [condemned]
+        directory = Path(self.directory)
+        name = directory.name[:LONGEST_CONDEMNED]
+        return [directory.rename(directory.with_name(f"{name}.{uuid4().hex}-delete"))]
 
     # -- durability --------------------------------------------------------------------------------------------------
 
@@ -494,7 +510,7 @@ class Log:
             job.capture(segment, whole=True)
         if whole or self.end_offset > self.recovery_point:
             job.capture(self._active, whole=whole)
-        job.snapshots = dict(self._unsaved_snapshots)
+        job.snapshots = dict(self._snapshots.unsaved)
         if self.epochs.changed:
             job.epochs = checkpoints.epochs_file(self.epochs.entries())
             self.epochs.changed = False
@@ -503,49 +519,28 @@ class Log:
 
     def finish_flush(self, job: FlushJob) -> None:
         """The job ran without an error: what it wrote need not be kept in memory, nor checked after a crash."""
+        for segment in job.finished:
+            if segment.gone:  # the job made index files again for a segment that was removed meanwhile
+                remove(segment.condemn())
         if job.generation != self._generation:
             self.epochs.changed = True
+            for offset in job.snapshots:  # of a past that was cut off, or about to be written again
+                Path(snapshot_path(self.directory, offset)).unlink(missing_ok=True)
             return
         for segment in job.finished:
             segment.live = None
-        for offset in job.snapshots:
-            self._unsaved_snapshots.pop(offset, None)
-            if offset not in self._snapshots:
-                self._snapshots.append(offset)
+        self._snapshots.mark_saved(job.snapshots)
         self.recovery_point = max(self.recovery_point, job.end_offset)
 
     # -- producers ---------------------------------------------------------------------------------------------------
 
-    def _take_snapshot(self) -> None:
-        offset = self.end_offset
-        if offset not in self._unsaved_snapshots and (not self._snapshots or offset > self._snapshots[-1]):
-            self._unsaved_snapshots[offset] = self.producers.snapshot()
-
     def _rebuild_producers(self, now: int) -> list[Path]:
         """State as of the log's end: the newest usable snapshot, and the batches behind it."""
-        end = self.end_offset
-        stale = [at for at in self._snapshots if at > end]
-        keep = {*self._bases, max((at for at in self._snapshots if at <= end), default=-1)}
-        removed = self._remove_snapshots([*stale, *(at for at in self._snapshots if at <= end and at not in keep)])
-        self._unsaved_snapshots = {at: data for at, data in self._unsaved_snapshots.items() if at <= end}
-        self.producers.clear()
-        replay_from = self.start_offset
-        for at in sorted({*self._snapshots, *self._unsaved_snapshots}, reverse=True):
-            if at < self.start_offset:
-                break
-            path = file_stem(self.directory, at) + SNAPSHOT
-            try:
-                data = self._unsaved_snapshots.get(at) or read_whole(path) or b""
-                self.producers.load(read_snapshot(data), now)
-            except CorruptSnapshotError as fault:
-                logger.warning("%s: removed the producer snapshot at offset %d: %s", self.name, at, fault)
-                removed += self._remove_snapshots([at])
-                continue
-            replay_from = at
-            break
-        if replay_from < end:
+        removed = self._snapshots.tidy(self._bases, self.end_offset)
+        replay_from, broken = self._snapshots.load(self.producers, self.start_offset, now)
+        if replay_from < self.end_offset:
             self._replay_producers(replay_from)
-        return removed
+        return removed + broken
 
     def _replay_producers(self, from_offset: int) -> None:
         for segment, position, header in self._batches(from_offset):
@@ -562,12 +557,18 @@ class Log:
                     producer_id, header[10], header[11], header[6], base_offset, timestamp, transactional
                 )
 
-    def _remove_snapshots(self, offsets: list[int]) -> list[Path]:
-        for offset in offsets:
-            if offset in self._snapshots:
-                self._snapshots.remove(offset)
-            self._unsaved_snapshots.pop(offset, None)
-        return condemn(file_stem(self.directory, offset) + SNAPSHOT for offset in offsets)
+    def _refill(self, producer_id: int) -> None:
+        """After a restart a producer may retry any of its five requests in flight; a snapshot knows the last one."""
+        state = self.producers.get(producer_id)
+        assert state is not None
+        end = state.batches[0].base_offset if state.batches else self.start_offset
+        found = []
+        for header in self.read_headers(max(self.start_offset, end - REFILL_OFFSETS)):
+            if header.base_offset >= end:
+                break
+            if header.producer_id == producer_id and header.producer_epoch == state.epoch:
+                found.append(_written(header))
+        self.producers.refill(producer_id, found)
 
 
 def _written(header: BatchHeader) -> Written:

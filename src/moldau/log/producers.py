@@ -59,9 +59,6 @@ class Producer:
         self.txn_start_offset = -1
         self.from_snapshot = False  # a snapshot keeps the last batch alone
 
-    def sequence_range(self) -> tuple[int, int]:
-        return (self.batches[0].base_sequence, self.last_sequence) if self.batches else (-1, -1)
-
 
 def last_sequence(base_sequence: int, last_offset_delta: int) -> int:
     """Sequences count to 2³¹−1 and go on at 0."""

@@ -19,11 +19,11 @@ from moldau.log.files import DELETED, TEMPORARY, OpenFiles, read_whole, write_ta
 from moldau.log.index import LiveIndex, sound_offsets, sound_times
 from moldau.log.segment import INDEX, LOG, MAX_RELATIVE_OFFSET, TIME_INDEX, CorruptLogError, Segment, file_stem
 from moldau.log.settings import LogConfig
+from moldau.log.snapshots import SNAPSHOT
 from moldau.wire.batch import CRC_START, HEADER, HEADER_SIZE, MAGIC, PREFIX_SIZE
 
 logger = logging.getLogger("moldau.log")
 
-SNAPSHOT = ".snapshot"
 CLEANED = ".cleaned"  # an unfinished result of compaction
 SWAP = ".swap"  # a finished one, about to take the place of older segments
 
@@ -117,48 +117,59 @@ def check(path: Path, base: int, config: LogConfig, *, crc: bool = True) -> Chec
         with mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as data, memoryview(data) as view:
             data.madvise(mmap.MADV_SEQUENTIAL)
             position, expected, epoch = 0, base, -1
-            unpack = HEADER.unpack_from
+            unpack, add = HEADER.unpack_from, entries.add
+            limit = base + MAX_RELATIVE_OFFSET
             fault = None
             while position < size:
-                fault = _fault(view, position, size, expected, base, crc)
-                if fault is not None:
+                if position + HEADER_SIZE > size:
+                    fault = _fault(view, position, size, expected, base)
                     break
-                header = unpack(view, position)
-                first, last = header[0], header[0] + header[6]
-                entries.add(first - base, last - base, position, header[8])
-                if header[2] > epoch:
-                    epoch = header[2]
+                first, length, leader_epoch, magic, checksum, _, delta, _, timestamp, _, _, _, _ = unpack(
+                    view, position
+                )
+                following = position + PREFIX_SIZE + length
+                last = first + delta
+                if (
+                    magic != MAGIC
+                    or length < HEADER_SIZE - PREFIX_SIZE
+                    or following > size
+                    or not expected <= first <= last <= limit
+                    or (crc and crc32c(view[position + CRC_START : following]) != checksum)
+                ):
+                    fault = _fault(view, position, size, expected, base)
+                    break
+                add(first - base, last - base, position, timestamp)
+                if leader_epoch > epoch:
+                    epoch = leader_epoch
                     epochs.append((epoch, first))
                 expected = last + 1
-                position += header[1] + PREFIX_SIZE
+                position = following
     return Checked(position, expected, entries, epochs, fault)
 
 
-def _fault(view: memoryview, position: int, size: int, expected: int, base: int, crc: bool) -> str | None:
-    """Why the batch at `position` is not sound; None if it is."""
+def _fault(view: memoryview, position: int, size: int, expected: int, base: int) -> str:
+    """What is wrong with the batch at `position`, of which something is."""
     left = size - position
     if left < HEADER_SIZE:
         return f"{left} bytes are too few for a batch"
-    first, length, _, magic, checksum, _, delta, *_ = HEADER.unpack_from(view, position)
+    first, length, _, magic, _, _, delta, *_ = HEADER.unpack_from(view, position)
     whole = length + PREFIX_SIZE
     if magic in (0, 1) and PREFIX_SIZE < whole <= left:
-        _refuse_old_format(view[position : position + whole], magic)
-    if whole < HEADER_SIZE:
+        _refuse_old_format(bytes(view[position : position + whole]), magic)
+    if length < HEADER_SIZE - PREFIX_SIZE:
         return f"a length of {length} is too small"
     if whole > left:
         return f"a batch of {whole} bytes has {left} left"
     if magic != MAGIC:
         return f"format {magic} is not known"
-    if crc and crc32c(view[position + CRC_START : position + whole]) != checksum:
-        return "its checksum is wrong"
     if first < expected:
         return f"offset {first} follows {expected - 1}"
     if delta < 0 or first + delta - base > MAX_RELATIVE_OFFSET:
         return f"offsets {first} to {first + delta} do not fit the segment"
-    return None
+    return "its checksum is wrong"
 
 
-def _refuse_old_format(message: memoryview, magic: int) -> None:
+def _refuse_old_format(message: bytes, magic: int) -> None:
     # Formats 0 and 1 carry a CRC-32 over all that follows it. A right one means data that we must not cut off.
     if int.from_bytes(message[12:16]) == zlib.crc32(message[16:]):
         raise OldFormatError(f"messages of format {magic} are not supported; Kafka can rewrite them in format 2")
@@ -230,12 +241,12 @@ class Loader:
         checked = check(path, base, self.config)
         if checked.size < segment.size:
             logger.warning(
-                "%s: cut %d bytes off %s at position %d, offset %d: %s",
+                "%s: truncated %s at position %d, offset %d (%d bytes cut off): %s",
                 self.name,
-                segment.size - checked.size,
                 path.name,
                 checked.size,
                 checked.end_offset,
+                segment.size - checked.size,
                 checked.fault,
             )
             os.truncate(path, checked.size)
@@ -272,10 +283,13 @@ def thaw(segment: Segment, config: LogConfig) -> int | None:
     live = segment.live = LiveIndex(config.index_interval_bytes, config.segment_index_bytes)
     live.restore(offsets, times)
     try:
-        return segment.index_from(live.indexed)
+        end = segment.index_from(live.indexed)
+        if live.max_timestamp < 0 or segment.base + live.max_timestamp_offset < end:
+            return end
     except CorruptLogError:
-        segment.live = None
-        return None
+        logger.debug("%s has an odd end", segment.stem, exc_info=True)
+    segment.live = None
+    return None
 
 
 def rebuild_indexes(segment: Segment, config: LogConfig, name: str, reason: str) -> None:

@@ -2,14 +2,13 @@
 
 import os
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from struct import Struct
 
 from moldau.log.files import LogFile, OpenFiles, condemn, read_whole
 from moldau.log.header import RawHeader
-from moldau.log.index import ColdIndex, LiveIndex, find_time, sound_times
-from moldau.wire.batch import HEADER, HEADER_SIZE, PREFIX_SIZE
+from moldau.log.index import ColdIndex, LiveIndex, find_time, last_time, sound_times
+from moldau.wire.batch import HEADER, HEADER_SIZE, MAGIC, PREFIX_SIZE
 
 LOG = ".log"
 INDEX = ".index"
@@ -45,6 +44,7 @@ class Segment:
         "cold",
         "created",
         "file",
+        "gone",
         "live",
         "roll_at",
         "size",
@@ -62,10 +62,11 @@ class Segment:
         self.live: LiveIndex | None = None
         self.cold: ColdIndex | None = None
         self.touched = False
+        self.gone = False  # its files are out of the log
         self.timed = False  # its first batch has a timestamp, which then decides when to roll
         self.roll_at = NEVER
         self._files = files
-        self._max_timestamp: int | None = None
+        self._max_timestamp: tuple[int, int] | None = None
 
     def open_file(self) -> LogFile:
         self.file = LogFile(self.stem + LOG)
@@ -89,7 +90,8 @@ class Segment:
         """Largest timestamp of the first batch; None while there is none."""
         if self.size < HEADER_SIZE:
             return None
-        timestamp: int = HEADER.unpack(os.pread(self.opened().fd, HEADER_SIZE, 0))[8]
+        file = self.opened()
+        timestamp: int = HEADER.unpack(os.pread(file.fd, HEADER_SIZE, 0))[8]
         return timestamp
 
     # -- places ------------------------------------------------------------------------------------------------------
@@ -100,13 +102,15 @@ class Segment:
         position, exact = index.find(offset - self.base)
         if exact:
             return position
-        return seek(self.opened().fd, position, self.size, offset)
+        return seek(self.opened(), position, self.size, offset)
 
     def size_of_batch(self, position: int) -> int:
-        return int(_LENGTH.unpack(os.pread(self.opened().fd, PREFIX_SIZE, position))[0]) + PREFIX_SIZE
+        file = self.opened()  # held: the pool may let go of it meanwhile, and its descriptor with it
+        return int(_LENGTH.unpack(os.pread(file.fd, PREFIX_SIZE, position))[0]) + PREFIX_SIZE
 
     def read_batch(self, position: int) -> bytes:
-        return os.pread(self.opened().fd, self.size_of_batch(position), position)
+        file = self.opened()
+        return os.pread(file.fd, self.size_of_batch(position), position)
 
     def headers(self, position: int = 0) -> Iterator[tuple[int, RawHeader]]:
         """Position and header of each batch from `position` on."""
@@ -139,12 +143,9 @@ class Segment:
         if self.live is not None:
             return self.live.max_timestamp, self.base + self.live.max_timestamp_offset
         if self._max_timestamp is None:
-            times = self.times()
-            last = len(times) - 12
-            self._max_timestamp = int.from_bytes(times[last:]) if times else -1
-        if self._max_timestamp < 0:
-            return -1, self.base
-        return self._max_timestamp >> 32, self.base + (self._max_timestamp & 0xFFFFFFFF)
+            timestamp, offset = last_time(self.times())
+            self._max_timestamp = timestamp, self.base + offset
+        return self._max_timestamp
 
     def position_of_time(self, timestamp: int, offset: int) -> int:
         """Where the first batch begins that ends at `offset` or later and reaches `timestamp`; the size if none."""
@@ -168,10 +169,16 @@ class Segment:
         """Adds the batches from `position` on, where the last index entry points, to the live index; the end offset."""
         live = self.live
         assert live is not None
+        self._max_timestamp = self.cold = None  # what was read of its files as a finished segment
+        named = self.base + (live.offsets[-1] >> 32) if live.offsets else None
         end = self.base
         for place, header in self.headers(position):
-            end = header[0] + header[6] + 1
-            live.add(header[0] - self.base, end - 1 - self.base, place, header[8])
+            first, last = header[0], header[0] + header[6]
+            if header[3] != MAGIC or not end <= first <= last or (named is not None and last != named):
+                raise CorruptLogError(f"offsets {first} to {last} at position {place} of {self.stem}")
+            named = None
+            end = last + 1
+            live.add(first - self.base, last - self.base, place, header[8])
         return end
 
     def finish(self) -> None:
@@ -181,6 +188,7 @@ class Segment:
 
     def condemn(self) -> list[Path]:
         """Takes the files out of the log; readers that hold the open file read on."""
+        self.gone = True
         self._files.forget(self)
         return condemn(self.stem + suffix for suffix in SUFFIXES)
 
@@ -189,22 +197,19 @@ class Segment:
 
 
 def create(stem: str, base: int, files: OpenFiles, now: int, interval: int, index_bytes: int) -> Segment:
-    """A new, empty segment with its three files."""
+    """A new, empty segment. Its index files come when they are first written: creating a file takes a while."""
     segment = Segment(stem, base, 0, files, now)
     segment.live = LiveIndex(interval, index_bytes)
-    with suppress(FileNotFoundError):
-        os.unlink(stem + LOG)  # a leftover would be appended to
-    files.open(segment)
-    for suffix in (INDEX, TIME_INDEX):
-        os.close(os.open(stem + suffix, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644))
+    segment.live.rewrite = True
+    os.close(os.open(stem + LOG, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644))
     return segment
 
 
-def seek(fd: int, position: int, end: int, offset: int) -> int:
+def seek(file: LogFile, position: int, end: int, offset: int) -> int:
     """Steps from the batch at `position` to the first one that ends at `offset` or later; `end` if there is none."""
     unpack = _PLACE.unpack_from
     while position < end:
-        chunk = os.pread(fd, READ_AHEAD, position)
+        chunk = os.pread(file.fd, READ_AHEAD, position)
         last = len(chunk) - _PLACE_SIZE
         at = 0
         while at <= last:
@@ -224,8 +229,11 @@ def walk(file: LogFile, position: int, end: int) -> Iterator[tuple[int, RawHeade
     """Position and header of each batch between `position` and `end`; checks lengths alone."""
     unpack = HEADER.unpack_from
     fd = file.fd
+    size = 0
     while position < end:
-        chunk = os.pread(fd, min(WALK_AHEAD, end - position), position)
+        # Large batches are stepped over: there is no use in reading their records.
+        ahead = WALK_AHEAD if size < READ_AHEAD else HEADER_SIZE
+        chunk = os.pread(fd, min(ahead, end - position), position)
         last = len(chunk) - HEADER_SIZE
         at = 0
         while at <= last:

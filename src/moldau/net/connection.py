@@ -158,6 +158,7 @@ class Connection:
         elif reply is None:
             return
         elif isinstance(reply, list):
+            reply = sendfile.gathered(reply)
             self._queue_behind(reply) if self._replies else self._out.extend(reply)
         elif isinstance(reply, Parked):
             self._replies.append(reply)
@@ -261,7 +262,7 @@ class Connection:
             elif isinstance(reply, BadRequest):
                 failure = reply
             elif reply is not None:
-                self._out.extend(reply)
+                self._out.extend(sendfile.gathered(reply))
         if self._out and not self._writing and self._warming is None:
             self._flush()
         if failure is not None:
@@ -386,7 +387,7 @@ class Connection:
             return
         self.closed = True
         if reason:
-            log.info("closing connection from %s: %s", self.peer, reason)
+            self._gate.complaints.tell(f"closing connection from {self.peer}: {reason}", self._loop.time())
         if self._reading:
             self._loop.remove_reader(self._fd)
         if self._writing:

@@ -4,8 +4,12 @@ Every bound here has the name of its setting. A connection that meets one waits;
 """
 
 import asyncio
+import logging
 from typing import Protocol
 
+log = logging.getLogger("moldau.net")
+
+COMPLAINTS_PER_SECOND = 10
 SCRATCH_SIZE = 256 * 1024
 
 
@@ -14,8 +18,27 @@ class Waiting(Protocol):
     def memory_granted(self, size: int, /) -> None: ...
 
 
+class Complaints:
+    """The log's lines about peers that misbehave, so many a second: a flood of bad peers must not fill the disk."""
+
+    def __init__(self) -> None:
+        self._second = 0
+        self._told = 0
+
+    def tell(self, line: str, now: float) -> None:
+        second = int(now)
+        if second != self._second:
+            if self._told > COMPLAINTS_PER_SECOND:
+                log.info("%d more connections were closed for such reasons", self._told - COMPLAINTS_PER_SECOND)
+            self._second, self._told = second, 0
+        self._told += 1
+        if self._told <= COMPLAINTS_PER_SECOND:
+            log.info("%s", line)
+
+
 class Gate:
     def __init__(self, *, largest_request: int, queued_requests: int, queued_bytes: int) -> None:
+        self.complaints = Complaints()
         self.scratch = memoryview(bytearray(SCRATCH_SIZE))
         self.largest_request = largest_request  # socket.request.max.bytes
         self.queued_requests = queued_requests  # queued.max.requests

@@ -25,6 +25,7 @@ class ConnectionLimits:
     most: int  # max.connections
     most_per_ip: int  # max.connections.per.ip
     overrides: dict[str, int]  # max.connections.per.ip.overrides
+    rate: int  # max.connection.creation.rate: connections accepted in a second
     idle_ms: int  # connections.max.idle.ms; negative: never
     send_buffer: int  # socket.send.buffer.bytes; -1: the system's own
     receive_buffer: int  # socket.receive.buffer.bytes
@@ -40,6 +41,8 @@ class Listeners:
         self.connections: set[Connection] = set()
         self._handler = handler
         self._per_ip: Counter[str] = Counter()
+        self._second = 0  # the one that `_accepted` counts in
+        self._accepted = 0
         self._sockets: dict[socket.socket, str] = {}  # and their listener's name
 
     def bind(self, name: str, host: str, port: int) -> int:
@@ -97,6 +100,9 @@ class Listeners:
 
     def _accept(self, listening: socket.socket, name: str) -> None:
         for _ in range(ACCEPTS_AT_MOST):
+            if self._too_fast():
+                self._pause(listening, name)
+                return
             try:
                 sock, address = listening.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
@@ -111,8 +117,16 @@ class Listeners:
                 log.info("lost connection from %s: %s", address[0], problem.strerror)
                 sock.close()
 
+    def _too_fast(self) -> bool:
+        """Whether this second's connections are used up; the others wait in the kernel's queue."""
+        second = int(asyncio.get_running_loop().time())
+        if second != self._second:
+            self._second, self._accepted = second, 0
+        self._accepted += 1
+        return self._accepted > self.limits.rate
+
     def _pause(self, listening: socket.socket, name: str) -> None:
-        """Without a free descriptor the socket stays readable: do not spin on it."""
+        """Without a free descriptor, or over the rate, the socket stays readable: do not spin on it."""
         loop = asyncio.get_running_loop()
         loop.remove_reader(listening.fileno())
 

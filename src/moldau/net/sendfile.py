@@ -8,8 +8,10 @@ import errno
 import os
 
 from moldau.base.slices import FileSlice
+from moldau.net.reply import Parts
 
 PROBE_STEP = 128 * 1024  # the kernel reads ahead in windows of this order: one probe answers for one window
+GATHERED_AT_MOST = 64 * 1024  # bytes of an answer that is copied rather than sent as slices
 WARM_STEP = 256 * 1024
 WARM_AT_MOST = 4 * 1024 * 1024  # what is probed, or read by one thread call, before the loop sends it
 
@@ -50,6 +52,33 @@ def warm(slice_: FileSlice, sent: int, until: int) -> None:
         if count == 0:
             return  # the file was cut: sending will meet the same end
         start += count
+
+
+def gathered(parts: Parts) -> Parts:
+    """A small answer out of what was just written as one buffer: copying it costs less than sending it in pieces."""
+    size = 0
+    for part in parts:
+        if isinstance(part, (bytes, bytearray)):
+            size += len(part)
+        elif part.hot:
+            size += part.length
+        else:
+            return parts
+        if size > GATHERED_AT_MOST:
+            return parts
+    out = bytearray(size)
+    view = memoryview(out)
+    at = 0
+    for part in parts:
+        if isinstance(part, (bytes, bytearray)):
+            stop = at + len(part)
+            view[at:stop] = part
+        else:
+            stop = at + part.length
+            if os.preadv(part.file.fd, [view[at:stop]], part.position) != part.length:
+                return parts  # cut meanwhile: sending the slice will say so
+        at = stop
+    return [out]
 
 
 def send_slice(out: int, slice_: FileSlice, sent: int, until: int) -> int:

@@ -5,6 +5,7 @@ and compaction, which has no use for a record without a key.
 """
 
 from moldau.base.errors import Refusal, WireError
+from moldau.base.ids import NO_TIMESTAMP
 from moldau.log.settings import LogConfig
 from moldau.wire.batch import CODEC_MASK, read_header
 from moldau.wire.compression import Codec, CorruptRecords
@@ -45,6 +46,21 @@ def inspect(batch: bytes, config: LogConfig) -> bytes | Refusal:
         return recompress(memoryview(batch), codec, _level(codec, config), LARGEST_UNPACKED)
     except CorruptRecords as problem:
         return Refusal(WireError.CORRUPT_MESSAGE, str(problem))
+
+
+def blame(batch: bytes, config: LogConfig, now: int, refusal: Refusal) -> Refusal:
+    """The refusal of a batch for its timestamps, with the records that it is about."""
+    earliest, latest = now - config.message_timestamp_before_max_ms, now + config.message_timestamp_after_max_ms
+    try:
+        records = decode_records(memoryview(batch), limit=LARGEST_UNPACKED)
+    except CorruptRecords as problem:
+        return Refusal(WireError.CORRUPT_MESSAGE, str(problem))
+    wrong = tuple(
+        (place, f"Timestamp {record.timestamp} lies outside the allowed range.")
+        for place, record in enumerate(records)
+        if record.timestamp != NO_TIMESTAMP and not earliest <= record.timestamp <= latest
+    )
+    return Refusal(refusal.error, refusal.message, wrong)
 
 
 def _level(codec: Codec, config: LogConfig) -> int | None:

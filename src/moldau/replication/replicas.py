@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
+from uuid import uuid4
 
 from moldau.log import files
 from moldau.log.directory import LogDirectory
@@ -24,6 +25,7 @@ from moldau.replication.partition import Partition
 logger = logging.getLogger("moldau.replication")
 
 Row = list[Partition | None]
+LONGEST_STRAY = 216  # of a name that takes 39 letters more, and file systems allow 255
 Key = tuple[str, int]  # topic and index
 
 
@@ -34,6 +36,7 @@ class Opening(NamedTuple):
     state: PartitionState
     config: LogConfig
     directory: LogDirectory
+    new: bool  # nothing of it can be on disk
 
 
 class Replicas:
@@ -59,8 +62,6 @@ class Replicas:
         self._unopened: dict[Key, LogDirectory] = {}  # partitions whose log cannot be opened
         self._disk = ThreadPoolExecutor(1, "moldau-disk")
         self._last: asyncio.Task[None] | None = None  # the newest change of partitions; it waits for those before it
-        self._flushes: dict[Log, asyncio.Task[None]] = {}
-        self._rolled_again: set[Log] = set()  # logs that rolled while a flush of theirs was under way
         self._removals: set[asyncio.TimerHandle] = set()
 
     # ── finding ──
@@ -83,15 +84,21 @@ class Replicas:
 
     # ── following the image ──
 
-    def load(self, image: ClusterImage, threads: int) -> None:
-        """Open every partition of ours, at start-up, before anything is served. Blocks."""
+    def load(self, image: ClusterImage, threads: int, give_up: Callable[[], bool]) -> None:
+        """Open every partition of ours, at start-up, before anything is served. Blocks, unless `give_up` turns true."""
         openings = [
-            self._opening(topic, state) for topic in image.topics.values() for state in self._ours(topic.partitions)
+            self._opening(topic, state, new=False)
+            for topic in image.topics.values()
+            for state in self._ours(topic.partitions)
         ]
         for topic in image.topics.values():
             self._make_row(topic)
+
+        def unless_given_up(opening: Opening) -> Partition | None:
+            return None if give_up() else self._open(opening)
+
         with ThreadPoolExecutor(threads, "moldau-recovery") as pool:
-            outcomes = pool.map(self._open, openings) if threads > 1 else map(self._open, openings)
+            outcomes = (pool.map if threads > 1 else map)(unless_given_up, openings)
             for opening, partition in zip(openings, outcomes, strict=True):
                 self._place(opening, partition)
         for directory in self.directories:
@@ -115,7 +122,7 @@ class Replicas:
                 openings += self._changed(known, topic)
             else:
                 self._make_row(topic)
-                openings += [self._opening(topic, state) for state in self._ours(topic.partitions)]
+                openings += [self._opening(topic, state, new=True) for state in self._ours(topic.partitions)]
         if openings or dropped:
             self._last = asyncio.get_running_loop().create_task(self._carry_out(self._last, dropped, openings))
 
@@ -143,7 +150,8 @@ class Replicas:
                 partition.leader_epoch = state.leader_epoch
         if before.config != topic.config:
             self.reconfigure([topic])
-        return [self._opening(topic, state) for state in self._ours(topic.partitions[len(before.partitions) :])]
+        added = self._ours(topic.partitions[len(before.partitions) :])
+        return [self._opening(topic, state, new=True) for state in added]
 
     def _make_row(self, topic: Topic) -> None:
         self._topics[topic.id.bytes] = topic
@@ -162,12 +170,12 @@ class Replicas:
             partition.changed()
         return dropped
 
-    def _opening(self, topic: Topic, state: PartitionState) -> Opening:
+    def _opening(self, topic: Topic, state: PartitionState, *, new: bool) -> Opening:
         home = self._found.pop((topic.name, state.index), None)
         if home is None:
             home = min(self.directories, key=lambda directory: self._counts[directory])  # the one with the fewest
             self._counts[home] += 1
-        return Opening(topic, state, self._configure(topic), home)
+        return Opening(topic, state, self._configure(topic), home, new)
 
     async def _carry_out(
         self, before: asyncio.Task[None] | None, dropped: list[Partition], openings: list[Opening]
@@ -195,17 +203,19 @@ class Replicas:
             self._unopened[opening.topic.name, opening.state.index] = opening.directory
             return
         self._homes[partition] = opening.directory
-        partition.log.on_roll = self.flush_soon
+        partition.log.on_roll = lambda _: partition.flusher.soon()  # a segment is finished: make it durable
         row = self.by_id.get(opening.topic.id.bytes)
         if row is not None:
             row[partition.index] = partition
 
     def _open(self, opening: Opening) -> Partition | None:
         """In a thread. A log that cannot be opened leaves its partition out, and the reason in the broker's log."""
-        topic, state, config, directory = opening
+        topic, state, config, directory, new = opening
         key = (topic.name, state.index)
         name = f"{topic.name}-{state.index}"
         try:
+            if new:
+                _put_aside(directory.path / name)
             log = Log.open(
                 directory.path / name,
                 name,
@@ -228,8 +238,6 @@ class Replicas:
     async def _delete(self, partitions: list[Partition]) -> None:
         for partition in partitions:
             await partition.stop()
-            if partition.log in self._flushes:
-                await self._flushes[partition.log]
             home = self._homes.pop(partition)
             self._counts[home] -= 1
             home.forget((partition.topic, partition.index))
@@ -261,33 +269,11 @@ class Replicas:
 
     # ── durability ──
 
-    def flush_soon(self, log: Log) -> None:
-        """A segment was finished: make it durable in a thread, and with it the recovery point."""
-        if log in self._flushes:
-            self._rolled_again.add(log)
-        else:
-            self._flushes[log] = asyncio.get_running_loop().create_task(self._flush(log))
-
-    async def _flush(self, log: Log) -> None:
-        try:
-            while True:
-                self._rolled_again.discard(log)
-                job = log.begin_flush()
-                await asyncio.to_thread(job.run)
-                log.finish_flush(job)
-                if log not in self._rolled_again:
-                    break
-        except OSError as problem:
-            logger.error("flushing %s failed: %s; its partition is offline", log.name, problem)
-            self._take_offline(log)
-        finally:
-            self._rolled_again.discard(log)
-            del self._flushes[log]
-
-    def _take_offline(self, log: Log) -> None:
+    def flush_due(self) -> None:
+        """flush.ms of every partition."""
+        now = self._now()
         for partition in self:
-            if partition.log is log:
-                partition.go_offline()
+            partition.flush_if_due(now)
 
     async def checkpoint(self) -> None:
         """Write the checkpoints of every directory. One after the other: they write the same files."""
@@ -321,8 +307,6 @@ class Replicas:
             timer.cancel()
         for partition in self:
             await partition.stop()
-        if self._flushes:
-            await asyncio.gather(*self._flushes.values())
         loop = asyncio.get_running_loop()
         with ThreadPoolExecutor(8, "moldau-close") as pool:  # closing waits for fsync: the disk takes several at once
             await asyncio.gather(*(loop.run_in_executor(pool, _close, partition) for partition in self))
@@ -357,3 +341,10 @@ def _remove(paths: list[Path]) -> None:
         files.remove(paths)
     except OSError as problem:
         logger.warning("removing files of a deleted log failed: %s", problem)
+
+
+def _put_aside(path: Path) -> None:
+    """A directory that belonged to no topic stands in a new partition's place: keep it, under Kafka's kind of name."""
+    if path.exists():
+        stray = path.rename(path.with_name(f"{path.name[:LONGEST_STRAY]}.{uuid4().hex}-stray"))
+        logger.warning("a new partition takes the place of %s, which belonged to no topic and is now %s", path, stray)

@@ -44,7 +44,9 @@ class Broker:
         line = self._first_line(self._process)
         if not line.startswith(READY):
             self.kill()
-            raise BrokerFailed(f"the broker did not start:\n{self.log_text()}")
+            said = self.log_text()
+            self._clean_up()
+            raise BrokerFailed(f"the broker did not start:\n{said}")
         self.bootstrap_servers = line.removeprefix(READY).strip().decode()
         return self
 
@@ -112,10 +114,14 @@ class Broker:
         try:
             self.stop()
         finally:
-            if self._own is not None:
-                shutil.rmtree(self._own, ignore_errors=True)
-                with contextlib.suppress(FileNotFoundError):
-                    self._log.unlink()
+            self._clean_up()
+
+    def _clean_up(self) -> None:
+        """Remove the data, if the directory is ours."""
+        if self._own is not None:
+            shutil.rmtree(self._own, ignore_errors=True)
+            with contextlib.suppress(FileNotFoundError):
+                self._log.unlink()
 
 
 def _text(value: object) -> str:

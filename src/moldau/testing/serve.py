@@ -14,7 +14,7 @@ def main() -> None:
 
 
 def _announce(started: Started) -> None:
-    print(f"ready {started.bootstrap}", flush=True)
+    print(f"ready {started.addresses[0]}", flush=True)
 
 
 if __name__ == "__main__":

@@ -4,13 +4,13 @@ No Typer here: a broker starts through this file alone. Whatever the short reade
 mistakes included, is left to the commands in broker_app, which end in the same `start`.
 """
 
-import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 import moldau
+from moldau.base.properties import MalformedProperties, read_properties
 from moldau.tools.failure import misused, split_pair
 
 UP_DIRECTORY = "data"
@@ -44,9 +44,6 @@ class Started(Protocol):
     def directories(self) -> Sequence[str]: ...
 
 
-Announce = Callable[[Started], None]
-
-
 def read_arguments(arguments: Sequence[str]) -> Launch | None:
     """The launch that a plain `up` or `broker` line asks for; None for any line that needs Typer to understand it."""
     if not arguments or arguments[0] not in FLAGS:
@@ -71,7 +68,8 @@ def read_arguments(arguments: Sequence[str]) -> Launch | None:
 def start(launch: Launch) -> int:
     """Runs the node in this process until it is stopped; returns the exit code."""
     properties = build_properties(launch)
-    run: Callable[[dict[str, str], Announce | None], int] = importlib.import_module("moldau.broker.node").run
+    from moldau.broker.node import run  # here, so that a mistake in the flags is told before a broker is loaded
+
     return run(properties, announce if launch.command == "up" else None)
 
 
@@ -115,57 +113,10 @@ def read_properties_file(name: str) -> dict[str, str]:
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """Java's properties format: `key=value`, `key: value`, comments, continued lines and backslash escapes."""
-    properties: dict[str, str] = {}
-    pending = ""
-    for line in text.splitlines():
-        line = pending + line.lstrip(" \t\f")
-        pending = ""
-        if not line or (line[0] in "#!" and not pending):
-            continue
-        if (len(line) - len(line.rstrip("\\"))) % 2:
-            pending = line[:-1]
-            continue
-        key, value = _split_property(line)
-        properties[key] = value
-    if pending:
-        key, value = _split_property(pending)
-        properties[key] = value
-    return properties
-
-
-def _split_property(line: str) -> tuple[str, str]:
-    end = 0
-    while end < len(line) and line[end] not in "=: \t\f":
-        end += 2 if line[end] == "\\" else 1
-    rest = line[end:].lstrip(" \t\f")
-    if rest[:1] in ("=", ":"):
-        rest = rest[1:].lstrip(" \t\f")
-    return _unescape(line[:end]), _unescape(rest).rstrip()
-
-
-ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
-
-
-def _unescape(text: str) -> str:
-    if "\\" not in text:
-        return text
-    out: list[str] = []
-    characters = iter(text)
-    for character in characters:
-        if character != "\\":
-            out.append(character)
-            continue
-        escaped = next(characters, "")
-        if escaped == "u":
-            digits = "".join(next(characters, "") for _ in range(4))
-            try:
-                out.append(chr(int(digits, 16)))
-            except ValueError:
-                raise misused(f"\\u{digits} in the properties file is not a character") from None
-        else:
-            out.append(ESCAPES.get(escaped, escaped))
-    return "".join(out)
+    try:
+        return read_properties(text)
+    except MalformedProperties as problem:
+        raise misused(f"the properties file is malformed: {problem}") from None
 
 
 def announce(started: Started) -> None:

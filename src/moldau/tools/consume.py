@@ -9,8 +9,9 @@ import typer
 
 from moldau.tools.complete import complete_topic
 from moldau.tools.connect import REQUEST_TIMEOUT_S, Target, build_consumer, failure, read_topic, unreachable
-from moldau.tools.failure import CommandError, note
+from moldau.tools.failure import INTERRUPTED, CommandError, note
 from moldau.tools.formats import Format, Header, write_bytes, write_json_bytes, write_json_headers
+from moldau.tools.interrupts import Interrupts
 from moldau.tools.options import Session, client_command
 from moldau.tools.output import print_json_line, show_time
 from moldau.tools.positions import Bounds, Kind, Position, read_position, start_offset, stop_offset
@@ -70,9 +71,12 @@ def consume(
     )
     try:
         spans = plan(consumer, session.target, topic, sorted(set(partitions or ())), start, stop, follow)
-        read(consumer, session.target, Reading(topic, spans, stop, follow, maximum), printer, lost)
+        with Interrupts() as interrupts:
+            read(consumer, session.target, Reading(topic, spans, stop, follow, maximum), printer, lost, interrupts)
     finally:
         consumer.close()
+    if interrupts.asked:
+        raise typer.Exit(INTERRUPTED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +184,14 @@ class ConnectionWatch:
 Printer = Callable[["Message"], None]
 
 
-def read(consumer: "Consumer", target: Target, reading: Reading, printer: Printer, watch: ConnectionWatch) -> None:
+def read(
+    consumer: "Consumer",
+    target: Target,
+    reading: Reading,
+    printer: Printer,
+    watch: ConnectionWatch,
+    interrupts: Interrupts,
+) -> None:
     from confluent_kafka import TopicPartition
 
     for partition, span in reading.spans.items():
@@ -193,7 +204,7 @@ def read(consumer: "Consumer", target: Target, reading: Reading, printer: Printe
             if partition not in reading.finished
         ]
     )
-    while not reading.is_done():
+    while not reading.is_done() and not interrupts.asked:
         done_before = len(reading.finished)
         for message in consumer.consume(BATCH, WAIT_S):
             _take(message, target, reading, printer)

@@ -13,7 +13,7 @@ from typing import Annotated, Any, NamedTuple, TypeAlias
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -25,6 +25,8 @@ PAGE = 500  # rows of a table that are held at once
 SHOWN = 60  # characters of a key or value in a table
 LONGEST_CHARACTER = 4  # bytes of UTF-8
 WIDE = 1000  # columns where the output is not a terminal
+GAP = 2  # columns of space between those of a table
+NARROWEST = 20  # a column of text
 PATIENCE_S = 1.0  # before a progress bar appears
 
 EXIT_CORRUPT = 1
@@ -36,9 +38,13 @@ FLAGS = {
     CONTROL: "control",
     DELETE_HORIZON: "delete-horizon",
 }
-TIMES = frozenset({"timestamp", "max_timestamp"})
+TIMES = frozenset({"timestamp"})
+MAYBE_EMPTY = ("producer", "flags", "headers", "control")  # columns that a table leaves out when no row has them
+WRAPPED = frozenset({"key", "value", "headers", "control", "flags", "topic"})  # the others stay on one line
 
-app = typer.Typer(help="Look into the files of a log directory.", no_args_is_help=True)
+app = typer.Typer(
+    name="log", add_completion=False, help="Look into the files of a log directory.", no_args_is_help=True
+)
 
 
 @app.callback()
@@ -65,6 +71,34 @@ class BatchRow(NamedTuple):
     producer_epoch: int
     base_sequence: int
     crc: int
+
+
+class BatchLine(NamedTuple):
+    """A batch as a table shows it: narrow enough for a terminal."""
+
+    position: int
+    size: int
+    offsets: str
+    records: int
+    codec: str
+    latest: str
+    epoch: int
+    producer: str
+    flags: tuple[str, ...]
+
+    @classmethod
+    def of(cls, row: BatchRow) -> "BatchLine":
+        return cls(
+            position=row.position,
+            size=row.size,
+            offsets=f"{row.base_offset}–{row.last_offset}",
+            records=row.record_count,
+            codec=row.codec,
+            latest=_time(row.max_timestamp),
+            epoch=row.leader_epoch,
+            producer=f"{row.producer_id}:{row.producer_epoch}:{row.base_sequence}" if row.producer_id >= 0 else "",
+            flags=row.flags,
+        )
 
 
 class RecordRow(NamedTuple):
@@ -234,26 +268,26 @@ def _print_title(console: Console, path: Path) -> Text:
 
 
 def _print_page(console: Console, page: list[Any]) -> None:
-    table = Table(box=None, pad_edge=False, show_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    unused = _unused_columns(page)
-    for name in page[0]._fields:
-        if name not in unused:
-            numeric = isinstance(getattr(page[0], name), int) and name not in TIMES
-            table.add_column(name.replace("_", " "), justify="right" if numeric else "left", overflow="fold")
-    for row in page:
-        table.add_row(*(Text(_cell(name, value)) for name, value in row._asdict().items() if name not in unused))
+    """One table. A column of numbers or times is never cut: the table grows beyond a narrow terminal instead."""
+    rows = [BatchLine.of(row) if isinstance(row, BatchRow) else row for row in page]
+    empty = {name for name in MAYBE_EMPTY if all(not getattr(row, name, None) for row in rows)}
+    table = Table(box=None, pad_edge=False, show_edge=False, header_style="bold", padding=(0, GAP, 0, 0))
+    columns, width = [], 0
+    for name in rows[0]._fields:
+        if name in empty:
+            continue
+        cells = [_cell(name, getattr(row, name)) for row in rows]
+        words = name.split("_")
+        fixed = name not in WRAPPED
+        least = max(map(len, (*cells, *words))) if fixed else NARROWEST
+        numeric = isinstance(getattr(rows[0], name), int) and name not in TIMES
+        table.add_column("\n".join(words), justify="right" if numeric else "left", overflow="fold", no_wrap=fixed)
+        columns.append(cells)
+        width += least + GAP
+    for line in zip(*columns, strict=True):
+        table.add_row(*map(Text, line))
+    console.width = max(console.width, width)
     console.print(table)
-
-
-def _unused_columns(page: list[Any]) -> frozenset[str]:
-    """Columns that would be empty all the way down: flags, headers, control, and the producer of plain batches."""
-    first = page[0]
-    unused = {name for name in ("flags", "headers", "control") if all(not getattr(row, name, None) for row in page)}
-    if isinstance(first, BatchRow):
-        unused.add("crc")  # it was checked; JSON has it
-        if all(row.producer_id < 0 for row in page):
-            unused |= {"producer_id", "producer_epoch", "base_sequence"}
-    return frozenset(unused)
 
 
 def _cell(name: str, value: Any) -> str:
@@ -298,8 +332,14 @@ def _progress(path: Path) -> Iterator[Callable[[int], None]]:
     if not sys.stderr.isatty() or sys.stdout.isatty():
         yield lambda position: None
         return
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"))
-    bar = Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True)
+    bar = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f} %"),
+        console=Console(stderr=True),
+        transient=True,
+        redirect_stdout=False,  # the rows go where the user sent them, not above the bar
+    )
     task = bar.add_task(_plain(path.name), total=path.stat().st_size if path.is_file() else None)
     due = time.monotonic() + PATIENCE_S
 

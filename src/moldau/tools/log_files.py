@@ -109,7 +109,7 @@ class Source:
 
     def __init__(self, path: Path) -> None:
         if not stat.S_ISREG(path.stat().st_mode):  # a pipe would be waited for, a device has no end
-            raise OSError(errno.EINVAL, "not a regular file")
+            raise OSError(errno.EINVAL, "not a file; name the files in it, such as DIRECTORY/*.log")
         self.path = path
         self._descriptor = os.open(path, os.O_RDONLY)
         self.size = os.fstat(self._descriptor).st_size

@@ -50,6 +50,8 @@ def _dispatch(arguments: list[str]) -> int:
     completing = COMPLETE_VARIABLE in os.environ
     launch = None if completing else broker.read_arguments(arguments)
     if launch is not None:
+        if sys.platform == "win32":
+            raise CommandError("the broker does not run on Windows itself. Install it in WSL2: wsl --install")
         return broker.start(launch)
     return _run_typer(arguments, completing)
 

@@ -23,18 +23,22 @@ class Output(StrEnum):
 
 PANEL = "Connection and output"
 
-Bootstrap = Annotated[
-    str | None,
-    typer.Option(
+
+def _bootstrap_option(**more: Any) -> Any:
+    return typer.Option(
         "--bootstrap",
         "-b",
         metavar="HOST:PORT",
-        envvar=BOOTSTRAP_VARIABLE,
         help="Broker to ask first; several with commas.",
-        show_default=DEFAULT_BOOTSTRAP,
+        show_default=f"{DEFAULT_BOOTSTRAP}, or {BOOTSTRAP_VARIABLE}",
         rich_help_panel=PANEL,
-    ),
-]
+        **more,
+    )
+
+
+# Only the root reads the environment: read after the command, it would win over what was typed before it.
+RootBootstrap = Annotated[str | None, _bootstrap_option(envvar=BOOTSTRAP_VARIABLE, show_envvar=False)]
+Bootstrap = Annotated[str | None, _bootstrap_option()]
 OutputOption = Annotated[
     Output | None,
     typer.Option("--output", "-o", help="Tables for people, JSON for programs.", rich_help_panel=PANEL),

@@ -8,6 +8,7 @@ from typing import Any
 
 WIDE = 100_000  # a pipe has no width: never fold a table into one
 NUMERIC = (int, float)
+LAST_MOMENT_MS = 253_402_300_799_999  # the end of the year 9999
 
 
 def print_json(value: Any) -> None:
@@ -56,7 +57,10 @@ def show(cell: Any) -> str:
     return str(cell)
 
 
-def show_time(milliseconds: int) -> str:
-    """A record's timestamp as ISO 8601 in UTC."""
-    moment = datetime.fromtimestamp(milliseconds / 1000, UTC)
+def show_time(milliseconds: int) -> str | None:
+    """A record's timestamp as ISO 8601 in UTC; None for none, and for one beyond the calendar."""
+    if not 0 <= milliseconds <= LAST_MOMENT_MS:
+        return None
+    seconds, rest = divmod(milliseconds, 1000)
+    moment = datetime.fromtimestamp(seconds, UTC).replace(microsecond=rest * 1000)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -8,7 +8,7 @@ record is counted, none is sampled. Consuming is timed from the assignment of pa
 import os
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,7 +17,8 @@ import typer
 
 from moldau.tools.complete import complete_topic
 from moldau.tools.connect import await_topic, build_consumer, build_producer, explain, failure, read_topic
-from moldau.tools.failure import CommandError
+from moldau.tools.failure import INTERRUPTED, CommandError
+from moldau.tools.interrupts import Interrupts
 from moldau.tools.options import Session, client_command
 from moldau.tools.output import print_json, print_table
 from moldau.tools.produce import Acks, Compression
@@ -28,11 +29,13 @@ if TYPE_CHECKING:
 app = typer.Typer(name="perf", help="Measure how fast a broker takes and gives records.", add_completion=False)
 
 CHUNK = 1000  # records handed over in one call
+QUEUE_FULL_S = 0.01
 PACED_S = 0.005  # with --rate, records are handed over in steps of this length
 IDLE_LIMIT_S = 10.0  # consuming ends with a failure when nothing arrives for so long
 MEGABYTE = 1_000_000
 TICKS_PER_MS = 100  # latencies are kept to a hundredth of a millisecond
 
+Advance = Callable[[int], None]
 Topic = Annotated[str, typer.Argument(metavar="TOPIC", autocompletion=complete_topic, show_default=False)]
 Json = Annotated[bool, typer.Option("--json", help="The same as -o json.")]
 
@@ -117,38 +120,46 @@ def produce(
     )
     await_topic(producer, session.target, topic)
     deliveries = Deliveries()
+    load = Load(topic, [os.urandom(size) for _ in range(CHUNK)], records, rate)
     started = time.perf_counter()
-    with _progress(records, "producing", quiet=session.json or json) as advance:
-        _send(producer, topic, [os.urandom(size) for _ in range(CHUNK)], records, rate, deliveries, advance)
+    with _progress(records, "producing", quiet=session.json or json) as advance, Interrupts() as interrupts:
+        _send(producer, load, deliveries, advance, interrupts)
     elapsed = time.perf_counter() - started
     if deliveries.failed:
         raise CommandError(f"{deliveries.failed} of {records} records failed: {deliveries.reason}")
-    report = {**throughput(records, records * size, elapsed), "latency_ms": deliveries.latencies.summary()}
-    _print_report(report, session.json or json)
+    count = deliveries.delivered
+    report = {**throughput(count, count * size, elapsed), "latency_ms": deliveries.latencies.summary()}
+    _conclude(report, session.json or json, interrupts)
 
 
-def _send(
-    producer: "Producer",
-    topic: str,
-    values: list[bytes],
-    records: int,
-    rate: float | None,
-    deliveries: Deliveries,
-    advance: Any,
-) -> None:
-    batch: list[dict[str, Any]] = [{"value": value} for value in values]
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What to write: the values, over and over, until there are so many records."""
+
+    topic: str
+    values: list[bytes]
+    records: int
+    rate: float | None
+
+    def due(self, elapsed_s: float) -> int:
+        """How many records should have been handed over by now."""
+        return self.records if self.rate is None else min(self.records, int(elapsed_s * self.rate) + 1)
+
+
+def _send(producer: "Producer", load: Load, deliveries: Deliveries, advance: Advance, interrupts: Interrupts) -> None:
+    batch: list[dict[str, Any]] = [{"value": value} for value in load.values]
     sent = 0
     started = time.perf_counter()
-    while sent < records and not deliveries.failed:
-        due = records if rate is None else min(records, int((time.perf_counter() - started) * rate) + 1)
-        if due == sent:
+    while sent < load.records and not deliveries.failed and not interrupts.asked:
+        wanted = min(len(batch), load.due(time.perf_counter() - started) - sent)
+        if not wanted:
             producer.poll(PACED_S)
             continue
-        queued = producer.produce_batch(topic, batch[: min(CHUNK, due - sent)], on_delivery=deliveries.on_delivery)
-        if queued < min(CHUNK, due - sent):
+        queued = producer.produce_batch(load.topic, batch[:wanted], on_delivery=deliveries.on_delivery)
+        if queued < wanted:
             for message in batch:  # those that found the queue full were marked so
                 message.pop("_error", None)
-            producer.poll(0.01)
+            producer.poll(QUEUE_FULL_S)
         sent += queued
         producer.poll(0)
         advance(deliveries.delivered)
@@ -174,23 +185,22 @@ def consume(
         partitions = read_topic(consumer, session.target, topic).partitions
         started = time.perf_counter()
         consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in partitions])
-        with _progress(records, "consuming", quiet=session.json or json) as advance:
-            count, size, first_s = _receive(consumer, session, records, started, advance)
+        with _progress(records, "consuming", quiet=session.json or json) as advance, Interrupts() as interrupts:
+            count, size, first_s = _receive(consumer, session, records, started, advance, interrupts)
         elapsed = time.perf_counter() - started
     finally:
         consumer.close()
-    _print_report(
-        {**throughput(count, size, elapsed), "first_record_ms": round(first_s * 1000, 1)}, session.json or json
-    )
+    report = {**throughput(count, size, elapsed), "first_record_ms": round(first_s * 1000, 1)}
+    _conclude(report, session.json or json, interrupts)
 
 
 def _receive(
-    consumer: "Consumer", session: Session, records: int, started: float, advance: Any
+    consumer: "Consumer", session: Session, records: int, started: float, advance: Advance, interrupts: Interrupts
 ) -> tuple[int, int, float]:
     count = size = 0
     first_s = 0.0
     last = time.perf_counter()
-    while count < records:
+    while count < records and not interrupts.asked:
         messages = consumer.consume(min(10 * CHUNK, records - count), 0.1)
         now = time.perf_counter()
         if not messages:
@@ -220,6 +230,13 @@ def throughput(records: int, size: int, elapsed_s: float) -> dict[str, Any]:
     }
 
 
+def _conclude(report: dict[str, Any], as_json: bool, interrupts: Interrupts) -> None:
+    """The figures, also of a measurement that Ctrl-C cut short."""
+    _print_report(report, as_json)
+    if interrupts.asked:
+        raise typer.Exit(INTERRUPTED)
+
+
 def _print_report(report: dict[str, Any], as_json: bool) -> None:
     if as_json:
         print_json(report)
@@ -238,7 +255,7 @@ def _print_report(report: dict[str, Any], as_json: bool) -> None:
 
 
 @contextmanager
-def _progress(total: int, verb: str, *, quiet: bool) -> Iterator[Any]:
+def _progress(total: int, verb: str, *, quiet: bool) -> Iterator[Advance]:
     """A progress bar on a terminal; yields the function to call with the count so far."""
     from rich.console import Console
 

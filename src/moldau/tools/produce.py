@@ -13,6 +13,7 @@ from moldau.tools.complete import complete_topic
 from moldau.tools.connect import await_topic, build_producer, explain
 from moldau.tools.failure import INTERRUPTED, CommandError, misused, note, split_pair
 from moldau.tools.formats import BadRecordError, Draft, Format, Header, read_line, read_time, write_json_bytes
+from moldau.tools.interrupts import Interrupts
 from moldau.tools.options import Session, client_command
 from moldau.tools.output import print_json_line, print_text
 
@@ -118,9 +119,11 @@ def produce(
         tally = Tally(topic, session.json)
         if file is None and sys.stdin.isatty():
             note("Type records, one on a line; Ctrl-D ends.")
-        drafts = read_drafts(lines, form, separator, common, tally)
-        _send_all(producer, drafts, tally)
+        with Interrupts() as interrupts:
+            _send_all(producer, read_drafts(interrupts.read_lines(lines), form, separator, common, tally), tally)
     _conclude(tally, session)
+    if interrupts.asked:
+        raise typer.Exit(INTERRUPTED)
 
 
 def read_headers(texts: list[str]) -> tuple[Header, ...]:
@@ -175,18 +178,11 @@ def _check_partition(metadata: "TopicMetadata", topic: str, partition: int | Non
 
 
 def _send_all(producer: "Producer", drafts: Iterable[Draft], tally: Tally) -> None:
-    interrupted = False
-    try:
-        for draft in drafts:
-            _send(producer, draft, tally)
-            producer.poll(0)
-    except KeyboardInterrupt:
-        interrupted = True
+    for draft in drafts:
+        _send(producer, draft, tally)
+        producer.poll(0)
     while producer.flush(0.5):  # in steps, so that a second Ctrl-C gets through
         continue
-    if interrupted:
-        note(f"Stopped after {tally.delivered} delivered records, {tally.failed} failed.")
-        raise typer.Exit(INTERRUPTED)
 
 
 def _send(producer: "Producer", draft: Draft, tally: Tally) -> None:

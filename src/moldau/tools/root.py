@@ -13,7 +13,7 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 import moldau
-from moldau.tools.options import Bootstrap, Output, OutputOption, Properties, Shared
+from moldau.tools.options import Output, OutputOption, Properties, RootBootstrap, Shared
 
 # name → (module, Typer application in it); the order is the order of the help page.
 COMMANDS = {
@@ -62,7 +62,7 @@ def _show_version(wanted: bool) -> None:
 @app.callback()
 def root(
     ctx: typer.Context,
-    bootstrap: Bootstrap = None,
+    bootstrap: RootBootstrap = None,
     output: OutputOption = None,
     properties: Properties = None,
     version: Annotated[

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 app = typer.Typer(name="topic", help="Create, list, describe, alter and delete topics.", add_completion=False)
 
 REQUEST_S = 15.0
+URL_SAFE = str.maketrans("+/", "-_")  # librdkafka prints ids in plain base64, everybody else in the kind that URLs take
 
 TopicName = Annotated[str, typer.Argument(metavar="TOPIC", autocompletion=complete_topic, show_default=False)]
 ConfigPairs = Annotated[
@@ -162,10 +163,10 @@ def delete(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
     """Delete topics with all their records."""
-    admin = build_admin(session.target)
     wanted = list(dict.fromkeys(names))
     if not yes:
         _confirm_delete(wanted)
+    admin = build_admin(session.target)
     outcomes: dict[str, str] = {}
     for name, future in admin.delete_topics(wanted, request_timeout=REQUEST_S).items():
         try:
@@ -276,7 +277,7 @@ def _document(topic: "TopicDescription", offsets: Bounds, configs: dict[str, str
         )
     return {
         "topic": topic.name,
-        "id": str(topic.topic_id),
+        "id": str(topic.topic_id).translate(URL_SAFE),
         "internal": topic.is_internal,
         "partitions": partitions,
         "configs": configs,

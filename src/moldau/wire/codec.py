@@ -25,8 +25,12 @@ class UnservedVersion(LookupError):
     """The message has no such version. Whoever asked should have looked at the table of versions first."""
 
 
-def decode(cls: type[M], version: int, view: Buffer, position: int = 0) -> M:
-    """The message that fills `view` from `position` to its end."""
+def decode(cls: type[M], version: int, view: Buffer, position: int = 0, *, exact: bool = True) -> M:
+    """The message that fills `view` from `position` to its end.
+
+    `exact=False` lets bytes stand behind it: Kafka never looked there, and librdkafka sends three with its Metadata
+    requests.
+    """
     read = _readers.get((cls, version)) or _reader(cls, version)
     try:
         found, position = read(view, position)
@@ -34,7 +38,7 @@ def decode(cls: type[M], version: int, view: Buffer, position: int = 0) -> M:
         raise MalformedMessage(f"{cls.__name__} version {version} ends too early") from None
     except UnicodeDecodeError as bad:
         raise MalformedMessage(f"{cls.__name__} version {version}: a string is not UTF-8 ({bad.reason})") from None
-    if position != len(view):
+    if exact and position != len(view):
         raise MalformedMessage(f"{cls.__name__} version {version} has {len(view) - position} bytes too many")
     message: M = found
     return message

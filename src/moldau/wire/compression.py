@@ -33,11 +33,11 @@ class Codec(IntEnum):
 
     @classmethod
     def named(cls, name: str) -> "Codec":
-        """The codec of that `compression.type`; ValueError if there is none."""
-        try:
-            return cls[name.upper()]
-        except KeyError:
-            raise ValueError(f"unknown compression type {name!r}") from None
+        """The codec of that `compression.type`, which a topic writes as `uncompressed` and a producer as `none`."""
+        for codec in cls:
+            if str(codec) == name or (codec is cls.NONE and name == "uncompressed"):
+                return codec
+        raise ValueError(f"unknown compression type {name!r}")
 
 
 # KIP-390: the levels that stand for "the default" in compression.<codec>.level.

@@ -9,7 +9,7 @@ from struct import Struct
 
 LENGTH = Struct(">i")
 LENGTH_SIZE = LENGTH.size
-LEAST_FRAME = 8  # api key, version, correlation id
+LEAST_FRAME = 10  # api key, version, correlation id and the length of a client id
 LEAST_GROWTH = 64 * 1024
 
 

@@ -26,7 +26,7 @@ from moldau.wire.primitives import (
 API_VERSIONS: Final = 18
 
 _PREFIX = Struct(">hhi")
-_PREFIX_AND_LENGTH = Struct(">hhih")
+PREFIX_AND_LENGTH = Struct(">hhih")
 _CORRELATION = Struct(">i")
 _CORRELATION_AND_NO_TAGS = Struct(">ix")
 _NEVER = 0x7FFF
@@ -60,17 +60,17 @@ def read_request_prefix(view: Buffer, position: int = 0) -> RequestPrefix:
 def read_request_header(view: Buffer, position: int = 0) -> tuple[RequestHeader, int]:
     """The header, and where the body begins. Of a key that is not in the table the tag section, if any, is not read."""
     try:
-        key, version, correlation_id, length = _PREFIX_AND_LENGTH.unpack_from(view, position)
-        position += _PREFIX_AND_LENGTH.size
+        key, version, correlation_id, length = PREFIX_AND_LENGTH.unpack_from(view, position)
+        position += PREFIX_AND_LENGTH.size
         client_id = None
         if length != -1:
             stop = position + length
             if length < 0 or stop > len(view):
-                raise refuse_length("client id")
+                raise refuse_length("client id", length)
             client_id = str(view[position:stop], "utf-8")
             position = stop
         if version >= _FLEXIBLE.get(key, _NEVER):
-            position = _skip_tag_section(view, position)
+            position = skip_tag_section(view, position)
     except SHORT_READ:
         raise MalformedMessage("the frame is shorter than its request header") from None
     except UnicodeDecodeError:
@@ -90,7 +90,7 @@ def pack_request_header(api_key: int, api_version: int, correlation_id: int, cli
         raise Unencodable("the client id is longer than 32767 bytes")
     length = -1 if client_id is None else len(name)
     tags = b"\0" if api_version >= _FLEXIBLE.get(api_key, _NEVER) else b""
-    return _PREFIX_AND_LENGTH.pack(api_key, api_version, correlation_id, length) + name + tags
+    return PREFIX_AND_LENGTH.pack(api_key, api_version, correlation_id, length) + name + tags
 
 
 def read_response_header(api_key: int, api_version: int, view: Buffer, position: int = 0) -> tuple[int, int]:
@@ -99,7 +99,7 @@ def read_response_header(api_key: int, api_version: int, view: Buffer, position:
         (correlation_id,) = _CORRELATION.unpack_from(view, position)
         position += _CORRELATION.size
         if _has_response_tags(api_key, api_version):
-            position = _skip_tag_section(view, position)
+            position = skip_tag_section(view, position)
     except SHORT_READ:
         raise MalformedMessage("the frame is shorter than its response header") from None
     return correlation_id, position
@@ -109,6 +109,7 @@ def _has_response_tags(api_key: int, api_version: int) -> bool:
     return api_key != API_VERSIONS and api_version >= _FLEXIBLE.get(api_key, _NEVER)
 
 
-def _skip_tag_section(view: Buffer, position: int) -> int:
+def skip_tag_section(view: Buffer, position: int) -> int:
+    """The position behind a section of tagged fields, whatever they are."""
     count, position = read_uvarint(view, position)
     return skip_tags(view, position, count) if count else position

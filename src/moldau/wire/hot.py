@@ -9,13 +9,15 @@ from struct import Struct
 from typing import NamedTuple
 
 from moldau.base.slices import FileSlice
-from moldau.wire.primitives import SHORT_READ, MalformedMessage, read_uvarint, uvarint
+from moldau.wire.primitives import SHORT_READ, MalformedMessage, continue_uvarint, read_uvarint, uvarint
 from moldau.wire.primitives import skip_tags as skip_tag_fields
 
 PRODUCE_FLEXIBLE = 9
 PRODUCE_BY_ID = 13
 FETCH_FLEXIBLE = 12
 FETCH_BY_ID = 13
+
+PARTITIONS_AT_MOST = 50_000  # that one Produce or Fetch may name
 
 _INT16 = Struct(">h")
 _INT32 = Struct(">i")
@@ -56,6 +58,13 @@ def _count(view: memoryview, at: int, count: int) -> int:
     return count
 
 
+def _bounded(seen: int) -> int:
+    """How many partitions a request has named so far: reading more than so many would hold up everybody else."""
+    if seen > PARTITIONS_AT_MOST:
+        raise MalformedMessage(f"a request names more than {PARTITIONS_AT_MOST} partitions")
+    return seen
+
+
 def _stretch(view: memoryview, at: int, size: int) -> int:
     stop = at + size
     if size < 0 or stop > len(view):
@@ -66,17 +75,14 @@ def _stretch(view: memoryview, at: int, size: int) -> int:
 def read_produce(view: memoryview, at: int, version: int) -> ProduceAsk:
     """The body of a produce request, versions 3 to 13."""
     try:
-        ask, at = _read_produce_flexible(view, at, version) if version >= 9 else _read_produce_old(view, at)
+        return _read_produce_flexible(view, at, version) if version >= 9 else _read_produce_old(view, at)
     except SHORT_READ:
         raise MalformedMessage("the produce request ends too early") from None
-    if at != len(view):
-        raise MalformedMessage(f"{len(view) - at} bytes too many behind the produce request")
-    return ask
 
 
-def _read_produce_flexible(view: memoryview, at: int, version: int) -> tuple[ProduceAsk, int]:
-    size, at = read_uvarint(view, at)
+def _read_produce_flexible(view: memoryview, at: int, version: int) -> ProduceAsk:
     transactional_id = None
+    size, at = read_uvarint(view, at)
     if size:
         stop = _stretch(view, at, size - 1)
         transactional_id = bytes(view[at:stop])
@@ -84,6 +90,8 @@ def _read_produce_flexible(view: memoryview, at: int, version: int) -> tuple[Pro
     acks, timeout_ms = _ACKS_TIMEOUT.unpack_from(view, at)
     topic_count, at = read_uvarint(view, at + 6)
     topics: list[tuple[bytes, list[ProducePartition]]] = []
+    seen = 0
+    end = len(view)
     for _ in range(_count(view, at, topic_count - 1)):
         if version >= PRODUCE_BY_ID:
             stop = at + 16
@@ -93,22 +101,26 @@ def _read_produce_flexible(view: memoryview, at: int, version: int) -> tuple[Pro
         token = bytes(view[at:stop])
         count, at = read_uvarint(view, stop)
         partitions: list[ProducePartition] = []
+        seen = _bounded(seen + count)
         for _ in range(_count(view, at, count - 1)):
             (index,) = _INT32.unpack_from(view, at)
-            size, at = read_uvarint(view, at + 4)
-            if size:
-                stop = _stretch(view, at, size - 1)
-                partitions.append((index, at, stop))
-                at = stop
-            else:
-                partitions.append((index, at, -1))
+            size = view[at + 4]
+            at += 5
+            if size >= 0x80:
+                size, at = continue_uvarint(view, at, size)
+            stop = at + size - 1 if size else -1
+            if stop > end:
+                raise MalformedMessage(f"{size - 1} bytes of records do not fit into the request")
+            partitions.append((index, at, stop))
+            at = at if stop < 0 else stop
             at = at + 1 if view[at] == 0 else skip_tags(view, at)
         topics.append((token, partitions))
         at = at + 1 if view[at] == 0 else skip_tags(view, at)
-    return ProduceAsk(transactional_id, acks, timeout_ms, topics), skip_tags(view, at)
+    skip_tags(view, at)
+    return ProduceAsk(transactional_id, acks, timeout_ms, topics)
 
 
-def _read_produce_old(view: memoryview, at: int) -> tuple[ProduceAsk, int]:
+def _read_produce_old(view: memoryview, at: int) -> ProduceAsk:
     (size,) = _INT16.unpack_from(view, at)
     at += 2
     transactional_id = None
@@ -120,6 +132,7 @@ def _read_produce_old(view: memoryview, at: int) -> tuple[ProduceAsk, int]:
     (topic_count,) = _INT32.unpack_from(view, at + 6)
     at += 10
     topics: list[tuple[bytes, list[ProducePartition]]] = []
+    seen = 0
     for _ in range(_count(view, at, topic_count)):
         (size,) = _INT16.unpack_from(view, at)
         at += 2
@@ -128,6 +141,7 @@ def _read_produce_old(view: memoryview, at: int) -> tuple[ProduceAsk, int]:
         (count,) = _INT32.unpack_from(view, stop)
         at = stop + 4
         partitions: list[ProducePartition] = []
+        seen = _bounded(seen + count + 1)
         for _ in range(_count(view, at, count)):
             (index,) = _INT32.unpack_from(view, at)
             (size,) = _INT32.unpack_from(view, at + 4)
@@ -139,7 +153,7 @@ def _read_produce_old(view: memoryview, at: int) -> tuple[ProduceAsk, int]:
             partitions.append((index, at, stop))
             at = stop
         topics.append((token, partitions))
-    return ProduceAsk(transactional_id, acks, timeout_ms, topics), at
+    return ProduceAsk(transactional_id, acks, timeout_ms, topics)
 
 
 _PRODUCE_ROW = {  # version → (what an answer without a message is packed with, its constant tail)
@@ -243,15 +257,12 @@ _FETCH_ROW_12 = Struct(">iiqiqi")
 def read_fetch(view: memoryview, at: int, version: int) -> FetchAsk:
     """The body of a fetch request, versions 4 to 18."""
     try:
-        ask, at = _read_fetch(view, at, version)
+        return _read_fetch(view, at, version)
     except SHORT_READ:
         raise MalformedMessage("the fetch request ends too early") from None
-    if at != len(view):
-        raise MalformedMessage(f"{len(view) - at} bytes too many behind the fetch request")
-    return ask
 
 
-def _read_fetch(view: memoryview, at: int, version: int) -> tuple[FetchAsk, int]:
+def _read_fetch(view: memoryview, at: int, version: int) -> FetchAsk:
     flexible = version >= FETCH_FLEXIBLE
     replica_id = -1
     if version >= 15:
@@ -266,10 +277,12 @@ def _read_fetch(view: memoryview, at: int, version: int) -> tuple[FetchAsk, int]
         at += 8
     count, at = _read_array(view, at, flexible)
     topics: list[tuple[bytes, list[FetchPartition]]] = []
+    seen = 0
     for _ in range(count):
         token, at = _read_token(view, at, version)
-        partitions, at = _read_fetch_partitions(view, at, version)
+        partitions, at = _read_fetch_partitions(view, at, version, seen)
         topics.append((token, partitions))
+        seen += len(partitions) + 1
         if flexible:
             at = at + 1 if view[at] == 0 else skip_tags(view, at)
     forgotten: list[tuple[bytes, list[int]]] = []
@@ -279,8 +292,8 @@ def _read_fetch(view: memoryview, at: int, version: int) -> tuple[FetchAsk, int]
         size, at = read_uvarint(view, at) if flexible else (_INT16.unpack_from(view, at)[0] + 1, at + 2)
         at = _stretch(view, at, size - 1)
     if flexible:
-        at, replica_id = _read_fetch_tags(view, at, version, replica_id)
-    return FetchAsk(replica_id, wait, least, most, isolation, session_id, session_epoch, topics, forgotten), at
+        replica_id = _read_fetch_tags(view, at, version, replica_id)
+    return FetchAsk(replica_id, wait, least, most, isolation, session_id, session_epoch, topics, forgotten)
 
 
 def _read_array(view: memoryview, at: int, flexible: bool) -> tuple[int, int]:
@@ -304,8 +317,9 @@ def _read_token(view: memoryview, at: int, version: int) -> tuple[bytes, int]:
     return bytes(view[at:stop]), stop
 
 
-def _read_fetch_partitions(view: memoryview, at: int, version: int) -> tuple[list[FetchPartition], int]:
+def _read_fetch_partitions(view: memoryview, at: int, version: int, seen: int) -> tuple[list[FetchPartition], int]:
     count, at = _read_array(view, at, version >= FETCH_FLEXIBLE)
+    _bounded(seen + count + 1)
     partitions: list[FetchPartition] = []
     for _ in range(count):
         fetched = epoch = -1
@@ -330,9 +344,11 @@ def _read_forgotten(view: memoryview, at: int, version: int) -> tuple[list[tuple
     flexible = version >= FETCH_FLEXIBLE
     count, at = _read_array(view, at, flexible)
     forgotten: list[tuple[bytes, list[int]]] = []
+    seen = 0
     for _ in range(count):
         token, at = _read_token(view, at, version)
         size, at = _read_array(view, at, flexible)
+        seen = _bounded(seen + size + 1)
         forgotten.append((token, list(Struct(f">{size}i").unpack_from(view, at))))
         at += 4 * size
         if flexible:
@@ -340,7 +356,7 @@ def _read_forgotten(view: memoryview, at: int, version: int) -> tuple[list[tuple
     return forgotten, at
 
 
-def _read_fetch_tags(view: memoryview, at: int, version: int, replica_id: int) -> tuple[int, int]:
+def _read_fetch_tags(view: memoryview, at: int, version: int, replica_id: int) -> int:
     """Tag 1 is the replica's state from version 15 on; the others do not matter here."""
     count, at = read_uvarint(view, at)
     for _ in range(_count(view, at, count)):
@@ -350,7 +366,7 @@ def _read_fetch_tags(view: memoryview, at: int, version: int, replica_id: int) -
         if tag == 1 and version >= 15:
             (replica_id,) = _INT32.unpack_from(view[:stop], at)
         at = stop
-    return at, replica_id
+    return replica_id
 
 
 _FETCH_RESULT_4 = Struct(">ihqq")

@@ -24,12 +24,10 @@ class Unencodable(ValueError):
     """The value cannot be said in this version: the program asks for what the wire does not have."""
 
 
-def refuse_length(what: str) -> MalformedMessage:
-    return MalformedMessage(f"{what}: the length is negative, or more than the bytes that are there")
-
-
-def refuse_null(what: str) -> MalformedMessage:
-    return MalformedMessage(f"{what}: null is not allowed here")
+def refuse_length(what: str, length: int) -> MalformedMessage:
+    """For a length or count beyond the bytes that are there, a negative one, or -1 where null is not allowed."""
+    wrong = "null is not allowed" if length == -1 else f"a length of {length} cannot be"
+    return MalformedMessage(f"{what}: {wrong}")
 
 
 def uvarint(number: int) -> bytes:
@@ -68,5 +66,5 @@ def skip_tags(buffer: Buffer, position: int, count: int) -> int:
         size, position = read_uvarint(buffer, position)
         position += size
         if position > end:
-            raise refuse_length("tagged field")
+            raise refuse_length("tagged field", size)
     return position

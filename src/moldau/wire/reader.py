@@ -6,7 +6,8 @@ lie side by side, and the length that follows them, are taken with one `unpack_f
 the end. Not here: turning older forms into the newest, and the errors a caller sees; that is `codec`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from struct import unpack_from as _unpack_from
 from typing import Any
 from uuid import UUID
@@ -19,7 +20,6 @@ from moldau.wire.primitives import (
     continue_uvarint,
     read_uvarint,
     refuse_length,
-    refuse_null,
     skip_tags,
 )
 from moldau.wire.source import Source
@@ -50,7 +50,6 @@ class _ReaderCompiler:
             "read_uuid": read_uuid,
             "read_uvarint": read_uvarint,
             "refuse_length": refuse_length,
-            "refuse_null": refuse_null,
             "skip_tags": skip_tags,
         }
         self.run: list[tuple[Fixed[Any], str]] = []  # fixed-width values met and not yet read
@@ -68,7 +67,10 @@ class _ReaderCompiler:
             return
         letters = "".join(kind.letter for kind, _ in self.run)
         targets = ", ".join(name for _, name in self.run)
-        self.source.add(f"{targets}, = {self.source.struct(letters, 'unpack_from')}(b, p)")
+        if letters == _BYTE.letter:
+            self.source.add(f"{targets} = b[p]")
+        else:
+            self.source.add(f"{targets}, = {self.source.struct(letters, 'unpack_from')}(b, p)")
         self.source.add(f"p += {sum(kind.size for kind, _ in self.run)}")
         for kind, name in self.run:
             if kind is UUID_:
@@ -98,7 +100,7 @@ class _ReaderCompiler:
                 return self.struct(kind.cls)
         raise TypeError(f"no way to read {kind!r}")
 
-    def length(self, what: str, short: bool) -> str:
+    def length(self, short: bool) -> str:
         """Read a length or count, -1 for null."""
         size = self.source.fresh("length")
         if self.flexible:
@@ -112,32 +114,38 @@ class _ReaderCompiler:
             self.flush()
         return size
 
-    def null_or_length(self, what: str, null: bool, size: str, result: str) -> None:
-        """Open the branches for null, to be followed by an `else:` block that reads what is there."""
+    @contextmanager
+    def unless_null(self, null: bool, size: str, result: str) -> Iterator[None]:
+        """Around what reads a value of that size: nothing, or the branch taken when it is not null."""
+        if not null:
+            yield
+            return
         with self.source.block(f"if {size} == -1:"):
-            self.source.add(f"{result} = None" if null else f"raise refuse_null({what!r})")
+            self.source.add(f"{result} = None")
+        with self.source.block("else:"):
+            yield
+
+    def refuse_if(self, condition: str, what: str, size: str) -> None:
+        with self.source.block(f"if {condition}:"):
+            self.source.add(f"raise refuse_length({what!r}, {size})")
 
     def sized(self, what: str, null: bool, short: bool, make: str) -> str:
-        size = self.length(what, short)
+        size = self.length(short)
         result, stop = self.source.fresh(what), self.source.fresh("stop")
-        self.null_or_length(what, null, size, result)
-        with self.source.block("else:"):
+        with self.unless_null(null, size, result):
             self.source.add(f"{stop} = p + {size}")
             too_long = f" or {size} > {MAX_STRING_BYTES}" if short and self.flexible else ""
-            with self.source.block(f"if {size} < 0 or {stop} > end{too_long}:"):
-                self.source.add(f"raise refuse_length({what!r})")
+            self.refuse_if(f"{size} < 0 or {stop} > end{too_long}", what, size)
             self.source.add(f"{result} = {make.format(stop=stop)}")
             self.source.add(f"p = {stop}")
         return result
 
     def array(self, kind: Array[Any], what: str, null: bool) -> str:
-        count = self.length(what, short=False)
+        count = self.length(short=False)
         result = self.source.fresh(what)
         least = least_size(kind.of, self.version, self.flexible)
-        self.null_or_length(what, null, count, result)
-        with self.source.block("else:"):
-            with self.source.block(f"if {count} < 0 or {count} * {least} > end - p:"):
-                self.source.add(f"raise refuse_length({what!r})")
+        with self.unless_null(null, count, result):
+            self.refuse_if(f"{count} < 0 or {count} * {least} > end - p", what, count)
             if isinstance(kind.of, Fixed) and kind.of is not UUID_:
                 self.source.known["unpack_from"] = _unpack_from
                 self.source.add(f'{result} = unpack_from(f">{{{count}}}{kind.of.letter}", b, p)')
@@ -199,19 +207,17 @@ class _ReaderCompiler:
         return results
 
     def one_tag(self, known: list[Field], results: dict[str, str]) -> None:
-        tag, stop = self.source.fresh("tag"), self.source.fresh("stop")
+        tag, size, stop = self.source.fresh("tag"), self.source.fresh("size"), self.source.fresh("stop")
         self.source.add(f"{tag}, p = read_uvarint(b, p)")
-        self.source.add(f"{stop}, p = read_uvarint(b, p)")
-        self.source.add(f"{stop} += p")
-        with self.source.block(f"if {stop} > end:"):
-            self.source.add('raise refuse_length("tagged field")')
+        self.source.add(f"{size}, p = read_uvarint(b, p)")
+        self.source.add(f"{stop} = p + {size}")
+        self.refuse_if(f"{stop} > end", "tagged field", size)
         for field in known:
             with self.source.block(f"if {tag} == {field.tag}:"):
                 value = self.value(field.kind, field.name, field.null_allowed(self.version))
                 self.flush()
                 self.source.add(f"{results[field.name]} = {value}")
-                with self.source.block(f"if p != {stop}:"):
-                    self.source.add(f"raise refuse_length({field.name!r})")
+                self.refuse_if(f"p != {stop}", field.name, size)
         self.source.add(f"p = {stop}")
 
 

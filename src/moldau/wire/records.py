@@ -14,7 +14,6 @@ from crc32c import crc32c
 from moldau.base.ids import NO_TIMESTAMP
 from moldau.wire.batch import (
     CODEC_MASK,
-    CONTROL,
     CRC_POSITION,
     CRC_START,
     HEADER,
@@ -27,7 +26,7 @@ from moldau.wire.batch import (
     read_header,
 )
 from moldau.wire.compression import Buffer, Codec, CorruptRecords, compress, decompress
-from moldau.wire.varint import read_varint, read_varlong, write_varint
+from moldau.wire.varint import INT64, read_varint, write_varint
 
 __all__ = [
     "ControlMarker",
@@ -124,7 +123,7 @@ def _walk(header: BatchHeader, body: bytes) -> Iterator[Record]:
     make = tuple.__new__
     position = 0
     try:
-        for _ in range(header.record_count):
+        for number in range(1, header.record_count + 1):
             size, position = read_varint(body, position)
             end = position + size
             position += 1  # attributes: none is defined for a record
@@ -134,7 +133,7 @@ def _walk(header: BatchHeader, body: bytes) -> Iterator[Record]:
             if delta < 0x80:
                 delta = (delta >> 1) ^ -(delta & 1)
             else:
-                delta, position = read_varlong(body, position - 1)
+                delta, position = read_varint(body, position - 1, INT64)
             timestamp = base_timestamp + delta
 
             delta = body[position]
@@ -159,14 +158,14 @@ def _walk(header: BatchHeader, body: bytes) -> Iterator[Record]:
             else:
                 position += 1
             if position != end:
-                raise CorruptRecords(f"a record of {size} bytes ends {position - end:+d} bytes from its end")
+                raise CorruptRecords(f"record {number} of {size} bytes ends {position - end:+d} bytes from its end")
             if append_time is not None:
                 timestamp = append_time
             elif not _LEAST_INT64 <= timestamp <= _MOST_INT64:
                 raise CorruptRecords(f"timestamp {timestamp} does not fit 64 bits")
             yield make(Record, (base_offset + delta, timestamp, key, value, headers))
     except IndexError:
-        raise CorruptRecords(f"the body ends inside record {previous + 1} of {header.record_count}") from None
+        raise CorruptRecords(f"the body ends inside record {number} of {header.record_count}") from None
     if position != len(body):
         raise CorruptRecords(f"{len(body) - position} bytes are left after {header.record_count} records")
 
@@ -340,16 +339,9 @@ def decode_control(record: Record) -> ControlMarker:
     if record.key is None or len(record.key) < _CONTROL_KEY.size:
         raise CorruptRecords(f"control record at offset {record.offset} without a whole key")
     _, number = _CONTROL_KEY.unpack_from(record.key)
-    kind = ControlType(number) if number in _CONTROL_TYPES else number
+    kind = ControlType(number) if number in tuple(ControlType) else number
     if kind not in (ControlType.ABORT, ControlType.COMMIT):
         return ControlMarker(kind, None)
     if record.value is None or len(record.value) < _END_OF_TRANSACTION.size:
         raise CorruptRecords(f"transaction marker at offset {record.offset} without a whole value")
     return ControlMarker(kind, _END_OF_TRANSACTION.unpack_from(record.value)[1])
-
-
-_CONTROL_TYPES = frozenset(ControlType)
-
-
-def is_control(header: BatchHeader) -> bool:
-    return bool(header.attributes & CONTROL)

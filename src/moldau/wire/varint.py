@@ -2,24 +2,19 @@
 
 from moldau.wire.compression import CorruptRecords
 
-_INT32_BITS = 32
-_INT64_BITS = 64
+INT32 = 32  # bits
+INT64 = 64
 
 
-def read_varint(data: bytes, position: int) -> tuple[int, int]:
-    """The 32-bit value at `position` and the position behind it; IndexError where the data ends."""
+def read_varint(data: bytes, position: int, bits: int = INT32) -> tuple[int, int]:
+    """The value at `position` and the position behind it; IndexError where the data ends."""
     first = data[position]
     if first < 0x80:
         return (first >> 1) ^ -(first & 1), position + 1
     second = data[position + 1]
     if second < 0x80:
         return (((first & 0x7F) >> 1) | second << 6) ^ -(first & 1), position + 2
-    return _read(data, position, _INT32_BITS)
-
-
-def read_varlong(data: bytes, position: int) -> tuple[int, int]:
-    """The 64-bit value at `position` and the position behind it; IndexError where the data ends."""
-    return _read(data, position, _INT64_BITS)
+    return _read(data, position, bits)
 
 
 def _read(data: bytes, position: int, bits: int) -> tuple[int, int]:

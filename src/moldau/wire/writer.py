@@ -84,7 +84,7 @@ class _WriterCompiler:
             case _:
                 raise TypeError(f"no way to write {kind!r}")
 
-    def length(self, value: str, original: str, null: bool, short: bool) -> None:
+    def length(self, value: str, original: str, what: str, null: bool, short: bool) -> None:
         """Write the length or count of `value`, or null's mark when `original` is None."""
         if not self.flexible:
             count = f"-1 if {original} is None else len({value})" if null else f"len({value})"
@@ -98,7 +98,7 @@ class _WriterCompiler:
         with self.source.block("else:"):
             if short:
                 with self.source.block(f"if {size} > {MAX_STRING_BYTES + 1}:"):
-                    self.source.add(f"raise too_long({value!r})")
+                    self.source.add(f"raise too_long({what!r})")
             self.source.add(f"{self.out} += uvarint({size})")
 
     def sized(self, expression: str, what: str, null: bool, text: bool) -> None:
@@ -109,7 +109,7 @@ class _WriterCompiler:
             raw = self.source.fresh("raw")
             made = f"{original}.encode()" if text else original
             self.source.add(f'{raw} = b"" if {original} is None else {made}' if null else f"{raw} = {made}")
-        self.length(raw, original, null, short=text)
+        self.length(raw, original, what, null, short=text)
         self.flush()
         self.source.add(f"{self.out} += {raw}")
 
@@ -120,7 +120,7 @@ class _WriterCompiler:
         if null:
             items = self.source.fresh("items")
             self.source.add(f"{items} = () if {original} is None else {original}")
-        self.length(items, original, null, short=False)
+        self.length(items, original, what, null, short=False)
         self.flush()
         if isinstance(kind.of, Fixed) and kind.of is not UUID_:
             self.source.add(f'{self.out} += pack(f">{{len({items})}}{kind.of.letter}", *{items})')

@@ -19,6 +19,7 @@ def limits(**changed: object) -> ConnectionLimits:
         "most": 100,
         "most_per_ip": 100,
         "overrides": {},
+        "rate": 1_000_000,
         "idle_ms": 60_000,
         "send_buffer": -1,
         "receive_buffer": -1,
@@ -210,5 +211,17 @@ def test_after_the_end_nobody_is_served(loop_kind: str) -> None:
         assert await peer.ended()
         assert not serving.listeners.connections
         peer.close()
+
+    run(loop_kind, main())
+
+
+def test_connections_beyond_the_rate_wait_for_the_next_second(loop_kind: str) -> None:
+    async def main() -> None:
+        serving = Serving(rate=2)
+        peers = [await serving.connect() for _ in range(6)]  # two of three seconds: none is refused
+        await until(lambda: len(serving.listeners.connections) >= 2)
+        assert len(serving.listeners.connections) < 6
+        await until(lambda: len(serving.listeners.connections) == 6)
+        serving.close(*peers)
 
     run(loop_kind, main())

@@ -114,6 +114,13 @@ def test_tables(segment: Path) -> None:
     assert "2023-11-14T22:13:20.100Z" in result.stdout
 
 
+def test_a_narrow_terminal_cuts_no_number(segment: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("moldau.tools.log_dump.WIDE", 20)
+    *_, (header, position) = positions(segment)
+    last = dump(segment).stdout.splitlines()[-1].split()
+    assert last[:5] == [str(position), str(header.size), "120–124", "5", "zstd"]
+
+
 def test_a_record_cannot_steer_the_terminal(tmp_path: Path) -> None:
     path = tmp_path / SEGMENT
     evil = Record(100, NOW, b"\x1b[2J", "naïve \u202e".encode(), (("\x07bell", b"\xff"),))
@@ -218,8 +225,9 @@ def test_missing_unreadable_and_unknown_files(tmp_path: Path) -> None:
     directory.mkdir()
     os.mkfifo(pipe)
     assert complaint(tmp_path / "gone.log") == (2, f"moldau: {tmp_path}/gone.log: No such file or directory")
-    assert complaint(directory) == (2, f"moldau: {directory}: not a regular file")
-    assert complaint(pipe) == (2, f"moldau: {pipe}: not a regular file")
+    hint = "not a file; name the files in it, such as DIRECTORY/*.log"
+    assert complaint(directory) == (2, f"moldau: {directory}: {hint}")
+    assert complaint(pipe) == (2, f"moldau: {pipe}: {hint}")
     code, line = complaint(unknown)
     assert code == 2
     assert "notes.txt: its name is not that of a segment, offset index" in line

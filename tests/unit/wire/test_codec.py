@@ -80,6 +80,11 @@ def test_what_does_not_fit_is_refused(version: int) -> None:
             encode(value, version)
 
 
+def test_what_is_too_long_is_named() -> None:
+    with pytest.raises(Unencodable, match="name is longer than 32767 bytes"):
+        encode(Timetable(line=1, stops=(Stop(name="x" * 32768),)), 3)
+
+
 def test_a_version_that_does_not_exist() -> None:
     with pytest.raises(UnservedVersion, match="versions 0 to 3, not 4"):
         encode(WHOLE, 4)

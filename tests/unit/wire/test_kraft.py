@@ -7,10 +7,14 @@ import pytest
 from moldau.wire.codec import MalformedMessage, UnservedVersion, encode
 from moldau.wire.declare import replace
 from moldau.wire.messages.kraft import (
+    AbortTransactionRecord,
+    BeginTransactionRecord,
     ConfigRecord,
+    EndTransactionRecord,
     FeatureLevelRecord,
     PartitionChangeRecord,
     PartitionRecord,
+    ProducerIdsRecord,
     RemoveTopicRecord,
     TopicRecord,
     decode_metadata_record,
@@ -80,6 +84,15 @@ RECORDS = [
         "010c00116d657461646174612e76657273696f6e001d00",
         FeatureLevelRecord(name="metadata.version", feature_level=29),
     ),
+    (
+        "010f00000000010000000000000009000000000000138800",
+        ProducerIdsRecord(broker_id=1, broker_epoch=9, next_producer_id=5000),
+    ),
+    ("01170000", BeginTransactionRecord()),
+    ("01170001000a0a426f6f747374726170", BeginTransactionRecord(name="Bootstrap")),
+    ("01180000", EndTransactionRecord()),
+    ("01190000", AbortTransactionRecord()),
+    ("011900010003036e6f", AbortTransactionRecord(reason="no")),
 ]
 
 

@@ -1,1 +1,1 @@
-"""One file per API: one function and one row in broker.dispatch."""
+"""One file per API: one function and one row in broker.table."""

@@ -3,7 +3,7 @@
 0: an empty list means all topics; 1+: null does. 4: the client may forbid auto-creation. 8: authorized operations.
 10: topic ids in the answer. 12: topics asked by id. 13: an error for the whole answer.
 
-An entry is encoded once per topic and version: in a cluster of thousands of partitions, asking costs a join of bytes.
+An answer is encoded once and kept until the image changes (see `broker.answers`).
 """
 
 from collections.abc import Coroutine
@@ -15,6 +15,7 @@ from moldau.broker.context import Context
 from moldau.broker.dispatch import Call
 from moldau.metadata.image import ClusterImage, Topic
 from moldau.metadata.topics import TopicSpec, name_problem
+from moldau.wire.codec import encode
 from moldau.wire.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -25,35 +26,54 @@ from moldau.wire.messages.metadata import (
 )
 from moldau.wire.primitives import ZERO_UUID
 
+NAMES_ONLY = (10, 11)  # versions that have a field for topic ids and do not serve them
 
-def metadata(
-    ctx: Context, request: MetadataRequest, call: Call
-) -> MetadataResponse | Coroutine[object, object, MetadataResponse]:
+
+def metadata(ctx: Context, request: MetadataRequest, call: Call) -> bytes | Coroutine[object, object, bytes]:
     if request.topics and request.allow_auto_topic_creation and ctx.config.auto_create_topics_enable:
         missing = {each.name: None for each in request.topics if each.name and each.name not in ctx.image.topics}
         if missing:
             return _create(ctx, list(missing), request, call)
-    return _describe(ctx, request, call)
+    return _answer(ctx, request, call)
 
 
-async def _create(ctx: Context, names: list[str], request: MetadataRequest, call: Call) -> MetadataResponse:
+async def _create(ctx: Context, names: list[str], request: MetadataRequest, call: Call) -> bytes:
     """Create what can be created; what cannot is told from the image afterwards."""
     await topics.create_all(ctx, [TopicSpec(name) for name in names])
-    return _describe(ctx, request, call)
+    return _answer(ctx, request, call)
 
 
-def _describe(ctx: Context, request: MetadataRequest, call: Call) -> MetadataResponse:
-    asked = request.topics
+def _answer(ctx: Context, request: MetadataRequest, call: Call) -> bytes:
     image = ctx.image
+    if call.version in NAMES_ONLY and any(_by_id(each) for each in request.topics or ()):
+        return encode(_refuse(request.topics or ()), call.version)
+    question = (call.version, call.listener, request.topics)
+    body = ctx.answers.get(image, question)
+    if body is None:
+        body = encode(_describe(image, request.topics, call.listener), call.version)
+        ctx.answers.keep(question, body)
+    return body
+
+
+def _by_id(asked: MetadataRequestTopic) -> bool:
+    return asked.name is None or asked.topic_id != ZERO_UUID
+
+
+def _refuse(asked: tuple[MetadataRequestTopic, ...]) -> MetadataResponse:
+    topics = tuple(_missing(WireError.INVALID_REQUEST, each.name or "", each.topic_id) for each in asked)
+    return MetadataResponse(brokers=(), topics=topics)
+
+
+def _describe(image: ClusterImage, asked: tuple[MetadataRequestTopic, ...] | None, listener: str) -> MetadataResponse:
     if asked is None:
         found = tuple(_topic(topic) for topic in image.topics.values())
     else:
-        found = tuple(_answer(image, each) for each in asked)
+        found = tuple(_entry(image, each) for each in asked)
     return MetadataResponse(
         brokers=tuple(
             MetadataResponseBroker(node_id=broker.id, host=endpoint.host, port=endpoint.port, rack=broker.rack)
             for broker in image.brokers.values()
-            if (endpoint := broker.endpoints.get(call.listener)) is not None
+            if (endpoint := broker.endpoints.get(listener)) is not None
         ),
         cluster_id=image.cluster_id,
         controller_id=image.controller_id,
@@ -61,7 +81,7 @@ def _describe(ctx: Context, request: MetadataRequest, call: Call) -> MetadataRes
     )
 
 
-def _answer(image: ClusterImage, asked: MetadataRequestTopic) -> MetadataResponseTopic:
+def _entry(image: ClusterImage, asked: MetadataRequestTopic) -> MetadataResponseTopic:
     if asked.name is None or asked.topic_id != ZERO_UUID:
         topic = image.topics_by_id.get(asked.topic_id)
         return _topic(topic) if topic is not None else _missing(WireError.UNKNOWN_TOPIC_ID, None, asked.topic_id)

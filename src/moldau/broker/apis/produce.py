@@ -4,88 +4,84 @@ Advertised from 0 (KAFKA-18659: older librdkafka otherwise stops compressing) th
 5: log start offset. 7: zstd. 8: record errors. 9: flexible. 10: current leader as a tag. 13: topic ids.
 """
 
+from collections.abc import Callable
 from functools import partial
 
 from moldau.base.errors import Refusal, WireError
 from moldau.broker.context import Context
 from moldau.net.reply import BadRequest, Parked
-from moldau.replication.partition import Outcome
+from moldau.replication.partition import Appended, Later, Outcome
 from moldau.wire.hot import PRODUCE_BY_ID, ProduceAsk, ProduceResult, pack_produce, read_produce
 
 ACKS = (-1, 0, 1)
 NO_TIMESTAMP = -1
+NULL_RECORDS = Refusal(WireError.INVALID_REQUEST, "the records are null")
+UNANSWERED = Refusal.of(WireError.REQUEST_TIMED_OUT)
 
 Results = list[tuple[bytes, list[ProduceResult]]]
 
 
 def produce(ctx: Context, frame: memoryview, at: int, version: int, correlation: int) -> bytes | Parked | None:
     ask = read_produce(frame, at, version)
-    if ask.acks not in ACKS:
+    acks = ask.acks
+    if acks not in ACKS:
         return pack_produce(version, correlation, _refuse_all(ask, WireError.INVALID_REQUIRED_ACKS))
-    pending = _Pending(version, correlation, ask.acks)
     by_id = version >= PRODUCE_BY_ID
-    topics = ctx.replicas.by_id if by_id else ctx.replicas.by_name
+    replicas = ctx.replicas
+    topics = replicas.by_id if by_id else replicas.by_name
     now = ctx.now()
     results: Results = []
+    waiting: list[tuple[list[ProduceResult], int, Later]] = []
     for token, rows in ask.topics:
         answers: list[ProduceResult] = []
         results.append((token, answers))
         for index, start, stop in rows:
-            partition = ctx.replicas.find(topics, token, index)
+            partition = replicas.find(topics, token, index)
             if partition is None:
                 answers.append(_unknown(index, by_id and token not in topics))
-                continue
-            if stop < 0:
-                answers.append(_refused(index, Refusal(WireError.INVALID_REQUEST, "the records are null")))
-                continue
-            outcome = partition.produce(
-                frame[start:stop], version, now, partial(pending.arrived, answers, len(answers))
-            )
-            if outcome is None:
-                pending.missing += 1
-                answers.append(_refused(index, Refusal.of(WireError.REQUEST_TIMED_OUT)))  # its place, until it arrives
-            elif isinstance(outcome, Refusal):
-                answers.append(_refused(index, outcome))
+            elif stop < 0:
+                answers.append(_refused(index, NULL_RECORDS))
             else:
-                answers.append(ProduceResult(index, 0, *outcome))
-    return pending.reply(results)
+                outcome = partition.produce(frame[start:stop], version, now)
+                if isinstance(outcome, Appended):
+                    answers.append(ProduceResult(index, 0, *outcome))
+                elif isinstance(outcome, Refusal):
+                    answers.append(_refused(index, outcome))
+                else:
+                    waiting.append((answers, len(answers), outcome))
+                    answers.append(_refused(index, UNANSWERED))  # its place, until it arrives
+    if waiting:
+        return _park(results, waiting, lambda: _reply(results, acks, version, correlation))
+    reply = _reply(results, acks, version, correlation)
+    if isinstance(reply, BadRequest):
+        raise reply
+    return reply
 
 
-class _Pending:
-    """The answer of one request while some of its batches are in a slow lane."""
+def _reply(results: Results, acks: int, version: int, correlation: int) -> bytes | BadRequest | None:
+    return _failure(results) if acks == 0 else pack_produce(version, correlation, results)
 
-    __slots__ = ("_acks", "_correlation", "_parked", "_results", "_version", "missing")
 
-    def __init__(self, version: int, correlation: int, acks: int) -> None:
-        self._version = version
-        self._correlation = correlation
-        self._acks = acks
-        self._results: Results = []
-        self._parked: Parked | None = None
-        self.missing = 0
+def _park(
+    results: Results,
+    waiting: list[tuple[list[ProduceResult], int, Later]],
+    reply: Callable[[], bytes | BadRequest | None],
+) -> Parked:
+    """The answer of a request some of whose batches come later: complete when the last of them has come."""
+    parked = Parked()
+    missing = len(waiting)
 
-    def reply(self, results: Results) -> bytes | Parked | None:
-        if self.missing:
-            self._results = results
-            self._parked = Parked()
-            return self._parked
-        if self._acks == 0:
-            failure = _failure(results)
-            if failure is not None:
-                raise failure
-            return None
-        return pack_produce(self._version, self._correlation, results)
-
-    def arrived(self, answers: list[ProduceResult], place: int, outcome: Outcome) -> None:
+    def arrived(answers: list[ProduceResult], place: int, outcome: Outcome) -> None:
+        nonlocal missing
         index = answers[place].partition
         answers[place] = _refused(index, outcome) if isinstance(outcome, Refusal) else ProduceResult(index, 0, *outcome)
-        self.missing -= 1
-        if self.missing or self._parked is None:
-            return
-        if self._acks == 0:
-            self._parked.resolve(_failure(self._results))
-        else:
-            self._parked.resolve(pack_produce(self._version, self._correlation, self._results))
+        missing -= 1
+        if not missing:
+            parked.resolve(reply())
+
+    for answers, place, later in waiting:
+        later.tell = partial(arrived, answers, place)
+    return parked
 
 
 def _failure(results: Results) -> BadRequest | None:

@@ -3,10 +3,11 @@
 A record's value is framed by three varints: the frame's version, the record's type and the record's version.
 """
 
+from typing import get_args
 from uuid import UUID
 
 from moldau.wire.codec import MalformedMessage, UnservedVersion, decode
-from moldau.wire.declare import INT8, INT16, INT32, STRING, UUID_, Array, layout_of, message, wire
+from moldau.wire.declare import INT8, INT16, INT32, INT64, STRING, UUID_, Array, layout_of, message, wire
 from moldau.wire.primitives import SHORT_READ, read_uvarint
 
 FRAME_VERSION = 1
@@ -69,21 +70,43 @@ class FeatureLevelRecord:
     feature_level: int = wire(INT16)
 
 
+@message(key=15, versions=(0, 0), flexible=0)
+class ProducerIdsRecord:
+    broker_id: int = wire(INT32)
+    broker_epoch: int = wire(INT64, default=-1)
+    next_producer_id: int = wire(INT64)
+
+
+# KIP-868: a change that is too big for one batch lies between two of these.
+@message(key=23, versions=(0, 0), flexible=0)
+class BeginTransactionRecord:
+    name: str | None = wire(STRING, nullable=0, tag=0, default=None)
+
+
+@message(key=24, versions=(0, 0), flexible=0)
+class EndTransactionRecord:
+    pass
+
+
+@message(key=25, versions=(0, 0), flexible=0)
+class AbortTransactionRecord:
+    reason: str | None = wire(STRING, nullable=0, tag=0, default=None)
+
+
 MetadataRecord = (
-    TopicRecord | PartitionRecord | ConfigRecord | PartitionChangeRecord | RemoveTopicRecord | FeatureLevelRecord
+    TopicRecord
+    | PartitionRecord
+    | ConfigRecord
+    | PartitionChangeRecord
+    | RemoveTopicRecord
+    | FeatureLevelRecord
+    | ProducerIdsRecord
+    | BeginTransactionRecord
+    | EndTransactionRecord
+    | AbortTransactionRecord
 )
 
-RECORD_TYPES: dict[int, type[MetadataRecord]] = {
-    layout_of(cls).key: cls
-    for cls in (
-        TopicRecord,
-        PartitionRecord,
-        ConfigRecord,
-        PartitionChangeRecord,
-        RemoveTopicRecord,
-        FeatureLevelRecord,
-    )
-}
+RECORD_TYPES: dict[int, type[MetadataRecord]] = {layout_of(cls).key: cls for cls in get_args(MetadataRecord)}
 
 
 def decode_metadata_record(value: bytes) -> MetadataRecord | None:

@@ -1,0 +1,65 @@
+"""Every API and every error is there once, used and explained, and docs/protocol.md is what the tables render."""
+
+import ast
+import re
+
+import pytest
+from kafka.errors import for_code
+
+from moldau.base.errors import WireError
+from moldau.broker.dispatch import Api
+from moldau.broker.protocol_page import notes_on, render, served
+from moldau.broker.table import APIS
+from moldau.wire.messages import registry
+from support.sources import PACKAGE, ROOT, SOURCES, parsed
+
+PAGE = ROOT / "docs" / "protocol.md"
+
+
+def test_the_broker_serves_what_the_wire_layer_knows() -> None:
+    assert [api.messages for api in APIS] == list(registry.APIS)
+    keys = [api.messages.key for api in APIS]
+    assert keys == sorted(set(keys))
+
+
+@pytest.mark.parametrize("api", APIS, ids=lambda api: api.messages.name)
+def test_an_api_is_one_file_that_names_its_versions(api: Api) -> None:
+    handler = api.handler or api.hot
+    assert handler is not None
+    assert handler.__module__.startswith("moldau.broker.apis.")
+    assert re.search(rf"\b{api.messages.name} {served(api.messages)}(?![–\d])", notes_on(api)), notes_on(api)
+
+
+def test_every_file_among_the_apis_serves_one() -> None:
+    serving = {(api.handler or api.hot).__module__.rpartition(".")[2] for api in APIS}  # type: ignore[union-attr]
+    assert {path.stem for path in (PACKAGE / "broker" / "apis").glob("*.py")} - {"__init__"} == serving
+
+
+@pytest.mark.parametrize("error", WireError, ids=lambda error: error.name)
+def test_an_error_says_what_it_means(error: WireError) -> None:
+    assert error.doc.endswith(".")
+    assert error.doc[0].isupper() or error.doc.split()[0] in ("acks", "delete.topic.enable")
+
+
+def test_every_error_is_answered_somewhere() -> None:
+    used = {
+        node.attr
+        for path in SOURCES
+        if path.name != "errors.py"
+        for node in ast.walk(parsed(path))
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "WireError"
+    }
+    assert used == set(WireError.__members__), "an error that nobody answers with has no row"
+
+
+@pytest.mark.parametrize("error", sorted(set(WireError) - {WireError.CORRUPT_MESSAGE}), ids=lambda error: error.name)
+def test_clients_agree_on_what_may_be_retried(error: WireError) -> None:
+    """kafka-python's own table, but for CORRUPT_MESSAGE: Java and librdkafka send it again, kafka-python does not."""
+    known = for_code(int(error))
+    assert known.errno == error
+    assert known.retriable == error.retriable
+
+
+def test_the_page_is_up_to_date() -> None:
+    command = "python -m moldau.broker.protocol_page > docs/protocol.md"
+    assert PAGE.read_text() == render(), f"docs/protocol.md is out of date; run: {command}"

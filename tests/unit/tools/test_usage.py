@@ -1,0 +1,80 @@
+"""Every way to use the command wrongly that needs no broker: one clear line, exit code 2."""
+
+import shlex
+import sys
+
+import pytest
+
+from moldau.tools.main import run
+
+
+@pytest.fixture(autouse=True)
+def _own_hook(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "excepthook", sys.excepthook)  # a command puts its own there; this takes it back
+    monkeypatch.setenv("MOLDAU_BOOTSTRAP", "127.0.0.1:1")
+
+
+# command line → words of the answer
+MISUSES = {
+    "topic create cli-x -c retention.ms": ("--config", "key=value"),
+    "topic create cli-x -p 0": ("--partitions",),
+    "topic create cli-x -p many": ("--partitions",),
+    "topic create": ("TOPIC", "moldau topic create --help"),
+    "topic alter t": ("nothing to change",),
+    "topic delete t": ("--yes",),
+    "topic creat x": ("Did you mean 'create'?",),
+    "produce t -p x": ("--partition",),
+    "produce t -H nope": ("--header", "key=value"),
+    "produce t --timestamp soon": ("--timestamp",),
+    "produce t --file /no/such/file": ("/no/such/file",),
+    "produce t --acks 2": ("--acks",),
+    "produce t --acks 1 --idempotent": ("--idempotent",),
+    "produce t --compression rar": ("--compression", "zstd"),
+    "produce t --key-separator ''": ("--key-separator",),
+    "consume t --from x": ("--from", "not a position"),
+    "consume t --from @x": ("ISO 8601",),
+    "consume t --until x": ("--until",),
+    "consume t -n 0": ("--max",),
+    "consume t --format xml": ("--format",),
+    "perf produce t -n 0": ("--records",),
+    "perf produce t --rate 0": ("--rate",),
+    "topic list -b host:port": ("HOST:PORT",),
+    "topc": ("Did you mean 'topic'?",),
+    "topic list --nope": ("--nope",),
+    "topic list -o xml": ("json",),
+    "topic list -X nope": ("key=value",),
+    "up --listen nowhere": ("--listen", "HOST:PORT"),
+    "up --nope": ("--nope", "moldau up --help"),
+    "broker --set x": ("--set", "key=value"),
+    "broker --config /no/such.properties": ("/no/such.properties",),
+}
+
+
+@pytest.mark.parametrize(("line", "words"), MISUSES.items(), ids=MISUSES)
+def test_misuse_is_one_line_with_what_is_wrong(
+    line: str, words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(shlex.split(line)) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith("moldau: ")
+    assert said.err.count("\n") == 1
+    for word in words:
+        assert word in said.err
+
+
+def test_a_bug_is_one_line_too(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MOLDAU_TRACEBACK", raising=False)
+    run(["--version"])
+    sys.excepthook(ValueError, ValueError("odd"), None)
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert "ValueError: odd" in said
+    assert "MOLDAU_TRACEBACK=1" in said
+
+
+def test_an_unreachable_broker_is_named_with_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["topic", "list"]) == 1
+    assert capsys.readouterr().err == (
+        "moldau: cannot reach a broker at 127.0.0.1:1 (connection refused). Is it running? Start one with: moldau up\n"
+    )
