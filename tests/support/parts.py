@@ -1,0 +1,45 @@
+"""Partitions with real logs, for tests of the replication room."""
+
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from log_batches import NOW, open_log
+from moldau.base.errors import Refusal
+from moldau.log.settings import LogConfig
+from moldau.replication.partition import Appended, Outcome, Partition
+from support.batches import Written, batch
+
+VERSION = 12
+TOPIC_ID = UUID(int=7)
+
+
+def a_partition(directory: Path, config: LogConfig | None = None, leader_epoch: int = 3) -> Partition:
+    return Partition("topic", 0, open_log(directory, config), leader_epoch)
+
+
+def some(*values: bytes, key: bytes | None = b"key", **options: Any) -> memoryview:
+    """A batch with these values, stamped with the time that the tests call now."""
+    records = [Written(value, key) for value in values or (b"value",)]
+    return memoryview(batch(*records, **{"timestamp": NOW, **options}))
+
+
+class Outcomes:
+    """Produces to a partition, and keeps what came of it, in the order in which it came."""
+
+    def __init__(self, partition: Partition) -> None:
+        self.partition = partition
+        self.later: list[Outcome] = []
+
+    def produce(self, data: memoryview, version: int = VERSION) -> Outcome | None:
+        return self.partition.produce(data, version, NOW, self.later.append)
+
+    def offset(self, data: memoryview) -> int:
+        outcome = self.produce(data)
+        assert isinstance(outcome, Appended), outcome
+        return outcome.base_offset
+
+    def refusal(self, data: memoryview, version: int = VERSION) -> Refusal:
+        outcome = self.produce(data, version)
+        assert isinstance(outcome, Refusal), outcome
+        return outcome

@@ -1,0 +1,348 @@
+"""Partitions in step with the image: created, deleted, made again, grown, configured, and kept over a crash."""
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from log_batches import NOW
+from moldau.log.directory import LogDirectory
+from moldau.log.flush import FlushJob
+from moldau.log.log import Log
+from moldau.log.settings import LogConfig
+from moldau.metadata.image import ClusterImage, PartitionState, Topic
+from moldau.replication.partition import Partition
+from moldau.replication.replicas import Replicas
+from support.loops import run, turns, until
+from support.parts import Outcomes, some
+
+NODE = 1
+NOTHING = ClusterImage()
+
+
+def topic(name: str, number: int, partitions: int = 1, **config: str) -> Topic:
+    states = tuple(PartitionState(index, (NODE,), (NODE,), NODE) for index in range(partitions))
+    return Topic(name, UUID(int=number), states, {key.replace("_", "."): value for key, value in config.items()})
+
+
+def image(*topics: Topic) -> ClusterImage:
+    return ClusterImage(topics={each.name: each for each in topics})
+
+
+class Node:
+    """The replicas of a node on real directories, and the image it follows."""
+
+    def __init__(self, *paths: Path, now: ClusterImage = NOTHING) -> None:
+        self.directories = [LogDirectory.open(path) for path in paths]
+        self.replicas = Replicas(
+            NODE, self.directories, lambda each: LogConfig.of(each.config), lambda: NOW, 86_400_000
+        )
+        self.replicas.load(now, 1)
+        self.image = now
+
+    def follow(self, *topics: Topic) -> None:
+        new = image(*topics)
+        self.replicas.follow(self.image, new)
+        self.image = new
+
+    async def become(self, *topics: Topic) -> None:
+        self.follow(*topics)
+        await self.replicas.settled()
+
+    def get(self, name: str, index: int = 0) -> Partition:
+        partition = self.replicas.get(name, index)
+        assert partition is not None
+        return partition
+
+    def crash(self) -> None:
+        """Let go of the directories as a killed process would: nothing is flushed, nothing marked."""
+        for partition in self.replicas:
+            partition.log.close(clean=False)
+        for directory in self.directories:
+            directory.close(clean=False)
+
+
+def check(test: Callable[[], Awaitable[None]]) -> None:
+    async def main() -> None:
+        await test()
+
+    run("asyncio", main())
+
+
+def test_a_created_topic_can_be_written_to_and_found_both_ways(tmp_path: Path) -> None:
+    async def test() -> None:
+        node = Node(tmp_path)
+        node.follow(topic("a", 7, 2))
+        assert node.replicas.by_name[b"a"] == [None, None]  # known, but not open yet
+        await node.replicas.settled()
+        replicas = node.replicas
+        assert Outcomes(node.get("a", 1)).offset(some()) == 0
+        assert replicas.find(replicas.by_id, UUID(int=7).bytes, 1) is node.get("a", 1)
+        assert replicas.get("a", 2) is replicas.get("a", -1) is replicas.get("b", 0) is None
+        await replicas.stop()
+
+    check(test)
+
+
+def test_a_topic_deleted_and_made_again_at_once_is_empty(tmp_path: Path) -> None:
+    async def test() -> None:
+        node = Node(tmp_path)
+        await node.become(topic("a", 1))
+        Outcomes(node.get("a")).offset(some())
+        waiting = node.get("a")
+        for number in range(2, 6):  # faster than the disk follows
+            node.follow()
+            node.follow(topic("a", number))
+        await node.replicas.settled()
+        assert node.get("a") is not waiting
+        assert node.get("a").log.end_offset == 0
+        assert set(node.replicas.by_id) == {UUID(int=5).bytes}
+        assert Outcomes(node.get("a")).offset(some()) == 0
+        assert [partition.log.topic_id for partition in node.replicas] == [UUID(int=5)]
+        await node.replicas.stop()
+
+    check(test)
+
+
+def test_a_topic_replaced_in_one_change_is_empty(tmp_path: Path) -> None:
+    async def test() -> None:
+        node = Node(tmp_path)
+        await node.become(topic("a", 1))
+        Outcomes(node.get("a")).offset(some())
+        await node.become(topic("a", 2))
+        assert node.get("a").log.end_offset == 0
+        assert UUID(int=1).bytes not in node.replicas.by_id
+        await node.replicas.stop()
+
+    check(test)
+
+
+def test_records_of_a_topic_made_again_survive_a_crash(tmp_path: Path) -> None:
+    """The log start of the deleted topic must not be taken for the new one's."""
+
+    async def test() -> None:
+        node = Node(tmp_path)
+        await node.become(topic("a", 1))
+        for _ in range(5):
+            Outcomes(node.get("a")).offset(some())
+        node.get("a").log.advance_start(5)
+        await node.replicas.checkpoint()
+        await node.become()
+        again = topic("a", 2)
+        await node.become(again)
+        assert Outcomes(node.get("a")).offset(some()) == 0
+        node.crash()
+        after = Node(tmp_path, now=image(again))
+        assert (after.get("a").log.start_offset, after.get("a").log.end_offset) == (0, 1)
+        await after.replicas.stop()
+
+    check(test)
+
+
+def test_partitions_are_added_and_the_old_ones_stay(tmp_path: Path) -> None:
+    async def test() -> None:
+        node = Node(tmp_path)
+        await node.become(topic("a", 1))
+        Outcomes(node.get("a")).offset(some())
+        old = node.get("a")
+        await node.become(topic("a", 1, 3))
+        assert node.get("a") is old
+        assert [node.get("a", index).log.end_offset for index in range(3)] == [1, 0, 0]
+        await node.replicas.stop()
+
+    check(test)
+
+
+def test_settings_take_effect_at_once(tmp_path: Path) -> None:
+    async def test() -> None:
+        node = Node(tmp_path)
+        await node.become(topic("a", 1))
+        await node.become(topic("a", 1, max_message_bytes="77"))
+        assert node.get("a").log.config.max_message_bytes == 77
+        await node.become(topic("a", 1))
+        assert node.get("a").log.config.max_message_bytes > 77
+        await node.replicas.stop()
+
+    check(test)
+
+
+def test_settings_changed_while_a_log_is_being_opened_are_not_lost(tmp_path: Path) -> None:
+    async def test() -> None:
+        node = Node(tmp_path)
+        node.follow(topic("a", 1))
+        node.follow(topic("a", 1, max_message_bytes="77"))
+        await node.replicas.settled()
+        assert node.get("a").log.config.max_message_bytes == 77
+        await node.replicas.stop()
+
+    check(test)
+
+
+def test_a_log_that_cannot_be_opened_is_its_own_trouble(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def test() -> None:
+        (tmp_path / "bad-0").mkdir()
+        (tmp_path / "bad-0" / "partition.metadata").write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAACQ\n")
+        node = Node(tmp_path)
+        await node.become(topic("bad", 1), topic("good", 2))
+        assert node.replicas.get("bad", 0) is None
+        assert "bad-0 is offline" in caplog.text
+        assert Outcomes(node.get("good")).offset(some()) == 0
+        await node.become(topic("good", 2), topic("later", 3))
+        assert Outcomes(node.get("later")).offset(some()) == 0
+        await node.replicas.stop()
+
+    check(test)
+
+
+def test_a_directory_with_a_log_that_was_not_opened_is_not_marked_clean(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def test() -> None:
+        first = Node(tmp_path)
+        topics = topic("a", 1), topic("b", 2)
+        await first.become(*topics)
+        for _ in range(3):
+            Outcomes(first.get("a")).offset(some())
+        first.get("a").log.advance_start(2)
+        await first.replicas.stop()
+        real = Log.open
+
+        def fails_for_a(directory: Path, name: str, *rest: object, **options: object) -> Log:
+            if name == "a-0":
+                raise OSError(24, "too many open files")
+            return real(directory, name, *rest, **options)  # type: ignore[arg-type]
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Log, "open", fails_for_a)
+            second = Node(tmp_path, now=image(*topics))
+            assert second.replicas.get("a", 0) is None
+            await second.replicas.stop()
+        third = Node(tmp_path, now=image(*topics))
+        assert not third.directories[0].clean
+        assert (third.get("a").log.start_offset, third.get("a").log.end_offset) == (2, 3)
+        await third.replicas.stop()
+
+    check(test)
+
+
+def test_a_failed_deletion_does_not_stop_what_comes_after(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test() -> None:
+        node = Node(tmp_path)
+        await node.become(topic("a", 1))
+
+        def fails(_: Log) -> list[Path]:
+            raise OSError(5, "the disk is broken")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Log, "delete", fails)
+            await node.become()
+        await node.become(topic("b", 2))
+        assert Outcomes(node.get("b")).offset(some()) == 0
+        await node.replicas.stop()
+
+    check(test)
+
+
+def test_new_partitions_spread_over_the_directories_and_stay_there(tmp_path: Path) -> None:
+    async def test() -> None:
+        paths = tmp_path / "one", tmp_path / "two"
+        node = Node(*paths)
+        wide = topic("a", 1, 10)
+        await node.become(wide)
+        counts = [len(node.replicas.in_directory(directory)) for directory in node.directories]
+        assert counts == [5, 5]
+        await node.become(wide, topic("b", 2, 4))
+        assert [len(node.replicas.in_directory(directory)) for directory in node.directories] == [7, 7]
+        homes = {index: node.get("a", index).log.directory for index in range(10)}
+        await node.replicas.stop()
+        again = Node(*paths, now=node.image)
+        assert {index: again.get("a", index).log.directory for index in range(10)} == homes
+        await again.replicas.stop()
+
+    check(test)
+
+
+def test_checkpoints_asked_for_together_do_not_meet(tmp_path: Path) -> None:
+    async def test() -> None:
+        node = Node(tmp_path)
+        await node.become(topic("a", 1, 5))
+        await asyncio.gather(*(node.replicas.checkpoint() for _ in range(20)))
+        await node.replicas.stop()
+        assert not list(tmp_path.glob("*.tmp"))
+
+    check(test)
+
+
+def test_a_roll_during_a_flush_is_flushed_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    go_on, runs = threading.Event(), []
+    real = FlushJob.run
+
+    def slow(job: FlushJob) -> None:
+        runs.append(job.end_offset)
+        go_on.wait(30)
+        real(job)
+
+    monkeypatch.setattr(FlushJob, "run", slow)
+
+    async def test() -> None:
+        node = Node(tmp_path)
+        await node.become(topic("a", 1, internal_segment_bytes="200"))
+        outcomes = Outcomes(node.get("a"))
+        for _ in range(4):
+            outcomes.offset(some(b"x" * 100))
+            await turns(2)
+        await until(lambda: runs)
+        for _ in range(4):
+            outcomes.offset(some(b"x" * 100))
+        go_on.set()
+        log = node.get("a").log
+        await until(lambda: log.recovery_point == log.end_offset)
+        assert len(runs) == 2
+        await node.replicas.stop()
+
+    check(test)
+
+
+def test_a_failed_flush_takes_the_partition_offline_and_is_not_repeated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs: list[FlushJob] = []
+
+    def fails(job: FlushJob) -> None:
+        runs.append(job)
+        raise OSError(5, "the disk is broken")
+
+    async def test() -> None:
+        node = Node(tmp_path)
+        await node.become(topic("a", 1, internal_segment_bytes="200"), topic("b", 2))
+        outcomes = Outcomes(node.get("a"))
+        with monkeypatch.context() as patch:
+            patch.setattr(FlushJob, "run", fails)
+            for _ in range(2):
+                outcomes.offset(some(b"x" * 100))
+            await until(lambda: node.get("a").offline)
+        assert not node.get("b").offline
+        await node.replicas.stop()
+        assert len(runs) == 1
+        assert not LogDirectory.open(tmp_path).clean  # the next start looks at every log
+
+    check(test)
+
+
+def test_stopping_waits_for_the_slow_lane(tmp_path: Path) -> None:
+    async def test() -> None:
+        node = Node(tmp_path)
+        gzip = topic("a", 1, compression_type="gzip")
+        await node.become(gzip)
+        outcomes = Outcomes(node.get("a"))
+        assert [outcomes.produce(some(b"x" * 1000)) for _ in range(20)] == [None] * 20
+        await node.replicas.stop()
+        assert len(outcomes.later) == 20
+        again = Node(tmp_path, now=image(gzip))
+        assert again.get("a").log.end_offset == 20
+        await again.replicas.stop()
+
+    check(test)
