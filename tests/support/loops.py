@@ -51,7 +51,7 @@ def framed(body: bytes) -> bytes:
 
 def request(number: int, padding: int = 0) -> bytes:
     """A request that says only which one it is."""
-    return framed(struct.pack(">q", number) + bytes(padding))
+    return framed(struct.pack(">qh", number, 0) + bytes(padding))
 
 
 def number_of(frame: memoryview | bytes) -> int:

@@ -7,7 +7,7 @@ from uuid import UUID
 from log_batches import NOW, open_log
 from moldau.base.errors import Refusal
 from moldau.log.settings import LogConfig
-from moldau.replication.partition import Appended, Outcome, Partition
+from moldau.replication.partition import Appended, Later, Outcome, Partition
 from support.batches import Written, batch
 
 VERSION = 12
@@ -32,7 +32,12 @@ class Outcomes:
         self.later: list[Outcome] = []
 
     def produce(self, data: memoryview, version: int = VERSION) -> Outcome | None:
-        return self.partition.produce(data, version, NOW, self.later.append)
+        """The outcome, or None if it comes later."""
+        outcome = self.partition.produce(data, version, NOW)
+        if not isinstance(outcome, Later):
+            return outcome
+        outcome.tell = self.later.append
+        return None
 
     def offset(self, data: memoryview) -> int:
         outcome = self.produce(data)

@@ -75,7 +75,11 @@ def gathered(parts: Parts) -> Parts:
             view[at:stop] = part
         else:
             stop = at + part.length
-            if os.preadv(part.file.fd, [view[at:stop]], part.position) != part.length:
+            try:
+                count = os.preadv(part.file.fd, [view[at:stop]], part.position)
+            except OSError:
+                return parts  # sending the slice meets the same trouble, and ends the connection
+            if count != part.length:
                 return parts  # cut meanwhile: sending the slice will say so
         at = stop
     return [out]

@@ -195,7 +195,7 @@ class Partition:
     def flush_if_due(self, now: int) -> None:
         """flush.ms: records do not stay off the disk for longer than that. Called from time to time."""
         log = self.log
-        if log.config.flush_ms == NEVER or log.end_offset <= log.recovery_point:
+        if self.offline or log.config.flush_ms == NEVER or log.end_offset <= log.recovery_point:
             self._dirty_since = None
             return
         if self._dirty_since is None:

@@ -429,14 +429,14 @@ def test_a_request_is_borrowed_until_its_handler_returns(loop_kind: str) -> None
         go_on = served.script.work(1)
 
         def keep(connection: Connection, frame: memoryview) -> object:
-            bodies.append((number_of(frame), bytes(frame[8:])))
+            bodies.append((number_of(frame), bytes(frame[10:])))
             return served.script(connection, frame)
 
         served.connection._handler = keep  # type: ignore[assignment]
-        await served.peer.send(request(1) + framed(struct.pack(">q", 2) + b"mine"))
+        await served.peer.send(request(1) + framed(struct.pack(">qh", 2, 0) + b"mine"))
         await until(lambda: served.script.seen == [1])
         other = Served(served.gate)
-        await other.peer.send(framed(struct.pack(">q", 3) + b"x" * 200))
+        await other.peer.send(framed(struct.pack(">qh", 3, 0) + b"x" * 200))
         assert await other.peer.numbers(1) == [3]
         go_on.set()
         assert await served.peer.numbers(2) == [1, 2]

@@ -40,7 +40,7 @@ class Node:
         self.replicas = Replicas(
             NODE, self.directories, lambda each: LogConfig.of(each.config), lambda: NOW, 86_400_000
         )
-        self.replicas.load(now, 1)
+        self.replicas.load(now, 1, lambda: False)
         self.image = now
 
     def follow(self, *topics: Topic) -> None:
@@ -181,10 +181,20 @@ def test_settings_changed_while_a_log_is_being_opened_are_not_lost(tmp_path: Pat
     check(test)
 
 
-def test_a_log_that_cannot_be_opened_is_its_own_trouble(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("problem", [OSError(24, "too many open files"), ZeroDivisionError()])
+def test_a_log_that_cannot_be_opened_is_its_own_trouble(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, problem: Exception
+) -> None:
+    real = Log.open
+
+    def fails_for_bad(directory: Path, name: str, *rest: object, **options: object) -> Log:
+        if name == "bad-0":
+            raise problem
+        return real(directory, name, *rest, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Log, "open", fails_for_bad)
+
     async def test() -> None:
-        (tmp_path / "bad-0").mkdir()
-        (tmp_path / "bad-0" / "partition.metadata").write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAACQ\n")
         node = Node(tmp_path)
         await node.become(topic("bad", 1), topic("good", 2))
         assert node.replicas.get("bad", 0) is None
@@ -271,9 +281,9 @@ def test_checkpoints_asked_for_together_do_not_meet(tmp_path: Path) -> None:
         await node.become(topic("a", 1, 5))
         await asyncio.gather(*(node.replicas.checkpoint() for _ in range(20)))
         await node.replicas.stop()
-        assert not list(tmp_path.glob("*.tmp"))
 
     check(test)
+    assert not list(tmp_path.glob("*.tmp"))
 
 
 def test_a_roll_during_a_flush_is_flushed_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moldau.wire.frames import LEAST_GROWTH, FrameCutter
+from moldau.wire.frames import LEAST_FRAME, LEAST_GROWTH, FrameCutter
 
 LARGEST = 1 << 20
 
@@ -34,7 +34,7 @@ class Stream:
             data = data[count:]
 
 
-BODIES = st.lists(st.binary(min_size=8, max_size=200), max_size=6)
+BODIES = st.lists(st.binary(min_size=LEAST_FRAME, max_size=200), max_size=6)
 
 
 @given(BODIES, st.data())
@@ -50,7 +50,7 @@ def test_frames_do_not_depend_on_chunks(bodies: list[bytes], data: st.DataObject
 
 
 def test_two_frames_cut_at_every_byte() -> None:
-    bodies = [bytes(range(50)), bytes(range(100, 108))]
+    bodies = [bytes(range(50)), bytes(range(100, 110))]
     whole = framed(*bodies)
     for cut in range(len(whole) + 1):
         stream = Stream()
@@ -64,7 +64,7 @@ def test_two_frames_cut_at_every_byte() -> None:
     assert stream.frames == bodies
 
 
-@given(BODIES, st.sampled_from([0, 7, -1, -(2**31), 2**31 - 1, LARGEST + 1]), st.integers(0, 300))
+@given(BODIES, st.sampled_from([0, LEAST_FRAME - 1, -1, -(2**31), 2**31 - 1, LARGEST + 1]), st.integers(0, 300))
 def test_a_wrong_length_spares_the_frames_before_it(bodies: list[bytes], length: int, cut: int) -> None:
     whole = framed(*bodies) + struct.pack(">i", length) + framed(b"never seen")
     stream = Stream()
@@ -74,7 +74,7 @@ def test_a_wrong_length_spares_the_frames_before_it(bodies: list[bytes], length:
     assert str(length) in stream.cutter.refusal
 
 
-@pytest.mark.parametrize("length", [8, LARGEST])
+@pytest.mark.parametrize("length", [LEAST_FRAME, LARGEST])
 def test_the_limits_themselves_are_allowed(length: int) -> None:
     stream = Stream(scratch=LARGEST)
     stream.receive(framed(bytes(length)))
