@@ -19,7 +19,7 @@ $(STAMP): pyproject.toml
 	@touch $@
 
 test: setup check
-	@$(BIN)/python -m pytest tests
+	@$(BIN)/python -m pytest tests -n 2 --dist worksteal
 
 check: setup
 	@$(BIN)/ruff check src tests benchmarks

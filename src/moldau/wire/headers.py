@@ -111,5 +111,8 @@ def _has_response_tags(api_key: int, api_version: int) -> bool:
 
 def skip_tag_section(view: Buffer, position: int) -> int:
     """The position behind a section of tagged fields, whatever they are."""
-    count, position = read_uvarint(view, position)
-    return skip_tags(view, position, count) if count else position
+    try:
+        count, position = read_uvarint(view, position)
+        return skip_tags(view, position, count) if count else position
+    except SHORT_READ:
+        raise MalformedMessage("the frame ends within the tags of its header") from None
