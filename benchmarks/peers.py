@@ -4,6 +4,7 @@ import contextlib
 import shutil
 import signal
 import socket
+import os
 import subprocess
 import sys
 import time
@@ -47,6 +48,11 @@ class Kind(Protocol):
         """What has to be there before the first start; not part of the time to ready."""
 
     def command(self, home: Path, port: int) -> list[str]: ...
+
+
+def _environment() -> dict[str, str]:
+    """Ours, less a developer's switch that makes Python compile everything anew: an installed program does not."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +153,7 @@ class Peer:
             began = time.perf_counter()
             self._process = subprocess.Popen(
                 self.kind.command(self.home, self.port),
-                stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True,
+                stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True, env=_environment(),
             )  # fmt: skip
         while not frames.answers(self.address):
             if self._process.poll() is not None or time.perf_counter() - began > READY_LIMIT_S:

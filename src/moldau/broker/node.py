@@ -4,6 +4,7 @@
 """
 
 import asyncio
+import gc
 import logging
 import signal
 import socket
@@ -192,6 +193,9 @@ class Node:
         used = [producer.producer_id for each in replicas for producer in each.log.producers]
         if max(used, default=-1) >= controller.image.next_producer_id:
             await controller.skip_producer_ids(max(used))
+
+        gc.collect()
+        gc.freeze()  # what is here now stays: collections need not look at thousands of partitions every time
 
     def _go(self, ports: dict[str, int], begun: float) -> Started:
         config, controller = self._config, self._controller

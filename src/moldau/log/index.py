@@ -27,6 +27,8 @@ class LiveIndex:
     """
 
     __slots__ = (
+        "_most_offsets",
+        "_most_times",
         "end",
         "full",
         "indexed",
@@ -47,6 +49,9 @@ class LiveIndex:
     def __init__(self, interval: int, max_bytes: int) -> None:
         self.interval = interval
         self.max_bytes = max_bytes
+        # As Kafka does, the time index keeps one slot free for the entry that closes the segment.
+        self._most_offsets = max_bytes // OFFSET_ENTRY_SIZE
+        self._most_times = (max_bytes // TIME_ENTRY_SIZE - 1) * TIME_ENTRY_SIZE
         self.offsets = array("Q")
         self.offsets_pending = bytearray()  # entries in the file's form that are not in the file yet
         self.offsets_written = 0  # bytes of the file that are right
@@ -71,7 +76,8 @@ class LiveIndex:
             self.offsets.append(first << 32 | position)
             self.offsets_pending += OFFSET_ENTRY.pack(last, position)
             self.indexed = position
-            self.mark_time()
+            if self.max_timestamp > self.times_last:
+                self.mark_time()
             self._check_full()
             tail = self.tail = array("Q")
         elif first != self.end or len(tail) >= TAIL_LIMIT:
@@ -86,11 +92,7 @@ class LiveIndex:
             self.times_last = self.max_timestamp
 
     def _check_full(self) -> None:
-        # As Kafka does, the time index keeps one slot free for the entry that closes the segment.
-        self.full = (
-            len(self.offsets) >= self.max_bytes // OFFSET_ENTRY_SIZE
-            or len(self.times) // TIME_ENTRY_SIZE >= self.max_bytes // TIME_ENTRY_SIZE - 1
-        )
+        self.full = len(self.offsets) >= self._most_offsets or len(self.times) >= self._most_times
 
     def find(self, offset: int) -> tuple[int, bool]:
         """Position of a batch at or before the one with `offset` (relative), and whether it is that very batch."""

@@ -45,7 +45,6 @@ class Log:
     __slots__ = (
         "_active",
         "_bases",
-        "_config",
         "_epoch",
         "_files",
         "_finished_bytes",
@@ -55,6 +54,7 @@ class Log:
         "_segment_bytes",
         "_segments",
         "_snapshots",
+        "config",
         "directory",
         "end_offset",
         "epochs",
@@ -85,7 +85,7 @@ class Log:
         self._generation = 0
         self._fresh = False  # the directory has files that it has not been synced with
         self._active: Segment
-        self.config = config
+        self.configure(config)
 
     # -- opening and closing -----------------------------------------------------------------------------------------
 
@@ -217,13 +217,9 @@ class Log:
         pending = bool(live.offsets_pending) or len(live.times) > live.times_written
         return pending or live.rewrite or self._fresh or self.epochs.changed or bool(self._snapshots.unsaved)
 
-    @property
-    def config(self) -> LogConfig:
-        return self._config
-
-    @config.setter
-    def config(self, config: LogConfig) -> None:
-        self._config = config
+    def configure(self, config: LogConfig) -> None:
+        """Settings that hold from now on."""
+        self.config = config
         self._segment_bytes = config.segment_bytes
         self._roll_ms = config.segment_ms
         if self._bases:
@@ -315,13 +311,13 @@ class Log:
 
     def _create_segment(self, base: int, now: int) -> Segment:
         self._fresh = True
-        config = self._config
+        config = self.config
         stem = file_stem(self.directory, base)
         return create(stem, base, self._files, now, config.index_interval_bytes, config.segment_index_bytes)
 
     def _due_after(self) -> int:
         """segment.ms less a random part of segment.jitter.ms, so that partitions do not roll all at once."""
-        jitter = min(self._config.segment_jitter_ms, self._roll_ms)
+        jitter = min(self.config.segment_jitter_ms, self._roll_ms)
         return self._roll_ms - random.randrange(jitter) if jitter > 0 else self._roll_ms
 
     def _schedule_roll(self, segment: Segment) -> None:
@@ -387,7 +383,7 @@ class Log:
         """Makes indexes anew that do not fit their segment; if it is the segment that is wrong, the fault stays."""
         if segment.live is not None:
             raise fault
-        rebuild_indexes(segment, self._config, self.name, str(fault))
+        rebuild_indexes(segment, self.config, self.name, str(fault))
 
     def read_headers(self, from_offset: int) -> Iterator[BatchHeader]:
         """Headers of the batches from the one that holds `from_offset` to the end."""
@@ -466,9 +462,9 @@ class Log:
 
     def _thaw(self, segment: Segment) -> None:
         """Makes a finished segment writable again."""
-        if thaw(segment, self._config) is None:
-            rebuild_indexes(segment, self._config, self.name, "they do not fit")
-            thaw(segment, self._config)
+        if thaw(segment, self.config) is None:
+            rebuild_indexes(segment, self.config, self.name, "they do not fit")
+            thaw(segment, self.config)
 
     def advance_start(self, offset: int) -> list[Path]:
         """Records before `offset` are gone; segments that hold nothing else leave the disk."""

@@ -100,7 +100,9 @@ class Listeners:
 
     def _accept(self, listening: socket.socket, name: str) -> None:
         for _ in range(ACCEPTS_AT_MOST):
-            if self._too_fast():
+            held_back = self._held_back()
+            if held_back:
+                self.gate.complaints.tell(f"new connections have to wait: {held_back} reached", self._now())
                 self._pause(listening, name)
                 return
             try:
@@ -111,22 +113,29 @@ class Listeners:
                 log.error("cannot accept connections: %s; raise the limit with: ulimit -n 100000", problem.strerror)
                 self._pause(listening, name)
                 return
+            self._accepted += 1
             try:
                 self._admit(sock, str(address[0]), int(address[1]), name)
             except OSError as problem:  # gone again before it was here
                 log.info("lost connection from %s: %s", address[0], problem.strerror)
                 sock.close()
 
-    def _too_fast(self) -> bool:
-        """Whether this second's connections are used up; the others wait in the kernel's queue."""
-        second = int(asyncio.get_running_loop().time())
+    def _held_back(self) -> str:
+        """The limit that keeps new connections in the kernel's queue now, as Kafka does; "" if there is none."""
+        second = int(self._now())
         if second != self._second:
             self._second, self._accepted = second, 0
-        self._accepted += 1
-        return self._accepted > self.limits.rate
+        if self._accepted >= self.limits.rate:
+            return f"max.connection.creation.rate={self.limits.rate}"
+        if len(self.connections) >= self.limits.most:
+            return f"max.connections={self.limits.most}"
+        return ""
+
+    def _now(self) -> float:
+        return asyncio.get_running_loop().time()
 
     def _pause(self, listening: socket.socket, name: str) -> None:
-        """Without a free descriptor, or over the rate, the socket stays readable: do not spin on it."""
+        """Without a free descriptor, or over a limit, the socket stays readable: do not spin on it."""
         loop = asyncio.get_running_loop()
         loop.remove_reader(listening.fileno())
 
@@ -152,10 +161,7 @@ class Listeners:
         self._per_ip[ip] += 1
 
     def _refusal(self, ip: str) -> str:
-        limits = self.limits
-        if len(self.connections) >= limits.most:
-            return f"max.connections={limits.most} reached"
-        most = limits.overrides.get(ip, limits.most_per_ip)
+        most = self.limits.overrides.get(ip, self.limits.most_per_ip)
         if self._per_ip[ip] >= most:
             return f"max.connections.per.ip={most} reached"
         return ""

@@ -10,7 +10,7 @@ import os
 from moldau.base.slices import FileSlice
 from moldau.net.reply import Parts
 
-PROBE_STEP = 128 * 1024  # the kernel reads ahead in windows of this order: one probe answers for one window
+PROBE_STEP = 256 * 1024  # the kernel reads ahead in windows of this order: one probe answers for one window
 GATHERED_AT_MOST = 64 * 1024  # bytes of an answer that is copied rather than sent as slices
 WARM_STEP = 256 * 1024
 WARM_AT_MOST = 4 * 1024 * 1024  # what is probed, or read by one thread call, before the loop sends it

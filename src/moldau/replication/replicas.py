@@ -136,7 +136,7 @@ class Replicas:
             config = self._configure(topic)
             for partition in self.by_id.get(topic.id.bytes, []):
                 if partition is not None:
-                    partition.log.config = config
+                    partition.log.configure(config)
 
     def _ours(self, states: Iterable[PartitionState]) -> list[PartitionState]:
         return [state for state in states if self._node_id in state.replicas]
@@ -195,7 +195,7 @@ class Replicas:
                 ghosts.append(partition)
             else:  # settings may have changed while it was being opened
                 partition.leader_epoch = topic.partitions[partition.index].leader_epoch
-                partition.log.config = self._configure(topic)
+                partition.log.configure(self._configure(topic))
         await self._delete(ghosts)
 
     def _place(self, opening: Opening, partition: Partition | None) -> None:

@@ -127,7 +127,7 @@ class TestRolling:
         log = open_log(tmp_path)
         for _ in range(5):
             append(log, batch())
-        log.config = replace(log.config, segment_bytes=SIZE)
+        log.configure(replace(log.config, segment_bytes=SIZE))
         append(log, batch())
         assert bases(tmp_path) == [0, 5]
 
