@@ -1,5 +1,10 @@
-"""Apache Kafka's jars and tools, fetched once by Maven into the user's cache. Knows nothing of brokers or measures."""
+"""Apache Kafka's jars and tools, fetched once by Maven into the user's cache; the tests use them too.
 
+The class path comes from MOLDAU_KAFKA_CLASSPATH, if that is set, else from the cache. Knows nothing of brokers or
+measures.
+"""
+
+import fcntl
 import os
 import re
 import shutil
@@ -9,6 +14,7 @@ from pathlib import Path
 
 KAFKA_VERSION = "4.3.1"
 ARTIFACTS = ("kafka_2.13", "kafka-tools")
+OLDEST_JAVA = 17
 DONE = "complete"  # this file is written last, so that an interrupted download is started again
 
 
@@ -16,27 +22,33 @@ DONE = "complete"  # this file is written last, so that an interrupted download 
 class Jars:
     """The class path of one Apache Kafka release, and the Java that runs it."""
 
-    directory: Path
+    class_path: str
     java: str
     java_version: str
 
     def command(self, main_class: str, *arguments: str, options: tuple[str, ...] = ()) -> list[str]:
-        return [self.java, *options, "-cp", f"{self.directory}/*", main_class, *arguments]
+        return [self.java, *options, "-cp", self.class_path, main_class, *arguments]
 
 
 def obtain() -> Jars | str:
-    """The jars, downloaded where necessary; or, in words, why there are none."""
-    java, maven = shutil.which("java"), shutil.which("mvn")
-    if java is None:
-        return "there is no `java` on this machine"
+    """The jars, downloaded where necessary; or, in words, why there are none and how to get them."""
+    home = os.environ.get("JAVA_HOME")
+    java = shutil.which("java", path=f"{home}/bin") if home else shutil.which("java")
+    version = _java_version(java) if java else ""
+    if java is None or int(version.partition(".")[0] or 0) < OLDEST_JAVA:
+        return f"no java {OLDEST_JAVA} or later found; on Debian: apt-get install openjdk-17-jre-headless"
+    given = os.environ.get("MOLDAU_KAFKA_CLASSPATH")
+    if given:
+        return Jars(given, java, version)
     directory = _cache() / f"apache-kafka-{KAFKA_VERSION}"
     if not (directory / DONE).exists():
+        maven = shutil.which("mvn")
         if maven is None:
-            return "there is no `mvn` on this machine to fetch Apache Kafka with"
+            return "no Kafka jars: install maven, or set MOLDAU_KAFKA_CLASSPATH to the libs/* of a Kafka release"
         failure = _download(maven, directory)
         if failure is not None:
             return failure
-    return Jars(directory / "libs", java, _java_version(java))
+    return Jars(f"{directory}/libs/*", java, version)
 
 
 def _cache() -> Path:
@@ -44,31 +56,37 @@ def _cache() -> Path:
 
 
 def _download(maven: str, directory: Path) -> str | None:
-    shutil.rmtree(directory, ignore_errors=True)
-    directory.mkdir(parents=True)
-    (directory / "pom.xml").write_text(_project())
-    command = [maven, "--quiet", "--batch-mode", "dependency:copy-dependencies", "-DoutputDirectory=libs"]
-    finished = subprocess.run(command, cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    if finished.returncode:
-        reason = next((line for line in finished.stdout.splitlines() if "ERROR" in line), "no reason given")
-        return f"Maven could not fetch Apache Kafka {KAFKA_VERSION}: {reason}"
-    (directory / DONE).touch()
+    """One process at a time; the reason if it fails."""
+    directory.mkdir(parents=True, exist_ok=True)
+    with (directory / "download.lock").open("w") as lock:
+        fcntl.lockf(lock, fcntl.LOCK_EX)
+        if (directory / DONE).exists():
+            return None
+        (directory / "pom.xml").write_text(_project())
+        command = [maven, "--quiet", "--batch-mode", "dependency:copy-dependencies", "-DoutputDirectory=libs"]
+        finished = subprocess.run(command, cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        if finished.returncode:
+            reason = next((line for line in finished.stdout.splitlines() if "ERROR" in line), "no reason given")
+            return f"Maven could not fetch Apache Kafka {KAFKA_VERSION}: {reason}"
+        (directory / DONE).touch()
     return None
 
 
 def _project() -> str:
+    """A Maven project whose only purpose is its dependencies."""
     dependencies = "".join(
         f"<dependency><groupId>org.apache.kafka</groupId><artifactId>{artifact}</artifactId>"
         f"<version>{KAFKA_VERSION}</version></dependency>"
         for artifact in ARTIFACTS
     )
     return (
-        "<project><modelVersion>4.0.0</modelVersion><groupId>moldau</groupId><artifactId>benchmarks</artifactId>"
+        "<project><modelVersion>4.0.0</modelVersion><groupId>moldau</groupId><artifactId>kafka-jars</artifactId>"
         f"<version>1</version><packaging>pom</packaging><dependencies>{dependencies}</dependencies></project>\n"
     )
 
 
 def _java_version(java: str) -> str:
+    """`17.0.15`; empty if it cannot be told."""
     text = subprocess.run([java, "-version"], capture_output=True, text=True).stderr
     found = re.search(r'version "([^"]+)"', text)
-    return found.group(1) if found else "unknown"
+    return found.group(1) if found else ""

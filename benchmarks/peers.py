@@ -1,10 +1,10 @@
 """The two brokers as processes: started, watched from the outside (CPU, memory) and stopped. Knows nothing of load."""
 
 import contextlib
+import os
 import shutil
 import signal
 import socket
-import os
 import subprocess
 import sys
 import time

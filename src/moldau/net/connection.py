@@ -30,7 +30,7 @@ PARKED_AT_MOST = 64  # replies of one connection that may wait at the same time
 HELD_AT_MOST = 1024 * 1024  # bytes of ready replies that may wait behind a parked one
 PIECES_AT_MOST = 64  # buffers given to one sendmsg, and replies collected before they are sent
 LARGE_REPLY = 64 * 1024  # a reply of this size is sent before the next request is handled
-TURN_AT_MOST = 8 * 1024 * 1024  # bytes sent from files before the loop looks after the others
+TURN_AT_MOST = 1024 * 1024  # bytes sent from files before the loop looks after the others
 _MORE: int = getattr(socket, "MSG_MORE", 0)  # macOS has no such flag
 
 Outgoing = bytes | bytearray | FileSlice

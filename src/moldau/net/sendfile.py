@@ -13,7 +13,7 @@ from moldau.net.reply import Parts
 PROBE_STEP = 256 * 1024  # the kernel reads ahead in windows of this order: one probe answers for one window
 GATHERED_AT_MOST = 64 * 1024  # bytes of an answer that is copied rather than sent as slices
 WARM_STEP = 256 * 1024
-WARM_AT_MOST = 4 * 1024 * 1024  # what is probed, or read by one thread call, before the loop sends it
+WARM_AT_MOST = 512 * 1024  # what is probed, or read by one thread call, before the loop sends it
 
 _NOWAIT: int | None = getattr(os, "RWF_NOWAIT", None)
 _probe_byte = bytearray(1)
