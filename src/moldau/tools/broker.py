@@ -4,6 +4,8 @@ No Typer here: a broker starts through this file alone. Whatever the short reade
 mistakes included, is left to the commands in broker_app, which end in the same `start`.
 """
 
+import shutil
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -119,18 +121,27 @@ def parse_properties(text: str) -> dict[str, str]:
         raise misused(f"the properties file is malformed: {problem}") from None
 
 
+def own_command() -> str:
+    """How to type this command elsewhere: by its name, or where a shell does not find that, as it was typed now."""
+    name = Path(sys.argv[0]).name
+    if name != "moldau":
+        return f"{Path(sys.executable).name} -m moldau"
+    return name if shutil.which(name) else sys.argv[0]
+
+
 def announce(started: Started) -> None:
     """Tells the person who typed `moldau up` what is running, where, and what to try."""
     address = started.addresses[0]
     option = "" if address == UP_LISTEN else f" -b {address}"
+    command = own_command()
     lines = (
         f"Moldau {moldau.__version__} is ready.",
         f"  Broker   {', '.join(started.addresses)}",
         f"  Data     {', '.join(str(Path(name).resolve()) for name in started.directories)}",
         "Try, in another terminal:",
-        f"  moldau topic create demo{option}",
-        f"  echo hello | moldau produce demo{option}",
-        f"  moldau consume demo{option}",
+        f"  {command} topic create demo{option}",
+        f"  echo hello | {command} produce demo{option}",
+        f"  {command} consume demo{option}",
         "Stop with Ctrl-C.",
     )
     print("\n".join(lines), flush=True)
