@@ -5,11 +5,11 @@ and `meta.properties`. Each is replaced as a whole. A file that cannot be unders
 guessing a recovery point could lose records.
 """
 
-import base64
 from collections.abc import Mapping
 from pathlib import Path
 from uuid import UUID
 
+from moldau.base.uuids import text_of, uuid_of
 from moldau.log.files import read_whole, replace
 
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
@@ -90,16 +90,7 @@ def read_topic_id(directory: str | Path) -> UUID | None:
 
 
 def write_topic_id(directory: Path, topic_id: UUID, *, sync: bool = True) -> None:
-    replace(directory / PARTITION_METADATA, f"version: 0\ntopic_id: {uuid_text(topic_id)}".encode(), sync=sync)
-
-
-def uuid_text(value: UUID) -> str:
-    """Kafka's text form of an id: 22 characters of URL-safe base 64."""
-    return base64.urlsafe_b64encode(value.bytes).rstrip(b"=").decode()
-
-
-def uuid_of(text: str) -> UUID:
-    return UUID(bytes=base64.urlsafe_b64decode(text + "=="))
+    replace(directory / PARTITION_METADATA, f"version: 0\ntopic_id: {text_of(topic_id)}".encode(), sync=sync)
 
 
 def read_properties(path: Path) -> dict[str, str] | None:

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from uuid import UUID, uuid4
 
+from moldau.base.uuids import text_of, uuid_of
 from moldau.log.checkpoints import (
     HIGH_WATERMARKS,
     LOG_STARTS,
@@ -22,8 +23,6 @@ from moldau.log.checkpoints import (
     Partition,
     read_offsets,
     read_properties,
-    uuid_of,
-    uuid_text,
     write_offsets,
     write_properties,
 )
@@ -123,7 +122,7 @@ class LogDirectory:
                 "version": META_VERSION,
                 "cluster.id": cluster_id,
                 "node.id": str(node_id),
-                "directory.id": uuid_text(self.directory_id),
+                "directory.id": text_of(self.directory_id),
             }
             write_properties(self.path / META_PROPERTIES, properties)
         if self.node_id != node_id:

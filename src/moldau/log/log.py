@@ -14,6 +14,7 @@ from pathlib import Path
 from uuid import UUID, uuid4
 
 from moldau.base.errors import Refusal, WireError
+from moldau.base.uuids import text_of
 from moldau.log import checkpoints
 from moldau.log.epochs import LeaderEpochs
 from moldau.log.files import OpenFiles, Slice, remove
@@ -149,8 +150,7 @@ class Log:
             self._fresh = True
         elif found != self.topic_id:
             raise TopicIdMismatchError(
-                f"{directory} belongs to topic id {checkpoints.uuid_text(found)}, "
-                f"not {checkpoints.uuid_text(self.topic_id)}"
+                f"{directory} belongs to topic id {text_of(found)}, not {text_of(self.topic_id)}"
             )
 
     def _take(self, loader: Loader, log_start: int, now: int) -> None:

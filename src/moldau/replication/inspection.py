@@ -13,24 +13,17 @@ from moldau.wire.records import decode_records, recompress
 
 LARGEST_UNPACKED = 256 * 1024 * 1024  # bytes that the records of one batch may take when unpacked
 KEEP_CODEC = "producer"
-CODECS = {
-    "uncompressed": Codec.NONE,
-    "gzip": Codec.GZIP,
-    "snappy": Codec.SNAPPY,
-    "lz4": Codec.LZ4,
-    "zstd": Codec.ZSTD,
-}
 
 
 def needed(config: LogConfig, codec: int) -> bool:
     kind = config.compression_type
-    return (kind != KEEP_CODEC and CODECS[kind] != codec) or "compact" in config.cleanup_policy
+    return (kind != KEEP_CODEC and Codec.named(kind) != codec) or config.compacts
 
 
 def inspect(batch: bytes, config: LogConfig) -> bytes | Refusal:
     """The batch as the topic wants it, or why it cannot be taken."""
     try:
-        if "compact" in config.cleanup_policy:
+        if config.compacts:
             for place, record in enumerate(decode_records(memoryview(batch), limit=LARGEST_UNPACKED)):
                 if record.key is None:
                     return Refusal(
@@ -40,7 +33,7 @@ def inspect(batch: bytes, config: LogConfig) -> bytes | Refusal:
                     )
         if config.compression_type == KEEP_CODEC:
             return batch
-        codec = CODECS[config.compression_type]
+        codec = Codec.named(config.compression_type)
         if read_header(batch).attributes & CODEC_MASK == codec:
             return batch
         return recompress(memoryview(batch), codec, _level(codec, config), LARGEST_UNPACKED)

@@ -1,6 +1,6 @@
 """One partition on this broker: its log, its leadership and who waits for it.
 
-Order is fixed in `append`: what comes before it is checks, what comes after is waiting. Today a partition has one
+Order is fixed in `_append`: what comes before it is checks, what comes after is waiting. Today a partition has one
 replica, so what is appended is committed and the high watermark is the end of the log.
 """
 

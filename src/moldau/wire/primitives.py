@@ -4,9 +4,10 @@ Not the codecs themselves (`codec`), and nothing of record batches, which bring 
 """
 
 from struct import error as struct_error
-from uuid import UUID
 
-ZERO_UUID = UUID(int=0)  # Kafka's "no id"
+from moldau.base.uuids import ZERO
+
+ZERO_UUID = ZERO  # Kafka's "no id"
 MAX_STRING_BYTES = 0x7FFF  # also in flexible versions, whose length prefix could say more
 MAX_UVARINT_BYTES = 5  # an unsigned 32-bit number, seven bits a byte
 

@@ -1,6 +1,7 @@
 """Zigzag varints of the record format: bounded readers and a writer. The messages' unsigned varints live elsewhere."""
 
 from moldau.wire.compression import CorruptRecords
+from moldau.wire.primitives import uvarint
 
 INT32 = 32  # bits
 INT64 = 64
@@ -41,13 +42,7 @@ def write_varint(value: int) -> bytes:
 
 
 def _write(value: int) -> bytes:
-    rest = (value << 1) ^ (value >> 63)
-    encoded = bytearray()
-    while rest > 0x7F:
-        encoded.append(rest & 0x7F | 0x80)
-        rest >>= 7
-    encoded.append(rest)
-    return bytes(encoded)
+    return uvarint((value << 1) ^ (value >> 63))
 
 
 # Lengths and deltas are mostly small. Python's negative indices make one tuple serve both signs.

@@ -8,6 +8,7 @@ from uuid import UUID
 
 import pytest
 
+from moldau.base.uuids import text_of, uuid_of
 from moldau.log import checkpoints
 from moldau.log.checkpoints import MalformedCheckpointError
 from moldau.log.directory import DirectoryRefused, LogDirectory
@@ -51,11 +52,11 @@ class TestCheckpoints:
             checkpoints.read_offsets(tmp_path / "bad")
 
     def test_topic_id(self, tmp_path: Path) -> None:
-        topic_id = checkpoints.uuid_of("7r9WQT-NTfy8yFkAekY7CA")
+        topic_id = uuid_of("7r9WQT-NTfy8yFkAekY7CA")
         checkpoints.write_topic_id(tmp_path, topic_id)
         assert (tmp_path / "partition.metadata").read_bytes() == b"version: 0\ntopic_id: 7r9WQT-NTfy8yFkAekY7CA"
         assert checkpoints.read_topic_id(tmp_path) == topic_id
-        assert checkpoints.uuid_text(topic_id) == "7r9WQT-NTfy8yFkAekY7CA"
+        assert text_of(topic_id) == "7r9WQT-NTfy8yFkAekY7CA"
 
 
 class TestDirectory:
@@ -92,7 +93,7 @@ class TestDirectory:
             (tmp_path / name).mkdir()
         directory = open_directory(tmp_path)
         assert directory.clean
-        assert directory.directory_id == checkpoints.uuid_of("2elvUbc5IYfLZOflgvI9og")
+        assert directory.directory_id == uuid_of("2elvUbc5IYfLZOflgvI9og")
         assert set(directory.partitions()) == {("orders", 0), ("orders", 11), ("a-b", 2)}
         assert [path.name for path in directory.condemned()] == ["gone-1.0f3a5b7c9d1e4f60818283848586878a-delete"]
 

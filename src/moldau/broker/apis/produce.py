@@ -8,13 +8,13 @@ from collections.abc import Callable
 from functools import partial
 
 from moldau.base.errors import Refusal, WireError
+from moldau.base.ids import NO_TIMESTAMP
 from moldau.broker.context import Context
 from moldau.net.reply import BadRequest, Parked
 from moldau.replication.partition import Appended, Later, Outcome
 from moldau.wire.hot import PRODUCE_BY_ID, ProduceAsk, ProduceResult, pack_produce, read_produce
 
 ACKS = (-1, 0, 1)
-NO_TIMESTAMP = -1
 NULL_RECORDS = Refusal(WireError.INVALID_REQUEST, "the records are null")
 UNANSWERED = Refusal.of(WireError.REQUEST_TIMED_OUT)
 
