@@ -151,8 +151,7 @@ class Node:
         store = await SqliteStore.open(_store_path(directories))
         self._store = store
         self._controller = controller = Controller(store)
-        known = {each.cluster_id for each in directories if each.cluster_id}
-        await controller.load(next(iter(known), None))
+        await controller.load(next((each.cluster_id for each in directories if each.cluster_id), None))
         for directory in directories:
             directory.claim(controller.image.cluster_id, config.node_id)
         self._replicas = Replicas(config.node_id, directories, self._configure, _now, config.producer_id_expiration_ms)
