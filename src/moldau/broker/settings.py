@@ -98,6 +98,7 @@ class BrokerConfig:
     socket_receive_buffer_bytes: int
     socket_request_max_bytes: int
     socket_send_buffer_bytes: int
+    transaction_partition_verification_enable: bool
 
     def topic_defaults(self) -> LogConfig:
         """The values of a topic that sets nothing itself."""
