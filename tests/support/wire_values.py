@@ -15,6 +15,7 @@ LIMITED: dict[str, st.SearchStrategy[Any]] = {
     "error_code": st.sampled_from([-1, 0, 3, 35, 100]),
     "topic_config_error_code": st.sampled_from([0, 40]),
     "log_append_time_ms": st.integers(-1, 2**41),
+    "retention_time_ms": st.integers(-1, 2**41),
 }
 
 STRINGS = st.text(max_size=6) | st.just("ř" * 100)  # the long one needs a two-byte compact length

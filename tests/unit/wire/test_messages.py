@@ -6,7 +6,22 @@ from moldau.wire.codec import Unencodable, decode, encode
 from moldau.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from moldau.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from moldau.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from moldau.wire.messages.leave_group import (
+    LeaveGroupMember,
+    LeaveGroupMemberResponse,
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+)
 from moldau.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from moldau.wire.messages.offset_fetch import (
+    OffsetFetchGroup,
+    OffsetFetchGroupResponse,
+    OffsetFetchPartitionResponse,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    OffsetFetchTopic,
+    OffsetFetchTopicResponse,
+)
 from moldau.wire.messages.registry import APIS, BY_KEY
 from support.wire_values import sample
 
@@ -44,6 +59,50 @@ def test_find_coordinator_answers_without_the_key_before_version_4() -> None:
         assert (only.key, only.node_id, only.host, only.port) == ("", 1, "h", 9092)
     with pytest.raises(Unencodable, match="exactly one coordinator"):
         encode(FindCoordinatorResponse(coordinators=()), 3)
+
+
+def test_one_member_leaves_before_version_3() -> None:
+    request = LeaveGroupRequest(group_id="g", members=(LeaveGroupMember(member_id="m"),))
+    assert all(decode(LeaveGroupRequest, version, encode(request, version)) == request for version in range(6))
+    for members in ((), request.members * 2, (LeaveGroupMember(group_instance_id="static"),)):
+        with pytest.raises(Unencodable, match="exactly one member"):
+            encode(LeaveGroupRequest(group_id="g", members=members), 2)
+
+
+@pytest.mark.parametrize(("of_group", "of_member", "told"), [(0, 0, 0), (0, 25, 25), (16, 0, 16)])
+def test_a_leaving_member_hears_one_error_before_version_3(of_group: int, of_member: int, told: int) -> None:
+    member = LeaveGroupMemberResponse(member_id="m", error_code=of_member)
+    response = LeaveGroupResponse(error_code=of_group, members=(member,))
+    for version in range(3):
+        assert decode(LeaveGroupResponse, version, encode(response, version)).error_code == told
+    assert decode(LeaveGroupResponse, 3, encode(response, 3)) == response
+    with pytest.raises(Unencodable, match="one member"):
+        encode(LeaveGroupResponse(members=(member, member)), 2)
+
+
+def test_offsets_of_one_group_are_asked_for_before_version_8() -> None:
+    topic = OffsetFetchTopic(name="t", partition_indexes=(0, 1))
+    request = OffsetFetchRequest(groups=(OffsetFetchGroup(group_id="g", topics=(topic,)),))
+    assert all(decode(OffsetFetchRequest, version, encode(request, version)) == request for version in range(1, 10))
+    everything = OffsetFetchRequest(groups=(OffsetFetchGroup(group_id="g"),))
+    assert all(
+        decode(OffsetFetchRequest, version, encode(everything, version)) == everything for version in range(2, 11)
+    )
+    with pytest.raises(Unencodable, match="null"):
+        encode(everything, 1)
+    with pytest.raises(Unencodable, match="exactly one group"):
+        encode(OffsetFetchRequest(groups=request.groups * 2), 7)
+
+
+def test_offsets_of_one_group_are_told_without_its_id_before_version_8() -> None:
+    partition = OffsetFetchPartitionResponse(partition_index=1, committed_offset=5)
+    topic = OffsetFetchTopicResponse(name="t", partitions=(partition,))
+    response = OffsetFetchResponse(groups=(OffsetFetchGroupResponse(group_id="g", topics=(topic,)),))
+    for version in range(1, 8):
+        (only,) = decode(OffsetFetchResponse, version, encode(response, version)).groups
+        assert (only.group_id, only.topics) == ("", (topic,))
+    with pytest.raises(Unencodable, match="exactly one group"):
+        encode(OffsetFetchResponse(groups=()), 7)
 
 
 def test_metadata_version_0_says_all_by_an_empty_list() -> None:
@@ -92,7 +151,15 @@ def test_the_table_has_what_kafka_4_3_serves() -> None:
         "Fetch": (1, 4, 18),
         "ListOffsets": (2, 1, 11),
         "Metadata": (3, 0, 13),
+        "OffsetCommit": (8, 2, 10),
+        "OffsetFetch": (9, 1, 10),
         "FindCoordinator": (10, 0, 6),
+        "JoinGroup": (11, 0, 9),
+        "Heartbeat": (12, 0, 4),
+        "LeaveGroup": (13, 0, 5),
+        "SyncGroup": (14, 0, 5),
+        "DescribeGroups": (15, 0, 6),
+        "ListGroups": (16, 0, 5),
         "ApiVersions": (18, 0, 4),
         "CreateTopics": (19, 2, 7),
         "DeleteTopics": (20, 1, 6),
@@ -103,9 +170,13 @@ def test_the_table_has_what_kafka_4_3_serves() -> None:
         "AlterConfigs": (33, 0, 2),
         "DescribeLogDirs": (35, 1, 5),
         "CreatePartitions": (37, 0, 3),
+        "DeleteGroups": (42, 0, 2),
         "IncrementalAlterConfigs": (44, 0, 1),
+        "OffsetDelete": (47, 0, 0),
         "DescribeCluster": (60, 0, 2),
         "DescribeProducers": (61, 0, 0),
+        "ConsumerGroupHeartbeat": (68, 0, 1),
+        "ConsumerGroupDescribe": (69, 0, 1),
         "DescribeTopicPartitions": (75, 0, 0),
     }
     assert [api.key for api in APIS] == sorted(BY_KEY)
