@@ -3,6 +3,14 @@
 import pytest
 
 from moldau.wire.codec import Unencodable, decode, encode
+from moldau.wire.declare import replace
+from moldau.wire.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
 from moldau.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from moldau.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from moldau.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
@@ -23,6 +31,15 @@ from moldau.wire.messages.offset_fetch import (
     OffsetFetchTopicResponse,
 )
 from moldau.wire.messages.registry import APIS, BY_KEY
+from moldau.wire.messages.update_features import (
+    SAFE_DOWNGRADE,
+    UNSAFE_DOWNGRADE,
+    UPGRADE,
+    FeatureUpdate,
+    FeatureUpdateResult,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
 from support.wire_values import sample
 
 NO_ID = "00000000-0000-0000-0000-000000000000"
@@ -105,6 +122,46 @@ def test_offsets_of_one_group_are_told_without_its_id_before_version_8() -> None
         encode(OffsetFetchResponse(groups=()), 7)
 
 
+def test_one_transaction_gets_partitions_before_version_4() -> None:
+    topic = AddPartitionsToTxnTopic(name="t", partitions=(0, 1))
+    added = AddPartitionsToTxnTransaction(transactional_id="x", producer_id=1, producer_epoch=2, topics=(topic,))
+    request = AddPartitionsToTxnRequest(transactions=(added,))
+    assert all(decode(AddPartitionsToTxnRequest, version, encode(request, version)) == request for version in range(6))
+    for transactions in ((), (added, added), (replace(added, verify_only=True),)):
+        with pytest.raises(Unencodable, match="exactly one transaction"):
+            encode(AddPartitionsToTxnRequest(transactions=transactions), 3)
+
+
+def test_one_transaction_hears_of_partitions_without_its_id_before_version_4() -> None:
+    result = AddPartitionsToTxnResult(transactional_id="x", topic_results=())
+    response = AddPartitionsToTxnResponse(results_by_transaction=(result,))
+    for version in range(4):
+        (only,) = decode(AddPartitionsToTxnResponse, version, encode(response, version)).results_by_transaction
+        assert only == replace(result, transactional_id="")
+    with pytest.raises(Unencodable, match="exactly one transaction"):
+        encode(AddPartitionsToTxnResponse(error_code=31), 3)
+
+
+@pytest.mark.parametrize("way", [UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE])
+def test_a_feature_goes_down_in_two_ways_from_version_1_on(way: int) -> None:
+    update = FeatureUpdate(feature="f", max_version_level=1, upgrade_type=way)
+    request = UpdateFeaturesRequest(feature_updates=(update,))
+    assert all(decode(UpdateFeaturesRequest, version, encode(request, version)) == request for version in (1, 2))
+    if way == UNSAFE_DOWNGRADE:
+        with pytest.raises(Unencodable, match="unsafely"):
+            encode(request, 0)
+    else:
+        assert decode(UpdateFeaturesRequest, 0, encode(request, 0)) == request
+    with pytest.raises(Unencodable, match="only try"):
+        encode(replace(request, validate_only=True), 0)
+
+
+def test_features_are_answered_together_from_version_2_on() -> None:
+    response = UpdateFeaturesResponse(results=(FeatureUpdateResult(feature="f"),))
+    assert decode(UpdateFeaturesResponse, 1, encode(response, 1)) == response
+    assert decode(UpdateFeaturesResponse, 2, encode(response, 2)) == UpdateFeaturesResponse()
+
+
 def test_metadata_version_0_says_all_by_an_empty_list() -> None:
     everything = MetadataRequest(topics=None)
     assert encode(everything, 0) == bytes(4)
@@ -166,6 +223,11 @@ def test_the_table_has_what_kafka_4_3_serves() -> None:
         "DeleteRecords": (21, 0, 2),
         "InitProducerId": (22, 0, 5),
         "OffsetForLeaderEpoch": (23, 2, 4),
+        "AddPartitionsToTxn": (24, 0, 5),
+        "AddOffsetsToTxn": (25, 0, 4),
+        "EndTxn": (26, 0, 5),
+        "WriteTxnMarkers": (27, 1, 2),
+        "TxnOffsetCommit": (28, 0, 5),
         "DescribeConfigs": (32, 1, 4),
         "AlterConfigs": (33, 0, 2),
         "DescribeLogDirs": (35, 1, 5),
@@ -173,8 +235,11 @@ def test_the_table_has_what_kafka_4_3_serves() -> None:
         "DeleteGroups": (42, 0, 2),
         "IncrementalAlterConfigs": (44, 0, 1),
         "OffsetDelete": (47, 0, 0),
+        "UpdateFeatures": (57, 0, 2),
         "DescribeCluster": (60, 0, 2),
         "DescribeProducers": (61, 0, 0),
+        "DescribeTransactions": (65, 0, 0),
+        "ListTransactions": (66, 0, 2),
         "ConsumerGroupHeartbeat": (68, 0, 1),
         "ConsumerGroupDescribe": (69, 0, 1),
         "DescribeTopicPartitions": (75, 0, 0),

@@ -3,6 +3,8 @@
 from typing import Final, NamedTuple
 
 from moldau.wire.declare import layout_of
+from moldau.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from moldau.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 from moldau.wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from moldau.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from moldau.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
@@ -21,6 +23,8 @@ from moldau.wire.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
 )
+from moldau.wire.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
+from moldau.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 from moldau.wire.messages.fetch import FetchRequest, FetchResponse
 from moldau.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from moldau.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -33,6 +37,7 @@ from moldau.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from moldau.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 from moldau.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from moldau.wire.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from moldau.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from moldau.wire.messages.metadata import MetadataRequest, MetadataResponse
 from moldau.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from moldau.wire.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
@@ -40,6 +45,9 @@ from moldau.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRes
 from moldau.wire.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
 from moldau.wire.messages.produce import ProduceRequest, ProduceResponse
 from moldau.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from moldau.wire.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
+from moldau.wire.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
+from moldau.wire.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 
 
 class ApiMessages(NamedTuple):
@@ -91,6 +99,11 @@ APIS: Final = (
     _api(DeleteRecordsRequest, DeleteRecordsResponse),
     _api(InitProducerIdRequest, InitProducerIdResponse),
     _api(OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse),
+    _api(AddPartitionsToTxnRequest, AddPartitionsToTxnResponse),
+    _api(AddOffsetsToTxnRequest, AddOffsetsToTxnResponse),
+    _api(EndTxnRequest, EndTxnResponse),
+    _api(WriteTxnMarkersRequest, WriteTxnMarkersResponse),
+    _api(TxnOffsetCommitRequest, TxnOffsetCommitResponse),
     _api(DescribeConfigsRequest, DescribeConfigsResponse),
     _api(AlterConfigsRequest, AlterConfigsResponse),
     _api(DescribeLogDirsRequest, DescribeLogDirsResponse),
@@ -98,8 +111,11 @@ APIS: Final = (
     _api(DeleteGroupsRequest, DeleteGroupsResponse),
     _api(IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse),
     _api(OffsetDeleteRequest, OffsetDeleteResponse),
+    _api(UpdateFeaturesRequest, UpdateFeaturesResponse),
     _api(DescribeClusterRequest, DescribeClusterResponse),
     _api(DescribeProducersRequest, DescribeProducersResponse),
+    _api(DescribeTransactionsRequest, DescribeTransactionsResponse),
+    _api(ListTransactionsRequest, ListTransactionsResponse),
     _api(ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse),
     _api(ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse),
     _api(DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse),
