@@ -4,8 +4,8 @@
 """
 
 from moldau.base.errors import WireError
+from moldau.broker.call import Call
 from moldau.broker.context import Context
-from moldau.broker.dispatch import Call
 from moldau.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from moldau.wire.messages.registry import APIS, BY_KEY, ApiMessages
 

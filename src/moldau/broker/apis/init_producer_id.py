@@ -5,8 +5,8 @@ coordinator yet, and are told so.
 """
 
 from moldau.base.errors import Refusal, WireError
+from moldau.broker.call import Call
 from moldau.broker.context import Context
-from moldau.broker.dispatch import Call
 from moldau.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 NO_PRODUCER = -1  # as id and as epoch

@@ -83,7 +83,5 @@ USED: tuple[Setting, ...] = (
             doc="The largest request that is read; a longer one closes the connection."),
     Setting("socket.send.buffer.bytes", INT, 102_400,
             doc="Send buffer of a connection; -1 leaves it to the operating system."),
-    Setting("transaction.partition.verification.enable", BOOL, True, live=CLUSTER_WIDE,
-            doc="Check that a partition belongs to a transaction before appending to it."),
 )
 # fmt: on
