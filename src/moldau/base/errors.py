@@ -60,6 +60,7 @@ class WireError(IntEnum):
     INVALID_TRANSACTION_TIMEOUT = 50, False, "The transaction's time-out is longer than transaction.max.timeout.ms."
     CONCURRENT_TRANSACTIONS = 51, True, "The transactional id's last transaction is still being ended."
     TRANSACTION_COORDINATOR_FENCED = 52, False, "A newer coordinator has taken over the transaction."
+    OPERATION_NOT_ATTEMPTED = 55, False, "Not tried, since another part of the request failed."
     KAFKA_STORAGE_ERROR = 56, True, "The disk failed, or is full."
     NON_EMPTY_GROUP = 68, False, "The group has members."
     GROUP_ID_NOT_FOUND = 69, False, "There is no such group."
