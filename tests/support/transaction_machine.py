@@ -19,6 +19,7 @@ from moldau.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 from moldau.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 FIRST_PRODUCER_ID = 1000
+NOBODY = Caller(None, 0, "", "")
 
 
 class TransactionMachine:
@@ -33,19 +34,17 @@ class TransactionMachine:
         self.timers: dict[TimerKey, int] = {}
         self.markers: list[WriteMarkers] = []  # not written yet
         self.written: list[WriteMarkers] = []
-        self.last: Decision = Decision()
         self._next_producer_id = FIRST_PRODUCER_ID
 
     def ask(self, command: Any, version: int = 5) -> Any:
         """The reply to a command."""
         replies: list[Any] = []
-        self._run(command, Caller(replies, version, "client", "127.0.0.1"), -1)
+        self._run(command, Caller(replies, version, "client", "127.0.0.1"))
         assert len(replies) == 1, f"{command} got {len(replies)} replies"
         return replies[0]
 
-    def _run(self, command: Any, caller: Caller, producer_id: int) -> None:
-        decision = self.last = self.shard.decide(command, caller, Env(self.now, self.config, producer_id))
-        self.carry_out(decision)
+    def _run(self, command: Any, caller: Caller) -> None:
+        self.carry_out(self.shard.decide(command, caller, Env(self.now, self.config)))
 
     def carry_out(self, decision: Decision) -> None:
         for record in decision.records:
@@ -67,7 +66,7 @@ class TransactionMachine:
     def _work(self, work: Any) -> None:
         if isinstance(work, ProducerIdWanted):
             self._next_producer_id += 1
-            self._run(ProducerIdGiven(work.command), work.caller, self._next_producer_id - 1)
+            self._run(ProducerIdGiven(work.command, self._next_producer_id - 1), work.caller)
         else:
             self.markers.append(work)
             if not self.hold_markers:
@@ -78,7 +77,7 @@ class TransactionMachine:
             done = self.markers.pop(0)
             self.written.append(done)
             command = MarkersWritten(done.transactional_id, done.producer_id, done.producer_epoch)
-            self._run(command, Caller(None, 0, "", ""), -1)
+            self._run(command, NOBODY)
 
     def wait(self, ms: int) -> None:
         """Time passes, and timers fire in order."""
@@ -87,7 +86,7 @@ class TransactionMachine:
             at, key = due[0]
             self.now = max(self.now, at)
             del self.timers[key]
-            self._run(Fired(key), Caller(None, 0, "", ""), -1)
+            self._run(Fired(key), NOBODY)
         self.now = until
 
     def restart(self) -> None:

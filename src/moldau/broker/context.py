@@ -1,8 +1,9 @@
 """What a handler may use. Handlers read `ctx.image` once per request and change state through the controller alone."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from moldau.broker.admission import Admission, NoTransactions
 from moldau.broker.answers import Answers
 from moldau.broker.configs import Layers
 from moldau.broker.controller import Controller
@@ -23,6 +24,7 @@ class Context:
     answers: Answers
     producer_ids: ProducerIds
     now: Callable[[], int]  # milliseconds since the Unix epoch
+    transactions: Admission = field(default_factory=NoTransactions)
 
     @property
     def image(self) -> ClusterImage:

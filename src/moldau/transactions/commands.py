@@ -29,9 +29,10 @@ class MarkersWritten(NamedTuple):
 
 
 class ProducerIdGiven(NamedTuple):
-    """The command again, with the producer id that it wanted in the environment."""
+    """The command again, with the producer id that it wanted."""
 
     command: Any
+    producer_id: int
 
 
 class WriteMarkers(NamedTuple):

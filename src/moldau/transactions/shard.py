@@ -47,7 +47,7 @@ class TransactionShard:
 
     def decide(self, command: Any, caller: Caller, env: Env) -> Decision:
         if isinstance(command, ProducerIdGiven):
-            command = command.command
+            command, env = command.command, replace(env, producer_id=command.producer_id)
         if isinstance(command, Fired):
             return self._fired(command, caller, env)
         return DECIDES[type(command)](self.transactions.get(command.transactional_id), command, caller, env)

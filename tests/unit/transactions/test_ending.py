@@ -2,16 +2,15 @@
 
 import pytest
 
-from moldau.base.coordination import Caller, Fired
+from moldau.base.coordination import Fired
 from moldau.base.errors import WireError
 from moldau.transactions.commands import WriteMarkers, markers_key
 from moldau.transactions.env import Env, TransactionConfig
 from moldau.transactions.state import MAX_EPOCH, TransactionState
-from support.transaction_machine import FIRST_PRODUCER_ID, TransactionMachine
+from support.transaction_machine import FIRST_PRODUCER_ID, NOBODY, TransactionMachine
 
 OLD, NEW = 4, 5  # versions of EndTxn: the second raises the epoch with every transaction (KIP-890)
 P = FIRST_PRODUCER_ID
-NOBODY = Caller(None, 0, "", "")
 
 
 @pytest.fixture
