@@ -7,6 +7,7 @@ from moldau.broker.admission import Admission, NoTransactions
 from moldau.broker.answers import Answers
 from moldau.broker.configs import Layers
 from moldau.broker.controller import Controller
+from moldau.broker.coordinators.groups import Groups
 from moldau.broker.producer_ids import ProducerIds
 from moldau.broker.sessions import FetchSessions
 from moldau.broker.settings import BrokerConfig
@@ -23,6 +24,7 @@ class Context:
     sessions: FetchSessions
     answers: Answers
     producer_ids: ProducerIds
+    groups: Groups
     now: Callable[[], int]  # milliseconds since the Unix epoch
     transactions: Admission = field(default_factory=NoTransactions)
 

@@ -22,6 +22,7 @@ from moldau.broker.chores import Chore, Chores
 from moldau.broker.configs import effective
 from moldau.broker.context import Context
 from moldau.broker.controller import Controller
+from moldau.broker.coordinators.groups import Groups
 from moldau.broker.dispatch import Dispatcher
 from moldau.broker.producer_ids import ProducerIds
 from moldau.broker.sessions import FetchSessions
@@ -163,6 +164,7 @@ class Node:
             sessions=FetchSessions(config.max_incremental_fetch_session_cache_slots),
             answers=Answers(),
             producer_ids=ProducerIds(controller),
+            groups=Groups(self._replicas, lambda: self._context.config, lambda: controller.image, _now),
             now=_now,
         )
         self._dispatcher = Dispatcher(self._context, APIS)
@@ -199,6 +201,7 @@ class Node:
     def _go(self, ports: dict[str, int], begun: float) -> Started:
         config, controller = self._config, self._controller
         controller.on_image(self._follow)
+        self._context.groups.start()
         self._listeners.start()
         self._chores = Chores(self._daily_work())
         bound = [each._replace(port=ports[each.name]) for each in config.listeners]
@@ -221,6 +224,7 @@ class Node:
         chores = [
             Chore("checkpoints", checkpoint_ms, self._replicas.checkpoint),
             Chore("flush.ms", FLUSH_CHECK_MS, self._replicas.flush_due),
+            Chore("committed offsets", config.offsets_retention_check_interval_ms, self._context.groups.expire),
             Chore("producers", config.producer_id_expiration_check_interval_ms, self._replicas.expire_producers),
         ]
         if idle_ms > 0:
@@ -236,6 +240,7 @@ class Node:
             self._adapt(new)
             self._replicas.reconfigure(new.topics.values())
         self._replicas.follow(old, new)
+        self._context.groups.follow(old, new)
 
     def _adapt(self, image: ClusterImage) -> None:
         """Settings that were changed while the broker runs, or in an earlier life of it, take effect."""
@@ -249,6 +254,7 @@ class Node:
         """In order: nothing new comes in, what runs ends, the logs are closed, then the marks of a clean stop."""
         self._listeners.stop_listening()
         await self._chores.stop()
+        await self._context.groups.stop()
         await self._gate.drain()
         self._listeners.close()
         await self._replicas.stop()
