@@ -120,7 +120,7 @@ def test_start_up_replays_what_was_decided(loop_kind: str, tmp_path: Path) -> No
         again = a_runtime(topic)
         again.start()
         assert ask(again, ("count", "a")) is WireError.COORDINATOR_LOAD_IN_PROGRESS
-        await until(lambda: again.opened())
+        await until(again.opened)
         assert machine(again).counts == machine(runtime).counts == {"a": 2, "b": 1, "c": 1}
 
     told(loop_kind, tmp_path, story)
