@@ -2,6 +2,7 @@
 
 from moldau.broker.apis.alter_configs import alter_configs, incremental_alter_configs
 from moldau.broker.apis.api_versions import api_versions
+from moldau.broker.apis.consumer_group_heartbeat import consumer_group_heartbeat
 from moldau.broker.apis.create_partitions import create_partitions
 from moldau.broker.apis.create_topics import create_topics
 from moldau.broker.apis.delete_records import delete_records
@@ -13,11 +14,16 @@ from moldau.broker.apis.describe_producers import describe_producers
 from moldau.broker.apis.describe_topic_partitions import describe_topic_partitions
 from moldau.broker.apis.fetch import fetch
 from moldau.broker.apis.find_coordinator import find_coordinator
+from moldau.broker.apis.heartbeat import heartbeat
 from moldau.broker.apis.init_producer_id import init_producer_id
+from moldau.broker.apis.join_group import join_group
+from moldau.broker.apis.leave_group import leave_group
 from moldau.broker.apis.list_offsets import list_offsets
 from moldau.broker.apis.metadata import metadata
 from moldau.broker.apis.offset_for_leader_epoch import offset_for_leader_epoch
 from moldau.broker.apis.produce import produce
+from moldau.broker.apis.sync_group import sync_group
+from moldau.broker.apis.update_features import update_features
 from moldau.broker.dispatch import Api
 from moldau.wire.messages.registry import BY_KEY
 
@@ -27,6 +33,10 @@ APIS = (
     Api(BY_KEY[2], list_offsets),
     Api(BY_KEY[3], metadata),
     Api(BY_KEY[10], find_coordinator),
+    Api(BY_KEY[11], join_group),
+    Api(BY_KEY[12], heartbeat),
+    Api(BY_KEY[13], leave_group),
+    Api(BY_KEY[14], sync_group),
     Api(BY_KEY[18], api_versions),
     Api(BY_KEY[19], create_topics),
     Api(BY_KEY[20], delete_topics),
@@ -38,7 +48,9 @@ APIS = (
     Api(BY_KEY[35], describe_log_dirs),
     Api(BY_KEY[37], create_partitions),
     Api(BY_KEY[44], incremental_alter_configs),
+    Api(BY_KEY[57], update_features),
     Api(BY_KEY[60], describe_cluster),
     Api(BY_KEY[61], describe_producers),
+    Api(BY_KEY[68], consumer_group_heartbeat),
     Api(BY_KEY[75], describe_topic_partitions),
 )

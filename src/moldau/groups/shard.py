@@ -1,0 +1,168 @@
+"""All groups of one partition of `__consumer_offsets`: who answers what, and how records become state.
+
+Which function answers is a matter of two tables: of the request's type, and of the kind of group it is about. Rules of
+groups are in `classic*` and `consumer*`, those of committed offsets in `offsets`; only `apply` changes anything here.
+"""
+
+from collections.abc import Callable, Collection, Mapping
+from types import NoneType
+from typing import Any, Final
+
+from moldau.base.coordination import Caller, Decision, Fired, Record, TimerKey
+from moldau.base.errors import WireError
+from moldau.groups import (
+    classic,
+    classic_join,
+    classic_members,
+    classic_reads,
+    classic_rebalance,
+    classic_sync,
+    records,
+)
+from moldau.groups.classic import ClassicGroup, State
+from moldau.groups.env import Env
+from moldau.groups.records import GroupMetadataKey
+from moldau.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
+from moldau.wire.messages.describe_groups import DescribedGroup
+from moldau.wire.messages.heartbeat import HeartbeatRequest
+from moldau.wire.messages.join_group import JoinGroupRequest
+from moldau.wire.messages.leave_group import LeaveGroupRequest
+from moldau.wire.messages.list_groups import ListedGroup
+from moldau.wire.messages.sync_group import SyncGroupRequest
+
+Group = ClassicGroup
+
+# What members ask: request, then kind of group (NoneType: there is none), then who decides.
+Decide = Callable[[Any, Any, Caller, Env], Decision]
+BY_GROUP: Final[Mapping[type, Mapping[type, Decide]]] = {
+    JoinGroupRequest: {NoneType: classic_join.join, ClassicGroup: classic_join.join},
+    SyncGroupRequest: {NoneType: classic_sync.sync, ClassicGroup: classic_sync.sync},
+    HeartbeatRequest: {NoneType: classic_members.heartbeat, ClassicGroup: classic_members.heartbeat},
+    LeaveGroupRequest: {NoneType: classic_members.leave, ClassicGroup: classic_members.leave},
+}
+
+# Timers: kind of group, then kind of timer (the first word of its key), then who decides. The second word is the group.
+Wake = Callable[[Any, TimerKey, Env], Decision]
+TIMERS: Final[Mapping[type, Mapping[str, Wake]]] = {
+    ClassicGroup: {
+        "session": classic_members.session_is_over,
+        "join": classic_rebalance.join_time_is_up,
+        "sync": classic_rebalance.sync_time_is_up,
+    },
+}
+
+# What is asked of any group: kind of group, then who answers.
+DESCRIBE: Final[Mapping[type, Callable[[Any], DescribedGroup]]] = {ClassicGroup: classic_reads.describe}
+LISTED: Final[Mapping[type, Callable[[Any], ListedGroup]]] = {ClassicGroup: classic_reads.listed}
+VALIDATE_DELETE: Final[Mapping[type, Callable[[Any], WireError]]] = {ClassicGroup: classic_reads.validate_delete}
+TOMBSTONES: Final[Mapping[type, Callable[[Any], list[Record]]]] = {
+    ClassicGroup: lambda group: [classic.tombstone(group.group_id)],
+}
+
+
+class GroupShard:
+    """Decides and applies. It neither waits nor writes: its owner does, between the two."""
+
+    def __init__(self) -> None:
+        self.groups: dict[str, Group] = {}
+
+    # -- decisions
+
+    def decide(self, command: Any, caller: Caller, env: Env) -> Decision:
+        """What a request, or a timer that is due, leads to."""
+        by_group = BY_GROUP.get(type(command))
+        if by_group is not None:
+            group = self.groups.get(command.group_id)
+            return by_group[type(group)](group, command, caller, env)
+        if isinstance(command, Fired):
+            return self._wake(command.key, env)
+        if isinstance(command, DeleteGroupsRequest):
+            return self._delete(command, caller)
+        raise TypeError(f"a group shard does not know {type(command).__name__}")
+
+    def _wake(self, key: TimerKey, env: Env) -> Decision:
+        """A timer may outlive what it was set for."""
+        group = self.groups.get(key[1])
+        wake = TIMERS[type(group)].get(key[0]) if group is not None else None
+        return Decision() if wake is None else wake(group, key, env)
+
+    def _delete(self, request: DeleteGroupsRequest, caller: Caller) -> Decision:
+        """Groups of this shard that have no members go, with their offsets."""
+        decision = Decision()
+        results = []
+        for group_id in dict.fromkeys(request.groups_names):
+            group = self.groups.get(group_id)
+            error = WireError.GROUP_ID_NOT_FOUND if group is None else VALIDATE_DELETE[type(group)](group)
+            if error is WireError.NONE:
+                decision.records += TOMBSTONES[type(group)](group)
+            results.append(DeletableGroupResult(group_id=group_id, error_code=error))
+        decision.replies.append((caller.token, DeleteGroupsResponse(results=tuple(results))))
+        return decision
+
+    def loaded(self, env: Env) -> Decision:
+        """After a replay: members have a session's time to be heard of again."""
+        decision = Decision()
+        for group in self.groups.values():
+            one = classic_rebalance.loaded(group, env)
+            decision.passing += one.passing
+            decision.timers += one.timers
+        return decision
+
+    def topics_changed(self, env: Env) -> Decision:
+        """Topics came, went or grew. Classic groups leave that to their leaders."""
+        return Decision()
+
+    def expire(self, env: Env) -> Decision:
+        """Offsets that nobody needs any more go, and empty groups that have none left."""
+        return Decision()
+
+    # -- reads
+
+    def describe_classic(self, group_id: str) -> DescribedGroup:
+        """A group that is not there, or of another type, is GROUP_ID_NOT_FOUND: what version 6 says (KIP-1043)."""
+        group = self.groups.get(group_id)
+        describe = DESCRIBE.get(type(group))
+        if describe is None:
+            return DescribedGroup(
+                error_code=WireError.GROUP_ID_NOT_FOUND,
+                error_message=f"Group {group_id} not found.",
+                group_id=group_id,
+                group_state=State.DEAD,
+            )
+        return describe(group)
+
+    def list_groups(self, states: Collection[str] = (), types: Collection[str] = ()) -> list[ListedGroup]:
+        """The groups in one of these states and of one of these types; empty: any. Case does not matter."""
+        wanted_states = {state.strip().lower() for state in states}
+        wanted_types = {kind.strip().lower() for kind in types}
+        every = (LISTED[type(group)](group) for group in self.groups.values())
+        return [
+            each
+            for each in every
+            if (not wanted_states or each.group_state.lower() in wanted_states)
+            and (not wanted_types or each.group_type.lower() in wanted_types)
+        ]
+
+    # -- state
+
+    def apply(self, change: Any, producer_id: int = -1) -> None:
+        """A record that is in the log, or a change that lives in memory only."""
+        if isinstance(change, ClassicGroup):
+            self.groups[change.group_id] = change
+        elif isinstance(change.key, GroupMetadataKey):
+            if change.value is None:
+                self.groups.pop(change.key.group, None)
+            else:
+                self.groups[change.key.group] = classic.from_record(change.key.group, change.value)
+
+    def end_transaction(self, producer_id: int, commit: bool) -> None:
+        """A marker is in the log: what this producer's transaction committed holds, or never was."""
+
+    def encode(self, record: Record) -> tuple[bytes, bytes | None]:
+        return records.encode(record)
+
+    def replay(self, key: bytes, value: bytes | None, producer_id: int = -1) -> None:
+        """A record of the log, as it lies there."""
+        record = records.decode(key, value)
+        if record is not None:
+            self.apply(record, producer_id)
