@@ -1,7 +1,7 @@
 """How committed offsets end: deleted by an administrator, with their group or topic, or because nobody needs them.
 
 KIP-211: what a group committed is kept while the group is at work, and for offsets.retention.minutes from when it
-became empty. Where there is no such time, and for topics that a group does not read any more, it counts from the commit.
+became empty. Where there is no such time, and for topics that a group reads no longer, it counts from the commit.
 """
 
 from collections.abc import Callable, Iterator, Mapping
