@@ -2,6 +2,7 @@
 
 from moldau.broker.apis.alter_configs import alter_configs, incremental_alter_configs
 from moldau.broker.apis.api_versions import api_versions
+from moldau.broker.apis.consumer_group_describe import consumer_group_describe
 from moldau.broker.apis.consumer_group_heartbeat import consumer_group_heartbeat
 from moldau.broker.apis.create_partitions import create_partitions
 from moldau.broker.apis.create_topics import create_topics
@@ -29,8 +30,8 @@ from moldau.broker.apis.offset_fetch import offset_fetch
 from moldau.broker.apis.offset_for_leader_epoch import offset_for_leader_epoch
 from moldau.broker.apis.produce import produce
 from moldau.broker.apis.sync_group import sync_group
-from moldau.broker.apis.update_features import update_features
 from moldau.broker.apis.txn_offset_commit import txn_offset_commit
+from moldau.broker.apis.update_features import update_features
 from moldau.broker.dispatch import Api
 from moldau.wire.messages.registry import BY_KEY
 
@@ -61,10 +62,11 @@ APIS = (
     Api(BY_KEY[37], create_partitions),
     Api(BY_KEY[42], delete_groups),
     Api(BY_KEY[44], incremental_alter_configs),
-    Api(BY_KEY[57], update_features),
     Api(BY_KEY[47], offset_delete),
+    Api(BY_KEY[57], update_features),
     Api(BY_KEY[60], describe_cluster),
     Api(BY_KEY[61], describe_producers),
     Api(BY_KEY[68], consumer_group_heartbeat),
+    Api(BY_KEY[69], consumer_group_describe),
     Api(BY_KEY[75], describe_topic_partitions),
 )

@@ -12,7 +12,9 @@ from uuid import UUID
 from moldau.base.coordination import Caller, Decision, TimerKey
 from moldau.base.errors import Refusal, WireError
 from moldau.groups import consumer_regex
+from moldau.groups.classic import ClassicGroup
 from moldau.groups.consumer_draft import JOIN, REBALANCE, REGEX, SESSION, SYNC, Draft
+from moldau.groups.consumer_migration import downgrade, may_downgrade, upgrade
 from moldau.groups.consumer_reconcile import Owned, Step, next_step
 from moldau.groups.consumer_state import AWAY, JOINING, LEAVING, ConsumerGroup, Held, Member, MemberState
 from moldau.groups.consumer_target import assign_if_due, offered_assignors, raise_epoch
@@ -26,17 +28,17 @@ from moldau.wire.messages.consumer_group_heartbeat import (
 
 
 def heartbeat(
-    group: ConsumerGroup | None, request: ConsumerGroupHeartbeatRequest, caller: Caller, env: Env
+    group: ConsumerGroup | ClassicGroup | None, request: ConsumerGroupHeartbeatRequest, caller: Caller, env: Env
 ) -> Decision:
     refusal = _invalid(request, caller.version, env.config)
     if refusal is not None:
         return _refused(caller, refusal)
     if request.member_epoch in (LEAVING, AWAY):
         return _leave(group, request, caller, env)
-    if group is None and request.member_epoch != JOINING:
-        return _refused(caller, not_found(request.group_id))
-    draft = Draft(group, request.group_id)
-    return _live(draft, request, caller, env)
+    if request.member_epoch != JOINING and not isinstance(group, ConsumerGroup):
+        return _refused(caller, not_found(request.group_id, group))
+    draft = upgrade(group, env) if isinstance(group, ClassicGroup) else Draft(group, request.group_id)
+    return _refused(caller, draft) if isinstance(draft, Refusal) else _live(draft, request, caller, env)
 
 
 def _live(draft: Draft, request: ConsumerGroupHeartbeatRequest, caller: Caller, env: Env) -> Decision:
@@ -115,8 +117,9 @@ def is_full(group: ConsumerGroup, member_id: str, config: GroupConfig) -> bool:
     return len(group.members) >= config.consumer_max_size and member_id not in group.members
 
 
-def not_found(group_id: str) -> Refusal:
-    return Refusal(WireError.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+def not_found(group_id: str, group: object) -> Refusal:
+    fault = "not found" if group is None else "is not a consumer group"
+    return Refusal(WireError.GROUP_ID_NOT_FOUND, f"Group {group_id} {fault}.")
 
 
 # The member that a request is about
@@ -276,8 +279,12 @@ def reconcile(draft: Draft, member_id: str, owned: Owned | None, changed: bool, 
 
 
 def fence(draft: Draft, members: Iterable[Member], env: Env) -> None:
-    """Members are out. What they had is free for the next target."""
+    """Members are out. What they had is free for the next target. Classic members alone are a classic group."""
     gone = list(members)
+    ids = {member.id for member in gone}
+    if may_downgrade(draft.group, ids, env):
+        downgrade(draft, ids, True, env)
+        return
     for member in gone:
         draft.delete_member(member.id)
     for member in gone:
@@ -288,9 +295,11 @@ def fence(draft: Draft, members: Iterable[Member], env: Env) -> None:
 # Leaving
 
 
-def _leave(group: ConsumerGroup | None, request: ConsumerGroupHeartbeatRequest, caller: Caller, env: Env) -> Decision:
-    if group is None:
-        return _refused(caller, not_found(request.group_id))
+def _leave(
+    group: ConsumerGroup | ClassicGroup | None, request: ConsumerGroupHeartbeatRequest, caller: Caller, env: Env
+) -> Decision:
+    if not isinstance(group, ConsumerGroup):
+        return _refused(caller, not_found(request.group_id, group))
     if request.instance_id is None:
         member = group.members.get(request.member_id)
         refusal = None if member else unknown_member(group, request.member_id)

@@ -9,9 +9,10 @@ from uuid import UUID
 
 from moldau.base.coordination import Caller, Decision, Record, Timer
 from moldau.base.errors import WireError
-from moldau.groups import classic
+from moldau.groups import classic, consumer_reads
 from moldau.groups.classic import ClassicGroup, State
 from moldau.groups.classic_draft import Draft
+from moldau.groups.consumer_state import ConsumerGroup
 from moldau.groups.env import Env, Topics, TopicView
 from moldau.groups.offsets_packed import group_head, pack_expiring_value, pack_value, place_of, topic_head
 from moldau.wire.messages.offset_commit import (
@@ -34,7 +35,10 @@ BY_TOPIC_ID: Final = 10  # from this version on requests name topics by their id
 MEMBERS_OF_BOTH_KINDS: Final = 9  # from this version on clients know GROUP_ID_NOT_FOUND
 AS_CONFIGURED: Final = -1  # a retention time
 
-VALIDATE: Final[Mapping[type, Callable[..., WireError]]] = {ClassicGroup: classic.validate_commit}
+VALIDATE: Final[Mapping[type, Callable[..., WireError]]] = {
+    ClassicGroup: classic.validate_commit,
+    ConsumerGroup: consumer_reads.validate_commit,
+}
 
 Partition = OffsetCommitPartition | TxnOffsetCommitPartition
 TopicName = tuple[str, UUID]  # a topic as the request has it
@@ -174,7 +178,11 @@ def _validated(
     caller: Caller,
     known: list[Known],
 ) -> WireError:
-    return VALIDATE[type(group)](group, member_id, instance_id, generation, transactional, caller.version)
+    error = VALIDATE[type(group)](group, member_id, instance_id, generation, transactional, caller.version)
+    if error is WireError.NONE and isinstance(group, ConsumerGroup):
+        partitions = ((topic.view.id, each.partition_index) for topic in known for each in topic.partitions)
+        return consumer_reads.validate_partitions(group, member_id, generation, partitions)
+    return error
 
 
 def _heard_of(group: ClassicGroup, member_id: str, env: Env) -> list[Timer]:

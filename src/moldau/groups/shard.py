@@ -17,16 +17,23 @@ from moldau.groups import (
     classic_reads,
     classic_rebalance,
     classic_sync,
+    consumer,
+    consumer_classic,
+    consumer_reads,
     offsets_commit,
     offsets_expiry,
     offsets_fetch,
     records,
 )
 from moldau.groups.classic import ClassicGroup, State
-from moldau.groups.env import Env, Topics
+from moldau.groups.consumer_draft import MEMBER_TIMERS, REGEX
+from moldau.groups.consumer_state import ConsumerGroup, Rejoining, Scanning, fold, folds
+from moldau.groups.env import Env, GroupConfig, Topics
 from moldau.groups.offsets import Offsets
 from moldau.groups.offsets_packed import check_value, is_offset_key, tombstone
 from moldau.groups.records import GroupMetadataKey
+from moldau.wire.messages.consumer_group_describe import ConsumerGroupDescribedGroup
+from moldau.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from moldau.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from moldau.wire.messages.describe_groups import DescribedGroup
 from moldau.wire.messages.heartbeat import HeartbeatRequest
@@ -39,20 +46,24 @@ from moldau.wire.messages.offset_fetch import OffsetFetchGroup, OffsetFetchGroup
 from moldau.wire.messages.sync_group import SyncGroupRequest
 from moldau.wire.messages.txn_offset_commit import TxnOffsetCommitRequest
 
-Group = ClassicGroup
+Group = ClassicGroup | ConsumerGroup
 
 # What members ask: request, then kind of group (NoneType: there is none), then who decides.
 Decide = Callable[[Any, Any, Caller, Env], Decision]
+
+
+def _each(classic_or_none: Decide, of_consumers: Decide) -> dict[type, Decide]:
+    return {NoneType: classic_or_none, ClassicGroup: classic_or_none, ConsumerGroup: of_consumers}
+
+
 BY_GROUP: Final[Mapping[type, Mapping[type, Decide]]] = {
-    JoinGroupRequest: {NoneType: classic_join.join, ClassicGroup: classic_join.join},
-    SyncGroupRequest: {NoneType: classic_sync.sync, ClassicGroup: classic_sync.sync},
-    HeartbeatRequest: {NoneType: classic_members.heartbeat, ClassicGroup: classic_members.heartbeat},
-    LeaveGroupRequest: {NoneType: classic_members.leave, ClassicGroup: classic_members.leave},
-    OffsetCommitRequest: {NoneType: offsets_commit.commit, ClassicGroup: offsets_commit.commit},
-    TxnOffsetCommitRequest: {
-        NoneType: offsets_commit.commit_in_transaction,
-        ClassicGroup: offsets_commit.commit_in_transaction,
-    },
+    JoinGroupRequest: _each(classic_join.join, consumer_classic.join),
+    SyncGroupRequest: _each(classic_sync.sync, consumer_classic.sync),
+    HeartbeatRequest: _each(classic_members.heartbeat, consumer_classic.heartbeat),
+    LeaveGroupRequest: _each(classic_members.leave, consumer_classic.leave),
+    ConsumerGroupHeartbeatRequest: _each(consumer.heartbeat, consumer.heartbeat),
+    OffsetCommitRequest: _each(offsets_commit.commit, offsets_commit.commit),
+    TxnOffsetCommitRequest: _each(offsets_commit.commit_in_transaction, offsets_commit.commit_in_transaction),
 }
 
 # Timers: kind of group, then kind of timer (the first word of its key), then who decides. The second word is the group.
@@ -63,14 +74,25 @@ TIMERS: Final[Mapping[type, Mapping[str, Wake]]] = {
         "join": classic_rebalance.join_time_is_up,
         "sync": classic_rebalance.sync_time_is_up,
     },
+    ConsumerGroup: dict.fromkeys((*MEMBER_TIMERS, REGEX), consumer.fired),
 }
 
 # What is asked of any group: kind of group, then who answers.
-DESCRIBE: Final[Mapping[type, Callable[[Any], DescribedGroup]]] = {ClassicGroup: classic_reads.describe}
-LISTED: Final[Mapping[type, Callable[[Any], ListedGroup]]] = {ClassicGroup: classic_reads.listed}
-VALIDATE_DELETE: Final[Mapping[type, Callable[[Any], WireError]]] = {ClassicGroup: classic_reads.validate_delete}
+LISTED: Final[Mapping[type, Callable[[Any], ListedGroup]]] = {
+    ClassicGroup: classic_reads.listed,
+    ConsumerGroup: consumer_reads.listed,
+}
+VALIDATE_DELETE: Final[Mapping[type, Callable[[Any], WireError]]] = {
+    ClassicGroup: classic_reads.validate_delete,
+    ConsumerGroup: consumer_reads.validate_delete,
+}
 TOMBSTONES: Final[Mapping[type, Callable[[Any], list[Record]]]] = {
     ClassicGroup: lambda group: [classic.tombstone(group.group_id)],
+    ConsumerGroup: consumer_reads.tombstones,
+}
+LOADED: Final[Mapping[type, Callable[[Any, Env], Decision]]] = {
+    ClassicGroup: classic_rebalance.loaded,
+    ConsumerGroup: consumer.loaded,
 }
 
 
@@ -124,15 +146,17 @@ class GroupShard:
         """After a replay: members have a session's time to be heard of again."""
         decision = Decision()
         for group in self.groups.values():
-            one = classic_rebalance.loaded(group, env)
-            decision.passing += one.passing
-            decision.timers += one.timers
+            _join_in(decision, LOADED[type(group)](group, env))
         decision.records += self._of_deleted_topics(env)
         return decision
 
     def topics_changed(self, env: Env) -> Decision:
         """Topics came, went or grew. Classic groups leave that to their leaders."""
-        return Decision(records=self._of_deleted_topics(env))
+        decision = Decision(records=self._of_deleted_topics(env))
+        for group in self.groups.values():
+            if isinstance(group, ConsumerGroup):
+                _join_in(decision, consumer.topics_changed(group, env))
+        return decision
 
     def expire(self, env: Env) -> Decision:
         """Offsets that nobody needs any more go, and empty groups that have none left.
@@ -161,15 +185,23 @@ class GroupShard:
     def describe_classic(self, group_id: str) -> DescribedGroup:
         """A group that is not there, or of another type, is GROUP_ID_NOT_FOUND: what version 6 says (KIP-1043)."""
         group = self.groups.get(group_id)
-        describe = DESCRIBE.get(type(group))
-        if describe is None:
-            return DescribedGroup(
-                error_code=WireError.GROUP_ID_NOT_FOUND,
-                error_message=f"Group {group_id} not found.",
-                group_id=group_id,
-                group_state=State.DEAD,
-            )
-        return describe(group)
+        if isinstance(group, ClassicGroup):
+            return classic_reads.describe(group)
+        fault = "not found" if group is None else "is not a classic group"
+        return DescribedGroup(
+            error_code=WireError.GROUP_ID_NOT_FOUND,
+            error_message=f"Group {group_id} {fault}.",
+            group_id=group_id,
+            group_state=State.DEAD,
+        )
+
+    def describe_consumer(self, group_id: str, topics: Topics, config: GroupConfig) -> ConsumerGroupDescribedGroup:
+        """A group that is not there, or of another type, is GROUP_ID_NOT_FOUND."""
+        group = self.groups.get(group_id)
+        if isinstance(group, ConsumerGroup):
+            return consumer_reads.describe(group, topics, config)
+        refusal = consumer.not_found(group_id, group)
+        return ConsumerGroupDescribedGroup(error_code=refusal.error, error_message=refusal.message, group_id=group_id)
 
     def list_groups(self, states: Collection[str] = (), types: Collection[str] = ()) -> list[ListedGroup]:
         """The groups in one of these states and of one of these types; empty: any. Case does not matter."""
@@ -186,6 +218,11 @@ class GroupShard:
     def fetch_offsets(
         self, request: OffsetFetchGroup, require_stable: bool, version: int, topics: Topics
     ) -> OffsetFetchGroupResponse:
+        group = self.groups.get(request.group_id)
+        if isinstance(group, ConsumerGroup):
+            error = consumer_reads.validate_fetch(group, request.member_id, request.member_epoch)
+            if error is not WireError.NONE:
+                return offsets_fetch.refused(request, error, version)
         return offsets_fetch.fetch(self.offsets, request, require_stable, version, topics)
 
     # -- state
@@ -194,6 +231,10 @@ class GroupShard:
         """A record that is in the log, or a change that lives in memory only."""
         if isinstance(change, ClassicGroup):
             self.groups[change.group_id] = change
+        elif isinstance(change, Rejoining | Scanning):
+            self._fold(change.group_id, change)
+        elif folds(change.key):
+            self._fold(change.key.group_id, change)
         elif isinstance(change.key, bytes):
             self._apply_offset(change.key, change.value, producer_id)
         elif isinstance(change.key, GroupMetadataKey):
@@ -205,6 +246,14 @@ class GroupShard:
     def end_transaction(self, producer_id: int, commit: bool) -> None:
         """A marker is in the log: what this producer's transaction committed holds, or never was."""
         self.offsets.end_transaction(producer_id, commit)
+
+    def _fold(self, group_id: str, change: Record | Rejoining | Scanning) -> None:
+        before = self.groups.get(group_id)
+        after = fold(before if isinstance(before, ConsumerGroup) else None, change)
+        if after is not None:
+            self.groups[group_id] = after
+        elif isinstance(before, ConsumerGroup):
+            del self.groups[group_id]
 
     def _apply_offset(self, key: bytes, value: bytes | None, producer_id: int) -> None:
         group_id = self.offsets.apply(key, value, producer_id)
@@ -224,6 +273,13 @@ class GroupShard:
         record = records.decode(key, value)
         if record is not None:
             self.apply(record, producer_id)
+
+
+def _join_in(decision: Decision, more: Decision) -> None:
+    """Decisions about different groups are one."""
+    decision.records += more.records
+    decision.passing += more.passing
+    decision.timers += more.timers
 
 
 def _size(record: Record) -> int:
