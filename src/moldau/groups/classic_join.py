@@ -35,11 +35,24 @@ def join(group: ClassicGroup | None, request: JoinGroupRequest, caller: Caller, 
 
 def _check(group: ClassicGroup | None, request: JoinGroupRequest, env: Env) -> WireError:
     """What is wrong whoever asks. Only a member without an id can begin a group."""
+    error = check_request(request, env)
+    if error is WireError.NONE and group is None and request.member_id:
+        return WireError.UNKNOWN_MEMBER_ID
+    return error
+
+
+def check_request(request: JoinGroupRequest, env: Env) -> WireError:
+    """What is wrong whatever the group."""
     if not request.group_id:
         return WireError.INVALID_GROUP_ID
     if not env.config.min_session_timeout_ms <= request.session_timeout_ms <= env.config.max_session_timeout_ms:
         return WireError.INVALID_SESSION_TIMEOUT
-    return WireError.UNKNOWN_MEMBER_ID if group is None and request.member_id else WireError.NONE
+    return WireError.NONE
+
+
+def must_name_itself(request: JoinGroupRequest, caller: Caller) -> bool:
+    """Whether a member is only given an id for now (KIP-394)."""
+    return not request.member_id and request.group_instance_id is None and caller.version >= MEMBER_ID_REQUIRED
 
 
 def _accept(draft: Draft, request: JoinGroupRequest, caller: Caller) -> WireError:
@@ -86,7 +99,7 @@ def _join_without_id(draft: Draft, request: JoinGroupRequest, caller: Caller) ->
     predecessor = draft.group.static_member(request.group_instance_id)
     if predecessor is not None:
         _replace(draft, request, caller, predecessor, member_id)
-    elif request.group_instance_id is None and caller.version >= MEMBER_ID_REQUIRED:
+    elif must_name_itself(request, caller):
         draft.group = replace(draft.group, pending=draft.group.pending | {member_id})
         draft.wake("session", request.session_timeout_ms, member_id)
         draft.reply(caller, join_error(caller, WireError.MEMBER_ID_REQUIRED, member_id))
@@ -101,7 +114,7 @@ def _add(draft: Draft, request: JoinGroupRequest, caller: Caller, member_id: str
         instance_id=request.group_instance_id,
         client_id=caller.client_id,
         client_host=caller.client_host,
-        rebalance_timeout_ms=_rebalance_timeout_ms(request),
+        rebalance_timeout_ms=rebalance_timeout_ms(request),
         session_timeout_ms=request.session_timeout_ms,
         protocols=request.protocols,
         joining=caller,
@@ -125,7 +138,7 @@ def _replace(draft: Draft, request: JoinGroupRequest, caller: Caller, old: Class
     new = replace(
         old,
         member_id=member_id,
-        rebalance_timeout_ms=_rebalance_timeout_ms(request),
+        rebalance_timeout_ms=rebalance_timeout_ms(request),
         session_timeout_ms=request.session_timeout_ms,
         protocols=request.protocols,
         joining=caller,
@@ -194,7 +207,7 @@ def _join_again(draft: Draft, request: JoinGroupRequest, caller: Caller) -> None
             replace(
                 member,
                 protocols=request.protocols,
-                rebalance_timeout_ms=_rebalance_timeout_ms(request),
+                rebalance_timeout_ms=rebalance_timeout_ms(request),
                 session_timeout_ms=request.session_timeout_ms,
                 joining=caller,
             )
@@ -202,6 +215,6 @@ def _join_again(draft: Draft, request: JoinGroupRequest, caller: Caller) -> None
         rebalance_or_complete(draft)
 
 
-def _rebalance_timeout_ms(request: JoinGroupRequest) -> int:
+def rebalance_timeout_ms(request: JoinGroupRequest) -> int:
     """Version 0 has none: the session's holds for both."""
     return request.session_timeout_ms if request.rebalance_timeout_ms < 0 else request.rebalance_timeout_ms
