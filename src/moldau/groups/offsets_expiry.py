@@ -1,7 +1,7 @@
 """How committed offsets end: deleted by an administrator, with their group or topic, or because nobody needs them.
 
 KIP-211: what a group committed is kept while the group is at work, and for offsets.retention.minutes from when it
-became empty. Where there is no such time, and for topics that a group does not read any more, it counts from the commit.
+became empty. Where there is no such time, and for topics that a group reads no longer, it counts from the commit.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -9,8 +9,9 @@ from typing import Any, Final, NamedTuple
 
 from moldau.base.coordination import Caller, Decision, Record
 from moldau.base.errors import WireError
-from moldau.groups import classic_reads
+from moldau.groups import classic_reads, consumer_reads
 from moldau.groups.classic import ClassicGroup, State
+from moldau.groups.consumer_state import ConsumerGroup
 from moldau.groups.env import Env, Topics
 from moldau.groups.offsets import Offsets
 from moldau.groups.offsets_packed import (
@@ -33,8 +34,14 @@ from moldau.wire.messages.offset_delete import (
     OffsetDeleteTopicResponse,
 )
 
-VALIDATE_DELETE: Final[Mapping[type, Callable[[Any], WireError]]] = {ClassicGroup: classic_reads.validate_offset_delete}
-IS_SUBSCRIBED: Final[Mapping[type, Callable[[Any, str], bool]]] = {ClassicGroup: classic_reads.is_subscribed}
+VALIDATE_DELETE: Final[Mapping[type, Callable[[Any], WireError]]] = {
+    ClassicGroup: classic_reads.validate_offset_delete,
+    ConsumerGroup: consumer_reads.validate_offset_delete,
+}
+IS_SUBSCRIBED: Final[Mapping[type, Callable[[Any, str], bool]]] = {
+    ClassicGroup: classic_reads.is_subscribed,
+    ConsumerGroup: consumer_reads.is_subscribed,
+}
 
 
 # -- by request
@@ -129,7 +136,14 @@ def _classic_rule(group: ClassicGroup) -> Rule | None:
     return None
 
 
-RULES: Final[Mapping[type, Callable[[Any], Rule | None]]] = {ClassicGroup: _classic_rule}
+def _consumer_rule(group: ConsumerGroup) -> Rule:
+    return Rule(consumer_reads.subscription_of(group))
+
+
+RULES: Final[Mapping[type, Callable[[Any], Rule | None]]] = {
+    ClassicGroup: _classic_rule,
+    ConsumerGroup: _consumer_rule,
+}
 
 
 def expired(offsets: Offsets, group: Any, env: Env) -> tuple[list[Place], bool]:
