@@ -30,6 +30,7 @@ from moldau.broker.apis.offset_for_leader_epoch import offset_for_leader_epoch
 from moldau.broker.apis.produce import produce
 from moldau.broker.apis.sync_group import sync_group
 from moldau.broker.apis.txn_offset_commit import txn_offset_commit
+from moldau.broker.apis.update_features import update_features
 from moldau.broker.dispatch import Api
 from moldau.wire.messages.registry import BY_KEY
 
@@ -61,6 +62,7 @@ APIS = (
     Api(BY_KEY[42], delete_groups),
     Api(BY_KEY[44], incremental_alter_configs),
     Api(BY_KEY[47], offset_delete),
+    Api(BY_KEY[57], update_features),
     Api(BY_KEY[60], describe_cluster),
     Api(BY_KEY[61], describe_producers),
     Api(BY_KEY[68], consumer_group_heartbeat),

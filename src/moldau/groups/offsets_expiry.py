@@ -98,12 +98,8 @@ def delete_all(offsets: Offsets, group_id: str) -> list[Record]:
 def of_deleted_topics(offsets: Offsets, topics: Topics) -> Iterator[Record]:
     """Offsets are only ever committed for topics that exist: one that does not has been deleted."""
     for topic in offsets.topics():
-        if topic_of(topic) in topics.by_name:
-            continue
-        for group_id in offsets.readers(topic):
-            for place in offsets.places(group_id):
-                if place[:TOPIC_END] == topic:
-                    yield tombstone(group_id, place)
+        if topic_of(topic) not in topics.by_name:
+            yield from (tombstone(group_id, place) for group_id, place in offsets.of_topic(topic))
 
 
 # -- by time
