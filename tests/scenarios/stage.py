@@ -82,7 +82,7 @@ class Stage:
 
     def _moves(self, before: dict[str, str]) -> Iterator[str]:
         after = self._states(self.machine)
-        for name in (before | after).keys():
+        for name in before | after:
             if before.get(name) != after.get(name):
                 yield f"{name}: {before.get(name, 'nothing')} -> {after.get(name, 'nothing')}"
 

@@ -24,11 +24,12 @@ SKIPS_ASSIGNMENT: Final = 9  # from this version on (KIP-814)
 def join(group: ClassicGroup | None, request: JoinGroupRequest, caller: Caller, env: Env) -> Decision:
     refused = _check(group, request, env)
     if refused is not WireError.NONE:
-        return Decision.reply(caller, JoinGroupResponse(error_code=refused, member_id=request.member_id))
+        return Decision.reply(caller, join_error(caller, refused, request.member_id))
     draft = Draft.of_new_group(request.group_id, env) if group is None else Draft(group, env)
     error = _accept(draft, request, caller)
     if error is not WireError.NONE:
-        draft.reply(caller, _error(caller, error, request))
+        named = error not in (WireError.GROUP_MAX_SIZE_REACHED, WireError.UNKNOWN_SERVER_ERROR)
+        draft.reply(caller, join_error(caller, error, request.member_id if named else ""))
     return draft.decided()
 
 
@@ -41,17 +42,13 @@ def _check(group: ClassicGroup | None, request: JoinGroupRequest, env: Env) -> W
     return WireError.UNKNOWN_MEMBER_ID if group is None and request.member_id else WireError.NONE
 
 
-def _error(caller: Caller, error: WireError, request: JoinGroupRequest) -> JoinGroupResponse:
-    if error in (WireError.FENCED_INSTANCE_ID, WireError.UNKNOWN_MEMBER_ID):
-        return join_error(caller, error, request.member_id)
-    member_id = "" if error is WireError.GROUP_MAX_SIZE_REACHED else request.member_id
-    return JoinGroupResponse(error_code=error, member_id=member_id)
-
-
 def _accept(draft: Draft, request: JoinGroupRequest, caller: Caller) -> WireError:
     group = draft.group
     if not _has_room(group, request.member_id, draft.env.config.max_size):
-        draft.group = group.without((request.member_id,))
+        if request.member_id in group.members:
+            draft.remove(request.member_id)
+        draft.group = draft.group.without((request.member_id,))
+        complete_if_all_joined(draft)
         return WireError.GROUP_MAX_SIZE_REACHED
     if not group.supports(request.protocol_type, request.protocols):
         return WireError.INCONSISTENT_GROUP_PROTOCOL
@@ -92,7 +89,7 @@ def _join_without_id(draft: Draft, request: JoinGroupRequest, caller: Caller) ->
     elif request.group_instance_id is None and caller.version >= MEMBER_ID_REQUIRED:
         draft.group = replace(draft.group, pending=draft.group.pending | {member_id})
         draft.wake("session", request.session_timeout_ms, member_id)
-        draft.reply(caller, JoinGroupResponse(error_code=WireError.MEMBER_ID_REQUIRED, member_id=member_id))
+        draft.reply(caller, join_error(caller, WireError.MEMBER_ID_REQUIRED, member_id))
     else:
         _add(draft, request, caller, member_id)
 

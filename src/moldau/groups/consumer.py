@@ -11,7 +11,8 @@ from uuid import UUID
 
 from moldau.base.coordination import Caller, Decision, TimerKey
 from moldau.base.errors import Refusal, WireError
-from moldau.groups.consumer_draft import JOIN, REBALANCE, SESSION, SYNC, Draft
+from moldau.groups import consumer_regex
+from moldau.groups.consumer_draft import JOIN, REBALANCE, REGEX, SESSION, SYNC, Draft
 from moldau.groups.consumer_reconcile import Owned, Step, next_step
 from moldau.groups.consumer_state import AWAY, JOINING, LEAVING, ConsumerGroup, Held, Member, MemberState
 from moldau.groups.consumer_target import assign_if_due, offered_assignors, raise_epoch
@@ -49,11 +50,11 @@ def _live(draft: Draft, request: ConsumerGroupHeartbeatRequest, caller: Caller, 
     if isinstance(before, Refusal):
         return _refused(caller, before)
     after = _as_requested(before, request, caller)
-    changed = after.topics != before.topics
-    if after != before:
-        draft.write_member(after)
-    if changed:
-        raise_epoch(draft, env, changed=True)
+    if after.regex and after.regex != before.regex:
+        refusal = consumer_regex.check(after.regex)
+        if refusal is not None:
+            return _refused(caller, refusal)
+    changed = subscribe(draft, before, after, env)
     assign_if_due(draft, env)
     refusal = reconcile(draft, after.id, owned, changed, env)
     if refusal is not None:
@@ -115,7 +116,7 @@ def is_full(group: ConsumerGroup, member_id: str, config: GroupConfig) -> bool:
 
 
 def not_found(group_id: str) -> Refusal:
-    return Refusal(WireError.GROUP_ID_NOT_FOUND, f"Consumer group {group_id} not found.")
+    return Refusal(WireError.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
 
 
 # The member that a request is about
@@ -242,6 +243,20 @@ def replace_member(draft: Draft, old: Member, new_id: str) -> Member:
     return new
 
 
+def subscribe(draft: Draft, before: Member, after: Member, env: Env) -> bool:
+    """Write what a member says of itself, if that is news; True, and a new epoch, if it wants other topics."""
+    if after != before:
+        draft.write_member(after)
+    changed = after.topics != before.topics
+    if after.regex != before.regex:
+        consumer_regex.drop_unused(draft, before.regex)
+        consumer_regex.resolve(draft, env)
+        changed = True
+    if changed:
+        raise_epoch(draft, env, changed=True)
+    return changed
+
+
 def reconcile(draft: Draft, member_id: str, owned: Owned | None, changed: bool, env: Env) -> Refusal | None:
     """The member's next step towards its target, with the time it has for giving back what it must."""
     group = draft.group
@@ -265,9 +280,8 @@ def fence(draft: Draft, members: Iterable[Member], env: Env) -> None:
     gone = list(members)
     for member in gone:
         draft.delete_member(member.id)
-    for regex in {member.regex for member in gone if member.regex in draft.group.regexes}:
-        if not draft.group.subscribers(regex):
-            draft.delete_regex(regex)
+    for member in gone:
+        consumer_regex.drop_unused(draft, member.regex)
     raise_epoch(draft, env, changed=True)
 
 
@@ -303,14 +317,15 @@ def _refused(caller: Caller, refusal: Refusal) -> Decision:
 # Time
 
 
-def fired(group: ConsumerGroup | None, key: TimerKey, env: Env) -> Decision:
-    """A timer of one of the group's members is due."""
-    _, purpose, group_id, member_id = key
-    member = group.members.get(member_id) if group else None
-    if group is None or member is None or not _is_out(purpose, member):
-        return Decision()
+def fired(group: ConsumerGroup, key: TimerKey, env: Env) -> Decision:
+    """A timer of the group or of one of its members is due. It may have outlived what it was set for."""
+    purpose, group_id, *rest = key
     draft = Draft(group, group_id)
-    fence(draft, [member], env)
+    member = draft.group.members.get(rest[0]) if rest else None
+    if member is not None and _is_out(purpose, member):
+        fence(draft, [member], env)
+    if purpose == REGEX and consumer_regex.resolve(draft, env):
+        raise_epoch(draft, env, changed=True)
     return draft.decision
 
 
@@ -345,3 +360,5 @@ def _look_at_topics(draft: Draft, env: Env) -> None:
     """A new epoch if subscribed topics changed; the next heartbeat computes its target. An empty group has none."""
     if draft.group.members:
         raise_epoch(draft, env, changed=False)
+        if draft.group.subscribed_regexes:
+            draft.set_timer(REGEX, None, consumer_regex.next_turn(draft.group, env))

@@ -174,7 +174,7 @@ class GroupShard:
     def list_groups(self, states: Collection[str] = (), types: Collection[str] = ()) -> list[ListedGroup]:
         """The groups in one of these states and of one of these types; empty: any. Case does not matter."""
         wanted_states = {state.strip().lower() for state in states}
-        wanted_types = {kind.strip().lower() for kind in types}
+        wanted_types = {kind.lower() for kind in types}
         every = (LISTED[type(group)](group) for group in self.groups.values())
         return [
             each
