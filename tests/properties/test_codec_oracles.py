@@ -33,6 +33,7 @@ CASES = [
 ]
 
 KAFKA_PYTHON_MODULES = ("admin", "consumer", "metadata", "producer")
+NOT_IN_KAFKA_PYTHON = {"ConsumerGroupHeartbeat", "ConsumerGroupDescribe"}
 
 Oracle = tuple[Callable[[bytes], Any], Callable[[Any], bytes]]  # reads and writes one message in one version
 
@@ -47,13 +48,19 @@ def test_others_agree(api: ApiMessages, cls: type, version: int, data: st.DataOb
     ours = encode(message, version)
     assert decode(cls, version, ours) == message
 
-    for read, write in (kio(api, cls, version), kafka_python(cls, version)):
+    for read, write in oracles(api, cls, version):
         theirs = read(ours)
         for path, mine, found in same_fields(wire_form(message, version), theirs, version):
             assert mine == found, path
         again = write(theirs)
         assert again == ours
         assert decode(cls, version, again) == message
+
+
+def oracles(api: ApiMessages, cls: type, version: int) -> Iterator[Oracle]:
+    yield kio(api, cls, version)
+    if api.name not in NOT_IN_KAFKA_PYTHON:
+        yield kafka_python(cls, version)
 
 
 @cache

@@ -14,7 +14,10 @@ RANGES = {letter: 8 * size for letter, size in (("b", 1), ("h", 2), ("i", 4), ("
 LIMITED: dict[str, st.SearchStrategy[Any]] = {
     "error_code": st.sampled_from([-1, 0, 3, 35, 100]),
     "topic_config_error_code": st.sampled_from([0, 40]),
+    "partition_error_code": st.sampled_from([0, 47]),
     "log_append_time_ms": st.integers(-1, 2**41),
+    "retention_time_ms": st.integers(-1, 2**41),
+    "transaction_start_time_ms": st.integers(0, 2**41),
 }
 
 STRINGS = st.text(max_size=6) | st.just("ř" * 100)  # the long one needs a two-byte compact length

@@ -9,9 +9,11 @@ import logging
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, NamedTuple
 
+from moldau.broker.call import Call
 from moldau.broker.context import Context
+from moldau.broker.promise import Promise
 from moldau.net.connection import Connection, Handled
-from moldau.net.reply import BadRequest, Reply
+from moldau.net.reply import BadRequest, Parked, Reply
 from moldau.wire.codec import decode, encode
 from moldau.wire.frames import LENGTH
 from moldau.wire.headers import (
@@ -29,15 +31,6 @@ log = logging.getLogger("moldau.broker")
 
 COLD_REQUEST_AT_MOST = 4 * 1024 * 1024  # all but Produce and Fetch: what is decoded takes many times its bytes
 FALLBACK_VERSION = 0  # what an ApiVersions request of an unknown version is answered with (KIP-511)
-
-
-class Call(NamedTuple):
-    """What a handler may want to know of a request beside its message."""
-
-    version: int
-    client_id: str | None
-    listener: str
-    peer: str
 
 
 HotHandler = Callable[[Context, memoryview, int, int, int], Reply]
@@ -112,6 +105,8 @@ class Dispatcher:
         response = api.handler(self._context, request, call)
         if inspect.iscoroutine(response):
             return self._answer_later(api, version, correlation, response, call)
+        if isinstance(response, Promise):
+            return _park(api, version, correlation, response)
         return _frame(api, version, correlation, response)
 
     async def _answer_later(
@@ -122,6 +117,21 @@ class Dispatcher:
         except Exception:
             log.exception("request failed (%s %d) from %s", api.messages.name, version, call.peer)
             raise BadRequest("an internal error") from None
+
+
+def _park(api: Api, version: int, correlation: int, promise: Promise) -> Parked:
+    """Nothing runs while the answer is waited for, so it takes no place among the requests in progress."""
+    parked = Parked()
+
+    def answer(response: object) -> None:
+        try:
+            parked.resolve(_frame(api, version, correlation, response))
+        except Exception:
+            log.exception("answering a request that had waited failed (%s %d)", api.messages.name, version)
+            parked.resolve(BadRequest("an internal error"))
+
+    promise.then(answer)
+    return parked
 
 
 def _frame(api: Api, version: int, correlation: int, response: object) -> bytes:

@@ -18,6 +18,7 @@ from moldau.broker.listeners import (
     read_protocols,
     wrong_advertised,
 )
+from moldau.broker.tables.coordination import COORDINATION
 from moldau.broker.tables.coordinators import COORDINATORS
 from moldau.broker.tables.idle import IDLE
 from moldau.broker.tables.security import SECURITY, SECURITY_GUARDS
@@ -42,7 +43,7 @@ GUARDS = SECURITY_GUARDS | STORAGE_GUARDS  # name → what would happen if it we
 
 BROKER = Table(
     "broker",
-    (*USED, *TOPIC_DEFAULTS, *(setting for group in (*IDLE, *LATER) for setting in group.settings)),
+    (*USED, *COORDINATION, *TOPIC_DEFAULTS, *(setting for group in (*IDLE, *LATER) for setting in group.settings)),
 )
 
 # Names that older versions of Kafka knew; Kafka 4 does not, and nor does Moldau.
@@ -81,6 +82,18 @@ class BrokerConfig:
     default_replication_factor: int
     delete_topic_enable: bool
     fetch_max_bytes: int
+    group_consumer_assignment_interval_ms: int
+    group_consumer_assignors: tuple[str, ...]
+    group_consumer_heartbeat_interval_ms: int
+    group_consumer_max_size: int
+    group_consumer_migration_policy: str
+    group_consumer_regex_refresh_interval_ms: int
+    group_consumer_session_timeout_ms: int
+    group_coordinator_rebalance_protocols: tuple[str, ...]
+    group_initial_rebalance_delay_ms: int
+    group_max_session_timeout_ms: int
+    group_max_size: int
+    group_min_session_timeout_ms: int
     log_flush_offset_checkpoint_interval_ms: int
     log_flush_start_offset_checkpoint_interval_ms: int
     max_connection_creation_rate: int
@@ -90,6 +103,12 @@ class BrokerConfig:
     max_request_partition_size_limit: int
     num_partitions: int
     num_recovery_threads_per_data_dir: int
+    offset_metadata_max_bytes: int
+    offsets_retention_check_interval_ms: int
+    offsets_retention_minutes: int
+    offsets_topic_num_partitions: int
+    offsets_topic_replication_factor: int
+    offsets_topic_segment_bytes: int
     producer_id_expiration_check_interval_ms: int
     producer_id_expiration_ms: int
     queued_max_request_bytes: int
@@ -98,6 +117,14 @@ class BrokerConfig:
     socket_receive_buffer_bytes: int
     socket_request_max_bytes: int
     socket_send_buffer_bytes: int
+    transaction_max_timeout_ms: int
+    transaction_partition_verification_enable: bool
+    transaction_remove_expired_transaction_cleanup_interval_ms: int
+    transaction_state_log_min_isr: int
+    transaction_state_log_num_partitions: int
+    transaction_state_log_replication_factor: int
+    transaction_state_log_segment_bytes: int
+    transactional_id_expiration_ms: int
 
     def topic_defaults(self) -> LogConfig:
         """The values of a topic that sets nothing itself."""

@@ -2,6 +2,7 @@
 
 from moldau.base.settings import Group, markdown
 from moldau.broker.settings import GUARDS, LATER, TOPIC_DEFAULTS
+from moldau.broker.tables.coordination import COORDINATION
 from moldau.broker.tables.idle import IDLE
 from moldau.broker.tables.used import USED
 from moldau.log.settings import TOPIC
@@ -80,7 +81,7 @@ def render() -> str:
         markdown(TOPIC, live=False),
         SYNONYMS + followed,
         BROKERS,
-        markdown((*USED, *TOPIC_DEFAULTS), live=True),
+        markdown((*USED, *COORDINATION, *TOPIC_DEFAULTS), live=True),
         NOT_THERE,
         _groups(LATER),
         REFUSED + refused,

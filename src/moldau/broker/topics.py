@@ -7,6 +7,7 @@ from moldau.base.errors import Refusal
 from moldau.broker import configs
 from moldau.broker.context import Context
 from moldau.broker.controller import fresh_id
+from moldau.broker.internal_topics import internal_spec
 from moldau.metadata.changes import Decide, Decision
 from moldau.metadata.image import ClusterImage
 from moldau.metadata.topics import TopicDefaults, TopicSpec, create_topic
@@ -25,6 +26,11 @@ def deciding(ctx: Context, spec: TopicSpec) -> Decide:
         return config if isinstance(config, Refusal) and not isinstance(decision, Refusal) else decision
 
     return decide
+
+
+def automatic(ctx: Context, name: str) -> TopicSpec:
+    """A topic that is created because somebody needs it: the coordinators' have settings of their own."""
+    return internal_spec(name, ctx.config, ctx.image) or TopicSpec(name)
 
 
 async def create_all(ctx: Context, specs: Sequence[TopicSpec]) -> list[Decision]:

@@ -10,6 +10,8 @@ import os
 import random
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from uuid import UUID, uuid4
 
@@ -20,9 +22,10 @@ from moldau.log.epochs import LeaderEpochs
 from moldau.log.files import OpenFiles, Slice, remove
 from moldau.log.flush import FlushJob
 from moldau.log.header import RawHeader
-from moldau.log.markers import coordinator_epoch
-from moldau.log.producers import Producers, Written, last_sequence
+from moldau.log.producers import NOT_ASKED, Producers, Verification, Written, last_sequence
+from moldau.log.reading import Batch, read_batches
 from moldau.log.recovery import Loader, rebuild_indexes, thaw
+from moldau.log.replay import follow
 from moldau.log.segment import MAX_RELATIVE_OFFSET, CorruptLogError, Segment, create, file_stem
 from moldau.log.settings import LogConfig
 from moldau.log.snapshots import Snapshots, snapshot_path
@@ -278,21 +281,33 @@ class Log:
             self.epochs.assign(leader_epoch, base)
         producer_id = header[9]
         if producer_id >= 0:
-            self.producers.update(
-                producer_id, header[10], header[11], delta, base, timestamp, header[5] & TRANSACTIONAL != 0
-            )
+            if header[5] & CONTROL:
+                follow(self.producers, header, base, lambda: bytes(batch))
+            else:
+                self.producers.update(
+                    producer_id, header[10], header[11], delta, base, timestamp, header[5] & TRANSACTIONAL != 0
+                )
         return base
 
-    def check_producer(self, header: RawHeader | BatchHeader) -> Written | Refusal | None:
-        """Whether an idempotent batch may be appended (None), was already (Written), or must not be."""
-        producer_id, epoch, base_sequence, delta = header[9], header[10], header[11], header[6]
-        answer = self.producers.check(producer_id, epoch, base_sequence, delta)
+    def check_producer(
+        self, header: RawHeader | BatchHeader, proof: Verification = NOT_ASKED
+    ) -> Written | Refusal | None:
+        """Whether a client's batch with a producer id may be appended (None), was already (Written), or must not be."""
+        asked = header[9], header[10], header[11], header[6], header[5] & TRANSACTIONAL != 0, proof
+        answer = self.producers.check(*asked)
         if type(answer) is Refusal and answer.error is WireError.OUT_OF_ORDER_SEQUENCE_NUMBER:
-            state = self.producers.get(producer_id)
+            state = self.producers.get(header[9])
             if state is not None and state.from_snapshot:
-                self._refill(producer_id)
-                answer = self.producers.check(producer_id, epoch, base_sequence, delta)
+                self._refill(header[9])
+                answer = self.producers.check(*asked)
         return answer
+
+    def last_stable_offset(self, high_watermark: int) -> int:
+        """Where the oldest undecided transaction begins, or the high watermark: readers of committed records end here.
+
+        A transaction counts as decided once its marker is written. With followers it must be below the high watermark.
+        """
+        return min(max(self.producers.first_open_offset, self.start_offset), high_watermark)
 
     def roll(self, now: int) -> Segment:
         """Finishes the active segment and begins the next; an empty one stays. A flush is then due."""
@@ -395,6 +410,17 @@ class Log:
         for segment in self._segments[first:]:
             for position, header in segment.headers(self._position(segment, max(from_offset, segment.base))):
                 yield segment, position, header
+
+    def read_batches(self, from_offset: int) -> Iterator[Batch]:
+        """Header and bytes of the batches from the one that holds `from_offset` to the end as it is now.
+
+        Reads much at a time. Made on the loop, it may be walked in a thread while the log is appended to.
+        """
+        first = max(bisect_right(self._bases, from_offset) - 1, 0)
+        begin = max(from_offset, self._bases[first])
+        pieces = [(segment, 0, segment.size) for segment in self._segments[first:]]
+        pieces[0] = (self._segments[first], self._position(self._segments[first], begin), pieces[0][2])
+        return chain.from_iterable(read_batches(*piece) for piece in pieces)
 
     def batch_at_time(self, timestamp: int, from_offset: int | None = None) -> bytes | None:
         """The first batch, of those that reach `from_offset`, with a record of `timestamp` or later in it."""
@@ -540,18 +566,8 @@ class Log:
 
     def _replay_producers(self, from_offset: int) -> None:
         for segment, position, header in self._batches(from_offset):
-            base_offset, attributes, timestamp, producer_id = header[0], header[5], header[8], header[9]
-            if producer_id < 0 or base_offset < from_offset:
-                continue
-            if attributes & CONTROL:
-                epoch = coordinator_epoch(segment.read_batch(position))
-                if epoch is not None:
-                    self.producers.end_transaction(producer_id, header[10], epoch, timestamp)
-            else:
-                transactional = attributes & TRANSACTIONAL != 0
-                self.producers.update(
-                    producer_id, header[10], header[11], header[6], base_offset, timestamp, transactional
-                )
+            if header[9] >= 0 and header[0] >= from_offset:
+                follow(self.producers, header, header[0], partial(segment.read_batch, position))
 
     def _refill(self, producer_id: int) -> None:
         """After a restart a producer may retry any of its five requests in flight; a snapshot knows the last one."""

@@ -162,13 +162,13 @@ class _ReaderCompiler:
             self.source.add(f"{result}.append({element})")
         self.source.add(f"{result} = tuple({result})")
 
-    def nullable_struct(self, kind: Nested[Any], what: str) -> str:
-        """A struct behind a marker byte, negative for null (KIP-893)."""
+    def nullable_struct(self, kind: Nested[Any], what: str, least_mark: int = 0) -> str:
+        """A struct behind a marker byte, negative for null (KIP-893); in a tag 0 is for null too."""
         result, marker = self.source.fresh(what), self.source.fresh("marker")
         self.run.append((_MARKER, marker))
         self.flush()
         self.source.add(f"{result} = None")
-        with self.source.block(f"if {marker} >= 0:"):
+        with self.source.block(f"if {marker} >= {least_mark}:"):
             self.source.add(f"{result} = {self.struct(kind.cls)}")
         return result
 
@@ -214,7 +214,11 @@ class _ReaderCompiler:
         self.refuse_if(f"{stop} > end", "tagged field", size)
         for field in known:
             with self.source.block(f"if {tag} == {field.tag}:"):
-                value = self.value(field.kind, field.name, field.null_allowed(self.version))
+                null = field.null_allowed(self.version)
+                if null and isinstance(field.kind, Nested):
+                    value = self.nullable_struct(field.kind, field.name, least_mark=1)
+                else:
+                    value = self.value(field.kind, field.name, null)
                 self.flush()
                 self.source.add(f"{results[field.name]} = {value}")
                 self.refuse_if(f"p != {stop}", field.name, size)

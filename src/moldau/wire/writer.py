@@ -130,13 +130,13 @@ class _WriterCompiler:
             self.value(kind.of, element, what, null=False)
             self.flush()
 
-    def nullable_struct(self, kind: Nested[Any], expression: str) -> None:
-        """A struct behind a marker byte, -1 for null (KIP-893)."""
+    def nullable_struct(self, kind: Nested[Any], expression: str, null_mark: int = 255) -> None:
+        """A struct behind a marker byte, -1 for null (KIP-893); in a tag 0 is for null."""
         self.flush()
         value = self.source.fresh("struct")
         self.source.add(f"{value} = {expression}")
         with self.source.block(f"if {value} is None:"):
-            self.source.add(f"{self.out}.append(255)")
+            self.source.add(f"{self.out}.append({null_mark})")
         with self.source.block("else:"):
             self.source.add(f"{self.out}.append(1)")
             self.struct(kind.cls, value)
@@ -182,7 +182,10 @@ class _WriterCompiler:
                 self.out = self.source.fresh("tagged")
                 self.source.add(f"{self.out} = bytearray()")
                 null = field.null_allowed(self.version)
-                self.value(field.kind, f"{expression}.{field.name}", field.name, null)
+                if null and isinstance(field.kind, Nested):
+                    self.nullable_struct(field.kind, f"{expression}.{field.name}", null_mark=0)
+                else:
+                    self.value(field.kind, f"{expression}.{field.name}", field.name, null)
                 self.flush()
                 self.source.add(f"{section} += uvarint({field.tag}) + uvarint(len({self.out})) + {self.out}")
                 self.source.add(f"{count} += 1")

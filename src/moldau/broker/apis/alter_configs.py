@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 from moldau.base.errors import Refusal, WireError
 from moldau.broker import configs
+from moldau.broker.call import Call
 from moldau.broker.configs import Change, Op
 from moldau.broker.context import Context
-from moldau.broker.dispatch import Call
 from moldau.broker.resources import Resource, broker_of, topic_of
 from moldau.metadata.changes import BrokerConfigured, Decide, Decision, TopicConfigured, decide_each
 from moldau.metadata.image import CLUSTER_DEFAULT, ClusterImage

@@ -4,8 +4,8 @@ from collections import Counter
 from random import randrange
 
 from moldau.base.errors import Refusal, WireError
+from moldau.broker.call import Call
 from moldau.broker.context import Context
-from moldau.broker.dispatch import Call
 from moldau.broker.topics import MAX_START
 from moldau.metadata.changes import Decide, Decision, decide_each
 from moldau.metadata.image import ClusterImage

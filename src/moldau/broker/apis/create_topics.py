@@ -7,8 +7,8 @@ from collections import Counter
 
 from moldau.base.errors import Refusal, WireError
 from moldau.broker import configs, topics
+from moldau.broker.call import Call
 from moldau.broker.context import Context
-from moldau.broker.dispatch import Call
 from moldau.metadata.changes import Decision, TopicCreated, decide_each
 from moldau.metadata.topics import TopicSpec
 from moldau.wire.messages.create_topics import (

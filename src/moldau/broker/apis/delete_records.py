@@ -1,8 +1,8 @@
 """DeleteRecords 0–2: everything before an offset goes; -1 stands for the high watermark."""
 
 from moldau.base.errors import WireError
+from moldau.broker.call import Call
 from moldau.broker.context import Context
-from moldau.broker.dispatch import Call
 from moldau.wire.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsPartitionResult,

@@ -4,8 +4,8 @@ from collections import Counter
 from uuid import UUID
 
 from moldau.base.errors import Refusal, WireError
+from moldau.broker.call import Call
 from moldau.broker.context import Context
-from moldau.broker.dispatch import Call
 from moldau.metadata.changes import Decide, Decision, TopicDeleted
 from moldau.metadata.image import ClusterImage
 from moldau.metadata.topics import delete_topic

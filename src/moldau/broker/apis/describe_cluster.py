@@ -1,8 +1,8 @@
 """DescribeCluster 0–2: who is in the cluster. 1: the kind of endpoint. 2: fenced brokers, of which there are none."""
 
 from moldau.base.errors import WireError
+from moldau.broker.call import Call
 from moldau.broker.context import Context
-from moldau.broker.dispatch import Call
 from moldau.wire.messages.describe_cluster import (
     DescribeClusterBroker,
     DescribeClusterRequest,

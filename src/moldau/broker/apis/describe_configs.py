@@ -2,8 +2,8 @@
 
 from moldau.base.errors import Refusal, WireError
 from moldau.broker import configs
+from moldau.broker.call import Call
 from moldau.broker.context import Context
-from moldau.broker.dispatch import Call
 from moldau.broker.resources import Resource, broker_of, topic_of
 from moldau.wire.messages.describe_configs import (
     DescribeConfigsRequest,

@@ -3,8 +3,8 @@
 import os
 
 from moldau.base.errors import WireError
+from moldau.broker.call import Call
 from moldau.broker.context import Context
-from moldau.broker.dispatch import Call
 from moldau.log.directory import LogDirectory
 from moldau.replication.partition import Partition
 from moldau.wire.messages.describe_log_dirs import (

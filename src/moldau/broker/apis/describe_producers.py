@@ -1,8 +1,8 @@
 """DescribeProducers 0 (KIP-664): what a partition remembers of those who wrote to it lately."""
 
 from moldau.base.errors import WireError
+from moldau.broker.call import Call
 from moldau.broker.context import Context
-from moldau.broker.dispatch import Call
 from moldau.log.producers import Producer
 from moldau.wire.messages.describe_producers import (
     DescribeProducersRequest,

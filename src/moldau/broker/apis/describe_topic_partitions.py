@@ -1,8 +1,8 @@
 """DescribeTopicPartitions 0 (KIP-966): topics in the order of their names, so many partitions at a time."""
 
 from moldau.base.errors import WireError
+from moldau.broker.call import Call
 from moldau.broker.context import Context
-from moldau.broker.dispatch import Call
 from moldau.metadata.image import ClusterImage, Topic
 from moldau.wire.messages.describe_topic_partitions import (
     Cursor,

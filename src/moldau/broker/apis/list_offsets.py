@@ -8,8 +8,8 @@ import asyncio
 from collections.abc import Iterator
 
 from moldau.base.errors import WireError
+from moldau.broker.call import Call
 from moldau.broker.context import Context
-from moldau.broker.dispatch import Call
 from moldau.log.log import Log
 from moldau.replication.inspection import LARGEST_UNPACKED
 from moldau.replication.partition import Partition

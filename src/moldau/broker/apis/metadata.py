@@ -11,10 +11,10 @@ from uuid import UUID
 
 from moldau.base.errors import WireError
 from moldau.broker import topics
+from moldau.broker.call import Call
 from moldau.broker.context import Context
-from moldau.broker.dispatch import Call
 from moldau.metadata.image import ClusterImage, Topic
-from moldau.metadata.topics import TopicSpec, name_problem
+from moldau.metadata.topics import name_problem
 from moldau.wire.codec import encode
 from moldau.wire.messages.metadata import (
     MetadataRequest,
@@ -39,7 +39,7 @@ def metadata(ctx: Context, request: MetadataRequest, call: Call) -> bytes | Coro
 
 async def _create(ctx: Context, names: list[str], request: MetadataRequest, call: Call) -> bytes:
     """Create what can be created; what cannot is told from the image afterwards."""
-    await topics.create_all(ctx, [TopicSpec(name) for name in names])
+    await topics.create_all(ctx, [topics.automatic(ctx, name) for name in names])
     return _answer(ctx, request, call)
 
 

@@ -1,8 +1,8 @@
 """OffsetForLeaderEpoch 2–4: where a leader epoch ended, for consumers that check whether the log was cut under them."""
 
 from moldau.base.errors import WireError
+from moldau.broker.call import Call
 from moldau.broker.context import Context
-from moldau.broker.dispatch import Call
 from moldau.wire.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,

@@ -3,31 +3,51 @@
 from typing import Final, NamedTuple
 
 from moldau.wire.declare import layout_of
+from moldau.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from moldau.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 from moldau.wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from moldau.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from moldau.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
+from moldau.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from moldau.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from moldau.wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from moldau.wire.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from moldau.wire.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
 from moldau.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from moldau.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from moldau.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
+from moldau.wire.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from moldau.wire.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from moldau.wire.messages.describe_producers import DescribeProducersRequest, DescribeProducersResponse
 from moldau.wire.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
 )
+from moldau.wire.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
+from moldau.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 from moldau.wire.messages.fetch import FetchRequest, FetchResponse
 from moldau.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from moldau.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from moldau.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
 from moldau.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from moldau.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from moldau.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from moldau.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from moldau.wire.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from moldau.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from moldau.wire.messages.metadata import MetadataRequest, MetadataResponse
+from moldau.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from moldau.wire.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
+from moldau.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from moldau.wire.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
 from moldau.wire.messages.produce import ProduceRequest, ProduceResponse
+from moldau.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from moldau.wire.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
+from moldau.wire.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
+from moldau.wire.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 
 
 class ApiMessages(NamedTuple):
@@ -64,20 +84,40 @@ APIS: Final = (
     _api(FetchRequest, FetchResponse),
     _api(ListOffsetsRequest, ListOffsetsResponse),
     _api(MetadataRequest, MetadataResponse),
+    _api(OffsetCommitRequest, OffsetCommitResponse),
+    _api(OffsetFetchRequest, OffsetFetchResponse),
     _api(FindCoordinatorRequest, FindCoordinatorResponse),
+    _api(JoinGroupRequest, JoinGroupResponse),
+    _api(HeartbeatRequest, HeartbeatResponse),
+    _api(LeaveGroupRequest, LeaveGroupResponse),
+    _api(SyncGroupRequest, SyncGroupResponse),
+    _api(DescribeGroupsRequest, DescribeGroupsResponse),
+    _api(ListGroupsRequest, ListGroupsResponse),
     _api(ApiVersionsRequest, ApiVersionsResponse),
     _api(CreateTopicsRequest, CreateTopicsResponse),
     _api(DeleteTopicsRequest, DeleteTopicsResponse),
     _api(DeleteRecordsRequest, DeleteRecordsResponse),
     _api(InitProducerIdRequest, InitProducerIdResponse),
     _api(OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse),
+    _api(AddPartitionsToTxnRequest, AddPartitionsToTxnResponse),
+    _api(AddOffsetsToTxnRequest, AddOffsetsToTxnResponse),
+    _api(EndTxnRequest, EndTxnResponse),
+    _api(WriteTxnMarkersRequest, WriteTxnMarkersResponse),
+    _api(TxnOffsetCommitRequest, TxnOffsetCommitResponse),
     _api(DescribeConfigsRequest, DescribeConfigsResponse),
     _api(AlterConfigsRequest, AlterConfigsResponse),
     _api(DescribeLogDirsRequest, DescribeLogDirsResponse),
     _api(CreatePartitionsRequest, CreatePartitionsResponse),
+    _api(DeleteGroupsRequest, DeleteGroupsResponse),
     _api(IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse),
+    _api(OffsetDeleteRequest, OffsetDeleteResponse),
+    _api(UpdateFeaturesRequest, UpdateFeaturesResponse),
     _api(DescribeClusterRequest, DescribeClusterResponse),
     _api(DescribeProducersRequest, DescribeProducersResponse),
+    _api(DescribeTransactionsRequest, DescribeTransactionsResponse),
+    _api(ListTransactionsRequest, ListTransactionsResponse),
+    _api(ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse),
+    _api(ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse),
     _api(DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse),
 )
 

@@ -1,0 +1,17 @@
+"""JoinGroup 0–9: become a member of a classic group; answered when the group has gathered.
+
+1: rebalance time-outs. 4: a member first gets an id (KIP-394). 5: static members. 8: reasons. 9: leaders that need
+not assign.
+"""
+
+from typing import Any
+
+from moldau.broker.call import Call
+from moldau.broker.context import Context
+from moldau.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
+
+
+def join_group(ctx: Context, request: JoinGroupRequest, call: Call) -> Any:
+    return ctx.groups.ask(
+        request.group_id, request, call, lambda error: JoinGroupResponse(error_code=error, member_id=request.member_id)
+    )

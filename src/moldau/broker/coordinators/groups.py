@@ -1,0 +1,159 @@
+"""The group coordinator: the group machines of groups/ on the runtime. Handlers and chores come here."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from moldau.base.coordination import Caller, Decision
+from moldau.base.errors import WireError
+from moldau.base.uuids import text_of
+from moldau.broker.call import Call
+from moldau.broker.controller import fresh_id
+from moldau.broker.coordinators.placing import partition_of
+from moldau.broker.coordinators.runtime import Runtime
+from moldau.broker.internal_topics import OFFSETS
+from moldau.broker.settings import BrokerConfig
+from moldau.groups.env import Env, GroupConfig, Topics, TopicView
+from moldau.groups.shard import GroupShard
+from moldau.metadata.image import ClusterImage, Topic
+from moldau.replication.replicas import Replicas
+
+MINUTE_MS = 60_000
+
+
+class Groups:
+    def __init__(
+        self,
+        replicas: Replicas,
+        config: Callable[[], BrokerConfig],
+        image: Callable[[], ClusterImage],
+        now: Callable[[], int],
+    ) -> None:
+        self._config = config
+        self._image = image
+        self._now = now
+        self._seen = ClusterImage()  # the image that the topics below are of
+        self._topics = Topics()
+        self._settings: tuple[BrokerConfig, GroupConfig] | None = None
+        self._runtime = Runtime(OFFSETS, replicas, GroupShard, self._decide, self._loaded, now)
+
+    # ── for handlers ──
+
+    def ask(self, group_id: str, command: Any, call: Call, refused: Callable[[WireError], Any]) -> Any:
+        """The reply to a command for a group, or a Promise of it."""
+        return self._runtime.ask(group_id, command, call.caller(), refused)
+
+    def change(
+        self, group_id: str, decide: Callable[[GroupShard, Caller, Env], Decision], refused: Callable[[WireError], Any]
+    ) -> Any:
+        """Like `ask` for what an administrator does to a group, which has no command of its own on the wire."""
+        return self._runtime.ask(group_id, decide, NOBODY, refused)
+
+    def shard(self, group_id: str) -> GroupShard | WireError:
+        """For reading: the shard that a group belongs to."""
+        found = self._runtime.find(group_id)
+        return found if isinstance(found, WireError) else found.machine
+
+    def shards(self) -> Iterator[GroupShard | WireError]:
+        """For reading: all shards, with an error for each that is still loading."""
+        return (each if isinstance(each, WireError) else each.machine for each in self._runtime.shards())
+
+    def env(self) -> Env:
+        return self._env(self._now())
+
+    # ── for transactions ──
+
+    def partition_of(self, group_id: str) -> int | None:
+        """The partition of the offsets topic that a group's commits go to; None before there is one."""
+        count = self._runtime.partitions
+        return partition_of(group_id, count) if count else None
+
+    def takes_markers(self, index: int) -> bool:
+        """Whether this partition's shard is loaded: a marker that is written before could be missed, or seen twice."""
+        return not isinstance(self._runtime.at(index), WireError)
+
+    def marker_written(self, index: int, producer_id: int, commit: bool) -> None:
+        """A transaction that commits offsets has ended, and its marker is in this partition of the offsets topic."""
+        shard = self._runtime.at(index)
+        if not isinstance(shard, WireError):
+            shard.machine.end_transaction(producer_id, commit)
+
+    # ── for the node ──
+
+    def start(self) -> None:
+        self._runtime.start()
+
+    def follow(self, old: ClusterImage, new: ClusterImage) -> None:
+        if old.topics is not new.topics:
+            self._runtime.follow(new)
+            self._everywhere(GroupShard.topics_changed)
+
+    def expire(self) -> None:
+        """Forget offsets and groups whose time is over."""
+        self._everywhere(GroupShard.expire)
+
+    async def stop(self) -> None:
+        await self._runtime.stop()
+
+    def _everywhere(self, decide: Callable[[GroupShard, Env], Decision]) -> None:
+        for shard in self._runtime.opened():
+            decision = decide(shard.machine, self.env())
+            self._runtime.carry_out(shard, decision)
+
+    # ── what the machines are told ──
+
+    def _decide(self, machine: GroupShard, command: Any, caller: Caller, now: int) -> Decision:
+        env = self._env(now)
+        return command(machine, caller, env) if callable(command) else machine.decide(command, caller, env)
+
+    def _loaded(self, machine: GroupShard, now: int) -> Decision:
+        return machine.loaded(self._env(now))
+
+    def _env(self, now: int) -> Env:
+        image, config = self._image(), self._config()
+        if image.topics is not self._seen.topics or image.brokers is not self._seen.brokers:
+            self._seen, self._topics = image, topics_of(image)
+        if self._settings is None or config is not self._settings[0]:
+            self._settings = (config, group_config(config))
+        return Env(now, self._settings[1], _new_id, self._topics)
+
+
+NOBODY = Caller(None, 0, "", "")
+
+
+def _new_id() -> str:
+    return text_of(fresh_id())
+
+
+def group_config(config: BrokerConfig) -> GroupConfig:
+    return GroupConfig(
+        initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
+        min_session_timeout_ms=config.group_min_session_timeout_ms,
+        max_session_timeout_ms=config.group_max_session_timeout_ms,
+        max_size=config.group_max_size,
+        consumer_enabled="consumer" in config.group_coordinator_rebalance_protocols,
+        consumer_session_timeout_ms=config.group_consumer_session_timeout_ms,
+        consumer_heartbeat_interval_ms=config.group_consumer_heartbeat_interval_ms,
+        consumer_max_size=config.group_consumer_max_size,
+        consumer_assignors=config.group_consumer_assignors,
+        consumer_migration_policy=config.group_consumer_migration_policy.lower(),
+        consumer_regex_refresh_interval_ms=config.group_consumer_regex_refresh_interval_ms,
+        consumer_assignment_interval_ms=config.group_consumer_assignment_interval_ms,
+        offset_metadata_max_bytes=config.offset_metadata_max_bytes,
+        offsets_retention_ms=config.offsets_retention_minutes * MINUTE_MS,
+    )
+
+
+def topics_of(image: ClusterImage) -> Topics:
+    racks = {broker.id: broker.rack for broker in image.brokers.values() if broker.rack is not None}
+    views = [_view(topic, racks) for topic in image.topics.values()]
+    return Topics(image.version, {view.name: view for view in views}, {view.id: view for view in views})
+
+
+def _view(topic: Topic, racks: dict[int, str]) -> TopicView:
+    places: tuple[frozenset[str], ...] = ()
+    if racks:
+        places = tuple(
+            frozenset(racks[replica] for replica in partition.replicas if replica in racks)
+            for partition in topic.partitions
+        )
+    return TopicView(topic.id, topic.name, len(topic.partitions), places)

@@ -1,0 +1,17 @@
+"""AddOffsetsToTxn: a transaction will commit offsets of a group. Versions differ in encoding and errors only."""
+
+from moldau.wire.declare import INT16, INT32, INT64, STRING, message, wire
+
+
+@message(key=25, versions=(0, 4), flexible=3)
+class AddOffsetsToTxnRequest:
+    transactional_id: str = wire(STRING)
+    producer_id: int = wire(INT64)
+    producer_epoch: int = wire(INT16)
+    group_id: str = wire(STRING)
+
+
+@message(key=25, versions=(0, 4), flexible=3)
+class AddOffsetsToTxnResponse:
+    throttle_time_ms: int = wire(INT32, default=0)
+    error_code: int = wire(INT16, default=0)

@@ -1,0 +1,47 @@
+"""ConsumerGroupHeartbeat: joining, living in and leaving a group of the consumer protocol, in one call (KIP-848).
+
+A member says in full what it wants and owns when it joins, and afterwards only what changed: null is "as before".
+Version 1 adds subscriptions by regular expression, and members choose their own ids (KIP-1082).
+"""
+
+from uuid import UUID
+
+from moldau.wire.declare import INT16, INT32, STRING, UUID_, Array, message, struct, wire
+
+
+@struct
+class ConsumerGroupTopicPartitions:
+    topic_id: UUID = wire(UUID_)
+    partitions: tuple[int, ...] = wire(Array(INT32))
+
+
+@message(key=68, versions=(0, 1), flexible=0)
+class ConsumerGroupHeartbeatRequest:
+    group_id: str = wire(STRING)
+    member_id: str = wire(STRING, default="")
+    member_epoch: int = wire(INT32)  # 0 joins, -1 leaves, -2 leaves as a static member that will be back
+    instance_id: str | None = wire(STRING, nullable=0, default=None)
+    rack_id: str | None = wire(STRING, nullable=0, default=None)
+    rebalance_timeout_ms: int = wire(INT32, default=-1)  # -1: as before
+    subscribed_topic_names: tuple[str, ...] | None = wire(Array(STRING), nullable=0, default=None)
+    subscribed_topic_regex: str | None = wire(STRING, nullable=1, since=1, default=None)
+    server_assignor: str | None = wire(STRING, nullable=0, default=None)
+    topic_partitions: tuple[ConsumerGroupTopicPartitions, ...] | None = wire(
+        Array(ConsumerGroupTopicPartitions), nullable=0, default=None
+    )
+
+
+@struct
+class ConsumerGroupAssignment:
+    topic_partitions: tuple[ConsumerGroupTopicPartitions, ...] = wire(Array(ConsumerGroupTopicPartitions), default=())
+
+
+@message(key=68, versions=(0, 1), flexible=0)
+class ConsumerGroupHeartbeatResponse:
+    throttle_time_ms: int = wire(INT32, default=0)
+    error_code: int = wire(INT16, default=0)
+    error_message: str | None = wire(STRING, nullable=0, default=None)
+    member_id: str | None = wire(STRING, nullable=0, default=None)
+    member_epoch: int = wire(INT32, default=0)
+    heartbeat_interval_ms: int = wire(INT32, default=0)
+    assignment: ConsumerGroupAssignment | None = wire(ConsumerGroupAssignment, nullable=0, default=None)

@@ -1,0 +1,23 @@
+"""EndTxn: commit or abort a transaction.
+
+From version 5 on the answer has the id and epoch of the producer's next transaction (KIP-890); a producer that asks
+with it follows that protocol.
+"""
+
+from moldau.wire.declare import BOOL, INT16, INT32, INT64, STRING, message, wire
+
+
+@message(key=26, versions=(0, 5), flexible=3)
+class EndTxnRequest:
+    transactional_id: str = wire(STRING)
+    producer_id: int = wire(INT64)
+    producer_epoch: int = wire(INT16)
+    committed: bool = wire(BOOL)
+
+
+@message(key=26, versions=(0, 5), flexible=3)
+class EndTxnResponse:
+    throttle_time_ms: int = wire(INT32, default=0)
+    error_code: int = wire(INT16, default=0)
+    producer_id: int = wire(INT64, since=5, default=-1, ignorable=True)
+    producer_epoch: int = wire(INT16, since=5, default=-1, ignorable=True)

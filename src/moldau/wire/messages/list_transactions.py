@@ -1,0 +1,29 @@
+"""ListTransactions: the transactional ids that a broker coordinates (KIP-664).
+
+Version 1 filters by how long a transaction has run (KIP-994), 2 by a regular expression (KIP-1152).
+"""
+
+from moldau.wire.declare import INT16, INT32, INT64, STRING, Array, message, struct, wire
+
+
+@message(key=66, versions=(0, 2), flexible=0)
+class ListTransactionsRequest:
+    state_filters: tuple[str, ...] = wire(Array(STRING), default=())  # empty: any
+    producer_id_filters: tuple[int, ...] = wire(Array(INT64), default=())
+    duration_filter: int = wire(INT64, since=1, default=-1)  # milliseconds at least; negative: any
+    transactional_id_pattern: str | None = wire(STRING, nullable=2, since=2, default=None)
+
+
+@struct
+class ListedTransaction:
+    transactional_id: str = wire(STRING)
+    producer_id: int = wire(INT64)
+    transaction_state: str = wire(STRING)
+
+
+@message(key=66, versions=(0, 2), flexible=0)
+class ListTransactionsResponse:
+    throttle_time_ms: int = wire(INT32, default=0)
+    error_code: int = wire(INT16, default=0)
+    unknown_state_filters: tuple[str, ...] = wire(Array(STRING), default=())
+    transaction_states: tuple[ListedTransaction, ...] = wire(Array(ListedTransaction), default=())

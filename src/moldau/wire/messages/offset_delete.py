@@ -1,0 +1,39 @@
+"""OffsetDelete: a group forgets how far it has read some partitions (KIP-496)."""
+
+from moldau.wire.declare import INT16, INT32, STRING, Array, message, struct, wire
+
+
+@struct
+class OffsetDeletePartition:
+    partition_index: int = wire(INT32)
+
+
+@struct
+class OffsetDeleteTopic:
+    name: str = wire(STRING)
+    partitions: tuple[OffsetDeletePartition, ...] = wire(Array(OffsetDeletePartition))
+
+
+@message(key=47, versions=(0, 0), flexible=None)
+class OffsetDeleteRequest:
+    group_id: str = wire(STRING)
+    topics: tuple[OffsetDeleteTopic, ...] = wire(Array(OffsetDeleteTopic))
+
+
+@struct
+class OffsetDeletePartitionResponse:
+    partition_index: int = wire(INT32)
+    error_code: int = wire(INT16, default=0)
+
+
+@struct
+class OffsetDeleteTopicResponse:
+    name: str = wire(STRING)
+    partitions: tuple[OffsetDeletePartitionResponse, ...] = wire(Array(OffsetDeletePartitionResponse))
+
+
+@message(key=47, versions=(0, 0), flexible=None)
+class OffsetDeleteResponse:
+    error_code: int = wire(INT16, default=0)
+    throttle_time_ms: int = wire(INT32, default=0)
+    topics: tuple[OffsetDeleteTopicResponse, ...] = wire(Array(OffsetDeleteTopicResponse), default=())

@@ -1,0 +1,51 @@
+"""TxnOffsetCommit: offsets of a group that count once the transaction commits.
+
+Version 2 adds leader epochs, 3 the member, so that one of an older generation is fenced (KIP-447). 5 adds the group
+to the transaction by itself (KIP-890).
+"""
+
+from moldau.wire.declare import INT16, INT32, INT64, STRING, Array, message, struct, wire
+
+
+@struct
+class TxnOffsetCommitPartition:
+    partition_index: int = wire(INT32)
+    committed_offset: int = wire(INT64)
+    committed_leader_epoch: int = wire(INT32, since=2, default=-1, ignorable=True)
+    committed_metadata: str | None = wire(STRING, nullable=0, default="")
+
+
+@struct
+class TxnOffsetCommitTopic:
+    name: str = wire(STRING)
+    partitions: tuple[TxnOffsetCommitPartition, ...] = wire(Array(TxnOffsetCommitPartition))
+
+
+@message(key=28, versions=(0, 5), flexible=3)
+class TxnOffsetCommitRequest:
+    transactional_id: str = wire(STRING)
+    group_id: str = wire(STRING)
+    producer_id: int = wire(INT64)
+    producer_epoch: int = wire(INT16)
+    generation_id: int = wire(INT32, since=3, default=-1)  # -1: whoever commits is no member
+    member_id: str = wire(STRING, since=3, default="")
+    group_instance_id: str | None = wire(STRING, nullable=3, since=3, default=None)
+    topics: tuple[TxnOffsetCommitTopic, ...] = wire(Array(TxnOffsetCommitTopic))
+
+
+@struct
+class TxnOffsetCommitPartitionResponse:
+    partition_index: int = wire(INT32)
+    error_code: int = wire(INT16, default=0)
+
+
+@struct
+class TxnOffsetCommitTopicResponse:
+    name: str = wire(STRING)
+    partitions: tuple[TxnOffsetCommitPartitionResponse, ...] = wire(Array(TxnOffsetCommitPartitionResponse))
+
+
+@message(key=28, versions=(0, 5), flexible=3)
+class TxnOffsetCommitResponse:
+    throttle_time_ms: int = wire(INT32, default=0)
+    topics: tuple[TxnOffsetCommitTopicResponse, ...] = wire(Array(TxnOffsetCommitTopicResponse))

@@ -1,0 +1,50 @@
+"""WriteTxnMarkers: a transaction coordinator tells leaders to end transactions in their partitions.
+
+Version 2 adds the version of the transaction, which decides whether a marker's epoch must be a new one (KIP-1228).
+"""
+
+from moldau.wire.declare import BOOL, INT8, INT16, INT32, INT64, STRING, Array, message, struct, wire
+
+
+@struct
+class WritableTxnMarkerTopic:
+    name: str = wire(STRING)
+    partition_indexes: tuple[int, ...] = wire(Array(INT32))
+
+
+@struct
+class WritableTxnMarker:
+    producer_id: int = wire(INT64)
+    producer_epoch: int = wire(INT16)
+    transaction_result: bool = wire(BOOL)  # True: committed
+    topics: tuple[WritableTxnMarkerTopic, ...] = wire(Array(WritableTxnMarkerTopic))
+    coordinator_epoch: int = wire(INT32)
+    transaction_version: int = wire(INT8, since=2, default=0, ignorable=True)
+
+
+@message(key=27, versions=(1, 2), flexible=1)
+class WriteTxnMarkersRequest:
+    markers: tuple[WritableTxnMarker, ...] = wire(Array(WritableTxnMarker))
+
+
+@struct
+class WritableTxnMarkerPartitionResult:
+    partition_index: int = wire(INT32)
+    error_code: int = wire(INT16, default=0)
+
+
+@struct
+class WritableTxnMarkerTopicResult:
+    name: str = wire(STRING)
+    partitions: tuple[WritableTxnMarkerPartitionResult, ...] = wire(Array(WritableTxnMarkerPartitionResult))
+
+
+@struct
+class WritableTxnMarkerResult:
+    producer_id: int = wire(INT64)
+    topics: tuple[WritableTxnMarkerTopicResult, ...] = wire(Array(WritableTxnMarkerTopicResult))
+
+
+@message(key=27, versions=(1, 2), flexible=1)
+class WriteTxnMarkersResponse:
+    markers: tuple[WritableTxnMarkerResult, ...] = wire(Array(WritableTxnMarkerResult))
