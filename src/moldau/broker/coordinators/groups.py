@@ -67,6 +67,10 @@ class Groups:
         count = self._runtime.partitions
         return partition_of(group_id, count) if count else None
 
+    def takes_markers(self, index: int) -> bool:
+        """Whether this partition's shard is loaded: a marker that is written before could be missed, or seen twice."""
+        return not isinstance(self._runtime.at(index), WireError)
+
     def marker_written(self, index: int, producer_id: int, commit: bool) -> None:
         """A transaction that commits offsets has ended, and its marker is in this partition of the offsets topic."""
         shard = self._runtime.at(index)

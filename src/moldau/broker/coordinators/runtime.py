@@ -124,6 +124,10 @@ class Runtime(Generic[M]):
         """Those that are loaded."""
         return [shard for shard in self._shards.values() if shard.loading is None]
 
+    def has(self, shard: Shard[M]) -> bool:
+        """Whether it is still one of ours: work that was begun for a shard may outlive it."""
+        return self._shards.get(shard.index) is shard
+
     # ── asking ──
 
     def ask(self, key: str, command: Any, caller: Caller, refused: Callable[[WireError], Any]) -> Any:
