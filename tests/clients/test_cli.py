@@ -1,15 +1,8 @@
 """The command line as its user meets it: the real command, run as a process, against a real broker."""
 
 import json
-import os
-import pty
-import select
-import signal
-import subprocess
-import sys
-import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -17,30 +10,12 @@ import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
-Run = Callable[..., subprocess.CompletedProcess[str]]
-MOLDAU = [sys.executable, "-m", "moldau"]
-
-
-def environment(bootstrap: str) -> dict[str, str]:
-    return {**os.environ, "MOLDAU_BOOTSTRAP": bootstrap, "COLUMNS": "80"}
+from support.cli import Run, complete, fail, interrupt, on_terminal, runner, start, succeed, wait_until
 
 
 @pytest.fixture
 def moldau(bootstrap: str) -> Run:
-    """Runs `moldau` with these arguments and this input, and returns what it did."""
-
-    def run(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [*MOLDAU, *arguments],
-            input=stdin,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=60,
-            env=environment(bootstrap),
-        )
-
-    return run
+    return runner(bootstrap)
 
 
 @pytest.fixture(scope="module")
@@ -56,21 +31,6 @@ def topic(admin: AdminClient) -> Iterator[str]:
     yield name
     with suppress(KafkaException):  # some tests delete it themselves
         admin.delete_topics([name])[name].result()
-
-
-def succeed(done: subprocess.CompletedProcess[str]) -> str:
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-def fail(done: subprocess.CompletedProcess[str], exit_code: int, *words: str) -> None:
-    """The command failed with this exit code and one clear line, which holds these words."""
-    assert done.returncode == exit_code, (done.returncode, done.stdout, done.stderr)
-    lines = done.stderr.splitlines()
-    assert len(lines) == 1, done.stderr
-    assert lines[0].startswith("moldau: ")
-    for word in words:
-        assert word in lines[0]
 
 
 def records(moldau: Run, *arguments: str) -> list[dict[str, object]]:
@@ -327,55 +287,3 @@ def java_murmur2(data: bytes) -> int:
         state = (state ^ int.from_bytes(data[whole:], "little")) * mixer & mask
     state = (state ^ (state >> 13)) * mixer & mask
     return state ^ (state >> 15)
-
-
-def start(bootstrap: str, *arguments: str) -> subprocess.Popen[str]:
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    return subprocess.Popen([*MOLDAU, *arguments], **pipes, text=True, env=environment(bootstrap))
-
-
-def interrupt(process: subprocess.Popen[str]) -> tuple[int, str, str]:
-    process.send_signal(signal.SIGINT)
-    out, said = process.communicate(timeout=30)
-    return process.returncode, out, said
-
-
-def wait_until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not holds():
-        assert time.monotonic() < deadline, "it did not come true within 30 s"
-
-
-def on_terminal(bootstrap: str, arguments: list[str], typed: str) -> str:
-    """Everything that the command shows on a terminal on which this is typed."""
-    ours, theirs = pty.openpty()
-    process = subprocess.Popen(
-        [*MOLDAU, *arguments], stdin=theirs, stdout=theirs, stderr=theirs, env=environment(bootstrap)
-    )
-    os.close(theirs)
-    os.write(ours, typed.encode())
-    shown = b""
-    while select.select([ours], [], [], 30)[0]:
-        try:
-            piece = os.read(ours, 4096)
-        except OSError:  # the other end is closed: the command is done
-            break
-        if not piece:
-            break
-        shown += piece
-    os.close(ours)
-    process.wait(30)
-    return shown.decode()
-
-
-def complete(bootstrap: str, line: str) -> str:
-    words = line.split(" ")
-    request = {
-        "_MOLDAU_COMPLETE": "complete_bash",
-        "COMP_WORDS": line,
-        "COMP_CWORD": str(len(words) - 1),
-    }
-    done = subprocess.run(
-        MOLDAU, capture_output=True, text=True, check=False, timeout=60, env={**environment(bootstrap), **request}
-    )
-    return done.stdout

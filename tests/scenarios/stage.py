@@ -63,13 +63,12 @@ class Stage:
             key, value = self.machine.encode(record)
             self.log.append((key, value, decision.producer_id))
             self.machine.apply(record, decision.producer_id)
-            name = type(record.key).__name__.removesuffix("Key")
-            yield f"writes {name} {show_fields(record.key)}: {show_fields(record.value) if record.value else 'gone'}"
+            yield f"writes {self.show_record(record)}"
         for change in decision.passing:
             self.machine.apply(change)
         yield from self._moves(before)
         for work in decision.work:
-            yield f"work {work}"
+            yield f"work {self.show_work(work)}"
         for timer in decision.timers:
             earlier = self.timers.pop(timer.key, None)
             if timer.at is not None:
@@ -82,9 +81,16 @@ class Stage:
 
     def _moves(self, before: dict[str, str]) -> Iterator[str]:
         after = self._states(self.machine)
-        for name in (before | after).keys():
+        for name in before | after:
             if before.get(name) != after.get(name):
                 yield f"{name}: {before.get(name, 'nothing')} -> {after.get(name, 'nothing')}"
+
+    def show_record(self, record: Record) -> str:
+        name = type(record.key).__name__.removesuffix("Key")
+        return f"{name} {show_fields(record.key)}: {show_fields(record.value) if record.value else 'gone'}"
+
+    def show_work(self, work: Any) -> str:
+        return str(work)
 
     def fire_next(self, until: int) -> list[str] | None:
         """The next timer that is due by then; None if there is none."""
@@ -122,7 +128,9 @@ class Stage:
 
 
 def show(message: Any) -> str:
-    """A message in short: its name, and the fields that are not as they are by default."""
+    """A message in short: its name, and the fields that are not as they are by default. An error is its name."""
+    if isinstance(message, WireError):
+        return message.name
     return f"{type(message).__name__.removesuffix('Response')} {show_fields(message)}".rstrip()
 
 

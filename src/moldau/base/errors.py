@@ -81,6 +81,7 @@ class WireError(IntEnum):
     INVALID_RECORD = 87, False, "A record breaks a rule of its topic or of the format."
     UNSTABLE_OFFSET_COMMIT = 88, True, "The offset is part of a transaction that has not ended."
     PRODUCER_FENCED = 90, False, "A newer producer has taken over the transactional id."
+    INVALID_UPDATE_VERSION = 95, False, "The feature cannot be set to this level."
     UNKNOWN_TOPIC_ID = 100, True, "No topic has this id."
     TRANSACTIONAL_ID_NOT_FOUND = 105, False, "The transactional id is not known."
     FETCH_SESSION_TOPIC_ID_ERROR = 106, True, "The fetch session mixes topic names and topic ids."

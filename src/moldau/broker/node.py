@@ -32,6 +32,7 @@ from moldau.broker.settings import BrokerConfig, load
 from moldau.broker.table import APIS
 from moldau.log.directory import DirectoryRefused, LogDirectory
 from moldau.log.settings import LogConfig
+from moldau.metadata import features
 from moldau.metadata.changes import Change
 from moldau.metadata.image import Broker, ClusterImage, Endpoint, Topic
 from moldau.net.gate import Gate
@@ -171,6 +172,7 @@ class Node:
         self._context = Context(
             config=config,
             static=self._static,
+            served=[api.messages for api in APIS],
             controller=controller,
             replicas=self._replicas,
             sessions=FetchSessions(config.max_incremental_fetch_session_cache_slots),
@@ -186,10 +188,12 @@ class Node:
         config, controller = self._config, self._controller
         endpoints = {each.name: Endpoint(each.host, each.port or ports.get(each.name, 0)) for each in config.advertised}
         brought: tuple[Change, ...] = ()
+        if controller.image.features_epoch < 0:  # a new cluster, or one of a release that had no features
+            brought = (features.newest(),)
         if controller.founded:
             metadata_directory = config.values["metadata.log.dir"]
             kraft = str(metadata_directory) if metadata_directory else None
-            brought = adoption.adopted(self._directories, kraft, config.node_id)
+            brought += adoption.adopted(self._directories, kraft, config.node_id)
         refusal = await controller.join(Broker(config.node_id, endpoints, config.broker_rack), *brought)
         if isinstance(refusal, Refusal):
             raise StoreError(refusal.message)

@@ -28,6 +28,7 @@ from moldau.broker.apis.metadata import metadata
 from moldau.broker.apis.offset_for_leader_epoch import offset_for_leader_epoch
 from moldau.broker.apis.produce import produce
 from moldau.broker.apis.sync_group import sync_group
+from moldau.broker.apis.update_features import update_features
 from moldau.broker.apis.write_txn_markers import write_txn_markers
 from moldau.broker.dispatch import Api
 from moldau.wire.messages.registry import BY_KEY
@@ -57,6 +58,7 @@ APIS = (
     Api(BY_KEY[35], describe_log_dirs),
     Api(BY_KEY[37], create_partitions),
     Api(BY_KEY[44], incremental_alter_configs),
+    Api(BY_KEY[57], update_features),
     Api(BY_KEY[60], describe_cluster),
     Api(BY_KEY[61], describe_producers),
     Api(BY_KEY[65], describe_transactions),

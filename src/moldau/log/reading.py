@@ -3,19 +3,17 @@
 import os
 from collections.abc import Iterator
 
-from moldau.log.header import RawHeader
 from moldau.log.segment import CorruptLogError, Segment
-from moldau.wire.batch import HEADER, HEADER_SIZE, PREFIX_SIZE
+from moldau.wire.batch import HEADER_SIZE, BatchHeader, read_header
 
 CHUNK = 1024 * 1024  # bytes per read; a batch that is larger is read in one go
 
-Batch = tuple[RawHeader, memoryview]
+Batch = tuple[BatchHeader, memoryview]
 
 
 def read_batches(segment: Segment, position: int, end: int) -> Iterator[Batch]:
     """Header and bytes of each batch between two positions of a segment's file."""
     file = segment.opened()  # held: the pool may let go of it meanwhile
-    unpack = HEADER.unpack_from
     missing = 0  # of a batch that does not fit into a chunk
     while position < end:
         chunk = memoryview(os.pread(file.fd, min(max(CHUNK, missing), end - position), position))
@@ -23,8 +21,8 @@ def read_batches(segment: Segment, position: int, end: int) -> Iterator[Batch]:
             raise CorruptLogError(f"{len(chunk)} bytes at position {position} of {segment.stem} are no batch")
         at = missing = 0
         while at + HEADER_SIZE <= len(chunk):
-            header: RawHeader = unpack(chunk, at)
-            size = header[1] + PREFIX_SIZE
+            header = read_header(chunk, at)
+            size = header.size
             if size < HEADER_SIZE or position + at + size > end:
                 raise CorruptLogError(f"a batch of {size} bytes at position {position + at} of {end} in {segment.stem}")
             if at + size > len(chunk):

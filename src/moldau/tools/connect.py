@@ -11,7 +11,7 @@ from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from moldau.tools.failure import CommandError, misused
+from moldau.tools.failure import CommandError, misused, note
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
@@ -126,6 +126,26 @@ def build_consumer(target: Target, **own: Any) -> "Consumer":
     }
     consumer: Consumer = _build(Consumer, target, settings)
     return consumer
+
+
+class ConnectionWatch:
+    """Notices that no broker can be reached any more: the end of a bounded read, a word on stderr when following."""
+
+    def __init__(self, target: Target, follow: bool) -> None:
+        self.target = target
+        self.follow = follow
+        self.problem: CommandError | None = None
+        self.told = False
+
+    def on_error(self, error: "KafkaError") -> None:
+        if error.name() == "_ALL_BROKERS_DOWN":
+            if not self.follow:
+                self.problem = unreachable(self.target, "the connection was lost")
+            elif not self.told:
+                note(f"Lost the connection to {self.target.bootstrap}; trying again.")
+            self.told = True
+        elif error.fatal() or error.name() in ("_AUTHENTICATION", "_SSL"):
+            self.problem = failure(error, self.target)
 
 
 def read_topic(client: Any, target: Target, topic: str) -> "TopicMetadata":

@@ -1,29 +1,48 @@
-"""`moldau consume`: prints records of a topic. Partitions are assigned, so no consumer group is joined or changed."""
+"""`moldau consume`: prints records of a topic. Without --group no consumer group is joined or changed.
+
+Reading as a member of a group is in `consume_group`, printing in `record_print`.
+"""
 
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from moldau.tools.complete import complete_topic
-from moldau.tools.connect import REQUEST_TIMEOUT_S, Target, build_consumer, failure, read_topic, unreachable
-from moldau.tools.failure import INTERRUPTED, CommandError, note
-from moldau.tools.formats import Format, Header, write_bytes, write_json_bytes, write_json_headers
+from moldau.tools.complete import complete_group, complete_topic
+from moldau.tools.connect import REQUEST_TIMEOUT_S, ConnectionWatch, Target, build_consumer, failure, read_topic
+from moldau.tools.consume_group import Membership, Protocol, read_as_member
+from moldau.tools.failure import INTERRUPTED, CommandError, misused, note
+from moldau.tools.formats import Format
 from moldau.tools.interrupts import Interrupts
 from moldau.tools.options import Session, client_command
-from moldau.tools.output import print_json_line, show_time
 from moldau.tools.positions import Bounds, Kind, Position, read_position, start_offset, stop_offset
+from moldau.tools.record_print import JsonPrinter, Printer, TextPrinter
 
 if TYPE_CHECKING:
-    from confluent_kafka import Consumer, KafkaError, Message
+    from confluent_kafka import Consumer, Message
 
 app = typer.Typer(add_completion=False)
 
 BATCH = 500
 WAIT_S = 0.1
-TIMESTAMP_TYPES = {0: "none", 1: "CreateTime", 2: "LogAppendTime"}
+GROUP_PANEL = "As a member of a consumer group"
+
+GroupOption = Annotated[
+    str | None,
+    typer.Option(
+        "--group",
+        "-g",
+        metavar="NAME",
+        autocompletion=complete_group,
+        help="Join it: go on where it stopped, and commit what was printed.",
+        rich_help_panel=GROUP_PANEL,
+    ),
+]
+ProtocolOption = Annotated[
+    Protocol | None,
+    typer.Option("--protocol", help="How to join.", show_default=Protocol.CLASSIC.value, rich_help_panel=GROUP_PANEL),
+]
 
 
 @client_command(app, "consume")
@@ -50,33 +69,53 @@ def consume(
     committed: Annotated[
         bool, typer.Option("--read-committed", help="Leave out open and aborted transactions.")
     ] = False,
+    group: GroupOption = None,
+    protocol: ProtocolOption = None,
 ) -> None:
     """Print a topic's records, from the beginning to the end unless told otherwise.
 
-    TIME is ISO 8601 or milliseconds. With -o json, or --format json, each record is one line of JSON.
+    TIME is ISO 8601 or milliseconds. With -o json, or --format json, each record is one line of JSON. With --group the
+    committed offsets come before --from, and other members may share the work.
     """
     start = read_position(begin, "--from")
     stop = None if until is None else read_position(until, "--until")
-    if start.kind is Kind.END and not follow:
-        note("Nothing comes after the end without --follow.")
     as_json = session.json or form is Format.JSON
     printer = JsonPrinter(form) if as_json else TextPrinter(form, keys, headers, sys.stdout.isatty())
-    lost = ConnectionWatch(session.target, follow)
-    consumer = build_consumer(
-        session.target,
-        **{
-            "isolation.level": "read_committed" if committed else "read_uncommitted",
-            "error_cb": lost.on_error,
-        },
-    )
-    try:
-        spans = plan(consumer, session.target, topic, sorted(set(partitions or ())), start, stop, follow)
-        with Interrupts() as interrupts:
-            read(consumer, session.target, Reading(topic, spans, stop, follow, maximum), printer, lost, interrupts)
-    finally:
-        consumer.close()
-    if interrupts.asked:
+    watch = ConnectionWatch(session.target, follow)
+    own = {"isolation.level": "read_committed" if committed else "read_uncommitted", "error_cb": watch.on_error}
+    if group is not None:
+        check_membership(group, start, stop, partitions)
+        membership = Membership(group, topic, protocol or Protocol.CLASSIC, start.kind, follow, maximum)
+        interrupted = read_as_member(session.target, own, membership, printer, watch)
+    elif protocol is not None:
+        raise misused("--protocol says how to join a group, and none was given", remedy="Give --group NAME")
+    else:
+        if start.kind is Kind.END and not follow:
+            note("Nothing comes after the end without --follow.")
+        consumer = build_consumer(session.target, **own)
+        try:
+            spans = plan(consumer, session.target, topic, sorted(set(partitions or ())), start, stop, follow)
+            reading = Reading(topic, spans, stop, follow, maximum)
+            interrupted = read(consumer, session.target, reading, printer, watch)
+        finally:
+            consumer.close()
+    if interrupted:
         raise typer.Exit(INTERRUPTED)
+
+
+def check_membership(group: str, start: Position, stop: Position | None, partitions: list[int] | None) -> None:
+    """Refuses what makes no sense for a member: its group says which partitions it reads, and from where."""
+    if not group:
+        raise misused("--group is empty", remedy="Give the name of a group")
+    if partitions:
+        raise misused("a group deals out the partitions itself", remedy="Leave out --partition or --group")
+    if start.kind not in (Kind.BEGINNING, Kind.END):
+        raise misused(
+            "a group begins where it stopped, and where it has not been yet at the beginning or the end",
+            remedy="Move it with: moldau group reset-offsets; or leave out --from or --group",
+        )
+    if stop is not None:
+        raise misused("--until does not go with --group", remedy="Stop after so many records with --max")
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,37 +200,8 @@ def plan(
     }
 
 
-class ConnectionWatch:
-    """Notices that no broker can be reached any more: the end of a bounded read, a word on stderr when following."""
-
-    def __init__(self, target: Target, follow: bool) -> None:
-        self.target = target
-        self.follow = follow
-        self.problem: CommandError | None = None
-        self.told = False
-
-    def on_error(self, error: "KafkaError") -> None:
-        if error.name() == "_ALL_BROKERS_DOWN":
-            if not self.follow:
-                self.problem = unreachable(self.target, "the connection was lost")
-            elif not self.told:
-                note(f"Lost the connection to {self.target.bootstrap}; trying again.")
-            self.told = True
-        elif error.fatal() or error.name() in ("_AUTHENTICATION", "_SSL"):
-            self.problem = failure(error, self.target)
-
-
-Printer = Callable[["Message"], None]
-
-
-def read(
-    consumer: "Consumer",
-    target: Target,
-    reading: Reading,
-    printer: Printer,
-    watch: ConnectionWatch,
-    interrupts: Interrupts,
-) -> None:
+def read(consumer: "Consumer", target: Target, reading: Reading, printer: Printer, watch: ConnectionWatch) -> bool:
+    """Prints what was asked for; whether Ctrl-C ended it."""
     from confluent_kafka import TopicPartition
 
     for partition, span in reading.spans.items():
@@ -204,15 +214,17 @@ def read(
             if partition not in reading.finished
         ]
     )
-    while not reading.is_done() and not interrupts.asked:
-        done_before = len(reading.finished)
-        for message in consumer.consume(BATCH, WAIT_S):
-            _take(message, target, reading, printer)
-        sys.stdout.flush()
-        if watch.problem is not None:
-            raise watch.problem
-        if len(reading.finished) > done_before and not reading.is_done():
-            consumer.pause([TopicPartition(reading.topic, partition) for partition in reading.finished])
+    with Interrupts() as interrupts:
+        while not reading.is_done() and not interrupts.asked:
+            done_before = len(reading.finished)
+            for message in consumer.consume(BATCH, WAIT_S):
+                _take(message, target, reading, printer)
+            sys.stdout.flush()
+            if watch.problem is not None:
+                raise watch.problem
+            if len(reading.finished) > done_before and not reading.is_done():
+                consumer.pause([TopicPartition(reading.topic, partition) for partition in reading.finished])
+    return bool(interrupts.asked)
 
 
 def _take(message: "Message", target: Target, reading: Reading, printer: Printer) -> None:
@@ -226,64 +238,3 @@ def _take(message: "Message", target: Target, reading: Reading, printer: Printer
         reading.reached_end(partition, offset)
     elif error is not None and not error.retriable():
         raise failure(error, target, topic=reading.topic)
-
-
-class TextPrinter:
-    """Records as lines: headers and key if wanted, then the value, with tabs between."""
-
-    def __init__(self, form: Format, keys: bool, headers: bool, to_terminal: bool) -> None:
-        self.form = form
-        self.keys = keys
-        self.headers = headers
-        self.to_terminal = to_terminal
-
-    def __call__(self, message: "Message") -> None:
-        parts = [write_bytes(message.value(), self.form)]
-        if self.keys:
-            parts.insert(0, write_bytes(message.key(), self.form))
-        if self.headers:
-            parts.insert(0, self._headers(read_headers(message)))
-        line = b"\t".join(parts)
-        sys.stdout.buffer.write((defuse(line) if self.to_terminal else line) + b"\n")
-
-    def _headers(self, headers: list[Header]) -> bytes:
-        return b",".join(key.encode() + b"=" + write_bytes(value, self.form) for key, value in headers) or b"-"
-
-
-# A record must not be able to move the cursor or retitle the window of whoever looks at it.
-CONTROLS = dict.fromkeys((*range(9), *range(11, 32), *range(127, 160)), "�")
-
-
-def defuse(line: bytes) -> bytes:
-    """The line without control characters, tabs and line feeds apart."""
-    return line.decode(errors="replace").translate(CONTROLS).encode()
-
-
-class JsonPrinter:
-    """Records as lines of JSON, in the form that `moldau produce --format json` reads."""
-
-    def __init__(self, form: Format) -> None:
-        self.form = form
-
-    def __call__(self, message: "Message") -> None:
-        print_json_line(record_document(message, self.form))
-
-
-def record_document(message: "Message", form: Format) -> dict[str, Any]:
-    kind, timestamp_ms = message.timestamp()
-    return {
-        "topic": message.topic(),
-        "partition": message.partition(),
-        "offset": message.offset(),
-        "timestamp": timestamp_ms,
-        "timestamp_type": TIMESTAMP_TYPES.get(kind, "none"),
-        "time": show_time(timestamp_ms),
-        **write_json_bytes("key", message.key(), form),
-        **write_json_bytes("value", message.value(), form),
-        "headers": write_json_headers(read_headers(message), form),
-    }
-
-
-def read_headers(message: "Message") -> list[Header]:
-    headers: Any = message.headers() or []
-    return [(key, value.encode() if isinstance(value, str) else value) for key, value in headers]

@@ -7,6 +7,7 @@ that are not UTF-8 go under `key_base64` or `value_base64` instead, so any topic
 import base64
 import binascii
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -156,3 +157,27 @@ def read_time(text: str) -> int:
         raise ValueError(
             f"{text!r} is neither milliseconds nor an ISO 8601 time such as 2026-01-31T12:00:00Z"
         ) from None
+
+
+SPAN_UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+SHORT_SPAN = re.compile(r"(\d+)(ms|s|m|h|d)", re.ASCII)
+ISO_SPAN = re.compile(
+    r"P(?=.)(?:(?P<d>\d+)D)?(?:T(?=.)(?:(?P<h>\d+)H)?(?:(?P<m>\d+)M)?(?:(?P<s>\d+(?:\.\d{1,9})?)S)?)?",
+    re.ASCII | re.IGNORECASE,
+)
+LONGEST_SPAN_MS = 2**53  # what a float holds exactly, and far more than anybody waits
+
+
+def read_span(text: str) -> int:
+    """Milliseconds from a length of time: `15m`, or ISO 8601's `PT15M` as Kafka's tools take it."""
+    short = SHORT_SPAN.fullmatch(text)
+    iso = ISO_SPAN.fullmatch(text)
+    if short:
+        total = float(short[1]) * SPAN_UNITS_MS[short[2]]
+    elif iso:
+        total = sum(float(number) * SPAN_UNITS_MS[unit] for unit, number in iso.groupdict().items() if number)
+    else:
+        raise ValueError(f"{text!r} is not a length of time such as 90s, 15m, 2h, 1d or P1DT2H30M")
+    if total > LONGEST_SPAN_MS:
+        raise ValueError(f"{text!r} is too long a time")
+    return round(total)

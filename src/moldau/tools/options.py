@@ -2,7 +2,7 @@
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any
@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from moldau.tools.connect import Target
-from moldau.tools.failure import split_pair
+from moldau.tools.failure import misused, split_pair
 
 DEFAULT_BOOTSTRAP = "localhost:9092"
 BOOTSTRAP_VARIABLE = "MOLDAU_BOOTSTRAP"
@@ -76,6 +76,17 @@ def merge(outer: Shared, bootstrap: str | None, output: Output | None, propertie
     pairs = [split_pair(text, "-X") for text in (*outer.properties, *(properties or ()))]
     target = Target(bootstrap or outer.bootstrap or DEFAULT_BOOTSTRAP, dict(pairs))
     return Session(target, (output or outer.output) is Output.JSON)
+
+
+def read_choices(texts: list[str] | None, option: str, choices: Sequence[str]) -> set[str]:
+    """Values of an option that may be given several times, or once with commas, in capitals or not."""
+    known = {choice.lower(): choice for choice in choices}
+    found = set()
+    for text in [part.strip() for given in texts or () for part in given.split(",")]:
+        if text.lower() not in known:
+            raise misused(f"{option} {text!r} is not known", remedy=f"Give one of {', '.join(choices)}")
+        found.add(known[text.lower()])
+    return found
 
 
 def client_command(app: typer.Typer, name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:

@@ -35,7 +35,8 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, title:
     cells = [list(row) for row in rows]
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0), show_edge=False)
     for index, column in enumerate(columns):
-        numeric = bool(cells) and all(isinstance(row[index], NUMERIC) for row in cells)
+        held = [row[index] for row in cells if row[index] is not None]
+        numeric = bool(held) and all(isinstance(cell, NUMERIC) for cell in held)
         table.add_column(column, justify="right" if numeric else "left", overflow="fold")
     for row in cells:
         table.add_row(*(Text(show(cell)) for cell in row))

@@ -22,6 +22,8 @@ COMMANDS = {
     "topic": ("moldau.tools.topic", "app"),
     "produce": ("moldau.tools.produce", "app"),
     "consume": ("moldau.tools.consume", "app"),
+    "group": ("moldau.tools.group", "app"),
+    "txn": ("moldau.tools.txn", "app"),
     "perf": ("moldau.tools.perf", "app"),
     "log": ("moldau.tools.log_dump", "app"),
 }

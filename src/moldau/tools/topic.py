@@ -1,11 +1,11 @@
 """`moldau topic`: create, list, describe, alter and delete topics."""
 
-import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from moldau.tools.complete import complete_topic
+from moldau.tools.confirm import require_yes
 from moldau.tools.connect import Target, await_result, build_admin, failure
 from moldau.tools.failure import CommandError, misused, note, split_pair
 from moldau.tools.options import Session, client_command
@@ -165,7 +165,7 @@ def delete(
     """Delete topics with all their records."""
     wanted = list(dict.fromkeys(names))
     if not yes:
-        _confirm_delete(wanted)
+        require_yes("deleting topics", f"Delete {', '.join(wanted)} with all records?")
     admin = build_admin(session.target)
     outcomes: dict[str, str] = {}
     for name, future in admin.delete_topics(wanted, request_timeout=REQUEST_S).items():
@@ -183,13 +183,6 @@ def delete(
     if failures:
         more = f" ({len(failures)} topics failed)" if len(failures) > 1 else ""
         raise CommandError(failures[0] + more)
-
-
-def _confirm_delete(names: list[str]) -> None:
-    if not sys.stdin.isatty():
-        raise misused("deleting topics needs a yes, and there is no terminal to ask on", remedy="Add --yes")
-    if not typer.confirm(f"Delete {', '.join(names)} with all records?", err=True):
-        raise CommandError("nothing was deleted")
 
 
 def _topic_names(admin: "AdminClient", target: Target) -> list[str]:

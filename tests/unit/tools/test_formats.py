@@ -12,6 +12,7 @@ from moldau.tools.formats import (
     Draft,
     Format,
     read_line,
+    read_span,
     read_time,
     write_bytes,
     write_json_bytes,
@@ -99,3 +100,31 @@ def test_times() -> None:
 def test_a_bad_time_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="neither milliseconds nor an ISO 8601 time"):
         read_time(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "milliseconds"),
+    [
+        ("250ms", 250),
+        ("90s", 90_000),
+        ("15m", 900_000),
+        ("2h", 7_200_000),
+        ("1d", 86_400_000),
+        ("0s", 0),
+        ("PT15M", 900_000),
+        ("pt15m", 900_000),
+        ("P1DT2H30M4.5S", 95_404_500),
+        ("P2D", 172_800_000),
+        ("PT0S", 0),
+    ],
+)
+def test_lengths_of_time(text: str, milliseconds: int) -> None:
+    assert read_span(text) == milliseconds
+
+
+@pytest.mark.parametrize(
+    "text", ["", "15", "m", "P", "PT", "P1DT", "1h30m", "-5m", "P1Y", "PT1.5M", "١٥m", "9" * 40 + "d"]
+)
+def test_what_is_no_length_of_time(text: str) -> None:
+    with pytest.raises(ValueError, match="time"):
+        read_span(text)

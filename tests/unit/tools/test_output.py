@@ -22,6 +22,11 @@ def test_a_table_aligns_numbers_to_the_right(capsys: pytest.CaptureFixture[str])
     ]
 
 
+def test_what_is_missing_does_not_move_numbers(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table(("NAME", "COUNT"), [("a", 100), ("b", None)])
+    assert capsys.readouterr().out.splitlines() == ["NAME  COUNT", "a       100", "b         -"]
+
+
 def test_a_table_in_a_pipe_is_never_folded(capsys: pytest.CaptureFixture[str]) -> None:
     print_table(("NAME", "VALUE"), [("n" * 200, "v" * 200)])
     assert len(capsys.readouterr().out.splitlines()) == 2

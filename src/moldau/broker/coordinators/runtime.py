@@ -24,7 +24,6 @@ log = logging.getLogger("moldau.broker")
 
 RETRY_MS = 1_000  # before a timer whose records could not be appended is tried again
 LARGEST_BATCH = 256 * 1024 * 1024  # bytes that a batch of a coordinator's log may unpack to
-_ATTRIBUTES, _PRODUCER_ID = 5, 9  # places in a raw batch header
 STOPPED = WireError.NOT_COORDINATOR  # clients look for the coordinator anew
 
 # What clients of a coordinator are told where its log refuses a write: their retry rules know these.
@@ -275,12 +274,10 @@ def replay(partition: Partition, machine: Machine) -> int:
     """Feed a machine all records of its log, in a thread. Returns how many there were."""
     count = 0
     for header, batch in partition.log.read_batches(partition.log.start_offset):
-        attributes, producer_id = header[_ATTRIBUTES], header[_PRODUCER_ID]
-        if attributes & CONTROL:
-            _replay_markers(producer_id, batch, machine)
+        if header.attributes & CONTROL:
+            _replay_markers(header.producer_id, batch, machine)
             continue
-        if not attributes & TRANSACTIONAL:
-            producer_id = -1
+        producer_id = header.producer_id if header.attributes & TRANSACTIONAL else -1
         for record in iter_records(batch, limit=LARGEST_BATCH):
             if record.key is not None:
                 machine.replay(record.key, record.value, producer_id)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from moldau.base.coordination import Caller, Decision, Timer, TimerKey
+from moldau.base.coordination import Caller, Decision, Fired, Timer, TimerKey
 from moldau.base.errors import Refusal, WireError
 from moldau.broker.call import Call
 from moldau.broker.coordinators.markers import Marker, Markers
@@ -175,11 +175,13 @@ class Transactions:
         if not self._runtime.has(shard):
             return
         token = wanted.caller.token
-        if not isinstance(producer_id, Refusal):
-            self._tell(shard, ProducerIdGiven(wanted.command, producer_id), wanted.caller)
-        elif isinstance(token, Asked):
-            self._runtime.carry_out(shard, Decision(replies=[(token, token.refused(producer_id.error))]))
+        if isinstance(producer_id, Refusal):
+            told = False
+            if isinstance(token, Asked):
+                self._runtime.carry_out(shard, Decision(replies=[(token, token.refused(producer_id.error))]))
         else:
+            told = self._tell(shard, ProducerIdGiven(wanted.command, producer_id), wanted.caller)
+        if not told and isinstance(wanted.command, Fired):
             self._again(shard, wanted.command.key)
 
     def _write_markers(self, shard: Shard[TransactionShard], work: WriteMarkers) -> None:

@@ -1,0 +1,245 @@
+"""Committing offsets, plainly or within a transaction: who may, for which partitions, and what is written.
+
+OffsetCommit 2–10 and TxnOffsetCommit 0–5. The checks of members and generations are the group's own.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+from moldau.base.coordination import Caller, Decision, Record, Timer
+from moldau.base.errors import WireError
+from moldau.groups import classic
+from moldau.groups.classic import ClassicGroup, State
+from moldau.groups.classic_draft import Draft
+from moldau.groups.env import Env, TopicView
+from moldau.groups.offsets_packed import group_head, pack_expiring_value, pack_value, place_of, topic_head
+from moldau.wire.messages.offset_commit import (
+    OffsetCommitPartition,
+    OffsetCommitPartitionResponse,
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitTopicResponse,
+)
+from moldau.wire.messages.txn_offset_commit import (
+    TxnOffsetCommitPartition,
+    TxnOffsetCommitPartitionResponse,
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitTopicResponse,
+)
+from moldau.wire.primitives import ZERO_UUID
+
+BY_TOPIC_ID: Final = 10  # from this version on requests name topics by their ids
+MEMBERS_OF_BOTH_KINDS: Final = 9  # from this version on clients know GROUP_ID_NOT_FOUND
+AS_CONFIGURED: Final = -1  # a retention time
+
+VALIDATE: Final[Mapping[type, Callable[..., WireError]]] = {ClassicGroup: classic.validate_commit}
+
+Partition = OffsetCommitPartition | TxnOffsetCommitPartition
+TopicName = tuple[str, UUID]  # a topic as the request has it
+Outcomes = list[tuple[int, WireError]]  # by partition
+Refused = dict[TopicName, Outcomes]  # partitions that do not exist
+Answers = list[tuple[TopicName, Outcomes]]
+
+
+class Known(NamedTuple):
+    """Partitions of a topic that exist."""
+
+    topic: TopicName
+    view: TopicView
+    partitions: tuple[Any, ...]
+
+
+def commit(group: Any, request: OffsetCommitRequest, caller: Caller, env: Env) -> Decision:
+    topics = env.topics
+    refused: Refused = {}
+    if caller.version >= BY_TOPIC_ID:
+        asked = [((each.name, each.topic_id), topics.by_id.get(each.topic_id), each) for each in request.topics]
+        known = _known(asked, WireError.UNKNOWN_TOPIC_ID, refused)
+    else:
+        asked = [((each.name, ZERO_UUID), topics.by_name.get(each.name), each) for each in request.topics]
+        known = _known(asked, WireError.UNKNOWN_TOPIC_OR_PARTITION, refused)
+    # As in Kafka the group is not asked where there is nothing to commit.
+    error = _check(group, request, caller, known) if known else WireError.NONE
+
+    now, retention = env.now, request.retention_time_ms
+
+    def value(view: TopicView, partition: Partition) -> bytes:
+        metadata = partition.committed_metadata or ""
+        if retention != AS_CONFIGURED:
+            return pack_expiring_value(partition.committed_offset, metadata, now, now + retention)
+        return pack_value(partition.committed_offset, partition.committed_leader_epoch, metadata, now, view.id)
+
+    records, answers = _settle(known, refused, error, request.group_id, value, env)
+    decision = Decision(records=records, replies=[(caller.token, _response(answers))])
+    if known and error is WireError.NONE and isinstance(group, ClassicGroup):
+        decision.timers += _heard_of(group, request.member_id, env)
+    return decision
+
+
+def commit_in_transaction(group: Any, request: TxnOffsetCommitRequest, caller: Caller, env: Env) -> Decision:
+    by_name = env.topics.by_name
+    refused: Refused = {}
+    asked = [((each.name, ZERO_UUID), by_name.get(each.name), each) for each in request.topics]
+    known = _known(asked, WireError.UNKNOWN_TOPIC_OR_PARTITION, refused)
+    error = _check_in_transaction(group, request, caller, known) if known else WireError.NONE
+
+    def value(_view: TopicView, partition: Partition) -> bytes:
+        metadata = partition.committed_metadata or ""
+        # Kafka writes no topic id here: the request has none.
+        return pack_value(
+            partition.committed_offset, partition.committed_leader_epoch, metadata, env.now, ZERO_UUID
+        )
+
+    records, answers = _settle(known, refused, error, request.group_id, value, env)
+    return Decision(
+        records=records,
+        producer_id=request.producer_id,
+        producer_epoch=request.producer_epoch,
+        replies=[(caller.token, _txn_response(answers))],
+    )
+
+
+# -- which partitions
+
+
+def _known(
+    asked: Iterable[tuple[TopicName, TopicView | None, Any]], absent: WireError, refused: Refused
+) -> list[Known]:
+    """The partitions that exist; the others are refused."""
+    known = []
+    for topic, view, each in asked:
+        if view is None:
+            refused.setdefault(topic, []).extend((every.partition_index, absent) for every in each.partitions)
+            continue
+        there = tuple(one for one in each.partitions if 0 <= one.partition_index < view.partitions)
+        if len(there) < len(each.partitions):
+            refused.setdefault(topic, []).extend(
+                (one.partition_index, WireError.UNKNOWN_TOPIC_OR_PARTITION)
+                for one in each.partitions
+                if not 0 <= one.partition_index < view.partitions
+            )
+        if there:
+            known.append(Known(topic, view, there))
+    return known
+
+
+# -- who may
+
+
+def _check(group: Any, request: OffsetCommitRequest, caller: Caller, known: list[Known]) -> WireError:
+    generation = request.generation_id_or_member_epoch
+    if group is None:
+        if generation < 0:
+            return WireError.NONE  # no member of any group: the first commit makes a simple one
+        too_old = caller.version < MEMBERS_OF_BOTH_KINDS
+        return WireError.ILLEGAL_GENERATION if too_old else WireError.GROUP_ID_NOT_FOUND
+    return _validated(group, request.member_id, request.group_instance_id, generation, False, caller, known)
+
+
+def _check_in_transaction(
+    group: Any, request: TxnOffsetCommitRequest, caller: Caller, known: list[Known]
+) -> WireError:
+    if not request.group_id:
+        return WireError.INVALID_GROUP_ID
+    generation = request.generation_id
+    if group is None:
+        return WireError.NONE if generation < 0 else WireError.ILLEGAL_GENERATION
+    error = _validated(group, request.member_id, request.group_instance_id, generation, True, caller, known)
+    # Producers know of generations alone.
+    return WireError.ILLEGAL_GENERATION if error is WireError.STALE_MEMBER_EPOCH else error
+
+
+def _validated(
+    group: Any,
+    member_id: str,
+    instance_id: str | None,
+    generation: int,
+    transactional: bool,
+    caller: Caller,
+    known: list[Known],
+) -> WireError:
+    return VALIDATE[type(group)](group, member_id, instance_id, generation, transactional, caller.version)
+
+
+def _heard_of(group: ClassicGroup, member_id: str, env: Env) -> list[Timer]:
+    """A classic member that commits is alive, as if it had sent a heartbeat."""
+    member = group.members.get(member_id)
+    if member is None or group.state not in (State.STABLE, State.PREPARING):
+        return []
+    draft = Draft(group, env)
+    draft.expect_heartbeat(member)
+    return draft.decision.timers
+
+
+# -- what is written
+
+
+def _settle(
+    known: list[Known],
+    refused: Refused,
+    error: WireError,
+    group_id: str,
+    value: Callable[[TopicView, Any], bytes],
+    env: Env,
+) -> tuple[list[Record], Answers]:
+    """The records, and what became of each partition: what is refused comes first, as in Kafka."""
+    records: list[Record] = []
+    answers: Answers = list(refused.items())
+    limit = env.config.offset_metadata_max_bytes
+    group = group_head(group_id)
+    for topic, view, partitions in known:
+        answer = refused.get(topic)
+        if answer is None:
+            answer = []
+            answers.append((topic, answer))
+        if error is not WireError.NONE:
+            answer.extend((each.partition_index, error) for each in partitions)
+            continue
+        head = group + topic_head(view.name)
+        for each in partitions:
+            if _too_long(each.committed_metadata, limit):
+                answer.append((each.partition_index, WireError.OFFSET_METADATA_TOO_LARGE))
+                continue
+            records.append(Record(place_of(head, each.partition_index), value(view, each)))
+            answer.append((each.partition_index, WireError.NONE))
+    return records, answers
+
+
+def _too_long(metadata: str | None, limit: int) -> bool:
+    """In Kafka offset.metadata.max.bytes counts Java's characters, of which some take two."""
+    if metadata is None or 2 * len(metadata) <= limit:
+        return False
+    return len(metadata.encode("utf-16-le")) // 2 > limit
+
+
+def _response(answers: Answers) -> OffsetCommitResponse:
+    return OffsetCommitResponse(
+        topics=tuple(
+            OffsetCommitTopicResponse(
+                name=name,
+                topic_id=topic_id,
+                partitions=tuple(
+                    OffsetCommitPartitionResponse(partition_index=partition, error_code=error)
+                    for partition, error in partitions
+                ),
+            )
+            for (name, topic_id), partitions in answers
+        )
+    )
+
+
+def _txn_response(answers: Answers) -> TxnOffsetCommitResponse:
+    return TxnOffsetCommitResponse(
+        topics=tuple(
+            TxnOffsetCommitTopicResponse(
+                name=name,
+                partitions=tuple(
+                    TxnOffsetCommitPartitionResponse(partition_index=partition, error_code=error)
+                    for partition, error in partitions
+                ),
+            )
+            for (name, _), partitions in answers
+        )
+    )

@@ -1,0 +1,101 @@
+"""The command line as a process: run it, start it, type at it, and judge how it ended."""
+
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+MOLDAU = [sys.executable, "-m", "moldau"]
+
+
+def environment(bootstrap: str) -> dict[str, str]:
+    return {**os.environ, "MOLDAU_BOOTSTRAP": bootstrap, "COLUMNS": "80"}
+
+
+def runner(bootstrap: str) -> Run:
+    """Runs `moldau` with these arguments and this input, and returns what it did."""
+
+    def run(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*MOLDAU, *arguments],
+            input=stdin,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+            env=environment(bootstrap),
+        )
+
+    return run
+
+
+def succeed(done: subprocess.CompletedProcess[str]) -> str:
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def fail(done: subprocess.CompletedProcess[str], exit_code: int, *words: str) -> None:
+    """The command failed with this exit code and one clear line, which holds these words."""
+    assert done.returncode == exit_code, (done.returncode, done.stdout, done.stderr)
+    lines = done.stderr.splitlines()
+    assert len(lines) == 1, done.stderr
+    assert lines[0].startswith("moldau: ")
+    for word in words:
+        assert word in lines[0]
+
+
+def start(bootstrap: str, *arguments: str) -> subprocess.Popen[str]:
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen([*MOLDAU, *arguments], **pipes, text=True, env=environment(bootstrap))
+
+
+def interrupt(process: subprocess.Popen[str]) -> tuple[int, str, str]:
+    process.send_signal(signal.SIGINT)
+    out, said = process.communicate(timeout=30)
+    return process.returncode, out, said
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not holds():
+        assert time.monotonic() < deadline, "it did not come true within 30 s"
+
+
+def on_terminal(bootstrap: str, arguments: list[str], typed: str) -> str:
+    """Everything that the command shows on a terminal on which this is typed."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [*MOLDAU, *arguments], stdin=theirs, stdout=theirs, stderr=theirs, env=environment(bootstrap)
+    )
+    os.close(theirs)
+    os.write(ours, typed.encode())
+    shown = b""
+    while select.select([ours], [], [], 30)[0]:
+        try:
+            piece = os.read(ours, 4096)
+        except OSError:  # the other end is closed: the command is done
+            break
+        if not piece:
+            break
+        shown += piece
+    os.close(ours)
+    process.wait(30)
+    return shown.decode()
+
+
+def complete(bootstrap: str, line: str) -> str:
+    words = line.split(" ")
+    request = {
+        "_MOLDAU_COMPLETE": "complete_bash",
+        "COMP_WORDS": line,
+        "COMP_CWORD": str(len(words) - 1),
+    }
+    done = subprocess.run(
+        MOLDAU, capture_output=True, text=True, check=False, timeout=60, env={**environment(bootstrap), **request}
+    )
+    return done.stdout

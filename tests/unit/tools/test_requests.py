@@ -1,0 +1,157 @@
+"""Requests over a plain socket, to peers that answer, refuse, or are no brokers at all."""
+
+import socket
+import struct
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+
+import pytest
+
+from moldau.base.errors import WireError
+from moldau.tools import requests
+from moldau.tools.connect import Target
+from moldau.tools.failure import CommandError
+from moldau.tools.requests import TRANSACTION, await_passing, open_cluster, refusal
+from moldau.wire.codec import decode, encode
+from moldau.wire.headers import pack_response_header, read_request_header
+from moldau.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
+from moldau.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from moldau.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from moldau.wire.messages.metadata import MetadataResponse, MetadataResponseBroker
+
+Answer = Callable[[bytes], bytes]
+
+
+@contextmanager
+def peer(answer: Answer) -> Iterator[Target]:
+    """Something that listens, and answers each frame with what `answer` makes of it; b"" closes the connection."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            connection, _ = server.accept()
+            # who cannot read an answer resets the connection instead of closing it
+            with suppress(ConnectionResetError), connection, connection.makefile("rb") as stream:
+                while head := stream.read(4):
+                    reply = answer(stream.read(struct.unpack(">i", head)[0]))
+                    if not reply:
+                        return
+                    connection.sendall(reply)
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield Target(f"127.0.0.1:{server.getsockname()[1]}")
+        thread.join(10)
+
+
+class SmallBroker:
+    """Speaks four APIs, in the versions that it was told."""
+
+    def __init__(self, versions: dict[int, tuple[int, int]]) -> None:
+        self.versions = {18: (0, 4), 3: (0, 13), **versions}
+        self.asked: list[tuple[int, int]] = []
+        self.coordinator_errors: list[int] = []
+
+    def __call__(self, frame: bytes) -> bytes:
+        header, position = read_request_header(frame)
+        self.asked.append((header.api_key, header.api_version))
+        body = self.answer(header.api_key, header.api_version, frame, position)
+        reply = pack_response_header(header.api_key, header.api_version, header.correlation_id) + body
+        return struct.pack(">i", len(reply)) + reply
+
+    def answer(self, key: int, version: int, frame: bytes, position: int) -> bytes:
+        if key == 18:
+            rows = tuple(ApiVersion(api_key=k, min_version=a, max_version=b) for k, (a, b) in self.versions.items())
+            return encode(ApiVersionsResponse(error_code=0, api_keys=rows), version)
+        if key == 10:
+            asked = decode(FindCoordinatorRequest, version, frame, position).coordinator_keys[0]
+            code = self.coordinator_errors.pop(0) if self.coordinator_errors else 0
+            row = Coordinator(key=asked, node_id=7, host="h", port=1, error_code=code)
+            return encode(FindCoordinatorResponse(coordinators=(row,)), version)
+        if key == 66:
+            return encode(ListTransactionsResponse(), version)
+        brokers = (MetadataResponseBroker(node_id=7, host="127.0.0.1", port=1),)
+        return encode(MetadataResponse(brokers=brokers, topics=()), version)
+
+
+def test_the_newest_common_version_is_used() -> None:
+    broker = SmallBroker({10: (0, 3), 3: (0, 99)})
+    with peer(broker) as target, open_cluster(target) as cluster:
+        assert cluster.ids == [7]
+        assert cluster.coordinator(TRANSACTION, "t") == 7
+    assert broker.asked == [(18, 0), (3, 13), (10, 3)]
+
+
+def test_what_the_broker_does_not_have_is_refused_before_it_is_sent() -> None:
+    broker = SmallBroker({66: (0, 1), 10: (90, 99)})
+    with peer(broker) as target, open_cluster(target) as cluster:
+        first = cluster._first
+        assert first.ask(ListTransactionsRequest(), ListTransactionsResponse, since=1) == ListTransactionsResponse()
+        with pytest.raises(CommandError, match="ListTransactions"):
+            first.ask(ListTransactionsRequest(), ListTransactionsResponse, since=2)
+        with pytest.raises(CommandError, match="FindCoordinator"):
+            cluster.coordinator(TRANSACTION, "t")
+    assert [key for key, _ in broker.asked] == [18, 3, 66]
+
+
+def test_a_coordinator_that_is_not_ready_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(requests, "ASK_AGAIN_S", 0)
+    broker = SmallBroker({10: (0, 6)})
+    broker.coordinator_errors = [WireError.COORDINATOR_NOT_AVAILABLE, WireError.COORDINATOR_LOAD_IN_PROGRESS]
+    with peer(broker) as target, open_cluster(target) as cluster:
+        assert cluster.coordinator(TRANSACTION, "t") == 7
+        broker.coordinator_errors = [WireError.INVALID_REQUEST]
+        with pytest.raises(CommandError, match="INVALID_REQUEST"):
+            cluster.coordinator(TRANSACTION, "t")
+
+
+def test_patience_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(requests, "ASK_AGAIN_S", 0)
+    monkeypatch.setattr(requests, "REQUEST_TIMEOUT_S", 0)
+    assert await_passing(lambda: int(WireError.NOT_COORDINATOR), lambda code: code) == WireError.NOT_COORDINATOR
+
+
+def test_a_broker_that_is_not_there_is_named() -> None:
+    with (
+        peer(SmallBroker({})) as target,
+        pytest.raises(CommandError, match=r"no broker 9.*There are: 7"),
+        open_cluster(target) as cluster,
+    ):
+        cluster.broker(9)
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (lambda frame: b"", "closed the connection"),
+        (lambda frame: b"HTTP/1.1 400 Bad Request\r\n\r\n", "not answer like a Kafka broker"),
+        (lambda frame: struct.pack(">i", -5), "not answer like a Kafka broker"),
+        (lambda frame: struct.pack(">i", 0), "not answer like a Kafka broker"),
+        (lambda frame: struct.pack(">ii", 4, 99), "answers another request"),
+        (lambda frame: struct.pack(">ii", 4, 1), "ends too early"),
+        (lambda frame: struct.pack(">iih", 6, 1, 0), "ends too early"),
+    ],
+)
+def test_what_is_no_broker(answer: Answer, words: str) -> None:
+    with peer(answer) as target, pytest.raises(CommandError, match=words), open_cluster(target):
+        pass
+
+
+def test_nobody_listens() -> None:
+    with pytest.raises(CommandError, match=r"refused.*moldau up"), open_cluster(Target("127.0.0.1:1,127.0.0.1:1")):
+        pass
+    with pytest.raises(CommandError, match="no broker address"), open_cluster(Target(",")):
+        pass
+
+
+def test_security_is_refused_rather_than_ignored() -> None:
+    with (
+        pytest.raises(CommandError, match="sasl_ssl"),
+        open_cluster(Target("127.0.0.1:1", {"security.protocol": "SASL_SSL"})),
+    ):
+        pass
+
+
+def test_errors_of_other_brokers_keep_their_number() -> None:
+    assert str(refusal(WireError.INVALID_REQUEST, "no")) == "no (INVALID_REQUEST)"
+    assert str(refusal(31_000, "no", remedy="Do so")) == "no (error 31000). Do so"
