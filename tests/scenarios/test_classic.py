@@ -1,11 +1,14 @@
 """Scripts of the classic group protocol: every transition of the machine, and every error it answers with."""
 
+import re
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 
 import pytest
 
+from moldau.groups import classic
+from moldau.groups.classic import TRANSITIONS, State
 from moldau.groups.env import Env, GroupConfig, Topics
 from moldau.groups.shard import GroupShard
 from moldau.wire.messages.delete_groups import DeleteGroupsRequest
@@ -103,6 +106,23 @@ class Play:
         assert isinstance(self.stage.machine, GroupShard)
         states, types = (tuple(filter(None, command.options.get(of, "").split(","))) for of in ("states", "types"))
         return [show(group) for group in self.stage.machine.list_groups(states, types)]
+
+
+def told_by_scripts(pattern: str) -> set[tuple[str, ...]]:
+    found = (re.findall(pattern, path.read_text(), re.MULTILINE) for path in scripts("classic"))
+    return {each if isinstance(each, tuple) else (each,) for many in found for each in many}
+
+
+def test_scripts_walk_every_transition() -> None:
+    moves = told_by_scripts(r"^    \w+: (\w+) -> (\w+)$")
+    named = {(before.replace("nothing", State.DEAD), after.replace("nothing", State.DEAD)) for before, after in moves}
+    assert {(before, after) for before, befores in TRANSITIONS.items() for after in befores} <= named
+
+
+def test_scripts_show_every_error() -> None:
+    sources = [path.read_text() for path in Path(classic.__file__).parent.glob("classic*.py")]
+    answered = {name for source in sources for name in re.findall(r"WireError\.([A-Z_]+)", source)}
+    assert answered - {"NONE"} <= {name for (name,) in told_by_scripts(r"error_code=([A-Z_]+)")}
 
 
 @pytest.mark.parametrize("path", scripts("classic"), ids=lambda path: path.stem)

@@ -46,7 +46,7 @@ class TransactionStage(Stage):
             else:
                 self.markers.append(work)
 
-    def show_record(self, record: Record) -> str:
+    def show_record(self, record: Record, producer_id: int) -> str:
         name = record.key.transactional_id
         if record.value is None:
             return f"{name}: gone"

@@ -24,34 +24,44 @@ SKIPS_ASSIGNMENT: Final = 9  # from this version on (KIP-814)
 def join(group: ClassicGroup | None, request: JoinGroupRequest, caller: Caller, env: Env) -> Decision:
     refused = _check(group, request, env)
     if refused is not WireError.NONE:
-        return Decision.reply(caller, JoinGroupResponse(error_code=refused, member_id=request.member_id))
+        return Decision.reply(caller, join_error(caller, refused, request.member_id))
     draft = Draft.of_new_group(request.group_id, env) if group is None else Draft(group, env)
     error = _accept(draft, request, caller)
     if error is not WireError.NONE:
-        draft.reply(caller, _error(caller, error, request))
+        named = error not in (WireError.GROUP_MAX_SIZE_REACHED, WireError.UNKNOWN_SERVER_ERROR)
+        draft.reply(caller, join_error(caller, error, request.member_id if named else ""))
     return draft.decided()
 
 
 def _check(group: ClassicGroup | None, request: JoinGroupRequest, env: Env) -> WireError:
     """What is wrong whoever asks. Only a member without an id can begin a group."""
+    error = check_request(request, env)
+    if error is WireError.NONE and group is None and request.member_id:
+        return WireError.UNKNOWN_MEMBER_ID
+    return error
+
+
+def check_request(request: JoinGroupRequest, env: Env) -> WireError:
+    """What is wrong whatever the group."""
     if not request.group_id:
         return WireError.INVALID_GROUP_ID
     if not env.config.min_session_timeout_ms <= request.session_timeout_ms <= env.config.max_session_timeout_ms:
         return WireError.INVALID_SESSION_TIMEOUT
-    return WireError.UNKNOWN_MEMBER_ID if group is None and request.member_id else WireError.NONE
+    return WireError.NONE
 
 
-def _error(caller: Caller, error: WireError, request: JoinGroupRequest) -> JoinGroupResponse:
-    if error in (WireError.FENCED_INSTANCE_ID, WireError.UNKNOWN_MEMBER_ID):
-        return join_error(caller, error, request.member_id)
-    member_id = "" if error is WireError.GROUP_MAX_SIZE_REACHED else request.member_id
-    return JoinGroupResponse(error_code=error, member_id=member_id)
+def must_name_itself(request: JoinGroupRequest, caller: Caller) -> bool:
+    """Whether a member is only given an id for now (KIP-394)."""
+    return not request.member_id and request.group_instance_id is None and caller.version >= MEMBER_ID_REQUIRED
 
 
 def _accept(draft: Draft, request: JoinGroupRequest, caller: Caller) -> WireError:
     group = draft.group
     if not _has_room(group, request.member_id, draft.env.config.max_size):
-        draft.group = group.without((request.member_id,))
+        if request.member_id in group.members:
+            draft.remove(request.member_id)
+        draft.group = draft.group.without((request.member_id,))
+        complete_if_all_joined(draft)
         return WireError.GROUP_MAX_SIZE_REACHED
     if not group.supports(request.protocol_type, request.protocols):
         return WireError.INCONSISTENT_GROUP_PROTOCOL
@@ -89,10 +99,10 @@ def _join_without_id(draft: Draft, request: JoinGroupRequest, caller: Caller) ->
     predecessor = draft.group.static_member(request.group_instance_id)
     if predecessor is not None:
         _replace(draft, request, caller, predecessor, member_id)
-    elif request.group_instance_id is None and caller.version >= MEMBER_ID_REQUIRED:
+    elif must_name_itself(request, caller):
         draft.group = replace(draft.group, pending=draft.group.pending | {member_id})
         draft.wake("session", request.session_timeout_ms, member_id)
-        draft.reply(caller, JoinGroupResponse(error_code=WireError.MEMBER_ID_REQUIRED, member_id=member_id))
+        draft.reply(caller, join_error(caller, WireError.MEMBER_ID_REQUIRED, member_id))
     else:
         _add(draft, request, caller, member_id)
 
@@ -104,7 +114,7 @@ def _add(draft: Draft, request: JoinGroupRequest, caller: Caller, member_id: str
         instance_id=request.group_instance_id,
         client_id=caller.client_id,
         client_host=caller.client_host,
-        rebalance_timeout_ms=_rebalance_timeout_ms(request),
+        rebalance_timeout_ms=rebalance_timeout_ms(request),
         session_timeout_ms=request.session_timeout_ms,
         protocols=request.protocols,
         joining=caller,
@@ -128,7 +138,7 @@ def _replace(draft: Draft, request: JoinGroupRequest, caller: Caller, old: Class
     new = replace(
         old,
         member_id=member_id,
-        rebalance_timeout_ms=_rebalance_timeout_ms(request),
+        rebalance_timeout_ms=rebalance_timeout_ms(request),
         session_timeout_ms=request.session_timeout_ms,
         protocols=request.protocols,
         joining=caller,
@@ -197,7 +207,7 @@ def _join_again(draft: Draft, request: JoinGroupRequest, caller: Caller) -> None
             replace(
                 member,
                 protocols=request.protocols,
-                rebalance_timeout_ms=_rebalance_timeout_ms(request),
+                rebalance_timeout_ms=rebalance_timeout_ms(request),
                 session_timeout_ms=request.session_timeout_ms,
                 joining=caller,
             )
@@ -205,6 +215,6 @@ def _join_again(draft: Draft, request: JoinGroupRequest, caller: Caller) -> None
         rebalance_or_complete(draft)
 
 
-def _rebalance_timeout_ms(request: JoinGroupRequest) -> int:
+def rebalance_timeout_ms(request: JoinGroupRequest) -> int:
     """Version 0 has none: the session's holds for both."""
     return request.session_timeout_ms if request.rebalance_timeout_ms < 0 else request.rebalance_timeout_ms

@@ -11,7 +11,10 @@ from uuid import UUID
 
 from moldau.base.coordination import Caller, Decision, TimerKey
 from moldau.base.errors import Refusal, WireError
-from moldau.groups.consumer_draft import JOIN, REBALANCE, SESSION, SYNC, Draft
+from moldau.groups import consumer_regex
+from moldau.groups.classic import ClassicGroup
+from moldau.groups.consumer_draft import JOIN, REBALANCE, REGEX, SESSION, SYNC, Draft
+from moldau.groups.consumer_migration import downgrade, may_downgrade, upgrade
 from moldau.groups.consumer_reconcile import Owned, Step, next_step
 from moldau.groups.consumer_state import AWAY, JOINING, LEAVING, ConsumerGroup, Held, Member, MemberState
 from moldau.groups.consumer_target import assign_if_due, offered_assignors, raise_epoch
@@ -25,17 +28,17 @@ from moldau.wire.messages.consumer_group_heartbeat import (
 
 
 def heartbeat(
-    group: ConsumerGroup | None, request: ConsumerGroupHeartbeatRequest, caller: Caller, env: Env
+    group: ConsumerGroup | ClassicGroup | None, request: ConsumerGroupHeartbeatRequest, caller: Caller, env: Env
 ) -> Decision:
     refusal = _invalid(request, caller.version, env.config)
     if refusal is not None:
         return _refused(caller, refusal)
     if request.member_epoch in (LEAVING, AWAY):
         return _leave(group, request, caller, env)
-    if group is None and request.member_epoch != JOINING:
-        return _refused(caller, not_found(request.group_id))
-    draft = Draft(group, request.group_id)
-    return _live(draft, request, caller, env)
+    if request.member_epoch != JOINING and not isinstance(group, ConsumerGroup):
+        return _refused(caller, not_found(request.group_id, group))
+    draft = upgrade(group, env) if isinstance(group, ClassicGroup) else Draft(group, request.group_id)
+    return _refused(caller, draft) if isinstance(draft, Refusal) else _live(draft, request, caller, env)
 
 
 def _live(draft: Draft, request: ConsumerGroupHeartbeatRequest, caller: Caller, env: Env) -> Decision:
@@ -49,11 +52,11 @@ def _live(draft: Draft, request: ConsumerGroupHeartbeatRequest, caller: Caller, 
     if isinstance(before, Refusal):
         return _refused(caller, before)
     after = _as_requested(before, request, caller)
-    changed = after.topics != before.topics
-    if after != before:
-        draft.write_member(after)
-    if changed:
-        raise_epoch(draft, env, changed=True)
+    if after.regex and after.regex != before.regex:
+        refusal = consumer_regex.check(after.regex)
+        if refusal is not None:
+            return _refused(caller, refusal)
+    changed = subscribe(draft, before, after, env)
     assign_if_due(draft, env)
     refusal = reconcile(draft, after.id, owned, changed, env)
     if refusal is not None:
@@ -114,8 +117,9 @@ def is_full(group: ConsumerGroup, member_id: str, config: GroupConfig) -> bool:
     return len(group.members) >= config.consumer_max_size and member_id not in group.members
 
 
-def not_found(group_id: str) -> Refusal:
-    return Refusal(WireError.GROUP_ID_NOT_FOUND, f"Consumer group {group_id} not found.")
+def not_found(group_id: str, group: object) -> Refusal:
+    fault = "not found" if group is None else "is not a consumer group"
+    return Refusal(WireError.GROUP_ID_NOT_FOUND, f"Group {group_id} {fault}.")
 
 
 # The member that a request is about
@@ -242,6 +246,20 @@ def replace_member(draft: Draft, old: Member, new_id: str) -> Member:
     return new
 
 
+def subscribe(draft: Draft, before: Member, after: Member, env: Env) -> bool:
+    """Write what a member says of itself, if that is news; True, and a new epoch, if it wants other topics."""
+    if after != before:
+        draft.write_member(after)
+    changed = after.topics != before.topics
+    if after.regex != before.regex:
+        consumer_regex.drop_unused(draft, before.regex)
+        consumer_regex.resolve(draft, env)
+        changed = True
+    if changed:
+        raise_epoch(draft, env, changed=True)
+    return changed
+
+
 def reconcile(draft: Draft, member_id: str, owned: Owned | None, changed: bool, env: Env) -> Refusal | None:
     """The member's next step towards its target, with the time it has for giving back what it must."""
     group = draft.group
@@ -261,22 +279,27 @@ def reconcile(draft: Draft, member_id: str, owned: Owned | None, changed: bool, 
 
 
 def fence(draft: Draft, members: Iterable[Member], env: Env) -> None:
-    """Members are out. What they had is free for the next target."""
+    """Members are out. What they had is free for the next target. Classic members alone are a classic group."""
     gone = list(members)
+    ids = {member.id for member in gone}
+    if may_downgrade(draft.group, ids, env):
+        downgrade(draft, ids, True, env)
+        return
     for member in gone:
         draft.delete_member(member.id)
-    for regex in {member.regex for member in gone if member.regex in draft.group.regexes}:
-        if not draft.group.subscribers(regex):
-            draft.delete_regex(regex)
+    for member in gone:
+        consumer_regex.drop_unused(draft, member.regex)
     raise_epoch(draft, env, changed=True)
 
 
 # Leaving
 
 
-def _leave(group: ConsumerGroup | None, request: ConsumerGroupHeartbeatRequest, caller: Caller, env: Env) -> Decision:
-    if group is None:
-        return _refused(caller, not_found(request.group_id))
+def _leave(
+    group: ConsumerGroup | ClassicGroup | None, request: ConsumerGroupHeartbeatRequest, caller: Caller, env: Env
+) -> Decision:
+    if not isinstance(group, ConsumerGroup):
+        return _refused(caller, not_found(request.group_id, group))
     if request.instance_id is None:
         member = group.members.get(request.member_id)
         refusal = None if member else unknown_member(group, request.member_id)
@@ -303,14 +326,15 @@ def _refused(caller: Caller, refusal: Refusal) -> Decision:
 # Time
 
 
-def fired(group: ConsumerGroup | None, key: TimerKey, env: Env) -> Decision:
-    """A timer of one of the group's members is due."""
-    _, purpose, group_id, member_id = key
-    member = group.members.get(member_id) if group else None
-    if group is None or member is None or not _is_out(purpose, member):
-        return Decision()
+def fired(group: ConsumerGroup, key: TimerKey, env: Env) -> Decision:
+    """A timer of the group or of one of its members is due. It may have outlived what it was set for."""
+    purpose, group_id, *rest = key
     draft = Draft(group, group_id)
-    fence(draft, [member], env)
+    member = draft.group.members.get(rest[0]) if rest else None
+    if member is not None and _is_out(purpose, member):
+        fence(draft, [member], env)
+    if purpose == REGEX and consumer_regex.resolve(draft, env):
+        raise_epoch(draft, env, changed=True)
     return draft.decision
 
 
@@ -345,3 +369,5 @@ def _look_at_topics(draft: Draft, env: Env) -> None:
     """A new epoch if subscribed topics changed; the next heartbeat computes its target. An empty group has none."""
     if draft.group.members:
         raise_epoch(draft, env, changed=False)
+        if draft.group.subscribed_regexes:
+            draft.set_timer(REGEX, None, consumer_regex.next_turn(draft.group, env))

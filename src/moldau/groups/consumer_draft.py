@@ -9,7 +9,18 @@ from typing import Any, Final
 from uuid import UUID
 
 from moldau.base.coordination import Caller, Decision, Record, Timer, TimerKey
-from moldau.groups.consumer_state import Assignment, ConsumerGroup, Held, Member, Rejoining, Resolved, fold
+from moldau.groups.consumer_state import (
+    Assignment,
+    ConsumerGroup,
+    Held,
+    Member,
+    Passing,
+    Rejoining,
+    Resolved,
+    Scan,
+    Scanning,
+    fold,
+)
 from moldau.groups.records import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupCurrentMemberAssignmentValue,
@@ -28,16 +39,17 @@ from moldau.groups.records import (
     TargetTopicPartitions,
 )
 
-# Timers of members. A key is ("consumer", what for, group, member).
+# Timers. A key is what it is for, the group, and the member if it is one's.
 SESSION: Final = "session"  # it has not been heard of
 REBALANCE: Final = "rebalance"  # it does not give back what it was told to
 JOIN: Final = "join"  # a classic member was told to join again and does not
 SYNC: Final = "sync"  # a classic member joined and does not fetch its assignment
 MEMBER_TIMERS: Final = (SESSION, REBALANCE, JOIN, SYNC)
+REGEX: Final = "regex"  # expressions of the group are due
 
 
-def timer_key(purpose: str, group_id: str, member_id: str = "") -> TimerKey:
-    return ("consumer", purpose, group_id, member_id)
+def timer_key(purpose: str, group_id: str, member_id: str | None) -> TimerKey:
+    return (purpose, group_id) if member_id is None else (purpose, group_id, member_id)
 
 
 class Draft:
@@ -61,7 +73,7 @@ class Draft:
         self.decision.replies.append((caller.token, response))
         return self.decision
 
-    def set_timer(self, purpose: str, member_id: str, at: int | None) -> None:
+    def set_timer(self, purpose: str, member_id: str | None, at: int | None) -> None:
         self.decision.timers.append(Timer(timer_key(purpose, self.group_id, member_id), at))
 
     def cancel_timers(self, member_id: str) -> None:
@@ -79,7 +91,11 @@ class Draft:
             self._pass(Rejoining(self.group_id, member_id, waiting=False))
         self.set_timer(JOIN, member_id, None)
 
-    def _pass(self, change: Rejoining) -> None:
+    def scan(self, scan: Scan | None) -> None:
+        if scan != self.group.scan:
+            self._pass(Scanning(self.group_id, scan))
+
+    def _pass(self, change: Passing) -> None:
         self.decision.passing.append(change)
         self.group = fold(self.group, change) or self.group
 

@@ -1,6 +1,6 @@
 """A group of the consumer protocol (KIP-848) as a value, and `fold`: the one way in which a record changes it.
 
-Everything here is durable, with one named exception (`rejoining`), so a group that is read back is the group that was.
+Everything is durable, with two named exceptions (`rejoining`, `scan`), so a group that is read back is what it was.
 Live decisions and a start after a crash go through the same `fold`. What to write is decided elsewhere.
 """
 
@@ -54,12 +54,32 @@ class Resolved(NamedTuple):
     at: int
 
 
+class Scan(NamedTuple):
+    """An expression that is being matched with the topics, a turn at a time."""
+
+    regex: str
+    version: int  # of the topics that it is matched with
+    at: int
+    matched: frozenset[str]
+    looked_at: int  # so many topics
+
+
 class Rejoining(NamedTuple):
     """A passing change: a classic member was told to join again (its time runs), or it has."""
 
     group_id: str
     member_id: str
     waiting: bool
+
+
+class Scanning(NamedTuple):
+    """A passing change: how far an expression has been matched; None: that is done."""
+
+    group_id: str
+    scan: Scan | None
+
+
+Passing = Rejoining | Scanning
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +118,9 @@ class ConsumerGroup:
     # These two follow from the members.
     instances: Mapping[str, str] = field(default_factory=dict)  # instance id → member id
     owners: Mapping[UUID, Mapping[int, str]] = field(default_factory=dict)  # who holds a partition or is revoking it
-    # Not durable: a start gives these members their time once more.
+    # Not durable: a start gives these members their time once more, and begins a scan anew.
     rejoining: frozenset[str] = frozenset()
+    scan: Scan | None = None
 
     @property
     def state(self) -> str:
@@ -116,8 +137,9 @@ class ConsumerGroup:
         member_id = self.instances.get(instance_id)
         return None if member_id is None else self.members.get(member_id)
 
-    def subscribers(self, regex: str) -> int:
-        return sum(member.regex == regex for member in self.members.values())
+    @property
+    def subscribed_regexes(self) -> set[str]:
+        return {member.regex for member in self.members.values() if member.regex}
 
 
 def subscription(group: ConsumerGroup, member: Member) -> frozenset[str]:
@@ -126,8 +148,10 @@ def subscription(group: ConsumerGroup, member: Member) -> frozenset[str]:
     return member.topics if matched is None else member.topics | matched.topics
 
 
-def fold(group: ConsumerGroup | None, change: Record | Rejoining) -> ConsumerGroup | None:
+def fold(group: ConsumerGroup | None, change: Record | Passing) -> ConsumerGroup | None:
     """The group after a change; None where there is none. Tombstones of what is not there change nothing."""
+    if isinstance(change, Scanning):
+        return group and replace(group, scan=change.scan)
     if isinstance(change, Rejoining):
         return group and _rejoining(group, change)
     key, value = change

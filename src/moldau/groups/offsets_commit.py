@@ -9,10 +9,11 @@ from uuid import UUID
 
 from moldau.base.coordination import Caller, Decision, Record, Timer
 from moldau.base.errors import WireError
-from moldau.groups import classic
+from moldau.groups import classic, consumer_reads
 from moldau.groups.classic import ClassicGroup, State
 from moldau.groups.classic_draft import Draft
-from moldau.groups.env import Env, TopicView
+from moldau.groups.consumer_state import ConsumerGroup
+from moldau.groups.env import Env, Topics, TopicView
 from moldau.groups.offsets_packed import group_head, pack_expiring_value, pack_value, place_of, topic_head
 from moldau.wire.messages.offset_commit import (
     OffsetCommitPartition,
@@ -34,7 +35,10 @@ BY_TOPIC_ID: Final = 10  # from this version on requests name topics by their id
 MEMBERS_OF_BOTH_KINDS: Final = 9  # from this version on clients know GROUP_ID_NOT_FOUND
 AS_CONFIGURED: Final = -1  # a retention time
 
-VALIDATE: Final[Mapping[type, Callable[..., WireError]]] = {ClassicGroup: classic.validate_commit}
+VALIDATE: Final[Mapping[type, Callable[..., WireError]]] = {
+    ClassicGroup: classic.validate_commit,
+    ConsumerGroup: consumer_reads.validate_commit,
+}
 
 Partition = OffsetCommitPartition | TxnOffsetCommitPartition
 TopicName = tuple[str, UUID]  # a topic as the request has it
@@ -48,21 +52,13 @@ class Known(NamedTuple):
 
     topic: TopicName
     view: TopicView
-    partitions: tuple[Any, ...]
+    partitions: list[Any]
 
 
 def commit(group: Any, request: OffsetCommitRequest, caller: Caller, env: Env) -> Decision:
-    topics = env.topics
-    refused: Refused = {}
-    if caller.version >= BY_TOPIC_ID:
-        asked = [((each.name, each.topic_id), topics.by_id.get(each.topic_id), each) for each in request.topics]
-        known = _known(asked, WireError.UNKNOWN_TOPIC_ID, refused)
-    else:
-        asked = [((each.name, ZERO_UUID), topics.by_name.get(each.name), each) for each in request.topics]
-        known = _known(asked, WireError.UNKNOWN_TOPIC_OR_PARTITION, refused)
+    known, refused = _sorted_out(request, caller.version, env.topics)
     # As in Kafka the group is not asked where there is nothing to commit.
     error = _check(group, request, caller, known) if known else WireError.NONE
-
     now, retention = env.now, request.retention_time_ms
 
     def value(view: TopicView, partition: Partition) -> bytes:
@@ -71,28 +67,29 @@ def commit(group: Any, request: OffsetCommitRequest, caller: Caller, env: Env) -
             return pack_expiring_value(partition.committed_offset, metadata, now, now + retention)
         return pack_value(partition.committed_offset, partition.committed_leader_epoch, metadata, now, view.id)
 
-    records, answers = _settle(known, refused, error, request.group_id, value, env)
+    records, answers = _settle(known, refused, error, request.group_id, value, env.config.offset_metadata_max_bytes)
     decision = Decision(records=records, replies=[(caller.token, _response(answers))])
     if known and error is WireError.NONE and isinstance(group, ClassicGroup):
         decision.timers += _heard_of(group, request.member_id, env)
     return decision
 
 
+def refuse(request: OffsetCommitRequest, error: WireError, version: int, topics: Topics) -> OffsetCommitResponse:
+    """The answer where the group cannot be asked."""
+    known, refused = _sorted_out(request, version, topics)
+    return _response(_settle(known, refused, error, request.group_id)[1])
+
+
 def commit_in_transaction(group: Any, request: TxnOffsetCommitRequest, caller: Caller, env: Env) -> Decision:
-    by_name = env.topics.by_name
-    refused: Refused = {}
-    asked = [((each.name, ZERO_UUID), by_name.get(each.name), each) for each in request.topics]
-    known = _known(asked, WireError.UNKNOWN_TOPIC_OR_PARTITION, refused)
+    known, refused = _txn_sorted_out(request, env.topics)
     error = _check_in_transaction(group, request, caller, known) if known else WireError.NONE
 
     def value(_view: TopicView, partition: Partition) -> bytes:
-        metadata = partition.committed_metadata or ""
         # Kafka writes no topic id here: the request has none.
-        return pack_value(
-            partition.committed_offset, partition.committed_leader_epoch, metadata, env.now, ZERO_UUID
-        )
+        metadata = partition.committed_metadata or ""
+        return pack_value(partition.committed_offset, partition.committed_leader_epoch, metadata, env.now, ZERO_UUID)
 
-    records, answers = _settle(known, refused, error, request.group_id, value, env)
+    records, answers = _settle(known, refused, error, request.group_id, value, env.config.offset_metadata_max_bytes)
     return Decision(
         records=records,
         producer_id=request.producer_id,
@@ -101,28 +98,51 @@ def commit_in_transaction(group: Any, request: TxnOffsetCommitRequest, caller: C
     )
 
 
+def refuse_in_transaction(request: TxnOffsetCommitRequest, error: WireError, topics: Topics) -> TxnOffsetCommitResponse:
+    known, refused = _txn_sorted_out(request, topics)
+    return _txn_response(_settle(known, refused, error, request.group_id)[1])
+
+
+def has_something(request: TxnOffsetCommitRequest, topics: Topics) -> bool:
+    """Whether any partition of the request exists: if not, nobody is asked about the transaction either."""
+    return bool(_txn_sorted_out(request, topics)[0])
+
+
 # -- which partitions
 
 
-def _known(
-    asked: Iterable[tuple[TopicName, TopicView | None, Any]], absent: WireError, refused: Refused
-) -> list[Known]:
-    """The partitions that exist; the others are refused."""
-    known = []
+def _sorted_out(request: OffsetCommitRequest, version: int, topics: Topics) -> tuple[list[Known], Refused]:
+    asked: Iterable[tuple[TopicName, TopicView | None, Any]]
+    if version >= BY_TOPIC_ID:
+        asked = (((each.name, each.topic_id), topics.by_id.get(each.topic_id), each) for each in request.topics)
+        return _known(asked, WireError.UNKNOWN_TOPIC_ID)
+    asked = (((each.name, ZERO_UUID), topics.by_name.get(each.name), each) for each in request.topics)
+    return _known(asked, WireError.UNKNOWN_TOPIC_OR_PARTITION)
+
+
+def _txn_sorted_out(request: TxnOffsetCommitRequest, topics: Topics) -> tuple[list[Known], Refused]:
+    asked = (((each.name, ZERO_UUID), topics.by_name.get(each.name), each) for each in request.topics)
+    return _known(asked, WireError.UNKNOWN_TOPIC_OR_PARTITION)
+
+
+def _known(asked: Iterable[tuple[TopicName, TopicView | None, Any]], absent: WireError) -> tuple[list[Known], Refused]:
+    """The partitions that exist, and those that do not."""
+    known: list[Known] = []
+    refused: Refused = {}
     for topic, view, each in asked:
         if view is None:
-            refused.setdefault(topic, []).extend((every.partition_index, absent) for every in each.partitions)
+            refused.setdefault(topic, []).extend((one.partition_index, absent) for one in each.partitions)
             continue
-        there = tuple(one for one in each.partitions if 0 <= one.partition_index < view.partitions)
-        if len(there) < len(each.partitions):
-            refused.setdefault(topic, []).extend(
-                (one.partition_index, WireError.UNKNOWN_TOPIC_OR_PARTITION)
-                for one in each.partitions
-                if not 0 <= one.partition_index < view.partitions
-            )
+        there: list[Any] = []
+        missing: list[Any] = []
+        for one in each.partitions:
+            (there if 0 <= one.partition_index < view.partitions else missing).append(one)
+        if missing:
+            wrong = WireError.UNKNOWN_TOPIC_OR_PARTITION
+            refused.setdefault(topic, []).extend((one.partition_index, wrong) for one in missing)
         if there:
             known.append(Known(topic, view, there))
-    return known
+    return known, refused
 
 
 # -- who may
@@ -138,9 +158,7 @@ def _check(group: Any, request: OffsetCommitRequest, caller: Caller, known: list
     return _validated(group, request.member_id, request.group_instance_id, generation, False, caller, known)
 
 
-def _check_in_transaction(
-    group: Any, request: TxnOffsetCommitRequest, caller: Caller, known: list[Known]
-) -> WireError:
+def _check_in_transaction(group: Any, request: TxnOffsetCommitRequest, caller: Caller, known: list[Known]) -> WireError:
     if not request.group_id:
         return WireError.INVALID_GROUP_ID
     generation = request.generation_id
@@ -160,7 +178,11 @@ def _validated(
     caller: Caller,
     known: list[Known],
 ) -> WireError:
-    return VALIDATE[type(group)](group, member_id, instance_id, generation, transactional, caller.version)
+    error = VALIDATE[type(group)](group, member_id, instance_id, generation, transactional, caller.version)
+    if error is WireError.NONE and isinstance(group, ConsumerGroup):
+        partitions = ((topic.view.id, each.partition_index) for topic in known for each in topic.partitions)
+        return consumer_reads.validate_partitions(group, member_id, generation, partitions)
+    return error
 
 
 def _heard_of(group: ClassicGroup, member_id: str, env: Env) -> list[Timer]:
@@ -181,13 +203,12 @@ def _settle(
     refused: Refused,
     error: WireError,
     group_id: str,
-    value: Callable[[TopicView, Any], bytes],
-    env: Env,
+    value: Callable[[TopicView, Any], bytes] = lambda view, partition: b"",
+    limit: int = 0,
 ) -> tuple[list[Record], Answers]:
     """The records, and what became of each partition: what is refused comes first, as in Kafka."""
     records: list[Record] = []
     answers: Answers = list(refused.items())
-    limit = env.config.offset_metadata_max_bytes
     group = group_head(group_id)
     for topic, view, partitions in known:
         answer = refused.get(topic)

@@ -1,7 +1,7 @@
 """How committed offsets end: deleted by an administrator, with their group or topic, or because nobody needs them.
 
 KIP-211: what a group committed is kept while the group is at work, and for offsets.retention.minutes from when it
-became empty. Where there is no such time, and for topics that a group does not read any more, it counts from the commit.
+became empty. Where there is no such time, and for topics that a group reads no longer, it counts from the commit.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -9,8 +9,9 @@ from typing import Any, Final, NamedTuple
 
 from moldau.base.coordination import Caller, Decision, Record
 from moldau.base.errors import WireError
-from moldau.groups import classic_reads
+from moldau.groups import classic_reads, consumer_reads
 from moldau.groups.classic import ClassicGroup, State
+from moldau.groups.consumer_state import ConsumerGroup
 from moldau.groups.env import Env, Topics
 from moldau.groups.offsets import Offsets
 from moldau.groups.offsets_packed import (
@@ -33,8 +34,14 @@ from moldau.wire.messages.offset_delete import (
     OffsetDeleteTopicResponse,
 )
 
-VALIDATE_DELETE: Final[Mapping[type, Callable[[Any], WireError]]] = {ClassicGroup: classic_reads.validate_offset_delete}
-IS_SUBSCRIBED: Final[Mapping[type, Callable[[Any, str], bool]]] = {ClassicGroup: classic_reads.is_subscribed}
+VALIDATE_DELETE: Final[Mapping[type, Callable[[Any], WireError]]] = {
+    ClassicGroup: classic_reads.validate_offset_delete,
+    ConsumerGroup: consumer_reads.validate_offset_delete,
+}
+IS_SUBSCRIBED: Final[Mapping[type, Callable[[Any, str], bool]]] = {
+    ClassicGroup: classic_reads.is_subscribed,
+    ConsumerGroup: consumer_reads.is_subscribed,
+}
 
 
 # -- by request
@@ -98,12 +105,8 @@ def delete_all(offsets: Offsets, group_id: str) -> list[Record]:
 def of_deleted_topics(offsets: Offsets, topics: Topics) -> Iterator[Record]:
     """Offsets are only ever committed for topics that exist: one that does not has been deleted."""
     for topic in offsets.topics():
-        if topic_of(topic) in topics.by_name:
-            continue
-        for group_id in offsets.readers(topic):
-            for place in offsets.places(group_id):
-                if place[:TOPIC_END] == topic:
-                    yield tombstone(group_id, place)
+        if topic_of(topic) not in topics.by_name:
+            yield from (tombstone(group_id, place) for group_id, place in offsets.of_topic(topic))
 
 
 # -- by time
@@ -117,19 +120,26 @@ class Rule(NamedTuple):
 
 
 def _classic_rule(group: ClassicGroup) -> Rule | None:
-    def is_subscribed(topic: str) -> bool:
-        return classic_reads.is_subscribed(group, topic)
-
+    topics = classic_reads.subscribed_topics(group)
+    consumers = group.protocol_type == PROTOCOL_TYPE
+    is_subscribed = (lambda topic: consumers) if topics is None else topics.__contains__
     if group.protocol_type is None:
         return Rule(is_subscribed)  # a simple group, which has no members to be heard of
     if group.state is State.EMPTY:
         return Rule(is_subscribed, group.since if group.since >= 0 else None)
-    if group.state is State.STABLE and group.protocol_type == PROTOCOL_TYPE:
-        return Rule(is_subscribed) if classic_reads.subscribed_topics(group) is not None else None
+    if group.state is State.STABLE and consumers and topics is not None:
+        return Rule(is_subscribed)
     return None
 
 
-RULES: Final[Mapping[type, Callable[[Any], Rule | None]]] = {ClassicGroup: _classic_rule}
+def _consumer_rule(group: ConsumerGroup) -> Rule:
+    return Rule(consumer_reads.subscription_of(group))
+
+
+RULES: Final[Mapping[type, Callable[[Any], Rule | None]]] = {
+    ClassicGroup: _classic_rule,
+    ConsumerGroup: _consumer_rule,
+}
 
 
 def expired(offsets: Offsets, group: Any, env: Env) -> tuple[list[Place], bool]:

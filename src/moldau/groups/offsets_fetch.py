@@ -31,9 +31,7 @@ def fetch(
     elif by_id:
         found = _some_by_id(offsets, request.group_id, request.topics, require_stable, topics)
     else:
-        found = (
-            _topic(offsets, request.group_id, topic, topic.name, require_stable) for topic in request.topics
-        )
+        found = [_topic(offsets, request.group_id, topic, topic.name, require_stable) for topic in request.topics]
     return OffsetFetchGroupResponse(group_id=request.group_id, topics=tuple(found))
 
 
@@ -88,9 +86,7 @@ def _all(
     ]
 
 
-def _partition(
-    partition: int, value: bytes | None, unstable: bool, topic_id: UUID
-) -> OffsetFetchPartitionResponse:
+def _partition(partition: int, value: bytes | None, unstable: bool, topic_id: UUID) -> OffsetFetchPartitionResponse:
     if unstable:
         return _none(partition, WireError.UNSTABLE_OFFSET_COMMIT)
     if value is None:

@@ -258,9 +258,9 @@ def test_a_restart_forgets_nothing_and_gives_everyone_time() -> None:
     world.restart()
     assert world.group == before
     assert world.timers == {
-        ("consumer", "session", GROUP, "a"): world.now + 45_000,
-        ("consumer", "session", GROUP, "b"): world.now + 45_000,
-        ("consumer", "rebalance", GROUP, "a"): world.now + 60_000,
+        ("session", GROUP, "a"): world.now + 45_000,
+        ("session", GROUP, "b"): world.now + 45_000,
+        ("rebalance", GROUP, "a"): world.now + 60_000,
     }
     settle([first, second])
     assert sizes([first, second]) == [2, 2]
