@@ -1,6 +1,6 @@
 """Transactions under any sequence of requests, repetitions, restarts and time: what no sequence may bring about."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -126,7 +126,7 @@ class Transactions(RuleBasedStateMachine):
         name = data.draw(st.sampled_from([name for name in NAMES if self._rests(name)]))
         found = self.machine[name]
         if found.producer_epoch < MAX_EPOCH - 3:
-            record = record_of(replace(found, producer_epoch=MAX_EPOCH - 3))
+            record = record_of(found._replace(producer_epoch=MAX_EPOCH - 3))
             self.machine.log.append(self.machine.shard.encode(record))
             self.machine.shard.apply(record)
             for each in self.instances:

@@ -1,7 +1,6 @@
 """Scripts of transactions: every transition of the machine under both protocols, and every error it answers with."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -157,7 +156,7 @@ class Play:
         """`age`: the producer has nearly used up its epochs."""
         machine = self.stage.machine
         assert isinstance(machine, TransactionShard)
-        old = replace(machine.transactions["tx"], producer_epoch=MAX_EPOCH - 2)
+        old = machine.transactions["tx"]._replace(producer_epoch=MAX_EPOCH - 2)
         return list(self.stage.carry_out(Decision(records=[record_of(old)])))
 
 
