@@ -95,7 +95,6 @@ LOADED: Final[Mapping[type, Callable[[Any, Env], Decision]]] = {
     ConsumerGroup: consumer.loaded,
 }
 
-
 LARGEST_BATCH: Final = 512 * 1024  # bytes of the keys of tombstones that are written at once
 
 
@@ -233,10 +232,10 @@ class GroupShard:
             self.groups[change.group_id] = change
         elif isinstance(change, Rejoining | Scanning):
             self._fold(change.group_id, change)
-        elif folds(change.key):
-            self._fold(change.key.group_id, change)
         elif isinstance(change.key, bytes):
             self._apply_offset(change.key, change.value, producer_id)
+        elif folds(change.key):
+            self._fold(change.key.group_id, change)
         elif isinstance(change.key, GroupMetadataKey):
             if change.value is None:
                 self.groups.pop(change.key.group, None)
