@@ -228,12 +228,12 @@ class GroupShard:
 
     def apply(self, change: Any, producer_id: int = -1) -> None:
         """A record that is in the log, or a change that lives in memory only."""
-        if isinstance(change, ClassicGroup):
+        if isinstance(change, Record) and isinstance(change.key, bytes):
+            self._apply_offset(change.key, change.value, producer_id)
+        elif isinstance(change, ClassicGroup):
             self.groups[change.group_id] = change
         elif isinstance(change, Rejoining | Scanning):
             self._fold(change.group_id, change)
-        elif isinstance(change.key, bytes):
-            self._apply_offset(change.key, change.value, producer_id)
         elif folds(change.key):
             self._fold(change.key.group_id, change)
         elif isinstance(change.key, GroupMetadataKey):
