@@ -146,6 +146,8 @@ def _replace(draft: Draft, request: JoinGroupRequest, caller: Caller, old: Class
         is_new=False,
     )
     draft.group = _in_place_of(draft.group, old.member_id, new)
+    if not draft.group.unsynced:
+        draft.let_sleep("sync")
     draft.expect_heartbeat(new)
     state = draft.group.state
     if state is State.STABLE and draft.group.chosen_protocol() == draft.group.protocol_name:
