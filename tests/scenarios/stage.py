@@ -5,7 +5,7 @@ lines, for scripts to record.
 """
 
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from moldau.base.coordination import Caller, Decision, Fired, Record, TimerKey
 from moldau.base.errors import WireError
@@ -20,13 +20,24 @@ class Machine(Protocol):
     def apply(self, change: Any, producer_id: int = -1) -> None: ...
     def encode(self, record: Record) -> tuple[bytes, bytes | None]: ...
     def replay(self, key: bytes, value: bytes | None, producer_id: int = -1) -> None: ...
+    def end_transaction(self, producer_id: int, commit: bool) -> None: ...
     def loaded(self, env: Any) -> Decision: ...
+
+
+class Logged(NamedTuple):
+    """A record in the log, or the marker that ends a transaction."""
+
+    key: bytes
+    value: bytes | None
+    producer_id: int
+    commit: bool | None = None  # of a marker
 
 
 class Stage:
     """One machine and its surroundings. Time starts at 0 and passes when a script waits.
 
-    `states` says in a few words where the machine is, by name; what changes is told with what changed it.
+    `states` says in a few words where the machine is, by name; what changes is told with what changed it. `read` turns
+    bytes into records that can be shown, for machines that pack some by hand.
     """
 
     def __init__(
@@ -34,14 +45,16 @@ class Stage:
         machine: Callable[[], Machine],
         env: Callable[[int], Any],
         states: Callable[[Any], dict[str, str]] = lambda machine: {},
+        read: Callable[[bytes, bytes | None], Record | None] | None = None,
     ) -> None:
         self._new_machine = machine
         self._env = env
         self._states = states
+        self._read = read
         self.machine = machine()
         self.now = 0
         self.timers: dict[TimerKey, int] = {}
-        self.log: list[tuple[bytes, bytes | None, int]] = []
+        self.log: list[Logged] = []
         self.append_fails = False
 
     def verbs(self) -> dict[str, Verb]:
@@ -61,14 +74,14 @@ class Stage:
         before = self._states(self.machine)
         for record in decision.records:
             key, value = self.machine.encode(record)
-            self.log.append((key, value, decision.producer_id))
+            self.log.append(Logged(key, value, decision.producer_id))
             self.machine.apply(record, decision.producer_id)
-            yield f"writes {show_record(record)}"
+            yield f"writes {self.show_record(record, decision.producer_id)}"
         for change in decision.passing:
             self.machine.apply(change)
         yield from self._moves(before)
         for work in decision.work:
-            yield f"work {work}"
+            yield f"work {self.show_work(work)}"
         for timer in decision.timers:
             earlier = self.timers.pop(timer.key, None)
             if timer.at is not None:
@@ -79,11 +92,26 @@ class Stage:
         for token, response in decision.replies:
             yield f"{token} <- {show(response)}"
 
+    def show_record(self, record: Record, producer_id: int) -> str:
+        shown = self._read(record.key, record.value) if self._read and isinstance(record.key, bytes) else record
+        assert shown is not None
+        name = type(shown.key).__name__.removesuffix("Key")
+        where = f" in the transaction of {producer_id}" if producer_id >= 0 else ""
+        return f"{name} {show_fields(shown.key)}: {show_fields(shown.value) if shown.value else 'gone'}{where}"
+
+    def end_transaction(self, producer_id: int, commit: bool) -> None:
+        """A marker goes to the log."""
+        self.log.append(Logged(b"", None, producer_id, commit))
+        self.machine.end_transaction(producer_id, commit)
+
     def _moves(self, before: dict[str, str]) -> Iterator[str]:
         after = self._states(self.machine)
         for name in before | after:
             if before.get(name) != after.get(name):
                 yield f"{name}: {before.get(name, 'nothing')} -> {after.get(name, 'nothing')}"
+
+    def show_work(self, work: Any) -> str:
+        return str(work)
 
     def fire_next(self, until: int) -> list[str] | None:
         """The next timer that is due by then; None if there is none."""
@@ -110,8 +138,11 @@ class Stage:
         """`restart`: a new machine reads the log; whoever waited is forgotten."""
         self.machine = self._new_machine()
         self.timers.clear()
-        for key, value, producer_id in self.log:
-            self.machine.replay(key, value, producer_id)
+        for key, value, producer_id, commit in self.log:
+            if commit is None:
+                self.machine.replay(key, value, producer_id)
+            else:
+                self.machine.end_transaction(producer_id, commit)
         return list(self.carry_out(self.machine.loaded(self._env(self.now))))
 
     def _fail(self, command: Command) -> list[str]:
@@ -121,7 +152,9 @@ class Stage:
 
 
 def show(message: Any) -> str:
-    """A message in short: its name, and the fields that are not as they are by default."""
+    """A message in short: its name, and the fields that are not as they are by default. An error is its name."""
+    if isinstance(message, WireError):
+        return message.name
     return f"{type(message).__name__.removesuffix('Response')} {show_fields(message)}".rstrip()
 
 

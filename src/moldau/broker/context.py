@@ -1,13 +1,13 @@
 """What a handler may use. Handlers read `ctx.image` once per request and change state through the controller alone."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from moldau.broker.admission import Admission, NoTransactions
 from moldau.broker.answers import Answers
 from moldau.broker.configs import Layers
 from moldau.broker.controller import Controller
 from moldau.broker.coordinators.groups import Groups
+from moldau.broker.coordinators.transactions import Transactions
 from moldau.broker.producer_ids import ProducerIds
 from moldau.broker.sessions import FetchSessions
 from moldau.broker.settings import BrokerConfig
@@ -27,8 +27,8 @@ class Context:
     answers: Answers
     producer_ids: ProducerIds
     groups: Groups
+    transactions: Transactions
     now: Callable[[], int]  # milliseconds since the Unix epoch
-    transactions: Admission = field(default_factory=NoTransactions)
 
     @property
     def image(self) -> ClusterImage:

@@ -1,5 +1,7 @@
 """The one table of what this broker serves: an API per row. ApiVersions tells it to clients."""
 
+from moldau.broker.apis.add_offsets_to_txn import add_offsets_to_txn
+from moldau.broker.apis.add_partitions_to_txn import add_partitions_to_txn
 from moldau.broker.apis.alter_configs import alter_configs, incremental_alter_configs
 from moldau.broker.apis.api_versions import api_versions
 from moldau.broker.apis.consumer_group_describe import consumer_group_describe
@@ -15,6 +17,8 @@ from moldau.broker.apis.describe_groups import describe_groups
 from moldau.broker.apis.describe_log_dirs import describe_log_dirs
 from moldau.broker.apis.describe_producers import describe_producers
 from moldau.broker.apis.describe_topic_partitions import describe_topic_partitions
+from moldau.broker.apis.describe_transactions import describe_transactions
+from moldau.broker.apis.end_txn import end_txn
 from moldau.broker.apis.fetch import fetch
 from moldau.broker.apis.find_coordinator import find_coordinator
 from moldau.broker.apis.heartbeat import heartbeat
@@ -23,6 +27,7 @@ from moldau.broker.apis.join_group import join_group
 from moldau.broker.apis.leave_group import leave_group
 from moldau.broker.apis.list_groups import list_groups
 from moldau.broker.apis.list_offsets import list_offsets
+from moldau.broker.apis.list_transactions import list_transactions
 from moldau.broker.apis.metadata import metadata
 from moldau.broker.apis.offset_commit import offset_commit
 from moldau.broker.apis.offset_delete import offset_delete
@@ -32,6 +37,7 @@ from moldau.broker.apis.produce import produce
 from moldau.broker.apis.sync_group import sync_group
 from moldau.broker.apis.txn_offset_commit import txn_offset_commit
 from moldau.broker.apis.update_features import update_features
+from moldau.broker.apis.write_txn_markers import write_txn_markers
 from moldau.broker.dispatch import Api
 from moldau.wire.messages.registry import BY_KEY
 
@@ -55,6 +61,10 @@ APIS = (
     Api(BY_KEY[21], delete_records),
     Api(BY_KEY[22], init_producer_id),
     Api(BY_KEY[23], offset_for_leader_epoch),
+    Api(BY_KEY[24], add_partitions_to_txn),
+    Api(BY_KEY[25], add_offsets_to_txn),
+    Api(BY_KEY[26], end_txn),
+    Api(BY_KEY[27], write_txn_markers),
     Api(BY_KEY[28], txn_offset_commit),
     Api(BY_KEY[32], describe_configs),
     Api(BY_KEY[33], alter_configs),
@@ -66,6 +76,8 @@ APIS = (
     Api(BY_KEY[57], update_features),
     Api(BY_KEY[60], describe_cluster),
     Api(BY_KEY[61], describe_producers),
+    Api(BY_KEY[65], describe_transactions),
+    Api(BY_KEY[66], list_transactions),
     Api(BY_KEY[68], consumer_group_heartbeat),
     Api(BY_KEY[69], consumer_group_describe),
     Api(BY_KEY[75], describe_topic_partitions),

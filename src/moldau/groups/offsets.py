@@ -18,8 +18,7 @@ class Offsets:
 
     def __init__(self) -> None:
         self._committed: dict[str, dict[Place, bytes]] = {}
-        # How many partitions of a topic a group has committed: to find the offsets of a topic that goes.
-        self._readers: dict[bytes, dict[str, int]] = {}
+        self._topics: dict[bytes, int] = {}  # how many offsets there are of each: a topic that goes may have none
         # What open transactions have committed, by producer, in the order of the log. None: overtaken by a later
         # commit that counts already, so the transaction's end brings nothing; until then it is unstable all the same.
         self._pending: dict[str, dict[Place, dict[int, bytes | None]]] = {}
@@ -52,15 +51,14 @@ class Offsets:
     def topics(self) -> Iterator[bytes]:
         """The topics that offsets were committed for, as the beginnings of their places."""
         pending = {place[:TOPIC_END] for places in self._pending.values() for place in places}
-        return chain(self._readers, pending - self._readers.keys())
+        return chain(self._topics, pending - self._topics.keys())
 
-    def readers(self, topic: bytes) -> list[str]:
-        """The groups that have something of a topic, committed or pending."""
-        found = dict.fromkeys(self._readers.get(topic, ()))
-        for group_id, places in self._pending.items():
-            if any(place[:TOPIC_END] == topic for place in places):
-                found[group_id] = None
-        return list(found)
+    def of_topic(self, topic: bytes) -> Iterator[tuple[str, Place]]:
+        """Where there is something of a topic, by group. This looks at everything: topics seldom go."""
+        for group_id in dict.fromkeys(chain(self._committed, self._pending)):
+            for place in self.places(group_id):
+                if place.startswith(topic) and len(place) == len(topic) - TOPIC_END:
+                    yield group_id, place
 
     # -- changes
 
@@ -97,8 +95,8 @@ class Offsets:
         if places is None:
             places = self._committed[group_id] = {}
         if place not in places:
-            readers = self._readers.setdefault(place[:TOPIC_END], {})
-            readers[group_id] = readers.get(group_id, 0) + 1
+            topic = place[:TOPIC_END]
+            self._topics[topic] = self._topics.get(topic, 0) + 1
         places[place] = value
 
     def _overtake(self, group_id: str, place: Place, by: int | None) -> None:
@@ -112,12 +110,10 @@ class Offsets:
     def _remove(self, group_id: str, place: Place) -> None:
         places = self._committed.get(group_id)
         if places is not None and places.pop(place, None) is not None:
-            readers = self._readers[place[:TOPIC_END]]
-            readers[group_id] -= 1
-            if not readers[group_id]:
-                del readers[group_id]
-            if not readers:
-                del self._readers[place[:TOPIC_END]]
+            topic = place[:TOPIC_END]
+            self._topics[topic] -= 1
+            if not self._topics[topic]:
+                del self._topics[topic]
             if not places:
                 del self._committed[group_id]
         for producer_id in self._pending.get(group_id, {}).get(place, ()):

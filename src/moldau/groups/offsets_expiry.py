@@ -105,12 +105,8 @@ def delete_all(offsets: Offsets, group_id: str) -> list[Record]:
 def of_deleted_topics(offsets: Offsets, topics: Topics) -> Iterator[Record]:
     """Offsets are only ever committed for topics that exist: one that does not has been deleted."""
     for topic in offsets.topics():
-        if topic_of(topic) in topics.by_name:
-            continue
-        for group_id in offsets.readers(topic):
-            for place in offsets.places(group_id):
-                if place[:TOPIC_END] == topic:
-                    yield tombstone(group_id, place)
+        if topic_of(topic) not in topics.by_name:
+            yield from (tombstone(group_id, place) for group_id, place in offsets.of_topic(topic))
 
 
 # -- by time
@@ -124,15 +120,15 @@ class Rule(NamedTuple):
 
 
 def _classic_rule(group: ClassicGroup) -> Rule | None:
-    def is_subscribed(topic: str) -> bool:
-        return classic_reads.is_subscribed(group, topic)
-
+    topics = classic_reads.subscribed_topics(group)
+    consumers = group.protocol_type == PROTOCOL_TYPE
+    is_subscribed = (lambda topic: consumers) if topics is None else topics.__contains__
     if group.protocol_type is None:
         return Rule(is_subscribed)  # a simple group, which has no members to be heard of
     if group.state is State.EMPTY:
         return Rule(is_subscribed, group.since if group.since >= 0 else None)
-    if group.state is State.STABLE and group.protocol_type == PROTOCOL_TYPE:
-        return Rule(is_subscribed) if classic_reads.subscribed_topics(group) is not None else None
+    if group.state is State.STABLE and consumers and topics is not None:
+        return Rule(is_subscribed)
     return None
 
 

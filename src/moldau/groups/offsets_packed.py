@@ -11,7 +11,7 @@ from uuid import UUID
 
 from moldau.base.coordination import Record
 from moldau.groups import records
-from moldau.groups.records import LEGACY_OFFSET_COMMIT, OFFSET_COMMIT, OffsetCommitValue
+from moldau.groups.records import OFFSET_COMMIT, OffsetCommitValue
 from moldau.wire.codec import MalformedMessage, UnservedVersion
 from moldau.wire.primitives import ZERO_UUID, continue_uvarint, uvarint
 
@@ -21,7 +21,6 @@ TOPIC_END: Final = -4  # place[:TOPIC_END] is the topic
 NEWEST_VERSION: Final = 4
 EXPIRING_VERSION: Final = 1
 
-_KINDS: Final = (LEGACY_OFFSET_COMMIT, OFFSET_COMMIT)
 _KEY_HEAD: Final = Struct(">hh")  # type, length of the group
 _LENGTH: Final = Struct(">h")
 _PARTITION: Final = Struct(">i")
@@ -32,9 +31,10 @@ _TIME: Final = Struct(">q")
 _EXPIRING_HEAD: Final = Struct(">hqh")  # version, offset, length of the metadata
 _EXPIRING_TAIL: Final = Struct(">qq")  # committed, expires
 
+_NO_METADATA: Final = b"\1"
 _NO_TAGS: Final = b"\0"
 _TOPIC_ID_TAG: Final = b"\1\0\x10"  # one tag: number 0, 16 bytes
-_SMALLEST: Final = (20, 28, 20, 24, 24)  # the fewest bytes of a value, by version
+SMALLEST_VALUE: Final = 20  # bytes, of any version
 
 
 class Committed(NamedTuple):
@@ -79,18 +79,17 @@ def partition_of(place: Place) -> int:
 
 
 def is_offset_key(key: bytes) -> bool:
-    return key[:1] == b"\0" and key[1:2] in (b"\0", b"\1")
+    return len(key) > 1 and key[0] == 0 and key[1] <= OFFSET_COMMIT  # the older type differs in nothing else
 
 
 def split_key(key: bytes) -> tuple[str, Place]:
     """The group and the place of a record's key."""
     try:
-        _, size = _KEY_HEAD.unpack_from(key)
-        stop = 4 + size
-        if size < 0 or len(key) != stop + 6 + _LENGTH.unpack_from(key, stop)[0]:
+        stop = 4 + (key[2] << 8 | key[3])
+        if len(key) != stop + 6 + (key[stop] << 8 | key[stop + 1]):
             raise MalformedMessage("the key of a committed offset has a wrong length")
         return str(key[4:stop], "utf-8"), key[stop:]
-    except (struct_error, UnicodeDecodeError):
+    except (IndexError, UnicodeDecodeError):
         raise MalformedMessage("the key of a committed offset is broken") from None
 
 
@@ -101,36 +100,32 @@ def tombstone(group_id: str, place: Place) -> Record:
 # -- values
 
 
-def pack_value(offset: int, leader_epoch: int, metadata: str, now: int, topic_id: UUID) -> bytes:
+def value_tail(now: int, topic_id: UUID) -> bytes:
+    """How the values of all partitions of a topic end that are committed together."""
+    return _TIME.pack(now) + (_NO_TAGS if topic_id == ZERO_UUID else _TOPIC_ID_TAG + topic_id.bytes)
+
+
+def pack_value(offset: int, leader_epoch: int, metadata: str | None, tail: bytes) -> bytes:
     """A value as Kafka 4.3 writes it."""
+    head = _HEAD.pack(NEWEST_VERSION, offset, leader_epoch)
+    if not metadata:
+        return head + _NO_METADATA + tail
     raw = metadata.encode()
-    size = len(raw) + 1
-    return b"".join(
-        (
-            _HEAD.pack(NEWEST_VERSION, offset, leader_epoch),
-            bytes((size,)) if size < 128 else uvarint(size),
-            raw,
-            _TIME.pack(now),
-            _NO_TAGS if topic_id == ZERO_UUID else _TOPIC_ID_TAG + topic_id.bytes,
-        )
-    )
+    return head + uvarint(len(raw) + 1) + raw + tail
 
 
-def pack_expiring_value(offset: int, metadata: str, now: int, expires: int) -> bytes:
+def pack_expiring_value(offset: int, metadata: str | None, now: int, expires: int) -> bytes:
     """A value with an expiry of its own, as clients before version 5 of OffsetCommit may ask for."""
-    raw = metadata.encode()
+    raw = (metadata or "").encode()
     return _EXPIRING_HEAD.pack(EXPIRING_VERSION, offset, len(raw)) + raw + _EXPIRING_TAIL.pack(now, expires)
 
 
 def check_value(value: bytes) -> None:
     """Whether we shall be able to read this: a value from the log is not read before somebody asks for it."""
-    if len(value) < 2:
-        raise MalformedMessage("the value of a committed offset ends within its version")
-    version = value[0] << 8 | value[1]
-    if version > NEWEST_VERSION:
-        raise UnservedVersion(f"a committed offset has value version {version}, and {NEWEST_VERSION} is the newest")
-    if len(value) < _SMALLEST[version]:
+    if len(value) < SMALLEST_VALUE:
         raise MalformedMessage("the value of a committed offset is too short")
+    if value[0] or value[1] > NEWEST_VERSION:
+        raise UnservedVersion("a committed offset was written by a newer broker, in a version that is not known here")
 
 
 def unpack_value(value: bytes) -> Committed:
