@@ -2,17 +2,13 @@
 
 import pytest
 
-from moldau.base.coordination import Caller
 from moldau.base.errors import WireError
-from moldau.groups import classic, classic_reads, classic_rebalance
+from moldau.groups import classic, classic_reads
 from moldau.groups.classic import ClassicGroup, ClassicMember, State
-from moldau.groups.env import Env, GroupConfig, Topics
 from moldau.groups.records import GroupMetadataValue, MemberMetadata
 from moldau.wire.messages.consumer_protocol import ConsumerProtocolSubscription, write_subscription
-from moldau.wire.messages.join_group import JoinGroupProtocol, JoinGroupResponse
-from moldau.wire.messages.sync_group import SyncGroupResponse
+from moldau.wire.messages.join_group import JoinGroupProtocol
 
-ENV = Env(1000, GroupConfig(), lambda: "id", Topics())
 READS_A = write_subscription(ConsumerProtocolSubscription(topics=("a",)))
 READS_B = write_subscription(ConsumerProtocolSubscription(topics=("b",)), version=0)
 
@@ -121,25 +117,3 @@ def test_groups_of_older_brokers_are_read() -> None:
     assert (read.state, read.since, read.generation, read.leader) == (State.STABLE, -1, 7, "m")
     assert read.members["m"].rebalance_timeout_ms == 10_000
     assert read.members["m"].instance_id is None
-
-
-def test_a_group_that_is_decided_on_elsewhere_leaves_nobody_waiting() -> None:
-    waiting = ClassicGroup(
-        "g",
-        State.PREPARING,
-        leader="m",
-        members={
-            "m": ClassicMember("m", None, "c", "/h", 1, 1, (), joining=Caller("joins", 9, "c", "/h")),
-            "n": ClassicMember("n", None, "c", "/h", 1, 1, (), syncing=Caller("syncs", 5, "c", "/h")),
-        },
-        pending=frozenset({"p"}),
-    )
-    decision = classic_rebalance.retire(waiting, WireError.NOT_COORDINATOR, ENV)
-    assert decision.replies == [
-        ("joins", JoinGroupResponse(error_code=WireError.NOT_COORDINATOR, protocol_name=None, member_id="m")),
-        ("syncs", SyncGroupResponse(error_code=WireError.NOT_COORDINATOR)),
-    ]
-    keys = {("session", "g", "m"), ("session", "g", "n"), ("session", "g", "p"), ("join", "g"), ("sync", "g")}
-    assert {(timer.key, timer.at) for timer in decision.timers} == {(key, None) for key in keys}
-    assert not decision.records
-    assert not decision.passing
