@@ -81,13 +81,13 @@ def _accept(draft: Draft, request: JoinGroupRequest, caller: Caller) -> WireErro
 
 def _has_room(group: ClassicGroup, member_id: str, max_size: int) -> bool:
     """KIP-389: a member that is in may stay in, except that of too many who join again the last are out."""
-    if group.state is State.EMPTY:
+    if group.state is State.EMPTY or len(group.members) < max_size:
         return True
     member = group.members.get(member_id)
     if group.state is State.PREPARING:
         joined = sum(each.joining is not None for each in group.members.values())
         return (member is not None and member.joining is not None) or joined < max_size
-    return member is not None or len(group.members) < max_size
+    return member is not None
 
 
 # -- members without an id
