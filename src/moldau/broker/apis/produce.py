@@ -37,7 +37,7 @@ def produce(ctx: Context, frame: memoryview, at: int, version: int, correlation:
     if ask.transactional_id is not None:
         proved = _prove(ctx, ask, frame, version, now)
         if isinstance(proved, Refusal):
-            return _told(_reply(_refuse_all(ask, proved), acks, version, correlation))
+            return _refused_all(ask, proved, version, correlation)
         proofs = proved
     results: Results = []
     waiting: list[tuple[list[ProduceResult], int, Later]] = []
@@ -65,7 +65,10 @@ def produce(ctx: Context, frame: memoryview, at: int, version: int, correlation:
                     answers.append(_refused(index, UNANSWERED))  # its place, until it arrives
     if waiting:
         return _park(results, waiting, lambda: _reply(results, acks, version, correlation))
-    return _told(_reply(results, acks, version, correlation))
+    reply = _reply(results, acks, version, correlation)
+    if isinstance(reply, BadRequest):
+        raise reply
+    return reply
 
 
 def _prove(
@@ -91,12 +94,6 @@ def _produce(
 ) -> Outcome | Later:
     proof = proofs.get(partition, NOT_ASKED)
     return proof if isinstance(proof, Refusal) else partition.produce(batch, version, now, proof)
-
-
-def _told(reply: bytes | BadRequest | None) -> bytes | None:
-    if isinstance(reply, BadRequest):
-        raise reply
-    return reply
 
 
 def _reply(results: Results, acks: int, version: int, correlation: int) -> bytes | BadRequest | None:
@@ -142,6 +139,16 @@ def _unknown(index: int, unknown_id: bool) -> ProduceResult:
 
 def _refused(index: int, refusal: Refusal) -> ProduceResult:
     return ProduceResult(index, refusal.error, -1, NO_TIMESTAMP, -1, refusal.message, refusal.records)
+
+
+def _refused_all(ask: ProduceAsk, refusal: Refusal, version: int, correlation: int) -> bytes | None:
+    results = _refuse_all(ask, refusal)
+    if ask.acks:
+        return pack_produce(version, correlation, results)
+    failure = _failure(results)
+    if failure is not None:
+        raise failure
+    return None
 
 
 def _refuse_all(ask: ProduceAsk, refusal: Refusal) -> Results:
