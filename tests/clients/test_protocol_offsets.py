@@ -295,8 +295,14 @@ def test_offsets_in_a_transaction_that_nobody_began(groups: Groups, create_topic
                 for asked in (name, "no-such-topic")
             ],
         )
-        answer = groups.raw.ask(request, version)
-        return {(each.name, one.partition_index): one.error_code for each in answer.topics for one in each.partitions}
+        while True:
+            groups.raw.ask(FindCoordinatorRequest(key_type=1, coordinator_keys=[request.transactional_id]), 4)
+            answer = groups.raw.ask(request, version)
+            told = {
+                (each.name, one.partition_index): one.error_code for each in answer.topics for one in each.partitions
+            }
+            if not NOT_READY & set(told.values()):
+                return told
 
     unknown = {("no-such-topic", 0): UNKNOWN_TOPIC_OR_PARTITION}
     assert commit(groups.group) == unknown | {(name, 0): INVALID_PRODUCER_ID_MAPPING}

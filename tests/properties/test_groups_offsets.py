@@ -22,6 +22,7 @@ from moldau.groups.offsets_packed import (
     topic_head,
     topic_of,
     unpack_value,
+    value_tail,
 )
 from moldau.groups.records import OffsetCommitKey, OffsetCommitValue
 from moldau.groups.shard import GroupShard
@@ -53,7 +54,7 @@ def test_keys_are_packed_as_declared(group: str, topic: str, partition: int) -> 
 
 @given(offset=INT64, epoch=INT32, metadata=TEXT, now=INT64, topic_id=st.just(UUID(int=0)) | st.uuids())
 def test_values_are_packed_as_declared(offset: int, epoch: int, metadata: str, now: int, topic_id: UUID) -> None:
-    value = pack_value(offset, epoch, metadata, now, topic_id)
+    value = pack_value(offset, epoch, metadata, value_tail(now, topic_id))
     declared = OffsetCommitValue(
         offset=offset, leader_epoch=epoch, metadata=metadata, commit_timestamp=now, topic_id=topic_id
     )

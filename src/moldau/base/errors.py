@@ -44,7 +44,6 @@ class WireError(IntEnum):
     UNKNOWN_MEMBER_ID = 25, False, "The group has no such member."
     INVALID_SESSION_TIMEOUT = 26, False, "The session time-out is outside of what the broker allows."
     REBALANCE_IN_PROGRESS = 27, False, "The group is rebalancing: join again."
-    INVALID_COMMIT_OFFSET_SIZE = 28, False, "The commit is too large to be written."
     TOPIC_AUTHORIZATION_FAILED = 29, False, "The client may not use this topic that way."
     INVALID_TIMESTAMP = 32, False, "A record's timestamp is further from the broker's clock than the topic allows."
     UNSUPPORTED_VERSION = 35, False, "This version of the request is not supported."

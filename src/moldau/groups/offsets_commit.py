@@ -4,6 +4,7 @@ OffsetCommit 2–10 and TxnOffsetCommit 0–5. The checks of members and generat
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
@@ -14,16 +15,14 @@ from moldau.groups.classic import ClassicGroup, State
 from moldau.groups.classic_draft import Draft
 from moldau.groups.consumer_state import ConsumerGroup
 from moldau.groups.env import Env, Topics, TopicView
-from moldau.groups.offsets_packed import group_head, pack_expiring_value, pack_value, place_of, topic_head
+from moldau.groups.offsets_packed import group_head, pack_expiring_value, pack_value, place_of, topic_head, value_tail
 from moldau.wire.messages.offset_commit import (
-    OffsetCommitPartition,
     OffsetCommitPartitionResponse,
     OffsetCommitRequest,
     OffsetCommitResponse,
     OffsetCommitTopicResponse,
 )
 from moldau.wire.messages.txn_offset_commit import (
-    TxnOffsetCommitPartition,
     TxnOffsetCommitPartitionResponse,
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
@@ -34,13 +33,14 @@ from moldau.wire.primitives import ZERO_UUID
 BY_TOPIC_ID: Final = 10  # from this version on requests name topics by their ids
 MEMBERS_OF_BOTH_KINDS: Final = 9  # from this version on clients know GROUP_ID_NOT_FOUND
 AS_CONFIGURED: Final = -1  # a retention time
+NEVER_BY_ITSELF: Final = -1  # an expiry
+OUTCOMES_KEPT: Final = 1024
 
 VALIDATE: Final[Mapping[type, Callable[..., WireError]]] = {
     ClassicGroup: classic.validate_commit,
     ConsumerGroup: consumer_reads.validate_commit,
 }
 
-Partition = OffsetCommitPartition | TxnOffsetCommitPartition
 TopicName = tuple[str, UUID]  # a topic as the request has it
 Outcomes = list[tuple[int, WireError]]  # by partition
 Refused = dict[TopicName, Outcomes]  # partitions that do not exist
@@ -55,19 +55,24 @@ class Known(NamedTuple):
     partitions: list[Any]
 
 
+class How(NamedTuple):
+    """What the records of a request have in common."""
+
+    group_id: str
+    now: int
+    expires: int  # NEVER_BY_ITSELF, or when
+    with_topic_ids: bool
+    longest_metadata: int
+
+
 def commit(group: Any, request: OffsetCommitRequest, caller: Caller, env: Env) -> Decision:
-    known, refused = _sorted_out(request, caller.version, env.topics)
+    known, refused = _sorted_out(request.topics, env.topics, caller.version >= BY_TOPIC_ID)
     # As in Kafka the group is not asked where there is nothing to commit.
     error = _check(group, request, caller, known) if known else WireError.NONE
-    now, retention = env.now, request.retention_time_ms
-
-    def value(view: TopicView, partition: Partition) -> bytes:
-        metadata = partition.committed_metadata or ""
-        if retention != AS_CONFIGURED:
-            return pack_expiring_value(partition.committed_offset, metadata, now, now + retention)
-        return pack_value(partition.committed_offset, partition.committed_leader_epoch, metadata, now, view.id)
-
-    records, answers = _settle(known, refused, error, request.group_id, value, env.config.offset_metadata_max_bytes)
+    retention = request.retention_time_ms
+    expires = NEVER_BY_ITSELF if retention == AS_CONFIGURED else env.now + retention
+    how = How(request.group_id, env.now, expires, True, env.config.offset_metadata_max_bytes)
+    records, answers = _settle(known, refused, error, how)
     decision = Decision(records=records, replies=[(caller.token, _response(answers))])
     if known and error is WireError.NONE and isinstance(group, ClassicGroup):
         decision.timers += _heard_of(group, request.member_id, env)
@@ -76,20 +81,16 @@ def commit(group: Any, request: OffsetCommitRequest, caller: Caller, env: Env) -
 
 def refuse(request: OffsetCommitRequest, error: WireError, version: int, topics: Topics) -> OffsetCommitResponse:
     """The answer where the group cannot be asked."""
-    known, refused = _sorted_out(request, version, topics)
-    return _response(_settle(known, refused, error, request.group_id)[1])
+    known, refused = _sorted_out(request.topics, topics, version >= BY_TOPIC_ID)
+    return _response(_refuse(known, refused, error))
 
 
 def commit_in_transaction(group: Any, request: TxnOffsetCommitRequest, caller: Caller, env: Env) -> Decision:
-    known, refused = _txn_sorted_out(request, env.topics)
+    known, refused = _sorted_out(request.topics, env.topics)
     error = _check_in_transaction(group, request, caller, known) if known else WireError.NONE
-
-    def value(_view: TopicView, partition: Partition) -> bytes:
-        # Kafka writes no topic id here: the request has none.
-        metadata = partition.committed_metadata or ""
-        return pack_value(partition.committed_offset, partition.committed_leader_epoch, metadata, env.now, ZERO_UUID)
-
-    records, answers = _settle(known, refused, error, request.group_id, value, env.config.offset_metadata_max_bytes)
+    # Kafka writes no topic ids here: the request has none.
+    how = How(request.group_id, env.now, NEVER_BY_ITSELF, False, env.config.offset_metadata_max_bytes)
+    records, answers = _settle(known, refused, error, how)
     return Decision(
         records=records,
         producer_id=request.producer_id,
@@ -99,47 +100,37 @@ def commit_in_transaction(group: Any, request: TxnOffsetCommitRequest, caller: C
 
 
 def refuse_in_transaction(request: TxnOffsetCommitRequest, error: WireError, topics: Topics) -> TxnOffsetCommitResponse:
-    known, refused = _txn_sorted_out(request, topics)
-    return _txn_response(_settle(known, refused, error, request.group_id)[1])
+    known, refused = _sorted_out(request.topics, topics)
+    return _txn_response(_refuse(known, refused, error))
 
 
 def has_something(request: TxnOffsetCommitRequest, topics: Topics) -> bool:
     """Whether any partition of the request exists: if not, nobody is asked about the transaction either."""
-    return bool(_txn_sorted_out(request, topics)[0])
+    return bool(_sorted_out(request.topics, topics)[0])
 
 
 # -- which partitions
 
 
-def _sorted_out(request: OffsetCommitRequest, version: int, topics: Topics) -> tuple[list[Known], Refused]:
-    asked: Iterable[tuple[TopicName, TopicView | None, Any]]
-    if version >= BY_TOPIC_ID:
-        asked = (((each.name, each.topic_id), topics.by_id.get(each.topic_id), each) for each in request.topics)
-        return _known(asked, WireError.UNKNOWN_TOPIC_ID)
-    asked = (((each.name, ZERO_UUID), topics.by_name.get(each.name), each) for each in request.topics)
-    return _known(asked, WireError.UNKNOWN_TOPIC_OR_PARTITION)
-
-
-def _txn_sorted_out(request: TxnOffsetCommitRequest, topics: Topics) -> tuple[list[Known], Refused]:
-    asked = (((each.name, ZERO_UUID), topics.by_name.get(each.name), each) for each in request.topics)
-    return _known(asked, WireError.UNKNOWN_TOPIC_OR_PARTITION)
-
-
-def _known(asked: Iterable[tuple[TopicName, TopicView | None, Any]], absent: WireError) -> tuple[list[Known], Refused]:
+def _sorted_out(asked: Iterable[Any], topics: Topics, by_id: bool = False) -> tuple[list[Known], Refused]:
     """The partitions that exist, and those that do not."""
     known: list[Known] = []
     refused: Refused = {}
-    for topic, view, each in asked:
+    for each in asked:
+        if by_id:
+            topic, view = (each.name, each.topic_id), topics.by_id.get(each.topic_id)
+        else:
+            topic, view = (each.name, ZERO_UUID), topics.by_name.get(each.name)
         if view is None:
-            refused.setdefault(topic, []).extend((one.partition_index, absent) for one in each.partitions)
+            error = WireError.UNKNOWN_TOPIC_ID if by_id else WireError.UNKNOWN_TOPIC_OR_PARTITION
+            refused.setdefault(topic, []).extend([(one.partition_index, error) for one in each.partitions])
             continue
-        there: list[Any] = []
-        missing: list[Any] = []
-        for one in each.partitions:
-            (there if 0 <= one.partition_index < view.partitions else missing).append(one)
-        if missing:
-            wrong = WireError.UNKNOWN_TOPIC_OR_PARTITION
-            refused.setdefault(topic, []).extend((one.partition_index, wrong) for one in missing)
+        count = view.partitions
+        there = [one for one in each.partitions if 0 <= one.partition_index < count]
+        if len(there) < len(each.partitions):
+            missing = [one.partition_index for one in each.partitions if not 0 <= one.partition_index < count]
+            error = WireError.UNKNOWN_TOPIC_OR_PARTITION
+            refused.setdefault(topic, []).extend([(partition, error) for partition in missing])
         if there:
             known.append(Known(topic, view, there))
     return known, refused
@@ -198,57 +189,70 @@ def _heard_of(group: ClassicGroup, member_id: str, env: Env) -> list[Timer]:
 # -- what is written
 
 
-def _settle(
-    known: list[Known],
-    refused: Refused,
-    error: WireError,
-    group_id: str,
-    value: Callable[[TopicView, Any], bytes] = lambda view, partition: b"",
-    limit: int = 0,
-) -> tuple[list[Record], Answers]:
-    """The records, and what became of each partition: what is refused comes first, as in Kafka."""
+def _settle(known: list[Known], refused: Refused, error: WireError, how: How) -> tuple[list[Record], Answers]:
+    """The records, and what became of each partition."""
+    if error is not WireError.NONE:
+        return [], _refuse(known, refused, error)
+    group_id, now, expires, with_topic_ids, longest_metadata = how
     records: list[Record] = []
     answers: Answers = list(refused.items())
     group = group_head(group_id)
     for topic, view, partitions in known:
-        answer = refused.get(topic)
-        if answer is None:
-            answer = []
-            answers.append((topic, answer))
-        if error is not WireError.NONE:
-            answer.extend((each.partition_index, error) for each in partitions)
-            continue
+        answer = _answer_of(topic, refused, answers)
         head = group + topic_head(view.name)
+        tail = value_tail(now, view.id if with_topic_ids else ZERO_UUID)
         for each in partitions:
-            if _too_long(each.committed_metadata, limit):
-                answer.append((each.partition_index, WireError.OFFSET_METADATA_TOO_LARGE))
+            partition, metadata = each.partition_index, each.committed_metadata
+            if metadata and _too_long(metadata, longest_metadata):
+                answer.append((partition, WireError.OFFSET_METADATA_TOO_LARGE))
                 continue
-            records.append(Record(place_of(head, each.partition_index), value(view, each)))
-            answer.append((each.partition_index, WireError.NONE))
+            if expires == NEVER_BY_ITSELF:
+                value = pack_value(each.committed_offset, each.committed_leader_epoch, metadata, tail)
+            else:
+                value = pack_expiring_value(each.committed_offset, metadata, now, expires)
+            records.append(Record(place_of(head, partition), value))
+            answer.append((partition, WireError.NONE))
     return records, answers
 
 
-def _too_long(metadata: str | None, limit: int) -> bool:
+def _refuse(known: list[Known], refused: Refused, error: WireError) -> Answers:
+    answers: Answers = list(refused.items())
+    for topic, _, partitions in known:
+        _answer_of(topic, refused, answers).extend((each.partition_index, error) for each in partitions)
+    return answers
+
+
+def _answer_of(topic: TopicName, refused: Refused, answers: Answers) -> Outcomes:
+    """Where a topic's partitions are answered: behind those that do not exist, as Kafka does it."""
+    answer = refused.get(topic)
+    if answer is None:
+        answer = []
+        answers.append((topic, answer))
+    return answer
+
+
+def _too_long(metadata: str, limit: int) -> bool:
     """In Kafka offset.metadata.max.bytes counts Java's characters, of which some take two."""
-    if metadata is None or 2 * len(metadata) <= limit:
-        return False
-    return len(metadata.encode("utf-16-le")) // 2 > limit
+    return 2 * len(metadata) > limit and len(metadata.encode("utf-16-le")) // 2 > limit
+
+
+# -- what is answered
+
+
+@lru_cache(OUTCOMES_KEPT)
+def _outcome(partition: int, error: WireError) -> OffsetCommitPartitionResponse:
+    """Values that never change, and nearly always the same ones."""
+    return OffsetCommitPartitionResponse(partition_index=partition, error_code=error)
 
 
 def _response(answers: Answers) -> OffsetCommitResponse:
-    return OffsetCommitResponse(
-        topics=tuple(
-            OffsetCommitTopicResponse(
-                name=name,
-                topic_id=topic_id,
-                partitions=tuple(
-                    OffsetCommitPartitionResponse(partition_index=partition, error_code=error)
-                    for partition, error in partitions
-                ),
-            )
-            for (name, topic_id), partitions in answers
+    topics = [
+        OffsetCommitTopicResponse(
+            name=name, topic_id=topic_id, partitions=tuple([_outcome(*outcome) for outcome in outcomes])
         )
-    )
+        for (name, topic_id), outcomes in answers
+    ]
+    return OffsetCommitResponse(topics=tuple(topics))
 
 
 def _txn_response(answers: Answers) -> TxnOffsetCommitResponse:
@@ -258,9 +262,9 @@ def _txn_response(answers: Answers) -> TxnOffsetCommitResponse:
                 name=name,
                 partitions=tuple(
                     TxnOffsetCommitPartitionResponse(partition_index=partition, error_code=error)
-                    for partition, error in partitions
+                    for partition, error in outcomes
                 ),
             )
-            for (name, _), partitions in answers
+            for (name, _), outcomes in answers
         )
     )

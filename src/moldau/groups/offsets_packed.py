@@ -31,6 +31,7 @@ _TIME: Final = Struct(">q")
 _EXPIRING_HEAD: Final = Struct(">hqh")  # version, offset, length of the metadata
 _EXPIRING_TAIL: Final = Struct(">qq")  # committed, expires
 
+_NO_METADATA: Final = b"\1"
 _NO_TAGS: Final = b"\0"
 _TOPIC_ID_TAG: Final = b"\1\0\x10"  # one tag: number 0, 16 bytes
 SMALLEST_VALUE: Final = 20  # bytes, of any version
@@ -99,24 +100,23 @@ def tombstone(group_id: str, place: Place) -> Record:
 # -- values
 
 
-def pack_value(offset: int, leader_epoch: int, metadata: str, now: int, topic_id: UUID) -> bytes:
+def value_tail(now: int, topic_id: UUID) -> bytes:
+    """How the values of all partitions of a topic end that are committed together."""
+    return _TIME.pack(now) + (_NO_TAGS if topic_id == ZERO_UUID else _TOPIC_ID_TAG + topic_id.bytes)
+
+
+def pack_value(offset: int, leader_epoch: int, metadata: str | None, tail: bytes) -> bytes:
     """A value as Kafka 4.3 writes it."""
+    head = _HEAD.pack(NEWEST_VERSION, offset, leader_epoch)
+    if not metadata:
+        return head + _NO_METADATA + tail
     raw = metadata.encode()
-    size = len(raw) + 1
-    return b"".join(
-        (
-            _HEAD.pack(NEWEST_VERSION, offset, leader_epoch),
-            bytes((size,)) if size < 128 else uvarint(size),
-            raw,
-            _TIME.pack(now),
-            _NO_TAGS if topic_id == ZERO_UUID else _TOPIC_ID_TAG + topic_id.bytes,
-        )
-    )
+    return head + uvarint(len(raw) + 1) + raw + tail
 
 
-def pack_expiring_value(offset: int, metadata: str, now: int, expires: int) -> bytes:
+def pack_expiring_value(offset: int, metadata: str | None, now: int, expires: int) -> bytes:
     """A value with an expiry of its own, as clients before version 5 of OffsetCommit may ask for."""
-    raw = metadata.encode()
+    raw = (metadata or "").encode()
     return _EXPIRING_HEAD.pack(EXPIRING_VERSION, offset, len(raw)) + raw + _EXPIRING_TAIL.pack(now, expires)
 
 

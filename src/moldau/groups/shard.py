@@ -95,7 +95,6 @@ LOADED: Final[Mapping[type, Callable[[Any, Env], Decision]]] = {
     ConsumerGroup: consumer.loaded,
 }
 
-
 LARGEST_BATCH: Final = 512 * 1024  # bytes of the keys of tombstones that are written at once
 
 
@@ -229,14 +228,14 @@ class GroupShard:
 
     def apply(self, change: Any, producer_id: int = -1) -> None:
         """A record that is in the log, or a change that lives in memory only."""
-        if isinstance(change, ClassicGroup):
+        if isinstance(change, Record) and isinstance(change.key, bytes):
+            self._apply_offset(change.key, change.value, producer_id)
+        elif isinstance(change, ClassicGroup):
             self.groups[change.group_id] = change
         elif isinstance(change, Rejoining | Scanning):
             self._fold(change.group_id, change)
         elif folds(change.key):
             self._fold(change.key.group_id, change)
-        elif isinstance(change.key, bytes):
-            self._apply_offset(change.key, change.value, producer_id)
         elif isinstance(change.key, GroupMetadataKey):
             if change.value is None:
                 self.groups.pop(change.key.group, None)

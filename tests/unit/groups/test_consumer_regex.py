@@ -8,7 +8,6 @@ from moldau.base.errors import WireError
 from moldau.groups import consumer_regex
 from support.consumer_group import GROUP, Client, OneGroup, settle, topics
 
-
 LONG_NAMES = {f"{'a' * 200}{number}": 1 for number in range(400)}
 
 

@@ -1,5 +1,6 @@
 """The group coordinator: the group machines of groups/ on the runtime. Handlers and chores come here."""
 
+import asyncio
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -87,9 +88,15 @@ class Groups:
             self._runtime.follow(new)
             self._everywhere(GroupShard.topics_changed)
 
-    def expire(self) -> None:
-        """Forget offsets and groups whose time is over."""
-        self._everywhere(GroupShard.expire)
+    async def expire(self) -> None:
+        """Forget offsets and groups whose time is over: a batch of them at a time, and others come in between."""
+        for shard in self._runtime.opened():
+            while shard in self._runtime.opened():
+                decision = shard.machine.expire(self.env())
+                if not decision.records or not self._runtime.carry_out(shard, decision):
+                    break
+                await asyncio.sleep(0)
+            await asyncio.sleep(0)
 
     async def stop(self) -> None:
         await self._runtime.stop()
