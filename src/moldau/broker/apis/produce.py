@@ -15,10 +15,13 @@ from moldau.broker.context import Context
 from moldau.log.producers import NOT_ASKED
 from moldau.net.reply import BadRequest, Parked
 from moldau.replication.partition import Appended, Later, Outcome, Partition
+from moldau.wire.headers import PREFIX_AND_LENGTH
 from moldau.wire.hot import PRODUCE_BY_ID, ProduceAsk, ProduceResult, pack_produce, read_produce
 
 ACKS = (-1, 0, 1)
 NULL_RECORDS = Refusal(WireError.INVALID_REQUEST, "the records are null")
+INTERNAL_TOPIC = Refusal(WireError.INVALID_TOPIC_EXCEPTION, "Only the broker writes to an internal topic.")
+INTERNAL_CLIENT = b"__admin_client"  # whose requests may; Kafka's brokers call themselves so
 UNANSWERED = Refusal.of(WireError.REQUEST_TIMED_OUT)
 
 Results = list[tuple[bytes, list[ProduceResult]]]
@@ -50,6 +53,8 @@ def produce(ctx: Context, frame: memoryview, at: int, version: int, correlation:
                 answers.append(_unknown(index, by_id and token not in topics))
             elif stop < 0:
                 answers.append(_refused(index, NULL_RECORDS))
+            elif partition.internal and not _is_broker(frame):
+                answers.append(_refused(index, INTERNAL_TOPIC))
             else:
                 outcome = (
                     partition.produce(frame[start:stop], version, now)
@@ -69,6 +74,11 @@ def produce(ctx: Context, frame: memoryview, at: int, version: int, correlation:
     if isinstance(reply, BadRequest):
         raise reply
     return reply
+
+
+def _is_broker(frame: memoryview) -> bool:
+    size: int = PREFIX_AND_LENGTH.unpack_from(frame)[3]
+    return frame[PREFIX_AND_LENGTH.size : PREFIX_AND_LENGTH.size + max(size, 0)] == INTERNAL_CLIENT
 
 
 def _prove(
