@@ -76,12 +76,12 @@ class Stage:
             key, value = self.machine.encode(record)
             self.log.append(Logged(key, value, decision.producer_id))
             self.machine.apply(record, decision.producer_id)
-            yield self._written(record, decision.producer_id)
+            yield f"writes {self.show_record(record, decision.producer_id)}"
         for change in decision.passing:
             self.machine.apply(change)
         yield from self._moves(before)
         for work in decision.work:
-            yield f"work {work}"
+            yield f"work {self.show_work(work)}"
         for timer in decision.timers:
             earlier = self.timers.pop(timer.key, None)
             if timer.at is not None:
@@ -92,12 +92,12 @@ class Stage:
         for token, response in decision.replies:
             yield f"{token} <- {show(response)}"
 
-    def _written(self, record: Record, producer_id: int) -> str:
+    def show_record(self, record: Record, producer_id: int) -> str:
         shown = self._read(record.key, record.value) if self._read and isinstance(record.key, bytes) else record
         assert shown is not None
         name = type(shown.key).__name__.removesuffix("Key")
         where = f" in the transaction of {producer_id}" if producer_id >= 0 else ""
-        return f"writes {name} {show_fields(shown.key)}: {show_fields(shown.value) if shown.value else 'gone'}{where}"
+        return f"{name} {show_fields(shown.key)}: {show_fields(shown.value) if shown.value else 'gone'}{where}"
 
     def end_transaction(self, producer_id: int, commit: bool) -> None:
         """A marker goes to the log."""
@@ -109,6 +109,9 @@ class Stage:
         for name in before | after:
             if before.get(name) != after.get(name):
                 yield f"{name}: {before.get(name, 'nothing')} -> {after.get(name, 'nothing')}"
+
+    def show_work(self, work: Any) -> str:
+        return str(work)
 
     def fire_next(self, until: int) -> list[str] | None:
         """The next timer that is due by then; None if there is none."""
@@ -149,7 +152,9 @@ class Stage:
 
 
 def show(message: Any) -> str:
-    """A message in short: its name, and the fields that are not as they are by default."""
+    """A message in short: its name, and the fields that are not as they are by default. An error is its name."""
+    if isinstance(message, WireError):
+        return message.name
     return f"{type(message).__name__.removesuffix('Response')} {show_fields(message)}".rstrip()
 
 

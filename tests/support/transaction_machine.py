@@ -1,6 +1,5 @@
 """A transaction shard with as little around it as it needs: what it decides happens at once, and the log is a list."""
 
-from dataclasses import replace
 from typing import Any
 
 from moldau.base.coordination import Caller, Decision, Fired, TimerKey
@@ -102,7 +101,7 @@ class TransactionMachine:
 
     def durable(self) -> dict[str, Transaction]:
         """The state as far as a restart keeps it."""
-        return {name: replace(found, last_producer_epoch=-1) for name, found in self.shard.transactions.items()}
+        return {name: found._replace(last_producer_epoch=-1) for name, found in self.shard.transactions.items()}
 
     def __getitem__(self, transactional_id: str) -> Transaction:
         return self.shard.transactions[transactional_id]

@@ -174,7 +174,8 @@ def heartbeat(group: ConsumerGroup, request: HeartbeatRequest, caller: Caller, e
     assert member.classic is not None
     draft = Draft(group, group.group_id)
     draft.set_timer(SESSION, member.id, env.now + member.classic.session_timeout_ms)
-    if not _has_a_step_to_take(group, member):
+    assign_if_due(draft, env)  # Kafka leaves this to the others' heartbeats, of which there may be none
+    if not _has_a_step_to_take(draft.group, member):
         return draft.reply(caller, HeartbeatResponse())
     draft.ask_to_rejoin(member, env.now)
     return draft.reply(caller, HeartbeatResponse(error_code=WireError.REBALANCE_IN_PROGRESS))

@@ -193,7 +193,12 @@ class Partition:
         refusal = producers.check_marker(producer_id, producer_epoch, coordinator_epoch, transaction_version)
         if refusal is not None:
             return refusal
-        return self._append_own(encode_marker(producer_id, producer_epoch, Marker(commit, coordinator_epoch), now), now)
+        stable = self.last_stable_offset
+        batch = encode_marker(producer_id, producer_epoch, Marker(commit, coordinator_epoch), now)
+        outcome = self._append_own(batch, now)
+        if self.waiters:
+            self._tell_decided(stable)
+        return outcome
 
     def append_records(
         self,
@@ -252,10 +257,23 @@ class Partition:
                 self.go_offline()
             return Refusal(WireError.KAFKA_STORAGE_ERROR, f"the disk refused the write: {problem.strerror}")
         if self.waiters:
-            size = len(batch)
-            for waiter in self.waiters:
-                waiter.grown(size)
+            self._tell_waiters(base_offset, len(batch))
         return Appended(base_offset, append_time, log.start_offset)
+
+    def _tell_waiters(self, base_offset: int, size: int) -> None:
+        """A batch of so many bytes was appended; readers of committed records may have to wait for it still."""
+        decided = size if self.last_stable_offset > base_offset else 0
+        for waiter in self.waiters:
+            waiter.grown(decided if waiter.committed else size)
+
+    def _tell_decided(self, stable: int) -> None:
+        """A marker was written. What lay between the last stable offset before it and the one now is decided."""
+        now_stable = min(self.last_stable_offset, self.log.end_offset - 1)  # the marker itself was told of
+        waiters = [waiter for waiter in self.waiters if waiter.committed]
+        if waiters and now_stable > stable:
+            decided = self.log.bytes_between(stable, now_stable)
+            for waiter in waiters:
+                waiter.grown(decided)
 
     def go_offline(self) -> None:
         """Its disk failed: what is on it cannot be trusted before a restart has checked it."""

@@ -61,14 +61,19 @@ def _end(transaction: Transaction, request: EndTxnRequest, caller: Caller, env: 
 
 def _end_and_bump(transaction: Transaction, request: EndTxnRequest, caller: Caller, env: Env) -> Decision:
     """Transaction version 2: a request with the epoch before the present one can only be a repetition."""
+    # Only where the last end raised the epoch was the one before it this producer's; else it is a replaced one's.
+    bumped = transaction.client_version >= BUMPING
     overflowed = (
-        request.producer_id == transaction.previous_producer_id
+        bumped
+        and request.producer_id == transaction.previous_producer_id
         and request.producer_epoch == MAX_EPOCH - 1
         and transaction.producer_epoch == 0
     )
-    repeated = overflowed or request.producer_epoch == transaction.producer_epoch - 1
+    repeated = overflowed or (bumped and request.producer_epoch == transaction.producer_epoch - 1)
     if request.producer_id != transaction.producer_id and not overflowed:
         return _refuse(caller, WireError.INVALID_PRODUCER_ID_MAPPING)
+    if transaction.state in PREPARED and request.producer_epoch == transaction.producer_epoch:
+        return _refuse(caller, WireError.CONCURRENT_TRANSACTIONS)  # the next one, while the last is being ended
     if not _epoch_fits(transaction, request.producer_epoch, repeated, overflowed):
         return _refuse(caller, WireError.PRODUCER_FENCED)
     if transaction.state is ONGOING or (transaction.state in RESTING and not request.committed and not repeated):

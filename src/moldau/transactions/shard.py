@@ -66,7 +66,7 @@ class TransactionShard:
     def apply(self, change: Any, producer_id: int = NO_PRODUCER) -> None:
         if isinstance(change, LastEpoch):
             known = self.transactions[change.transactional_id]
-            self.transactions[change.transactional_id] = replace(known, last_producer_epoch=change.producer_epoch)
+            self.transactions[change.transactional_id] = known._replace(last_producer_epoch=change.producer_epoch)
             return
         transactional_id = change.key.transactional_id
         before = self.transactions.get(transactional_id)
@@ -75,8 +75,8 @@ class TransactionShard:
         elif before is None or before.last_producer_epoch == NO_PRODUCER:
             self.transactions[transactional_id] = transaction_of(change)
         else:
-            self.transactions[transactional_id] = replace(
-                transaction_of(change), last_producer_epoch=before.last_producer_epoch
+            self.transactions[transactional_id] = transaction_of(change)._replace(
+                last_producer_epoch=before.last_producer_epoch
             )
 
     def encode(self, record: Record) -> tuple[bytes, bytes | None]:

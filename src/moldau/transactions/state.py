@@ -5,7 +5,6 @@ restart: that is `last_producer_epoch` only, by which a repeated InitProducerId 
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 from enum import IntEnum
 from itertools import groupby
 from typing import Any, NamedTuple
@@ -68,8 +67,7 @@ class LastEpoch(NamedTuple):
     producer_epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class Transaction:
+class Transaction(NamedTuple):
     transactional_id: str
     producer_id: int
     producer_epoch: int
@@ -96,7 +94,7 @@ class Transaction:
         """The transaction in another state. One that the table does not allow is a bug of ours, not a client's."""
         if state not in TRANSITIONS[self.state]:
             raise AssertionError(f"{self.transactional_id} cannot go from {self.state.title} to {state.title}")
-        return replace(self, state=state, update_time=update_time, previous_producer_id=self.producer_id, **changes)
+        return self._replace(state=state, update_time=update_time, previous_producer_id=self.producer_id, **changes)
 
 
 def record_of(transaction: Transaction) -> Record:

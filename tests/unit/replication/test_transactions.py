@@ -1,5 +1,6 @@
 """Transactions as one partition sees them: how they begin, how they end, and what readers of committed records get."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,9 @@ from moldau.base.errors import Refusal, WireError
 from moldau.broker.admission import NoTransactions, Proof, prove, transactional_batch
 from moldau.log.markers import Marker, read_marker
 from moldau.log.producers import MAX_EPOCH, NOT_ASKED, NOT_NEEDED
+from moldau.log.settings import LogConfig
 from moldau.replication.partition import Appended, Outcome, Partition
+from moldau.replication.waiters import FetchWaiter
 from moldau.wire.batch import CONTROL, TRANSACTIONAL
 from moldau.wire.records import decode_control, decode_records
 from support.batches import Producer
@@ -261,3 +264,57 @@ def test_a_coordinators_batch_may_be_too_large(tmp_path: Path) -> None:
     partition = a_partition(tmp_path)
     huge = partition.append_records([(b"k", bytes(partition.log.config.max_message_bytes))], NOW)
     assert error(huge) is WireError.MESSAGE_TOO_LARGE
+
+
+def size_of(partition: Partition, start: int, stop: int) -> int:
+    return sum(header.size for header, _ in partition.log.read_batches(0) if start <= header.base_offset < stop)
+
+
+def test_readers_of_committed_records_wait_for_markers_not_for_growth(tmp_path: Path) -> None:
+    partition = a_partition(tmp_path)
+    first, second = Producer(1, 0), Producer(2, 0)
+    coordinator = Coordinator()
+
+    async def main() -> None:
+        least = 1_000_000
+        all_of_it = FetchWaiter([partition], least, least, lambda: None)
+        decided = FetchWaiter([partition], least, least, lambda: None, committed=True)
+
+        def counted() -> tuple[int, int]:
+            return least - all_of_it.missing, least - decided.missing
+
+        partition.produce(some(b"plain"), VERSION, NOW)
+        assert counted() == (size_of(partition, 0, 1), size_of(partition, 0, 1))
+        produce(partition, in_transaction(first), coordinator)
+        produce(partition, in_transaction(second), coordinator)
+        partition.produce(some(b"behind"), VERSION, NOW)
+        assert counted() == (size_of(partition, 0, 4), size_of(partition, 0, 1))
+        end(partition, second, commit=False)  # the first is still open: nothing moves
+        assert counted() == (size_of(partition, 0, 5), size_of(partition, 0, 1))
+        end(partition, first)
+        assert counted() == (size_of(partition, 0, 6), size_of(partition, 0, 6))
+        end(partition, first)
+        assert counted() == (size_of(partition, 0, 7), size_of(partition, 0, 7))
+        for waiter in (all_of_it, decided):
+            waiter.cancel()
+
+    asyncio.run(main())
+
+
+def test_a_marker_releases_what_lies_before_the_next_open_transaction(tmp_path: Path) -> None:
+    partition = a_partition(tmp_path, LogConfig(segment_bytes=200))
+    first, second = Producer(1, 0), Producer(2, 0)
+    coordinator = Coordinator()
+
+    async def main() -> None:
+        waiter = FetchWaiter([partition], 1_000_000, 1_000_000, lambda: None, committed=True)
+        for number in range(5):
+            produce(partition, in_transaction(first, number), coordinator)
+        produce(partition, in_transaction(second), coordinator)
+        assert waiter.missing == 1_000_000
+        end(partition, first)
+        assert 1_000_000 - waiter.missing == size_of(partition, 0, 5)
+        assert partition.log.segment_count > 2
+        waiter.cancel()
+
+    asyncio.run(main())

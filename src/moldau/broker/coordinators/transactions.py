@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from moldau.base.coordination import Caller, Decision, Timer, TimerKey
+from moldau.base.coordination import Caller, Decision, Fired, Timer, TimerKey
 from moldau.base.errors import Refusal, WireError
 from moldau.broker.call import Call
 from moldau.broker.coordinators.markers import Marker, Markers
@@ -19,6 +19,7 @@ from moldau.broker.internal_topics import TRANSACTIONS
 from moldau.broker.producer_ids import ProducerIds
 from moldau.broker.promise import Promise
 from moldau.broker.settings import BrokerConfig
+from moldau.metadata.features import TRANSACTION_VERSION, level
 from moldau.metadata.image import ClusterImage
 from moldau.replication.replicas import Replicas
 from moldau.transactions.commands import (
@@ -37,7 +38,6 @@ from moldau.wire.messages.init_producer_id import InitProducerIdRequest
 log = logging.getLogger("moldau.broker")
 
 RETRY_MS = 100  # before markers that could not be written, or a producer id, are tried for again
-FEATURE = "transaction.version"
 NOBODY = Caller(None, 0, "", "")
 _GONE = (WireError.NONE, WireError.UNKNOWN_TOPIC_OR_PARTITION)  # written, or nobody is left to read it
 
@@ -155,9 +155,9 @@ class Transactions:
         return machine.loaded(self._env(now))
 
     def _env(self, now: int) -> Env:
-        config, features = self._config(), self._image().features
-        if config is not self._settings[0] or features is not self._settings[1]:
-            self._settings = config, features, transaction_config(config, features)
+        config, image = self._config(), self._image()
+        if config is not self._settings[0] or image is not self._settings[1]:
+            self._settings = config, image, transaction_config(config, image)
         return Env(now, self._settings[2])
 
     # ── what it leaves to others ──
@@ -175,11 +175,13 @@ class Transactions:
         if not self._runtime.has(shard):
             return
         token = wanted.caller.token
-        if not isinstance(producer_id, Refusal):
-            self._tell(shard, ProducerIdGiven(wanted.command, producer_id), wanted.caller)
-        elif isinstance(token, Asked):
-            self._runtime.carry_out(shard, Decision(replies=[(token, token.refused(producer_id.error))]))
+        if isinstance(producer_id, Refusal):
+            told = False
+            if isinstance(token, Asked):
+                self._runtime.carry_out(shard, Decision(replies=[(token, token.refused(producer_id.error))]))
         else:
+            told = self._tell(shard, ProducerIdGiven(wanted.command, producer_id), wanted.caller)
+        if not told and isinstance(wanted.command, Fired):
             self._again(shard, wanted.command.key)
 
     def _write_markers(self, shard: Shard[TransactionShard], work: WriteMarkers) -> None:
@@ -226,11 +228,11 @@ class Transactions:
         self._runtime.carry_out(shard, Decision(timers=[Timer(timer, self._now() + RETRY_MS)]))
 
 
-def transaction_config(config: BrokerConfig, features: Mapping[str, int]) -> TransactionConfig:
+def transaction_config(config: BrokerConfig, image: ClusterImage) -> TransactionConfig:
     return TransactionConfig(
         max_timeout_ms=config.transaction_max_timeout_ms,
         id_expiration_ms=config.transactional_id_expiration_ms,
-        transaction_version=features.get(FEATURE, 0),
+        transaction_version=level(image, TRANSACTION_VERSION),
     )
 
 
