@@ -2,7 +2,8 @@
 
 By default the broker is Moldau. To try the same tests on something else:
 - MOLDAU_TEST_BROKER=apache starts Apache Kafka processes instead (needs java; see support/kafka_java.py);
-- MOLDAU_TEST_BOOTSTRAP=host:port uses a running broker; tests that need a broker of their own are skipped.
+- MOLDAU_TEST_BOOTSTRAP=host:port uses a running broker; tests that need a broker of their own are skipped, and those of
+  groups and transactions if that broker has longer waits than SHORT_WAITS.
 """
 
 import os
@@ -18,6 +19,16 @@ from support.raw import RawClient
 BOOTSTRAP = os.environ.get("MOLDAU_TEST_BOOTSTRAP")
 ON_APACHE = os.environ.get("MOLDAU_TEST_BROKER") == "apache"
 PROCESS = ApacheKafkaProcess if ON_APACHE else BrokerProcess
+SHORT_WAITS = {  # groups and transactions of tests are not waited for as long as real ones
+    "group.min.session.timeout.ms": 500,
+    "group.initial.rebalance.delay.ms": 0,
+    "group.consumer.min.session.timeout.ms": 1000,
+    "group.consumer.session.timeout.ms": 3000,
+    "group.consumer.min.heartbeat.interval.ms": 200,
+    "group.consumer.heartbeat.interval.ms": 500,
+    "group.consumer.assignment.interval.ms": 0,
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": 200,
+}
 
 
 @pytest.fixture(scope="session")
@@ -26,9 +37,20 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AnyBroker]:
     if BOOTSTRAP:
         yield ExternalBroker(BOOTSTRAP)
         return
-    process = PROCESS(tmp_path_factory.mktemp("broker")).start()
+    process = PROCESS(tmp_path_factory.mktemp("broker"), SHORT_WAITS).start()
     yield process
     process.close()
+
+
+@pytest.fixture(scope="session")
+def short_waits(broker: AnyBroker) -> dict[str, int]:
+    """Settings for a broker on which groups and transactions are not waited for long; the shared one has them."""
+    with RawClient(broker.bootstrap) as client:
+        found = client.broker_configs()
+    longer = [name for name, value in SHORT_WAITS.items() if int(found[name] or 0) > value]
+    if longer:
+        pytest.skip(f"needs a broker with shorter waits: {', '.join(longer)}")
+    return SHORT_WAITS
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from moldau.base.slices import FileSlice
 from moldau.wire import hot
 from moldau.wire.codec import decode, encode
 from moldau.wire.headers import read_response_header
-from moldau.wire.messages.fetch import EpochEndOffset, FetchRequest, FetchResponse
+from moldau.wire.messages.fetch import AbortedTransaction, EpochEndOffset, FetchRequest, FetchResponse
 from moldau.wire.messages.produce import BatchIndexAndErrorMessage, ProduceRequest, ProduceResponse
 from moldau.wire.primitives import MalformedMessage
 from support.wire_values import messages, sample
@@ -178,7 +178,8 @@ def test_produce_responses_are_packed_as_declared(version: int, data: st.DataObj
 def fetch_results(version: int) -> st.SearchStrategy[Any]:
     pieces = st.none() | st.binary(min_size=1, max_size=300).map(Piece)
     diverging = st.none() | st.tuples(INT32, INT64) if version >= 12 else st.none()
-    result = st.builds(hot.FetchResult, INT32, CODES, INT64, INT64, INT64, pieces, diverging)
+    aborted = st.none() | st.lists(st.tuples(INT64, INT64), max_size=3)
+    result = st.builds(hot.FetchResult, INT32, CODES, INT64, INT64, INT64, pieces, diverging, aborted)
     return st.lists(st.tuples(tokens(version >= hot.FETCH_BY_ID), st.lists(result, max_size=3)), max_size=3)
 
 
@@ -188,8 +189,7 @@ def fetch_results(version: int) -> st.SearchStrategy[Any]:
 def test_fetch_responses_are_packed_as_declared(version: int, data: st.DataObject) -> None:
     topics = data.draw(fetch_results(version))
     correlation, code, session = data.draw(INT32), data.draw(CODES), data.draw(INT32)
-    committed = data.draw(st.booleans())
-    parts = hot.pack_fetch(version, correlation, code, session, topics, committed)
+    parts = hot.pack_fetch(version, correlation, code, session, topics)
     frame = b"".join(part.data if isinstance(part, Piece) else bytes(as_bytes(part)) for part in parts)
     response = decode(FetchResponse, version, body_of(frame, FETCH, version, correlation))
     assert response.throttle_time_ms == 0
@@ -200,7 +200,15 @@ def test_fetch_responses_are_packed_as_declared(version: int, data: st.DataObjec
         for told, got in zip(results, topic.partitions, strict=True):
             assert (got.partition_index, got.error_code, got.high_watermark, got.last_stable_offset) == told[:4]
             assert got.log_start_offset == (told.log_start if version >= 5 else -1)
-            assert got.aborted_transactions == (() if committed else None)
+            aborted = (
+                None
+                if told.aborted is None
+                else tuple(
+                    AbortedTransaction(producer_id=producer_id, first_offset=first)
+                    for producer_id, first in told.aborted
+                )
+            )
+            assert got.aborted_transactions == aborted
             assert got.preferred_read_replica == -1
             assert got.records == (told.records.data if told.records else b"")  # never null
             epoch, end = told.diverging or (-1, -1)
@@ -216,7 +224,7 @@ def test_a_fetch_response_ends_with_no_empty_piece() -> None:
     """An empty buffer at the end would be one more system call for nothing."""
     result = hot.FetchResult(0, 0, 1, 1, 0, Piece(b"records"))  # type: ignore[arg-type]
     for version in FETCH_VERSIONS:
-        parts = hot.pack_fetch(version, 1, 0, 0, [(b"0123456789abcdef", [result])], False)
+        parts = hot.pack_fetch(version, 1, 0, 0, [(b"0123456789abcdef", [result])])
         assert all(not isinstance(part, (bytes, bytearray)) or part for part in parts)
 
 

@@ -25,6 +25,7 @@ from support.batches import Producer, Stored, read_batches
 
 NO_TOPIC = UUID(int=0)
 COORDINATOR_LOAD_IN_PROGRESS = 14
+TOPIC, BROKER = 2, 4  # kinds of resources that have settings
 BY_ID_PRODUCE, BY_ID_FETCH = 13, 13  # from these versions on a topic is named by its id
 
 
@@ -221,13 +222,18 @@ class RawClient:
         assert answer.error_code == 0, answer.error_code
         return Producer(answer.producer_id, answer.producer_epoch)
 
-    def configs(self, name: str) -> dict[str, str | None]:
+    def configs(self, name: str, kind: int = TOPIC) -> dict[str, str | None]:
         """The settings of a topic, defaults included."""
         wanted = DescribeConfigsRequest.DescribeConfigsResource(
-            resource_type=2, resource_name=name, configuration_keys=None
+            resource_type=kind, resource_name=name, configuration_keys=None
         )
         request = DescribeConfigsRequest(resources=[wanted], include_synonyms=False, include_documentation=False)
         return {row.name: row.value for row in self.ask(request, 4).results[0].configs}
+
+    def broker_configs(self) -> dict[str, str | None]:
+        """The settings of the broker, defaults included."""
+        brokers = self.ask(MetadataRequest(topics=[], allow_auto_topic_creation=False), 12).brokers
+        return self.configs(str(brokers[0].node_id), BROKER)
 
     def cluster_id(self) -> str:
         return str(self.ask(MetadataRequest(topics=[], allow_auto_topic_creation=False), 12).cluster_id)

@@ -15,6 +15,7 @@ from moldau.broker.settings import BROKER
 from moldau.log.checkpoints import LEADER_EPOCHS, MalformedCheckpointError, read_epochs, read_topic_id
 from moldau.log.directory import METADATA_LOG, DirectoryRefused, LogDirectory
 from moldau.log.settings import checked
+from moldau.metadata import features
 from moldau.metadata.changes import BrokerConfigured, Change, ProducerIdsAllocated, TopicCreated
 from moldau.metadata.image import CLUSTER_DEFAULT, ClusterImage, PartitionState
 from moldau.metadata.kraft import KraftImage, KraftTopic, image_from_kraft
@@ -81,6 +82,7 @@ def _from_metadata_log(path: Path, broker_id: int, found: set[tuple[str, int]]) 
     return (
         *(adopt_topic(_with_valid_config(topic), broker_id) for topic in topics),
         *_broker_configs(kraft, broker_id),
+        features.kept(kraft.features),
         *((ProducerIdsAllocated(broker_id, kraft.next_producer_id),) if kraft.next_producer_id else ()),
     )
 

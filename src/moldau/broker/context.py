@@ -1,27 +1,33 @@
 """What a handler may use. Handlers read `ctx.image` once per request and change state through the controller alone."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from moldau.broker.answers import Answers
 from moldau.broker.configs import Layers
 from moldau.broker.controller import Controller
+from moldau.broker.coordinators.groups import Groups
+from moldau.broker.coordinators.transactions import Transactions
 from moldau.broker.producer_ids import ProducerIds
 from moldau.broker.sessions import FetchSessions
 from moldau.broker.settings import BrokerConfig
 from moldau.metadata.image import CLUSTER_DEFAULT, ClusterImage
 from moldau.replication.replicas import Replicas
+from moldau.wire.messages.registry import ApiMessages
 
 
 @dataclass(slots=True)
 class Context:
     config: BrokerConfig  # as it is now: replaced when settings are changed while the broker runs
     static: Mapping[str, str]  # the settings it was started with
+    served: Sequence[ApiMessages]  # the rows of the table, which needs its handlers and so cannot be imported by them
     controller: Controller
     replicas: Replicas
     sessions: FetchSessions
     answers: Answers
     producer_ids: ProducerIds
+    groups: Groups
+    transactions: Transactions
     now: Callable[[], int]  # milliseconds since the Unix epoch
 
     @property

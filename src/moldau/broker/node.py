@@ -22,6 +22,9 @@ from moldau.broker.chores import Chore, Chores
 from moldau.broker.configs import effective
 from moldau.broker.context import Context
 from moldau.broker.controller import Controller
+from moldau.broker.coordinators.groups import Groups
+from moldau.broker.coordinators.markers import Markers
+from moldau.broker.coordinators.transactions import Transactions
 from moldau.broker.dispatch import Dispatcher
 from moldau.broker.producer_ids import ProducerIds
 from moldau.broker.sessions import FetchSessions
@@ -29,6 +32,7 @@ from moldau.broker.settings import BrokerConfig, load
 from moldau.broker.table import APIS
 from moldau.log.directory import DirectoryRefused, LogDirectory
 from moldau.log.settings import LogConfig
+from moldau.metadata import features
 from moldau.metadata.changes import Change
 from moldau.metadata.image import Broker, ClusterImage, Endpoint, Topic
 from moldau.net.gate import Gate
@@ -155,14 +159,27 @@ class Node:
         for directory in directories:
             directory.claim(controller.image.cluster_id, config.node_id)
         self._replicas = Replicas(config.node_id, directories, self._configure, _now, config.producer_id_expiration_ms)
+        producer_ids = ProducerIds(controller)
+
+        def running() -> BrokerConfig:
+            return self._context.config
+
+        def image() -> ClusterImage:
+            return controller.image
+
+        groups = Groups(self._replicas, running, image, _now)
+        markers = Markers(self._replicas, groups, image, _now)
         self._context = Context(
             config=config,
             static=self._static,
+            served=[api.messages for api in APIS],
             controller=controller,
             replicas=self._replicas,
             sessions=FetchSessions(config.max_incremental_fetch_session_cache_slots),
             answers=Answers(),
-            producer_ids=ProducerIds(controller),
+            producer_ids=producer_ids,
+            groups=groups,
+            transactions=Transactions(self._replicas, markers, producer_ids, running, image, _now),
             now=_now,
         )
         self._dispatcher = Dispatcher(self._context, APIS)
@@ -171,10 +188,12 @@ class Node:
         config, controller = self._config, self._controller
         endpoints = {each.name: Endpoint(each.host, each.port or ports.get(each.name, 0)) for each in config.advertised}
         brought: tuple[Change, ...] = ()
+        if controller.image.features_epoch < 0:  # a new cluster, or one of a release that had no features
+            brought = (features.newest(),)
         if controller.founded:
             metadata_directory = config.values["metadata.log.dir"]
             kraft = str(metadata_directory) if metadata_directory else None
-            brought = adoption.adopted(self._directories, kraft, config.node_id)
+            brought += adoption.adopted(self._directories, kraft, config.node_id)
         refusal = await controller.join(Broker(config.node_id, endpoints, config.broker_rack), *brought)
         if isinstance(refusal, Refusal):
             raise StoreError(refusal.message)
@@ -199,6 +218,8 @@ class Node:
     def _go(self, ports: dict[str, int], begun: float) -> Started:
         config, controller = self._config, self._controller
         controller.on_image(self._follow)
+        self._context.groups.start()
+        self._context.transactions.start()
         self._listeners.start()
         self._chores = Chores(self._daily_work())
         bound = [each._replace(port=ports[each.name]) for each in config.listeners]
@@ -221,6 +242,12 @@ class Node:
         chores = [
             Chore("checkpoints", checkpoint_ms, self._replicas.checkpoint),
             Chore("flush.ms", FLUSH_CHECK_MS, self._replicas.flush_due),
+            Chore("committed offsets", config.offsets_retention_check_interval_ms, self._context.groups.expire),
+            Chore(
+                "transactional ids",
+                config.transaction_remove_expired_transaction_cleanup_interval_ms,
+                self._context.transactions.expire,
+            ),
             Chore("producers", config.producer_id_expiration_check_interval_ms, self._replicas.expire_producers),
         ]
         if idle_ms > 0:
@@ -236,6 +263,8 @@ class Node:
             self._adapt(new)
             self._replicas.reconfigure(new.topics.values())
         self._replicas.follow(old, new)
+        self._context.groups.follow(old, new)
+        self._context.transactions.follow(old, new)
 
     def _adapt(self, image: ClusterImage) -> None:
         """Settings that were changed while the broker runs, or in an earlier life of it, take effect."""
@@ -249,6 +278,8 @@ class Node:
         """In order: nothing new comes in, what runs ends, the logs are closed, then the marks of a clean stop."""
         self._listeners.stop_listening()
         await self._chores.stop()
+        await self._context.transactions.stop()
+        await self._context.groups.stop()
         await self._gate.drain()
         self._listeners.close()
         await self._replicas.stop()

@@ -1,23 +1,43 @@
 """The one table of what this broker serves: an API per row. ApiVersions tells it to clients."""
 
+from moldau.broker.apis.add_offsets_to_txn import add_offsets_to_txn
+from moldau.broker.apis.add_partitions_to_txn import add_partitions_to_txn
 from moldau.broker.apis.alter_configs import alter_configs, incremental_alter_configs
 from moldau.broker.apis.api_versions import api_versions
+from moldau.broker.apis.consumer_group_describe import consumer_group_describe
+from moldau.broker.apis.consumer_group_heartbeat import consumer_group_heartbeat
 from moldau.broker.apis.create_partitions import create_partitions
 from moldau.broker.apis.create_topics import create_topics
+from moldau.broker.apis.delete_groups import delete_groups
 from moldau.broker.apis.delete_records import delete_records
 from moldau.broker.apis.delete_topics import delete_topics
 from moldau.broker.apis.describe_cluster import describe_cluster
 from moldau.broker.apis.describe_configs import describe_configs
+from moldau.broker.apis.describe_groups import describe_groups
 from moldau.broker.apis.describe_log_dirs import describe_log_dirs
 from moldau.broker.apis.describe_producers import describe_producers
 from moldau.broker.apis.describe_topic_partitions import describe_topic_partitions
+from moldau.broker.apis.describe_transactions import describe_transactions
+from moldau.broker.apis.end_txn import end_txn
 from moldau.broker.apis.fetch import fetch
 from moldau.broker.apis.find_coordinator import find_coordinator
+from moldau.broker.apis.heartbeat import heartbeat
 from moldau.broker.apis.init_producer_id import init_producer_id
+from moldau.broker.apis.join_group import join_group
+from moldau.broker.apis.leave_group import leave_group
+from moldau.broker.apis.list_groups import list_groups
 from moldau.broker.apis.list_offsets import list_offsets
+from moldau.broker.apis.list_transactions import list_transactions
 from moldau.broker.apis.metadata import metadata
+from moldau.broker.apis.offset_commit import offset_commit
+from moldau.broker.apis.offset_delete import offset_delete
+from moldau.broker.apis.offset_fetch import offset_fetch
 from moldau.broker.apis.offset_for_leader_epoch import offset_for_leader_epoch
 from moldau.broker.apis.produce import produce
+from moldau.broker.apis.sync_group import sync_group
+from moldau.broker.apis.txn_offset_commit import txn_offset_commit
+from moldau.broker.apis.update_features import update_features
+from moldau.broker.apis.write_txn_markers import write_txn_markers
 from moldau.broker.dispatch import Api
 from moldau.wire.messages.registry import BY_KEY
 
@@ -26,19 +46,39 @@ APIS = (
     Api(BY_KEY[1], hot=fetch),
     Api(BY_KEY[2], list_offsets),
     Api(BY_KEY[3], metadata),
+    Api(BY_KEY[8], offset_commit),
+    Api(BY_KEY[9], offset_fetch),
     Api(BY_KEY[10], find_coordinator),
+    Api(BY_KEY[11], join_group),
+    Api(BY_KEY[12], heartbeat),
+    Api(BY_KEY[13], leave_group),
+    Api(BY_KEY[14], sync_group),
+    Api(BY_KEY[15], describe_groups),
+    Api(BY_KEY[16], list_groups),
     Api(BY_KEY[18], api_versions),
     Api(BY_KEY[19], create_topics),
     Api(BY_KEY[20], delete_topics),
     Api(BY_KEY[21], delete_records),
     Api(BY_KEY[22], init_producer_id),
     Api(BY_KEY[23], offset_for_leader_epoch),
+    Api(BY_KEY[24], add_partitions_to_txn),
+    Api(BY_KEY[25], add_offsets_to_txn),
+    Api(BY_KEY[26], end_txn),
+    Api(BY_KEY[27], write_txn_markers),
+    Api(BY_KEY[28], txn_offset_commit),
     Api(BY_KEY[32], describe_configs),
     Api(BY_KEY[33], alter_configs),
     Api(BY_KEY[35], describe_log_dirs),
     Api(BY_KEY[37], create_partitions),
+    Api(BY_KEY[42], delete_groups),
     Api(BY_KEY[44], incremental_alter_configs),
+    Api(BY_KEY[47], offset_delete),
+    Api(BY_KEY[57], update_features),
     Api(BY_KEY[60], describe_cluster),
     Api(BY_KEY[61], describe_producers),
+    Api(BY_KEY[65], describe_transactions),
+    Api(BY_KEY[66], list_transactions),
+    Api(BY_KEY[68], consumer_group_heartbeat),
+    Api(BY_KEY[69], consumer_group_describe),
     Api(BY_KEY[75], describe_topic_partitions),
 )

@@ -6,11 +6,11 @@ is said by `classic`, `consumer` and `offsets`.
 """
 
 from struct import Struct
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from uuid import UUID
 
 from moldau.base.coordination import Record
-from moldau.wire.codec import MalformedMessage, UnservedVersion
+from moldau.wire.codec import MalformedMessage
 from moldau.wire.codec import decode as read
 from moldau.wire.codec import encode as write
 from moldau.wire.declare import (
@@ -27,6 +27,8 @@ from moldau.wire.declare import (
     wire,
 )
 from moldau.wire.primitives import ZERO_UUID, Buffer
+
+V = TypeVar("V")
 
 # Committed offsets
 
@@ -233,9 +235,11 @@ KINDS: Final[tuple[tuple[type[Any], type[Any], int], ...]] = (  # key, value, an
 )
 
 OFFSET_COMMIT: Final = 1
-LEGACY_OFFSET_COMMIT: Final = 0  # what brokers before 0.9 wrote: an OffsetCommitKey and an OffsetCommitValue 0
+LEGACY_OFFSET_COMMIT: Final = 0  # what brokers before 0.9 wrote; the same but for this
 
-_TYPES: Final = {layout_of(key).key: (key, value) for key, value, _ in KINDS}
+_TYPES: Final = {layout_of(key).key: (key, value) for key, value, _ in KINDS} | {
+    LEGACY_OFFSET_COMMIT: (OffsetCommitKey, OffsetCommitValue)
+}
 _VERSIONS: Final = {value: version for _, value, version in KINDS}
 _PREFIX: Final = Struct(">h")
 
@@ -250,6 +254,8 @@ def value_version(value: Any) -> int:
 def encode(record: Record) -> tuple[bytes, bytes | None]:
     """The record's key and value as they lie in the log."""
     key, value = record
+    if isinstance(key, bytes):  # offsets come packed: see `offsets_packed`
+        return key, value
     packed = _PREFIX.pack(layout_of(type(key)).key) + write(key, 0)
     if value is None:
         return packed, None
@@ -264,8 +270,7 @@ def decode(key: Buffer, value: Buffer | None) -> Record | None:
     would load half a group.
     """
     kind = _prefix(key)
-    legacy = kind == LEGACY_OFFSET_COMMIT
-    known = _TYPES.get(OFFSET_COMMIT if legacy else kind)
+    known = _TYPES.get(kind)
     if known is None:
         return None
     key_class, value_class = known
@@ -273,10 +278,11 @@ def decode(key: Buffer, value: Buffer | None) -> Record | None:
     found = read(key_class, 0, key, _PREFIX.size, exact=False)
     if value is None:
         return Record(found, None)
-    version = _prefix(value)
-    if legacy and version != 0:
-        raise UnservedVersion(f"an offset of a broker before 0.9 has value version 0, not {version}")
-    return Record(found, read(value_class, version, value, _PREFIX.size, exact=False))
+    return Record(found, decode_value(value_class, value))
+
+
+def decode_value(cls: type[V], value: Buffer) -> V:
+    return read(cls, _prefix(value), value, _PREFIX.size, exact=False)
 
 
 def _prefix(data: Buffer) -> int:

@@ -2,10 +2,11 @@
 
 import os
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from moldau.log.checkpoints import LEADER_EPOCHS
 from moldau.log.files import LogFile, replace, sync_directory, write_tail
-from moldau.log.segment import INDEX, TIME_INDEX, Segment
+from moldau.log.segment import INDEX, TIME_INDEX, TXN_INDEX, Segment
 from moldau.log.snapshots import snapshot_path
 
 _sync = getattr(os, "fdatasync", os.fsync)  # macOS has no fdatasync
@@ -21,6 +22,7 @@ class FlushJob:
     files: list[LogFile] = field(default_factory=list)
     finished: list[Segment] = field(default_factory=list)
     indexes: list[tuple[str, int, bytes]] = field(default_factory=list)
+    emptied: list[str] = field(default_factory=list)
     snapshots: dict[int, bytes] = field(default_factory=dict)
     epochs: bytes | None = None
     new_files: bool = False
@@ -36,6 +38,11 @@ class FlushJob:
             times = bytes(live.times[live.times_written :])
             if times or live.rewrite:
                 self.indexes.append((segment.stem + TIME_INDEX, live.times_written, times))
+            aborted = bytes(live.aborted[live.aborted_written :])
+            if aborted:
+                self.indexes.append((segment.stem + TXN_INDEX, live.aborted_written, aborted))
+            elif live.rewrite and not live.aborted:
+                self.emptied.append(segment.stem + TXN_INDEX)
 
     def run(self) -> None:
         """Writes and syncs; names last, so that no file under its final name is half written."""
@@ -43,6 +50,8 @@ class FlushJob:
             _sync(file.fd)
         for path, position, data in self.indexes:
             write_tail(path, position, data)
+        for path in self.emptied:
+            Path(path).unlink(missing_ok=True)
         for offset, data in self.snapshots.items():
             replace(snapshot_path(self.directory, offset), data, sync_names=False)
         if self.epochs is not None:

@@ -1,4 +1,4 @@
-"""Sparse indexes of one segment: offset → position and timestamp → offset. Knows no batches.
+"""Indexes of one segment: offset → position and timestamp → offset, both sparse. Knows no batches.
 
 `LiveIndex` grows in memory while its segment is written; `ColdIndex` maps the finished file. On disk both are Kafka's:
 `.index` holds (relative offset u32, position u32), `.timeindex` (timestamp i64, relative offset u32), big endian.
@@ -7,7 +7,7 @@
 import mmap
 import os
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from struct import Struct
 
 OFFSET_ENTRY = Struct(">II")
@@ -29,6 +29,8 @@ class LiveIndex:
     __slots__ = (
         "_most_offsets",
         "_most_times",
+        "aborted",
+        "aborted_written",
         "end",
         "full",
         "indexed",
@@ -58,6 +60,8 @@ class LiveIndex:
         self.times = bytearray()  # in the file's form
         self.times_written = 0
         self.times_last = -1  # timestamp of the last time entry
+        self.aborted = bytearray()  # aborted transactions, in the file's form
+        self.aborted_written = 0
         self.rewrite = False  # the files may hold entries that are wrong
         self.tail = array("Q")
         self.end = 0  # relative offset behind the last batch
@@ -106,6 +110,14 @@ class LiveIndex:
             return 0, False
         entry = offsets[place - 1]
         return entry & POSITION_MASK, entry >> 32 == offset
+
+    def offset_at(self, position: int) -> int | None:
+        """Relative offset in a batch at `position` or behind; None if there is none."""
+        for entries in (self.offsets, self.tail):
+            place = bisect_left(entries, position, key=_position_of)
+            if place < len(entries):
+                return entries[place] >> 32
+        return None
 
     def restore(self, offsets: bytes, times: bytes) -> None:
         """Continues from what the files hold; the caller has checked them."""
@@ -173,9 +185,27 @@ class ColdIndex:
         found, position = unpack(buffer, (low - 1) << 3)
         return position, found == offset
 
+    def offset_at(self, position: int) -> int | None:
+        """As `LiveIndex.offset_at`."""
+        low, high = 0, self.count
+        while low < high:
+            middle = (low + high) >> 1
+            if OFFSET_ENTRY.unpack_from(self._map, middle << 3)[1] < position:  # type: ignore[arg-type]
+                low = middle + 1
+            else:
+                high = middle
+        if low == self.count:
+            return None
+        offset: int = OFFSET_ENTRY.unpack_from(self._map, low << 3)[0]  # type: ignore[arg-type]
+        return offset
+
     def sound(self, size: int) -> bool:
         """Whether the entries could belong to a segment of `size` bytes."""
         return self._map is None or sound_offsets(self._map, size)
+
+
+def _position_of(entry: int) -> int:
+    return entry & POSITION_MASK
 
 
 def sound_offsets(data: bytes | mmap.mmap, size: int) -> bool:

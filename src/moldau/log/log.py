@@ -10,20 +10,25 @@ import os
 import random
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
+from itertools import takewhile
 from pathlib import Path
 from uuid import UUID, uuid4
 
 from moldau.base.errors import Refusal, WireError
 from moldau.base.uuids import text_of
 from moldau.log import checkpoints
+from moldau.log.aborted import Aborted
+from moldau.log.aborted import find as find_aborted
 from moldau.log.epochs import LeaderEpochs
-from moldau.log.files import OpenFiles, Slice, remove
+from moldau.log.files import OpenFiles, Slice, remove, write_tail
 from moldau.log.flush import FlushJob
 from moldau.log.header import RawHeader
-from moldau.log.markers import coordinator_epoch
-from moldau.log.producers import Producers, Written, last_sequence
+from moldau.log.producers import NOT_ASKED, Producers, Verification, Written
+from moldau.log.reading import Batch
 from moldau.log.recovery import Loader, rebuild_indexes, thaw
-from moldau.log.segment import MAX_RELATIVE_OFFSET, CorruptLogError, Segment, create, file_stem
+from moldau.log.replay import follow, replay, written_before
+from moldau.log.segment import MAX_RELATIVE_OFFSET, NEVER, TXN_INDEX, CorruptLogError, Segment, create, file_stem
+from moldau.log.segments import Segments
 from moldau.log.settings import LogConfig
 from moldau.log.snapshots import Snapshots, snapshot_path
 from moldau.wire.batch import ASSIGNED, ASSIGNED_SIZE, CONTROL, PREFIX_SIZE, TRANSACTIONAL, BatchHeader
@@ -45,7 +50,6 @@ class TopicIdMismatchError(ValueError):
 class Log:
     __slots__ = (
         "_active",
-        "_bases",
         "_epoch",
         "_files",
         "_finished_bytes",
@@ -79,8 +83,7 @@ class Log:
         self.epochs = LeaderEpochs()
         self.producers = Producers()
         self._files = files
-        self._segments: list[Segment] = []
-        self._bases: list[int] = []
+        self._segments = Segments(config, name)
         self._snapshots = Snapshots(self.directory, name)
         self._finished_bytes = 0  # of all segments but the active one
         self._generation = 0
@@ -119,10 +122,10 @@ class Log:
         log._take(loader, log_start, now)
         untouched = clean and not loader.repaired
         log.recovery_point = log.end_offset if untouched else min(recovery_point, log.end_offset)
-        remove(log._rebuild_producers(now))
+        remove(log._rebuild_producers(now, loader.checked_from))
         if not epochs_known:
             log._rebuild_epochs()
-        for segment in log._segments:
+        for segment in log._segments.each:
             segment.close()
         return log
 
@@ -171,23 +174,21 @@ class Log:
             self._begin(log_start, now)
             self.epochs.cut_end(log_start)
         else:
-            self._segments = segments
-            self._bases = [segment.base for segment in segments]
+            self._segments.replace(segments)
             self._active = segments[-1]
             for segment in segments[:-1]:
                 self._finished_bytes += segment.size
                 if segment.live is not None:
                     segment.finish()
             self._schedule_roll(self._active)
-        self.start_offset = max(log_start, self._bases[0])
+        self.start_offset = max(log_start, self._segments.bases[0])
         self.epochs.cut_end(self.end_offset)
         self.epochs.cut_start(self.start_offset)
 
     def _begin(self, offset: int, now: int) -> None:
         """Starts over with one empty segment at `offset`."""
         self._active = self._create_segment(offset, now)
-        self._segments = [self._active]
-        self._bases = [offset]
+        self._segments.replace([self._active])
         self._finished_bytes = 0
         self.end_offset = offset
 
@@ -197,7 +198,7 @@ class Log:
             job = self.begin_close()
             job.run()
             self.finish_flush(job)
-        for segment in self._segments:
+        for segment in self._segments.each:
             segment.close()
 
     def begin_close(self) -> FlushJob:
@@ -215,14 +216,15 @@ class Log:
         live = self._active.live
         assert live is not None
         pending = bool(live.offsets_pending) or len(live.times) > live.times_written
+        pending = pending or len(live.aborted) > live.aborted_written
         return pending or live.rewrite or self._fresh or self.epochs.changed or bool(self._snapshots.unsaved)
 
     def configure(self, config: LogConfig) -> None:
         """Settings that hold from now on."""
-        self.config = config
+        self.config = self._segments.config = config
         self._segment_bytes = config.segment_bytes
         self._roll_ms = config.segment_ms
-        if self._bases:
+        if self._segments.each:
             self._schedule_roll(self._active)
 
     @property
@@ -233,11 +235,11 @@ class Log:
     @property
     def flush_due(self) -> bool:
         """A segment was finished that is not durable yet."""
-        return len(self._segments) > 1 and self._segments[-2].live is not None
+        return len(self._segments.each) > 1 and self._segments.each[-2].live is not None
 
     @property
     def segment_count(self) -> int:
-        return len(self._segments)
+        return len(self._segments.each)
 
     # -- writing -----------------------------------------------------------------------------------------------------
 
@@ -278,21 +280,42 @@ class Log:
             self.epochs.assign(leader_epoch, base)
         producer_id = header[9]
         if producer_id >= 0:
-            self.producers.update(
-                producer_id, header[10], header[11], delta, base, timestamp, header[5] & TRANSACTIONAL != 0
-            )
+            if header[5] & CONTROL:
+                self._end_transaction(segment, header, batch, base)
+            else:
+                self.producers.update(
+                    producer_id, header[10], header[11], delta, base, timestamp, header[5] & TRANSACTIONAL != 0
+                )
         return base
 
-    def check_producer(self, header: RawHeader | BatchHeader) -> Written | Refusal | None:
-        """Whether an idempotent batch may be appended (None), was already (Written), or must not be."""
-        producer_id, epoch, base_sequence, delta = header[9], header[10], header[11], header[6]
-        answer = self.producers.check(producer_id, epoch, base_sequence, delta)
+    def _end_transaction(
+        self, segment: Segment, header: RawHeader | BatchHeader, batch: memoryview | bytes, base: int
+    ) -> None:
+        aborted = follow(self.producers, header, base, lambda: bytes(batch))
+        if aborted is not None:
+            if not segment.aborts:
+                self._segments.aborting.append(segment)
+            segment.add_aborted(aborted)
+
+    def check_producer(
+        self, header: RawHeader | BatchHeader, proof: Verification = NOT_ASKED
+    ) -> Written | Refusal | None:
+        """Whether a client's batch with a producer id may be appended (None), was already (Written), or must not be."""
+        asked = header[9], header[10], header[11], header[6], header[5] & TRANSACTIONAL != 0, proof
+        answer = self.producers.check(*asked)
         if type(answer) is Refusal and answer.error is WireError.OUT_OF_ORDER_SEQUENCE_NUMBER:
-            state = self.producers.get(producer_id)
+            state = self.producers.get(header[9])
             if state is not None and state.from_snapshot:
-                self._refill(producer_id)
-                answer = self.producers.check(producer_id, epoch, base_sequence, delta)
+                self._refill(header[9])
+                answer = self.producers.check(*asked)
         return answer
+
+    def last_stable_offset(self, high_watermark: int) -> int:
+        """Where the oldest undecided transaction begins, or the high watermark: readers of committed records end here.
+
+        A transaction counts as decided once its marker is written. With followers it must be below the high watermark.
+        """
+        return min(max(self.producers.first_open_offset, self.start_offset), high_watermark)
 
     def roll(self, now: int) -> Segment:
         """Finishes the active segment and begins the next; an empty one stays. A flush is then due."""
@@ -303,8 +326,7 @@ class Log:
         self._finished_bytes += self._active.size
         self._snapshots.take(self.end_offset, self.producers)
         self._active = following
-        self._segments.append(following)
-        self._bases.append(self.end_offset)
+        self._segments.add(following)
         if self.on_roll is not None:
             self.on_roll(self)
         return following
@@ -338,22 +360,24 @@ class Log:
             return None
         segment = self._active
         if offset < segment.base:
-            segment = self._segments[bisect_right(self._bases, offset) - 1]
+            segment = self._segments.each[bisect_right(self._segments.bases, offset) - 1]
         segment.touched = True
         file = segment.file or self._files.open(segment)
-        position = self._position(segment, offset)
+        position = self._segments.position(segment, offset)
         end = segment.size
         if position >= end:  # compaction took the last batches of this segment
-            following = bisect_right(self._bases, offset)
+            bases = self._segments.bases
+            following = bisect_right(bases, offset)
             return (
-                self.locate(self._bases[following], max_bytes, upper, whole_first=whole_first)
-                if following < len(self._bases)
+                self.locate(bases[following], max_bytes, upper, whole_first=whole_first)
+                if following < len(bases)
                 else None
             )
         if upper < self.end_offset:
-            following = bisect_right(self._bases, segment.base)
-            if following == len(self._bases) or upper < self._bases[following]:
-                end = self._position(segment, upper)
+            bases = self._segments.bases
+            following = bisect_right(bases, segment.base)
+            if following == len(bases) or upper < bases[following]:
+                end = self._segments.position(segment, upper)
         length = end - position
         if length > max_bytes:
             length = max_bytes
@@ -365,60 +389,49 @@ class Log:
         hot = segment is self._active and position > segment.size - HOT_TAIL
         return tuple.__new__(Slice, (file, position, length, hot))
 
-    def _position(self, segment: Segment, offset: int) -> int:
-        try:
-            return segment.position_of(offset)
-        except CorruptLogError as fault:
-            self._reindex(segment, fault)
-            return segment.position_of(offset)
-
-    def _max_timestamp(self, segment: Segment) -> tuple[int, int]:
-        try:
-            return segment.max_timestamp()
-        except CorruptLogError as fault:
-            self._reindex(segment, fault)
-            return segment.max_timestamp()
-
-    def _reindex(self, segment: Segment, fault: CorruptLogError) -> None:
-        """Makes indexes anew that do not fit their segment; if it is the segment that is wrong, the fault stays."""
-        if segment.live is not None:
-            raise fault
-        rebuild_indexes(segment, self.config, self.name, str(fault))
-
     def read_headers(self, from_offset: int) -> Iterator[BatchHeader]:
         """Headers of the batches from the one that holds `from_offset` to the end."""
-        for _, _, header in self._batches(from_offset):
+        for _, _, header in self._segments.headers(from_offset):
             yield BatchHeader._make(header)
 
-    def _batches(self, from_offset: int) -> Iterator[tuple[Segment, int, RawHeader]]:
-        first = max(bisect_right(self._bases, from_offset) - 1, 0)
-        for segment in self._segments[first:]:
-            for position, header in segment.headers(self._position(segment, max(from_offset, segment.base))):
-                yield segment, position, header
+    def read_batches(self, from_offset: int) -> Iterator[Batch]:
+        """Header and bytes of the batches from the one that holds `from_offset` to the end as it is now.
+
+        Reads much at a time. Made on the loop, it may be walked in a thread while the log is appended to.
+        """
+        return self._segments.batches(from_offset)
 
     def batch_at_time(self, timestamp: int, from_offset: int | None = None) -> bytes | None:
         """The first batch, of those that reach `from_offset`, with a record of `timestamp` or later in it."""
-        offset = self.start_offset if from_offset is None else from_offset
-        for segment in self._segments[max(bisect_right(self._bases, offset) - 1, 0) :]:
-            if self._max_timestamp(segment)[0] >= timestamp:
-                position = segment.position_of_time(timestamp, max(offset, segment.base))
-                if position < segment.size:
-                    return segment.read_batch(position)
-        return None
+        return self._segments.batch_at_time(timestamp, self.start_offset if from_offset is None else from_offset)
 
     def batch_of_max_timestamp(self) -> bytes | None:
         """The batch with the largest timestamp (the earliest such one), or None where no record has one."""
-        best, largest = None, -1
-        for segment in self._segments:
-            timestamp, _ = self._max_timestamp(segment)
-            if timestamp > largest:
-                best, largest = segment, timestamp
-        if best is None:
-            return None
-        position = self._position(best, best.max_timestamp()[1])
-        if position >= best.size:
-            raise CorruptLogError(f"{best.stem}: the time index names an offset that is not there")
-        return best.read_batch(position)
+        return self._segments.batch_of_max_timestamp()
+
+    def bytes_between(self, start: int, end: int) -> int:
+        """Bytes of the batches from the one that holds `start` to before the one that holds `end`."""
+        return self._segments.bytes_between(start, end)
+
+    def aborted_in(self, offset: int, piece: Slice, upper: int) -> list[Aborted]:
+        """Aborted transactions that a reader of committed records must know for a piece read from `offset` on."""
+        if not self._segments.aborting:
+            return []
+        return self.aborted_transactions(offset, min(upper, self._segments.bound(offset, piece, self.end_offset)))
+
+    def aborted_transactions(self, from_offset: int, upper: int) -> list[Aborted]:
+        """Those that overlap the offsets from `from_offset` to before `upper`, in the order of their markers."""
+        found: list[Aborted] = []
+        for segment in self._segments.aborting_from(from_offset):
+            try:
+                entries = segment.aborted_entries()
+            except CorruptLogError as fault:
+                entries = self._rebuild_aborted(segment, fault)
+            more, complete = find_aborted(entries, from_offset, upper)
+            found += more
+            if complete:
+                break
+        return found
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """The largest leader epoch up to `epoch` and where it ended (KIP-101, KIP-279); (-1, -1) if unknown."""
@@ -431,20 +444,19 @@ class Log:
         if offset >= self.end_offset:
             return []
         self._generation += 1
-        if offset < self._bases[0]:
+        if offset < self._segments.bases[0]:
             return self._restart_at(offset, now)
-        keep = bisect_right(self._bases, offset)
-        removed = [path for segment in self._segments[keep:] for path in segment.condemn()]
-        del self._segments[keep:], self._bases[keep:]
-        segment = self._active = self._segments[-1]
+        removed = self._segments.drop_behind(offset)
+        segment = self._active = self._segments.each[-1]
         if segment.live is None:
             self._thaw(segment)
-        self._finished_bytes = sum(other.size for other in self._segments[:-1])
-        position = self._position(segment, offset)
+        self._finished_bytes = sum(other.size for other in self._segments.each[:-1])
+        position = self._segments.position(segment, offset)
         if position < segment.size:
             first_gone: int = next(segment.headers(position))[1][0]
             segment.cut(offset, position)
             offset = min(offset, first_gone)
+            self._segments.replace(self._segments.each)  # its aborted transactions may be among what is gone
         self._schedule_roll(segment)
         self.end_offset = offset
         self.start_offset = min(self.start_offset, offset)
@@ -454,7 +466,7 @@ class Log:
         return removed
 
     def _restart_at(self, offset: int, now: int) -> list[Path]:
-        removed = [path for segment in self._segments for path in segment.condemn()]
+        removed = [path for segment in self._segments.each for path in segment.condemn()]
         self._begin(offset, now)
         self.start_offset = self.recovery_point = offset
         self.epochs.cut_end(offset)
@@ -463,7 +475,10 @@ class Log:
     def _thaw(self, segment: Segment) -> None:
         """Makes a finished segment writable again."""
         if thaw(segment, self.config) is None:
-            rebuild_indexes(segment, self.config, self.name, "they do not fit")
+            fault = "they do not fit"
+            rebuild_indexes(segment, self.config, self.name, fault)
+            if segment.aborts:
+                self._rebuild_aborted(segment, fault)
             thaw(segment, self.config)
 
     def advance_start(self, offset: int) -> list[Path]:
@@ -471,14 +486,10 @@ class Log:
         if offset <= self.start_offset:
             return []
         self.start_offset = offset
-        gone = max(bisect_right(self._bases, offset) - 1, 0)
-        removed = []
-        for segment in self._segments[:gone]:
-            self._finished_bytes -= segment.size
-            removed += segment.condemn()
-        del self._segments[:gone], self._bases[:gone]
+        removed, size = self._segments.drop_before(offset)
+        self._finished_bytes -= size
         self.epochs.cut_start(offset)
-        return removed + self._snapshots.drop_before(self._bases[0])
+        return removed + self._snapshots.drop_before(self._segments.bases[0])
 
     def delete(self) -> list[Path]:
         """Takes the whole log out of the log directory, under the name that Kafka gives to such directories.
@@ -486,7 +497,7 @@ class Log:
         No flush may be under way.
         """
         self._generation += 1
-        for segment in self._segments:
+        for segment in self._segments.each:
             segment.close()
         directory = Path(self.directory)
         name = directory.name[:LONGEST_CONDEMNED]
@@ -500,7 +511,7 @@ class Log:
 
     def _capture_flush(self, *, whole: bool) -> FlushJob:
         job = FlushJob(self.directory, self.end_offset, self._generation, new_files=self._fresh)
-        unfinished = [segment for segment in self._segments if segment.live is not None]
+        unfinished = [segment for segment in self._segments.each if segment.live is not None]
         job.finished = unfinished[:-1]
         for segment in job.finished:
             job.capture(segment, whole=True)
@@ -530,43 +541,41 @@ class Log:
 
     # -- producers ---------------------------------------------------------------------------------------------------
 
-    def _rebuild_producers(self, now: int) -> list[Path]:
-        """State as of the log's end: the newest usable snapshot, and the batches behind it."""
-        removed = self._snapshots.tidy(self._bases, self.end_offset)
-        replay_from, broken = self._snapshots.load(self.producers, self.start_offset, now)
+    def _rebuild_producers(self, now: int, unindexed_from: int = NEVER) -> list[Path]:
+        """State as of the log's end: the newest usable snapshot, and the batches behind it.
+
+        Segments from `unindexed_from` on also get their aborted transactions back, so older snapshots are to be used.
+        """
+        removed = self._snapshots.tidy(self._segments.bases, self.end_offset)
+        replay_from, broken = self._snapshots.load(self.producers, self.start_offset, now, unindexed_from)
         if replay_from < self.end_offset:
-            self._replay_producers(replay_from)
+            for segment, aborted in replay(self.producers, self._segments.headers(replay_from), replay_from):
+                if segment.base >= unindexed_from:
+                    segment.add_aborted(aborted)
+        if unindexed_from != NEVER:
+            self._segments.replace(self._segments.each)
         return removed + broken
 
-    def _replay_producers(self, from_offset: int) -> None:
-        for segment, position, header in self._batches(from_offset):
-            base_offset, attributes, timestamp, producer_id = header[0], header[5], header[8], header[9]
-            if producer_id < 0 or base_offset < from_offset:
-                continue
-            if attributes & CONTROL:
-                epoch = coordinator_epoch(segment.read_batch(position))
-                if epoch is not None:
-                    self.producers.end_transaction(producer_id, header[10], epoch, timestamp)
-            else:
-                transactional = attributes & TRANSACTIONAL != 0
-                self.producers.update(
-                    producer_id, header[10], header[11], header[6], base_offset, timestamp, transactional
-                )
+    def _rebuild_aborted(self, segment: Segment, fault: object) -> bytes:
+        """Finds the aborted transactions of a finished segment again, from the batches, and writes their file anew."""
+        producers = Producers()
+        begin, broken = self._snapshots.load(producers, self.start_offset, 0, segment.base)
+        remove(broken)
+        places = takewhile(lambda place: place[0].base <= segment.base, self._segments.headers(begin))
+        found = [aborted for each, aborted in replay(producers, places, begin) if each is segment]
+        logger.warning("%s: rebuilt the transaction index of segment %d: %s", self.name, segment.base, fault)
+        entries = b"".join(aborted.pack() for aborted in found)
+        write_tail(segment.stem + TXN_INDEX, 0, entries)
+        if not entries:
+            remove([Path(segment.stem + TXN_INDEX)])
+            segment.aborts = False
+            self._segments.replace(self._segments.each)
+        return entries
 
     def _refill(self, producer_id: int) -> None:
         """After a restart a producer may retry any of its five requests in flight; a snapshot knows the last one."""
         state = self.producers.get(producer_id)
         assert state is not None
         end = state.batches[0].base_offset if state.batches else self.start_offset
-        found = []
-        for header in self.read_headers(max(self.start_offset, end - REFILL_OFFSETS)):
-            if header.base_offset >= end:
-                break
-            if header.producer_id == producer_id and header.producer_epoch == state.epoch:
-                found.append(_written(header))
-        self.producers.refill(producer_id, found)
-
-
-def _written(header: BatchHeader) -> Written:
-    last = last_sequence(header.base_sequence, header.last_offset_delta)
-    return Written(header.base_sequence, last, header.base_offset, header.last_offset, header.max_timestamp)
+        batches = self._segments.headers(max(self.start_offset, end - REFILL_OFFSETS))
+        self.producers.refill(producer_id, written_before(state, batches, end))

@@ -1,10 +1,11 @@
 """What a partition remembers of its producers, so that a retried batch is written once (KIP-98). Does no I/O.
 
-Per producer id: its epoch and its last five batches. The state follows the log: `update` is called for each batch that
-is written, live or replayed, and snapshots spare the replay of all but the tail.
+Per producer id: its epoch, its last five batches and where its open transaction began. The state follows the log:
+`update` and `end_transaction` are called for each batch that is written, live or replayed, and snapshots spare the
+replay of all but the tail. What was asked of the transaction coordinator (KIP-890) is in memory alone.
 """
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator
 from struct import Struct
 from typing import NamedTuple
@@ -15,6 +16,9 @@ from moldau.base.errors import Refusal, WireError
 
 BATCHES_KEPT = 5  # a Java producer has at most five requests in flight
 MAX_SEQUENCE = 2**31 - 1
+MAX_EPOCH = 2**15 - 1
+STRICT_MARKERS = 2  # the transaction version whose markers carry an epoch of their own (KIP-890, KIP-1228)
+NONE_OPEN = 2**63 - 1  # the first open offset where no transaction is open
 SNAPSHOT_VERSION = 1
 _SNAPSHOT_HEAD = Struct(">hIi")  # version, checksum of all that follows it, number of entries
 _CRC_START = 6
@@ -60,18 +64,41 @@ class Producer:
         self.from_snapshot = False  # a snapshot keeps the last batch alone
 
 
+class Verification:
+    """The coordinator is being asked, or was, whether a producer's transaction includes this partition (KIP-890).
+
+    A batch that begins a transaction here carries the one that it was let in with. A marker voids it, so that what was
+    let in before the transaction's end cannot be written behind it.
+    """
+
+    __slots__ = ("begins_at_zero", "epoch", "lowest_sequence", "since")
+
+    def __init__(self, epoch: int, sequence: int, begins_at_zero: bool, now: int) -> None:
+        self.epoch = epoch
+        self.lowest_sequence = sequence  # that was seen: what follows it must not be written before it
+        self.begins_at_zero = begins_at_zero  # transaction version 2: each transaction has an epoch of its own
+        self.since = now
+
+
+NOT_ASKED = Verification(-1, -1, False, 0)  # does for a transaction that is open already
+NOT_NEEDED = Verification(-1, -1, False, 0)  # transaction.partition.verification.enable is off
+
+
 def last_sequence(base_sequence: int, last_offset_delta: int) -> int:
-    """Sequences count to 2³¹−1 and go on at 0."""
-    return (base_sequence + last_offset_delta) & MAX_SEQUENCE
+    """Sequences count to 2³¹−1 and go on at 0; a coordinator's batches have none."""
+    return (base_sequence + last_offset_delta) & MAX_SEQUENCE if base_sequence >= 0 else -1
 
 
 class Producers:
     """All producers of one partition."""
 
-    __slots__ = ("_states", "expiration_ms")
+    __slots__ = ("_open", "_states", "_verifications", "expiration_ms", "first_open_offset")
 
     def __init__(self, expiration_ms: int = 86_400_000) -> None:
         self._states: dict[int, Producer] = {}
+        self._open: OrderedDict[int, int] = OrderedDict()  # transactions: first offset → producer id, in that order
+        self._verifications: dict[int, Verification] = {}
+        self.first_open_offset = NONE_OPEN  # of the oldest open transaction
         self.expiration_ms = expiration_ms
 
     def __len__(self) -> int:
@@ -84,39 +111,118 @@ class Producers:
         return self._states.get(producer_id)
 
     def check(
-        self, producer_id: int, epoch: int, base_sequence: int, last_offset_delta: int
+        self,
+        producer_id: int,
+        epoch: int,
+        base_sequence: int,
+        last_offset_delta: int,
+        transactional: bool = False,
+        proof: Verification = NOT_ASKED,
     ) -> Written | Refusal | None:
-        """None: the batch may be written. Written: it was, there. Refusal: it must not be."""
+        """None: a client's batch may be written. Written: it was, there. Refusal: it must not be."""
         state = self._states.get(producer_id)
         if state is None:
+            if transactional:
+                return self._check_admitted(Producer(producer_id, -1), epoch, base_sequence, proof)
             return None  # after retention or expiry no sequence is known: any is taken (KIP-360)
-        if state.epoch == epoch and state.last_sequence + 1 == base_sequence:
+        if (
+            state.epoch == epoch
+            and state.last_sequence + 1 == base_sequence
+            and transactional is (state.txn_start_offset >= 0)
+        ):
             return None
-        return self._check_odd(state, epoch, base_sequence, last_sequence(base_sequence, last_offset_delta))
+        written = self.written(producer_id, epoch, base_sequence, last_offset_delta)
+        if written is not None:
+            return written
+        if transactional and (state.txn_start_offset < 0 or epoch != state.epoch):
+            refusal = self._check_admitted(state, epoch, base_sequence, proof)
+            if refusal is not None:
+                return refusal
+        return self._check_order(state, epoch, base_sequence, transactional)
+
+    def _check_admitted(self, state: Producer, epoch: int, sequence: int, proof: Verification) -> Refusal | None:
+        """The first batch of a transaction: the coordinator knows of it, and it is the first that was seen."""
+        if epoch < state.epoch:
+            return _old_epoch(state, epoch)
+        asked = self._verifications.get(state.producer_id)
+        if proof is not NOT_NEEDED and (asked is None or proof is not asked):
+            return Refusal(WireError.INVALID_TXN_STATE, "The batch is not part of an open transaction.")
+        if asked is None:
+            return None
+        if asked.begins_at_zero and sequence != 0 and not state.batches:
+            return _out_of_order(state, f"began a transaction with sequence {sequence} instead of 0")
+        if sequence > asked.lowest_sequence:
+            return _out_of_order(state, f"sent sequence {sequence} before {asked.lowest_sequence}, which it sent first")
+        return None
 
     @staticmethod
-    def _check_odd(state: Producer, epoch: int, base_sequence: int, last: int) -> Written | Refusal | None:
+    def _check_order(state: Producer, epoch: int, base_sequence: int, transactional: bool) -> Refusal | None:
         if epoch < state.epoch:
-            return Refusal(
-                WireError.INVALID_PRODUCER_EPOCH,
-                f"Producer {state.producer_id} writes with epoch {epoch}; epoch {state.epoch} was seen.",
-            )
+            return _old_epoch(state, epoch)
         if epoch > state.epoch:
-            if base_sequence == 0:
-                return None
+            if base_sequence != 0:
+                return _out_of_order(state, f"begins epoch {epoch} with sequence {base_sequence} instead of 0")
+        elif base_sequence != (0 if state.last_sequence == MAX_SEQUENCE else state.last_sequence + 1):
+            return _out_of_order(state, f"sent sequence {base_sequence}; its last one is {state.last_sequence}")
+        if state.txn_start_offset >= 0 and not transactional:
             return Refusal(
-                WireError.OUT_OF_ORDER_SEQUENCE_NUMBER,
-                f"Producer {state.producer_id} begins epoch {epoch} with sequence {base_sequence} instead of 0.",
+                WireError.INVALID_TXN_STATE,
+                f"Producer {state.producer_id} has an open transaction; the batch is not part of it.",
             )
-        for batch in state.batches:
-            if batch.base_sequence == base_sequence and batch.last_sequence == last:
-                return batch
-        if base_sequence == (0 if state.last_sequence == MAX_SEQUENCE else state.last_sequence + 1):
+        return None
+
+    def check_epoch(self, producer_id: int, epoch: int) -> Refusal | None:
+        """Whether a coordinator may write for a producer: its batches have no sequences, but they have an epoch."""
+        state = self._states.get(producer_id)
+        return _old_epoch(state, epoch) if state is not None and epoch < state.epoch else None
+
+    def check_marker(self, producer_id: int, epoch: int, coordinator_epoch: int, version: int) -> Refusal | None:
+        """Whether a marker may end the producer's transaction here, be there one or not.
+
+        KIP-1228: from transaction version 2 on a marker's epoch lies above that of the transaction it ends, so that a
+        late one ends nothing. It equals the last one seen where that was this marker itself, written and sent again, or
+        where epochs are used up.
+        """
+        state = self._states.get(producer_id)
+        if state is None:
             return None
-        return Refusal(
-            WireError.OUT_OF_ORDER_SEQUENCE_NUMBER,
-            f"Producer {state.producer_id} sent sequence {base_sequence}; its last one is {state.last_sequence}.",
-        )
+        if epoch < state.epoch:
+            return _old_epoch(state, epoch)
+        ended = state.txn_start_offset < 0 or epoch == MAX_EPOCH
+        if epoch == state.epoch and version >= STRICT_MARKERS and not ended:
+            return _old_epoch(state, epoch)
+        if coordinator_epoch < state.coordinator_epoch:
+            return Refusal(
+                WireError.TRANSACTION_COORDINATOR_FENCED,
+                f"A marker of coordinator epoch {coordinator_epoch}; epoch {state.coordinator_epoch} was seen.",
+            )
+        return None
+
+    def written(self, producer_id: int, epoch: int, base_sequence: int, last_offset_delta: int) -> Written | None:
+        """The batch in the log that this one repeats."""
+        state = self._states.get(producer_id)
+        if state is not None and state.epoch == epoch:
+            last = last_sequence(base_sequence, last_offset_delta)
+            for batch in state.batches:
+                if batch.base_sequence == base_sequence and batch.last_sequence == last:
+                    return batch
+        return None
+
+    def open_in(self, producer_id: int, epoch: int) -> bool:
+        """Whether the producer has an open transaction here, begun or continued with this epoch."""
+        state = self._states.get(producer_id)
+        return state is not None and state.txn_start_offset >= 0 and state.epoch == epoch
+
+    def verify(self, producer_id: int, epoch: int, sequence: int, begins_at_zero: bool, now: int) -> Verification:
+        """The coordinator is about to be asked whether a batch may begin the producer's transaction here."""
+        asked = self._verifications.get(producer_id)
+        if asked is None:
+            asked = self._verifications[producer_id] = Verification(epoch, sequence, begins_at_zero, now)
+        elif epoch > asked.epoch:
+            asked.epoch, asked.lowest_sequence = epoch, sequence
+        elif epoch == asked.epoch and sequence < asked.lowest_sequence:
+            asked.lowest_sequence = sequence
+        return asked
 
     def update(
         self,
@@ -135,17 +241,21 @@ class Producers:
         elif state.epoch != epoch:
             state.epoch = epoch
             state.batches.clear()
-        last = (base_sequence + last_offset_delta) & MAX_SEQUENCE
+        last = (base_sequence + last_offset_delta) & MAX_SEQUENCE if base_sequence >= 0 else -1
         state.last_sequence = last
         state.last_timestamp = timestamp
         state.batches.append(
             tuple.__new__(Written, (base_sequence, last, base_offset, base_offset + last_offset_delta, timestamp))
         )
-        if transactional and state.txn_start_offset < 0:
-            state.txn_start_offset = base_offset
+        if transactional:
+            self._verifications.pop(producer_id, None)
+            if state.txn_start_offset < 0:
+                state.txn_start_offset = base_offset
+                self._open[base_offset] = producer_id
+                self.first_open_offset = min(self.first_open_offset, base_offset)
 
-    def end_transaction(self, producer_id: int, epoch: int, coordinator_epoch: int, timestamp: int) -> None:
-        """A transaction marker is in the log."""
+    def end_transaction(self, producer_id: int, epoch: int, coordinator_epoch: int, timestamp: int) -> int:
+        """A transaction marker is in the log. Where the transaction that it ended began, or -1: there was none."""
         state = self._states.get(producer_id)
         if state is None:
             state = self._states[producer_id] = Producer(producer_id, epoch)
@@ -153,23 +263,36 @@ class Producers:
             state.epoch = epoch
             state.batches.clear()
             state.last_sequence = -1
-        state.coordinator_epoch = max(state.coordinator_epoch, coordinator_epoch)
+        first_offset = state.txn_start_offset
+        state.coordinator_epoch = coordinator_epoch
         state.txn_start_offset = -1
         state.last_timestamp = timestamp
+        self._verifications.pop(producer_id, None)
+        if first_offset >= 0:
+            del self._open[first_offset]
+            self.first_open_offset = next(iter(self._open), NONE_OPEN)
+        return first_offset
 
     def expire(self, now: int) -> None:
         """Forgets producers that wrote nothing for `producer.id.expiration.ms` and have no open transaction."""
         for state in [state for state in self if self._expired(state, now)]:
             del self._states[state.producer_id]
+        lingering = [each for each, asked in self._verifications.items() if now - asked.since >= self.expiration_ms]
+        for producer_id in lingering:
+            del self._verifications[producer_id]
 
     def _expired(self, state: Producer, now: int) -> bool:
         return state.txn_start_offset < 0 and now - state.last_timestamp >= self.expiration_ms
 
     def clear(self) -> None:
-        self._states.clear()
+        self.load((), 0)
 
     def load(self, states: Iterable[Producer], now: int) -> None:
         self._states = {state.producer_id: state for state in states if not self._expired(state, now)}
+        began = sorted((state.txn_start_offset, state.producer_id) for state in self if state.txn_start_offset >= 0)
+        self._open = OrderedDict(began)
+        self.first_open_offset = next(iter(self._open), NONE_OPEN)
+        self._verifications.clear()
 
     def refill(self, producer_id: int, batches: Iterable[Written]) -> None:
         """Gives a producer that a snapshot brought back the older batches that the log still has."""
@@ -202,6 +325,17 @@ class Producers:
         return bytes(data)
 
 
+def _old_epoch(state: Producer, epoch: int) -> Refusal:
+    return Refusal(
+        WireError.INVALID_PRODUCER_EPOCH,
+        f"Producer {state.producer_id} writes with epoch {epoch}; epoch {state.epoch} was seen.",
+    )
+
+
+def _out_of_order(state: Producer, what: str) -> Refusal:
+    return Refusal(WireError.OUT_OF_ORDER_SEQUENCE_NUMBER, f"Producer {state.producer_id} {what}.")
+
+
 def read_snapshot(data: bytes) -> list[Producer]:
     """The producers in a `.snapshot` file; raises CorruptSnapshotError."""
     if len(data) < _SNAPSHOT_HEAD.size:
@@ -228,7 +362,7 @@ def _read_entry(
 ) -> Producer:
     state = Producer(producer_id, epoch)
     if offset >= 0:
-        base_sequence = (sequence - offset_delta) & MAX_SEQUENCE
+        base_sequence = (sequence - offset_delta) & MAX_SEQUENCE if sequence >= 0 else -1
         state.batches.append(Written(base_sequence, sequence, offset - offset_delta, offset, timestamp))
     state.last_sequence = sequence
     state.last_timestamp = timestamp

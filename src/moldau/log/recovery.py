@@ -13,11 +13,21 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
+from moldau.log import aborted
 from moldau.log import segment as segments
 from moldau.log.epochs import LeaderEpochs
 from moldau.log.files import DELETED, TEMPORARY, OpenFiles, read_whole, write_tail
 from moldau.log.index import LiveIndex, sound_offsets, sound_times
-from moldau.log.segment import INDEX, LOG, MAX_RELATIVE_OFFSET, TIME_INDEX, CorruptLogError, Segment, file_stem
+from moldau.log.segment import (
+    INDEX,
+    LOG,
+    MAX_RELATIVE_OFFSET,
+    TIME_INDEX,
+    TXN_INDEX,
+    CorruptLogError,
+    Segment,
+    file_stem,
+)
 from moldau.log.settings import LogConfig
 from moldau.log.snapshots import SNAPSHOT
 from moldau.wire.batch import CRC_START, HEADER, HEADER_SIZE, MAGIC, PREFIX_SIZE
@@ -38,6 +48,7 @@ class Listing(NamedTuple):
     logs: dict[int, int]
     indexes: dict[int, int]
     time_indexes: dict[int, int]
+    txn_indexes: dict[int, int]
     snapshots: list[int]
 
 
@@ -53,7 +64,7 @@ class Checked(NamedTuple):
 
 def list_directory(directory: Path) -> Listing:
     """What is there, after finishing or undoing what a crash left half done."""
-    listing = Listing({}, {}, {}, [])
+    listing = Listing({}, {}, {}, {}, [])
     unfinished = False
     with os.scandir(directory) as entries:
         for entry in entries:
@@ -68,12 +79,15 @@ def list_directory(directory: Path) -> Listing:
                 listing.indexes[int(name[:20])] = entry.stat().st_size
             elif name.endswith(TIME_INDEX):
                 listing.time_indexes[int(name[:20])] = entry.stat().st_size
+            elif name.endswith(TXN_INDEX):
+                listing.txn_indexes[int(name[:20])] = entry.stat().st_size
             elif name.endswith(SNAPSHOT):
                 listing.snapshots.append(int(name[:20]))
     if unfinished:
         finish_swaps(directory, listing)
         return list_directory(directory)
-    for suffix, orphans in ((INDEX, listing.indexes), (TIME_INDEX, listing.time_indexes)):
+    kinds = ((INDEX, listing.indexes), (TIME_INDEX, listing.time_indexes), (TXN_INDEX, listing.txn_indexes))
+    for suffix, orphans in kinds:
         for base in orphans.keys() - listing.logs.keys():
             logger.warning("%s: removed %020d%s, which has no segment", directory, base, suffix)
             os.unlink(file_stem(str(directory), base) + suffix)
@@ -188,6 +202,7 @@ class Loader:
         self.segments: list[Segment] = []
         self.end_offset = 0
         self.repaired = False  # something was cut or rebuilt
+        self.checked_from = segments.NEVER  # from this offset on aborted transactions are to be found again
 
     def load(self, *, clean: bool, recovery_point: int, epochs: LeaderEpochs) -> None:
         bases = sorted(self.listing.logs)
@@ -206,7 +221,9 @@ class Loader:
         return file_stem(str(self.directory), base)
 
     def _segment(self, base: int) -> Segment:
-        return Segment(self._stem(base), base, self.listing.logs[base], self.files, self.now)
+        segment = Segment(self._stem(base), base, self.listing.logs[base], self.files, self.now)
+        segment.aborts = self.listing.txn_indexes.get(base, 0) > 0
+        return segment
 
     def _cold(self, base: int) -> Segment:
         """A finished segment that is trusted; its indexes are looked into when they are needed, by `sound_cold`."""
@@ -252,6 +269,8 @@ class Loader:
             os.truncate(path, checked.size)
             segment.size = checked.size
         segment.live = checked.entries
+        segment.aborts = False
+        self.checked_from = min(self.checked_from, base)
         self.repaired = True
         self.end_offset = checked.end_offset
         for epoch, start in checked.epochs:
@@ -278,10 +297,15 @@ def thaw(segment: Segment, config: LogConfig) -> int | None:
     """Makes a segment writable: index files as they are, the end read from their last entry on. None: they are odd."""
     offsets = read_whole(segment.stem + INDEX)
     times = read_whole(segment.stem + TIME_INDEX)
+    entries = (read_whole(segment.stem + TXN_INDEX) or b"") if segment.aborts else b""
     if offsets is None or times is None or not sound_offsets(offsets, segment.size) or not sound_times(times):
+        return None
+    if not aborted.sound(entries, segment.base):
         return None
     live = segment.live = LiveIndex(config.index_interval_bytes, config.segment_index_bytes)
     live.restore(offsets, times)
+    live.aborted += entries
+    live.aborted_written = len(entries)
     try:
         end = segment.index_from(live.indexed)
         if live.max_timestamp < 0 or segment.base + live.max_timestamp_offset < end:

@@ -1,10 +1,12 @@
 """Segment: one `.log` file and its indexes. Knows nothing of other segments, of producers or of replication."""
 
+import mmap
 import os
 from collections.abc import Iterator
 from pathlib import Path
 from struct import Struct
 
+from moldau.log import aborted
 from moldau.log.files import LogFile, OpenFiles, condemn, read_whole
 from moldau.log.header import RawHeader
 from moldau.log.index import ColdIndex, LiveIndex, find_time, last_time, sound_times
@@ -38,8 +40,10 @@ class Segment:
     """The active segment has a `live` index; a finished one drops it once the index is in its file."""
 
     __slots__ = (
+        "_aborted",
         "_files",
         "_max_timestamp",
+        "aborts",
         "base",
         "cold",
         "created",
@@ -62,10 +66,12 @@ class Segment:
         self.live: LiveIndex | None = None
         self.cold: ColdIndex | None = None
         self.touched = False
+        self.aborts = False  # it has aborted transactions
         self.gone = False  # its files are out of the log
         self.timed = False  # its first batch has a timestamp, which then decides when to roll
         self.roll_at = NEVER
         self._files = files
+        self._aborted: mmap.mmap | None = None  # the file, of a finished segment
         self._max_timestamp: tuple[int, int] | None = None
 
     def open_file(self) -> LogFile:
@@ -75,6 +81,7 @@ class Segment:
     def release_file(self) -> None:
         self.file = None
         self.cold = None
+        self._aborted = None
 
     def opened(self) -> LogFile:
         """The open file; asks the pool for it where necessary."""
@@ -104,13 +111,22 @@ class Segment:
             return position
         return seek(self.opened(), position, self.size, offset)
 
+    def offset_at(self, position: int) -> int | None:
+        """An offset in a batch that begins at `position` or behind; None if the index knows none."""
+        index = self.live or self.cold or self._map_index()
+        relative = index.offset_at(position)
+        return None if relative is None else self.base + relative
+
     def size_of_batch(self, position: int) -> int:
         file = self.opened()  # held: the pool may let go of it meanwhile, and its descriptor with it
         return int(_LENGTH.unpack(os.pread(file.fd, PREFIX_SIZE, position))[0]) + PREFIX_SIZE
 
     def read_batch(self, position: int) -> bytes:
+        return self.read_bytes(position, self.size_of_batch(position))
+
+    def read_bytes(self, position: int, size: int) -> bytes:
         file = self.opened()
-        return os.pread(file.fd, self.size_of_batch(position), position)
+        return os.pread(file.fd, size, position)
 
     def headers(self, position: int = 0) -> Iterator[tuple[int, RawHeader]]:
         """Position and header of each batch from `position` on."""
@@ -155,6 +171,33 @@ class Segment:
                 return position
         return self.size
 
+    # -- aborted transactions ----------------------------------------------------------------------------------------
+
+    def add_aborted(self, entry: aborted.Aborted) -> None:
+        assert self.live is not None
+        self.live.aborted += entry.pack()
+        self.aborts = True
+
+    def aborted_entries(self) -> aborted.Entries:
+        """Its aborted transactions in their file's form."""
+        if self.live is not None:
+            return self.live.aborted
+        if self._aborted is None:
+            self.opened()  # enters the pool, which also bounds the mapped files
+            self._aborted = self._map_aborted()
+        return self._aborted
+
+    def _map_aborted(self) -> mmap.mmap:
+        path = self.stem + TXN_INDEX
+        try:
+            with open(path, "rb") as file:
+                entries = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
+        except (FileNotFoundError, ValueError):  # missing, or empty
+            raise CorruptLogError(f"{path} has no entries") from None
+        if not aborted.sound(entries, self.base):
+            raise CorruptLogError(f"{path} is not a transaction index of its segment")
+        return entries
+
     # -- changes -----------------------------------------------------------------------------------------------------
 
     def cut(self, offset: int, position: int) -> None:
@@ -162,7 +205,10 @@ class Segment:
         os.ftruncate(self.opened().fd, position)
         self.size = position
         if self.live is not None:
+            kept = aborted.cut(self.live.aborted, offset)
             self.live = self.live.cut(offset - self.base, position, read_whole(self.stem + INDEX) or b"")
+            self.live.aborted += kept
+            self.aborts = bool(kept)
             self.index_from(self.live.indexed)
 
     def index_from(self, position: int) -> int:

@@ -60,13 +60,18 @@ class Snapshots:
         keep = {at for at in bases if at <= end} | {max((at for at in known if at <= end), default=-1)}
         return self.drop(known - keep)
 
-    def load(self, producers: Producers, start: int, now: int) -> tuple[int, list[Path]]:
-        """Fills `producers` from the newest usable snapshot; the offset to replay from, and files to remove."""
+    def load(self, producers: Producers, start: int, now: int, newest: int) -> tuple[int, list[Path]]:
+        """Fills `producers` from the newest usable snapshot between `start` and `newest`.
+
+        The offset to replay from, and files to remove.
+        """
         producers.clear()
         removed = []
         for at in sorted({*self.saved, *self.unsaved}, reverse=True):
             if at < start:
                 break
+            if at > newest:
+                continue
             try:
                 data = self.unsaved.get(at) or read_whole(snapshot_path(self._directory, at)) or b""
                 producers.load(read_snapshot(data), now)

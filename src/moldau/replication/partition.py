@@ -6,19 +6,22 @@ replica, so what is appended is committed and the high watermark is the end of t
 
 import errno
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from moldau.base.errors import Refusal, WireError
 from moldau.log import validate
 from moldau.log.header import RawHeader
 from moldau.log.log import Log
+from moldau.log.markers import Marker, encode_marker
+from moldau.log.producers import NOT_ASKED, Verification
 from moldau.replication import inspection
 from moldau.replication.flusher import Flusher
 from moldau.replication.lane import Job, Lane
 from moldau.replication.waiters import FetchWaiter
-from moldau.wire.batch import CODEC_MASK, TRANSACTIONAL
+from moldau.wire.batch import CODEC_MASK, HEADER, TRANSACTIONAL
 from moldau.wire.compression import Codec
+from moldau.wire.records import Record, encode_batch
 
 logger = logging.getLogger("moldau.replication")
 
@@ -82,7 +85,8 @@ class Partition:
 
     @property
     def last_stable_offset(self) -> int:
-        return self.log.end_offset
+        """Where readers of committed records end: before it every transaction is committed or aborted."""
+        return self.log.last_stable_offset(self.high_watermark)
 
     def fenced(self, claimed: int) -> WireError:
         """What a client hears that claims a leader epoch other than the current one; NONE where they agree."""
@@ -100,8 +104,13 @@ class Partition:
         """The epoch of the record at an offset, -1 if unknown. In an empty log the first one will be of the current."""
         return self.leader_epoch if offset == self.log.end_offset else self.log.epochs.epoch_of(offset)
 
-    def produce(self, batch: memoryview, version: int, now: int) -> "Outcome | Later":
-        """Check and append one batch."""
+    def produce(
+        self, batch: memoryview, version: int, now: int, proof: Verification | None = None
+    ) -> "Outcome | Later":
+        """Check and append one batch of a client.
+
+        `proof`: how its transaction was verified; None for a request without a transactional id.
+        """
         if self.offline:
             return Refusal.of(WireError.KAFKA_STORAGE_ERROR)
         config = self.log.config
@@ -112,14 +121,17 @@ class Partition:
                 return self._enter_lane(batch, lambda copy: inspection.blame(copy, config, now, refusal), now)
             return header
         attributes = header[_ATTRIBUTES]
-        if attributes & TRANSACTIONAL:
-            return Refusal(WireError.INVALID_TXN_STATE, "The producer has no transaction with this partition.")
+        if attributes & TRANSACTIONAL and proof is None:
+            return Refusal(
+                WireError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+                "A batch that is part of a transaction needs a request with a transactional id.",
+            )
         codec = attributes & CODEC_MASK
         if codec == ZSTD and version < ZSTD_SINCE:
             return Refusal(WireError.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs produce version 7 or later")
         if self._lane.busy or inspection.needed(config, codec):
-            return self._enter_lane(batch, lambda copy: inspection.inspect(copy, config), now)
-        outcome = self._append(header, batch, now)
+            return self._enter_lane(batch, lambda copy: inspection.inspect(copy, config), now, proof)
+        outcome = self._append(header, batch, now, proof)
         if config.flush_messages == NEVER or isinstance(outcome, Refusal):
             return outcome
         return self._after_flush(outcome, Later())
@@ -134,14 +146,20 @@ class Partition:
         self.flusher.when_durable(end, lambda durable: later.resolve(outcome if durable else lost))
         return later
 
-    def _enter_lane(self, batch: memoryview, work: Callable[[bytes], bytes | Refusal], now: int) -> "Refusal | Later":
+    def _enter_lane(
+        self,
+        batch: memoryview,
+        work: Callable[[bytes], bytes | Refusal],
+        now: int,
+        proof: Verification | None = None,
+    ) -> "Refusal | Later":
         if self._lane.full:
             return Refusal(WireError.REQUEST_TIMED_OUT, "too many batches wait for their records to be checked")
         copy = bytes(batch)  # the frame is borrowed, and the thread comes later
         later = Later()
 
         def finish(inspected: bytes | Refusal) -> None:
-            outcome = inspected if isinstance(inspected, Refusal) else self._append_inspected(inspected, now)
+            outcome = inspected if isinstance(inspected, Refusal) else self._append_inspected(inspected, now, proof)
             settled = self._after_flush(outcome, later)
             if settled is not later:
                 later.resolve(outcome)
@@ -149,22 +167,79 @@ class Partition:
         self._lane.enter(Job(len(copy), lambda: work(copy), finish))
         return later
 
-    def _append_inspected(self, batch: bytes, now: int) -> Outcome:
+    def _append_inspected(self, batch: bytes, now: int, proof: Verification | None) -> Outcome:
         """The end of the slow lane. Whatever happens there is an outcome, since a producer waits for one."""
         try:
             if self.offline:
                 return Refusal.of(WireError.KAFKA_STORAGE_ERROR)
             view = memoryview(batch)
             header = validate.check(view, self.log.config, now)
-            return header if isinstance(header, Refusal) else self._append(header, view, now)
+            return header if isinstance(header, Refusal) else self._append(header, view, now, proof)
         except Exception:
             logger.exception("appending to %s-%d failed", self.topic, self.index)
             return Refusal.of(WireError.UNKNOWN_SERVER_ERROR)
 
-    def _append(self, header: RawHeader, batch: memoryview, now: int) -> Outcome:
+    def write_marker(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        commit: bool,
+        coordinator_epoch: int,
+        transaction_version: int,
+        now: int,
+    ) -> "Outcome | Later":
+        """End a producer's transaction here, and let readers of committed records see what was behind it (KIP-98)."""
+        producers = self.log.producers
+        refusal = producers.check_marker(producer_id, producer_epoch, coordinator_epoch, transaction_version)
+        if refusal is not None:
+            return refusal
+        stable = self.last_stable_offset
+        batch = encode_marker(producer_id, producer_epoch, Marker(commit, coordinator_epoch), now)
+        outcome = self._append_own(batch, now)
+        if self.waiters:
+            self._tell_decided(stable)
+        return outcome
+
+    def append_records(
+        self,
+        records: Sequence[tuple[bytes | None, bytes | None]],
+        now: int,
+        producer_id: int = -1,
+        producer_epoch: int = -1,
+        transactional: bool = False,
+    ) -> "Outcome | Later":
+        """Append keys and values of a coordinator of ours as one batch; with `transactional`, as part of a transaction.
+
+        Whether the transaction includes this partition is the caller's to know.
+        """
+        if producer_id >= 0:
+            refusal = self.log.producers.check_epoch(producer_id, producer_epoch)
+            if refusal is not None:
+                return refusal
+        batch = encode_batch(
+            [Record(place, now, key, value) for place, (key, value) in enumerate(records)],
+            attributes=TRANSACTIONAL if transactional else 0,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+        )
+        return self._append_own(batch, now)
+
+    def _append_own(self, batch: bytes, now: int) -> "Outcome | Later":
+        """Append a batch that this broker made: it waits for no other, and its sequence is not checked."""
+        if self.offline:
+            return Refusal.of(WireError.KAFKA_STORAGE_ERROR)
+        config = self.log.config
+        if len(batch) > config.max_message_bytes or len(batch) > config.segment_bytes:
+            return Refusal(WireError.MESSAGE_TOO_LARGE, f"A batch of {len(batch)} bytes is too large for its topic.")
+        outcome = self._append(HEADER.unpack_from(batch), memoryview(batch), now, None, own=True)
+        return outcome if config.flush_messages == NEVER else self._after_flush(outcome, Later())
+
+    def _append(
+        self, header: RawHeader, batch: memoryview, now: int, proof: Verification | None, *, own: bool = False
+    ) -> Outcome:
         log = self.log
-        if header[_PRODUCER_ID] >= 0:
-            known = log.check_producer(header)
+        if header[_PRODUCER_ID] >= 0 and not own:
+            known = log.check_producer(header, proof or NOT_ASKED)
             if known is not None:
                 if isinstance(known, Refusal):
                     return known
@@ -182,10 +257,23 @@ class Partition:
                 self.go_offline()
             return Refusal(WireError.KAFKA_STORAGE_ERROR, f"the disk refused the write: {problem.strerror}")
         if self.waiters:
-            size = len(batch)
-            for waiter in self.waiters:
-                waiter.grown(size)
+            self._tell_waiters(base_offset, len(batch))
         return Appended(base_offset, append_time, log.start_offset)
+
+    def _tell_waiters(self, base_offset: int, size: int) -> None:
+        """A batch of so many bytes was appended; readers of committed records may have to wait for it still."""
+        decided = size if self.last_stable_offset > base_offset else 0
+        for waiter in self.waiters:
+            waiter.grown(decided if waiter.committed else size)
+
+    def _tell_decided(self, stable: int) -> None:
+        """A marker was written. What lay between the last stable offset before it and the one now is decided."""
+        now_stable = min(self.last_stable_offset, self.log.end_offset - 1)  # the marker itself was told of
+        waiters = [waiter for waiter in self.waiters if waiter.committed]
+        if waiters and now_stable > stable:
+            decided = self.log.bytes_between(stable, now_stable)
+            for waiter in waiters:
+                waiter.grown(decided)
 
     def go_offline(self) -> None:
         """Its disk failed: what is on it cannot be trusted before a restart has checked it."""

@@ -15,13 +15,22 @@ class Watched(Protocol):
 
 
 class FetchWaiter:
-    __slots__ = ("_action", "_done", "_loop", "_timer", "_watched", "fired", "missing")
+    __slots__ = ("_action", "_done", "_loop", "_timer", "_watched", "committed", "fired", "missing")
 
-    def __init__(self, watched: list[Watched], missing: int, wait_ms: int, action: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        watched: list[Watched],
+        missing: int,
+        wait_ms: int,
+        action: Callable[[], None],
+        *,
+        committed: bool = False,
+    ) -> None:
         self._loop = asyncio.get_running_loop()
         self._action = action
         self._watched = watched
         self.missing = missing
+        self.committed = committed  # it counts what lies before the last stable offset alone
         self.fired = False
         self._done = False
         self._timer = self._loop.call_later(wait_ms / 1000, self.fire)

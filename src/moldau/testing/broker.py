@@ -25,6 +25,7 @@ class Broker:
     """`with Broker() as broker: broker.bootstrap_servers` — stopped, and its data removed, at the end.
 
     Settings are Kafka's, with underscores for dots: `Broker(num_partitions=3)`. With `directory` the data stays.
+    A group's first member gets its partitions at once, unless `group_initial_rebalance_delay_ms` says otherwise.
     """
 
     def __init__(self, directory: str | Path | None = None, **settings: object) -> None:
@@ -36,7 +37,8 @@ class Broker:
 
     def start(self) -> "Broker":
         """Start, or start again on the same data and the same port."""
-        properties = {"listeners": f"PLAINTEXT://{self.bootstrap_servers or '127.0.0.1:0'}"} | self._settings
+        listeners = f"PLAINTEXT://{self.bootstrap_servers or '127.0.0.1:0'}"
+        properties = {"listeners": listeners, "group.initial.rebalance.delay.ms": "0"} | self._settings
         command = [sys.executable, "-m", "moldau.testing.serve", f"log.dirs={self.directory}"]
         command += [f"{name}={value}" for name, value in properties.items()]
         with open(self._log, "ab") as log:

@@ -17,6 +17,8 @@ from moldau.tools.failure import misused, split_pair
 
 UP_DIRECTORY = "data"
 UP_LISTEN = "localhost:9092"
+# One person's broker: a group's first member need not wait three seconds for others to come.
+UP_SETTINGS = {"group.initial.rebalance.delay.ms": "0"}
 
 # Flag → field of Launch; a command takes the flags of its row.
 FLAGS = {
@@ -81,6 +83,8 @@ def build_properties(launch: Launch) -> dict[str, str]:
     if launch.config is not None:
         properties.update(read_properties_file(launch.config))
     is_up = launch.command == "up"
+    if is_up:
+        properties.update(UP_SETTINGS)
     directory = launch.directory if launch.directory is not None else UP_DIRECTORY if is_up else None
     listen = launch.listen if launch.listen is not None else UP_LISTEN if is_up else None
     if directory is not None:

@@ -5,6 +5,7 @@ A topic is known here by its *token*: the name's bytes, or from Produce 13 and F
 Records are never copied out of a request: a partition's records are a stretch `(start, stop)` of the frame.
 """
 
+from collections.abc import Sequence
 from struct import Struct
 from typing import NamedTuple
 
@@ -243,6 +244,7 @@ class FetchResult(NamedTuple):
     log_start: int
     records: FileSlice | None = None
     diverging: tuple[int, int] | None = None  # epoch and its end offset (KIP-595)
+    aborted: Sequence[tuple[int, int]] | None = None  # producer id and first offset; null unless committed is asked for
 
 
 _FETCH_HEAD = Struct(">iiiib")  # replica, wait, min, max, isolation
@@ -373,6 +375,7 @@ _FETCH_RESULT_4 = Struct(">ihqq")
 _FETCH_RESULT_5 = Struct(">ihqqq")
 _NO_PREFERRED = _INT32.pack(-1)
 _DIVERGING = Struct(">iq")
+_ABORTED = Struct(">qq")
 
 
 def pack_fetch(
@@ -381,12 +384,8 @@ def pack_fetch(
     code: int,
     session_id: int,
     topics: list[tuple[bytes, list[FetchResult]]],
-    committed: bool,
 ) -> list[bytes | bytearray | FileSlice]:
-    """The frame of a fetch response: bytes, and between them the stretches of files that the network sends itself.
-
-    `committed`: the client reads committed records only, so the list of aborted transactions is empty rather than null.
-    """
+    """The frame of a fetch response: bytes, and between them the stretches of files that the network sends itself."""
     flexible = version >= FETCH_FLEXIBLE
     head = bytearray(_LENGTH_CORRELATION.pack(0, correlation))
     head += b"\0\0\0\0\0" if flexible else b"\0\0\0\0"  # header tags, throttle time
@@ -400,7 +399,7 @@ def pack_fetch(
         current += _token(token, version >= FETCH_BY_ID, flexible)
         current += _array(len(results), flexible)
         for result in results:
-            current += _fetch_row(version, result, committed)
+            current += _fetch_row(version, result)
             records = result.records
             if records is None:
                 current += (b"\x01" if flexible else b"\0\0\0\0") + _fetch_row_tags(version, result)
@@ -421,17 +420,20 @@ def pack_fetch(
     return parts
 
 
-def _fetch_row(version: int, result: FetchResult, committed: bool) -> bytes:
-    index, code, high, stable, start = result[:5]
+def _fetch_row(version: int, result: FetchResult) -> bytes:
+    index, code, high, stable, start, _, _, aborted = result
     row = (
         _FETCH_RESULT_5.pack(index, code, high, stable, start)
         if version >= 5
         else _FETCH_RESULT_4.pack(index, code, high, stable)
     )
     if version >= FETCH_FLEXIBLE:
-        row += b"\x01" if committed else b"\x00"
+        row += b"\x00" if aborted is None else _array(len(aborted), True)
     else:
-        row += b"\0\0\0\0" if committed else b"\xff\xff\xff\xff"
+        row += b"\xff\xff\xff\xff" if aborted is None else _INT32.pack(len(aborted))
+    if aborted:
+        tags = b"\0" if version >= FETCH_FLEXIBLE else b""
+        row += b"".join([_ABORTED.pack(*each) + tags for each in aborted])
     return row + _NO_PREFERRED if version >= 11 else row
 
 

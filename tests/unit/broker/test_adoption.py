@@ -10,7 +10,7 @@ import pytest
 from moldau.broker.adoption import adopted, unknown_partitions
 from moldau.log.checkpoints import write_topic_id
 from moldau.log.directory import DirectoryRefused, LogDirectory
-from moldau.metadata.changes import BrokerConfigured, Change, ProducerIdsAllocated, TopicCreated
+from moldau.metadata.changes import BrokerConfigured, Change, FeaturesFinalized, ProducerIdsAllocated, TopicCreated
 from moldau.metadata.image import ClusterImage
 from moldau.wire.codec import encode
 from moldau.wire.declare import layout_of
@@ -19,6 +19,7 @@ from moldau.wire.messages.kraft import (
     BeginTransactionRecord,
     ConfigRecord,
     EndTransactionRecord,
+    FeatureLevelRecord,
     PartitionRecord,
     ProducerIdsRecord,
     TopicRecord,
@@ -111,6 +112,15 @@ def test_the_metadata_log_may_lie_elsewhere(directory: LogDirectory, tmp_path: P
     changes = adopted([directory], str(tmp_path / "metadata"), US)
     assert topics_in(changes)["here"].config == {}
     assert ProducerIdsAllocated(US, 3000) in changes
+
+
+def test_features_keep_their_levels(directory: LogDirectory) -> None:
+    levels = {"metadata.version": 25, "transaction.version": 1, "share.version": 1}
+    records = [FeatureLevelRecord(name=name, feature_level=level) for name, level in levels.items()]
+    write_log(directory.path, *topic("here", US), *records)
+    make_partition(directory, "here", 0)
+    found = [change for change in adopted([directory], None, US) if isinstance(change, FeaturesFinalized)]
+    assert found == [FeaturesFinalized({"transaction.version": 1})]
 
 
 def test_the_log_counts_from_the_newest_snapshot_on(directory: LogDirectory) -> None:

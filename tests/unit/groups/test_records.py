@@ -168,10 +168,6 @@ def test_a_newer_version_of_a_known_kind_is_refused() -> None:
     assert value is not None
     with pytest.raises(UnservedVersion):
         r.decode(key, b"\0\5" + value[2:])
-    key, value = printed("offset-legacy")
-    assert value is not None
-    with pytest.raises(UnservedVersion):
-        r.decode(key, b"\0\1" + value[2:])
 
 
 @pytest.mark.parametrize("key", [b"", b"\0", b"\0\2", b"\0\2\0\5g"])

@@ -12,7 +12,9 @@ from log_batches import NOW, append, batch, open_log, segment_files
 from moldau.log.checkpoints import read_topic_id
 from moldau.log.directory import LogDirectory
 from moldau.log.log import Log
+from moldau.log.markers import Marker, encode_marker
 from moldau.log.settings import LogConfig
+from moldau.wire.batch import TRANSACTIONAL, read_header
 from support import kafka_java
 from support.brokers import ApacheKafkaProcess
 
@@ -51,6 +53,22 @@ def test_kafkas_dump_tool_reads_our_files(tmp_path: Path) -> None:
 
     text = dump("--index-sanity-check", "--files", ",".join(map(str, indexes)))
     assert text.count("passed sanity check") == len(indexes)
+
+
+def test_kafkas_dump_tool_reads_our_transactions(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    for producer_id in (1, 2):
+        append(log, batch(2, producer_id=producer_id, epoch=0, sequence=0, attributes=TRANSACTIONAL))
+    for producer_id, commit in ((1, False), (2, True)):
+        marker = encode_marker(producer_id, 0, Marker(commit, 3), NOW)
+        log.append(read_header(marker), marker, 0, NOW)
+    log.close()
+    text = dump("--deep-iteration", "--files", str(segment_files(tmp_path)[0]))
+    assert "endTxnMarker: ABORT coordinatorEpoch: 3" in text
+    assert "endTxnMarker: COMMIT coordinatorEpoch: 3" in text
+    text = dump("--files", str(segment_files(tmp_path)[0].with_suffix(".txnindex")))
+    assert "producerId: 1 firstOffset: 0 lastOffset: 4 lastStableOffset: 2" in text
+    assert text.count("producerId") == 1
 
 
 def fill(address: str) -> None:

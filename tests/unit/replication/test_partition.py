@@ -20,6 +20,7 @@ from support.loops import run, turns, until
 from support.parts import Outcomes, a_partition, some
 
 GZIP_TOPIC = LogConfig(compression_type="gzip")
+UNNAMED_TRANSACTION = WireError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 COMPACTED = LogConfig(cleanup_policy=frozenset({"compact"}))
 
 
@@ -70,7 +71,7 @@ def test_a_duplicate_gets_its_first_offset_and_time(tmp_path: Path) -> None:
     [
         (some(crc=1), 12, WireError.CORRUPT_MESSAGE),
         (some(codec=ZSTD), 6, WireError.UNSUPPORTED_COMPRESSION_TYPE),
-        (some(producer=Producer(1, 0), sequence=0, attributes=TRANSACTIONAL), 12, WireError.INVALID_TXN_STATE),
+        (some(producer=Producer(1, 0), sequence=0, attributes=TRANSACTIONAL), 12, UNNAMED_TRANSACTION),
         (memoryview(b""), 12, WireError.INVALID_RECORD),
     ],
 )

@@ -16,7 +16,11 @@ from moldau.tools.failure import CommandError
 
 
 def test_up_has_an_address_and_a_directory_of_its_own() -> None:
-    assert build_properties(Launch("up")) == {"log.dirs": "data", "listeners": "PLAINTEXT://localhost:9092"}
+    assert build_properties(Launch("up")) == {
+        "log.dirs": "data",
+        "listeners": "PLAINTEXT://localhost:9092",
+        "group.initial.rebalance.delay.ms": "0",
+    }
 
 
 def test_a_plain_broker_leaves_everything_to_the_brokers_defaults() -> None:

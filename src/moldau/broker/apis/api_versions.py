@@ -1,13 +1,21 @@
 """ApiVersions 0–4: derived from the table of APIs and the image's features.
 
-3: flexible (but never its response header), client software, features as tags. 4: features may start at version 0.
+3: flexible (but never its response header), client software, features as tags. 4: also lists features that may be off,
+which clients of version 3 took for an error (KAFKA-17011).
 """
 
 from moldau.base.errors import WireError
 from moldau.broker.call import Call
 from moldau.broker.context import Context
-from moldau.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
-from moldau.wire.messages.registry import APIS, BY_KEY, ApiMessages
+from moldau.metadata.features import FEATURES, finalized
+from moldau.wire.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
+from moldau.wire.messages.registry import BY_KEY, ApiMessages
 
 KEY = 18
 CLIENT_NAME = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-")
@@ -21,8 +29,21 @@ def api_versions(ctx: Context, request: ApiVersionsRequest | None, call: Call) -
         return ApiVersionsResponse(error_code=WireError.INVALID_REQUEST, api_keys=())
     return ApiVersionsResponse(
         error_code=WireError.NONE,
-        api_keys=tuple(_row(api) for api in APIS),
+        api_keys=tuple(_row(api) for api in ctx.served),
+        supported_features=_supported(call.version),
         finalized_features_epoch=ctx.image.features_epoch,
+        finalized_features=tuple(
+            FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
+            for name, level in finalized(ctx.image).items()
+        ),
+    )
+
+
+def _supported(version: int) -> tuple[SupportedFeatureKey, ...]:
+    return tuple(
+        SupportedFeatureKey(name=feature.name, min_version=feature.lowest, max_version=feature.highest)
+        for feature in FEATURES.values()
+        if feature.lowest > 0 or version >= 4
     )
 
 

@@ -34,10 +34,10 @@ def fetch(ctx: Context, body: memoryview, at: int, version: int, correlation: in
     ask = read_fetch(body, at, version)
     opened = ctx.sessions.open(ask, version, ctx.now())
     if opened.asked is None:
-        return pack_fetch(version, correlation, opened.error, 0, [], False)
+        return pack_fetch(version, correlation, opened.error, 0, [])
     plan = plan_fetch(ctx, ask, opened.asked, version)
     if plan.failed or plan.size >= ask.min_bytes or ask.max_wait_ms <= 0 or not opened.asked:
-        return _answer(opened, plan, ask, version, correlation)
+        return _answer(opened, plan, version, correlation)
     return _park(ctx, opened, plan, ask, version, correlation)
 
 
@@ -45,24 +45,26 @@ def _park(ctx: Context, opened: Fetch, plan: Plan, ask: FetchAsk, version: int, 
     def answer() -> None:
         try:
             later = plan_fetch(ctx, ask, opened.asked or [], version)
-            parked.resolve(_answer(opened, later, ask, version, correlation))
+            parked.resolve(_answer(opened, later, version, correlation))
         except Exception:
             logger.exception("answering a fetch that had waited failed")
             parked.resolve(BadRequest("an internal error"))
 
-    waiter = FetchWaiter(list(plan.partitions), ask.min_bytes - plan.size, ask.max_wait_ms, answer)
+    missing = ask.min_bytes - plan.size
+    committed = ask.isolation == READ_COMMITTED
+    waiter = FetchWaiter(list(plan.partitions), missing, ask.max_wait_ms, answer, committed=committed)
     parked = Parked(waiter.cancel)
     return parked
 
 
-def _answer(opened: Fetch, plan: Plan, ask: FetchAsk, version: int, correlation: int) -> Parts:
-    topics = opened.answer(plan.results)
-    return pack_fetch(version, correlation, 0, opened.session_id, topics, ask.isolation == READ_COMMITTED)
+def _answer(opened: Fetch, plan: Plan, version: int, correlation: int) -> Parts:
+    return pack_fetch(version, correlation, 0, opened.session_id, opened.answer(plan.results))
 
 
 def plan_fetch(ctx: Context, ask: FetchAsk, asked: list[tuple[bytes, FetchPartition]], version: int) -> Plan:
     topics = ctx.replicas.by_id if version >= FETCH_BY_ID else ctx.replicas.by_name
     room = min(ask.max_bytes, ctx.config.fetch_max_bytes)
+    committed = ask.isolation == READ_COMMITTED
     results: list[tuple[bytes, FetchResult]] = []
     partitions: list[Partition] = []
     size = 0
@@ -75,7 +77,7 @@ def plan_fetch(ctx: Context, ask: FetchAsk, asked: list[tuple[bytes, FetchPartit
         elif ask.replica_id >= 0:
             result = _failure(row.partition, WireError.NOT_LEADER_OR_FOLLOWER)
         else:
-            result = _read_or_fail(partition, row, room - size, whole_first=size == 0)
+            result = _read_or_fail(partition, row, room - size, committed, whole_first=size == 0)
             partitions.append(partition)
         if result.records is not None:
             size += result.records.length
@@ -88,17 +90,19 @@ def _failure(index: int, code: WireError) -> FetchResult:
     return FetchResult(index, code, -1, -1, -1)
 
 
-def _read_or_fail(partition: Partition, row: FetchPartition, room: int, *, whole_first: bool) -> FetchResult:
+def _read_or_fail(
+    partition: Partition, row: FetchPartition, room: int, committed: bool, *, whole_first: bool
+) -> FetchResult:
     """A damaged log is an error of its partition; the others in the request are answered."""
     try:
-        return _read(partition, row, room, whole_first=whole_first)
+        return _read(partition, row, room, committed, whole_first=whole_first)
     except (CorruptLogError, OSError) as problem:
         logger.error("reading %s-%d failed: %s", partition.topic, partition.index, problem)
         corrupt = isinstance(problem, CorruptLogError)
         return _failure(row.partition, WireError.CORRUPT_MESSAGE if corrupt else WireError.KAFKA_STORAGE_ERROR)
 
 
-def _read(partition: Partition, row: FetchPartition, room: int, *, whole_first: bool) -> FetchResult:
+def _read(partition: Partition, row: FetchPartition, room: int, committed: bool, *, whole_first: bool) -> FetchResult:
     if partition.offline:
         return _failure(row.partition, WireError.KAFKA_STORAGE_ERROR)
     log = partition.log
@@ -110,10 +114,16 @@ def _read(partition: Partition, row: FetchPartition, room: int, *, whole_first: 
         if end < 0:
             return _failure(row.partition, WireError.OFFSET_OUT_OF_RANGE)
         if epoch < row.last_fetched_epoch or end < row.offset:
-            return FetchResult(row.partition, 0, high, high, log.start_offset, None, (epoch, end))
+            stable = log.last_stable_offset(high)
+            return FetchResult(row.partition, 0, high, stable, log.start_offset, None, (epoch, end))
     if not log.start_offset <= row.offset <= log.end_offset:
         return _failure(row.partition, WireError.OFFSET_OUT_OF_RANGE)
+    stable = log.last_stable_offset(high)
+    upper = stable if committed else high
     records = None
-    if row.offset < high and (room > 0 or whole_first):
-        records = log.locate(row.offset, min(room, row.most_bytes), high, whole_first=whole_first)
-    return FetchResult(row.partition, 0, high, partition.last_stable_offset, log.start_offset, records)
+    if row.offset < upper and (room > 0 or whole_first):
+        records = log.locate(row.offset, min(room, row.most_bytes), upper, whole_first=whole_first)
+    if not committed:
+        return FetchResult(row.partition, 0, high, stable, log.start_offset, records)
+    aborted = [each[:2] for each in log.aborted_in(row.offset, records, stable)] if records else []
+    return FetchResult(row.partition, 0, high, stable, log.start_offset, records, None, aborted)

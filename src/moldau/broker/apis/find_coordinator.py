@@ -1,19 +1,61 @@
-"""FindCoordinator 0–6: there is none yet, and that is the answer. librdkafka uses lz4 only if this API is served."""
+"""FindCoordinator 0–6: which broker coordinates a group or a transactional id; creates the topic that it works on.
+
+1: the kind of key, transactions. 4: many keys at once. 6: share groups, which are not served.
+"""
+
+from collections.abc import Coroutine
 
 from moldau.base.errors import WireError
+from moldau.broker import topics
+from moldau.broker.call import Call
 from moldau.broker.context import Context
-from moldau.broker.dispatch import Call
+from moldau.broker.coordinators.placing import partition_of
+from moldau.broker.internal_topics import OFFSETS, TRANSACTIONS
+from moldau.metadata.image import ClusterImage
 from moldau.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
-GROUP, TRANSACTION, SHARE = 0, 1, 2
+SHARE, SHARE_SINCE = 2, 6
+TOPICS = {0: OFFSETS, 1: TRANSACTIONS}  # by the kind of key
+
+Answer = FindCoordinatorResponse | Coroutine[object, object, FindCoordinatorResponse]
 
 
-def find_coordinator(ctx: Context, request: FindCoordinatorRequest, call: Call) -> FindCoordinatorResponse:
-    known = request.key_type in (GROUP, TRANSACTION) or (request.key_type == SHARE and call.version >= 6)
-    error = WireError.COORDINATOR_NOT_AVAILABLE if known else WireError.INVALID_REQUEST
+def find_coordinator(ctx: Context, request: FindCoordinatorRequest, call: Call) -> Answer:
+    topic = TOPICS.get(request.key_type)
+    if topic is None:
+        share = request.key_type == SHARE and call.version >= SHARE_SINCE
+        return _refuse(request, WireError.COORDINATOR_NOT_AVAILABLE if share else WireError.INVALID_REQUEST)
+    if topic not in ctx.image.topics:
+        return _create(ctx, topic, request, call)
+    return _answer(ctx.image, topic, request, call)
+
+
+async def _create(ctx: Context, topic: str, request: FindCoordinatorRequest, call: Call) -> FindCoordinatorResponse:
+    """The first one to ask has the topic made. If two ask at once, the second finds that it is there."""
+    await topics.create_all(ctx, [topics.automatic(ctx, topic)])
+    return _answer(ctx.image, topic, request, call)
+
+
+def _answer(image: ClusterImage, topic: str, request: FindCoordinatorRequest, call: Call) -> FindCoordinatorResponse:
+    if topic not in image.topics:
+        return _refuse(request, WireError.COORDINATOR_NOT_AVAILABLE)
     return FindCoordinatorResponse(
-        coordinators=tuple(
-            Coordinator(key=key, node_id=-1, host="", port=-1, error_code=error, error_message=error.doc)
-            for key in request.coordinator_keys
-        )
+        coordinators=tuple(_coordinator(image, topic, key, call.listener) for key in request.coordinator_keys)
     )
+
+
+def _coordinator(image: ClusterImage, topic: str, key: str, listener: str) -> Coordinator:
+    partitions = image.topics[topic].partitions
+    broker = image.brokers.get(partitions[partition_of(key, len(partitions))].leader)
+    endpoint = broker.endpoints.get(listener) if broker else None
+    if broker is None or endpoint is None:
+        return _none(key, WireError.COORDINATOR_NOT_AVAILABLE)
+    return Coordinator(key=key, node_id=broker.id, host=endpoint.host, port=endpoint.port, error_code=WireError.NONE)
+
+
+def _refuse(request: FindCoordinatorRequest, error: WireError) -> FindCoordinatorResponse:
+    return FindCoordinatorResponse(coordinators=tuple(_none(key, error) for key in request.coordinator_keys))
+
+
+def _none(key: str, error: WireError) -> Coordinator:
+    return Coordinator(key=key, node_id=-1, host="", port=-1, error_code=error, error_message=error.doc)

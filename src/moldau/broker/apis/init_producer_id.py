@@ -1,8 +1,10 @@
-"""InitProducerId 0–5: an id for an idempotent producer, from persisted blocks, never given twice.
+"""InitProducerId 0–5: an id and epoch for a producer. Ids come from persisted blocks and are never given twice.
 
-3: a producer may bring its id and epoch (only transactional ones make use of it). Transactional ids have no
-coordinator yet, and are told so.
+3: a producer may bring its id and epoch and go on with the next one (KIP-360). 4: PRODUCER_FENCED. With a transactional
+id the transaction coordinator answers; without one any broker does, and remembers nothing.
 """
+
+from typing import Any
 
 from moldau.base.errors import Refusal, WireError
 from moldau.broker.call import Call
@@ -12,13 +14,22 @@ from moldau.wire.messages.init_producer_id import InitProducerIdRequest, InitPro
 NO_PRODUCER = -1  # as id and as epoch
 
 
-async def init_producer_id(ctx: Context, request: InitProducerIdRequest, call: Call) -> InitProducerIdResponse:
-    if request.transactional_id is not None:
-        code = WireError.COORDINATOR_NOT_AVAILABLE if request.transactional_id else WireError.INVALID_REQUEST
-        return InitProducerIdResponse(error_code=code, producer_epoch=-1)
+def init_producer_id(ctx: Context, request: InitProducerIdRequest, call: Call) -> Any:
     if (request.producer_id == NO_PRODUCER) != (request.producer_epoch == NO_PRODUCER):
-        return InitProducerIdResponse(error_code=WireError.INVALID_REQUEST, producer_epoch=-1)
+        return _refuse(WireError.INVALID_REQUEST)
+    if request.transactional_id is None:
+        return _new_id(ctx)
+    if not request.transactional_id:
+        return _refuse(WireError.INVALID_REQUEST)
+    return ctx.transactions.ask(request.transactional_id, request, call, _refuse)
+
+
+async def _new_id(ctx: Context) -> InitProducerIdResponse:
     producer_id = await ctx.producer_ids.next()
     if isinstance(producer_id, Refusal):
-        return InitProducerIdResponse(error_code=producer_id.error, producer_epoch=-1)
+        return _refuse(producer_id.error)
     return InitProducerIdResponse(error_code=WireError.NONE, producer_id=producer_id, producer_epoch=0)
+
+
+def _refuse(error: WireError) -> InitProducerIdResponse:
+    return InitProducerIdResponse(error_code=error, producer_epoch=NO_PRODUCER)

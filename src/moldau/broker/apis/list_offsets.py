@@ -27,6 +27,7 @@ from moldau.wire.records import Found, find_first, max_timestamp_record
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING = -1, -2, -3, -4, -5, -6
 SINCE = {LATEST: 0, EARLIEST: 0, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING: 11}
 EPOCH_SINCE = 4
+READ_COMMITTED = 1
 NOTHING = (-1, -1)  # offset and timestamp where there is no such record
 
 
@@ -39,7 +40,8 @@ async def list_offsets(ctx: Context, request: ListOffsetsRequest, call: Call) ->
             if (topic.name, asked.partition_index) in asked_twice:
                 answers.append(_failure(asked, WireError.INVALID_REQUEST))
             else:
-                answers.append(await _answer(ctx, topic.name, asked, call.version))
+                committed = request.isolation_level == READ_COMMITTED
+                answers.append(await _answer(ctx, topic.name, asked, call.version, committed=committed))
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=tuple(answers)))
     return ListOffsetsResponse(topics=tuple(topics))
 
@@ -53,7 +55,9 @@ def _keys(request: ListOffsetsRequest) -> Iterator[tuple[str, int]]:
     return ((topic.name, asked.partition_index) for topic in request.topics for asked in topic.partitions)
 
 
-async def _answer(ctx: Context, topic: str, asked: ListOffsetsPartition, version: int) -> ListOffsetsPartitionResponse:
+async def _answer(
+    ctx: Context, topic: str, asked: ListOffsetsPartition, version: int, *, committed: bool
+) -> ListOffsetsPartitionResponse:
     partition = ctx.replicas.get(topic, asked.partition_index)
     if partition is None:
         return _failure(asked, WireError.UNKNOWN_TOPIC_OR_PARTITION)
@@ -63,7 +67,7 @@ async def _answer(ctx: Context, topic: str, asked: ListOffsetsPartition, version
     if asked.timestamp < 0 and version < SINCE.get(asked.timestamp, version + 1):
         return _failure(asked, WireError.UNSUPPORTED_VERSION)
     try:
-        offset, timestamp = await _find(partition, asked.timestamp)
+        offset, timestamp = await _find(partition, asked.timestamp, committed=committed)
     except CorruptRecords:
         return _failure(asked, WireError.CORRUPT_MESSAGE)
     epoch = -1
@@ -78,12 +82,12 @@ async def _answer(ctx: Context, topic: str, asked: ListOffsetsPartition, version
     )
 
 
-async def _find(partition: Partition, timestamp: int) -> tuple[int, int]:
+async def _find(partition: Partition, timestamp: int, *, committed: bool) -> tuple[int, int]:
     """Offset and timestamp. Only a search by time reads records, and does so in a thread."""
     log = partition.log
     match timestamp:
         case -1:
-            return partition.last_stable_offset, -1
+            return _end(partition, committed), -1
         case -2 | -4:
             return log.start_offset, -1
         case -5 | -6:
@@ -92,9 +96,14 @@ async def _find(partition: Partition, timestamp: int) -> tuple[int, int]:
             found = await asyncio.to_thread(_latest_record, log)
         case _:
             found = await asyncio.to_thread(_first_record, log, timestamp)
-    if found is None or found.offset >= partition.high_watermark:
+    if found is None or found.offset >= _end(partition, committed):
         return NOTHING
     return found.offset, found.timestamp
+
+
+def _end(partition: Partition, committed: bool) -> int:
+    """Where reading ends: a search finds nothing that a consumer of this isolation level could not fetch."""
+    return partition.last_stable_offset if committed else partition.high_watermark
 
 
 def _latest_record(log: Log) -> Found | None:

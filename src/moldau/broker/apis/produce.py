@@ -1,7 +1,8 @@
 """Produce 3–13: check, append, answer; nothing is copied and nothing waits unless a topic asks to see its records.
 
 Advertised from 0 (KAFKA-18659: older librdkafka otherwise stops compressing) though 0–2 are refused.
-5: log start offset. 7: zstd. 8: record errors. 9: flexible. 10: current leader as a tag. 13: topic ids.
+5: log start offset. 7: zstd. 8: record errors. 9: flexible. 10: current leader as a tag. 11: errors that abort a
+transaction. 12: partitions join their producer's transaction by being written to (KIP-890). 13: topic ids.
 """
 
 from collections.abc import Callable
@@ -9,9 +10,11 @@ from functools import partial
 
 from moldau.base.errors import Refusal, WireError
 from moldau.base.ids import NO_TIMESTAMP
+from moldau.broker.admission import Proof, prove, transactional_batch
 from moldau.broker.context import Context
+from moldau.log.producers import NOT_ASKED
 from moldau.net.reply import BadRequest, Parked
-from moldau.replication.partition import Appended, Later, Outcome
+from moldau.replication.partition import Appended, Later, Outcome, Partition
 from moldau.wire.hot import PRODUCE_BY_ID, ProduceAsk, ProduceResult, pack_produce, read_produce
 
 ACKS = (-1, 0, 1)
@@ -25,11 +28,17 @@ def produce(ctx: Context, frame: memoryview, at: int, version: int, correlation:
     ask = read_produce(frame, at, version)
     acks = ask.acks
     if acks not in ACKS:
-        return pack_produce(version, correlation, _refuse_all(ask, WireError.INVALID_REQUIRED_ACKS))
+        return pack_produce(version, correlation, _refuse_all(ask, Refusal.of(WireError.INVALID_REQUIRED_ACKS)))
     by_id = version >= PRODUCE_BY_ID
     replicas = ctx.replicas
     topics = replicas.by_id if by_id else replicas.by_name
     now = ctx.now()
+    proofs = None
+    if ask.transactional_id is not None:
+        proved = _prove(ctx, ask, frame, version, now)
+        if isinstance(proved, Refusal):
+            return _told(_reply(_refuse_all(ask, proved), acks, version, correlation))
+        proofs = proved
     results: Results = []
     waiting: list[tuple[list[ProduceResult], int, Later]] = []
     for token, rows in ask.topics:
@@ -42,7 +51,11 @@ def produce(ctx: Context, frame: memoryview, at: int, version: int, correlation:
             elif stop < 0:
                 answers.append(_refused(index, NULL_RECORDS))
             else:
-                outcome = partition.produce(frame[start:stop], version, now)
+                outcome = (
+                    partition.produce(frame[start:stop], version, now)
+                    if proofs is None
+                    else _produce(partition, frame[start:stop], version, now, proofs)
+                )
                 if isinstance(outcome, Appended):
                     answers.append(ProduceResult(index, 0, *outcome))
                 elif isinstance(outcome, Refusal):
@@ -52,7 +65,35 @@ def produce(ctx: Context, frame: memoryview, at: int, version: int, correlation:
                     answers.append(_refused(index, UNANSWERED))  # its place, until it arrives
     if waiting:
         return _park(results, waiting, lambda: _reply(results, acks, version, correlation))
-    reply = _reply(results, acks, version, correlation)
+    return _told(_reply(results, acks, version, correlation))
+
+
+def _prove(
+    ctx: Context, ask: ProduceAsk, frame: memoryview, version: int, now: int
+) -> dict[Partition, Proof] | Refusal:
+    """Ask the transaction coordinator about the batches of a request with a transactional id."""
+    assert ask.transactional_id is not None
+    topics = ctx.replicas.by_id if version >= PRODUCE_BY_ID else ctx.replicas.by_name
+    places = (
+        (ctx.replicas.find(topics, token, index), start, stop)
+        for token, rows in ask.topics
+        for index, start, stop in rows
+        if stop >= 0
+    )
+    batches = (transactional_batch(partition, frame[start:stop]) for partition, start, stop in places if partition)
+    enabled = ctx.config.transaction_partition_verification_enable
+    known = (batch for batch in batches if batch)
+    return prove(ctx.transactions, ask.transactional_id, known, version, enabled=enabled, now=now)
+
+
+def _produce(
+    partition: Partition, batch: memoryview, version: int, now: int, proofs: dict[Partition, Proof]
+) -> Outcome | Later:
+    proof = proofs.get(partition, NOT_ASKED)
+    return proof if isinstance(proof, Refusal) else partition.produce(batch, version, now, proof)
+
+
+def _told(reply: bytes | BadRequest | None) -> bytes | None:
     if isinstance(reply, BadRequest):
         raise reply
     return reply
@@ -103,6 +144,5 @@ def _refused(index: int, refusal: Refusal) -> ProduceResult:
     return ProduceResult(index, refusal.error, -1, NO_TIMESTAMP, -1, refusal.message, refusal.records)
 
 
-def _refuse_all(ask: ProduceAsk, error: WireError) -> Results:
-    refusal = Refusal.of(error)
+def _refuse_all(ask: ProduceAsk, refusal: Refusal) -> Results:
     return [(token, [_refused(index, refusal) for index, _, _ in rows]) for token, rows in ask.topics]

@@ -1,5 +1,6 @@
 """The group coordinator: the group machines of groups/ on the runtime. Handlers and chores come here."""
 
+import asyncio
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -67,6 +68,10 @@ class Groups:
         count = self._runtime.partitions
         return partition_of(group_id, count) if count else None
 
+    def takes_markers(self, index: int) -> bool:
+        """Whether this partition's shard is loaded: a marker that is written before could be missed, or seen twice."""
+        return not isinstance(self._runtime.at(index), WireError)
+
     def marker_written(self, index: int, producer_id: int, commit: bool) -> None:
         """A transaction that commits offsets has ended, and its marker is in this partition of the offsets topic."""
         shard = self._runtime.at(index)
@@ -83,9 +88,15 @@ class Groups:
             self._runtime.follow(new)
             self._everywhere(GroupShard.topics_changed)
 
-    def expire(self) -> None:
-        """Forget offsets and groups whose time is over."""
-        self._everywhere(GroupShard.expire)
+    async def expire(self) -> None:
+        """Forget offsets and groups whose time is over: a batch of them at a time, and others come in between."""
+        for shard in self._runtime.opened():
+            while shard in self._runtime.opened():
+                decision = shard.machine.expire(self.env())
+                if not decision.records or not self._runtime.carry_out(shard, decision):
+                    break
+                await asyncio.sleep(0)
+            await asyncio.sleep(0)
 
     async def stop(self) -> None:
         await self._runtime.stop()

@@ -32,6 +32,7 @@ FAILED_APPENDS = {
     WireError.NOT_LEADER_OR_FOLLOWER: WireError.NOT_COORDINATOR,
     WireError.UNKNOWN_TOPIC_OR_PARTITION: WireError.COORDINATOR_NOT_AVAILABLE,
     WireError.REQUEST_TIMED_OUT: WireError.COORDINATOR_NOT_AVAILABLE,
+    WireError.INVALID_PRODUCER_EPOCH: WireError.INVALID_PRODUCER_EPOCH,  # no failure: the producer was replaced
 }
 
 
@@ -124,6 +125,10 @@ class Runtime(Generic[M]):
         """Those that are loaded."""
         return [shard for shard in self._shards.values() if shard.loading is None]
 
+    def has(self, shard: Shard[M]) -> bool:
+        """Whether it is still one of ours: work that was begun for a shard may outlive it."""
+        return self._shards.get(shard.index) is shard
+
     # ── asking ──
 
     def ask(self, key: str, command: Any, caller: Caller, refused: Callable[[WireError], Any]) -> Any:
@@ -188,7 +193,8 @@ class Runtime(Generic[M]):
                 self.on_work(shard, work)
 
     def _refuse(self, shard: Shard[M], decision: Decision, refusal: Refusal) -> None:
-        log.error("%s-%d could not be written: %s", self.topic, shard.index, refusal.message)
+        level = logging.INFO if refusal.error is WireError.INVALID_PRODUCER_EPOCH else logging.ERROR
+        log.log(level, "%s-%d could not be written: %s", self.topic, shard.index, refusal.message)
         error = FAILED_APPENDS.get(refusal.error, WireError.UNKNOWN_SERVER_ERROR)
         for token, _ in decision.replies:
             if isinstance(token, Asked):

@@ -1,0 +1,48 @@
+"""AddOffsetsToTxn 0–4: a transaction will commit offsets of a group, so the group's partition joins it.
+
+2: PRODUCER_FENCED. Clients of transaction version 2 do not ask: TxnOffsetCommit adds the partition by itself (KIP-890).
+"""
+
+from collections.abc import Coroutine
+
+from moldau.base.errors import WireError
+from moldau.broker import topics
+from moldau.broker.call import Call
+from moldau.broker.context import Context
+from moldau.broker.internal_topics import OFFSETS
+from moldau.broker.promise import Promise
+from moldau.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+
+FENCED_SINCE = 2  # the version that first knew PRODUCER_FENCED
+OLD_PROTOCOL = 0  # the transaction version that clients speak who ask this
+
+
+Answer = AddOffsetsToTxnResponse | Coroutine[object, object, AddOffsetsToTxnResponse]
+
+
+def add_offsets_to_txn(ctx: Context, request: AddOffsetsToTxnRequest, call: Call) -> Answer:
+    index = ctx.groups.partition_of(request.group_id)
+    if index is None:
+        return _create(ctx, request, call)
+    error = ctx.transactions.add(
+        request.transactional_id, request.producer_id, request.producer_epoch, [(OFFSETS, index)], OLD_PROTOCOL
+    )
+    return _answer_later(error, call.version) if isinstance(error, Promise) else _answer(error, call.version)
+
+
+async def _create(ctx: Context, request: AddOffsetsToTxnRequest, call: Call) -> AddOffsetsToTxnResponse:
+    """No group has ever stored an offset, and this one wants to."""
+    await topics.create_all(ctx, [topics.automatic(ctx, OFFSETS)])
+    if ctx.groups.partition_of(request.group_id) is None:
+        return _answer(WireError.COORDINATOR_NOT_AVAILABLE, call.version)
+    answer = add_offsets_to_txn(ctx, request, call)
+    return answer if isinstance(answer, AddOffsetsToTxnResponse) else await answer
+
+
+async def _answer_later(promise: Promise, version: int) -> AddOffsetsToTxnResponse:
+    return _answer(await promise, version)
+
+
+def _answer(error: WireError, version: int) -> AddOffsetsToTxnResponse:
+    fenced = error is WireError.PRODUCER_FENCED and version < FENCED_SINCE
+    return AddOffsetsToTxnResponse(error_code=WireError.INVALID_PRODUCER_EPOCH if fenced else error)

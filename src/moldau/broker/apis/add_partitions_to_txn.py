@@ -1,0 +1,100 @@
+"""AddPartitionsToTxn 0–5: partitions join a transaction, all or none. 2: PRODUCER_FENCED.
+
+4: many transactions at once, which may also ask whether their partitions are in (KIP-890): what brokers send each
+other for their producers. Clients stay at 3, and those of transaction version 2 do not ask at all.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from moldau.base.errors import WireError
+from moldau.broker.call import Call
+from moldau.broker.context import Context
+from moldau.broker.internal_topics import OFFSETS, TRANSACTIONS
+from moldau.broker.promise import Promise
+from moldau.transactions.state import TopicPartition
+from moldau.wire.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopicResult,
+    AddPartitionsToTxnTransaction,
+)
+
+FENCED_SINCE = 2  # the version that first knew PRODUCER_FENCED
+BROKERS_SINCE = 4  # the version by which brokers speak for clients of transaction version 2
+OLD_PROTOCOL, NEW_PROTOCOL = 0, 2  # transaction versions
+INTERNAL = (OFFSETS, TRANSACTIONS)
+
+
+Errors = Mapping[TopicPartition, WireError] | WireError  # one for all
+
+
+def add_partitions_to_txn(ctx: Context, request: AddPartitionsToTxnRequest, call: Call) -> Any:
+    errors = [_add(ctx, asked, call.version) for asked in request.transactions]
+    if any(isinstance(each, Promise) for each in errors):
+        return _answer_later(request, errors, call.version)
+    return _answer(request, errors, call.version)
+
+
+async def _answer_later(
+    request: AddPartitionsToTxnRequest, errors: list[Errors | Promise], version: int
+) -> AddPartitionsToTxnResponse:
+    return _answer(request, [await each if isinstance(each, Promise) else each for each in errors], version)
+
+
+def _answer(request: AddPartitionsToTxnRequest, errors: list[Any], version: int) -> AddPartitionsToTxnResponse:
+    return AddPartitionsToTxnResponse(
+        results_by_transaction=tuple(
+            _result(asked, found, version) for asked, found in zip(request.transactions, errors, strict=True)
+        )
+    )
+
+
+def _add(ctx: Context, asked: AddPartitionsToTxnTransaction, version: int) -> Errors | Promise:
+    partitions = [(topic.name, index) for topic in asked.topics for index in topic.partitions]
+    unusable = _unusable(ctx, partitions, version)
+    if unusable:
+        return unusable
+    producer = asked.transactional_id, asked.producer_id, asked.producer_epoch
+    if asked.verify_only:
+        return ctx.transactions.verify(*producer, partitions)
+    return ctx.transactions.add(*producer, partitions, NEW_PROTOCOL if version >= BROKERS_SINCE else OLD_PROTOCOL)
+
+
+def _result(asked: AddPartitionsToTxnTransaction, errors: Errors, version: int) -> AddPartitionsToTxnResult:
+    def code(topic: str, index: int) -> WireError:
+        error = errors if isinstance(errors, WireError) else errors[topic, index]
+        fenced = error is WireError.PRODUCER_FENCED and version < FENCED_SINCE
+        return WireError.INVALID_PRODUCER_EPOCH if fenced else error
+
+    return AddPartitionsToTxnResult(
+        transactional_id=asked.transactional_id,
+        topic_results=tuple(
+            AddPartitionsToTxnTopicResult(
+                name=topic.name,
+                results_by_partition=tuple(
+                    AddPartitionsToTxnPartitionResult(
+                        partition_index=index, partition_error_code=code(topic.name, index)
+                    )
+                    for index in topic.partitions
+                ),
+            )
+            for topic in asked.topics
+        ),
+    )
+
+
+def _unusable(ctx: Context, partitions: list[TopicPartition], version: int) -> dict[TopicPartition, WireError]:
+    """Why none of them is added: one is not there, or not for clients. Empty if nothing is in the way."""
+    topics = ctx.image.topics
+    errors = {}
+    for name, index in partitions:
+        if name in INTERNAL and version < BROKERS_SINCE:
+            errors[name, index] = WireError.TOPIC_AUTHORIZATION_FAILED
+        elif name not in topics or not 0 <= index < len(topics[name].partitions):
+            errors[name, index] = WireError.UNKNOWN_TOPIC_OR_PARTITION
+    if errors:
+        errors = dict.fromkeys(partitions, WireError.OPERATION_NOT_ATTEMPTED) | errors
+    return errors

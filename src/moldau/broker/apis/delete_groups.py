@@ -1,0 +1,24 @@
+"""DeleteGroups 0–2: groups without members go, with their offsets; each group succeeds or fails by itself."""
+
+from moldau.broker.call import Call
+from moldau.broker.context import Context
+from moldau.broker.promise import Promise
+from moldau.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
+
+
+async def delete_groups(ctx: Context, request: DeleteGroupsRequest, call: Call) -> DeleteGroupsResponse:
+    results: list[DeletableGroupResult] = []
+    for group_id in dict.fromkeys(request.groups_names):
+        results += (await _delete(ctx, group_id, call)).results
+    return DeleteGroupsResponse(results=tuple(results))
+
+
+async def _delete(ctx: Context, group_id: str, call: Call) -> DeleteGroupsResponse:
+    answer = ctx.groups.ask(
+        group_id,
+        DeleteGroupsRequest(groups_names=(group_id,)),
+        call,
+        lambda error: DeleteGroupsResponse(results=(DeletableGroupResult(group_id=group_id, error_code=error),)),
+    )
+    response: DeleteGroupsResponse = await answer if isinstance(answer, Promise) else answer
+    return response

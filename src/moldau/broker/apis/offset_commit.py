@@ -1,0 +1,20 @@
+"""OffsetCommit 2–10: a group's offsets are stored. 2–4: with a retention time. 6: leader epochs. 7: static members.
+
+9: members of the consumer protocol. 10: topics by their ids.
+"""
+
+from typing import Any
+
+from moldau.broker.call import Call
+from moldau.broker.context import Context
+from moldau.groups import offsets_commit
+from moldau.wire.messages.offset_commit import OffsetCommitRequest
+
+
+def offset_commit(ctx: Context, request: OffsetCommitRequest, call: Call) -> Any:
+    return ctx.groups.ask(
+        request.group_id,
+        request,
+        call,
+        lambda error: offsets_commit.refuse(request, error, call.version, ctx.groups.env().topics),
+    )

@@ -1,0 +1,57 @@
+"""TxnOffsetCommit 0–5: offsets that count once a transaction commits. 2: leader epochs. 3: the member that commits.
+
+4: knows TRANSACTION_ABORTABLE. 5: adds the group to the transaction by itself (KIP-890).
+"""
+
+from typing import Any
+
+from moldau.base.errors import WireError
+from moldau.broker.call import Call
+from moldau.broker.context import Context
+from moldau.broker.internal_topics import OFFSETS
+from moldau.groups import offsets_commit
+from moldau.wire.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
+
+LOADING_SINCE = 2  # from this version on clients know COORDINATOR_LOAD_IN_PROGRESS
+ABORTABLE_SINCE = 4
+ADDS_SINCE = 5
+
+
+def txn_offset_commit(ctx: Context, request: TxnOffsetCommitRequest, call: Call) -> Any:
+    topics = ctx.groups.env().topics
+
+    def refused(error: WireError) -> TxnOffsetCommitResponse:
+        if error is WireError.COORDINATOR_LOAD_IN_PROGRESS and call.version < LOADING_SINCE:
+            error = WireError.COORDINATOR_NOT_AVAILABLE
+        return offsets_commit.refuse_in_transaction(request, error, topics)
+
+    if request.group_id and offsets_commit.has_something(request, topics):
+        error = _admitted(ctx, request, call.version)
+        if error is not WireError.NONE:
+            return refused(error)
+    return ctx.groups.ask(request.group_id, request, call, refused)
+
+
+def _admitted(ctx: Context, request: TxnOffsetCommitRequest, version: int) -> WireError:
+    """Whether the producer's open transaction includes the group's offsets."""
+    adds = version >= ADDS_SINCE
+    if not adds and not ctx.config.transaction_partition_verification_enable:
+        return WireError.NONE
+    index = ctx.groups.partition_of(request.group_id)
+    if index is None:
+        return WireError.NOT_COORDINATOR
+    key = (OFFSETS, index)
+    answers = ctx.transactions.admit(request.transactional_id, request.producer_id, request.producer_epoch, [key], adds)
+    refusal = answers[key]
+    return WireError.NONE if refusal is None else _for_producer(refusal.error, version)
+
+
+def _for_producer(error: WireError, version: int) -> WireError:
+    """The transaction coordinator's error as a commit of this version may answer it."""
+    if error is WireError.TRANSACTION_ABORTABLE and version < ABORTABLE_SINCE:
+        return WireError.INVALID_TXN_STATE
+    known = {
+        WireError.PRODUCER_FENCED: WireError.INVALID_PRODUCER_EPOCH,
+        WireError.NETWORK_EXCEPTION: WireError.COORDINATOR_LOAD_IN_PROGRESS,
+    }
+    return known.get(error, error)

@@ -1,0 +1,23 @@
+"""UpdateFeatures 0–2: changes the levels of features, all that are asked for or none.
+
+1: safe and unsafe downgrades, and only trying. 2: the answer no longer lists the features.
+"""
+
+from moldau.base.errors import Refusal, WireError
+from moldau.broker.call import Call
+from moldau.broker.context import Context
+from moldau.metadata.changes import Decision
+from moldau.metadata.features import update
+from moldau.wire.messages.update_features import FeatureUpdateResult, UpdateFeaturesRequest, UpdateFeaturesResponse
+
+
+async def update_features(ctx: Context, request: UpdateFeaturesRequest, call: Call) -> UpdateFeaturesResponse:
+    outcome: Decision
+    if request.validate_only:
+        outcome = update(ctx.image, request.feature_updates)
+    else:
+        outcome = await ctx.controller.submit(lambda image: update(image, request.feature_updates))
+    if isinstance(outcome, Refusal):
+        return UpdateFeaturesResponse(error_code=outcome.error, error_message=outcome.message)
+    results = tuple(FeatureUpdateResult(feature=wanted.feature) for wanted in request.feature_updates)
+    return UpdateFeaturesResponse(error_code=WireError.NONE, results=results)

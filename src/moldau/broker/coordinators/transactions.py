@@ -1,0 +1,253 @@
+"""The transaction coordinator: the machine of transactions/ on the runtime, and the work that it leaves to others.
+
+Partitions are on this broker, so the markers of a transaction are usually written before EndTxn is answered, and a
+client never hears that its last transaction is still being ended. Where a disk makes them wait it does, as in Kafka.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from typing import Any
+
+from moldau.base.coordination import Caller, Decision, Fired, Timer, TimerKey
+from moldau.base.errors import Refusal, WireError
+from moldau.broker.call import Call
+from moldau.broker.coordinators.markers import Marker, Markers
+from moldau.broker.coordinators.runtime import Asked, Runtime, Shard
+from moldau.broker.internal_topics import TRANSACTIONS
+from moldau.broker.producer_ids import ProducerIds
+from moldau.broker.promise import Promise
+from moldau.broker.settings import BrokerConfig
+from moldau.metadata.features import TRANSACTION_VERSION, level
+from moldau.metadata.image import ClusterImage
+from moldau.replication.replicas import Replicas
+from moldau.transactions.commands import (
+    AddPartitions,
+    MarkersWritten,
+    ProducerIdGiven,
+    ProducerIdWanted,
+    WriteMarkers,
+    markers_key,
+)
+from moldau.transactions.env import Env, TransactionConfig
+from moldau.transactions.shard import MOST_TOMBSTONES, TransactionShard
+from moldau.transactions.state import BUMPING, TopicPartition
+from moldau.wire.messages.init_producer_id import InitProducerIdRequest
+
+log = logging.getLogger("moldau.broker")
+
+RETRY_MS = 100  # before markers that could not be written, or a producer id, are tried for again
+NOBODY = Caller(None, 0, "", "")
+_GONE = (WireError.NONE, WireError.UNKNOWN_TOPIC_OR_PARTITION)  # written, or nobody is left to read it
+
+
+class Transactions:
+    def __init__(
+        self,
+        replicas: Replicas,
+        markers: Markers,
+        producer_ids: ProducerIds,
+        config: Callable[[], BrokerConfig],
+        image: Callable[[], ClusterImage],
+        now: Callable[[], int],
+    ) -> None:
+        self.markers = markers
+        self._producer_ids = producer_ids
+        self._config = config
+        self._image = image
+        self._now = now
+        self._endings: dict[str, _Ending] = {}  # by transactional id
+        self._settings: tuple[object, object, TransactionConfig] = (None, None, TransactionConfig())
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._runtime = Runtime(TRANSACTIONS, replicas, TransactionShard, self._decide, self._loaded, now)
+        self._runtime.on_work = self._work
+
+    # ── for handlers ──
+
+    def ask(self, transactional_id: str, request: Any, call: Call, refused: Callable[[WireError], Any]) -> Any:
+        """The reply to a request about a transactional id, or a Promise of it."""
+        answer = self._runtime.ask(transactional_id, request, call.caller(), refused)
+        if (
+            isinstance(request, InitProducerIdRequest)
+            and not isinstance(answer, Promise)
+            and answer.error_code == WireError.CONCURRENT_TRANSACTIONS
+        ):
+            # It aborted what another instance had left open, and that is done by now: there is no need to come again.
+            answer = self._runtime.ask(transactional_id, request, call.caller(), refused)
+        return answer
+
+    def add(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Iterable[TopicPartition],
+        client_version: int,
+    ) -> WireError | Promise:
+        command = AddPartitions(transactional_id, producer_id, producer_epoch, frozenset(partitions), client_version)
+        answer: WireError | Promise = self._runtime.ask(transactional_id, command, NOBODY, lambda error: error)
+        return answer
+
+    def verify(
+        self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: Iterable[TopicPartition]
+    ) -> Mapping[TopicPartition, WireError]:
+        shard = self.shard(transactional_id)
+        if isinstance(shard, WireError):
+            return dict.fromkeys(partitions, shard)
+        return shard.verify(transactional_id, producer_id, producer_epoch, partitions)
+
+    def admit(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: list[TopicPartition],
+        adds: bool,
+    ) -> Mapping[TopicPartition, Refusal | None]:
+        """Whether records of a transaction may go to these partitions (KIP-890); with `adds` they join it by that."""
+        if not adds:
+            found = self.verify(transactional_id, producer_id, producer_epoch, partitions)
+            return {partition: _refusal(error) for partition, error in found.items()}
+        error = self.add(transactional_id, producer_id, producer_epoch, partitions, BUMPING)
+        if isinstance(error, Promise):  # the log waits for its disk: the producer comes again
+            error = WireError.CONCURRENT_TRANSACTIONS
+        return dict.fromkeys(partitions, _refusal(error))
+
+    def shard(self, transactional_id: str) -> TransactionShard | WireError:
+        """For reading: the shard that a transactional id belongs to."""
+        found = self._runtime.find(transactional_id)
+        return found if isinstance(found, WireError) else found.machine
+
+    def shards(self) -> Iterator[TransactionShard | WireError]:
+        """For reading: all shards, with an error for each that is still loading."""
+        return (each if isinstance(each, WireError) else each.machine for each in self._runtime.shards())
+
+    # ── for the node ──
+
+    def start(self) -> None:
+        self._runtime.start()
+
+    def follow(self, old: ClusterImage, new: ClusterImage) -> None:
+        if old.topics is not new.topics:
+            self._runtime.follow(new)
+
+    def expire(self) -> None:
+        """Forget transactional ids that nobody used for long."""
+        for shard in self._runtime.opened():
+            while True:
+                decision = shard.machine.expire(self._env(self._now()))
+                if not self._runtime.carry_out(shard, decision) or len(decision.records) < MOST_TOMBSTONES:
+                    break
+
+    async def stop(self) -> None:
+        await self._runtime.stop()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    # ── what the machine is told ──
+
+    def _decide(self, machine: TransactionShard, command: Any, caller: Caller, now: int) -> Decision:
+        return machine.decide(command, caller, self._env(now))
+
+    def _loaded(self, machine: TransactionShard, now: int) -> Decision:
+        return machine.loaded(self._env(now))
+
+    def _env(self, now: int) -> Env:
+        config, image = self._config(), self._image()
+        if config is not self._settings[0] or image is not self._settings[1]:
+            self._settings = config, image, transaction_config(config, image)
+        return Env(now, self._settings[2])
+
+    # ── what it leaves to others ──
+
+    def _work(self, shard: Shard[TransactionShard], work: Any) -> None:
+        if isinstance(work, ProducerIdWanted):
+            task = asyncio.get_running_loop().create_task(self._give_producer_id(shard, work))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        else:
+            self._write_markers(shard, work)
+
+    async def _give_producer_id(self, shard: Shard[TransactionShard], wanted: ProducerIdWanted) -> None:
+        producer_id = await self._producer_ids.next()
+        if not self._runtime.has(shard):
+            return
+        token = wanted.caller.token
+        if isinstance(producer_id, Refusal):
+            told = False
+            if isinstance(token, Asked):
+                self._runtime.carry_out(shard, Decision(replies=[(token, token.refused(producer_id.error))]))
+        else:
+            told = self._tell(shard, ProducerIdGiven(wanted.command, producer_id), wanted.caller)
+        if not told and isinstance(wanted.command, Fired):
+            self._again(shard, wanted.command.key)
+
+    def _write_markers(self, shard: Shard[TransactionShard], work: WriteMarkers) -> None:
+        """Write the markers that are missing. The machine hears of it when all are there."""
+        ending = self._endings.get(work.transactional_id)
+        if ending is None or ending.shard is not shard or ending.work != work:
+            ending = self._endings[work.transactional_id] = _Ending(shard, work)
+        elif ending.waiting:
+            return
+        marker = Marker(
+            work.producer_id, work.producer_epoch, work.commit, shard.partition.leader_epoch, work.transaction_version
+        )
+        ending.waiting = len(ending.unmarked) + 1  # one more, so that it does not end before all are begun
+        for partition in sorted(ending.unmarked):
+            self.markers.write(*partition, marker, partial(self._marked, ending, partition))
+        self._arrived(ending)
+
+    def _marked(self, ending: "_Ending", partition: TopicPartition, error: WireError) -> None:
+        if error in _GONE or not error.retriable:
+            ending.unmarked.discard(partition)
+        if error not in _GONE and not ending.failed:
+            ending.failed = True
+            log.error("the marker of %s for %s-%d failed: %s", ending.work.transactional_id, *partition, error.name)
+        self._arrived(ending)
+
+    def _arrived(self, ending: "_Ending") -> None:
+        ending.waiting -= 1
+        work = ending.work
+        if ending.waiting or self._endings.get(work.transactional_id) is not ending:
+            return
+        if not self._runtime.has(ending.shard):
+            del self._endings[work.transactional_id]
+            return
+        done = MarkersWritten(work.transactional_id, work.producer_id, work.producer_epoch)
+        if not ending.unmarked and self._tell(ending.shard, done, NOBODY):
+            del self._endings[work.transactional_id]
+        else:
+            self._again(ending.shard, markers_key(work.transactional_id))
+
+    def _tell(self, shard: Shard[TransactionShard], command: Any, caller: Caller) -> bool:
+        return self._runtime.carry_out(shard, self._decide(shard.machine, command, caller, self._now()))
+
+    def _again(self, shard: Shard[TransactionShard], timer: TimerKey) -> None:
+        self._runtime.carry_out(shard, Decision(timers=[Timer(timer, self._now() + RETRY_MS)]))
+
+
+def transaction_config(config: BrokerConfig, image: ClusterImage) -> TransactionConfig:
+    return TransactionConfig(
+        max_timeout_ms=config.transaction_max_timeout_ms,
+        id_expiration_ms=config.transactional_id_expiration_ms,
+        transaction_version=level(image, TRANSACTION_VERSION),
+    )
+
+
+class _Ending:
+    """A transaction whose markers are being written."""
+
+    __slots__ = ("failed", "shard", "unmarked", "waiting", "work")
+
+    def __init__(self, shard: Shard[TransactionShard], work: WriteMarkers) -> None:
+        self.shard = shard
+        self.work = work
+        self.unmarked = set(work.partitions)
+        self.waiting = 0  # for disks
+        self.failed = False  # and the log says so
+
+
+def _refusal(error: WireError) -> Refusal | None:
+    return None if error is WireError.NONE else Refusal.of(error)

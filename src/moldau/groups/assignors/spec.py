@@ -1,0 +1,26 @@
+"""What an assignor is given and what it answers. Assignors know members and topics, nothing of epochs or records."""
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+from uuid import UUID
+
+Assignment = Mapping[UUID, frozenset[int]]
+
+
+class Spec(NamedTuple):
+    """A member, to an assignor."""
+
+    instance_id: str | None
+    topics: frozenset[UUID]  # subscribed, and there
+    current: Assignment  # its target so far
+
+
+PartitionCounts = Mapping[UUID, int]  # of every topic that somebody subscribed
+Assign = Callable[[Mapping[str, Spec], PartitionCounts], dict[str, Assignment]]  # every member is in the answer
+
+
+def same_topics(members: Mapping[str, Spec]) -> bool:
+    """Whether all members subscribe to the same topics."""
+    subscriptions = iter(members.values())
+    first = next(subscriptions, None)
+    return first is None or all(each.topics == first.topics for each in subscriptions)

@@ -1,0 +1,129 @@
+"""A decision about one classic group in the making: the group as it will be, and all that goes with it.
+
+The group that was decided on stays as it is: `group` is replaced by other values until the decision is done.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+from moldau.base.coordination import Caller, Decision, Timer
+from moldau.base.errors import WireError
+from moldau.groups.classic import ClassicGroup, ClassicMember, to_record
+from moldau.groups.env import Env
+from moldau.wire.messages.join_group import JoinGroupMember, JoinGroupResponse
+from moldau.wire.messages.sync_group import SyncGroupResponse
+
+NULL_PROTOCOL_NAME = 7  # from this version of JoinGroup on an answer may have none
+
+
+def join_error(caller: Caller, error: WireError, member_id: str) -> JoinGroupResponse:
+    return JoinGroupResponse(
+        error_code=error, member_id=member_id, protocol_name=None if caller.version >= NULL_PROTOCOL_NAME else ""
+    )
+
+
+class Draft:
+    """Collects a decision. Functions that take one add to it, in the order in which things happen."""
+
+    __slots__ = ("_before", "decision", "env", "group")
+
+    def __init__(self, group: ClassicGroup, env: Env) -> None:
+        self._before: ClassicGroup | None = group
+        self.group = group
+        self.env = env
+        self.decision = Decision()
+
+    @classmethod
+    def of_new_group(cls, group_id: str, env: Env) -> "Draft":
+        draft = cls(ClassicGroup(group_id, since=env.now), env)
+        draft._before = None
+        return draft
+
+    def decided(self) -> Decision:
+        if self._before is None and not self.decision.records:
+            # Kafka writes a group when it first hears of it, without members: it is listed from then on.
+            self.decision.records.append(to_record(ClassicGroup(self.group.group_id, since=self.env.now)))
+        if self.group is not self._before:
+            self.decision.passing.append(self.group)
+        return self.decision
+
+    def reply(self, caller: Caller, response: Any) -> None:
+        self.decision.replies.append((caller.token, response))
+
+    def write(self) -> None:
+        """The group goes to the log as it is now."""
+        self.decision.records.append(to_record(self.group))
+
+    # -- timers
+
+    def wake(self, kind: str, after_ms: int, member_id: str | None = None) -> None:
+        self.decision.timers.append(Timer(self._key(kind, member_id), self.env.now + after_ms))
+
+    def let_sleep(self, kind: str, member_id: str | None = None) -> None:
+        self.decision.timers.append(Timer(self._key(kind, member_id), None))
+
+    def _key(self, kind: str, member_id: str | None) -> tuple[str, ...]:
+        return (kind, self.group.group_id) if member_id is None else (kind, self.group.group_id, member_id)
+
+    def expect_heartbeat(self, member: ClassicMember) -> None:
+        self.wake("session", member.session_timeout_ms, member.member_id)
+
+    # -- answers to those who wait
+
+    def put(self, member: ClassicMember) -> None:
+        self.group = self.group.with_member(member)
+
+    def remove(self, member_id: str) -> None:
+        """The member is gone; what it waited for ends with UNKNOWN_MEMBER_ID, so that it joins anew if it lives."""
+        self.release(self.group.members[member_id], WireError.UNKNOWN_MEMBER_ID, "")
+        self.let_sleep("session", member_id)
+        self.group = self.group.without((member_id,))
+
+    def release(self, member: ClassicMember, error: WireError, member_id: str) -> None:
+        """Whatever the member waits for ends with this error. Who calls it puts or removes the member next."""
+        if member.joining is not None:
+            self.reply(member.joining, join_error(member.joining, error, member_id))
+        if member.syncing is not None:
+            self.reply(member.syncing, SyncGroupResponse(error_code=error))
+
+    def reply_joined(self, caller: Caller, member_id: str, *, skip_assignment: bool = False) -> None:
+        """The present generation, as a member learns it. The leader alone learns who is in it."""
+        group = self.group
+        members: tuple[JoinGroupMember, ...] = ()
+        if member_id == group.leader:
+            members = tuple(
+                JoinGroupMember(
+                    member_id=each.member_id,
+                    group_instance_id=each.instance_id,
+                    metadata=each.metadata(group.protocol_name) or b"",
+                )
+                for each in group.members.values()
+            )
+        self.reply(
+            caller,
+            JoinGroupResponse(
+                generation_id=group.generation,
+                protocol_type=group.protocol_type,
+                protocol_name=group.protocol_name,
+                leader=group.leader or "",
+                skip_assignment=skip_assignment,
+                member_id=member_id,
+                members=members,
+            ),
+        )
+
+    def reply_synced(self, caller: Caller, member: ClassicMember) -> None:
+        self.reply(
+            caller,
+            SyncGroupResponse(
+                protocol_type=self.group.protocol_type,
+                protocol_name=self.group.protocol_name,
+                assignment=member.assignment,
+            ),
+        )
+
+
+def no_longer_waiting(member: ClassicMember) -> ClassicMember:
+    if member.joining is None and member.syncing is None and not member.is_new:
+        return member
+    return replace(member, joining=None, syncing=None, is_new=False)

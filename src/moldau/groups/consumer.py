@@ -1,0 +1,373 @@
+"""ConsumerGroupHeartbeat 0–1 (KIP-848): a member joins, says what it has, learns what it shall have, and leaves.
+
+One request does it all, by the epoch that it names: 0 joins, -1 leaves, -2 is a static member that will be back, any
+other is a member that lives. `heartbeat` decides; nothing here changes a group. Regular expressions, members that
+speak the classic protocol and the change between the protocols have files of their own.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from uuid import UUID
+
+from moldau.base.coordination import Caller, Decision, TimerKey
+from moldau.base.errors import Refusal, WireError
+from moldau.groups import consumer_regex
+from moldau.groups.classic import ClassicGroup
+from moldau.groups.consumer_draft import JOIN, REBALANCE, REGEX, SESSION, SYNC, Draft
+from moldau.groups.consumer_migration import downgrade, may_downgrade, upgrade
+from moldau.groups.consumer_reconcile import Owned, Step, next_step
+from moldau.groups.consumer_state import AWAY, JOINING, LEAVING, ConsumerGroup, Held, Member, MemberState
+from moldau.groups.consumer_target import assign_if_due, offered_assignors, raise_epoch
+from moldau.groups.env import Env, GroupConfig
+from moldau.wire.messages.consumer_group_heartbeat import (
+    ConsumerGroupAssignment,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    ConsumerGroupTopicPartitions,
+)
+
+
+def heartbeat(
+    group: ConsumerGroup | ClassicGroup | None, request: ConsumerGroupHeartbeatRequest, caller: Caller, env: Env
+) -> Decision:
+    refusal = _invalid(request, caller.version, env.config)
+    if refusal is not None:
+        return _refused(caller, refusal)
+    if request.member_epoch in (LEAVING, AWAY):
+        return _leave(group, request, caller, env)
+    if request.member_epoch != JOINING and not isinstance(group, ConsumerGroup):
+        return _refused(caller, not_found(request.group_id, group))
+    draft = upgrade(group, env) if isinstance(group, ClassicGroup) else Draft(group, request.group_id)
+    return _refused(caller, draft) if isinstance(draft, Refusal) else _live(draft, request, caller, env)
+
+
+def _live(draft: Draft, request: ConsumerGroupHeartbeatRequest, caller: Caller, env: Env) -> Decision:
+    """A member joins, or reports."""
+    if is_full(draft.group, request.member_id, env.config):
+        limit = env.config.consumer_max_size
+        message = f"The consumer group has reached its maximum capacity of {limit} members."
+        return _refused(caller, Refusal(WireError.GROUP_MAX_SIZE_REACHED, message))
+    owned = _owned(request)
+    before = _member(draft, request, owned, env)
+    if isinstance(before, Refusal):
+        return _refused(caller, before)
+    after = _as_requested(before, request, caller)
+    if after.regex and after.regex != before.regex:
+        refusal = consumer_regex.check(after.regex)
+        if refusal is not None:
+            return _refused(caller, refusal)
+    changed = subscribe(draft, before, after, env)
+    assign_if_due(draft, env)
+    refusal = reconcile(draft, after.id, owned, changed, env)
+    if refusal is not None:
+        return _refused(caller, refusal)
+    draft.set_timer(SESSION, after.id, env.now + env.config.consumer_session_timeout_ms)
+    member = draft.group.members[after.id]
+    told = request.member_epoch == JOINING or _is_whole(request) or member.held != before.held
+    return draft.reply(
+        caller,
+        ConsumerGroupHeartbeatResponse(
+            member_id=member.id,
+            member_epoch=member.epoch,
+            heartbeat_interval_ms=env.config.consumer_heartbeat_interval_ms,
+            assignment=_assignment(member.held) if told else None,
+        ),
+    )
+
+
+def _invalid(request: ConsumerGroupHeartbeatRequest, version: int, config: GroupConfig) -> Refusal | None:
+    """What a request must not be, whatever the group."""
+    if not config.consumer_enabled:
+        return Refusal.of(WireError.UNSUPPORTED_VERSION)
+    epoch = request.member_epoch
+    names_itself = version >= 1 or epoch > 0 or epoch == LEAVING  # KIP-1082: from 1 on members choose their ids
+    joins = epoch == JOINING
+    without_subscription = request.subscribed_topic_names is None and request.subscribed_topic_regex is None
+    rules = (
+        (names_itself and not request.member_id.strip(), "MemberId can't be empty."),
+        (not request.group_id.strip(), "GroupId can't be empty."),
+        (_is_blank(request.instance_id), "InstanceId can't be empty."),
+        (_is_blank(request.rack_id), "RackId can't be empty."),
+        (joins and request.rebalance_timeout_ms == -1, "RebalanceTimeoutMs must be provided in first request."),
+        (joins and request.topic_partitions != (), "TopicPartitions must be empty when (re-)joining."),
+        (
+            joins and without_subscription,
+            "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining.",
+        ),
+        (epoch == AWAY and request.instance_id is None, "InstanceId can't be null."),
+        (epoch < AWAY, "MemberEpoch is invalid."),
+    )
+    broken = next((message for is_broken, message in rules if is_broken), None)
+    if broken is not None:
+        return Refusal(WireError.INVALID_REQUEST, broken)
+    offered = offered_assignors(config)
+    if request.server_assignor is not None and request.server_assignor not in offered:
+        message = (
+            f"ServerAssignor {request.server_assignor} is not supported. Supported assignors: {', '.join(offered)}."
+        )
+        return Refusal(WireError.UNSUPPORTED_ASSIGNOR, message)
+    return None
+
+
+def _is_blank(text: str | None) -> bool:
+    return text is not None and not text.strip()
+
+
+def is_full(group: ConsumerGroup, member_id: str, config: GroupConfig) -> bool:
+    return len(group.members) >= config.consumer_max_size and member_id not in group.members
+
+
+def not_found(group_id: str, group: object) -> Refusal:
+    fault = "not found" if group is None else "is not a consumer group"
+    return Refusal(WireError.GROUP_ID_NOT_FOUND, f"Group {group_id} {fault}.")
+
+
+# The member that a request is about
+
+
+def _member(draft: Draft, request: ConsumerGroupHeartbeatRequest, owned: Owned | None, env: Env) -> Member | Refusal:
+    if request.instance_id is None:
+        member = draft.group.members.get(request.member_id)
+        if member is None and request.member_epoch != JOINING:
+            return unknown_member(draft.group, request.member_id)
+        return _fenced(member, request, owned) if member else Member(request.member_id or env.new_id())
+    return _static_member(draft, request, owned, env)
+
+
+def _static_member(
+    draft: Draft, request: ConsumerGroupHeartbeatRequest, owned: Owned | None, env: Env
+) -> Member | Refusal:
+    held_by = draft.group.static_member(request.instance_id)
+    if request.member_epoch == JOINING:
+        new_id = request.member_id or env.new_id()
+        if held_by is None:
+            return draft.group.members.get(new_id) or Member(new_id)
+        if held_by.classic is None and held_by.epoch != AWAY:
+            message = (
+                f"Static member {new_id} with instance id {request.instance_id} cannot join the group because the "
+                f"instance id is owned by {held_by.id} member."
+            )
+            return Refusal(WireError.UNRELEASED_INSTANCE_ID, message)
+        return replace_member(draft, held_by, new_id)
+    refusal = not_this_instance(held_by, request.instance_id, request.member_id)
+    if held_by is None or refusal is not None:
+        return refusal or unknown_member(draft.group, request.member_id)
+    return _fenced(held_by, request, owned)
+
+
+def unknown_member(group: ConsumerGroup, member_id: str) -> Refusal:
+    return Refusal(WireError.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {group.group_id}.")
+
+
+def not_this_instance(held_by: Member | None, instance_id: str | None, member_id: str) -> Refusal | None:
+    """Why a member does not speak for an instance id, or None if it does."""
+    if held_by is None:
+        return Refusal(WireError.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
+    if held_by.id != member_id:
+        message = f"Static member {member_id} with instance id {instance_id} was fenced by member {held_by.id}."
+        return Refusal(WireError.FENCED_INSTANCE_ID, message)
+    return None
+
+
+def _fenced(member: Member, request: ConsumerGroupHeartbeatRequest, owned: Owned | None) -> Member | Refusal:
+    """The member, if the request's epoch is its own.
+
+    Or the one before: the answer that raised it may have been lost, which is harmless if the member owns nothing that
+    it was not given.
+    """
+    epoch = request.member_epoch
+    if epoch in (JOINING, member.epoch):
+        return member
+    if epoch == member.previous_epoch and epoch < member.epoch and _within(owned, member.held):
+        return member
+    relation = "greater" if epoch > member.epoch else "smaller"
+    message = (
+        f"The consumer group member has a {relation} member epoch ({epoch}) than the one known by the group "
+        f"coordinator ({member.epoch}). The member must abandon all its partitions and rejoin."
+    )
+    return Refusal(WireError.FENCED_MEMBER_EPOCH, message)
+
+
+def _within(owned: Owned | None, held: Held) -> bool:
+    return owned is not None and all(partitions <= held.get(each, {}).keys() for each, partitions in owned.items())
+
+
+def _owned(request: ConsumerGroupHeartbeatRequest) -> Owned | None:
+    if request.topic_partitions is None:
+        return None
+    owned: dict[UUID, frozenset[int]] = {}
+    for topic in request.topic_partitions:
+        owned[topic.topic_id] = owned.get(topic.topic_id, frozenset()) | frozenset(topic.partitions)
+    return owned
+
+
+def _as_requested(member: Member, request: ConsumerGroupHeartbeatRequest, caller: Caller) -> Member:
+    """Null and -1 stand for what the member said before."""
+    names, regex, timeout = request.subscribed_topic_names, request.subscribed_topic_regex, request.rebalance_timeout_ms
+    return replace(
+        member,
+        instance_id=member.instance_id if request.instance_id is None else request.instance_id,
+        rack_id=member.rack_id if request.rack_id is None else request.rack_id,
+        rebalance_timeout_ms=member.rebalance_timeout_ms if timeout == -1 else timeout,
+        assignor=member.assignor if request.server_assignor is None else request.server_assignor,
+        topics=member.topics if names is None else frozenset(names),
+        regex=member.regex if regex is None else regex,
+        client_id=caller.client_id,
+        client_host=caller.client_host,
+        classic=None,
+    )
+
+
+def _is_whole(request: ConsumerGroupHeartbeatRequest) -> bool:
+    """A member that says everything lost track, and is told everything."""
+    subscribed = request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None
+    return request.rebalance_timeout_ms != -1 and subscribed and request.topic_partitions is not None
+
+
+def _assignment(held: Held) -> ConsumerGroupAssignment:
+    topics = (
+        ConsumerGroupTopicPartitions(topic_id=topic_id, partitions=tuple(sorted(partitions)))
+        for topic_id, partitions in held.items()
+    )
+    return ConsumerGroupAssignment(topic_partitions=tuple(topics))
+
+
+# What members of both protocols go through
+
+
+def replace_member(draft: Draft, old: Member, new_id: str) -> Member:
+    """A static member is back under a new id, with what it had."""
+    target = draft.group.targets.get(old.id, {})
+    new = replace(old, id=new_id, epoch=JOINING, previous_epoch=0)
+    draft.delete_member(old.id)
+    draft.write_member(new)
+    draft.write_target(new.id, target)
+    draft.write_current(new)
+    return new
+
+
+def subscribe(draft: Draft, before: Member, after: Member, env: Env) -> bool:
+    """Write what a member says of itself, if that is news; True, and a new epoch, if it wants other topics."""
+    if after != before:
+        draft.write_member(after)
+    changed = after.topics != before.topics
+    if after.regex != before.regex:
+        consumer_regex.drop_unused(draft, before.regex)
+        consumer_regex.resolve(draft, env)
+        changed = True
+    if changed:
+        raise_epoch(draft, env, changed=True)
+    return changed
+
+
+def reconcile(draft: Draft, member_id: str, owned: Owned | None, changed: bool, env: Env) -> Refusal | None:
+    """The member's next step towards its target, with the time it has for giving back what it must."""
+    group = draft.group
+    member = group.members[member_id]
+    if not changed and member.reconciled(group.assignment_epoch):
+        return None
+    moved = next_step(Step(group, member, group.targets.get(member_id, {}), owned, env.topics, changed))
+    if isinstance(moved, Refusal):
+        return moved
+    if moved == member:
+        return None
+    draft.write_current(moved)
+    if moved.classic is None:
+        waits = moved.state is MemberState.UNREVOKED_PARTITIONS
+        draft.set_timer(REBALANCE, moved.id, env.now + moved.rebalance_timeout_ms if waits else None)
+    return None
+
+
+def fence(draft: Draft, members: Iterable[Member], env: Env) -> None:
+    """Members are out. What they had is free for the next target. Classic members alone are a classic group."""
+    gone = list(members)
+    ids = {member.id for member in gone}
+    if may_downgrade(draft.group, ids, env):
+        downgrade(draft, ids, True, env)
+        return
+    for member in gone:
+        draft.delete_member(member.id)
+    for member in gone:
+        consumer_regex.drop_unused(draft, member.regex)
+    raise_epoch(draft, env, changed=True)
+
+
+# Leaving
+
+
+def _leave(
+    group: ConsumerGroup | ClassicGroup | None, request: ConsumerGroupHeartbeatRequest, caller: Caller, env: Env
+) -> Decision:
+    if not isinstance(group, ConsumerGroup):
+        return _refused(caller, not_found(request.group_id, group))
+    if request.instance_id is None:
+        member = group.members.get(request.member_id)
+        refusal = None if member else unknown_member(group, request.member_id)
+    else:
+        member = group.static_member(request.instance_id)
+        refusal = not_this_instance(member, request.instance_id, request.member_id)
+    if member is None or refusal is not None:
+        return _refused(caller, refusal or unknown_member(group, request.member_id))
+    draft = Draft(group, request.group_id)
+    if request.member_epoch == AWAY:
+        zeroed = {topic_id: dict.fromkeys(partitions, 0) for topic_id, partitions in member.held.items()}
+        draft.write_current(replace(member, epoch=AWAY, held=zeroed, revoking={}))
+    else:
+        fence(draft, [member], env)
+    response = ConsumerGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
+    return draft.reply(caller, response)
+
+
+def _refused(caller: Caller, refusal: Refusal) -> Decision:
+    response = ConsumerGroupHeartbeatResponse(error_code=refusal.error, error_message=refusal.message)
+    return Decision.reply(caller, response)
+
+
+# Time
+
+
+def fired(group: ConsumerGroup, key: TimerKey, env: Env) -> Decision:
+    """A timer of the group or of one of its members is due. It may have outlived what it was set for."""
+    purpose, group_id, *rest = key
+    draft = Draft(group, group_id)
+    member = draft.group.members.get(rest[0]) if rest else None
+    if member is not None and _is_out(purpose, member):
+        fence(draft, [member], env)
+    if purpose == REGEX and consumer_regex.resolve(draft, env):
+        raise_epoch(draft, env, changed=True)
+    return draft.decision
+
+
+def _is_out(purpose: str, member: Member) -> bool:
+    if purpose == REBALANCE:  # an absent static member is judged by its session
+        return member.state is MemberState.UNREVOKED_PARTITIONS and member.epoch != AWAY
+    return purpose in (SESSION, JOIN, SYNC)
+
+
+def session_timeout_ms(member: Member, config: GroupConfig) -> int:
+    return config.consumer_session_timeout_ms if member.classic is None else member.classic.session_timeout_ms
+
+
+def loaded(group: ConsumerGroup, env: Env) -> Decision:
+    """After a start members get their time once more, and topics may have changed."""
+    draft = Draft(group, group.group_id)
+    for member in group.members.values():
+        draft.set_timer(SESSION, member.id, env.now + session_timeout_ms(member, env.config))
+        if member.classic is None and _is_out(REBALANCE, member):
+            draft.set_timer(REBALANCE, member.id, env.now + member.rebalance_timeout_ms)
+    _look_at_topics(draft, env)
+    return draft.decision
+
+
+def topics_changed(group: ConsumerGroup, env: Env) -> Decision:
+    draft = Draft(group, group.group_id)
+    _look_at_topics(draft, env)
+    return draft.decision
+
+
+def _look_at_topics(draft: Draft, env: Env) -> None:
+    """A new epoch if subscribed topics changed; the next heartbeat computes its target. An empty group has none."""
+    if draft.group.members:
+        raise_epoch(draft, env, changed=False)
+        if draft.group.subscribed_regexes:
+            draft.set_timer(REGEX, None, consumer_regex.next_turn(draft.group, env))

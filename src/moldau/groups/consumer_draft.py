@@ -1,0 +1,213 @@
+"""A decision about a group of the consumer protocol under construction: every record is folded as it is written.
+
+So what is decided next sees the group as it will be, and the group that a record leads to is the same here, when it is
+applied, and when it is read back. A draft knows how records look; why one is written is for others to say.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+from uuid import UUID
+
+from moldau.base.coordination import Caller, Decision, Record, Timer, TimerKey
+from moldau.groups.consumer_state import (
+    Assignment,
+    ConsumerGroup,
+    Held,
+    Member,
+    Passing,
+    Rejoining,
+    Resolved,
+    Scan,
+    Scanning,
+    fold,
+)
+from moldau.groups.records import (
+    ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupCurrentMemberAssignmentValue,
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupMemberMetadataValue,
+    ConsumerGroupMetadataKey,
+    ConsumerGroupMetadataValue,
+    ConsumerGroupPartitionMetadataKey,
+    ConsumerGroupRegularExpressionKey,
+    ConsumerGroupRegularExpressionValue,
+    ConsumerGroupTargetAssignmentMemberKey,
+    ConsumerGroupTargetAssignmentMemberValue,
+    ConsumerGroupTargetAssignmentMetadataKey,
+    ConsumerGroupTargetAssignmentMetadataValue,
+    CurrentTopicPartitions,
+    TargetTopicPartitions,
+)
+
+# Timers. A key is what it is for, the group, and the member if it is one's.
+SESSION: Final = "session"  # it has not been heard of
+REBALANCE: Final = "rebalance"  # it does not give back what it was told to
+JOIN: Final = "join"  # a classic member was told to join again and does not
+SYNC: Final = "sync"  # a classic member joined and does not fetch its assignment
+MEMBER_TIMERS: Final = (SESSION, REBALANCE, JOIN, SYNC)
+REGEX: Final = "regex"  # expressions of the group are due
+
+
+def timer_key(purpose: str, group_id: str, member_id: str | None) -> TimerKey:
+    return (purpose, group_id) if member_id is None else (purpose, group_id, member_id)
+
+
+class Draft:
+    """The group so far, and the decision that leads to it."""
+
+    def __init__(self, group: ConsumerGroup | None, group_id: str) -> None:
+        self.group = group or ConsumerGroup(group_id)
+        self.decision = Decision()
+
+    @property
+    def group_id(self) -> str:
+        return self.group.group_id
+
+    def write(self, key: Any, value: Any) -> None:
+        record = Record(key, value)
+        self.decision.records.append(record)
+        self.group = fold(self.group, record) or ConsumerGroup(self.group_id)
+
+    def reply(self, caller: Caller, response: Any) -> Decision:
+        """The finished decision, with its answer."""
+        self.decision.replies.append((caller.token, response))
+        return self.decision
+
+    def set_timer(self, purpose: str, member_id: str | None, at: int | None) -> None:
+        self.decision.timers.append(Timer(timer_key(purpose, self.group_id, member_id), at))
+
+    def cancel_timers(self, member_id: str) -> None:
+        for purpose in MEMBER_TIMERS:
+            self.set_timer(purpose, member_id, None)
+
+    def ask_to_rejoin(self, member: Member, now: int) -> None:
+        """A classic member must join again within its rebalance time-out, counted from the first time it was told."""
+        if member.id not in self.group.rejoining:
+            self._pass(Rejoining(self.group_id, member.id, waiting=True))
+            self.set_timer(JOIN, member.id, now + member.rebalance_timeout_ms)
+
+    def has_rejoined(self, member_id: str) -> None:
+        if member_id in self.group.rejoining:
+            self._pass(Rejoining(self.group_id, member_id, waiting=False))
+        self.set_timer(JOIN, member_id, None)
+
+    def scan(self, scan: Scan | None) -> None:
+        if scan != self.group.scan:
+            self._pass(Scanning(self.group_id, scan))
+
+    def _pass(self, change: Passing) -> None:
+        self.decision.passing.append(change)
+        self.group = fold(self.group, change) or self.group
+
+    # Records
+
+    def write_epoch(self, epoch: int, metadata_hash: int) -> None:
+        self.write(
+            ConsumerGroupMetadataKey(group_id=self.group_id),
+            ConsumerGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash),
+        )
+
+    def write_member(self, member: Member) -> None:
+        self.write(
+            ConsumerGroupMemberMetadataKey(group_id=self.group_id, member_id=member.id),
+            ConsumerGroupMemberMetadataValue(
+                instance_id=member.instance_id,
+                rack_id=member.rack_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                subscribed_topic_names=tuple(sorted(member.topics)),
+                subscribed_topic_regex=member.regex,
+                rebalance_timeout_ms=member.rebalance_timeout_ms,
+                server_assignor=member.assignor,
+                classic_member_metadata=member.classic,
+            ),
+        )
+
+    def write_current(self, member: Member) -> None:
+        self.write(
+            ConsumerGroupCurrentMemberAssignmentKey(group_id=self.group_id, member_id=member.id),
+            ConsumerGroupCurrentMemberAssignmentValue(
+                member_epoch=member.epoch,
+                previous_member_epoch=member.previous_epoch,
+                state=member.state,
+                assigned_partitions=_current(member.held),
+                partitions_pending_revocation=_current(member.revoking),
+            ),
+        )
+
+    def write_target(self, member_id: str, target: Assignment) -> None:
+        self.write(
+            ConsumerGroupTargetAssignmentMemberKey(group_id=self.group_id, member_id=member_id),
+            ConsumerGroupTargetAssignmentMemberValue(
+                topic_partitions=tuple(
+                    TargetTopicPartitions(topic_id=topic_id, partitions=tuple(sorted(partitions)))
+                    for topic_id, partitions in target.items()
+                )
+            ),
+        )
+
+    def write_target_metadata(self, epoch: int, now: int) -> None:
+        self.write(
+            ConsumerGroupTargetAssignmentMetadataKey(group_id=self.group_id),
+            ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch=epoch, assignment_timestamp=now),
+        )
+
+    def write_regex(self, regex: str, resolved: Resolved) -> None:
+        self.write(
+            ConsumerGroupRegularExpressionKey(group_id=self.group_id, regular_expression=regex),
+            ConsumerGroupRegularExpressionValue(
+                topics=tuple(sorted(resolved.topics)), version=resolved.version, timestamp=resolved.at
+            ),
+        )
+
+    # Tombstones
+
+    def delete_regex(self, regex: str) -> None:
+        self.write(ConsumerGroupRegularExpressionKey(group_id=self.group_id, regular_expression=regex), None)
+
+    def delete_partition_metadata(self) -> None:
+        self.write(ConsumerGroupPartitionMetadataKey(group_id=self.group_id), None)
+
+    def delete_member(self, member_id: str) -> None:
+        """In this order: Kafka does not load a member's tombstone before those of its assignments."""
+        self._delete_currents((member_id,))
+        self._delete_targets((member_id,))
+        self._delete_members((member_id,))
+        self.cancel_timers(member_id)
+
+    def delete_group(self) -> None:
+        """Tombstones for all that there is, in the order in which Kafka can load them."""
+        member_ids = tuple(self.group.members)
+        self._delete_currents(member_ids)
+        self._delete_targets(member_ids)
+        self.write(ConsumerGroupTargetAssignmentMetadataKey(group_id=self.group_id), None)
+        self._delete_members(member_ids)
+        for regex in tuple(self.group.regexes):
+            self.delete_regex(regex)
+        self.delete_partition_metadata()
+        self.write(ConsumerGroupMetadataKey(group_id=self.group_id), None)
+        for member_id in member_ids:
+            self.cancel_timers(member_id)
+
+    def _delete_currents(self, member_ids: Iterable[str]) -> None:
+        for member_id in member_ids:
+            self.write(ConsumerGroupCurrentMemberAssignmentKey(group_id=self.group_id, member_id=member_id), None)
+
+    def _delete_targets(self, member_ids: Iterable[str]) -> None:
+        for member_id in member_ids:
+            self.write(ConsumerGroupTargetAssignmentMemberKey(group_id=self.group_id, member_id=member_id), None)
+
+    def _delete_members(self, member_ids: Iterable[str]) -> None:
+        for member_id in member_ids:
+            self.write(ConsumerGroupMemberMetadataKey(group_id=self.group_id, member_id=member_id), None)
+
+
+def _current(held: Held) -> tuple[CurrentTopicPartitions, ...]:
+    return tuple(_current_topic(topic_id, partitions) for topic_id, partitions in held.items())
+
+
+def _current_topic(topic_id: UUID, partitions: Mapping[int, int]) -> CurrentTopicPartitions:
+    order = sorted(partitions)
+    return CurrentTopicPartitions(
+        topic_id=topic_id, partitions=tuple(order), assignment_epochs=tuple(partitions[each] for each in order)
+    )

@@ -1,0 +1,216 @@
+"""A group changes its protocol while its members live (KIP-848): classic to consumer, and back.
+
+A classic group whose members are consumers becomes a group of the consumer protocol when the first member that speaks
+that joins it. What the classic members said and were assigned is in bytes that only consumers understand otherwise;
+here they are read. When the last member that speaks the consumer protocol is gone, the others are a classic group
+again, which rebalances. An empty group is whatever its next member wants.
+"""
+
+from dataclasses import replace
+from uuid import UUID
+
+from moldau.base.errors import Refusal, WireError
+from moldau.groups import classic, classic_rebalance
+from moldau.groups.classic import ClassicGroup, ClassicMember, State
+from moldau.groups.classic_draft import Draft as ClassicDraft
+from moldau.groups.consumer_draft import SESSION, Draft
+from moldau.groups.consumer_state import Assignment, ConsumerGroup, Member
+from moldau.groups.consumer_target import metadata_hash
+from moldau.groups.env import Env, Topics
+from moldau.groups.records import ClassicMemberMetadata, ClassicProtocol
+from moldau.wire.messages.consumer_protocol import (
+    PROTOCOL_TYPE,
+    ConsumerProtocolAssignment,
+    ConsumerProtocolTopic,
+    read_assignment,
+    read_subscription,
+    read_version,
+    write_assignment,
+)
+from moldau.wire.messages.join_group import JoinGroupProtocol
+from moldau.wire.primitives import MalformedMessage
+
+UPGRADES = ("upgrade", "bidirectional")  # group.consumer.migration.policy
+DOWNGRADES = ("downgrade", "bidirectional")
+
+
+# Classic to consumer
+
+
+def upgrade(group: ClassicGroup, env: Env) -> Draft | Refusal:
+    """The group under the consumer protocol, for its first such member; or why it stays what it is."""
+    draft = Draft(None, group.group_id)
+    draft.decision.records.append(classic.tombstone(group.group_id))
+    if group.state is State.EMPTY:
+        return draft
+    fault = _why_not(group, env)
+    if fault is None:
+        fault = _take_over(draft, group, env)
+    if fault is not None:
+        message = f"Cannot upgrade classic group {group.group_id} to consumer group because {fault}."
+        return Refusal(WireError.GROUP_ID_NOT_FOUND, message)
+    _send_back(draft, group, env)
+    return draft
+
+
+def _why_not(group: ClassicGroup, env: Env) -> str | None:
+    if env.config.consumer_migration_policy not in UPGRADES:
+        return "online upgrade is disabled"
+    if group.protocol_type != PROTOCOL_TYPE:
+        return "the group does not use the consumer embedded protocol"
+    if len(group.members) > env.config.consumer_max_size:
+        return "the group size exceeds the consumer group maximum size"
+    return None
+
+
+def _take_over(draft: Draft, group: ClassicGroup, env: Env) -> str | None:
+    """Write the classic members as members that speak the classic protocol, with what they have as their targets."""
+    try:
+        members = [_member(each, group, env.topics) for each in group.members.values()]
+    except MalformedMessage:
+        return "the embedded consumer protocol is malformed"
+    except _CustomAssignor:
+        return "an unsupported custom assignor is in use"
+    taken = [
+        (topic_id, each) for member in members for topic_id, partitions in member.held.items() for each in partitions
+    ]
+    if len(taken) != len(set(taken)):
+        return "a partition is assigned to two members"
+    for member in members:
+        draft.write_member(member)
+    draft.write_epoch(group.generation, metadata_hash(draft.group, env.topics))
+    for member in members:
+        draft.write_target(member.id, {topic_id: frozenset(each) for topic_id, each in member.held.items()})
+    draft.write_target_metadata(group.generation, 0)  # no target of the new kind yet: the next one is due at once
+    for member in members:
+        draft.write_current(member)
+    return None
+
+
+def _send_back(draft: Draft, group: ClassicGroup, env: Env) -> None:
+    """Members that wait for the classic group have to ask again; all have their sessions' time."""
+    waiting = ClassicDraft(group, env)
+    for member in group.members.values():
+        waiting.release(member, WireError.REBALANCE_IN_PROGRESS, member.member_id)
+        draft.set_timer(SESSION, member.member_id, env.now + member.session_timeout_ms)
+    draft.decision.replies += waiting.decision.replies
+
+
+class _CustomAssignor(Exception):
+    """An assignment has data of an assignor's own, which would be lost."""
+
+
+def _member(member: ClassicMember, group: ClassicGroup, topics: Topics) -> Member:
+    metadata = member.metadata(group.protocol_name)
+    said = read_subscription(member.protocols[0].metadata if metadata is None else metadata)
+    assigned = (
+        read_assignment(member.assignment) if member.assignment else ConsumerProtocolAssignment(assigned_partitions=())
+    )
+    if assigned.user_data:
+        raise _CustomAssignor
+    held = {
+        topics.by_name[each.topic].id: dict.fromkeys(each.partitions, group.generation)
+        for each in assigned.assigned_partitions
+        if each.topic in topics.by_name
+    }
+    return Member(
+        id=member.member_id,
+        epoch=group.generation,
+        previous_epoch=group.generation,
+        instance_id=member.instance_id,
+        rack_id=said.rack_id or None,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        topics=frozenset(said.topics),
+        held=held,
+        classic=classic_metadata(member.session_timeout_ms, member.protocols),
+    )
+
+
+def classic_metadata(session_timeout_ms: int, protocols: tuple[JoinGroupProtocol, ...]) -> ClassicMemberMetadata:
+    return ClassicMemberMetadata(
+        session_timeout_ms=session_timeout_ms,
+        supported_protocols=tuple(ClassicProtocol(name=each.name, metadata=each.metadata) for each in protocols),
+    )
+
+
+# Consumer to classic
+
+
+def may_downgrade(group: ConsumerGroup, gone: set[str], env: Env) -> bool:
+    """Whether the group is a classic one once these members are gone, or have become classic ones."""
+    left = [member for member in group.members.values() if member.id not in gone]
+    return (
+        bool(left)
+        and all(member.classic is not None for member in left)
+        and env.config.consumer_migration_policy in DOWNGRADES
+        and len(left) <= env.config.max_size
+    )
+
+
+def downgrade(draft: Draft, gone: set[str], rebalance: bool, env: Env) -> None:
+    """The group is a classic one from here on. Its members keep what they were to have, until they rebalance."""
+    group = draft.group
+    members = [_classic_member(each, group) for each in group.members.values() if each.id not in gone]
+    draft.delete_group()
+    after = ClassicGroup(
+        group_id=group.group_id,
+        state=State.STABLE,
+        since=env.now,
+        generation=group.epoch,
+        protocol_type=PROTOCOL_TYPE,
+        leader=members[0].member_id,
+        members={each.member_id: each for each in members},
+    )
+    after = replace(after, protocol_name=after.chosen_protocol())
+    assigned = {
+        each.member_id: replace(
+            each, assignment=_assignment(each, after, group.targets.get(each.member_id, {}), env.topics)
+        )
+        for each in members
+    }
+    classic_draft = ClassicDraft(replace(after, members=assigned), env)
+    classic_draft.write()
+    for member in members:
+        classic_draft.expect_heartbeat(member)
+    if rebalance:
+        classic_rebalance.prepare(classic_draft)
+    draft.decision.records += classic_draft.decision.records
+    draft.decision.passing = [classic_draft.group]  # the record says less: which protocols else members speak
+    draft.decision.replies += classic_draft.decision.replies
+    draft.decision.timers += classic_draft.decision.timers
+
+
+def _classic_member(member: Member, group: ConsumerGroup) -> ClassicMember:
+    assert member.classic is not None, f"{member.id} of {group.group_id} speaks the consumer protocol"
+    return ClassicMember(
+        member_id=member.id,
+        instance_id=member.instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        session_timeout_ms=member.classic.session_timeout_ms,
+        protocols=tuple(
+            JoinGroupProtocol(name=each.name, metadata=each.metadata) for each in member.classic.supported_protocols
+        ),
+    )
+
+
+def _assignment(member: ClassicMember, group: ClassicGroup, target: Assignment, topics: Topics) -> bytes:
+    return assignment_bytes(target, topics, member.metadata(group.protocol_name) or b"")
+
+
+def assignment_bytes(partitions: Assignment, topics: Topics, metadata: bytes) -> bytes:
+    """Partitions as consumers of the classic protocol read them, in the version that the member's subscription has."""
+    assigned = tuple(
+        ConsumerProtocolTopic(topic=topics.by_id[topic_id].name, partitions=tuple(sorted(each)))
+        for topic_id, each in partitions.items()
+        if topic_id in topics.by_id
+    )
+    return write_assignment(ConsumerProtocolAssignment(assigned_partitions=assigned), read_version(metadata))
+
+
+def owned_partitions(topics: tuple[ConsumerProtocolTopic, ...], known: Topics) -> dict[UUID, frozenset[int]]:
+    """What a classic member says that it owns."""
+    return {known.by_name[each.topic].id: frozenset(each.partitions) for each in topics if each.topic in known.by_name}

@@ -1,0 +1,341 @@
+"""A group of the consumer protocol (KIP-848) as a value, and `fold`: the one way in which a record changes it.
+
+Everything is durable, with two named exceptions (`rejoining`, `scan`), so a group that is read back is what it was.
+Live decisions and a start after a crash go through the same `fold`. What to write is decided elsewhere.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+from moldau.base.coordination import Record
+from moldau.groups.records import (
+    ClassicMemberMetadata,
+    ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupMetadataKey,
+    ConsumerGroupPartitionMetadataKey,
+    ConsumerGroupRegularExpressionKey,
+    ConsumerGroupTargetAssignmentMemberKey,
+    ConsumerGroupTargetAssignmentMetadataKey,
+    CurrentTopicPartitions,
+)
+
+Assignment = Mapping[UUID, frozenset[int]]  # what a member shall have
+Held = Mapping[UUID, Mapping[int, int]]  # what a member has: by partition the epoch at which it got it (KIP-1251)
+
+JOINING: Final = 0  # member epochs with a meaning of their own
+LEAVING: Final = -1
+AWAY: Final = -2  # a static member that left and will be back
+FIRST_EPOCH: Final = 1  # of a group that nobody has joined yet
+
+EMPTY: Final = "Empty"
+ASSIGNING: Final = "Assigning"
+RECONCILING: Final = "Reconciling"
+STABLE: Final = "Stable"
+
+
+class MemberState(IntEnum):
+    """How far a member is on the way to its target; the numbers are those of the records."""
+
+    STABLE = 0  # it has what it shall have
+    UNREVOKED_PARTITIONS = 1  # it has to give some back first
+    UNRELEASED_PARTITIONS = 2  # others have not given back yet what it shall have
+    UNKNOWN = 127  # written by a newer version
+
+
+class Resolved(NamedTuple):
+    """The topics that a regular expression matched."""
+
+    topics: frozenset[str]
+    version: int  # of the topics at that time
+    at: int
+
+
+class Scan(NamedTuple):
+    """An expression that is being matched with the topics, a turn at a time."""
+
+    regex: str
+    version: int  # of the topics that it is matched with
+    at: int
+    matched: frozenset[str]
+    looked_at: int  # so many topics
+
+
+class Rejoining(NamedTuple):
+    """A passing change: a classic member was told to join again (its time runs), or it has."""
+
+    group_id: str
+    member_id: str
+    waiting: bool
+
+
+class Scanning(NamedTuple):
+    """A passing change: how far an expression has been matched; None: that is done."""
+
+    group_id: str
+    scan: Scan | None
+
+
+Passing = Rejoining | Scanning
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    id: str
+    epoch: int = JOINING
+    previous_epoch: int = -1
+    state: MemberState = MemberState.STABLE
+    instance_id: str | None = None
+    rack_id: str | None = None
+    rebalance_timeout_ms: int = -1
+    client_id: str = ""
+    client_host: str = ""
+    topics: frozenset[str] = frozenset()
+    regex: str = ""
+    assignor: str | None = None
+    held: Held = field(default_factory=dict)
+    revoking: Held = field(default_factory=dict)  # still read by the member, which was told to stop
+    classic: ClassicMemberMetadata | None = None  # of a member that speaks the classic protocol
+
+    def reconciled(self, assignment_epoch: int) -> bool:
+        return self.state is MemberState.STABLE and self.epoch == assignment_epoch
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerGroup:
+    group_id: str
+    epoch: int = FIRST_EPOCH
+    metadata_hash: int = 0  # of the topics that the epoch was made for
+    assignment_epoch: int = FIRST_EPOCH  # behind `epoch`: a target has to be computed
+    assigned_at: int = 0
+    members: Mapping[str, Member] = field(default_factory=dict)
+    targets: Mapping[str, Assignment] = field(default_factory=dict)
+    regexes: Mapping[str, Resolved] = field(default_factory=dict)
+    has_partition_metadata: bool = False  # a record of Kafka 4.0, to be deleted
+    # These two follow from the members.
+    instances: Mapping[str, str] = field(default_factory=dict)  # instance id → member id
+    owners: Mapping[UUID, Mapping[int, str]] = field(default_factory=dict)  # who holds a partition or is revoking it
+    # Not durable: a start gives these members their time once more, and begins a scan anew.
+    rejoining: frozenset[str] = frozenset()
+    scan: Scan | None = None
+
+    @property
+    def state(self) -> str:
+        if not self.members:
+            return EMPTY
+        if self.epoch > self.assignment_epoch:
+            return ASSIGNING
+        settled = all(member.reconciled(self.assignment_epoch) for member in self.members.values())
+        return STABLE if settled else RECONCILING
+
+    def static_member(self, instance_id: str | None) -> Member | None:
+        if instance_id is None:
+            return None
+        member_id = self.instances.get(instance_id)
+        return None if member_id is None else self.members.get(member_id)
+
+    @property
+    def subscribed_regexes(self) -> set[str]:
+        return {member.regex for member in self.members.values() if member.regex}
+
+
+def subscription(group: ConsumerGroup, member: Member) -> frozenset[str]:
+    """The topics that a member wants, by name or because its expression matched them."""
+    matched = group.regexes.get(member.regex)
+    return member.topics if matched is None else member.topics | matched.topics
+
+
+def fold(group: ConsumerGroup | None, change: Record | Passing) -> ConsumerGroup | None:
+    """The group after a change; None where there is none. Tombstones of what is not there change nothing."""
+    if isinstance(change, Scanning):
+        return group and replace(group, scan=change.scan)
+    if isinstance(change, Rejoining):
+        return group and _rejoining(group, change)
+    key, value = change
+    if value is None:
+        return group and _DELETES[type(key)](group, key)
+    return _WRITES[type(key)](group or ConsumerGroup(key.group_id), key, value)
+
+
+def folds(key: Any) -> bool:
+    """Whether a record with this key is about a group of the consumer protocol."""
+    return type(key) in _WRITES
+
+
+# What each record says, and what its tombstone says
+
+
+def _write_epoch(group: ConsumerGroup, _key: Any, value: Any) -> ConsumerGroup:
+    return replace(group, epoch=value.epoch, metadata_hash=value.metadata_hash)
+
+
+def _delete_group(_group: ConsumerGroup, _key: Any) -> None:
+    return None
+
+
+def _write_partition_metadata(group: ConsumerGroup, _key: Any, _value: Any) -> ConsumerGroup:
+    return replace(group, has_partition_metadata=True)
+
+
+def _delete_partition_metadata(group: ConsumerGroup, _key: Any) -> ConsumerGroup:
+    return replace(group, has_partition_metadata=False) if group.has_partition_metadata else group
+
+
+def _write_member(group: ConsumerGroup, key: Any, value: Any) -> ConsumerGroup:
+    old = group.members.get(key.member_id) or Member(key.member_id)
+    classic = value.classic_member_metadata
+    new = replace(
+        old,
+        instance_id=value.instance_id,
+        rack_id=value.rack_id,
+        rebalance_timeout_ms=value.rebalance_timeout_ms,
+        client_id=value.client_id,
+        client_host=value.client_host,
+        topics=frozenset(value.subscribed_topic_names),
+        regex=value.subscribed_topic_regex or "",
+        assignor=value.server_assignor,
+        classic=classic if classic is not None and classic.supported_protocols else None,
+    )
+    instances = group.instances
+    if new.instance_id is not None and instances.get(new.instance_id) != new.id:
+        instances = {**instances, new.instance_id: new.id}
+    return replace(group, members={**group.members, new.id: new}, instances=instances)
+
+
+def _delete_member(group: ConsumerGroup, key: Any) -> ConsumerGroup:
+    member = group.members.get(key.member_id)
+    if member is None:
+        return group
+    instances = group.instances
+    if member.instance_id is not None and instances.get(member.instance_id) == member.id:
+        instances = _without(instances, member.instance_id)
+    return replace(
+        group,
+        members=_without(group.members, member.id),
+        instances=instances,
+        owners=_handed_over(group.owners, member, None),
+        rejoining=group.rejoining - {member.id},
+    )
+
+
+def _write_target_metadata(group: ConsumerGroup, _key: Any, value: Any) -> ConsumerGroup:
+    return replace(group, assignment_epoch=value.assignment_epoch, assigned_at=value.assignment_timestamp)
+
+
+def _delete_target_metadata(group: ConsumerGroup, _key: Any) -> ConsumerGroup:
+    return replace(group, assignment_epoch=-1, assigned_at=0)
+
+
+def _write_target(group: ConsumerGroup, key: Any, value: Any) -> ConsumerGroup:
+    target = {each.topic_id: frozenset(each.partitions) for each in value.topic_partitions}
+    return replace(group, targets={**group.targets, key.member_id: target})
+
+
+def _delete_target(group: ConsumerGroup, key: Any) -> ConsumerGroup:
+    return replace(group, targets=_without(group.targets, key.member_id)) if key.member_id in group.targets else group
+
+
+def _write_current(group: ConsumerGroup, key: Any, value: Any) -> ConsumerGroup:
+    old = group.members.get(key.member_id) or Member(key.member_id)
+    new = replace(
+        old,
+        epoch=value.member_epoch,
+        previous_epoch=value.previous_member_epoch,
+        state=_STATES.get(value.state, MemberState.UNKNOWN),
+        held=_held(value.assigned_partitions, value.member_epoch),
+        revoking=_held(value.partitions_pending_revocation, value.member_epoch),
+    )
+    return _with_holdings(group, old, new)
+
+
+def _delete_current(group: ConsumerGroup, key: Any) -> ConsumerGroup:
+    old = group.members.get(key.member_id)
+    if old is None:
+        return group
+    return _with_holdings(group, old, replace(old, epoch=LEAVING, previous_epoch=-1, held={}, revoking={}))
+
+
+def _write_regex(group: ConsumerGroup, key: Any, value: Any) -> ConsumerGroup:
+    resolved = Resolved(frozenset(value.topics), value.version, value.timestamp)
+    return replace(group, regexes={**group.regexes, key.regular_expression: resolved})
+
+
+def _delete_regex(group: ConsumerGroup, key: Any) -> ConsumerGroup:
+    return replace(group, regexes=_without(group.regexes, key.regular_expression))
+
+
+_WRITES: Final[dict[type, Callable[[ConsumerGroup, Any, Any], ConsumerGroup]]] = {
+    ConsumerGroupMetadataKey: _write_epoch,
+    ConsumerGroupPartitionMetadataKey: _write_partition_metadata,
+    ConsumerGroupMemberMetadataKey: _write_member,
+    ConsumerGroupTargetAssignmentMetadataKey: _write_target_metadata,
+    ConsumerGroupTargetAssignmentMemberKey: _write_target,
+    ConsumerGroupCurrentMemberAssignmentKey: _write_current,
+    ConsumerGroupRegularExpressionKey: _write_regex,
+}
+_DELETES: Final[dict[type, Callable[[ConsumerGroup, Any], ConsumerGroup | None]]] = {
+    ConsumerGroupMetadataKey: _delete_group,
+    ConsumerGroupPartitionMetadataKey: _delete_partition_metadata,
+    ConsumerGroupMemberMetadataKey: _delete_member,
+    ConsumerGroupTargetAssignmentMetadataKey: _delete_target_metadata,
+    ConsumerGroupTargetAssignmentMemberKey: _delete_target,
+    ConsumerGroupCurrentMemberAssignmentKey: _delete_current,
+    ConsumerGroupRegularExpressionKey: _delete_regex,
+}
+_STATES: Final = {state.value: state for state in MemberState}
+
+
+def _rejoining(group: ConsumerGroup, change: Rejoining) -> ConsumerGroup:
+    one = {change.member_id}
+    return replace(group, rejoining=group.rejoining | one if change.waiting else group.rejoining - one)
+
+
+def _without(entries: Mapping[Any, Any], key: Any) -> dict[Any, Any]:
+    return {each: value for each, value in entries.items() if each != key}
+
+
+def _held(topics: Iterable[CurrentTopicPartitions], member_epoch: int) -> Held:
+    """Partitions with their epochs; a record of before KIP-1251 has none, and the member's own stands in."""
+    held: dict[UUID, dict[int, int]] = {}
+    for topic in topics:
+        epochs = topic.assignment_epochs
+        if epochs is None or len(epochs) != len(topic.partitions):
+            epochs = (max(member_epoch, 0),) * len(topic.partitions)
+        held[topic.topic_id] = dict(zip(topic.partitions, epochs, strict=True))
+    return held
+
+
+def _with_holdings(group: ConsumerGroup, old: Member, new: Member) -> ConsumerGroup:
+    owners = _handed_over(group.owners, old, new)
+    return replace(group, members={**group.members, new.id: new}, owners=owners)
+
+
+def _handed_over(
+    owners: Mapping[UUID, Mapping[int, str]], old: Member, new: Member | None
+) -> Mapping[UUID, Mapping[int, str]]:
+    """The owners once a member has its new partitions instead of its old ones. What is another's stays another's."""
+    before, after = _all_held(old), {} if new is None else _all_held(new)
+    if before == after:
+        return owners
+    changed: dict[UUID, Mapping[int, str]] = dict(owners)
+    for topic_id in before.keys() | after.keys():
+        partitions = dict(changed.get(topic_id, {}))
+        for partition in before.get(topic_id, frozenset()) - after.get(topic_id, frozenset()):
+            if partitions.get(partition) == old.id:
+                del partitions[partition]
+        for partition in after.get(topic_id, frozenset()):
+            partitions[partition] = old.id
+        if partitions:
+            changed[topic_id] = partitions
+        else:
+            changed.pop(topic_id, None)
+    return changed
+
+
+def _all_held(member: Member) -> dict[UUID, frozenset[int]]:
+    """Held and revoking."""
+    topics = member.held.keys() | member.revoking.keys()
+    return {each: frozenset(member.held.get(each, ())) | frozenset(member.revoking.get(each, ())) for each in topics}

@@ -1,0 +1,106 @@
+"""What the members of a group shall have: when a new target is due (the group's epoch) and which one it is.
+
+The epoch rises when subscriptions or subscribed topics change. A target is computed for the newest epoch when a member
+is next heard of, but not more often than group.consumer.assignment.interval.ms (KIP-1263): when a hundred members
+join at once, the first is served at once and the others together.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from functools import lru_cache
+from hashlib import blake2b
+from typing import Final
+from uuid import UUID
+
+from moldau.groups.assignors import range as range_assignor
+from moldau.groups.assignors import uniform
+from moldau.groups.assignors.spec import Assign, Spec
+from moldau.groups.consumer_draft import Draft
+from moldau.groups.consumer_state import ConsumerGroup, Member, subscription
+from moldau.groups.env import Env, GroupConfig, Topics, TopicView
+
+ASSIGNORS: Final[dict[str, Assign]] = {"uniform": uniform.assign, "range": range_assignor.assign}
+HASH_BYTES: Final = 8  # the record has room for 64 bits
+
+
+def subscribed_topics(group: ConsumerGroup) -> frozenset[str]:
+    """The topics that somebody wants, there or not."""
+    names = frozenset[str]().union(*{member.topics for member in group.members.values()})
+    return names.union(*(resolved.topics for resolved in group.regexes.values()))
+
+
+def metadata_hash(group: ConsumerGroup, topics: Topics) -> int:
+    """Another number when a subscribed topic came, went, grew or moved to other racks; 0 where there is none.
+
+    Kafka takes xxHash3. Only equality matters, so a group that comes from Kafka has its epoch raised once, and its
+    sticky assignment stays.
+    """
+    hashes = [_topic_hash(topics.by_name[name]) for name in sorted(subscribed_topics(group)) if name in topics.by_name]
+    if not hashes:
+        return 0
+    return int.from_bytes(blake2b(b"".join(hashes), digest_size=HASH_BYTES).digest(), signed=True)
+
+
+@lru_cache(maxsize=10_000)
+def _topic_hash(topic: TopicView) -> bytes:
+    parts = [topic.id.bytes, topic.name.encode(), str(topic.partitions).encode()]
+    parts += [" ".join(sorted(racks)).encode() for racks in topic.racks]
+    return blake2b(b"\0".join(parts), digest_size=HASH_BYTES).digest()
+
+
+def raise_epoch(draft: Draft, env: Env, changed: bool) -> None:
+    """A new epoch if subscriptions changed, or else if topics did."""
+    found = metadata_hash(draft.group, env.topics)
+    if changed or found != draft.group.metadata_hash:
+        draft.write_epoch(draft.group.epoch + 1, found)
+    if draft.group.has_partition_metadata:  # of Kafka 4.0: the hash replaces it
+        draft.delete_partition_metadata()
+
+
+def assign_if_due(draft: Draft, env: Env) -> None:
+    """Compute and write the target of the group's epoch, unless it is there or the last one is too fresh."""
+    group = draft.group
+    if group.assignment_epoch >= group.epoch:
+        return
+    interval_ms = env.config.consumer_assignment_interval_ms
+    if group.assigned_at and env.now < group.assigned_at + interval_ms:
+        return
+    specs = _specs(group, env.topics)
+    counts = {each: env.topics.by_id[each].partitions for each in frozenset[UUID]().union(*_subscriptions(specs))}
+    assigned = ASSIGNORS[preferred_assignor(group, env.config)](specs, counts)
+    for member_id, target in assigned.items():
+        if group.targets.get(member_id) != target:
+            draft.write_target(member_id, target)
+    draft.write_target_metadata(group.epoch, env.now)
+
+
+def offered_assignors(config: GroupConfig) -> tuple[str, ...]:
+    """Of group.consumer.assignors those that are here: Java classes are not. The first is for who does not care."""
+    return tuple(name for name in config.consumer_assignors if name in ASSIGNORS) or tuple(ASSIGNORS)
+
+
+def preferred_assignor(group: ConsumerGroup, config: GroupConfig) -> str:
+    """The one that most members ask for."""
+    asked = Counter(each.assignor for each in group.members.values() if each.assignor is not None)
+    wanted = [name for name, _ in asked.most_common() if name in ASSIGNORS]
+    return wanted[0] if wanted else offered_assignors(config)[0]
+
+
+def _subscriptions(specs: Mapping[str, Spec]) -> set[frozenset[UUID]]:
+    return {spec.topics for spec in specs.values()}
+
+
+def _specs(group: ConsumerGroup, topics: Topics) -> dict[str, Spec]:
+    known: dict[tuple[frozenset[str], str], frozenset[UUID]] = {}  # many members, few different subscriptions
+
+    def wanted(member: Member) -> frozenset[UUID]:
+        key = (member.topics, member.regex)
+        if key not in known:
+            names = subscription(group, member)
+            known[key] = frozenset(topics.by_name[name].id for name in names if name in topics.by_name)
+        return known[key]
+
+    return {
+        member.id: Spec(member.instance_id, wanted(member), group.targets.get(member.id, {}))
+        for member in group.members.values()
+    }

@@ -1,0 +1,270 @@
+"""Committing offsets, plainly or within a transaction: who may, for which partitions, and what is written.
+
+OffsetCommit 2–10 and TxnOffsetCommit 0–5. The checks of members and generations are the group's own.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+from moldau.base.coordination import Caller, Decision, Record, Timer
+from moldau.base.errors import WireError
+from moldau.groups import classic, consumer_reads
+from moldau.groups.classic import ClassicGroup, State
+from moldau.groups.classic_draft import Draft
+from moldau.groups.consumer_state import ConsumerGroup
+from moldau.groups.env import Env, Topics, TopicView
+from moldau.groups.offsets_packed import group_head, pack_expiring_value, pack_value, place_of, topic_head, value_tail
+from moldau.wire.messages.offset_commit import (
+    OffsetCommitPartitionResponse,
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitTopicResponse,
+)
+from moldau.wire.messages.txn_offset_commit import (
+    TxnOffsetCommitPartitionResponse,
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitTopicResponse,
+)
+from moldau.wire.primitives import ZERO_UUID
+
+BY_TOPIC_ID: Final = 10  # from this version on requests name topics by their ids
+MEMBERS_OF_BOTH_KINDS: Final = 9  # from this version on clients know GROUP_ID_NOT_FOUND
+AS_CONFIGURED: Final = -1  # a retention time
+NEVER_BY_ITSELF: Final = -1  # an expiry
+OUTCOMES_KEPT: Final = 1024
+
+VALIDATE: Final[Mapping[type, Callable[..., WireError]]] = {
+    ClassicGroup: classic.validate_commit,
+    ConsumerGroup: consumer_reads.validate_commit,
+}
+
+TopicName = tuple[str, UUID]  # a topic as the request has it
+Outcomes = list[tuple[int, WireError]]  # by partition
+Refused = dict[TopicName, Outcomes]  # partitions that do not exist
+Answers = list[tuple[TopicName, Outcomes]]
+
+
+class Known(NamedTuple):
+    """Partitions of a topic that exist."""
+
+    topic: TopicName
+    view: TopicView
+    partitions: list[Any]
+
+
+class How(NamedTuple):
+    """What the records of a request have in common."""
+
+    group_id: str
+    now: int
+    expires: int  # NEVER_BY_ITSELF, or when
+    with_topic_ids: bool
+    longest_metadata: int
+
+
+def commit(group: Any, request: OffsetCommitRequest, caller: Caller, env: Env) -> Decision:
+    known, refused = _sorted_out(request.topics, env.topics, caller.version >= BY_TOPIC_ID)
+    # As in Kafka the group is not asked where there is nothing to commit.
+    error = _check(group, request, caller, known) if known else WireError.NONE
+    retention = request.retention_time_ms
+    expires = NEVER_BY_ITSELF if retention == AS_CONFIGURED else env.now + retention
+    how = How(request.group_id, env.now, expires, True, env.config.offset_metadata_max_bytes)
+    records, answers = _settle(known, refused, error, how)
+    decision = Decision(records=records, replies=[(caller.token, _response(answers))])
+    if known and error is WireError.NONE and isinstance(group, ClassicGroup):
+        decision.timers += _heard_of(group, request.member_id, env)
+    return decision
+
+
+def refuse(request: OffsetCommitRequest, error: WireError, version: int, topics: Topics) -> OffsetCommitResponse:
+    """The answer where the group cannot be asked."""
+    known, refused = _sorted_out(request.topics, topics, version >= BY_TOPIC_ID)
+    return _response(_refuse(known, refused, error))
+
+
+def commit_in_transaction(group: Any, request: TxnOffsetCommitRequest, caller: Caller, env: Env) -> Decision:
+    known, refused = _sorted_out(request.topics, env.topics)
+    error = _check_in_transaction(group, request, caller, known) if known else WireError.NONE
+    # Kafka writes no topic ids here: the request has none.
+    how = How(request.group_id, env.now, NEVER_BY_ITSELF, False, env.config.offset_metadata_max_bytes)
+    records, answers = _settle(known, refused, error, how)
+    return Decision(
+        records=records,
+        producer_id=request.producer_id,
+        producer_epoch=request.producer_epoch,
+        replies=[(caller.token, _txn_response(answers))],
+    )
+
+
+def refuse_in_transaction(request: TxnOffsetCommitRequest, error: WireError, topics: Topics) -> TxnOffsetCommitResponse:
+    known, refused = _sorted_out(request.topics, topics)
+    return _txn_response(_refuse(known, refused, error))
+
+
+def has_something(request: TxnOffsetCommitRequest, topics: Topics) -> bool:
+    """Whether any partition of the request exists: if not, nobody is asked about the transaction either."""
+    return bool(_sorted_out(request.topics, topics)[0])
+
+
+# -- which partitions
+
+
+def _sorted_out(asked: Iterable[Any], topics: Topics, by_id: bool = False) -> tuple[list[Known], Refused]:
+    """The partitions that exist, and those that do not."""
+    known: list[Known] = []
+    refused: Refused = {}
+    for each in asked:
+        if by_id:
+            topic, view = (each.name, each.topic_id), topics.by_id.get(each.topic_id)
+        else:
+            topic, view = (each.name, ZERO_UUID), topics.by_name.get(each.name)
+        if view is None:
+            error = WireError.UNKNOWN_TOPIC_ID if by_id else WireError.UNKNOWN_TOPIC_OR_PARTITION
+            refused.setdefault(topic, []).extend([(one.partition_index, error) for one in each.partitions])
+            continue
+        count = view.partitions
+        there = [one for one in each.partitions if 0 <= one.partition_index < count]
+        if len(there) < len(each.partitions):
+            missing = [one.partition_index for one in each.partitions if not 0 <= one.partition_index < count]
+            error = WireError.UNKNOWN_TOPIC_OR_PARTITION
+            refused.setdefault(topic, []).extend([(partition, error) for partition in missing])
+        if there:
+            known.append(Known(topic, view, there))
+    return known, refused
+
+
+# -- who may
+
+
+def _check(group: Any, request: OffsetCommitRequest, caller: Caller, known: list[Known]) -> WireError:
+    generation = request.generation_id_or_member_epoch
+    if group is None:
+        if generation < 0:
+            return WireError.NONE  # no member of any group: the first commit makes a simple one
+        too_old = caller.version < MEMBERS_OF_BOTH_KINDS
+        return WireError.ILLEGAL_GENERATION if too_old else WireError.GROUP_ID_NOT_FOUND
+    return _validated(group, request.member_id, request.group_instance_id, generation, False, caller, known)
+
+
+def _check_in_transaction(group: Any, request: TxnOffsetCommitRequest, caller: Caller, known: list[Known]) -> WireError:
+    if not request.group_id:
+        return WireError.INVALID_GROUP_ID
+    generation = request.generation_id
+    if group is None:
+        return WireError.NONE if generation < 0 else WireError.ILLEGAL_GENERATION
+    error = _validated(group, request.member_id, request.group_instance_id, generation, True, caller, known)
+    # Producers know of generations alone.
+    return WireError.ILLEGAL_GENERATION if error is WireError.STALE_MEMBER_EPOCH else error
+
+
+def _validated(
+    group: Any,
+    member_id: str,
+    instance_id: str | None,
+    generation: int,
+    transactional: bool,
+    caller: Caller,
+    known: list[Known],
+) -> WireError:
+    error = VALIDATE[type(group)](group, member_id, instance_id, generation, transactional, caller.version)
+    if error is WireError.NONE and isinstance(group, ConsumerGroup):
+        partitions = ((topic.view.id, each.partition_index) for topic in known for each in topic.partitions)
+        return consumer_reads.validate_partitions(group, member_id, generation, partitions)
+    return error
+
+
+def _heard_of(group: ClassicGroup, member_id: str, env: Env) -> list[Timer]:
+    """A classic member that commits is alive, as if it had sent a heartbeat."""
+    member = group.members.get(member_id)
+    if member is None or group.state not in (State.STABLE, State.PREPARING):
+        return []
+    draft = Draft(group, env)
+    draft.expect_heartbeat(member)
+    return draft.decision.timers
+
+
+# -- what is written
+
+
+def _settle(known: list[Known], refused: Refused, error: WireError, how: How) -> tuple[list[Record], Answers]:
+    """The records, and what became of each partition."""
+    if error is not WireError.NONE:
+        return [], _refuse(known, refused, error)
+    group_id, now, expires, with_topic_ids, longest_metadata = how
+    records: list[Record] = []
+    answers: Answers = list(refused.items())
+    group = group_head(group_id)
+    for topic, view, partitions in known:
+        answer = _answer_of(topic, refused, answers)
+        head = group + topic_head(view.name)
+        tail = value_tail(now, view.id if with_topic_ids else ZERO_UUID)
+        for each in partitions:
+            partition, metadata = each.partition_index, each.committed_metadata
+            if metadata and _too_long(metadata, longest_metadata):
+                answer.append((partition, WireError.OFFSET_METADATA_TOO_LARGE))
+                continue
+            if expires == NEVER_BY_ITSELF:
+                value = pack_value(each.committed_offset, each.committed_leader_epoch, metadata, tail)
+            else:
+                value = pack_expiring_value(each.committed_offset, metadata, now, expires)
+            records.append(Record(place_of(head, partition), value))
+            answer.append((partition, WireError.NONE))
+    return records, answers
+
+
+def _refuse(known: list[Known], refused: Refused, error: WireError) -> Answers:
+    answers: Answers = list(refused.items())
+    for topic, _, partitions in known:
+        _answer_of(topic, refused, answers).extend((each.partition_index, error) for each in partitions)
+    return answers
+
+
+def _answer_of(topic: TopicName, refused: Refused, answers: Answers) -> Outcomes:
+    """Where a topic's partitions are answered: behind those that do not exist, as Kafka does it."""
+    answer = refused.get(topic)
+    if answer is None:
+        answer = []
+        answers.append((topic, answer))
+    return answer
+
+
+def _too_long(metadata: str, limit: int) -> bool:
+    """In Kafka offset.metadata.max.bytes counts Java's characters, of which some take two."""
+    return 2 * len(metadata) > limit and len(metadata.encode("utf-16-le")) // 2 > limit
+
+
+# -- what is answered
+
+
+@lru_cache(OUTCOMES_KEPT)
+def _outcome(partition: int, error: WireError) -> OffsetCommitPartitionResponse:
+    """Values that never change, and nearly always the same ones."""
+    return OffsetCommitPartitionResponse(partition_index=partition, error_code=error)
+
+
+def _response(answers: Answers) -> OffsetCommitResponse:
+    topics = [
+        OffsetCommitTopicResponse(
+            name=name, topic_id=topic_id, partitions=tuple([_outcome(*outcome) for outcome in outcomes])
+        )
+        for (name, topic_id), outcomes in answers
+    ]
+    return OffsetCommitResponse(topics=tuple(topics))
+
+
+def _txn_response(answers: Answers) -> TxnOffsetCommitResponse:
+    return TxnOffsetCommitResponse(
+        topics=tuple(
+            TxnOffsetCommitTopicResponse(
+                name=name,
+                partitions=tuple(
+                    TxnOffsetCommitPartitionResponse(partition_index=partition, error_code=error)
+                    for partition, error in outcomes
+                ),
+            )
+            for (name, _), outcomes in answers
+        )
+    )

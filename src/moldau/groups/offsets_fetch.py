@@ -1,0 +1,111 @@
+"""Fetching committed offsets of one group: some partitions, or all that there are (OffsetFetch 1–10)."""
+
+from collections.abc import Iterable
+from typing import Final
+from uuid import UUID
+
+from moldau.base.errors import WireError
+from moldau.groups.env import Topics
+from moldau.groups.offsets import Offsets
+from moldau.groups.offsets_packed import partition_of, place_of, topic_head, topic_of, unpack_value
+from moldau.wire.messages.offset_fetch import (
+    OffsetFetchGroup,
+    OffsetFetchGroupResponse,
+    OffsetFetchPartitionResponse,
+    OffsetFetchTopic,
+    OffsetFetchTopicResponse,
+)
+from moldau.wire.primitives import ZERO_UUID
+
+BY_TOPIC_ID: Final = 10  # from this version on requests name topics by their ids
+NO_OFFSET: Final = -1
+
+
+def fetch(
+    offsets: Offsets, request: OffsetFetchGroup, require_stable: bool, version: int, topics: Topics
+) -> OffsetFetchGroupResponse:
+    """What a group has committed. Whoever asks has been found to be allowed to; a group that is not there has none."""
+    by_id = version >= BY_TOPIC_ID
+    if request.topics is None:
+        found = _all(offsets, request.group_id, require_stable, topics, by_id)
+    elif by_id:
+        found = _some_by_id(offsets, request.group_id, request.topics, require_stable, topics)
+    else:
+        found = [_topic(offsets, request.group_id, topic, topic.name, require_stable) for topic in request.topics]
+    return OffsetFetchGroupResponse(group_id=request.group_id, topics=tuple(found))
+
+
+def refused(request: OffsetFetchGroup, error: WireError, version: int) -> OffsetFetchGroupResponse:
+    """The group's offsets cannot be told. Version 1 has no place for that but the partitions."""
+    if version >= 2:
+        return OffsetFetchGroupResponse(group_id=request.group_id, error_code=error)
+    topics = tuple(_refused(topic, error) for topic in request.topics or ())
+    return OffsetFetchGroupResponse(group_id=request.group_id, topics=topics, error_code=error)
+
+
+def _some_by_id(
+    offsets: Offsets, group_id: str, asked: Iterable[OffsetFetchTopic], require_stable: bool, topics: Topics
+) -> list[OffsetFetchTopicResponse]:
+    """Topics that do not exist come last, as Kafka has them."""
+    found, unknown = [], []
+    for topic in asked:
+        view = topics.by_id.get(topic.topic_id)
+        if view is None:
+            unknown.append(_refused(topic, WireError.UNKNOWN_TOPIC_ID))
+        else:
+            found.append(_topic(offsets, group_id, topic, view.name, require_stable))
+    return found + unknown
+
+
+def _topic(
+    offsets: Offsets, group_id: str, topic: OffsetFetchTopic, name: str, require_stable: bool
+) -> OffsetFetchTopicResponse:
+    head = topic_head(name)
+    partitions = []
+    for partition in topic.partition_indexes:
+        place = place_of(head, partition)
+        unstable = require_stable and offsets.is_pending(group_id, place)
+        partitions.append(_partition(partition, offsets.get(group_id, place), unstable, topic.topic_id))
+    return OffsetFetchTopicResponse(name=topic.name, topic_id=topic.topic_id, partitions=tuple(partitions))
+
+
+def _all(
+    offsets: Offsets, group_id: str, require_stable: bool, topics: Topics, by_id: bool
+) -> list[OffsetFetchTopicResponse]:
+    """Everything that counts, by topic. Where topics go by their ids, one that has none any more is left out."""
+    found: dict[str, list[OffsetFetchPartitionResponse]] = {}
+    for place, value in offsets.committed(group_id).items():
+        unstable = require_stable and offsets.is_pending(group_id, place)
+        found.setdefault(topic_of(place), []).append(_partition(partition_of(place), value, unstable, ZERO_UUID))
+    views = {name: topics.by_name.get(name) for name in found}
+    ids = {name: view.id for name, view in views.items() if view is not None}
+    return [
+        OffsetFetchTopicResponse(name=name, topic_id=ids.get(name, ZERO_UUID), partitions=tuple(partitions))
+        for name, partitions in found.items()
+        if name in ids or not by_id
+    ]
+
+
+def _partition(partition: int, value: bytes | None, unstable: bool, topic_id: UUID) -> OffsetFetchPartitionResponse:
+    if unstable:
+        return _none(partition, WireError.UNSTABLE_OFFSET_COMMIT)
+    if value is None:
+        return _none(partition, WireError.NONE)
+    found = unpack_value(value)
+    if ZERO_UUID not in (topic_id, found.topic_id) and topic_id != found.topic_id:
+        return _none(partition, WireError.NONE)  # of a topic that had this name before
+    return OffsetFetchPartitionResponse(
+        partition_index=partition,
+        committed_offset=found.offset,
+        committed_leader_epoch=found.leader_epoch,
+        metadata=found.metadata,
+    )
+
+
+def _none(partition: int, error: WireError) -> OffsetFetchPartitionResponse:
+    return OffsetFetchPartitionResponse(partition_index=partition, committed_offset=NO_OFFSET, error_code=error)
+
+
+def _refused(topic: OffsetFetchTopic, error: WireError) -> OffsetFetchTopicResponse:
+    partitions = tuple(_none(partition, error) for partition in topic.partition_indexes)
+    return OffsetFetchTopicResponse(name=topic.name, topic_id=topic.topic_id, partitions=partitions)

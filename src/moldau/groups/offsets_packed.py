@@ -1,0 +1,174 @@
+"""Records of committed offsets, packed and unpacked by hand: they are most of the log, and of what a group writes.
+
+The formats are those that `records` declares, which is what these functions are tested against. A `Place` is the part
+of a record's key behind the group: a topic and a partition.
+"""
+
+from struct import Struct
+from struct import error as struct_error
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from moldau.base.coordination import Record
+from moldau.groups import records
+from moldau.groups.records import OFFSET_COMMIT, OffsetCommitValue
+from moldau.wire.codec import MalformedMessage, UnservedVersion
+from moldau.wire.primitives import ZERO_UUID, continue_uvarint, uvarint
+
+Place = bytes  # two bytes of the topic's length, the topic, four bytes of partition
+
+TOPIC_END: Final = -4  # place[:TOPIC_END] is the topic
+NEWEST_VERSION: Final = 4
+EXPIRING_VERSION: Final = 1
+
+_KEY_HEAD: Final = Struct(">hh")  # type, length of the group
+_LENGTH: Final = Struct(">h")
+_PARTITION: Final = Struct(">i")
+_HEAD: Final = Struct(">hqi")  # version, offset, leader epoch
+_HEAD_READ: Final = Struct(">xxqiB")  # offset, leader epoch, length of the metadata
+_METADATA: Final = 14  # where the length of the metadata is
+_TIME: Final = Struct(">q")
+_EXPIRING_HEAD: Final = Struct(">hqh")  # version, offset, length of the metadata
+_EXPIRING_TAIL: Final = Struct(">qq")  # committed, expires
+
+_NO_METADATA: Final = b"\1"
+_NO_TAGS: Final = b"\0"
+_TOPIC_ID_TAG: Final = b"\1\0\x10"  # one tag: number 0, 16 bytes
+SMALLEST_VALUE: Final = 20  # bytes, of any version
+
+
+class Committed(NamedTuple):
+    """A committed offset, read."""
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_timestamp: int
+    expire_timestamp: int  # -1: as the broker is configured
+    topic_id: UUID  # zero: not known when it was committed
+
+
+# -- keys
+
+
+def group_head(group_id: str) -> bytes:
+    """How the keys of a group's offsets begin."""
+    raw = group_id.encode()
+    return _KEY_HEAD.pack(OFFSET_COMMIT, len(raw)) + raw
+
+
+def topic_head(topic: str) -> bytes:
+    """How the places of a topic begin."""
+    raw = topic.encode()
+    return _LENGTH.pack(len(raw)) + raw
+
+
+def place_of(topic: bytes, partition: int) -> Place:
+    """A place, from what `topic_head` made."""
+    return topic + _PARTITION.pack(partition)
+
+
+def topic_of(place: bytes) -> str:
+    """The topic of a place, or of what `topic_head` made."""
+    return str(place[2 : 2 + _LENGTH.unpack_from(place)[0]], "utf-8")
+
+
+def partition_of(place: Place) -> int:
+    partition: int = _PARTITION.unpack_from(place, len(place) + TOPIC_END)[0]
+    return partition
+
+
+def is_offset_key(key: bytes) -> bool:
+    return len(key) > 1 and key[0] == 0 and key[1] <= OFFSET_COMMIT  # the older type differs in nothing else
+
+
+def split_key(key: bytes) -> tuple[str, Place]:
+    """The group and the place of a record's key."""
+    try:
+        stop = 4 + (key[2] << 8 | key[3])
+        if len(key) != stop + 6 + (key[stop] << 8 | key[stop + 1]):
+            raise MalformedMessage("the key of a committed offset has a wrong length")
+        return str(key[4:stop], "utf-8"), key[stop:]
+    except (IndexError, UnicodeDecodeError):
+        raise MalformedMessage("the key of a committed offset is broken") from None
+
+
+def tombstone(group_id: str, place: Place) -> Record:
+    return Record(group_head(group_id) + place, None)
+
+
+# -- values
+
+
+def value_tail(now: int, topic_id: UUID) -> bytes:
+    """How the values of all partitions of a topic end that are committed together."""
+    return _TIME.pack(now) + (_NO_TAGS if topic_id == ZERO_UUID else _TOPIC_ID_TAG + topic_id.bytes)
+
+
+def pack_value(offset: int, leader_epoch: int, metadata: str | None, tail: bytes) -> bytes:
+    """A value as Kafka 4.3 writes it."""
+    head = _HEAD.pack(NEWEST_VERSION, offset, leader_epoch)
+    if not metadata:
+        return head + _NO_METADATA + tail
+    raw = metadata.encode()
+    return head + uvarint(len(raw) + 1) + raw + tail
+
+
+def pack_expiring_value(offset: int, metadata: str | None, now: int, expires: int) -> bytes:
+    """A value with an expiry of its own, as clients before version 5 of OffsetCommit may ask for."""
+    raw = (metadata or "").encode()
+    return _EXPIRING_HEAD.pack(EXPIRING_VERSION, offset, len(raw)) + raw + _EXPIRING_TAIL.pack(now, expires)
+
+
+def check_value(value: bytes) -> None:
+    """Whether we shall be able to read this: a value from the log is not read before somebody asks for it."""
+    if len(value) < SMALLEST_VALUE:
+        raise MalformedMessage("the value of a committed offset is too short")
+    if value[0] or value[1] > NEWEST_VERSION:
+        raise UnservedVersion("a committed offset was written by a newer broker, in a version that is not known here")
+
+
+def unpack_value(value: bytes) -> Committed:
+    if value[1] != NEWEST_VERSION:
+        return _unpack_declared(value)
+    try:
+        offset, leader_epoch, size = _HEAD_READ.unpack_from(value)
+        start = _HEAD_READ.size
+        if size > 127:
+            size, start = continue_uvarint(value, start, size)
+        stop = start + size - 1
+        (committed,) = _TIME.unpack_from(value, stop)
+    except (struct_error, IndexError):
+        raise MalformedMessage("the value of a committed offset is too short") from None
+    tags = value[stop + 8 :]
+    if tags == _NO_TAGS:
+        topic_id = ZERO_UUID
+    elif tags[:3] == _TOPIC_ID_TAG and len(tags) == 19:
+        topic_id = UUID(bytes=tags[3:])
+    else:  # tags of a newer Kafka
+        return _unpack_declared(value)
+    return Committed(offset, leader_epoch, str(value[start:stop], "utf-8"), committed, -1, topic_id)
+
+
+def commit_time(value: bytes) -> int:
+    """When an offset was committed, and nothing else of it."""
+    if value[1] == NEWEST_VERSION and value[_METADATA] < 128:
+        found: int = _TIME.unpack_from(value, _METADATA + value[_METADATA])[0]
+        return found
+    return unpack_value(value).commit_timestamp
+
+
+def has_own_expiry(value: bytes) -> bool:
+    return value[1] == EXPIRING_VERSION
+
+
+def _unpack_declared(value: bytes) -> Committed:
+    found: OffsetCommitValue = records.decode_value(OffsetCommitValue, value)
+    return Committed(
+        found.offset,
+        found.leader_epoch,
+        found.metadata,
+        found.commit_timestamp,
+        found.expire_timestamp,
+        found.topic_id,
+    )

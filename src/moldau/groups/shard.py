@@ -1,0 +1,296 @@
+"""All groups of one partition of `__consumer_offsets`: who answers what, and how records become state.
+
+Which function answers is a matter of two tables: of the request's type, and of the kind of group it is about. Rules of
+groups are in `classic*` and `consumer*`, those of committed offsets in `offsets`; only `apply` changes anything here.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from types import NoneType
+from typing import Any, Final
+
+from moldau.base.coordination import Caller, Decision, Fired, Record, TimerKey
+from moldau.base.errors import WireError
+from moldau.groups import (
+    classic,
+    classic_join,
+    classic_members,
+    classic_reads,
+    classic_rebalance,
+    classic_sync,
+    consumer,
+    consumer_classic,
+    consumer_reads,
+    offsets_commit,
+    offsets_expiry,
+    offsets_fetch,
+    records,
+)
+from moldau.groups.classic import ClassicGroup, State
+from moldau.groups.consumer_draft import MEMBER_TIMERS, REGEX
+from moldau.groups.consumer_state import ConsumerGroup, Rejoining, Scanning, fold, folds
+from moldau.groups.env import Env, GroupConfig, Topics
+from moldau.groups.offsets import Offsets
+from moldau.groups.offsets_packed import check_value, is_offset_key, tombstone
+from moldau.groups.records import GroupMetadataKey
+from moldau.wire.messages.consumer_group_describe import ConsumerGroupDescribedGroup
+from moldau.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from moldau.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
+from moldau.wire.messages.describe_groups import DescribedGroup
+from moldau.wire.messages.heartbeat import HeartbeatRequest
+from moldau.wire.messages.join_group import JoinGroupRequest
+from moldau.wire.messages.leave_group import LeaveGroupRequest
+from moldau.wire.messages.list_groups import ListedGroup
+from moldau.wire.messages.offset_commit import OffsetCommitRequest
+from moldau.wire.messages.offset_delete import OffsetDeleteRequest
+from moldau.wire.messages.offset_fetch import OffsetFetchGroup, OffsetFetchGroupResponse
+from moldau.wire.messages.sync_group import SyncGroupRequest
+from moldau.wire.messages.txn_offset_commit import TxnOffsetCommitRequest
+
+Group = ClassicGroup | ConsumerGroup
+
+# What members ask: request, then kind of group (NoneType: there is none), then who decides.
+Decide = Callable[[Any, Any, Caller, Env], Decision]
+
+
+def _each(classic_or_none: Decide, of_consumers: Decide) -> dict[type, Decide]:
+    return {NoneType: classic_or_none, ClassicGroup: classic_or_none, ConsumerGroup: of_consumers}
+
+
+BY_GROUP: Final[Mapping[type, Mapping[type, Decide]]] = {
+    JoinGroupRequest: _each(classic_join.join, consumer_classic.join),
+    SyncGroupRequest: _each(classic_sync.sync, consumer_classic.sync),
+    HeartbeatRequest: _each(classic_members.heartbeat, consumer_classic.heartbeat),
+    LeaveGroupRequest: _each(classic_members.leave, consumer_classic.leave),
+    ConsumerGroupHeartbeatRequest: _each(consumer.heartbeat, consumer.heartbeat),
+    OffsetCommitRequest: _each(offsets_commit.commit, offsets_commit.commit),
+    TxnOffsetCommitRequest: _each(offsets_commit.commit_in_transaction, offsets_commit.commit_in_transaction),
+}
+
+# Timers: kind of group, then kind of timer (the first word of its key), then who decides. The second word is the group.
+Wake = Callable[[Any, TimerKey, Env], Decision]
+TIMERS: Final[Mapping[type, Mapping[str, Wake]]] = {
+    ClassicGroup: {
+        "session": classic_members.session_is_over,
+        "join": classic_rebalance.join_time_is_up,
+        "sync": classic_rebalance.sync_time_is_up,
+    },
+    ConsumerGroup: dict.fromkeys((*MEMBER_TIMERS, REGEX), consumer.fired),
+}
+
+# What is asked of any group: kind of group, then who answers.
+LISTED: Final[Mapping[type, Callable[[Any], ListedGroup]]] = {
+    ClassicGroup: classic_reads.listed,
+    ConsumerGroup: consumer_reads.listed,
+}
+VALIDATE_DELETE: Final[Mapping[type, Callable[[Any], WireError]]] = {
+    ClassicGroup: classic_reads.validate_delete,
+    ConsumerGroup: consumer_reads.validate_delete,
+}
+TOMBSTONES: Final[Mapping[type, Callable[[Any], list[Record]]]] = {
+    ClassicGroup: lambda group: [classic.tombstone(group.group_id)],
+    ConsumerGroup: consumer_reads.tombstones,
+}
+LOADED: Final[Mapping[type, Callable[[Any, Env], Decision]]] = {
+    ClassicGroup: classic_rebalance.loaded,
+    ConsumerGroup: consumer.loaded,
+}
+
+LARGEST_BATCH: Final = 512 * 1024  # bytes of the keys of tombstones that are written at once
+
+
+class GroupShard:
+    """Decides and applies. It neither waits nor writes: its owner does, between the two."""
+
+    def __init__(self) -> None:
+        self.groups: dict[str, Group] = {}
+        self.offsets = Offsets()
+
+    # -- decisions
+
+    def decide(self, command: Any, caller: Caller, env: Env) -> Decision:
+        """What a request, or a timer that is due, leads to."""
+        by_group = BY_GROUP.get(type(command))
+        if by_group is not None:
+            group = self.groups.get(command.group_id)
+            return by_group[type(group)](group, command, caller, env)
+        if isinstance(command, Fired):
+            return self._wake(command.key, env)
+        if isinstance(command, OffsetDeleteRequest):
+            return offsets_expiry.delete(self.offsets, self.groups.get(command.group_id), command, caller, env)
+        if isinstance(command, DeleteGroupsRequest):
+            return self._delete(command, caller)
+        raise TypeError(f"a group shard does not know {type(command).__name__}")
+
+    def _wake(self, key: TimerKey, env: Env) -> Decision:
+        """A timer may outlive what it was set for."""
+        group = self.groups.get(key[1])
+        wake = TIMERS[type(group)].get(key[0]) if group is not None else None
+        return Decision() if wake is None else wake(group, key, env)
+
+    def _delete(self, request: DeleteGroupsRequest, caller: Caller) -> Decision:
+        """Groups of this shard that have no members go, with their offsets."""
+        decision = Decision()
+        results = []
+        for group_id in dict.fromkeys(request.groups_names):
+            group = self.groups.get(group_id)
+            error = WireError.GROUP_ID_NOT_FOUND if group is None else VALIDATE_DELETE[type(group)](group)
+            if error is WireError.NONE:
+                decision.records += offsets_expiry.delete_all(self.offsets, group_id)
+                decision.records += TOMBSTONES[type(group)](group)
+            results.append(DeletableGroupResult(group_id=group_id, error_code=error))
+        decision.replies.append((caller.token, DeleteGroupsResponse(results=tuple(results))))
+        return decision
+
+    def loaded(self, env: Env) -> Decision:
+        """After a replay: members have a session's time to be heard of again."""
+        decision = Decision()
+        for group in self.groups.values():
+            _join_in(decision, LOADED[type(group)](group, env))
+        decision.records += self._of_deleted_topics(env)
+        return decision
+
+    def topics_changed(self, env: Env) -> Decision:
+        """Topics came, went or grew. Classic groups leave that to their leaders."""
+        decision = Decision(records=self._of_deleted_topics(env))
+        for group in self.groups.values():
+            if isinstance(group, ConsumerGroup):
+                _join_in(decision, consumer.topics_changed(group, env))
+        return decision
+
+    def expire(self, env: Env) -> Decision:
+        """Offsets that nobody needs any more go, and empty groups that have none left.
+
+        As much as fits in a batch: whoever calls this comes again until nothing is left to do.
+        """
+        going = self._of_deleted_topics(env)
+        room = LARGEST_BATCH - sum(map(_size, going))
+        for group_id, group in self.groups.items():
+            places, all_gone = offsets_expiry.expired(self.offsets, group, env)
+            gone = _batch((tombstone(group_id, place) for place in places), room)
+            if all_gone and len(gone) == len(places) and VALIDATE_DELETE[type(group)](group) is WireError.NONE:
+                gone += TOMBSTONES[type(group)](group)
+            going += gone
+            room -= sum(map(_size, gone))
+            if room <= 0 or len(gone) < len(places):
+                break
+        return Decision(records=going)
+
+    def _of_deleted_topics(self, env: Env) -> list[Record]:
+        """Tombstones of offsets whose topic is gone, as many as fit in a batch: `expire` writes the others."""
+        return _batch(offsets_expiry.of_deleted_topics(self.offsets, env.topics))
+
+    # -- reads
+
+    def describe_classic(self, group_id: str) -> DescribedGroup:
+        """A group that is not there, or of another type, is GROUP_ID_NOT_FOUND: what version 6 says (KIP-1043)."""
+        group = self.groups.get(group_id)
+        if isinstance(group, ClassicGroup):
+            return classic_reads.describe(group)
+        fault = "not found" if group is None else "is not a classic group"
+        return DescribedGroup(
+            error_code=WireError.GROUP_ID_NOT_FOUND,
+            error_message=f"Group {group_id} {fault}.",
+            group_id=group_id,
+            group_state=State.DEAD,
+        )
+
+    def describe_consumer(self, group_id: str, topics: Topics, config: GroupConfig) -> ConsumerGroupDescribedGroup:
+        """A group that is not there, or of another type, is GROUP_ID_NOT_FOUND."""
+        group = self.groups.get(group_id)
+        if isinstance(group, ConsumerGroup):
+            return consumer_reads.describe(group, topics, config)
+        refusal = consumer.not_found(group_id, group)
+        return ConsumerGroupDescribedGroup(error_code=refusal.error, error_message=refusal.message, group_id=group_id)
+
+    def list_groups(self, states: Collection[str] = (), types: Collection[str] = ()) -> list[ListedGroup]:
+        """The groups in one of these states and of one of these types; empty: any. Case does not matter."""
+        wanted_states = {state.strip().lower() for state in states}
+        wanted_types = {kind.lower() for kind in types}
+        every = (LISTED[type(group)](group) for group in self.groups.values())
+        return [
+            each
+            for each in every
+            if (not wanted_states or each.group_state.lower() in wanted_states)
+            and (not wanted_types or each.group_type.lower() in wanted_types)
+        ]
+
+    def fetch_offsets(
+        self, request: OffsetFetchGroup, require_stable: bool, version: int, topics: Topics
+    ) -> OffsetFetchGroupResponse:
+        group = self.groups.get(request.group_id)
+        if isinstance(group, ConsumerGroup):
+            error = consumer_reads.validate_fetch(group, request.member_id, request.member_epoch)
+            if error is not WireError.NONE:
+                return offsets_fetch.refused(request, error, version)
+        return offsets_fetch.fetch(self.offsets, request, require_stable, version, topics)
+
+    # -- state
+
+    def apply(self, change: Any, producer_id: int = -1) -> None:
+        """A record that is in the log, or a change that lives in memory only."""
+        if isinstance(change, Record) and isinstance(change.key, bytes):
+            self._apply_offset(change.key, change.value, producer_id)
+        elif isinstance(change, ClassicGroup):
+            self.groups[change.group_id] = change
+        elif isinstance(change, Rejoining | Scanning):
+            self._fold(change.group_id, change)
+        elif folds(change.key):
+            self._fold(change.key.group_id, change)
+        elif isinstance(change.key, GroupMetadataKey):
+            if change.value is None:
+                self.groups.pop(change.key.group, None)
+            else:
+                self.groups[change.key.group] = classic.from_record(change.key.group, change.value)
+
+    def end_transaction(self, producer_id: int, commit: bool) -> None:
+        """A marker is in the log: what this producer's transaction committed holds, or never was."""
+        self.offsets.end_transaction(producer_id, commit)
+
+    def _fold(self, group_id: str, change: Record | Rejoining | Scanning) -> None:
+        before = self.groups.get(group_id)
+        after = fold(before if isinstance(before, ConsumerGroup) else None, change)
+        if after is not None:
+            self.groups[group_id] = after
+        elif isinstance(before, ConsumerGroup):
+            del self.groups[group_id]
+
+    def _apply_offset(self, key: bytes, value: bytes | None, producer_id: int) -> None:
+        group_id = self.offsets.apply(key, value, producer_id)
+        if value is not None and group_id not in self.groups:
+            self.groups[group_id] = ClassicGroup(group_id)  # a simple group: whoever commits is no member of it
+
+    def encode(self, record: Record) -> tuple[bytes, bytes | None]:
+        return records.encode(record)
+
+    def replay(self, key: bytes, value: bytes | None, producer_id: int = -1) -> None:
+        """A record of the log, as it lies there."""
+        if is_offset_key(key):
+            if value is not None:
+                check_value(value)
+            self._apply_offset(key, value, producer_id)
+            return
+        record = records.decode(key, value)
+        if record is not None:
+            self.apply(record, producer_id)
+
+
+def _join_in(decision: Decision, more: Decision) -> None:
+    """Decisions about different groups are one."""
+    decision.records += more.records
+    decision.passing += more.passing
+    decision.timers += more.timers
+
+
+def _size(record: Record) -> int:
+    return len(records.encode(record)[0])
+
+
+def _batch(tombstones: Iterable[Record], room: int = LARGEST_BATCH) -> list[Record]:
+    """The first ones, as many as there is room for."""
+    batch = []
+    for record in tombstones:
+        room -= _size(record)
+        if room < 0:
+            break
+        batch.append(record)
+    return batch

@@ -1,0 +1,33 @@
+"""Batches of a log from an offset on, in large reads, for whoever replays it in a thread. Checks lengths alone."""
+
+import os
+from collections.abc import Iterator
+
+from moldau.log.segment import CorruptLogError, Segment
+from moldau.wire.batch import HEADER_SIZE, BatchHeader, read_header
+
+CHUNK = 1024 * 1024  # bytes per read; a batch that is larger is read in one go
+
+Batch = tuple[BatchHeader, memoryview]
+
+
+def read_batches(segment: Segment, position: int, end: int) -> Iterator[Batch]:
+    """Header and bytes of each batch between two positions of a segment's file."""
+    file = segment.opened()  # held: the pool may let go of it meanwhile
+    missing = 0  # of a batch that does not fit into a chunk
+    while position < end:
+        chunk = memoryview(os.pread(file.fd, min(max(CHUNK, missing), end - position), position))
+        if len(chunk) < max(HEADER_SIZE, missing):
+            raise CorruptLogError(f"{len(chunk)} bytes at position {position} of {segment.stem} are no batch")
+        at = missing = 0
+        while at + HEADER_SIZE <= len(chunk):
+            header = read_header(chunk, at)
+            size = header.size
+            if size < HEADER_SIZE or position + at + size > end:
+                raise CorruptLogError(f"a batch of {size} bytes at position {position + at} of {end} in {segment.stem}")
+            if at + size > len(chunk):
+                missing = size
+                break
+            yield header, chunk[at : at + size]
+            at += size
+        position += at

@@ -1,0 +1,54 @@
+"""What a batch in the log means for its producer, live or read again: its state, and transactions that it aborted."""
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+
+from moldau.log.aborted import Aborted
+from moldau.log.header import RawHeader
+from moldau.log.markers import read_marker
+from moldau.log.producers import NONE_OPEN, Producer, Producers, Written, last_sequence
+from moldau.log.segment import Segment
+from moldau.wire.batch import CONTROL, PREFIX_SIZE, TRANSACTIONAL
+
+Place = tuple[Segment, int, RawHeader]  # of a batch: its segment, position and header
+
+
+def follow(producers: Producers, header: RawHeader, base: int, read: Callable[[], bytes]) -> Aborted | None:
+    """Takes note of a producer's batch at offset `base`; `read` gives its bytes, which only a marker needs."""
+    attributes = header[5]
+    if not attributes & CONTROL:
+        transactional = attributes & TRANSACTIONAL != 0
+        producers.update(header[9], header[10], header[11], header[6], base, header[8], transactional)
+        return None
+    marker = read_marker(read())
+    if marker is None:
+        return None
+    producer_id = header[9]
+    first_offset = producers.end_transaction(producer_id, header[10], marker.coordinator_epoch, header[8])
+    if marker.commit or first_offset < 0:
+        return None
+    still_open = producers.first_open_offset
+    return Aborted(producer_id, first_offset, base, base + 1 if still_open == NONE_OPEN else still_open)
+
+
+def replay(producers: Producers, batches: Iterable[Place], from_offset: int) -> Iterator[tuple[Segment, Aborted]]:
+    """Brings `producers` from `from_offset` to the end of `batches`; gives each aborted transaction on the way."""
+    for segment, position, header in batches:
+        if header[9] >= 0 and header[0] >= from_offset:
+            aborted = follow(
+                producers, header, header[0], partial(segment.read_bytes, position, header[1] + PREFIX_SIZE)
+            )
+            if aborted is not None:
+                yield segment, aborted
+
+
+def written_before(state: Producer, batches: Iterable[Place], end: int) -> list[Written]:
+    """The batches of a producer's epoch before the offset `end`."""
+    found = []
+    for _, _, header in batches:
+        base, delta, sequence = header[0], header[6], header[11]
+        if base >= end:
+            break
+        if header[9] == state.producer_id and header[10] == state.epoch and not header[5] & CONTROL:
+            found.append(Written(sequence, last_sequence(sequence, delta), base, base + delta, header[8]))
+    return found

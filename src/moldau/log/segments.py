@@ -1,0 +1,142 @@
+"""The segments of one log, in order: which holds an offset or a time, and where. Knows nothing of producers.
+
+An index that does not fit its finished segment is made anew on the way.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from operator import attrgetter
+from pathlib import Path
+
+from moldau.log.files import Slice
+from moldau.log.header import RawHeader
+from moldau.log.reading import Batch, read_batches
+from moldau.log.recovery import rebuild_indexes
+from moldau.log.segment import CorruptLogError, Segment
+from moldau.log.settings import LogConfig
+
+_base = attrgetter("base")
+
+
+class Segments:
+    """At least one, once the log is open."""
+
+    __slots__ = ("_name", "aborting", "bases", "config", "each")
+
+    def __init__(self, config: LogConfig, name: str, each: Iterable[Segment] = ()) -> None:
+        self._name = name
+        self.config = config
+        self.replace(each)
+
+    def replace(self, each: Iterable[Segment]) -> None:
+        self.each = list(each)
+        self.bases = [segment.base for segment in self.each]
+        self.aborting = [segment for segment in self.each if segment.aborts]  # those with aborted transactions
+
+    def add(self, segment: Segment) -> None:
+        self.each.append(segment)
+        self.bases.append(segment.base)
+
+    def drop_before(self, offset: int) -> tuple[list[Path], int]:
+        """Takes out segments that end at `offset` or before; files to remove, and how many bytes of records went."""
+        gone = self.each[: max(bisect_right(self.bases, offset) - 1, 0)]
+        self.replace(self.each[len(gone) :])
+        return [path for segment in gone for path in segment.condemn()], sum(segment.size for segment in gone)
+
+    def drop_behind(self, offset: int) -> list[Path]:
+        """Takes out segments that begin behind `offset`; files to remove."""
+        keep = bisect_right(self.bases, offset)
+        gone = self.each[keep:]
+        self.replace(self.each[:keep])
+        return [path for segment in gone for path in segment.condemn()]
+
+    def holding(self, offset: int) -> int:
+        """The place of the segment that `offset` belongs to."""
+        return max(bisect_right(self.bases, offset) - 1, 0)
+
+    def aborting_from(self, offset: int) -> list[Segment]:
+        """Segments from the one that holds `offset` on that have aborted transactions."""
+        if not self.aborting:
+            return []
+        return self.aborting[bisect_left(self.aborting, self.bases[self.holding(offset)], key=_base) :]
+
+    # -- places ------------------------------------------------------------------------------------------------------
+
+    def position(self, segment: Segment, offset: int) -> int:
+        """As `Segment.position_of`."""
+        try:
+            return segment.position_of(offset)
+        except CorruptLogError as fault:
+            self._reindex(segment, fault)
+            return segment.position_of(offset)
+
+    def max_timestamp(self, segment: Segment) -> tuple[int, int]:
+        """As `Segment.max_timestamp`."""
+        try:
+            return segment.max_timestamp()
+        except CorruptLogError as fault:
+            self._reindex(segment, fault)
+            return segment.max_timestamp()
+
+    def _reindex(self, segment: Segment, fault: CorruptLogError) -> None:
+        """Makes indexes anew that do not fit their segment; if it is the segment that is wrong, the fault stays."""
+        if segment.live is not None:
+            raise fault
+        rebuild_indexes(segment, self.config, self._name, str(fault))
+
+    def bound(self, offset: int, piece: Slice, end_offset: int) -> int:
+        """An offset that no batch of a piece, read from `offset` on, reaches; the index tells, and may be generous."""
+        place = self.holding(offset)
+        segment = self.each[place]
+        if piece.file is segment.file:
+            behind = segment.offset_at(piece.position + piece.length)
+            if behind is not None:
+                return behind
+            if place + 1 < len(self.bases):
+                return self.bases[place + 1]
+        return end_offset
+
+    def bytes_between(self, start: int, end: int) -> int:
+        """Bytes of the batches from the one that holds `start` to before the one that holds `end`."""
+        first, last = self.holding(start), self.holding(end)
+        sizes = sum(segment.size for segment in self.each[first:last])
+        return sizes + self.position(self.each[last], end) - self.position(self.each[first], start)
+
+    # -- batches -----------------------------------------------------------------------------------------------------
+
+    def headers(self, from_offset: int) -> Iterator[tuple[Segment, int, RawHeader]]:
+        """Place and header of each batch from the one that holds `from_offset` on."""
+        for segment in self.each[self.holding(from_offset) :]:
+            for position, header in segment.headers(self.position(segment, max(from_offset, segment.base))):
+                yield segment, position, header
+
+    def batches(self, from_offset: int) -> Iterator[Batch]:
+        """Header and bytes of each batch from the one that holds `from_offset` to the end as it is now."""
+        first, *others = self.each[self.holding(from_offset) :]
+        begin = self.position(first, max(from_offset, first.base))
+        pieces = [(first, begin, first.size), *((segment, 0, segment.size) for segment in others)]
+        return chain.from_iterable(read_batches(*piece) for piece in pieces)
+
+    def batch_at_time(self, timestamp: int, from_offset: int) -> bytes | None:
+        """The first batch, of those that reach `from_offset`, with a record of `timestamp` or later in it."""
+        for segment in self.each[self.holding(from_offset) :]:
+            if self.max_timestamp(segment)[0] >= timestamp:
+                position = segment.position_of_time(timestamp, max(from_offset, segment.base))
+                if position < segment.size:
+                    return segment.read_batch(position)
+        return None
+
+    def batch_of_max_timestamp(self) -> bytes | None:
+        """The batch with the largest timestamp (the earliest such one), or None where no record has one."""
+        best, largest = None, -1
+        for segment in self.each:
+            timestamp, _ = self.max_timestamp(segment)
+            if timestamp > largest:
+                best, largest = segment, timestamp
+        if best is None:
+            return None
+        position = self.position(best, best.max_timestamp()[1])
+        if position >= best.size:
+            raise CorruptLogError(f"{best.stem}: the time index names an offset that is not there")
+        return best.read_batch(position)

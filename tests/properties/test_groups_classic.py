@@ -1,0 +1,302 @@
+"""Any sequence of commands to classic groups: the log holds what counts, nobody waits for ever, no group gets stuck."""
+
+from dataclasses import replace
+from typing import Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from moldau.base.coordination import Caller, Decision, Fired, TimerKey
+from moldau.groups.classic import ClassicGroup, State
+from moldau.groups.env import Env, GroupConfig, Topics
+from moldau.groups.shard import GroupShard
+from moldau.wire.messages.delete_groups import DeleteGroupsRequest
+from moldau.wire.messages.heartbeat import HeartbeatRequest
+from moldau.wire.messages.join_group import JoinGroupProtocol, JoinGroupRequest
+from moldau.wire.messages.leave_group import LeaveGroupMember, LeaveGroupRequest
+from moldau.wire.messages.sync_group import SyncGroupAssignment, SyncGroupRequest
+
+NOBODY = Caller(None, 0, "", "")
+RETRY_MS = 500  # when a timer's decision could not be written
+GROUPS = st.sampled_from(("g", "h"))
+INSTANCES = st.sampled_from((None, None, "one", "two"))
+PROTOCOLS = st.sampled_from((("range",), ("range", "sticky"), ("sticky", "range"), ("sticky",)))
+VERSIONS = st.sampled_from((0, 3, 4, 8, 9))
+
+
+def durable(group: ClassicGroup) -> ClassicGroup:
+    """What a restart must bring back of a stable or an empty group."""
+    members = {
+        member_id: replace(
+            member,
+            protocols=tuple(each for each in member.protocols if each.name == group.protocol_name),
+            joining=None,
+            syncing=None,
+            is_new=False,
+        )
+        for member_id, member in group.members.items()
+    }
+    return replace(group, members=members, pending=frozenset(), unsynced=frozenset())
+
+
+class ClassicGroups(RuleBasedStateMachine):
+    """A shard in surroundings that lose connections, time and, now and then, the log."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shard = GroupShard()
+        self.now = 0
+        self.ids = 0
+        self.tokens = 0
+        self.waiting: set[int] = set()  # asked, and neither answered nor gone
+        self.failed: set[int] = set()  # were told that nothing could be written
+        self.timers: dict[TimerKey, int] = {}
+        self.log: list[tuple[bytes, bytes | None]] = []
+        self.expected: dict[str, ClassicGroup] = {}  # as a restart would find them
+        self.generations: dict[str, int] = {}
+        self.config = GroupConfig()
+
+    @initialize(max_size=st.sampled_from((2, 3, 100)), delay=st.sampled_from((0, 3000)))
+    def configure(self, max_size: int, delay: int) -> None:
+        self.config = GroupConfig(max_size=max_size, initial_rebalance_delay_ms=delay)
+
+    # -- what a broker does
+
+    def env(self) -> Env:
+        return Env(self.now, self.config, self.new_id, Topics())
+
+    def new_id(self) -> str:
+        self.ids += 1
+        return str(self.ids)
+
+    def ask(self, command: Any, version: int, append_fails: bool = False) -> None:
+        self.tokens += 1
+        self.waiting.add(self.tokens)
+        caller = Caller(self.tokens, version, "client", "/127.0.0.1")
+        if not self.carry_out(self.decide(command, caller), append_fails) and self.tokens in self.waiting:
+            self.waiting.remove(self.tokens)  # it was to wait, and nobody knows of it now: it hears of the failure too
+
+    def decide(self, command: Any, caller: Caller) -> Decision:
+        before = dict(self.shard.groups)
+        decision = self.shard.decide(command, caller, self.env())
+        assert self.shard.groups == before, "deciding changed something"
+        return decision
+
+    def carry_out(self, decision: Decision, append_fails: bool = False) -> bool:
+        if append_fails and decision.records:
+            for token, _ in decision.replies:
+                self.answered(token)
+                self.failed.add(token)  # a group may still name it: the broker answers nobody twice
+            return False
+        for record in decision.records:
+            self.log.append(self.shard.encode(record))
+            self.shard.apply(record)
+        for change in decision.passing:
+            self.shard.apply(change)
+        for timer in decision.timers:
+            self.timers.pop(timer.key, None)
+            if timer.at is not None:
+                assert timer.at >= self.now
+                self.timers[timer.key] = timer.at
+        for token, _ in decision.replies:
+            self.answered(token)
+        self.remember()
+        return True
+
+    def answered(self, token: Any) -> None:
+        if token not in self.failed:
+            self.waiting.remove(token)  # fails if it was answered before
+
+    def remember(self) -> None:
+        for group_id in self.expected.keys() - self.shard.groups.keys():
+            del self.expected[group_id]
+            self.generations.pop(group_id, None)
+        for group_id, group in self.shard.groups.items():
+            if group.state in (State.STABLE, State.EMPTY):
+                self.expected[group_id] = durable(group)
+            elif group_id not in self.expected:
+                self.expected[group_id] = ClassicGroup(group_id, since=self.now)
+            assert group.generation >= self.generations.get(group_id, 0)
+            self.generations[group_id] = group.generation
+
+    def fire_next(self, until: float, append_fails: bool = False) -> bool:
+        due = min(((at, key) for key, at in self.timers.items() if at <= until), default=None)
+        if due is None:
+            return False
+        self.now, key = max(self.now, due[0]), due[1]
+        del self.timers[key]
+        if not self.carry_out(self.decide(Fired(key), NOBODY), append_fails):
+            self.timers[key] = self.now + RETRY_MS
+        return True
+
+    # -- what happens to it
+
+    @rule(group=GROUPS, instance=INSTANCES, protocols=PROTOCOLS, version=VERSIONS, append_fails=st.booleans())
+    def join_anew(
+        self, group: str, instance: str | None, protocols: tuple[str, ...], version: int, append_fails: bool
+    ) -> None:
+        self.join(group, "", instance if version >= 5 else None, protocols, version, append_fails)
+
+    @rule(data=st.data(), group=GROUPS, protocols=PROTOCOLS, metadata=st.sampled_from((b"m", b"n")))
+    def join_again(self, data: st.DataObject, group: str, protocols: tuple[str, ...], metadata: bytes) -> None:
+        member_id, instance = self.pick(data, group)
+        self.join(group, member_id, instance, protocols, 9, metadata=metadata)
+
+    def join(
+        self,
+        group: str,
+        member_id: str,
+        instance: str | None,
+        protocols: tuple[str, ...],
+        version: int,
+        append_fails: bool = False,
+        metadata: bytes = b"m",
+    ) -> None:
+        request = JoinGroupRequest(
+            group_id=group,
+            session_timeout_ms=10_000,
+            rebalance_timeout_ms=30_000,
+            member_id=member_id,
+            group_instance_id=instance,
+            protocol_type="consumer",
+            protocols=tuple(JoinGroupProtocol(name=name, metadata=metadata) for name in protocols),
+        )
+        self.ask(request, version, append_fails)
+
+    def pick(self, data: st.DataObject, group_id: str) -> tuple[str, str | None]:
+        """Somebody who is, was or may be a member, and its instance id."""
+        group = self.shard.groups.get(group_id)
+        members = sorted(group.members) + sorted(group.pending) if group else []
+        member_id = data.draw(st.sampled_from([*members, *members, "nobody"]))
+        member = group.members.get(member_id) if group else None
+        return member_id, member.instance_id if member else None
+
+    @rule(data=st.data(), group=GROUPS, stale=st.sampled_from((0, 0, 0, 1)), append_fails=st.booleans())
+    def sync(self, data: st.DataObject, group: str, stale: int, append_fails: bool) -> None:
+        member_id, instance = self.pick(data, group)
+        self.sync_as(group, member_id, instance, stale, append_fails)
+
+    @rule(group=GROUPS)
+    def leader_syncs(self, group: str) -> None:
+        there = self.shard.groups.get(group)
+        if there is not None and there.leader is not None:
+            self.sync_as(group, there.leader, None, 0, False)
+
+    def sync_as(self, group_id: str, member_id: str, instance: str | None, stale: int, append_fails: bool) -> None:
+        group = self.shard.groups.get(group_id, ClassicGroup(group_id))
+        request = SyncGroupRequest(
+            group_id=group_id,
+            generation_id=group.generation - stale,
+            member_id=member_id,
+            group_instance_id=instance,
+            protocol_type="consumer",
+            protocol_name=group.protocol_name or "range",
+            assignments=tuple(SyncGroupAssignment(member_id=each, assignment=each.encode()) for each in group.members),
+        )
+        self.ask(request, 5, append_fails)
+
+    @rule(group=GROUPS)
+    def all_join_again(self, group: str) -> None:
+        there = self.shard.groups.get(group)
+        for member in list(there.members.values()) if there else []:
+            self.join(group, member.member_id, member.instance_id, ("range", "sticky"), 9)
+
+    @rule(data=st.data(), group=GROUPS)
+    def heartbeat(self, data: st.DataObject, group: str) -> None:
+        member_id, instance = self.pick(data, group)
+        generation = self.generations.get(group, 0)
+        request = HeartbeatRequest(
+            group_id=group, generation_id=generation, member_id=member_id, group_instance_id=instance
+        )
+        self.ask(request, 4)
+
+    @rule(data=st.data(), group=GROUPS, by_instance=st.booleans(), append_fails=st.booleans())
+    def leave(self, data: st.DataObject, group: str, by_instance: bool, append_fails: bool) -> None:
+        member_id, instance = self.pick(data, group)
+        leaving = LeaveGroupMember(member_id="" if by_instance and instance else member_id, group_instance_id=instance)
+        self.ask(LeaveGroupRequest(group_id=group, members=(leaving,)), 5, append_fails)
+
+    @rule(group=GROUPS, append_fails=st.booleans())
+    def delete(self, group: str, append_fails: bool) -> None:
+        self.ask(DeleteGroupsRequest(groups_names=(group,)), 2, append_fails)
+
+    @rule(ms=st.sampled_from((1, 1000, 3000, 9999, 30_000)), append_fails=st.booleans())
+    def wait(self, ms: int, append_fails: bool) -> None:
+        until = self.now + ms
+        while self.fire_next(until, append_fails):
+            append_fails = False
+        self.now = max(self.now, until)
+
+    @rule(max_size=st.sampled_from((1, 2, 100)))
+    def restart(self, max_size: int) -> None:
+        """Whoever waited has lost its connection."""
+        self.config = replace(self.config, max_size=max_size)
+        self.shard = self.replayed()
+        self.timers.clear()
+        self.waiting.clear()
+        self.generations = {group_id: group.generation for group_id, group in self.shard.groups.items()}
+        self.carry_out(self.shard.loaded(self.env()))
+
+    # -- what holds
+
+    def replayed(self) -> GroupShard:
+        shard = GroupShard()
+        for key, value in self.log:
+            shard.replay(key, value)
+        return shard
+
+    @invariant()
+    def a_restart_finds_what_counts(self) -> None:
+        assert self.replayed().groups == self.expected
+
+    @invariant()
+    def groups_make_sense(self) -> None:
+        for group in self.shard.groups.values():
+            assert (group.leader in group.members) if group.members else group.leader is None
+            assert not group.pending & group.members.keys()
+            assert group.unsynced <= group.members.keys()
+            assert group.members or group.state in (State.EMPTY, State.PREPARING)
+            assert not group.members or group.state is not State.EMPTY
+            instances = [member.instance_id for member in group.members.values() if member.instance_id]
+            assert len(instances) == len(set(instances))
+
+    @invariant()
+    def who_waits_is_known_to_the_group(self) -> None:
+        kept = [
+            caller.token
+            for group in self.shard.groups.values()
+            for member in group.members.values()
+            for caller in (member.joining, member.syncing)
+            if caller is not None
+        ]
+        assert len(kept) == len(set(kept))
+        assert set(kept) - self.failed == self.waiting
+
+    @invariant()
+    def something_will_happen(self) -> None:
+        """A group that waits for somebody has a timer that ends it."""
+        for group in self.shard.groups.values():
+            if group.state is State.PREPARING:
+                assert ("join", group.group_id) in self.timers
+            if group.unsynced:
+                assert ("sync", group.group_id) in self.timers
+            for member in group.members.values():
+                waits = member.joining is not None or member.syncing is not None
+                assert ("session", group.group_id, member.member_id) in self.timers or (waits and not member.is_new)
+            for member_id in group.pending:
+                assert ("session", group.group_id, member_id) in self.timers
+
+    def teardown(self) -> None:
+        """Everybody falls silent: whoever waits has its answer in the end, and no group has members."""
+        turns = 0
+        while self.fire_next(float("inf")):
+            turns += 1
+            assert turns < 10_000, "timers go on for ever"
+        assert not self.waiting
+        assert all(group.state is State.EMPTY for group in self.shard.groups.values())
+        assert self.replayed().groups == self.expected
+
+
+ClassicGroups.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestClassicGroups: type = ClassicGroups.TestCase

@@ -1,0 +1,217 @@
+"""The coordinators' runtime: decide, append, apply, reply, on real partitions, with a machine that counts."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+from log_batches import NOW, open_log
+from moldau.base.coordination import Caller, Decision, Fired, Record, Timer
+from moldau.base.errors import Refusal, WireError
+from moldau.broker.coordinators.placing import hash_of, partition_of
+from moldau.broker.coordinators.runtime import Runtime
+from moldau.broker.promise import Promise
+from moldau.log.settings import LogConfig
+from moldau.replication.partition import Partition
+from support.loops import on_both_loops, run, until
+
+TOPIC = "__counts"
+ASKER = Caller(None, 0, "client", "/127.0.0.1")
+
+
+class Counter:
+    """A machine whose state is a number for each name; "wait" is answered by the next "tell"."""
+
+    def __init__(self) -> None:
+        self.counts: dict[str, int] = {}
+        self.waiting: list[object] = []
+        self.ended: list[tuple[int, bool]] = []
+
+    def encode(self, record: Record) -> tuple[bytes, bytes | None]:
+        return record.key.encode(), None if record.value is None else str(record.value).encode()
+
+    def apply(self, change: Any, producer_id: int = -1) -> None:
+        if isinstance(change, Record):
+            self.counts[change.key] = change.value
+        else:
+            self.waiting = change
+
+    def replay(self, key: bytes, value: bytes | None, producer_id: int = -1) -> None:
+        self.apply(Record(key.decode(), None if value is None else int(value)), producer_id)
+
+    def end_transaction(self, producer_id: int, commit: bool) -> None:
+        self.ended.append((producer_id, commit))
+
+    def decide(self, command: Any, caller: Caller, now: int) -> Decision:
+        match command:
+            case ("count", name):
+                number = self.counts.get(name, 0) + 1
+                return Decision([Record(name, number)], replies=[(caller.token, number)])
+            case "wait":
+                return Decision(passing=[[*self.waiting, caller.token]])
+            case "tell":
+                told = [(token, "told") for token in (*self.waiting, caller.token)]
+                return Decision([Record("told", len(told))], passing=[[]], replies=told)
+            case ("later", name):
+                return Decision(timers=[Timer(("count", name), now + 1)], replies=[(caller.token, "soon")])
+            case ("never", name):
+                return Decision(timers=[Timer(("count", name), None)], replies=[(caller.token, "no")])
+            case Fired(key=(_, name)):
+                return Decision([Record(name, self.counts.get(name, 0) + 1)])
+        raise AssertionError(command)
+
+
+class Topic:
+    """Stands where the broker's partitions are looked up: one partition with a real log."""
+
+    def __init__(self, directory: Path, config: LogConfig | None = None) -> None:
+        self.partition: Partition | None = Partition(TOPIC, 0, open_log(directory, config), 0)
+
+    @property
+    def by_name(self) -> dict[bytes, list[Partition | None]]:
+        return {} if self.partition is None else {TOPIC.encode(): [self.partition]}
+
+    def find(self, topics: dict[bytes, list[Partition | None]], token: bytes, index: int) -> Partition | None:
+        return topics[token][index] if token in topics else None
+
+
+def a_runtime(topic: Topic) -> Runtime[Counter]:
+    return Runtime(TOPIC, topic, Counter, Counter.decide, lambda machine, now: Decision(), lambda: NOW)  # type: ignore[arg-type]
+
+
+def ask(runtime: Runtime[Counter], command: Any) -> Any:
+    return runtime.ask("any", command, ASKER, lambda error: error)
+
+
+def machine(runtime: Runtime[Counter]) -> Counter:
+    shard = runtime.at(0)
+    assert not isinstance(shard, WireError)
+    return shard.machine
+
+
+Story = Callable[[Topic, Runtime[Counter]], Coroutine[Any, Any, None]]
+
+
+def told(loop_kind: str, directory: Path, story: Story) -> None:
+    async def main() -> None:
+        topic = Topic(directory)
+        runtime = a_runtime(topic)
+        await story(topic, runtime)
+        await runtime.stop()
+
+    run(loop_kind, main())
+
+
+@on_both_loops
+def test_a_reply_comes_after_its_record_is_in_the_log(loop_kind: str, tmp_path: Path) -> None:
+    async def story(topic: Topic, runtime: Runtime[Counter]) -> None:
+        assert [ask(runtime, ("count", "a")) for _ in range(3)] == [1, 2, 3]
+        assert topic.partition is not None
+        assert topic.partition.log.end_offset == 3
+
+    told(loop_kind, tmp_path, story)
+
+
+@on_both_loops
+def test_start_up_replays_what_was_decided(loop_kind: str, tmp_path: Path) -> None:
+    async def story(topic: Topic, runtime: Runtime[Counter]) -> None:
+        for name in "abca":
+            ask(runtime, ("count", name))
+        again = a_runtime(topic)
+        again.start()
+        assert ask(again, ("count", "a")) is WireError.COORDINATOR_LOAD_IN_PROGRESS
+        await until(again.opened)
+        assert machine(again).counts == machine(runtime).counts == {"a": 2, "b": 1, "c": 1}
+
+    told(loop_kind, tmp_path, story)
+
+
+@on_both_loops
+def test_one_decision_answers_everyone_who_waited(loop_kind: str, tmp_path: Path) -> None:
+    async def story(topic: Topic, runtime: Runtime[Counter]) -> None:
+        waiting = [ask(runtime, "wait") for _ in range(3)]
+        assert all(isinstance(each, Promise) and not each.done for each in waiting)
+        assert ask(runtime, "tell") == "told"
+        assert [await each for each in waiting] == ["told"] * 3
+
+    told(loop_kind, tmp_path, story)
+
+
+@on_both_loops
+def test_where_the_log_refuses_nothing_has_happened(loop_kind: str, tmp_path: Path) -> None:
+    async def story(topic: Topic, runtime: Runtime[Counter]) -> None:
+        waiting = ask(runtime, "wait")
+        partition = topic.partition
+        assert partition is not None
+        full = Refusal(WireError.KAFKA_STORAGE_ERROR, "the disk is full")
+        topic.partition = Refusing(partition, full)  # type: ignore[assignment]
+        shard = runtime._shards[0]
+        shard.partition = topic.partition  # type: ignore[assignment]
+        assert ask(runtime, "tell") is WireError.NOT_COORDINATOR
+        assert await waiting is WireError.NOT_COORDINATOR
+        assert shard.machine.counts == {}
+        shard.partition = topic.partition = partition
+        assert ask(runtime, ("count", "a")) == 1
+
+    told(loop_kind, tmp_path, story)
+
+
+class Refusing:
+    """A partition whose disk refuses."""
+
+    offline = False
+
+    def __init__(self, partition: Partition, refusal: Refusal) -> None:
+        self.log = partition.log
+        self._refusal = refusal
+
+    def append_records(self, *_: object, **__: object) -> Refusal:
+        return self._refusal
+
+
+@on_both_loops
+def test_timers_fire_once_and_can_be_taken_back(loop_kind: str, tmp_path: Path) -> None:
+    async def story(topic: Topic, runtime: Runtime[Counter]) -> None:
+        assert ask(runtime, ("later", "a")) == "soon"
+        assert ask(runtime, ("later", "b")) == "soon"
+        assert ask(runtime, ("never", "b")) == "no"
+        await until(lambda: "a" in machine(runtime).counts)
+        await asyncio.sleep(0.01)
+        assert machine(runtime).counts == {"a": 1}
+
+    told(loop_kind, tmp_path, story)
+
+
+@on_both_loops
+def test_a_reply_waits_for_the_disk_where_the_topic_asks_for_it(loop_kind: str, tmp_path: Path) -> None:
+    async def main() -> None:
+        topic = Topic(tmp_path, LogConfig.of({"flush.messages": "1"}))
+        runtime = a_runtime(topic)
+        assert topic.partition is not None
+        reply = ask(runtime, ("count", "a"))
+        assert isinstance(reply, Promise)
+        assert await reply == 1
+        assert topic.partition.log.recovery_point == 1
+        await runtime.stop()
+        await topic.partition.stop()
+
+    run(loop_kind, main())
+
+
+@on_both_loops
+def test_whoever_waits_when_the_coordinator_ends_is_told(loop_kind: str, tmp_path: Path) -> None:
+    async def story(topic: Topic, runtime: Runtime[Counter]) -> None:
+        waiting = ask(runtime, "wait")
+        await runtime.stop()
+        assert await waiting is WireError.NOT_COORDINATOR
+        assert ask(runtime, "tell") is WireError.NOT_COORDINATOR
+
+    told(loop_kind, tmp_path, story)
+
+
+def test_keys_belong_where_java_puts_them() -> None:
+    assert hash_of("") == 0
+    assert hash_of("my-group") == 1_906_497_762
+    assert hash_of("Gruppe-ä😀") == 710_681_045
+    assert hash_of("polygenelubricants") == 0  # its hash is the least integer, which has no opposite
+    assert partition_of("a", 50) == 97 % 50

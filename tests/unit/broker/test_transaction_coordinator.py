@@ -1,0 +1,378 @@
+"""The transaction coordinator on real partitions: markers that are written at once, later, again, or not at all."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from log_batches import NOW, open_log
+from moldau.base.errors import Refusal, WireError
+from moldau.broker.call import Call
+from moldau.broker.coordinators.markers import Markers
+from moldau.broker.coordinators.transactions import Transactions
+from moldau.broker.promise import Promise
+from moldau.broker.settings import load
+from moldau.log.settings import LogConfig
+from moldau.metadata.image import ClusterImage, PartitionState, Topic
+from moldau.replication.partition import Appended, Later, Outcome, Partition
+from moldau.transactions.state import Transaction, TransactionState
+from moldau.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
+from moldau.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from support.loops import on_both_loops, run, until
+
+STATE, OFFSETS = "__transaction_state", "__consumer_offsets"
+CONFIG, _ = load({})
+CALL = Call(5, "client", "PLAINTEXT", "127.0.0.1:1")
+STORAGE = Refusal.of(WireError.KAFKA_STORAGE_ERROR)
+
+
+class Disk(Partition):
+    """A partition whose writes can be made to fail or to wait."""
+
+    __slots__ = ("fails", "held", "waits")
+
+    def __init__(self, name: str, directory: Path) -> None:
+        config = LogConfig()
+        super().__init__(name, 0, open_log(directory / f"{name}-0", config), 4)
+        self.fails: Refusal | None = None
+        self.waits = False
+        self.held: list[tuple[Later, Outcome]] = []
+
+    def _append_own(self, batch: bytes, now: int) -> Outcome | Later:
+        if self.fails is not None:
+            return self.fails
+        outcome = super()._append_own(batch, now)
+        if not self.waits or isinstance(outcome, Later):
+            return outcome
+        later = Later()
+        self.held.append((later, outcome))
+        return later
+
+    def go_on(self) -> None:
+        self.waits = False
+        for later, outcome in self.held:
+            later.resolve(outcome)
+        self.held.clear()
+
+
+class Stores:
+    """Stands where the broker finds partitions, group shards and producer ids."""
+
+    def __init__(self, directory: Path) -> None:
+        self.disks = {name: Disk(name, directory) for name in (STATE, OFFSETS, "orders", "payments")}
+        self.groups_loaded = True
+        self.told_groups: list[tuple[int, int, bool]] = []
+        self.producer_id: int | Refusal = 4000
+
+    @property
+    def by_name(self) -> dict[bytes, list[Disk | None]]:
+        return {name.encode(): [disk] for name, disk in self.disks.items()}
+
+    def find(self, topics: dict[bytes, list[Disk | None]], token: bytes, index: int) -> Disk | None:
+        return self.get(token.decode(), index)
+
+    def get(self, topic: str, index: int) -> Disk | None:
+        return self.disks.get(topic) if index == 0 else None
+
+    def image(self) -> ClusterImage:
+        state = PartitionState(0, (1,), (1,), 1)
+        topics = {name: Topic(name, UUID(int=1), (state,), {}) for name in self.disks}
+        return ClusterImage(topics=topics, features={"transaction.version": 2})
+
+    def takes_markers(self, index: int) -> bool:
+        return self.groups_loaded
+
+    def marker_written(self, index: int, producer_id: int, commit: bool) -> None:
+        self.told_groups.append((index, producer_id, commit))
+
+    async def next(self) -> int | Refusal:
+        await asyncio.sleep(0)
+        return self.producer_id
+
+
+class Client:
+    """A producer that talks to the coordinator."""
+
+    def __init__(self, stores: Stores) -> None:
+        self.stores = stores
+        image = stores.image()
+        markers = Markers(stores, stores, stores.image, lambda: NOW)  # type: ignore[arg-type]
+        self.coordinator = Transactions(
+            stores,  # type: ignore[arg-type]
+            markers,
+            stores,  # type: ignore[arg-type]
+            lambda: CONFIG,
+            lambda: image,
+            lambda: NOW,
+        )
+        self.producer = -1, -1
+
+    async def init(self, timeout_ms: int = 60_000) -> InitProducerIdResponse:
+        request = InitProducerIdRequest(transactional_id="tx", transaction_timeout_ms=timeout_ms)
+        answer = self.coordinator.ask(
+            "tx", request, CALL, lambda error: InitProducerIdResponse(error_code=error, producer_epoch=-1)
+        )
+        response: InitProducerIdResponse = await answer if isinstance(answer, Promise) else answer
+        if response.error_code == WireError.NONE:
+            self.producer = response.producer_id, response.producer_epoch
+        return response
+
+    def admit(self, *topics: str, adds: bool = True) -> list[WireError]:
+        places = [(topic, 0) for topic in topics]
+        found = self.coordinator.admit("tx", *self.producer, places, adds)
+        return [WireError.NONE if refusal is None else refusal.error for refusal in found.values()]
+
+    def end(self, commit: bool = True) -> EndTxnResponse | Promise:
+        request = EndTxnRequest(
+            transactional_id="tx", producer_id=self.producer[0], producer_epoch=self.producer[1], committed=commit
+        )
+        answer: EndTxnResponse | Promise = self.coordinator.ask(
+            "tx", request, CALL, lambda error: EndTxnResponse(error_code=error)
+        )
+        if isinstance(answer, EndTxnResponse) and answer.error_code == WireError.NONE:
+            self.producer = answer.producer_id, answer.producer_epoch
+        return answer
+
+    @property
+    def transaction(self) -> Transaction:
+        shard = self.coordinator.shard("tx")
+        assert not isinstance(shard, WireError)
+        return shard.transactions["tx"]
+
+    def is_in(self, state: TransactionState) -> bool:
+        return self.transaction.state is state
+
+    def end_of(self, topic: str) -> int:
+        return self.stores.disks[topic].log.end_offset
+
+
+Story = Callable[[Client, Stores], Coroutine[Any, Any, None]]
+
+
+def told(loop_kind: str, directory: Path, story: Story) -> None:
+    async def main() -> None:
+        stores = Stores(directory)
+        client = Client(stores)
+        await story(client, stores)
+        await client.coordinator.stop()
+
+    run(loop_kind, main())
+
+
+@on_both_loops
+def test_markers_are_there_before_the_answer(loop_kind: str, tmp_path: Path) -> None:
+    async def story(client: Client, stores: Stores) -> None:
+        assert (await client.init()).producer_id == 4000
+        assert client.admit("orders", OFFSETS) == [WireError.NONE, WireError.NONE]
+        assert client.admit("orders", "payments", adds=False) == [WireError.NONE, WireError.TRANSACTION_ABORTABLE]
+        client.end()
+        assert (client.end_of("orders"), client.end_of("payments"), client.end_of(OFFSETS)) == (1, 0, 1)
+        assert stores.told_groups == [(0, 4000, True)]
+        assert client.is_in(TransactionState.COMPLETE_COMMIT)
+        assert client.admit("orders") == [WireError.NONE]
+
+    told(loop_kind, tmp_path, story)
+
+
+@on_both_loops
+def test_another_instance_need_not_come_twice(loop_kind: str, tmp_path: Path) -> None:
+    async def story(client: Client, stores: Stores) -> None:
+        await client.init()
+        client.admit("orders")
+        response = await client.init()
+        assert (response.error_code, response.producer_id, response.producer_epoch) == (0, 4000, 2)
+        assert client.end_of("orders") == 1
+
+    told(loop_kind, tmp_path, story)
+
+
+@on_both_loops
+def test_a_marker_that_failed_is_written_again_and_the_others_are_not(loop_kind: str, tmp_path: Path) -> None:
+    async def story(client: Client, stores: Stores) -> None:
+        await client.init()
+        client.admit("orders", "payments")
+        stores.disks["payments"].fails = STORAGE
+        answer = client.end()
+        assert isinstance(answer, EndTxnResponse)
+        assert answer.error_code == WireError.NONE  # the decision is safe
+        assert client.is_in(TransactionState.PREPARE_COMMIT)
+        assert client.admit("orders") == [WireError.CONCURRENT_TRANSACTIONS]
+        assert (await client.init()).error_code == WireError.CONCURRENT_TRANSACTIONS
+        stores.disks["payments"].fails = None
+        await until(lambda: client.is_in(TransactionState.COMPLETE_COMMIT))
+        assert (client.end_of("orders"), client.end_of("payments")) == (1, 1)
+
+    told(loop_kind, tmp_path, story)
+
+
+@on_both_loops
+def test_partitions_that_are_gone_need_no_marker(loop_kind: str, tmp_path: Path) -> None:
+    async def story(client: Client, stores: Stores) -> None:
+        await client.init()
+        client.admit("orders", "payments")
+        del stores.disks["payments"]
+        client.end(commit=False)
+        assert client.is_in(TransactionState.COMPLETE_ABORT)
+
+    told(loop_kind, tmp_path, story)
+
+
+@on_both_loops
+@pytest.mark.parametrize("error", [WireError.INVALID_PRODUCER_EPOCH, WireError.TRANSACTION_COORDINATOR_FENCED])
+def test_a_marker_that_can_never_be_written_does_not_hold_the_producer_up(
+    loop_kind: str, tmp_path: Path, error: WireError, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def story(client: Client, stores: Stores) -> None:
+        await client.init()
+        client.admit("orders")
+        stores.disks["orders"].fails = Refusal.of(error)
+        client.end()
+        assert client.is_in(TransactionState.COMPLETE_COMMIT)
+        assert f"tx for orders-0 failed: {error.name}" in caplog.text
+
+    told(loop_kind, tmp_path, story)
+
+
+@on_both_loops
+def test_groups_that_still_load_are_waited_for(loop_kind: str, tmp_path: Path) -> None:
+    async def story(client: Client, stores: Stores) -> None:
+        await client.init()
+        client.admit(OFFSETS)
+        stores.groups_loaded = False
+        client.end()
+        assert client.is_in(TransactionState.PREPARE_COMMIT)
+        assert client.end_of(OFFSETS) == 0
+        stores.groups_loaded = True
+        await until(lambda: client.is_in(TransactionState.COMPLETE_COMMIT))
+        assert stores.told_groups == [(0, 4000, True)]
+
+    told(loop_kind, tmp_path, story)
+
+
+@on_both_loops
+def test_where_a_disk_is_waited_for_the_answer_is_not_late(loop_kind: str, tmp_path: Path) -> None:
+    async def story(client: Client, stores: Stores) -> None:
+        await client.init()
+        client.admit("orders", "payments")
+        stores.disks["orders"].waits = True
+        assert isinstance(client.end(), EndTxnResponse)
+        assert client.is_in(TransactionState.PREPARE_COMMIT)
+        stores.disks["orders"].go_on()
+        assert client.is_in(TransactionState.COMPLETE_COMMIT)
+        assert client.end_of("orders") == 1
+
+    told(loop_kind, tmp_path, story)
+
+
+@on_both_loops
+def test_no_marker_before_the_decision_is_safe(loop_kind: str, tmp_path: Path) -> None:
+    async def story(client: Client, stores: Stores) -> None:
+        await client.init()
+        client.admit("orders")
+        stores.disks[STATE].waits = True
+        promise = client.end()
+        assert isinstance(promise, Promise)
+        assert client.end_of("orders") == 0
+        stores.disks[STATE].go_on()
+        assert (await promise).error_code == WireError.NONE
+        assert client.end_of("orders") == 1
+
+    told(loop_kind, tmp_path, story)
+
+
+@on_both_loops
+def test_records_are_let_in_when_the_transaction_is_safe(loop_kind: str, tmp_path: Path) -> None:
+    async def story(client: Client, stores: Stores) -> None:
+        await client.init()
+        stores.disks[STATE].waits = True
+        assert client.admit("orders") == [WireError.CONCURRENT_TRANSACTIONS]
+        stores.disks[STATE].go_on()
+        assert client.admit("orders") == [WireError.NONE]
+
+    told(loop_kind, tmp_path, story)
+
+
+@on_both_loops
+def test_what_cannot_be_written_is_refused_and_has_not_happened(loop_kind: str, tmp_path: Path) -> None:
+    async def story(client: Client, stores: Stores) -> None:
+        stores.disks[STATE].fails = STORAGE
+        assert (await client.init()).error_code == WireError.NOT_COORDINATOR
+        stores.disks[STATE].fails = None
+        await client.init()
+        client.admit("orders")
+        stores.disks[STATE].fails = STORAGE
+        answer = client.end()
+        assert isinstance(answer, EndTxnResponse)
+        assert answer.error_code == WireError.NOT_COORDINATOR
+        assert client.is_in(TransactionState.ONGOING)
+        assert client.end_of("orders") == 0
+
+    told(loop_kind, tmp_path, story)
+
+
+@on_both_loops
+def test_the_last_record_of_a_transaction_is_tried_again(loop_kind: str, tmp_path: Path) -> None:
+    async def story(client: Client, stores: Stores) -> None:
+        await client.init()
+        client.admit("orders")
+        stores.disks["orders"].waits = True
+        client.end()
+        stores.disks[STATE].fails = STORAGE
+        stores.disks["orders"].go_on()
+        assert client.is_in(TransactionState.PREPARE_COMMIT)
+        stores.disks[STATE].fails = None
+        await until(lambda: client.is_in(TransactionState.COMPLETE_COMMIT))
+        assert client.end_of("orders") == 1  # the marker was there, and is not written twice
+
+    told(loop_kind, tmp_path, story)
+
+
+@on_both_loops
+def test_without_producer_ids_nobody_starts(loop_kind: str, tmp_path: Path) -> None:
+    async def story(client: Client, stores: Stores) -> None:
+        stores.producer_id = Refusal.of(WireError.COORDINATOR_LOAD_IN_PROGRESS)
+        assert (await client.init()).error_code == WireError.COORDINATOR_LOAD_IN_PROGRESS
+
+    told(loop_kind, tmp_path, story)
+
+
+@on_both_loops
+def test_time_runs_out(loop_kind: str, tmp_path: Path) -> None:
+    async def story(client: Client, stores: Stores) -> None:
+        await client.init(timeout_ms=5)
+        client.admit("orders")
+        await until(lambda: client.is_in(TransactionState.COMPLETE_ABORT))
+        assert client.end_of("orders") == 1
+        assert client.admit("orders") == [WireError.PRODUCER_FENCED]
+
+    told(loop_kind, tmp_path, story)
+
+
+@on_both_loops
+@pytest.mark.parametrize("commit", [True, False])
+def test_a_start_completes_what_was_decided(loop_kind: str, tmp_path: Path, commit: bool) -> None:
+    async def story(client: Client, stores: Stores) -> None:
+        await client.init()
+        client.admit("orders")
+        stores.disks["orders"].fails = STORAGE
+        client.end(commit)
+        stores.disks["orders"].fails = None
+        await client.coordinator.stop()  # no timer of the old life fires any more
+        again = Client(stores)
+        again.coordinator.start()
+        assert again.coordinator.shard("tx") is WireError.COORDINATOR_LOAD_IN_PROGRESS
+        await until(lambda: not isinstance(again.coordinator.shard("tx"), WireError))
+        done = TransactionState.COMPLETE_COMMIT if commit else TransactionState.COMPLETE_ABORT
+        await until(lambda: again.is_in(done))
+        assert again.end_of("orders") == 1
+        await again.coordinator.stop()
+
+    told(loop_kind, tmp_path, story)
+
+
+def test_an_outcome_is_an_outcome(tmp_path: Path) -> None:
+    """The disks of these tests write as others do."""
+    assert isinstance(Disk("orders", tmp_path).write_marker(1, 0, True, 0, 2, NOW), Appended)
