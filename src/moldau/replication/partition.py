@@ -21,7 +21,7 @@ from moldau.replication.lane import Job, Lane
 from moldau.replication.waiters import FetchWaiter
 from moldau.wire.batch import CODEC_MASK, HEADER, TRANSACTIONAL
 from moldau.wire.compression import Codec
-from moldau.wire.records import Record, encode_batch
+from moldau.wire.records import encode_pairs
 
 logger = logging.getLogger("moldau.replication")
 
@@ -218,11 +218,9 @@ class Partition:
             refusal = self.log.producers.check_epoch(producer_id, producer_epoch)
             if refusal is not None:
                 return refusal
-        batch = encode_batch(
-            [Record(place, now, key, value) for place, (key, value) in enumerate(records)],
-            attributes=TRANSACTIONAL if transactional else 0,
-            producer_id=producer_id,
-            producer_epoch=producer_epoch,
+        attributes = TRANSACTIONAL if transactional else 0
+        batch = encode_pairs(
+            records, now, attributes=attributes, producer_id=producer_id, producer_epoch=producer_epoch
         )
         return self._append_own(batch, now)
 
