@@ -68,8 +68,12 @@ class Offsets:
         if value is None:
             self._remove(group_id, place)
         elif producer_id < 0:
-            self._put(group_id, place, value)
-            if group_id in self._pending:
+            places = self._committed.get(group_id)
+            if places is not None and place in places:
+                places[place] = value  # by far the most
+            else:
+                self._put(group_id, place, value)
+            if self._pending and group_id in self._pending:
                 self._overtake(group_id, place, None)
         else:
             waiting = self._pending.setdefault(group_id, {}).setdefault(place, {})

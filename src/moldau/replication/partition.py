@@ -21,7 +21,7 @@ from moldau.replication.lane import Job, Lane
 from moldau.replication.waiters import FetchWaiter
 from moldau.wire.batch import CODEC_MASK, HEADER, TRANSACTIONAL
 from moldau.wire.compression import Codec
-from moldau.wire.records import Record, encode_batch
+from moldau.wire.records import encode_pairs
 
 logger = logging.getLogger("moldau.replication")
 
@@ -61,6 +61,7 @@ class Partition:
         "_lane",
         "flusher",
         "index",
+        "internal",
         "leader_epoch",
         "log",
         "offline",
@@ -68,11 +69,12 @@ class Partition:
         "waiters",
     )
 
-    def __init__(self, topic: str, index: int, log: Log, leader_epoch: int) -> None:
+    def __init__(self, topic: str, index: int, log: Log, leader_epoch: int, *, internal: bool = False) -> None:
         self.topic = topic
         self.index = index
         self.log = log
         self.leader_epoch = leader_epoch
+        self.internal = internal  # of a topic that only the broker writes to
         self.offline = False  # its disk failed: nothing more is written to it
         self.waiters: set[FetchWaiter] = set()
         self.flusher = Flusher(log, self.go_offline)
@@ -216,11 +218,9 @@ class Partition:
             refusal = self.log.producers.check_epoch(producer_id, producer_epoch)
             if refusal is not None:
                 return refusal
-        batch = encode_batch(
-            [Record(place, now, key, value) for place, (key, value) in enumerate(records)],
-            attributes=TRANSACTIONAL if transactional else 0,
-            producer_id=producer_id,
-            producer_epoch=producer_epoch,
+        attributes = TRANSACTIONAL if transactional else 0
+        batch = encode_pairs(
+            records, now, attributes=attributes, producer_id=producer_id, producer_epoch=producer_epoch
         )
         return self._append_own(batch, now)
 

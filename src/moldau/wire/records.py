@@ -249,7 +249,7 @@ def encode_batch(
     return _sealed(header, body)
 
 
-def _sealed(header: BatchHeader, body: bytes) -> bytes:
+def _sealed(header: BatchHeader | tuple[int, ...], body: bytes) -> bytes:
     head = bytearray(HEADER.pack(*header))
     _CRC.pack_into(head, CRC_POSITION, crc32c(body, crc32c(memoryview(head)[CRC_START:])))
     return bytes(head) + body
@@ -267,6 +267,34 @@ def _encode_body(records: Sequence[Record], base_offset: int, base_timestamp: in
         size = len(deltas) + len(key_size) + len(key) + len(value_size) + len(value) + len(tail)
         parts += (write_varint(size), deltas, key_size, key, value_size, value, tail)
     return b"".join(parts)
+
+
+def encode_pairs(
+    pairs: Sequence[tuple[bytes | None, bytes | None]],
+    timestamp: int,
+    *,
+    attributes: int = 0,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+) -> bytes:
+    """As `encode_batch`, for keys and values of one moment: what a broker writes of its own, and often."""
+    parts: list[bytes] = []
+    null = write_varint(-1)
+    for offset, (key, value) in enumerate(pairs):
+        body = b"".join(
+            (
+                b"\0\0",  # attributes, timestamp delta
+                write_varint(offset),
+                null if key is None else write_varint(len(key)) + key,
+                null if value is None else write_varint(len(value)) + value,
+                b"\0",  # headers
+            )
+        )
+        parts += (write_varint(len(body)), body)
+    body = b"".join(parts)
+    length, count = HEADER_SIZE - PREFIX_SIZE + len(body), len(pairs)
+    times, producer = (timestamp, timestamp), (producer_id, producer_epoch, -1)
+    return _sealed((0, length, -1, MAGIC, 0, attributes, count - 1, *times, *producer, count), body)
 
 
 def _encode_headers(headers: Sequence[Header]) -> bytes:

@@ -23,6 +23,7 @@ from moldau.wire.records import (
     decode_control,
     decode_records,
     encode_batch,
+    encode_pairs,
     find_first,
     iter_records,
     max_timestamp_record,
@@ -305,6 +306,15 @@ def test_search_in_log_append_time_and_in_an_empty_batch() -> None:
     empty = encode_batch([], last_offset=4)
     assert find_first(empty, -1, limit=LIMIT) is None
     assert max_timestamp_record(empty, limit=LIMIT) is None
+
+
+@given(pairs=st.lists(st.tuples(payloads, payloads), min_size=1, max_size=5), attributes=st.sampled_from((0, 16)))
+def test_keys_and_values_of_one_moment_make_the_same_batch(
+    pairs: list[tuple[bytes | None, bytes | None]], attributes: int
+) -> None:
+    records = [Record(offset, NOW, key, value) for offset, (key, value) in enumerate(pairs)]
+    made = encode_pairs(pairs, NOW, attributes=attributes, producer_id=7, producer_epoch=3)
+    assert made == encode_batch(records, attributes=attributes, producer_id=7, producer_epoch=3)
 
 
 def test_records_come_one_at_a_time() -> None:

@@ -15,6 +15,7 @@ from moldau.broker.internal_topics import OFFSETS
 from moldau.broker.settings import BrokerConfig
 from moldau.groups.env import Env, GroupConfig, Topics, TopicView
 from moldau.groups.shard import GroupShard
+from moldau.metadata.features import GROUP_VERSION, level
 from moldau.metadata.image import ClusterImage, Topic
 from moldau.replication.replicas import Replicas
 
@@ -34,7 +35,7 @@ class Groups:
         self._now = now
         self._seen = ClusterImage()  # the image that the topics below are of
         self._topics = Topics()
-        self._settings: tuple[BrokerConfig, GroupConfig] | None = None
+        self._settings: tuple[object, object, GroupConfig] = (None, None, GroupConfig())
         self._runtime = Runtime(OFFSETS, replicas, GroupShard, self._decide, self._loaded, now)
 
     # ── for handlers ──
@@ -119,9 +120,9 @@ class Groups:
         image, config = self._image(), self._config()
         if image.topics is not self._seen.topics or image.brokers is not self._seen.brokers:
             self._seen, self._topics = image, topics_of(image)
-        if self._settings is None or config is not self._settings[0]:
-            self._settings = (config, group_config(config))
-        return Env(now, self._settings[1], _new_id, self._topics)
+        if config is not self._settings[0] or image.features is not self._settings[1]:
+            self._settings = config, image.features, group_config(config, level(image, GROUP_VERSION))
+        return Env(now, self._settings[2], _new_id, self._topics)
 
 
 NOBODY = Caller(None, 0, "", "")
@@ -131,13 +132,13 @@ def _new_id() -> str:
     return text_of(fresh_id())
 
 
-def group_config(config: BrokerConfig) -> GroupConfig:
+def group_config(config: BrokerConfig, group_version: int) -> GroupConfig:
     return GroupConfig(
         initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
         min_session_timeout_ms=config.group_min_session_timeout_ms,
         max_session_timeout_ms=config.group_max_session_timeout_ms,
         max_size=config.group_max_size,
-        consumer_enabled="consumer" in config.group_coordinator_rebalance_protocols,
+        consumer_enabled=group_version > 0 and "consumer" in config.group_coordinator_rebalance_protocols,
         consumer_session_timeout_ms=config.group_consumer_session_timeout_ms,
         consumer_heartbeat_interval_ms=config.group_consumer_heartbeat_interval_ms,
         consumer_max_size=config.group_consumer_max_size,
