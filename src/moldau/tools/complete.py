@@ -38,7 +38,8 @@ def _topic_names(target: "Target") -> Iterable[str]:
 def _group_names(target: "Target") -> Iterable[str]:
     from moldau.tools.connect import build_admin
 
-    found = build_admin(target).list_consumer_groups(request_timeout=PATIENCE_S).result(PATIENCE_S).valid
+    admin = build_admin(target)  # by a name: an admin that nobody refers to is closed, and answers no more
+    found = admin.list_consumer_groups(request_timeout=PATIENCE_S).result(PATIENCE_S).valid
     return [group.group_id for group in found or ()]
 
 

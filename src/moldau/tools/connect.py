@@ -15,7 +15,7 @@ from moldau.tools.failure import CommandError, misused, note
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
-    from confluent_kafka.admin import AdminClient, TopicMetadata
+    from confluent_kafka.admin import AdminClient, TopicDescription, TopicMetadata
 
 CONNECT_TIMEOUT_S = 5.0
 REQUEST_TIMEOUT_S = 15.0
@@ -148,7 +148,7 @@ class ConnectionWatch:
             self.problem = failure(error, self.target)
 
 
-def read_topic(client: Any, target: Target, topic: str) -> "TopicMetadata":
+def read_topic(client: "Consumer", target: Target, topic: str) -> "TopicMetadata":
     """The topic's metadata, or the failure that there is no such topic."""
     from confluent_kafka import KafkaException
 
@@ -159,6 +159,16 @@ def read_topic(client: Any, target: Target, topic: str) -> "TopicMetadata":
     if found.error is not None:
         raise failure(found.error, target, topic=topic)
     return found
+
+
+def describe_topics(admin: "AdminClient", target: Target, names: list[str]) -> list["TopicDescription"]:
+    """The topics of these names. Asking for their metadata instead would create those that are missing."""
+    from confluent_kafka import TopicCollection
+
+    if not names:
+        return []
+    futures = admin.describe_topics(TopicCollection(names), request_timeout=REQUEST_TIMEOUT_S)
+    return [await_result(futures[name], target, topic=name) for name in dict.fromkeys(names)]
 
 
 def await_topic(producer: "Producer", target: Target, topic: str) -> "TopicMetadata":

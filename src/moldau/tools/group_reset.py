@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from moldau.tools.complete import complete_group, complete_topic
-from moldau.tools.connect import Target, build_admin, read_topic
+from moldau.tools.connect import Target, build_admin, describe_topics
 from moldau.tools.failure import CommandError, misused, note
 from moldau.tools.formats import read_span, read_time
 from moldau.tools.group_admin import describe_groups, read_committed, read_offsets, still_live, write_committed
@@ -167,7 +167,8 @@ def _places(
 
 def topic_places(admin: "AdminClient", target: Target, scope: Scope) -> list[Place]:
     """The partitions that a scope means, all of which exist."""
-    present = sorted(read_topic(admin, target, scope.topic).partitions)
+    (topic,) = describe_topics(admin, target, [scope.topic])
+    present = sorted(partition.id for partition in topic.partitions)
     for partition in scope.partitions or ():
         if partition not in present:
             raise CommandError(

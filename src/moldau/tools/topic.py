@@ -6,7 +6,7 @@ import typer
 
 from moldau.tools.complete import complete_topic
 from moldau.tools.confirm import require_yes
-from moldau.tools.connect import Target, await_result, build_admin, failure
+from moldau.tools.connect import Target, await_result, build_admin, describe_topics, failure
 from moldau.tools.failure import CommandError, misused, note, split_pair
 from moldau.tools.options import Session, client_command
 from moldau.tools.output import print_json, print_table, print_text
@@ -90,7 +90,7 @@ def list_topics(
     """List the topics."""
     admin = build_admin(session.target)
     names = _topic_names(admin, session.target)
-    described = [one for one in _describe(admin, session.target, names) if internal or not one.is_internal]
+    described = [one for one in describe_topics(admin, session.target, names) if internal or not one.is_internal]
     rows = [(one.name, len(one.partitions), _replication(one)) for one in described]
     if session.json:
         print_json([dict(zip(("topic", "partitions", "replication"), row, strict=True)) for row in rows])
@@ -113,7 +113,7 @@ def describe(
     """Show partitions, leaders, replicas, offsets and the settings that differ from the defaults."""
     admin = build_admin(session.target)
     wanted = names or _topic_names(admin, session.target)
-    described = [one for one in _describe(admin, session.target, wanted) if names or not one.is_internal]
+    described = [one for one in describe_topics(admin, session.target, wanted) if names or not one.is_internal]
     offsets = _offsets(admin, session.target, described)
     configs = _changed_configs(admin, session.target, [one.name for one in described])
     documents = [_document(one, offsets, configs[one.name]) for one in described]
@@ -192,15 +192,6 @@ def _topic_names(admin: "AdminClient", target: Target) -> list[str]:
         return sorted(admin.list_topics(timeout=REQUEST_S).topics)
     except KafkaException as error:
         raise failure(error, target) from error
-
-
-def _describe(admin: "AdminClient", target: Target, names: list[str]) -> list["TopicDescription"]:
-    from confluent_kafka import TopicCollection
-
-    if not names:
-        return []
-    futures = admin.describe_topics(TopicCollection(names), request_timeout=REQUEST_S)
-    return [await_result(futures[name], target, topic=name) for name in dict.fromkeys(names)]
 
 
 def _replication(topic: "TopicDescription") -> int:
