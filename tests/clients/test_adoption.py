@@ -202,9 +202,13 @@ def partition_of(client: RawClient, name: str, partition: int) -> dict[str, Any]
     stored = all_batches(client, name, partition)
     epochs = {each.leader_epoch for each in stored}
     latest = max((each.max_timestamp for each in stored), default=0)
+    first = client.list_offset(name, -2, partition).offset
+    committed = client.fetch(name, first, partition, isolation=1, max_wait_ms=0)
     return {
         "batches": stored,
-        "first": client.list_offset(name, -2, partition).offset,
+        "first": first,
+        "stable": client.list_offset(name, -1, partition, isolation=1).offset,
+        "aborted": [(each.producer_id, each.first_offset) for each in committed.aborted_transactions],
         "end": client.list_offset(name, -1, partition).offset,
         "at the last time": client.list_offset(name, latest, partition).offset if stored else None,
         "epochs": {epoch: end_of_epoch(client, name, partition, epoch) for epoch in epochs},
@@ -267,6 +271,7 @@ def test_kafka_left_what_the_tests_are_about(left: dict[str, Left]) -> None:
     assert {"late", "__transaction_state", "again"} <= set(told)
     assert not {"gone", "with-dash-7"} & set(told)
     assert left["SIGTERM"].told["compacted"]["partitions"][0]["end"] == 300
+    assert [first for _, first in told["transactional"]["partitions"][0]["aborted"]] == [6]
     assert {batch.codec for batch in told["kept"]["partitions"][2]["batches"]} == set(CODECS.values())
 
 
@@ -324,7 +329,7 @@ def test_it_is_appended_to_and_kafkas_tool_reads_the_result(stopped: Left, open_
             assert end_of_epoch(client, name, 0, last.leader_epoch) == (last.leader_epoch, end)
     broker.stop()
     directories = [broker.data / f"{name}-0" for name in ("kept", "plain", "trimmed", "transactional", DUPLICATED)]
-    for suffix in ("log", "index", "timeindex", "snapshot"):
+    for suffix in ("log", "index", "timeindex", "txnindex", "snapshot"):
         files = [str(path) for directory in directories for path in sorted(directory.glob(f"*.{suffix}"))]
         deep = ["--deep-iteration", "--print-data-log"] if suffix == "log" else []
         done = kafka_java.run("org.apache.kafka.tools.DumpLogSegments", *deep, "--files", ",".join(files))

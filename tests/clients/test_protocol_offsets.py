@@ -11,7 +11,7 @@ from kafka.protocol.consumer import OffsetCommitRequest, OffsetDeleteRequest, Of
 from kafka.protocol.metadata import FindCoordinatorRequest
 from kafka.protocol.producer import TxnOffsetCommitRequest
 
-from support.brokers import CreateTopic
+from support.brokers import CreateTopic, StartBroker
 from support.raw import NO_TOPIC, RawClient
 
 NONE, UNKNOWN_TOPIC_OR_PARTITION, METADATA_TOO_LARGE = 0, 3, 12
@@ -95,7 +95,10 @@ class Groups:
             request = OffsetFetchRequest(groups=[one], require_stable=False)
         else:
             request = OffsetFetchRequest(group_id=group_id, topics=listed, require_stable=False)
-        answer = self.raw.ask(request, version)
+        answer = self._until_ready(
+            lambda: self.raw.ask(request, version),
+            lambda answer: 0 if version < 2 else (answer.groups[0] if version >= 8 else answer).error_code,
+        )
         found = answer.groups[0] if version >= 8 else answer
         assert version < 2 or found.error_code == NONE
         return {
@@ -308,3 +311,34 @@ def test_offsets_in_a_transaction_that_nobody_began(groups: Groups, create_topic
     assert commit(groups.group) == unknown | {(name, 0): INVALID_PRODUCER_ID_MAPPING}
     assert commit("") == unknown | {(name, 0): INVALID_GROUP_ID}
     assert groups.fetch({name: [0]}) == {(name, 0): (1, -1, "", NONE)}
+
+
+def test_offsets_expire_and_their_group_with_the_last_one(start_broker: StartBroker) -> None:
+    broker = start_broker(offsets_retention_check_interval_ms=100, offsets_topic_num_partitions=2)
+    with RawClient(broker.bootstrap) as raw:
+        groups = Groups(raw, "g")
+        raw.create_topic("t")
+        assert groups.commit({"t": {0: 7}}, 4, retention=1) == {("t", 0): NONE}
+        assert groups.commit({"t": {0: 8}}, 4, group="kept", retention=600_000) == {("t", 0): NONE}
+        while [each.group_id for each in raw.ask(ListGroupsRequest(), 0).groups] != ["kept"]:
+            pass
+        assert groups.fetch({"t": [0]}) == {("t", 0): (-1, -1, "", NONE)}
+        assert groups.fetch({"t": [0]}, group="kept") == {("t", 0): (8, -1, "", NONE)}
+
+
+def test_offsets_go_with_their_topic_and_come_back_after_a_kill(start_broker: StartBroker) -> None:
+    broker = start_broker(offsets_topic_num_partitions=2)
+    with RawClient(broker.bootstrap) as raw:
+        groups = Groups(raw, "g")
+        for name in ("gone", "kept"):
+            raw.create_topic(name)
+        groups.commit({"gone": {0: 7}, "kept": {0: 8}})
+        assert raw.delete_topics(["gone"]) == [NONE]
+        while groups.fetch({"gone": [0]}) != {("gone", 0): (-1, -1, "", NONE)}:
+            pass
+    broker.kill()
+    broker.start()
+    with RawClient(broker.bootstrap) as raw:
+        groups = Groups(raw, "g")
+        raw.create_topic("gone")
+        assert groups.fetch(None) == {("kept", 0): (8, -1, "", NONE)}

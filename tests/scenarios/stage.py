@@ -158,13 +158,6 @@ def show(message: Any) -> str:
     return f"{type(message).__name__.removesuffix('Response')} {show_fields(message)}".rstrip()
 
 
-def show_record(record: Record) -> str:
-    if isinstance(record.key, bytes):
-        return "bytes"  # whoever packed them has tests that look into them
-    name = type(record.key).__name__.removesuffix("Key")
-    return f"{name} {show_fields(record.key)}: {show_fields(record.value) if record.value else 'gone'}"
-
-
 def show_fields(message: Any) -> str:
     fields = [(field.name, getattr(message, field.name), field.default) for field in fields_of(type(message))]
     return " ".join(

@@ -7,6 +7,7 @@ from uuid import NAMESPACE_OID, UUID, uuid5
 
 import pytest
 
+from moldau.groups import records
 from moldau.groups.consumer_state import ConsumerGroup, Member
 from moldau.groups.env import Env, GroupConfig, Topics, TopicView
 from moldau.groups.shard import GroupShard
@@ -61,6 +62,7 @@ class Play:
             GroupShard,
             lambda now: Env(now, GroupConfig(**self.config), lambda: f"id{next(ids)}", self.topics),
             lambda shard: {group_id: str(group.state) for group_id, group in shard.groups.items()},
+            records.decode,
         )
         self.stage.now = 1  # a target of time 0 is none
 

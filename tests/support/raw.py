@@ -156,7 +156,8 @@ class RawClient:
             topic_id=by.get("topic_id", NO_TOPIC),
             partition_data=[ProduceRequest.TopicProduceData.PartitionProduceData(index=partition, records=records)],
         )
-        return ProduceRequest(transactional_id=None, acks=acks, timeout_ms=10_000, topic_data=[data])
+        name_of_transactions = by.get("transactional_id")
+        return ProduceRequest(transactional_id=name_of_transactions, acks=acks, timeout_ms=10_000, topic_data=[data])
 
     def produce(self, name: str, records: bytes | None, partition: int = 0, acks: int = -1, version: int = 12) -> Any:
         """Produce one batch; the answer for its partition."""
@@ -180,7 +181,7 @@ class RawClient:
             max_wait_ms=options.get("max_wait_ms", 500),
             min_bytes=options.get("min_bytes", 1),
             max_bytes=options.get("max_bytes", 50 << 20),
-            isolation_level=0,
+            isolation_level=options.get("isolation", 0),
             session_id=options.get("session_id", 0),
             session_epoch=options.get("session_epoch", -1),
             topics=topics if name else [],
@@ -201,14 +202,20 @@ class RawClient:
         return read_batches(bytes(self.fetch(name, offset, partition, **options).records or b""))
 
     def list_offset(
-        self, name: str, timestamp: int, partition: int = 0, version: int = 9, leader_epoch: int = -1
+        self,
+        name: str,
+        timestamp: int,
+        partition: int = 0,
+        version: int = 9,
+        leader_epoch: int = -1,
+        isolation: int = 0,
     ) -> Any:
         topic = ListOffsetsRequest.ListOffsetsTopic
         asked = topic.ListOffsetsPartition(
             partition_index=partition, current_leader_epoch=leader_epoch, timestamp=timestamp
         )
         request = ListOffsetsRequest(
-            replica_id=-1, isolation_level=0, topics=[topic(name=name, partitions=[asked])], timeout_ms=10_000
+            replica_id=-1, isolation_level=isolation, topics=[topic(name=name, partitions=[asked])], timeout_ms=10_000
         )
         return self.ask(request, version).topics[0].partitions[0]
 

@@ -39,15 +39,6 @@ class Admission(Protocol):
         """Which partitions the producer's open transaction includes; with `adds` they are added to it."""
 
 
-class NoTransactions:
-    """The answer where there is no coordinator."""
-
-    def admit(
-        self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: list[Key], adds: bool
-    ) -> Mapping[Key, Refusal | None]:
-        return dict.fromkeys(partitions, NOT_IN_TRANSACTION)
-
-
 class Batch(NamedTuple):
     """A transactional batch in a request, and where it is to go."""
 

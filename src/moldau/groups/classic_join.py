@@ -81,13 +81,13 @@ def _accept(draft: Draft, request: JoinGroupRequest, caller: Caller) -> WireErro
 
 def _has_room(group: ClassicGroup, member_id: str, max_size: int) -> bool:
     """KIP-389: a member that is in may stay in, except that of too many who join again the last are out."""
-    if group.state is State.EMPTY:
+    if group.state is State.EMPTY or len(group.members) < max_size:
         return True
     member = group.members.get(member_id)
     if group.state is State.PREPARING:
         joined = sum(each.joining is not None for each in group.members.values())
         return (member is not None and member.joining is not None) or joined < max_size
-    return member is not None or len(group.members) < max_size
+    return member is not None
 
 
 # -- members without an id
@@ -146,6 +146,8 @@ def _replace(draft: Draft, request: JoinGroupRequest, caller: Caller, old: Class
         is_new=False,
     )
     draft.group = _in_place_of(draft.group, old.member_id, new)
+    if not draft.group.unsynced:
+        draft.let_sleep("sync")
     draft.expect_heartbeat(new)
     state = draft.group.state
     if state is State.STABLE and draft.group.chosen_protocol() == draft.group.protocol_name:

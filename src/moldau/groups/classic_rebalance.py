@@ -139,16 +139,3 @@ def loaded(group: ClassicGroup, env: Env) -> Decision:
     if len(group.members) > env.config.max_size:
         prepare(draft)  # the limit was lowered; who joins first is in, and all may commit before
     return draft.decided()
-
-
-def retire(group: ClassicGroup, error: WireError, env: Env) -> Decision:
-    """The group is no longer decided on here: who waits is told why, and no timer of it is left."""
-    draft = Draft(group, env)
-    for member in group.members.values():
-        draft.release(member, error, member.member_id)
-        draft.let_sleep("session", member.member_id)
-    for member_id in sorted(group.pending):
-        draft.let_sleep("session", member_id)
-    draft.let_sleep("join")
-    draft.let_sleep("sync")
-    return draft.decided()

@@ -204,6 +204,10 @@ def _owned(request: ConsumerGroupHeartbeatRequest) -> Owned | None:
 def _as_requested(member: Member, request: ConsumerGroupHeartbeatRequest, caller: Caller) -> Member:
     """Null and -1 stand for what the member said before."""
     names, regex, timeout = request.subscribed_topic_names, request.subscribed_topic_regex, request.rebalance_timeout_ms
+    said = (request.instance_id, request.rack_id, request.server_assignor, names, regex)
+    known = member.client_id == caller.client_id and member.client_host == caller.client_host
+    if known and timeout == -1 and member.classic is None and said == (None,) * len(said):
+        return member  # nearly every heartbeat
     return replace(
         member,
         instance_id=member.instance_id if request.instance_id is None else request.instance_id,

@@ -15,7 +15,7 @@ from moldau.groups.consumer import fence, is_full, not_this_instance, reconcile,
 from moldau.groups.consumer_draft import SESSION, SYNC, Draft
 from moldau.groups.consumer_migration import assignment_bytes, classic_metadata, owned_partitions
 from moldau.groups.consumer_reads import tombstones
-from moldau.groups.consumer_state import EMPTY, ConsumerGroup, Member, MemberState
+from moldau.groups.consumer_state import EMPTY, STABLE, ConsumerGroup, Member, MemberState
 from moldau.groups.consumer_target import assign_if_due
 from moldau.groups.env import Env
 from moldau.wire.messages.consumer_protocol import PROTOCOL_TYPE, ConsumerProtocolSubscription, read_subscription
@@ -114,16 +114,16 @@ def _joined(
     changed = subscribe(draft, before, after, env)
     owned = owned_partitions(subscription.owned_partitions, env.topics)
     downgrades = last_one and consumer_migration.may_downgrade(draft.group, set(), env)
-    stale = draft.group.assignment_epoch < draft.group.epoch
     if not downgrades:
         assign_if_due(draft, env)
-    if not (downgrades and stale):
-        refusal = reconcile(draft, after.id, owned, changed, env)
-        if refusal is not None:
-            return Decision.reply(caller, join_error(caller, refusal.error, ""))
+    refusal = reconcile(draft, after.id, owned, changed, env)
+    if refusal is not None:
+        return Decision.reply(caller, join_error(caller, refusal.error, ""))
     member = draft.group.members[after.id]
     if downgrades:
-        consumer_migration.downgrade(draft, set(), stale, env)
+        # Kafka rebalances only if a target is due. But while somebody has not given back what is another's by now,
+        # the targets cannot be handed out as they are.
+        consumer_migration.downgrade(draft, set(), draft.group.state != STABLE, env)
     else:
         draft.has_rejoined(member.id)
         draft.set_timer(SESSION, member.id, env.now + request.session_timeout_ms)

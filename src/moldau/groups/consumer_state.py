@@ -194,7 +194,7 @@ def _write_member(group: ConsumerGroup, key: Any, value: Any) -> ConsumerGroup:
         rebalance_timeout_ms=value.rebalance_timeout_ms,
         client_id=value.client_id,
         client_host=value.client_host,
-        topics=frozenset(value.subscribed_topic_names),
+        topics=_shared(group, frozenset(value.subscribed_topic_names)),
         regex=value.subscribed_topic_regex or "",
         assignor=value.server_assignor,
         classic=classic if classic is not None and classic.supported_protocols else None,
@@ -291,6 +291,12 @@ _STATES: Final = {state.value: state for state in MemberState}
 def _rejoining(group: ConsumerGroup, change: Rejoining) -> ConsumerGroup:
     one = {change.member_id}
     return replace(group, rejoining=group.rejoining | one if change.waiting else group.rejoining - one)
+
+
+def _shared(group: ConsumerGroup, topics: frozenset[str]) -> frozenset[str]:
+    """Most members want the same: one set for all of them takes less room, and is quickly found equal."""
+    first = next(iter(group.members.values()), None)
+    return first.topics if first is not None and first.topics == topics else topics
 
 
 def _without(entries: Mapping[Any, Any], key: Any) -> dict[Any, Any]:

@@ -31,7 +31,7 @@ from moldau.groups.consumer_state import ConsumerGroup, Rejoining, Scanning, fol
 from moldau.groups.env import Env, GroupConfig, Topics
 from moldau.groups.offsets import Offsets
 from moldau.groups.offsets_packed import check_value, is_offset_key, tombstone
-from moldau.groups.records import GroupMetadataKey
+from moldau.groups.records import GroupMetadataKey, GroupMetadataValue
 from moldau.wire.messages.consumer_group_describe import ConsumerGroupDescribedGroup
 from moldau.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from moldau.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
@@ -237,14 +237,17 @@ class GroupShard:
         elif folds(change.key):
             self._fold(change.key.group_id, change)
         elif isinstance(change.key, GroupMetadataKey):
-            if change.value is None:
-                self.groups.pop(change.key.group, None)
-            else:
-                self.groups[change.key.group] = classic.from_record(change.key.group, change.value)
+            self._apply_classic(change.key.group, change.value)
 
     def end_transaction(self, producer_id: int, commit: bool) -> None:
         """A marker is in the log: what this producer's transaction committed holds, or never was."""
         self.offsets.end_transaction(producer_id, commit)
+
+    def _apply_classic(self, group_id: str, value: GroupMetadataValue | None) -> None:
+        if value is not None:
+            self.groups[group_id] = classic.from_record(group_id, value)
+        elif isinstance(self.groups.get(group_id), ClassicGroup):
+            del self.groups[group_id]
 
     def _fold(self, group_id: str, change: Record | Rejoining | Scanning) -> None:
         before = self.groups.get(group_id)

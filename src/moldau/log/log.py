@@ -301,13 +301,13 @@ class Log:
         self, header: RawHeader | BatchHeader, proof: Verification = NOT_ASKED
     ) -> Written | Refusal | None:
         """Whether a client's batch with a producer id may be appended (None), was already (Written), or must not be."""
-        asked = header[9], header[10], header[11], header[6], header[5] & TRANSACTIONAL != 0, proof
-        answer = self.producers.check(*asked)
+        transactional = header[5] & TRANSACTIONAL != 0
+        answer = self.producers.check(header[9], header[10], header[11], header[6], transactional, proof)
         if type(answer) is Refusal and answer.error is WireError.OUT_OF_ORDER_SEQUENCE_NUMBER:
             state = self.producers.get(header[9])
             if state is not None and state.from_snapshot:
                 self._refill(header[9])
-                answer = self.producers.check(*asked)
+                return self.check_producer(header, proof)  # once: the state is no longer as the snapshot gave it
         return answer
 
     def last_stable_offset(self, high_watermark: int) -> int:
@@ -315,7 +315,10 @@ class Log:
 
         A transaction counts as decided once its marker is written. With followers it must be below the high watermark.
         """
-        return min(max(self.producers.first_open_offset, self.start_offset), high_watermark)
+        first_open = self.producers.first_open_offset
+        if first_open >= high_watermark:
+            return high_watermark
+        return min(max(first_open, self.start_offset), high_watermark)
 
     def roll(self, now: int) -> Segment:
         """Finishes the active segment and begins the next; an empty one stays. A flush is then due."""

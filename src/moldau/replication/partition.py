@@ -61,6 +61,7 @@ class Partition:
         "_lane",
         "flusher",
         "index",
+        "internal",
         "leader_epoch",
         "log",
         "offline",
@@ -68,11 +69,12 @@ class Partition:
         "waiters",
     )
 
-    def __init__(self, topic: str, index: int, log: Log, leader_epoch: int) -> None:
+    def __init__(self, topic: str, index: int, log: Log, leader_epoch: int, *, internal: bool = False) -> None:
         self.topic = topic
         self.index = index
         self.log = log
         self.leader_epoch = leader_epoch
+        self.internal = internal  # of a topic that only the broker writes to
         self.offline = False  # its disk failed: nothing more is written to it
         self.waiters: set[FetchWaiter] = set()
         self.flusher = Flusher(log, self.go_offline)

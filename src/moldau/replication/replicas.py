@@ -233,7 +233,7 @@ class Replicas:
         except Exception:  # a bug of ours with this log must not keep the others from being opened
             logger.exception("partition %s is offline", name)
             return None
-        return Partition(topic.name, state.index, log, state.leader_epoch)
+        return Partition(topic.name, state.index, log, state.leader_epoch, internal=topic.internal)
 
     async def _delete(self, partitions: list[Partition]) -> None:
         for partition in partitions:

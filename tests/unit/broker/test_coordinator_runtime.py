@@ -47,6 +47,8 @@ class Counter:
             case ("count", name):
                 number = self.counts.get(name, 0) + 1
                 return Decision([Record(name, number)], replies=[(caller.token, number)])
+            case "enter":
+                return Decision([Record("entered", 1)], passing=[[*self.waiting, caller.token]])
             case "wait":
                 return Decision(passing=[[*self.waiting, caller.token]])
             case "tell":
@@ -149,6 +151,7 @@ def test_where_the_log_refuses_nothing_has_happened(loop_kind: str, tmp_path: Pa
         shard.partition = topic.partition  # type: ignore[assignment]
         assert ask(runtime, "tell") is WireError.NOT_COORDINATOR
         assert await waiting is WireError.NOT_COORDINATOR
+        assert ask(runtime, "enter") is WireError.NOT_COORDINATOR, "who would have had to wait is told too"
         assert shard.machine.counts == {}
         shard.partition = topic.partition = partition
         assert ask(runtime, ("count", "a")) == 1

@@ -7,7 +7,7 @@ import pytest
 
 from log_batches import NOW
 from moldau.base.errors import Refusal, WireError
-from moldau.broker.admission import NoTransactions, Proof, prove, transactional_batch
+from moldau.broker.admission import Proof, prove, transactional_batch
 from moldau.log.markers import Marker, read_marker
 from moldau.log.producers import MAX_EPOCH, NOT_ASKED, NOT_NEEDED
 from moldau.log.settings import LogConfig
@@ -228,15 +228,6 @@ def test_a_request_for_two_producers_is_refused_as_a_whole(tmp_path: Path) -> No
     batches = [transactional_batch(partition, in_transaction(Producer(number, 0))) for number in (1, 2)]
     refusal = prove(Coordinator(), b"txn", [each for each in batches if each], VERSION, enabled=True, now=NOW)
     assert error(refusal) is WireError.INVALID_PRODUCER_ID_MAPPING
-
-
-def test_without_a_coordinator_no_transaction_begins(tmp_path: Path) -> None:
-    partition = a_partition(tmp_path)
-    batch = transactional_batch(partition, in_transaction(Producer(1, 0)))
-    assert batch is not None
-    proofs = prove(NoTransactions(), b"txn", [batch], VERSION, enabled=True, now=NOW)
-    assert isinstance(proofs, dict)
-    assert error(proofs[partition]) is WireError.INVALID_TXN_STATE
 
 
 def test_a_coordinators_own_records(tmp_path: Path) -> None:

@@ -15,10 +15,13 @@ from moldau.broker.context import Context
 from moldau.log.producers import NOT_ASKED
 from moldau.net.reply import BadRequest, Parked
 from moldau.replication.partition import Appended, Later, Outcome, Partition
+from moldau.wire.headers import PREFIX_AND_LENGTH
 from moldau.wire.hot import PRODUCE_BY_ID, ProduceAsk, ProduceResult, pack_produce, read_produce
 
 ACKS = (-1, 0, 1)
 NULL_RECORDS = Refusal(WireError.INVALID_REQUEST, "the records are null")
+INTERNAL_TOPIC = Refusal(WireError.INVALID_TOPIC_EXCEPTION, "Only the broker writes to an internal topic.")
+INTERNAL_CLIENT = b"__admin_client"  # whose requests may; Kafka's brokers call themselves so
 UNANSWERED = Refusal.of(WireError.REQUEST_TIMED_OUT)
 
 Results = list[tuple[bytes, list[ProduceResult]]]
@@ -37,7 +40,7 @@ def produce(ctx: Context, frame: memoryview, at: int, version: int, correlation:
     if ask.transactional_id is not None:
         proved = _prove(ctx, ask, frame, version, now)
         if isinstance(proved, Refusal):
-            return _told(_reply(_refuse_all(ask, proved), acks, version, correlation))
+            return _refused_all(ask, proved, version, correlation)
         proofs = proved
     results: Results = []
     waiting: list[tuple[list[ProduceResult], int, Later]] = []
@@ -50,6 +53,8 @@ def produce(ctx: Context, frame: memoryview, at: int, version: int, correlation:
                 answers.append(_unknown(index, by_id and token not in topics))
             elif stop < 0:
                 answers.append(_refused(index, NULL_RECORDS))
+            elif partition.internal and not _is_broker(frame):
+                answers.append(_refused(index, INTERNAL_TOPIC))
             else:
                 outcome = (
                     partition.produce(frame[start:stop], version, now)
@@ -65,7 +70,15 @@ def produce(ctx: Context, frame: memoryview, at: int, version: int, correlation:
                     answers.append(_refused(index, UNANSWERED))  # its place, until it arrives
     if waiting:
         return _park(results, waiting, lambda: _reply(results, acks, version, correlation))
-    return _told(_reply(results, acks, version, correlation))
+    reply = _reply(results, acks, version, correlation)
+    if isinstance(reply, BadRequest):
+        raise reply
+    return reply
+
+
+def _is_broker(frame: memoryview) -> bool:
+    size: int = PREFIX_AND_LENGTH.unpack_from(frame)[3]
+    return frame[PREFIX_AND_LENGTH.size : PREFIX_AND_LENGTH.size + max(size, 0)] == INTERNAL_CLIENT
 
 
 def _prove(
@@ -91,12 +104,6 @@ def _produce(
 ) -> Outcome | Later:
     proof = proofs.get(partition, NOT_ASKED)
     return proof if isinstance(proof, Refusal) else partition.produce(batch, version, now, proof)
-
-
-def _told(reply: bytes | BadRequest | None) -> bytes | None:
-    if isinstance(reply, BadRequest):
-        raise reply
-    return reply
 
 
 def _reply(results: Results, acks: int, version: int, correlation: int) -> bytes | BadRequest | None:
@@ -142,6 +149,16 @@ def _unknown(index: int, unknown_id: bool) -> ProduceResult:
 
 def _refused(index: int, refusal: Refusal) -> ProduceResult:
     return ProduceResult(index, refusal.error, -1, NO_TIMESTAMP, -1, refusal.message, refusal.records)
+
+
+def _refused_all(ask: ProduceAsk, refusal: Refusal, version: int, correlation: int) -> bytes | None:
+    results = _refuse_all(ask, refusal)
+    if ask.acks:
+        return pack_produce(version, correlation, results)
+    failure = _failure(results)
+    if failure is not None:
+        raise failure
+    return None
 
 
 def _refuse_all(ask: ProduceAsk, refusal: Refusal) -> Results:

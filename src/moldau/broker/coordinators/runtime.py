@@ -91,6 +91,7 @@ class Runtime(Generic[M]):
         self._token = topic.encode()
         self._shards: dict[int, Shard[M]] = {}
         self._stopped = False
+        self._loaded_records = 0
 
     # ── finding ──
 
@@ -141,7 +142,8 @@ class Runtime(Generic[M]):
     def ask_shard(self, shard: Shard[M], command: Any, caller: Caller, refused: Callable[[WireError], Any]) -> Any:
         asked = Asked(Promise(), refused)
         decision = self._decide(shard.machine, command, caller._replace(token=asked), self._now())
-        self.carry_out(shard, decision)
+        if not self.carry_out(shard, decision):
+            asked.promise.resolve(refused(STOPPED))  # it would have had to wait: the group does not know of it
         if asked.promise.done:
             return asked.promise.answer
         shard.waiting.add(asked)
@@ -245,7 +247,9 @@ class Runtime(Generic[M]):
             log.exception("%s-%d could not be loaded: its groups or transactions wait", self.topic, shard.index)
             return  # it stays loading: a coordinator that has forgotten half of its state must not answer
         shard.loading = None
-        log.info("loaded %s-%d: %d records in %d ms", self.topic, shard.index, count, self._now() - begun)
+        self._loaded_records += count
+        if all(each.loading is None for each in self._shards.values()):
+            log.info("loaded %d records of %s in %d ms", self._loaded_records, self.topic, self._now() - begun)
 
     def follow(self, image: ClusterImage) -> None:
         """The image changed: shards whose partition is gone end with it."""

@@ -1,0 +1,169 @@
+"""Committed offsets on a shard: what its log may hold, and how much is written at once. Scripts tell the rest."""
+
+from uuid import UUID
+
+import pytest
+
+from moldau.base.coordination import Caller, Decision, Record
+from moldau.base.errors import WireError
+from moldau.groups import offsets_commit, offsets_fetch
+from moldau.groups.env import Env, GroupConfig, Topics, TopicView
+from moldau.groups.offsets_packed import Committed, group_head, place_of, topic_head, unpack_value
+from moldau.groups.records import OffsetCommitKey, OffsetCommitValue, encode
+from moldau.groups.shard import LARGEST_BATCH, GroupShard
+from moldau.wire.codec import MalformedMessage, UnservedVersion
+from moldau.wire.messages.offset_commit import OffsetCommitPartition, OffsetCommitRequest, OffsetCommitTopic
+from moldau.wire.messages.offset_fetch import OffsetFetchGroup, OffsetFetchTopic
+from moldau.wire.messages.txn_offset_commit import (
+    TxnOffsetCommitPartition,
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitTopic,
+)
+
+ID = UUID(int=1)
+TOPIC = TopicView(ID, "t", 1000)
+KNOWN = Topics(1, {"t": TOPIC}, {ID: TOPIC})
+ASKER = Caller("token", 9, "client", "/127.0.0.1")
+VALUE = OffsetCommitValue(offset=7, metadata="", commit_timestamp=5)
+
+
+def env(now: int = 0, topics: Topics = KNOWN) -> Env:
+    return Env(now, GroupConfig(offsets_retention_ms=1000), lambda: "id", topics)
+
+
+def key(group: str = "g", topic: str = "t", partition: int = 0) -> bytes:
+    return place_of(group_head(group) + topic_head(topic), partition)
+
+
+def value(of: OffsetCommitValue = VALUE) -> bytes:
+    packed = encode(Record(OffsetCommitKey(group="g", topic="t", partition=0), of))[1]
+    assert packed is not None
+    return packed
+
+
+def commit(group: str, partitions: range, name: str = "t") -> OffsetCommitRequest:
+    each = tuple(OffsetCommitPartition(partition_index=partition, committed_offset=7) for partition in partitions)
+    return OffsetCommitRequest(group_id=group, topics=(OffsetCommitTopic(name=name, partitions=each),))
+
+
+def carry_out(shard: GroupShard, decision: Decision) -> int:
+    for record in decision.records:
+        shard.apply(record, decision.producer_id)
+    return len(decision.records)
+
+
+@pytest.mark.parametrize("broken", [key()[:3], key()[:-1], key() + b"\0", b"\0\1\x7f\xff", b"\0\1\0\1\xff" + key()[5:]])
+def test_a_broken_key_stops_a_replay(broken: bytes) -> None:
+    with pytest.raises(MalformedMessage):
+        GroupShard().replay(broken, value())
+
+
+@pytest.mark.parametrize(
+    ("broken", "error"),
+    [(b"", MalformedMessage), (value()[:10], MalformedMessage), (b"\0\5" + value()[2:], UnservedVersion)],
+)
+def test_a_value_that_cannot_be_read_stops_a_replay(broken: bytes, error: type[Exception]) -> None:
+    with pytest.raises(error):
+        GroupShard().replay(key(), broken)
+
+
+def test_a_value_that_ends_within_its_metadata_is_not_guessed_at() -> None:
+    with pytest.raises(MalformedMessage):
+        unpack_value(b"\0\4" + bytes(12) + b"\x7f" + bytes(8))
+    with pytest.raises(MalformedMessage):
+        unpack_value(b"\0\4" + bytes(12) + b"\xff\xff")
+
+
+def test_tags_of_a_newer_broker_are_skipped() -> None:
+    assert unpack_value(value()[:-1] + b"\1\7\2xx") == Committed(7, -1, "", 5, -1, UUID(int=0))
+
+
+def test_offsets_of_brokers_before_0_9_are_read() -> None:
+    shard = GroupShard()
+    shard.replay(b"\0\0" + key()[2:], b"\0\0" + bytes(7) + b"\7" + b"\0\1x" + bytes(8))
+    asked = OffsetFetchGroup(group_id="g", topics=None)
+    (topic,) = shard.fetch_offsets(asked, False, 9, KNOWN).topics
+    assert [(each.committed_offset, each.metadata) for each in topic.partitions] == [(7, "x")]
+
+
+def test_what_expires_is_written_a_batch_at_a_time() -> None:
+    """A batch has a limit, a group's offsets have none: whoever cleans up comes again until nothing is left."""
+    shard = GroupShard()
+    groups = [f"{'g' * 200}{number}" for number in range(20)]
+    for group in groups:
+        carry_out(shard, shard.decide(commit(group, range(200)), ASKER, env()))
+    assert len(shard.offsets) == 4000
+    rounds = 0
+    while True:
+        decision = shard.expire(env(now=1000))
+        if not carry_out(shard, decision):
+            break
+        rounds += 1
+        assert sum(len(shard.encode(record)[0]) for record in decision.records) <= LARGEST_BATCH + 1024
+    assert rounds > 1
+    assert (len(shard.offsets), shard.groups) == (0, {})
+
+
+def test_offsets_of_a_topic_that_went_are_written_off_a_batch_at_a_time() -> None:
+    shard = GroupShard()
+    for number in range(20):
+        carry_out(shard, shard.decide(commit(f"{'g' * 200}{number}", range(200)), ASKER, env()))
+    gone = env(topics=Topics())
+    written = carry_out(shard, shard.topics_changed(gone))
+    assert 0 < written < 4000
+    while carry_out(shard, shard.expire(gone)):
+        pass
+    assert len(shard.offsets) == 0
+
+
+def test_a_restart_finds_topics_that_went_meanwhile() -> None:
+    shard = GroupShard()
+    shard.replay(key(), value())
+    shard.replay(key(topic="gone"), value())
+    shard.replay(key(topic="pending"), value(), 7)
+    assert carry_out(shard, shard.loaded(env())) == 2
+    assert list(shard.offsets.topics()) == [topic_head("t")]
+    shard.end_transaction(7, commit=True)
+    assert len(shard.offsets) == 1
+
+
+def test_topics_whose_names_begin_alike_are_not_confused() -> None:
+    shard = GroupShard()
+    for name in ("t", "t\0\0\0\0", "tt"):
+        shard.replay(key(topic=name), value())
+    assert carry_out(shard, shard.topics_changed(env())) == 2
+    assert list(shard.offsets.topics()) == [topic_head("t")]
+
+
+# -- where the group cannot be asked
+
+
+def test_a_refused_commit_says_so_for_each_partition() -> None:
+    partitions = tuple(OffsetCommitPartition(partition_index=each, committed_offset=1) for each in (0, 5000))
+    request = OffsetCommitRequest(group_id="g", topics=(OffsetCommitTopic(name="t", partitions=partitions),))
+    answer = offsets_commit.refuse(request, WireError.NOT_COORDINATOR, 9, KNOWN)
+    assert [(each.partition_index, each.error_code) for each in answer.topics[0].partitions] == [
+        (5000, WireError.UNKNOWN_TOPIC_OR_PARTITION),
+        (0, WireError.NOT_COORDINATOR),
+    ]
+
+
+def test_a_refused_commit_in_a_transaction_says_so_too() -> None:
+    partition = TxnOffsetCommitPartition(partition_index=0, committed_offset=1)
+    topics = tuple(TxnOffsetCommitTopic(name=name, partitions=(partition,)) for name in ("t", "nope"))
+    request = TxnOffsetCommitRequest(transactional_id="x", group_id="g", producer_id=1, producer_epoch=0, topics=topics)
+    answer = offsets_commit.refuse_in_transaction(request, WireError.COORDINATOR_LOAD_IN_PROGRESS, KNOWN)
+    assert {topic.name: topic.partitions[0].error_code for topic in answer.topics} == {
+        "nope": WireError.UNKNOWN_TOPIC_OR_PARTITION,
+        "t": WireError.COORDINATOR_LOAD_IN_PROGRESS,
+    }
+    assert offsets_commit.has_something(request, KNOWN)
+    assert not offsets_commit.has_something(request, Topics())
+
+
+def test_version_1_of_a_refused_fetch_says_so_for_each_partition() -> None:
+    asked = OffsetFetchGroup(group_id="g", topics=(OffsetFetchTopic(name="t", partition_indexes=(0, 1)),))
+    old = offsets_fetch.refused(asked, WireError.NOT_COORDINATOR, 1)
+    assert [each.error_code for each in old.topics[0].partitions] == [WireError.NOT_COORDINATOR] * 2
+    new = offsets_fetch.refused(asked, WireError.NOT_COORDINATOR, 2)
+    assert (new.error_code, new.topics) == (WireError.NOT_COORDINATOR, ())
