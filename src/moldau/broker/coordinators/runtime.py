@@ -58,13 +58,14 @@ class Asked(NamedTuple):
 class Shard(Generic[M]):
     """One partition of the coordinator's topic: its machine, its timers, and who waits for it."""
 
-    __slots__ = ("index", "loading", "machine", "partition", "timers", "waiting")
+    __slots__ = ("closed", "index", "loading", "machine", "partition", "timers", "waiting")
 
     def __init__(self, index: int, partition: Partition, machine: M) -> None:
         self.index = index
         self.partition = partition
         self.machine = machine
         self.loading: asyncio.Task[None] | None = None
+        self.closed = False
         self.timers: dict[TimerKey, asyncio.TimerHandle] = {}
         self.waiting: set[Asked] = set()
 
@@ -91,7 +92,9 @@ class Runtime(Generic[M]):
         self._token = topic.encode()
         self._shards: dict[int, Shard[M]] = {}
         self._stopped = False
+        self._turn = asyncio.Lock()  # one shard after the other: threads would only take turns, and the loop's as well
         self._loaded_records = 0
+        self._started = 0
 
     # ── finding ──
 
@@ -228,6 +231,7 @@ class Runtime(Generic[M]):
 
     def start(self) -> None:
         """Begin to load every shard that there is."""
+        self._started = self._now()
         for _ in self.shards():
             pass
 
@@ -239,9 +243,9 @@ class Runtime(Generic[M]):
 
     async def _load(self, shard: Shard[M]) -> None:
         """Replay the log in a thread: nobody else knows the machine before it is loaded."""
-        begun = self._now()
         try:
-            count = await asyncio.to_thread(replay, shard.partition, shard.machine)
+            async with self._turn:
+                count = await asyncio.to_thread(replay, shard)
             self.carry_out(shard, self._loaded(shard.machine, self._now()))
         except Exception:
             log.exception("%s-%d could not be loaded: its groups or transactions wait", self.topic, shard.index)
@@ -249,7 +253,8 @@ class Runtime(Generic[M]):
         shard.loading = None
         self._loaded_records += count
         if all(each.loading is None for each in self._shards.values()):
-            log.info("loaded %d records of %s in %d ms", self._loaded_records, self.topic, self._now() - begun)
+            seconds = (self._now() - self._started) / 1000
+            log.info("loaded %d records of %s in %.2f s", self._loaded_records, self.topic, seconds)
 
     def follow(self, image: ClusterImage) -> None:
         """The image changed: shards whose partition is gone end with it."""
@@ -259,6 +264,7 @@ class Runtime(Generic[M]):
 
     def _close(self, shard: Shard[M]) -> None:
         self._shards.pop(shard.index, None)
+        shard.closed = True
         if shard.loading is not None:
             shard.loading.cancel()
         for timer in shard.timers.values():
@@ -276,10 +282,13 @@ class Runtime(Generic[M]):
         await asyncio.gather(*loading, return_exceptions=True)
 
 
-def replay(partition: Partition, machine: Machine) -> int:
-    """Feed a machine all records of its log, in a thread. Returns how many there were."""
+def replay(shard: Shard[M]) -> int:
+    """Feed a machine all records of its log, in a thread, until somebody closes it. Returns how many there were."""
+    machine, stored = shard.machine, shard.partition.log
     count = 0
-    for header, batch in partition.log.read_batches(partition.log.start_offset):
+    for header, batch in stored.read_batches(stored.start_offset):
+        if shard.closed:
+            break
         if header.attributes & CONTROL:
             _replay_markers(header.producer_id, batch, machine)
             continue
