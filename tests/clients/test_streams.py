@@ -7,8 +7,10 @@ in an aborted transaction leaves a hole or a repetition in a word's counts. Need
 import random
 import shutil
 import subprocess
+import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -27,6 +29,7 @@ STORE = "KSTREAM-AGGREGATE-STATE-STORE-0000000003"
 PARTITIONS = 2
 WORDS = ("river", "bridge", "castle", "rain", "sun", "mill", "boat", "stone", "reed", "town")
 WORDS_PER_LINE = 5
+PACE_S = 0.02
 SECONDS = 60
 WAYS: dict[str, Callable[[BrokerProcess], None]] = {"SIGTERM": BrokerProcess.stop, "kill -9": BrokerProcess.kill}
 
@@ -92,13 +95,31 @@ class Scene:
         settings = {"message.timeout.ms": 2 * SECONDS * 1000, "reconnect.backoff.max.ms": 200, "linger.ms": 5}
         self.producer = Producer({"bootstrap.servers": broker.bootstrap, "enable.idempotence": True, **settings})
 
-    def give(self, lines: int) -> None:
+    def give(self, lines: int = 10) -> None:
         """So many lines of words, delivered as soon as the broker takes them."""
         for _ in range(lines):
             words = self.random.choices(WORDS, weights=range(1, len(WORDS) + 1), k=WORDS_PER_LINE)
             self.given.update(words)
             self.producer.produce(INPUT, " ".join(words))
         self.producer.poll(0)
+
+    @contextmanager
+    def giving(self) -> Iterator[None]:
+        """Lines all the time, some every few milliseconds, so that whatever happens happens in the middle of work."""
+        ending = threading.Event()
+
+        def give() -> None:
+            while not ending.wait(PACE_S):
+                self.give()
+
+        thread = threading.Thread(target=give)
+        thread.start()
+        try:
+            yield
+            self.wait_for_more()
+        finally:
+            ending.set()
+            thread.join()
 
     def counts(self) -> dict[str, list[int]]:
         """The counts of each word in the order in which a reader of committed records gets them."""
@@ -110,6 +131,10 @@ class Scene:
 
     def counted(self) -> int:
         return sum(map(len, self.counts().values()))
+
+    def wait_for_more(self) -> None:
+        """Until so many more words are counted that some of them were given after this was called."""
+        self.wait_for(self.given.total() + 1)
 
     def wait_for(self, count: int) -> None:
         eventually(lambda: self.counted() >= count, f"{count} words are counted", self.application.told)
@@ -136,33 +161,23 @@ def scene(start_broker: StartBroker, program: Path, tmp_path: Path) -> Iterator[
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_words_are_counted_once_over_a_restart_of_the_broker(scene: Scene, way: str) -> None:
-    scene.give(100)
-    scene.wait_for_all()
-    done = scene.given.total()
-    scene.give(3000)
-    scene.wait_for(done + 1)
-    WAYS[way](scene.broker)
-    scene.give(200)
-    scene.broker.start()
-    scene.give(200)
-    scene.wait_for_all()
-    scene.give(100)
+def test_words_are_counted_once_over_restarts_of_the_broker(scene: Scene, way: str) -> None:
+    with scene.giving():
+        for _ in range(2):
+            scene.wait_for_more()
+            WAYS[way](scene.broker)
+            scene.broker.start()
     scene.wait_for_all()
     scene.check()
 
 
 def test_an_application_that_dies_goes_on_from_its_topics(scene: Scene) -> None:
     """Its stores are lost with it: the counts come back from the compacted topic that Kafka Streams made for them."""
-    scene.give(200)
-    scene.wait_for_all()
-    done = scene.given.total()
-    scene.give(3000)
-    scene.wait_for(done + 1)
-    scene.application.kill()
-    shutil.rmtree(scene.application.stores)
-    scene.give(200)
-    scene.application.start()
+    with scene.giving():
+        scene.wait_for_more()
+        scene.application.kill()
+        shutil.rmtree(scene.application.stores)
+        scene.application.start()
     scene.wait_for_all()
     scene.check()
 

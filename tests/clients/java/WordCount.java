@@ -65,6 +65,7 @@ public class WordCount {
         settings.put(StreamsConfig.consumerPrefix("auto.offset.reset"), "earliest");
         settings.put(StreamsConfig.consumerPrefix("session.timeout.ms"), 6000);
         settings.put(StreamsConfig.consumerPrefix("heartbeat.interval.ms"), 1000);
+        settings.put(StreamsConfig.producerPrefix("transaction.timeout.ms"), 5000); // how long one that died is waited for
         return settings;
     }
 }
