@@ -31,6 +31,11 @@ class Jars:
     def command(self, main_class: str, *arguments: str, options: tuple[str, ...] = ()) -> list[str]:
         return [self.java, *options, "-cp", self.class_path, main_class, *arguments]
 
+    @property
+    def compiles(self) -> bool:
+        """Whether it is a JDK, which runs a source file as it is, and not a mere JRE."""
+        return shutil.which("javac", path=str(Path(self.java).resolve().parent)) is not None
+
 
 def obtain() -> Jars | str:
     """The jars, downloaded where necessary; or, in words, why there are none and how to get them."""
