@@ -212,6 +212,21 @@ def test_whoever_waits_when_the_coordinator_ends_is_told(loop_kind: str, tmp_pat
     told(loop_kind, tmp_path, story)
 
 
+@on_both_loops
+def test_a_shard_whose_disk_failed_ends_and_is_tried_no_more(loop_kind: str, tmp_path: Path) -> None:
+    async def story(topic: Topic, runtime: Runtime[Counter]) -> None:
+        waiting = ask(runtime, "wait")
+        ask(runtime, ("later", "a"))
+        assert topic.partition is not None
+        shard = runtime._shards[0]
+        topic.partition.go_offline()
+        await until(lambda: shard.closed)
+        assert not shard.timers
+        assert await waiting is WireError.NOT_COORDINATOR
+
+    told(loop_kind, tmp_path, story)
+
+
 def test_keys_belong_where_java_puts_them() -> None:
     assert hash_of("") == 0
     assert hash_of("my-group") == 1_906_497_762

@@ -112,13 +112,12 @@ class Runtime(Generic[M]):
 
     def at(self, index: int) -> Shard[M] | WireError:
         partition = self._replicas.find(self._replicas.by_name, self._token, index)
+        shard = self._shards.get(index)
+        if shard is not None and (shard.partition is not partition or partition.offline):
+            self._close(shard)
         if partition is None or partition.offline or self._stopped:
             return WireError.NOT_COORDINATOR
-        shard = self._shards.get(index)
-        if shard is None or shard.partition is not partition:
-            if shard is not None:
-                self._close(shard)
-            shard = self._open(index, partition)
+        shard = self._shards.get(index) or self._open(index, partition)
         return shard if shard.loading is None else WireError.COORDINATOR_LOAD_IN_PROGRESS
 
     def shards(self) -> Iterator[Shard[M] | WireError]:
@@ -205,6 +204,8 @@ class Runtime(Generic[M]):
             if isinstance(token, Asked):
                 shard.waiting.discard(token)
                 token.promise.resolve(token.refused(error))
+        if shard.partition.offline:  # nothing will ever be written to it again: no timer need try
+            self._close(shard)
 
     # ── timers ──
 
@@ -212,7 +213,7 @@ class Runtime(Generic[M]):
         old = shard.timers.pop(timer.key, None)
         if old is not None:
             old.cancel()
-        if timer.at is not None:
+        if timer.at is not None and not shard.closed:
             delay = max(timer.at - self._now(), 0) / 1000
             loop = asyncio.get_running_loop()
             shard.timers[timer.key] = loop.call_later(delay, self._fire, shard, timer.key, timer.at)
@@ -270,9 +271,9 @@ class Runtime(Generic[M]):
         for timer in shard.timers.values():
             timer.cancel()
         shard.timers.clear()
-        for asked in shard.waiting:
+        waiting, shard.waiting = shard.waiting, set()
+        for asked in waiting:
             asked.promise.resolve(asked.refused(STOPPED))
-        shard.waiting.clear()
 
     async def stop(self) -> None:
         self._stopped = True
