@@ -227,6 +227,28 @@ def test_a_shard_whose_disk_failed_ends_and_is_tried_no_more(loop_kind: str, tmp
     told(loop_kind, tmp_path, story)
 
 
+@on_both_loops
+def test_timers_run_after_a_start_whose_records_could_not_be_written(loop_kind: str, tmp_path: Path) -> None:
+    async def story(topic: Topic, runtime: Runtime[Counter]) -> None:
+        ask(runtime, ("count", "a"))
+        partition = topic.partition
+        assert partition is not None
+
+        def loaded(machine: Counter, now: int) -> Decision:
+            return Decision([Record("b", 1)], timers=[Timer(("count", "a"), now + 1)])
+
+        again = Runtime(TOPIC, topic, Counter, Counter.decide, loaded, lambda: NOW)  # type: ignore[arg-type]
+        full = Refusal(WireError.KAFKA_STORAGE_ERROR, "the disk is full")
+        again.start()
+        shard = again._shards[0]
+        shard.partition = Refusing(partition, full)  # type: ignore[assignment]
+        await until(lambda: shard.loading is None)
+        shard.partition = partition
+        await until(lambda: machine(again).counts == {"a": 2})
+
+    told(loop_kind, tmp_path, story)
+
+
 def test_keys_belong_where_java_puts_them() -> None:
     assert hash_of("") == 0
     assert hash_of("my-group") == 1_906_497_762

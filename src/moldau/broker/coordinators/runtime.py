@@ -8,6 +8,7 @@ out when the batch is committed. If the append fails nothing has happened, and w
 import asyncio
 import logging
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from moldau.base.coordination import Caller, Decision, Fired, Record, Timer, TimerKey
@@ -220,7 +221,10 @@ class Runtime(Generic[M]):
 
     def _fire(self, shard: Shard[M], key: TimerKey, at: int) -> None:
         del shard.timers[key]
-        now = max(self._now(), at)  # the loop's clock and the wall's may differ: what is due is due
+        self.wake(shard, key, max(self._now(), at))  # the loop's clock and the wall's may differ: what is due is due
+
+    def wake(self, shard: Shard[M], key: TimerKey, now: int) -> None:
+        """As if this timer of the machine were due: again and again, until what it leads to can be written."""
         try:
             decision = self._decide(shard.machine, Fired(key), Caller(None, 0, "", ""), now)
             if not self.carry_out(shard, decision):
@@ -247,7 +251,9 @@ class Runtime(Generic[M]):
         try:
             async with self._turn:
                 count = await asyncio.to_thread(replay, shard)
-            self.carry_out(shard, self._loaded(shard.machine, self._now()))
+            decision = self._loaded(shard.machine, self._now())
+            if not self.carry_out(shard, decision):  # what lives on its timers does not wait for the disk
+                self.carry_out(shard, replace(decision, records=[]))
         except Exception:
             log.exception("%s-%d could not be loaded: its groups or transactions wait", self.topic, shard.index)
             return  # it stays loading: a coordinator that has forgotten half of its state must not answer
