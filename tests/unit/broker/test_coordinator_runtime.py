@@ -249,6 +249,24 @@ def test_timers_run_after_a_start_whose_records_could_not_be_written(loop_kind: 
     told(loop_kind, tmp_path, story)
 
 
+@on_both_loops
+def test_no_reply_tells_what_is_not_safe_yet(loop_kind: str, tmp_path: Path) -> None:
+    async def main() -> None:
+        topic = Topic(tmp_path, LogConfig.of({"flush.messages": "1"}))
+        runtime = a_runtime(topic)
+        assert topic.partition is not None
+        counted = ask(runtime, ("count", "a"))
+        asked = ask(runtime, ("later", "b"))
+        assert isinstance(asked, Promise)
+        assert not asked.done
+        assert await counted == 1
+        assert await asked == "soon"
+        await runtime.stop()
+        await topic.partition.stop()
+
+    run(loop_kind, main())
+
+
 def test_keys_belong_where_java_puts_them() -> None:
     assert hash_of("") == 0
     assert hash_of("my-group") == 1_906_497_762

@@ -59,7 +59,7 @@ class Asked(NamedTuple):
 class Shard(Generic[M]):
     """One partition of the coordinator's topic: its machine, its timers, and who waits for it."""
 
-    __slots__ = ("closed", "index", "loading", "machine", "partition", "timers", "waiting")
+    __slots__ = ("closed", "index", "loading", "machine", "partition", "timers", "unsafe", "waiting")
 
     def __init__(self, index: int, partition: Partition, machine: M) -> None:
         self.index = index
@@ -69,6 +69,7 @@ class Shard(Generic[M]):
         self.closed = False
         self.timers: dict[TimerKey, asyncio.TimerHandle] = {}
         self.waiting: set[Asked] = set()
+        self.unsafe: list[Decision] | None = None  # the last one that the disk is waited for, and those that saw it
 
 
 class Runtime(Generic[M]):
@@ -166,7 +167,10 @@ class Runtime(Generic[M]):
         for timer in decision.timers:
             self._set(shard, timer)
         if isinstance(outcome, Later):
-            outcome.tell = lambda settled: self._settle(shard, decision, settled)
+            shard.unsafe = together = [decision]
+            outcome.tell = lambda settled: self._settle(shard, together, settled)
+        elif outcome is None and shard.unsafe is not None:  # it may rest on what the disk has not got yet
+            shard.unsafe.append(decision)
         else:
             self._reply(shard, decision)
         return True
@@ -182,11 +186,16 @@ class Runtime(Generic[M]):
             transactional=decision.producer_id >= 0,
         )
 
-    def _settle(self, shard: Shard[M], decision: Decision, outcome: Outcome) -> None:
-        if isinstance(outcome, Refusal):
-            self._refuse(shard, decision, outcome)
-        else:
-            self._reply(shard, decision)
+    def _settle(self, shard: Shard[M], together: list[Decision], outcome: Outcome) -> None:
+        if shard.unsafe is together:
+            shard.unsafe = None
+        for decision in together:
+            if shard.closed:  # whoever waited was told so
+                return
+            if isinstance(outcome, Refusal):
+                self._refuse(shard, decision, outcome)
+            else:
+                self._reply(shard, decision)
 
     def _reply(self, shard: Shard[M], decision: Decision) -> None:
         for token, response in decision.replies:
