@@ -52,6 +52,15 @@ def carry_out(shard: GroupShard, decision: Decision) -> int:
     return len(decision.records)
 
 
+def test_offsets_may_be_kept_for_as_long_as_there_are_numbers() -> None:
+    shard = GroupShard()
+    request = OffsetCommitRequest(group_id="g", topics=commit("g", range(1)).topics, retention_time_ms=2**63 - 1)
+    carry_out(shard, shard.decide(request, ASKER._replace(version=2), env(now=1000)))
+    stored = shard.offsets.get("g", place_of(topic_head("t"), 0))
+    assert stored is not None
+    assert unpack_value(stored).expire_timestamp == 2**63 - 1
+
+
 @pytest.mark.parametrize("broken", [key()[:3], key()[:-1], key() + b"\0", b"\0\1\x7f\xff", b"\0\1\0\1\xff" + key()[5:]])
 def test_a_broken_key_stops_a_replay(broken: bytes) -> None:
     with pytest.raises(MalformedMessage):
