@@ -14,7 +14,7 @@ from moldau.broker.coordinators.runtime import Runtime
 from moldau.broker.internal_topics import OFFSETS
 from moldau.broker.settings import BrokerConfig
 from moldau.groups.env import Env, GroupConfig, Topics, TopicView
-from moldau.groups.shard import GroupShard
+from moldau.groups.shard import TOPICS, GroupShard
 from moldau.metadata.features import GROUP_VERSION, level
 from moldau.metadata.image import ClusterImage, Topic
 from moldau.replication.replicas import Replicas
@@ -87,7 +87,8 @@ class Groups:
     def follow(self, old: ClusterImage, new: ClusterImage) -> None:
         if old.topics is not new.topics:
             self._runtime.follow(new)
-            self._everywhere(GroupShard.topics_changed)
+            for shard in self._runtime.opened():
+                self._runtime.wake(shard, TOPICS, self._now())
 
     async def expire(self) -> None:
         """Forget offsets and groups whose time is over: a batch of them at a time, and others come in between."""
@@ -101,11 +102,6 @@ class Groups:
 
     async def stop(self) -> None:
         await self._runtime.stop()
-
-    def _everywhere(self, decide: Callable[[GroupShard, Env], Decision]) -> None:
-        for shard in self._runtime.opened():
-            decision = decide(shard.machine, self.env())
-            self._runtime.carry_out(shard, decision)
 
     # ── what the machines are told ──
 
