@@ -118,7 +118,7 @@ class Groups:
             self._seen, self._topics = image, topics_of(image)
         if config is not self._settings[0] or image.features is not self._settings[1]:
             self._settings = config, image.features, group_config(config, level(image, GROUP_VERSION))
-        return Env(now, self._settings[2], _new_id, self._topics)
+        return Env(now, self._settings[2], _new_id, self._topics, image.group_configs)
 
 
 NOBODY = Caller(None, 0, "", "")
@@ -142,6 +142,12 @@ def group_config(config: BrokerConfig, group_version: int) -> GroupConfig:
         consumer_migration_policy=config.group_consumer_migration_policy.lower(),
         consumer_regex_refresh_interval_ms=config.group_consumer_regex_refresh_interval_ms,
         consumer_assignment_interval_ms=config.group_consumer_assignment_interval_ms,
+        consumer_min_session_timeout_ms=config.group_consumer_min_session_timeout_ms,
+        consumer_max_session_timeout_ms=config.group_consumer_max_session_timeout_ms,
+        consumer_min_heartbeat_interval_ms=config.group_consumer_min_heartbeat_interval_ms,
+        consumer_max_heartbeat_interval_ms=config.group_consumer_max_heartbeat_interval_ms,
+        consumer_min_assignment_interval_ms=config.group_consumer_min_assignment_interval_ms,
+        consumer_max_assignment_interval_ms=config.group_consumer_max_assignment_interval_ms,
         offset_metadata_max_bytes=config.offset_metadata_max_bytes,
         offsets_retention_ms=config.offsets_retention_minutes * MINUTE_MS,
     )
