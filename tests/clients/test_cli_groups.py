@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaExcepti
 from confluent_kafka.admin import AdminClient
 
 from support import kafka_java
-from support.brokers import CreateTopic
+from support.brokers import CreateTopic, StartBroker
 from support.cli import Run, complete, fail, interrupt, on_terminal, runner, start, succeed, wait_until
 from support.raw import RawClient
 
@@ -404,6 +404,13 @@ class TestConsuming:
 
     def test_mistakes(self, moldau: Run, group: str) -> None:
         fail(moldau("consume", "cli-none", "-g", group), 1, "no topic 'cli-none'")
+
+    def test_a_broker_without_the_newer_protocol(self, start_broker: StartBroker) -> None:
+        moldau = runner(start_broker(group_coordinator_rebalance_protocols="classic").bootstrap)
+        succeed(moldau("produce", "orders", stdin="first\n"))
+        refused = moldau("consume", "orders", "-g", "billing", "--protocol", "consumer")
+        fail(refused, 1, "group 'billing' does not take us", "--protocol classic")
+        assert succeed(moldau("consume", "orders", "-g", "billing")) == "first\n"
 
     def test_the_shell_completes_groups(
         self, admin: AdminClient, bootstrap: str, moldau: Run, filled: str, group: str

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from log_batches import NOW, append, batch, flush, headers_on_disk, open_log, segment_files
+from log_batches import NOW, append, batch, flush, headers_on_disk, open_log, read, segment_files, whole_batches
 from moldau.base.errors import Refusal
 from moldau.log.aborted import Aborted
 from moldau.log.log import Log
@@ -130,6 +130,21 @@ def check(story: Story) -> None:
             told = log.aborted_transactions(offset, upper)
             needed = [each for each in aborted if each.last_offset >= offset and each.first_offset < upper]
             assert told == needed
+        check_piece(log, offset, aborted)
+
+
+def check_piece(log: Log, offset: int, aborted: list[Aborted]) -> None:
+    """With a piece of a file goes all that its reader must skip, and not much more."""
+    stable = log.last_stable_offset(log.end_offset)
+    piece = log.locate(offset, 150, stable, whole_first=True)
+    if piece is None:
+        return
+    told = log.aborted_in(offset, piece, stable)
+    last = max(header.last_offset for header in whole_batches(read(piece)))
+    assert last < stable
+    inside = [each for each in aborted if each.last_offset >= offset and each.first_offset <= last]
+    assert [each for each in told if each.first_offset <= last] == inside
+    assert all(each.first_offset < stable for each in told)
 
 
 @settings(max_examples=80, deadline=None)

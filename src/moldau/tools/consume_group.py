@@ -3,6 +3,7 @@
 A record counts as consumed when it has been printed, so one that is cut off by a crash is printed again by the next.
 """
 
+import logging
 import sys
 import time
 from collections.abc import Mapping
@@ -11,7 +12,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from moldau.tools.connect import ConnectionWatch, Target, build_consumer, explain, failure, read_topic
-from moldau.tools.failure import note
+from moldau.tools.failure import CommandError, note
 from moldau.tools.interrupts import Interrupts
 from moldau.tools.places import Place
 from moldau.tools.positions import Kind
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 BATCH = 500
 WAIT_S = 0.1
 PATIENCE_S = 10.0
+QUIET = logging.Logger("librdkafka", logging.CRITICAL + 1)  # it writes to stderr what we are about to say ourselves
 RESETS = {Kind.BEGINNING: "earliest", Kind.END: "latest"}
 
 
@@ -92,7 +94,8 @@ def read_as_member(
     target: Target, own: Mapping[str, Any], membership: Membership, printer: Printer, watch: ConnectionWatch
 ) -> bool:
     """Prints what the group gives us; whether Ctrl-C ended it."""
-    consumer = build_consumer(target, **own, **membership.settings())
+    quiet = {} if "debug" in target.properties else {"logger": QUIET}
+    consumer = build_consumer(target, **own, **membership.settings(), **quiet)
     share = Share(membership.group)
     with Interrupts() as interrupts:  # while it closes as well, which commits and leaves
         try:
@@ -139,4 +142,13 @@ def _take(
     elif error.name() == "_PARTITION_EOF":
         share.ended.add(place)
     elif not error.retriable():
-        raise failure(error, target, topic=membership.topic)
+        raise turned_away(error, target, membership)
+
+
+def turned_away(error: "KafkaError", target: Target, membership: Membership) -> CommandError:
+    """What ended the membership. A fatal error is most often a broker that does not know the newer protocol."""
+    if error.name() != "_FATAL":
+        return failure(error, target, topic=membership.topic)
+    reason = error.str().rpartition("Broker: ")[2]
+    remedy = "Try --protocol classic" if membership.protocol is Protocol.CONSUMER else ""
+    return CommandError(f"group {membership.group!r} does not take us: {reason}", remedy=remedy)

@@ -1,5 +1,6 @@
 """The log as its callers see it: rolling, reading, shortening, flushing, closing."""
 
+import errno
 import gc
 import os
 from dataclasses import replace
@@ -344,3 +345,21 @@ class TestOtherPeoplesLeftovers:
         orphan.write_bytes(b"")
         open_log(tmp_path, clean=True)
         assert not orphan.exists()
+
+
+def test_a_segment_that_cannot_be_begun_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = open_log(tmp_path, LogConfig(segment_bytes=100))
+    append(log, batch())
+    size = log.size
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "no space")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(log_module, "create", full)
+        for _ in range(3):
+            with pytest.raises(OSError, match="no space"):
+                append(log, batch())
+    assert (log.size, log.end_offset, log.segment_count) == (size, 1, 1)
+    assert append(log, batch()) == 1
+    assert (log.size, log.segment_count) == (2 * size, 2)

@@ -7,7 +7,7 @@ import pytest
 
 from log_batches import NOW, append, batch, open_log, record
 from moldau.base.errors import Refusal, WireError
-from moldau.log.producers import MAX_SEQUENCE, CorruptSnapshotError, Producers, Written, read_snapshot
+from moldau.log.producers import MAX_SEQUENCE, NONE_OPEN, CorruptSnapshotError, Producers, Written, read_snapshot
 from moldau.log.settings import LogConfig
 
 DAY = 86_400_000
@@ -154,3 +154,40 @@ def test_replay_follows_transactions_of_an_apache_kafka_log(tmp_path: Path) -> N
     state = {state.producer_id: state for state in log.producers}
     assert (state[5].txn_start_offset, state[5].coordinator_epoch, state[5].last_timestamp) == (-1, 17, NOW + 9)
     assert (state[5].last_sequence, state[6].txn_start_offset) == (1, 2)
+
+
+def test_a_verification_that_came_to_nothing_is_forgotten_in_time() -> None:
+    producers = Producers(expiration_ms=DAY)
+    asked = producers.verify(5, 0, 7, False, NOW)
+    assert producers.verify(5, 0, 3, False, NOW) is asked
+    assert asked.lowest_sequence == 3
+    assert producers.verify(5, 1, 9, False, NOW).lowest_sequence == 9  # of a newer epoch
+    producers.expire(NOW + DAY - 1)
+    assert producers.verify(5, 1, 9, False, NOW) is asked
+    producers.expire(NOW + DAY)
+    assert producers.verify(5, 1, 9, False, NOW) is not asked
+
+
+def test_the_oldest_open_transaction_is_known_whatever_the_order_of_the_ends() -> None:
+    producers = Producers()
+    for producer_id in range(5):
+        producers.update(producer_id, 0, 0, 0, 10 + producer_id, NOW, True)
+    assert producers.first_open_offset == 10
+    for producer_id, following in ((2, 10), (0, 11), (1, 13), (4, 13)):
+        assert producers.end_transaction(producer_id, 0, 0, NOW) == 10 + producer_id
+        assert producers.first_open_offset == following
+    again = Producers()
+    again.load(read_snapshot(producers.snapshot()), NOW)
+    assert again.first_open_offset == 13
+    assert again.end_transaction(3, 0, 0, NOW) == 13
+    assert again.first_open_offset == NONE_OPEN
+    assert again.end_transaction(3, 0, 0, NOW) == -1
+
+
+def test_a_coordinators_batches_have_no_sequence() -> None:
+    producers = Producers()
+    producers.update(5, 3, -1, 2, 100, NOW, True)
+    [state] = producers
+    assert (state.last_sequence, state.batches[-1]) == (-1, Written(-1, -1, 100, 102, NOW))
+    [again] = read_snapshot(producers.snapshot())
+    assert (again.last_sequence, again.txn_start_offset, again.batches[-1]) == (-1, 100, state.batches[-1])

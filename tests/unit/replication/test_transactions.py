@@ -11,7 +11,7 @@ from moldau.broker.admission import Proof, prove, transactional_batch
 from moldau.log.markers import Marker, read_marker
 from moldau.log.producers import MAX_EPOCH, NOT_ASKED, NOT_NEEDED
 from moldau.log.settings import LogConfig
-from moldau.replication.partition import Appended, Outcome, Partition
+from moldau.replication.partition import Appended, Later, Outcome, Partition
 from moldau.replication.waiters import FetchWaiter
 from moldau.wire.batch import CONTROL, TRANSACTIONAL
 from moldau.wire.records import decode_control, decode_records
@@ -307,5 +307,37 @@ def test_a_marker_releases_what_lies_before_the_next_open_transaction(tmp_path: 
         assert 1_000_000 - waiter.missing == size_of(partition, 0, 5)
         assert partition.log.segment_count > 2
         waiter.cancel()
+
+    asyncio.run(main())
+
+
+def test_a_marker_overtakes_batches_whose_records_are_still_being_checked(tmp_path: Path) -> None:
+    """The transaction is over, so what was on its way is not written: its producer has not heard that it was."""
+    partition = a_partition(tmp_path, LogConfig(cleanup_policy=frozenset({"compact"})))
+    producer = Producer(1, 0)
+    coordinator = Coordinator()
+
+    async def main() -> None:
+        outcomes: list[Outcome] = []
+
+        def send(sequence: int) -> None:
+            batch = in_transaction(producer, sequence)
+            proof = proof_of(partition, batch, coordinator)
+            assert not isinstance(proof, Refusal)
+            later = partition.produce(batch, VERSION, NOW, proof)
+            assert isinstance(later, Later)
+            later.tell = outcomes.append
+
+        send(0)
+        send(1)
+        end(partition, producer, commit=False)
+        await partition.stop()
+        assert [error(each) for each in outcomes] == [WireError.INVALID_TXN_STATE] * 2
+        outcomes.clear()
+        send(0)
+        send(1)
+        await partition.stop()
+        assert outcomes == [Appended(1, -1, 0), Appended(2, -1, 0)]
+        assert partition.last_stable_offset == 1
 
     asyncio.run(main())

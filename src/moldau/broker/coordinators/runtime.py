@@ -8,6 +8,7 @@ out when the batch is committed. If the append fails nothing has happened, and w
 import asyncio
 import logging
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from moldau.base.coordination import Caller, Decision, Fired, Record, Timer, TimerKey
@@ -58,15 +59,17 @@ class Asked(NamedTuple):
 class Shard(Generic[M]):
     """One partition of the coordinator's topic: its machine, its timers, and who waits for it."""
 
-    __slots__ = ("index", "loading", "machine", "partition", "timers", "waiting")
+    __slots__ = ("closed", "index", "loading", "machine", "partition", "timers", "unsafe", "waiting")
 
     def __init__(self, index: int, partition: Partition, machine: M) -> None:
         self.index = index
         self.partition = partition
         self.machine = machine
         self.loading: asyncio.Task[None] | None = None
+        self.closed = False
         self.timers: dict[TimerKey, asyncio.TimerHandle] = {}
         self.waiting: set[Asked] = set()
+        self.unsafe: list[Decision] | None = None  # the last one that the disk is waited for, and those that saw it
 
 
 class Runtime(Generic[M]):
@@ -91,7 +94,9 @@ class Runtime(Generic[M]):
         self._token = topic.encode()
         self._shards: dict[int, Shard[M]] = {}
         self._stopped = False
+        self._turn = asyncio.Lock()  # one shard after the other: threads would only take turns, and the loop's as well
         self._loaded_records = 0
+        self._started = 0
 
     # ── finding ──
 
@@ -109,13 +114,12 @@ class Runtime(Generic[M]):
 
     def at(self, index: int) -> Shard[M] | WireError:
         partition = self._replicas.find(self._replicas.by_name, self._token, index)
+        shard = self._shards.get(index)
+        if shard is not None and (shard.partition is not partition or partition.offline):
+            self._close(shard)
         if partition is None or partition.offline or self._stopped:
             return WireError.NOT_COORDINATOR
-        shard = self._shards.get(index)
-        if shard is None or shard.partition is not partition:
-            if shard is not None:
-                self._close(shard)
-            shard = self._open(index, partition)
+        shard = self._shards.get(index) or self._open(index, partition)
         return shard if shard.loading is None else WireError.COORDINATOR_LOAD_IN_PROGRESS
 
     def shards(self) -> Iterator[Shard[M] | WireError]:
@@ -163,7 +167,10 @@ class Runtime(Generic[M]):
         for timer in decision.timers:
             self._set(shard, timer)
         if isinstance(outcome, Later):
-            outcome.tell = lambda settled: self._settle(shard, decision, settled)
+            shard.unsafe = together = [decision]
+            outcome.tell = lambda settled: self._settle(shard, together, settled)
+        elif outcome is None and shard.unsafe is not None:  # it may rest on what the disk has not got yet
+            shard.unsafe.append(decision)
         else:
             self._reply(shard, decision)
         return True
@@ -179,11 +186,16 @@ class Runtime(Generic[M]):
             transactional=decision.producer_id >= 0,
         )
 
-    def _settle(self, shard: Shard[M], decision: Decision, outcome: Outcome) -> None:
-        if isinstance(outcome, Refusal):
-            self._refuse(shard, decision, outcome)
-        else:
-            self._reply(shard, decision)
+    def _settle(self, shard: Shard[M], together: list[Decision], outcome: Outcome) -> None:
+        if shard.unsafe is together:
+            shard.unsafe = None
+        for decision in together:
+            if shard.closed:  # whoever waited was told so
+                return
+            if isinstance(outcome, Refusal):
+                self._refuse(shard, decision, outcome)
+            else:
+                self._reply(shard, decision)
 
     def _reply(self, shard: Shard[M], decision: Decision) -> None:
         for token, response in decision.replies:
@@ -202,6 +214,8 @@ class Runtime(Generic[M]):
             if isinstance(token, Asked):
                 shard.waiting.discard(token)
                 token.promise.resolve(token.refused(error))
+        if shard.partition.offline:  # nothing will ever be written to it again: no timer need try
+            self._close(shard)
 
     # ── timers ──
 
@@ -209,14 +223,17 @@ class Runtime(Generic[M]):
         old = shard.timers.pop(timer.key, None)
         if old is not None:
             old.cancel()
-        if timer.at is not None:
+        if timer.at is not None and not shard.closed:
             delay = max(timer.at - self._now(), 0) / 1000
             loop = asyncio.get_running_loop()
             shard.timers[timer.key] = loop.call_later(delay, self._fire, shard, timer.key, timer.at)
 
     def _fire(self, shard: Shard[M], key: TimerKey, at: int) -> None:
         del shard.timers[key]
-        now = max(self._now(), at)  # the loop's clock and the wall's may differ: what is due is due
+        self.wake(shard, key, max(self._now(), at))  # the loop's clock and the wall's may differ: what is due is due
+
+    def wake(self, shard: Shard[M], key: TimerKey, now: int) -> None:
+        """As if this timer of the machine were due: again and again, until what it leads to can be written."""
         try:
             decision = self._decide(shard.machine, Fired(key), Caller(None, 0, "", ""), now)
             if not self.carry_out(shard, decision):
@@ -228,6 +245,7 @@ class Runtime(Generic[M]):
 
     def start(self) -> None:
         """Begin to load every shard that there is."""
+        self._started = self._now()
         for _ in self.shards():
             pass
 
@@ -239,17 +257,20 @@ class Runtime(Generic[M]):
 
     async def _load(self, shard: Shard[M]) -> None:
         """Replay the log in a thread: nobody else knows the machine before it is loaded."""
-        begun = self._now()
         try:
-            count = await asyncio.to_thread(replay, shard.partition, shard.machine)
-            self.carry_out(shard, self._loaded(shard.machine, self._now()))
+            async with self._turn:
+                count = await asyncio.to_thread(replay, shard)
+            decision = self._loaded(shard.machine, self._now())
+            if not self.carry_out(shard, decision):  # what lives on its timers does not wait for the disk
+                self.carry_out(shard, replace(decision, records=[]))
         except Exception:
             log.exception("%s-%d could not be loaded: its groups or transactions wait", self.topic, shard.index)
             return  # it stays loading: a coordinator that has forgotten half of its state must not answer
         shard.loading = None
         self._loaded_records += count
         if all(each.loading is None for each in self._shards.values()):
-            log.info("loaded %d records of %s in %d ms", self._loaded_records, self.topic, self._now() - begun)
+            seconds = (self._now() - self._started) / 1000
+            log.info("loaded %d records of %s in %.2f s", self._loaded_records, self.topic, seconds)
 
     def follow(self, image: ClusterImage) -> None:
         """The image changed: shards whose partition is gone end with it."""
@@ -259,14 +280,15 @@ class Runtime(Generic[M]):
 
     def _close(self, shard: Shard[M]) -> None:
         self._shards.pop(shard.index, None)
+        shard.closed = True
         if shard.loading is not None:
             shard.loading.cancel()
         for timer in shard.timers.values():
             timer.cancel()
         shard.timers.clear()
-        for asked in shard.waiting:
+        waiting, shard.waiting = shard.waiting, set()
+        for asked in waiting:
             asked.promise.resolve(asked.refused(STOPPED))
-        shard.waiting.clear()
 
     async def stop(self) -> None:
         self._stopped = True
@@ -276,10 +298,13 @@ class Runtime(Generic[M]):
         await asyncio.gather(*loading, return_exceptions=True)
 
 
-def replay(partition: Partition, machine: Machine) -> int:
-    """Feed a machine all records of its log, in a thread. Returns how many there were."""
+def replay(shard: Shard[M]) -> int:
+    """Feed a machine all records of its log, in a thread, until somebody closes it. Returns how many there were."""
+    machine, stored = shard.machine, shard.partition.log
     count = 0
-    for header, batch in partition.log.read_batches(partition.log.start_offset):
+    for header, batch in stored.read_batches(stored.start_offset):
+        if shard.closed:
+            break
         if header.attributes & CONTROL:
             _replay_markers(header.producer_id, batch, machine)
             continue
