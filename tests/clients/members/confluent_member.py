@@ -101,12 +101,13 @@ class Member:
         self.let_go(consumer, partitions)
 
     def let_go(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        """Tells first: as soon as librdkafka knows, others may have them."""
         if self.cooperative:
-            consumer.incremental_unassign(partitions)
             self.owned.lose((each.topic, each.partition) for each in partitions)
+            consumer.incremental_unassign(partitions)
         else:
-            consumer.unassign()
             self.owned.become(())
+            consumer.unassign()
 
 
 if __name__ == "__main__":
