@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from moldau.base.coordination import Caller
 from moldau.base.errors import WireError
 from moldau.groups import classic, classic_reads, classic_rebalance
 from moldau.groups.classic import ClassicGroup, ClassicMember, State
@@ -12,6 +13,7 @@ from moldau.groups.records import GroupMetadataValue, MemberMetadata
 from moldau.wire.messages.consumer_protocol import ConsumerProtocolSubscription, write_subscription
 from moldau.wire.messages.join_group import JoinGroupProtocol
 
+ASKER = Caller("token", 9, "client", "/127.0.0.1")
 READS_A = write_subscription(ConsumerProtocolSubscription(topics=("a",)))
 READS_B = write_subscription(ConsumerProtocolSubscription(topics=("b",)), version=0)
 
@@ -127,3 +129,13 @@ def test_rounds_in_which_nobody_comes_do_not_follow_each_other_without_a_pause()
     env = Env(1_000, GroupConfig(), lambda: "id", Topics())
     decision = classic_rebalance.join_time_is_up(group(State.PREPARING, hasty), ("join", "g"), env)
     assert [each.at for each in decision.timers] == [None, 2_000]
+
+
+def test_a_leader_that_is_no_member_leads_nobody() -> None:
+    written = classic.to_record(replace(group(State.STABLE, member("m")), leader="gone")).value
+    read = classic.from_record("g", written)
+    assert read.leader == "m"
+    env = Env(1_000, GroupConfig(), lambda: "id", Topics())
+    alone = replace(read, state=State.PREPARING, members={"m": replace(read.members["m"], joining=ASKER)})
+    decision = classic_rebalance.join_time_is_up(alone, ("join", "g"), env)
+    assert [response.leader for _, response in decision.replies] == ["m"]
