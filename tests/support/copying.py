@@ -5,6 +5,7 @@ is clients/members/copier.py, in a process of its own.
 """
 
 import random
+import sys
 import time
 from dataclasses import dataclass, field
 
@@ -58,7 +59,7 @@ class Fire:
     def start_copier(self) -> None:
         settings = {"name": NAME, "bootstrap": self.broker.bootstrap, "source": SOURCE, "target": TARGET}
         more = {"batch": self.plan.batch, "session_ms": SESSION_MS, "work_s": WORK_S}
-        self.copiers.append(Member(PROGRAMS / "copier.py", {**settings, **more}))
+        self.copiers.append(Member((sys.executable, str(PROGRAMS / "copier.py")), {**settings, **more}))
 
     def committed(self) -> int:
         """How many records are copied, by the group's committed offsets; 0 while its coordinator cannot tell."""
