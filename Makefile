@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: up setup test check bench clean
+.PHONY: up setup test check bench exactly-once storm clean
 
 up: setup
 	@exec $(BIN)/moldau up --dir ./data --listen localhost:9092
@@ -25,6 +25,12 @@ check: setup
 	@$(BIN)/ruff check src tests benchmarks
 	@$(BIN)/ruff format --check src tests benchmarks
 	@$(BIN)/mypy
+
+exactly-once: setup
+	@MOLDAU_FULL=1 $(BIN)/python -m pytest tests/clients/test_exactly_once.py -s --timeout 1800
+
+storm: setup
+	@MOLDAU_FULL=1 $(BIN)/python -m pytest tests/clients/test_storm.py -s --timeout 600
 
 bench: setup
 	@$(BIN)/python -m benchmarks $(ARGS)
