@@ -156,7 +156,7 @@ def values(consumer: KafkaConsumer, count: int) -> list[int]:
     found: list[int] = []
 
     def enough() -> bool:
-        batches = consumer.poll(timeout_ms=200, max_records=count - len(found))
+        batches = consumer.poll(timeout_ms=2000, max_records=count - len(found))
         found.extend(int(message.value) for messages in batches.values() for message in messages)
         return len(found) == count
 

@@ -9,6 +9,7 @@ from kafka.errors import KafkaError
 from kafka.structs import OffsetAndMetadata
 from told import Owned, leaving, may_commit, settings, tell
 
+POLL_MS = 1000  # a poll that ends in the middle of a rebalance forgets its outcome: kafka-python 3.0.12
 ASSIGNORS = {
     "range": RangePartitionAssignor,
     "roundrobin": RoundRobinPartitionAssignor,
@@ -68,7 +69,7 @@ def main() -> None:
             commit(consumer, following)
             following = {}
         try:
-            found = consumer.poll(timeout_ms=100)
+            found = consumer.poll(timeout_ms=POLL_MS)
         except KafkaError as error:
             tell("fatal" if not error.retriable else "trouble", error=type(error).__name__)
             continue
