@@ -243,7 +243,9 @@ def test_a_group_moves_to_the_consumer_protocol_and_back(new_group, feed, admin:
 def test_a_group_whose_assignments_carry_data_of_their_own_stays_classic(new_group, feed, admin: AdminClient) -> None:
     """librdkafka's cooperative-sticky assignor writes such data from its second rebalance on; it would be lost."""
     group: Group = new_group(2)
-    group.settled(group.join(COOPERATIVE), group.join(COOPERATIVE))
+    first = group.join(COOPERATIVE)
+    group.settled(first)
+    group.settled(first, group.join(COOPERATIVE))
     assert "does not exist" in group.join(MODERN).wait_for("fatal")["error"]
     assert kind_of(admin, group) == ConsumerGroupType.CLASSIC
     sent = feed(group, 10)
