@@ -215,6 +215,6 @@ def from_record(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
         generation=value.generation,
         protocol_type=value.protocol_type or None,
         protocol_name=value.protocol,
-        leader=value.leader if value.leader is not None else next(iter(members), None),
+        leader=value.leader if value.leader in members else next(iter(members), None),
         members=members,
     )

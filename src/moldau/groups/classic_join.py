@@ -18,6 +18,7 @@ from moldau.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
 NEW_MEMBER_TIMEOUT_MS: Final = 5 * 60 * 1000  # a JoinGroup of a member that nobody has heard of before
 MEMBER_ID_REQUIRED: Final = 4  # from this version on (KIP-394)
+LONGEST_STRING: Final = 2**15 - 1  # bytes
 SKIPS_ASSIGNMENT: Final = 9  # from this version on (KIP-814)
 
 
@@ -43,11 +44,18 @@ def _check(group: ClassicGroup | None, request: JoinGroupRequest, env: Env) -> W
 
 def check_request(request: JoinGroupRequest, env: Env) -> WireError:
     """What is wrong whatever the group."""
-    if not request.group_id:
+    if not request.group_id or _too_long(request.group_id):
         return WireError.INVALID_GROUP_ID
+    if _too_long(request.protocol_type) or any(_too_long(protocol.name) for protocol in request.protocols):
+        return WireError.INCONSISTENT_GROUP_PROTOCOL
     if not env.config.min_session_timeout_ms <= request.session_timeout_ms <= env.config.max_session_timeout_ms:
         return WireError.INVALID_SESSION_TIMEOUT
     return WireError.NONE
+
+
+def _too_long(text: str) -> bool:
+    """Whether the group could never be written: a request may have longer strings than a record."""
+    return 4 * len(text) > LONGEST_STRING and len(text.encode()) > LONGEST_STRING
 
 
 def must_name_itself(request: JoinGroupRequest, caller: Caller) -> bool:

@@ -34,6 +34,13 @@ from moldau.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 FENCED_SINCE = 2  # the version that first knew PRODUCER_FENCED
 BUMPING_SINCE = 5  # the version by which a client says that it speaks transaction version 2
 
+# Java's producer looks whether it has records to send, and then whether it is to commit. A commit that is asked for in
+# between overtakes its records, and INVALID_TXN_STATE would be fatal to the producer. In Apache Kafka it meets a
+# transaction whose markers are still being written, and tries again. Ours are written sooner: so that it tries again
+# here too, a transaction counts as being ended for a while after it was.
+GRACE_MS = 1_000
+
+COMPLETE = (COMPLETE_COMMIT, COMPLETE_ABORT)
 ENDED = {True: (PREPARE_COMMIT, COMPLETE_COMMIT), False: (PREPARE_ABORT, COMPLETE_ABORT)}
 
 
@@ -80,7 +87,8 @@ def _end_and_bump(transaction: Transaction, request: EndTxnRequest, caller: Call
         # An abort with nothing added raises the epoch as any other: records that are under way may still come.
         return _bump(transaction, request.committed, request, caller, env)
     if not repeated:
-        return _refuse(caller, WireError.INVALID_TXN_STATE)
+        just_ended = transaction.state in COMPLETE and env.now < transaction.update_time + GRACE_MS
+        return _refuse(caller, WireError.CONCURRENT_TRANSACTIONS if just_ended else WireError.INVALID_TXN_STATE)
     error = _repeated(transaction, request.committed)
     return _refuse(caller, error) if error is not WireError.NONE else Decision.reply(caller, _named(transaction))
 
@@ -88,7 +96,7 @@ def _end_and_bump(transaction: Transaction, request: EndTxnRequest, caller: Call
 def _epoch_fits(transaction: Transaction, epoch: int, repeated: bool, overflowed: bool) -> bool:
     if transaction.state in PREPARED:
         return repeated and not overflowed
-    if transaction.state in (COMPLETE_COMMIT, COMPLETE_ABORT) and repeated:
+    if transaction.state in COMPLETE and repeated:
         return True
     return epoch == transaction.producer_epoch
 

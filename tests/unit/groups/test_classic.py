@@ -4,14 +4,16 @@ from dataclasses import replace
 
 import pytest
 
+from moldau.base.coordination import Caller
 from moldau.base.errors import WireError
-from moldau.groups import classic, classic_reads, classic_rebalance
+from moldau.groups import classic, classic_join, classic_reads, classic_rebalance
 from moldau.groups.classic import ClassicGroup, ClassicMember, State
 from moldau.groups.env import Env, GroupConfig, Topics
 from moldau.groups.records import GroupMetadataValue, MemberMetadata
 from moldau.wire.messages.consumer_protocol import ConsumerProtocolSubscription, write_subscription
-from moldau.wire.messages.join_group import JoinGroupProtocol
+from moldau.wire.messages.join_group import JoinGroupProtocol, JoinGroupRequest
 
+ASKER = Caller("token", 9, "client", "/127.0.0.1")
 READS_A = write_subscription(ConsumerProtocolSubscription(topics=("a",)))
 READS_B = write_subscription(ConsumerProtocolSubscription(topics=("b",)), version=0)
 
@@ -127,3 +129,35 @@ def test_rounds_in_which_nobody_comes_do_not_follow_each_other_without_a_pause()
     env = Env(1_000, GroupConfig(), lambda: "id", Topics())
     decision = classic_rebalance.join_time_is_up(group(State.PREPARING, hasty), ("join", "g"), env)
     assert [each.at for each in decision.timers] == [None, 2_000]
+
+
+def test_a_leader_that_is_no_member_leads_nobody() -> None:
+    written = classic.to_record(replace(group(State.STABLE, member("m")), leader="gone")).value
+    read = classic.from_record("g", written)
+    assert read.leader == "m"
+    env = Env(1_000, GroupConfig(), lambda: "id", Topics())
+    alone = replace(read, state=State.PREPARING, members={"m": replace(read.members["m"], joining=ASKER)})
+    decision = classic_rebalance.join_time_is_up(alone, ("join", "g"), env)
+    assert [response.leader for _, response in decision.replies] == ["m"]
+
+
+@pytest.mark.parametrize(
+    ("group_id", "protocol_type", "protocol", "error"),
+    [
+        ("g" * 2**15, "consumer", "range", WireError.INVALID_GROUP_ID),
+        ("g", "é" * 2**14, "range", WireError.INCONSISTENT_GROUP_PROTOCOL),
+        ("g", "consumer", "r" * 2**15, WireError.INCONSISTENT_GROUP_PROTOCOL),
+        ("g", "consumer", "r" * (2**15 - 1), WireError.MEMBER_ID_REQUIRED),
+    ],
+)
+def test_a_group_that_could_not_be_written_does_not_begin(
+    group_id: str, protocol_type: str, protocol: str, error: WireError
+) -> None:
+    request = JoinGroupRequest(
+        group_id=group_id,
+        session_timeout_ms=10_000,
+        protocol_type=protocol_type,
+        protocols=(JoinGroupProtocol(name=protocol, metadata=READS_A),),
+    )
+    decision = classic_join.join(None, request, ASKER, Env(1_000, GroupConfig(), lambda: "id", Topics()))
+    assert [response.error_code for _, response in decision.replies] == [error]

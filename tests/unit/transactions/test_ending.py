@@ -5,6 +5,7 @@ import pytest
 from moldau.base.coordination import Fired
 from moldau.base.errors import WireError
 from moldau.transactions.commands import WriteMarkers, markers_key
+from moldau.transactions.ending import GRACE_MS
 from moldau.transactions.env import Env, TransactionConfig
 from moldau.transactions.state import MAX_EPOCH, TransactionState
 from support.transaction_machine import FIRST_PRODUCER_ID, NOBODY, TransactionMachine
@@ -64,10 +65,12 @@ def test_an_empty_transaction_may_be_aborted_but_not_committed(machine: Transact
     response = machine.end("tx", producer, False, NEW)
     assert (response.error_code, response.producer_epoch) == (0, 1)
     assert machine.written == [WriteMarkers("tx", P, 1, False, frozenset(), 2)]
+    machine.now += GRACE_MS
     assert machine.end("tx", (P, 1), True, NEW).error_code == WireError.INVALID_TXN_STATE
     assert machine.end("tx", (P, 1), False, NEW).producer_epoch == 2
     machine.add("tx", (P, 2))
     machine.end("tx", (P, 2), True, NEW)
+    machine.now += GRACE_MS
     assert machine.end("tx", (P, 3), True, NEW).error_code == WireError.INVALID_TXN_STATE
     assert machine.end("tx", (P, 3), False, NEW).producer_epoch == 4
 
@@ -86,6 +89,16 @@ def test_strangers_are_refused(machine: TransactionMachine, version: int) -> Non
         assert (response.error_code, response.producer_id, response.producer_epoch) == (error, -1, -1)
     assert machine.end("tx", (P, 3), True, 1).error_code == WireError.INVALID_PRODUCER_EPOCH
     assert machine["tx"].state is TransactionState.ONGOING
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_a_commit_that_overtakes_its_records_is_to_come_again(machine: TransactionMachine, commit: bool) -> None:
+    """As if the transaction before were still being ended; for a while, so that nobody tries for ever."""
+    machine.end("tx", open_transaction(machine), commit, NEW)
+    machine.now += GRACE_MS - 1
+    assert machine.end("tx", (P, 1), True, NEW).error_code == WireError.CONCURRENT_TRANSACTIONS
+    assert machine.add("tx", (P, 1)) is WireError.NONE
+    assert machine.end("tx", (P, 1), True, NEW).producer_epoch == 2
 
 
 @pytest.mark.parametrize("version", [OLD, NEW])

@@ -10,7 +10,7 @@ from moldau.base.uuids import text_of
 from moldau.broker.call import Call
 from moldau.broker.controller import fresh_id
 from moldau.broker.coordinators.placing import partition_of
-from moldau.broker.coordinators.runtime import Runtime
+from moldau.broker.coordinators.runtime import NOBODY, Runtime
 from moldau.broker.internal_topics import OFFSETS
 from moldau.broker.settings import BrokerConfig
 from moldau.groups.env import Env, GroupConfig, Topics, TopicView
@@ -119,9 +119,6 @@ class Groups:
         if config is not self._settings[0] or image.features is not self._settings[1]:
             self._settings = config, image.features, group_config(config, level(image, GROUP_VERSION))
         return Env(now, self._settings[2], _new_id, self._topics, image.group_configs)
-
-
-NOBODY = Caller(None, 0, "", "")
 
 
 def _new_id() -> str:

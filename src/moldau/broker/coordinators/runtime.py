@@ -25,6 +25,7 @@ log = logging.getLogger("moldau.broker")
 
 RETRY_MS = 1_000  # before a timer whose records could not be appended is tried again
 LARGEST_BATCH = 256 * 1024 * 1024  # bytes that a batch of a coordinator's log may unpack to
+NOBODY = Caller(None, 0, "", "")  # who decides by a timer, or for the broker itself
 STOPPED = WireError.NOT_COORDINATOR  # clients look for the coordinator anew
 
 # What clients of a coordinator are told where its log refuses a write: their retry rules know these.
@@ -235,7 +236,7 @@ class Runtime(Generic[M]):
     def wake(self, shard: Shard[M], key: TimerKey, now: int) -> None:
         """As if this timer of the machine were due: again and again, until what it leads to can be written."""
         try:
-            decision = self._decide(shard.machine, Fired(key), Caller(None, 0, "", ""), now)
+            decision = self._decide(shard.machine, Fired(key), NOBODY, now)
             if not self.carry_out(shard, decision):
                 self._set(shard, Timer(key, now + RETRY_MS))
         except Exception:

@@ -14,7 +14,7 @@ from moldau.base.coordination import Caller, Decision, Fired, Timer, TimerKey
 from moldau.base.errors import Refusal, WireError
 from moldau.broker.call import Call
 from moldau.broker.coordinators.markers import Marker, Markers
-from moldau.broker.coordinators.runtime import Asked, Runtime, Shard
+from moldau.broker.coordinators.runtime import NOBODY, Asked, Runtime, Shard
 from moldau.broker.internal_topics import TRANSACTIONS
 from moldau.broker.producer_ids import ProducerIds
 from moldau.broker.promise import Promise
@@ -38,7 +38,6 @@ from moldau.wire.messages.init_producer_id import InitProducerIdRequest
 log = logging.getLogger("moldau.broker")
 
 RETRY_MS = 100  # before markers that could not be written, or a producer id, are tried for again
-NOBODY = Caller(None, 0, "", "")
 _GONE = (WireError.NONE, WireError.UNKNOWN_TOPIC_OR_PARTITION)  # written, or nobody is left to read it
 
 
