@@ -170,12 +170,8 @@ def test_an_empty_transaction_may_be_aborted_but_not_committed(txn: RawTransacti
 
 
 def commit_of_nothing(txn: RawTransactions, producer: Producer) -> int:
-    """The last answer. Soon after a transaction ended it is "come again": records may be under way (decision 14)."""
-    deadline = time.monotonic() + 30
-    while (error := txn.end(producer, True).error) == CONCURRENT_TRANSACTIONS:
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-    return error
+    """Soon after a transaction ended the answer is "come again": records may be under way (decision 14)."""
+    return int(settled(lambda: txn.end(producer, True), lambda answer: answer.error).error)
 
 
 def test_a_late_end_does_not_end_the_next_transaction(txn: RawTransactions, place: str) -> None:
