@@ -10,7 +10,7 @@ from moldau.base.uuids import text_of
 from moldau.broker.call import Call
 from moldau.broker.controller import fresh_id
 from moldau.broker.coordinators.placing import partition_of
-from moldau.broker.coordinators.runtime import NOBODY, Runtime
+from moldau.broker.coordinators.runtime import Runtime
 from moldau.broker.internal_topics import OFFSETS
 from moldau.broker.settings import BrokerConfig
 from moldau.groups.env import Env, GroupConfig, Topics, TopicView
@@ -43,12 +43,6 @@ class Groups:
     def ask(self, group_id: str, command: Any, call: Call, refused: Callable[[WireError], Any]) -> Any:
         """The reply to a command for a group, or a Promise of it."""
         return self._runtime.ask(group_id, command, call.caller(), refused)
-
-    def change(
-        self, group_id: str, decide: Callable[[GroupShard, Caller, Env], Decision], refused: Callable[[WireError], Any]
-    ) -> Any:
-        """Like `ask` for what an administrator does to a group, which has no command of its own on the wire."""
-        return self._runtime.ask(group_id, decide, NOBODY, refused)
 
     def shard(self, group_id: str) -> GroupShard | WireError:
         """For reading: the shard that a group belongs to."""
@@ -93,7 +87,7 @@ class Groups:
     async def expire(self) -> None:
         """Forget offsets and groups whose time is over: a batch of them at a time, and others come in between."""
         for shard in self._runtime.opened():
-            while shard in self._runtime.opened():
+            while self._runtime.has(shard):
                 decision = shard.machine.expire(self.env())
                 if not decision.records or not self._runtime.carry_out(shard, decision):
                     break
@@ -106,8 +100,7 @@ class Groups:
     # ── what the machines are told ──
 
     def _decide(self, machine: GroupShard, command: Any, caller: Caller, now: int) -> Decision:
-        env = self._env(now)
-        return command(machine, caller, env) if callable(command) else machine.decide(command, caller, env)
+        return machine.decide(command, caller, self._env(now))
 
     def _loaded(self, machine: GroupShard, now: int) -> Decision:
         return machine.loaded(self._env(now))
