@@ -193,6 +193,20 @@ class Cluster:
             if not patience.again():
                 return last
 
+    def ask_any(self, request: object, answer: type[Answer], error_of: Callable[[Answer], int]) -> Answer | Failed:
+        """Of any broker, again while the error passes by itself."""
+        patience = self.patience()
+        while True:
+            reply = self._ask_any(request, answer, patience)
+            if isinstance(reply, Failed):
+                return reply
+            code = error_of(reply)
+            if not code:
+                return reply
+            problem = failed(code, type(request).__name__.removesuffix("Request"))
+            if not problem.retriable or not patience.again():
+                return problem
+
     # ── coordinators ────────────────────────────────────────────────────────────────────────────────────────────────
 
     def ask_coordinator(
@@ -248,16 +262,6 @@ class Cluster:
                 if not problem.retriable or not patience.again():
                     return problem
         return self._coordinators[kind, key]
-
-    def coordinator_version(self, kind: int, key: str, request: type) -> int | Failed | None:
-        """The version of a request that its coordinator and we would speak; None if there is none."""
-        address = self.coordinator(kind, key, self.patience())
-        if isinstance(address, Failed):
-            return address
-        try:
-            return self._connect(address).version_of(request)
-        except NETWORK as error:
-            return network_failure(f"{address[0]}:{address[1]}", error)
 
     def feature(self, name: str) -> int | Failed:
         """The level of a finalized feature, 0 if it is not."""

@@ -184,8 +184,9 @@ def _build(
             if append(count, time, keys[row], values[row], named) is None:
                 break
             count += 1
-    except UnicodeEncodeError:
-        slow, count = True, count + 1  # at least the row that could not be encoded
+    except UnicodeEncodeError:  # raised before the row left a trace in the builder
+        if count == 0:
+            slow, count = True, 1
     if not slow:
         return builder.build(), count
     records = [

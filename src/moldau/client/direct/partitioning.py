@@ -1,0 +1,57 @@
+"""Which partition a record goes to, as Java's producer decides: murmur2 of its key, or one that sticks for a while.
+
+librdkafka's default hashes otherwise, so records of one key would lie in two places. Sends nothing.
+"""
+
+import random
+from collections.abc import Sequence
+
+_M = 0x5BD1E995
+_SEED = 0x9747B28C
+_MASK = 0xFFFFFFFF
+
+
+def murmur2(data: bytes) -> int:
+    """32-bit murmur2 with Kafka's seed, as an unsigned number."""
+    length = len(data)
+    h = _SEED ^ length
+    whole = length & ~3
+    for position in range(0, whole, 4):
+        k = int.from_bytes(data[position : position + 4], "little") * _M & _MASK
+        k = (k ^ k >> 24) * _M & _MASK
+        h = h * _M & _MASK ^ k
+    if whole < length:
+        h = (h ^ int.from_bytes(data[whole:], "little")) * _M & _MASK
+    h = (h ^ h >> 13) * _M & _MASK
+    return h ^ h >> 15
+
+
+def partition_of(key: bytes, partitions: int) -> int:
+    return (murmur2(key) & 0x7FFFFFFF) % partitions
+
+
+class Partitioner:
+    """Partitions for the records of one topic. Records without a key stay together for a batch's bytes (KIP-794)."""
+
+    def __init__(self, partitions: int, stick_bytes: int, chance: random.Random | None = None) -> None:
+        self.partitions = partitions
+        self._stick_bytes = stick_bytes
+        self._chance = chance or random.Random()
+        self._current = self._chance.randrange(partitions)
+        self._left = stick_bytes
+
+    def assign(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> list[int]:
+        """A partition for each record. Keys often repeat, so within a call each is hashed once."""
+        known = {key: partition_of(key, self.partitions) for key in set(keys) if key is not None}
+        if None not in keys:
+            return [known[key] for key in keys]  # type: ignore[index]
+        return [self._sticky(value) if key is None else known[key] for key, value in zip(keys, values, strict=True)]
+
+    def _sticky(self, value: bytes | None) -> int:
+        chosen = self._current
+        self._left -= len(value or b"") + 1
+        if self._left <= 0:
+            self._left = self._stick_bytes
+            if self.partitions > 1:
+                self._current = (chosen + self._chance.randrange(1, self.partitions)) % self.partitions
+        return chosen
