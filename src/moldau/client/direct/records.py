@@ -6,8 +6,9 @@ that clients write. What the compiled classes cannot do (header names that are n
 done by `wire.records`, slowly and rightly.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import repeat
 from typing import Any, Final, NamedTuple
 
 from moldau.wire.batch import (
@@ -35,7 +36,10 @@ except ImportError as missing:
 BATCH_BYTES: Final = 512 * 1024  # of a batch before compression: half of what topics accept by default
 DECOMPRESSED_BYTES: Final = 256 * 1024 * 1024  # one batch may have so much: a limit against bombs
 
+MOST_OVERHEAD: Final = 32  # of a record or header: lengths and deltas
+
 Headers = Sequence[Header]
+NO_HEADERS: Final[Headers] = ()
 
 
 @dataclass(slots=True)
@@ -51,6 +55,10 @@ class Columns:
 
     def __len__(self) -> int:
         return len(self.offsets)
+
+    def cut(self, length: int) -> None:
+        for column in (self.offsets, self.timestamps, self.timestamp_types, self.keys, self.values, self.headers):
+            del column[length:]
 
 
 # ── decode ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -81,35 +89,59 @@ def _decode_one(
 ) -> None:
     if header.record_count == 0:
         return
-    rows = _rows(header, batch, limit)
-    if header.base_offset < start or (end is not None and header.last_offset >= end):
-        rows = [row for row in rows if row.offset >= start and (end is None or row.offset < end)]
-        columns.offsets += [row.offset for row in rows]
-    elif header.record_count == header.last_offset_delta + 1:
-        columns.offsets += range(header.base_offset, header.last_offset + 1)
-    else:
-        columns.offsets += [row.offset for row in rows]
-    columns.timestamps += [row.timestamp for row in rows]
-    columns.timestamp_types += [1 if header.attributes & LOG_APPEND_TIME else 0] * len(rows)
-    columns.keys += [row.key for row in rows]
-    columns.values += [row.value for row in rows]
-    if headers:
-        columns.headers += [row.headers for row in rows]
-
-
-def _rows(header: BatchHeader, batch: Buffer, limit: int) -> list[Any]:
-    """Objects with the attributes of `wire.records.Record`."""
-    plain = batch
-    if header.codec:
-        body = decompress(header.codec, memoryview(batch)[HEADER_SIZE:], limit)
-        attributes = header.attributes & ~CODEC_MASK
-        plain = HEADER.pack(*header._replace(attributes=attributes, length=len(body))) + body
+    before = len(columns)
+    outside = header.base_offset < start or (end is not None and header.last_offset >= end)
+    holes = header.record_count != header.last_offset_delta + 1
+    append = _append_some if outside or holes else _append_all
+    last = header.last_offset if end is None else end - 1
     try:
-        return list(DefaultRecordBatch(plain))
+        append(_rows(header, batch, limit), columns, start, last, headers)
     except UnicodeDecodeError:
-        return list(iter_records(batch, limit=limit))
+        columns.cut(before)
+        append(iter_records(batch, limit=limit), columns, start, last, headers)
     except (CorruptRecordException, OverflowError, MemoryError, ValueError) as bad:
         raise CorruptRecords(f"batch at offset {header.base_offset}: {bad}") from bad
+    if append is _append_all:
+        columns.offsets += range(header.base_offset, header.last_offset + 1)
+    appended = 1 if header.attributes & LOG_APPEND_TIME else 0
+    columns.timestamp_types += [appended] * (len(columns.values) - before)
+
+
+def _rows(header: BatchHeader, batch: Buffer, limit: int) -> Iterable[Any]:
+    """Objects with the attributes of `wire.records.Record`."""
+    if not header.codec:
+        return DefaultRecordBatch(batch)  # type: ignore[no-any-return]
+    body = decompress(header.codec, memoryview(batch)[HEADER_SIZE:], limit)
+    attributes = header.attributes & ~CODEC_MASK
+    return DefaultRecordBatch(HEADER.pack(*header._replace(attributes=attributes)) + body)  # type: ignore[no-any-return]
+
+
+def _append_all(rows: Iterable[Any], columns: Columns, first: int, last: int, headers: bool) -> None:
+    """All but the offsets, which need not be looked at. One loop: a row that is let go at once costs no memory."""
+    key, value, time = columns.keys.append, columns.values.append, columns.timestamps.append
+    if not headers:
+        for row in rows:
+            key(row.key)
+            value(row.value)
+            time(row.timestamp)
+        return
+    named = columns.headers.append
+    for row in rows:
+        key(row.key)
+        value(row.value)
+        time(row.timestamp)
+        named(row.headers or NO_HEADERS)
+
+
+def _append_some(rows: Iterable[Any], columns: Columns, first: int, last: int, headers: bool) -> None:
+    for row in rows:
+        if first <= row.offset <= last:
+            columns.offsets.append(row.offset)
+            columns.keys.append(row.key)
+            columns.values.append(row.value)
+            columns.timestamps.append(row.timestamp)
+            if headers:
+                columns.headers.append(row.headers or NO_HEADERS)
 
 
 # ── encode ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -142,15 +174,23 @@ def encode(
     sequence: int = -1,
 ) -> list[Encoded]:
     """Batches of at most `batch_bytes` before compression, or of one record that is larger."""
-    encoded: list[Encoded] = []
-    slow = bool(timestamps) and min(timestamps) < 0  # the compiled builder takes -1 for "none yet"
-    first = 0
-    while first < len(values):
-        built, count = _build(keys, values, timestamps, headers, first, batch_bytes, writer, sequence, slow)
-        encoded.append(Encoded(_compressed(built, codec, level), count, sequence))
-        first += count
+    named = repeat([]) if headers is None else map(list, headers)
+    columns = (keys, values, timestamps, *(() if headers is None else (headers,)))
+    if len({len(column) for column in columns}) > 1:
+        raise ValueError("columns of different lengths")
+    # The compiled builder takes a timestamp of -1 for "none yet".
+    split = _split if not timestamps or min(timestamps) >= 0 else _split_slowly
+    try:
+        batches = list(split(zip(timestamps, keys, values, named, strict=False), batch_bytes, writer))
+    except UnicodeEncodeError:
+        named = repeat([]) if headers is None else map(list, headers)
+        batches = list(_split_slowly(zip(timestamps, keys, values, named, strict=False), batch_bytes, writer))
+    encoded = []
+    for built in batches:
+        done = _finished(built, codec, level, sequence)
+        encoded.append(done)
         if sequence >= 0:
-            sequence = next_sequence(sequence, count)
+            sequence = next_sequence(sequence, done.records)
     return encoded
 
 
@@ -159,49 +199,58 @@ def next_sequence(sequence: int, count: int) -> int:
     return (sequence + count) & 0x7FFFFFFF
 
 
-def _build(
-    keys: Sequence[bytes | None],
-    values: Sequence[bytes | None],
-    timestamps: Sequence[int],
-    headers: Sequence[Headers] | None,
-    first: int,
-    batch_bytes: int,
-    writer: Writer,
-    sequence: int,
-    slow: bool,
-) -> tuple[Buffer, int]:
-    """One uncompressed batch from row `first` on, and how many rows it took."""
-    builder = DefaultRecordBatchBuilder(
-        MAGIC, Codec.NONE, writer.transactional, writer.producer_id, writer.epoch, sequence, batch_bytes
-    )
+Row = tuple[int, bytes | None, bytes | None, list[Header]]  # time, key, value, headers: the order of `append`
+
+
+def _split(rows: Iterable[Row], batch_bytes: int, writer: Writer) -> Iterator[Buffer]:
+    """Uncompressed batches, without sequence and checksum that would hold."""
+
+    def new() -> Any:
+        who = (writer.transactional, writer.producer_id, writer.epoch)
+        return DefaultRecordBatchBuilder(MAGIC, Codec.NONE, *who, -1, batch_bytes)
+
+    builder = new()
     append = builder.append
-    none: list[Header] = []
     count = 0
-    try:
-        for row in range(first, len(values)):
-            named = none if headers is None else list(headers[row])
-            time = max(0, timestamps[row])
-            if append(count, time, keys[row], values[row], named) is None:
-                break
-            count += 1
-    except UnicodeEncodeError:  # raised before the row left a trace in the builder
-        if count == 0:
-            slow, count = True, 1
-    if not slow:
-        return builder.build(), count
-    records = [
-        Record(offset, timestamps[row], keys[row], values[row], () if headers is None else tuple(headers[row]))
-        for offset, row in enumerate(range(first, first + count))
-    ]
+    for time, key, value, headers in rows:
+        if append(count, time, key, value, headers) is None:
+            yield builder.build()
+            builder = new()
+            append = builder.append
+            append(0, time, key, value, headers)
+            count = 0
+        count += 1
+    if count:
+        yield builder.build()
+
+
+def _split_slowly(rows: Iterable[Row], batch_bytes: int, writer: Writer) -> Iterator[Buffer]:
+    """As `_split`, by `wire.records`, which encodes everything."""
+    producer = {"producer_id": writer.producer_id, "producer_epoch": writer.epoch}
     attributes = TRANSACTIONAL if writer.transactional else 0
-    producer = {"producer_id": writer.producer_id, "producer_epoch": writer.epoch, "base_sequence": sequence}
-    return encode_batch(records, attributes=attributes, **producer), count
+    batch: list[Record] = []
+    size = HEADER_SIZE
+    for time, key, value, headers in rows:
+        more = MOST_OVERHEAD + len(key or b"") + len(value or b"")
+        more += sum(3 * len(name) + len(content or b"") + MOST_OVERHEAD for name, content in headers)
+        if batch and size + more > batch_bytes:
+            yield encode_batch(batch, attributes=attributes, **producer)
+            batch, size = [], HEADER_SIZE
+        batch.append(Record(len(batch), time, key, value, tuple(headers)))
+        size += more
+    if batch:
+        yield encode_batch(batch, attributes=attributes, **producer)
 
 
-def _compressed(batch: Buffer, codec: Codec, level: int | None) -> bytes:
-    if codec is Codec.NONE:
-        return bytes(batch)
-    header = BatchHeader._make(HEADER.unpack_from(batch))
-    body = compress(codec, memoryview(batch)[HEADER_SIZE:], level)
-    length = HEADER_SIZE - PREFIX_SIZE + len(body)
-    return seal(header._replace(attributes=header.attributes | codec, length=length), body)
+def _finished(built: Buffer, codec: Codec, level: int | None, sequence: int) -> Encoded:
+    """Compressed, with its sequence and checksum."""
+    header = BatchHeader._make(HEADER.unpack_from(built))
+    if codec is Codec.NONE and sequence < 0:
+        return Encoded(bytes(built), header.record_count, sequence)
+    body = bytes(memoryview(built)[HEADER_SIZE:])
+    if codec is not Codec.NONE:
+        body = compress(codec, body, level)
+    changed = header._replace(
+        attributes=header.attributes | codec, length=HEADER_SIZE - PREFIX_SIZE + len(body), base_sequence=sequence
+    )
+    return Encoded(seal(changed, body), header.record_count, sequence)
