@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kafka.partitioner.default import murmur2 as kafka_python
 
-from moldau.client.direct.partitioning import Partitioner, murmur2, partition_of
+from moldau.client.direct.partitioning import Partitioner, murmur2, murmur2_of, partition_of
 
 # What org.apache.kafka.common.utils.Utils.murmur2 and BuiltInPartitioner (of 12 partitions) say.
 JAVA = [
@@ -46,6 +46,13 @@ def test_columns_get_what_single_keys_get(keys: list[bytes | None], partitions: 
     assert all(0 <= each < partitions for each in assigned)
     for key, partition in zip(keys, assigned, strict=True):
         assert key is None or partition == partition_of(key, partitions)
+
+
+def test_many_keys_are_hashed_as_each_alone() -> None:
+    """At once where numpy is, one by one elsewhere."""
+    chance = random.Random(7)
+    keys = {chance.randbytes(length) for length in range(12) for _ in range(100)}
+    assert murmur2_of(keys) == {key: murmur2(key) for key in keys}
 
 
 def test_records_without_a_key_stay_together_and_spread() -> None:

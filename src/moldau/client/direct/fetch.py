@@ -29,6 +29,7 @@ from moldau.wire.records import ControlType, check_batch, decode_control, decode
 
 BY_NAME = 12  # the last version of Fetch with topic names
 MARKER_BYTES = 64 * 1024  # of a control batch; a marker has some dozen
+LONGEST_WAIT = 0.5  # of the time that an answer may take: a broker that waits must not seem gone
 INCONSISTENT_TOPIC_ID = 103
 UNSUPPORTED_FOR_MESSAGE_FORMAT = 43
 
@@ -151,7 +152,7 @@ class _Reader:
         )
         topic_id = self._topic_id or ZERO_UUID
         request = FetchRequest(
-            max_wait_ms=self._sizes.max_wait_ms,
+            max_wait_ms=min(self._sizes.max_wait_ms, int(self._cluster.timeout_s * LONGEST_WAIT * 1000)),
             min_bytes=self._sizes.min_bytes,
             max_bytes=self._sizes.partition_max_bytes,
             isolation_level=self._isolation,

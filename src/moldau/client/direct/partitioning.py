@@ -3,8 +3,11 @@
 librdkafka's default hashes otherwise, so records of one key would lie in two places. Sends nothing.
 """
 
+import importlib.util
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+
+WORTH_NUMPY = 32  # fewer keys are hashed sooner one by one
 
 _M = 0x5BD1E995
 _SEED = 0x9747B28C
@@ -26,6 +29,42 @@ def murmur2(data: bytes) -> int:
     return h ^ h >> 15
 
 
+def murmur2_of(keys: Iterable[bytes]) -> dict[bytes, int]:
+    """The hash of each key; many keys of one length are hashed at once where numpy is (it comes with pandas)."""
+    by_length: dict[int, list[bytes]] = {}
+    for key in keys:
+        by_length.setdefault(len(key), []).append(key)
+    hashed: dict[bytes, int] = {}
+    for length, alike in by_length.items():
+        if len(alike) < WORTH_NUMPY or importlib.util.find_spec("numpy") is None:
+            hashed |= {key: murmur2(key) for key in alike}
+        else:
+            hashed |= zip(alike, _murmur2_at_once(alike, length), strict=True)
+    return hashed
+
+
+def _murmur2_at_once(keys: list[bytes], length: int) -> list[int]:
+    """`murmur2` in columns of unsigned 32-bit numbers, whose products wrap by themselves."""
+    import numpy as np
+
+    whole = length & ~3
+    padded = np.zeros((len(keys), whole + 4), np.uint8)
+    if length:
+        padded[:, :length] = np.frombuffer(b"".join(keys), np.uint8).reshape(len(keys), length)
+    words = padded.view("<u4")
+    m = np.uint32(_M)
+    h = np.full(len(keys), _SEED ^ length, np.uint32)
+    for column in range(whole // 4):
+        k = words[:, column] * m
+        k = (k ^ k >> np.uint32(24)) * m
+        h = h * m ^ k
+    if whole < length:
+        h = (h ^ words[:, -1]) * m
+    h = (h ^ h >> np.uint32(13)) * m
+    found: list[int] = (h ^ h >> np.uint32(15)).tolist()
+    return found
+
+
 def partition_of(key: bytes, partitions: int) -> int:
     return (murmur2(key) & 0x7FFFFFFF) % partitions
 
@@ -42,7 +81,8 @@ class Partitioner:
 
     def assign(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> list[int]:
         """A partition for each record. Keys often repeat, so within a call each is hashed once."""
-        known = {key: partition_of(key, self.partitions) for key in set(keys) if key is not None}
+        hashed = murmur2_of({key for key in keys if key is not None})
+        known = {key: (each & 0x7FFFFFFF) % self.partitions for key, each in hashed.items()}
         if None not in keys:
             return [known[key] for key in keys]  # type: ignore[index]
         return [self._sticky(value) if key is None else known[key] for key, value in zip(keys, values, strict=True)]
