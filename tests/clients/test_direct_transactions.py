@@ -9,7 +9,7 @@ from confluent_kafka import Producer
 
 from moldau.client.direct import transactions
 from moldau.client.direct.failed import Failed
-from moldau.client.direct.fetch import Chunk, read_range
+from moldau.client.direct.fetch import Chunk, FetchSizes, read_range
 from moldau.client.direct.metadata import Cluster, Place
 from moldau.client.direct.offsets import LATEST, READ_COMMITTED, Committed, Found, committed, list_offsets
 from moldau.client.direct.records import decode
@@ -47,13 +47,13 @@ def name() -> str:
     return f"direct-{uuid.uuid4().hex}"
 
 
-def visible(cluster: Cluster, topic: str, partitions: int = 1) -> Column:
+def visible(cluster: Cluster, topic: str, partitions: int = 1, most_bytes: int = 1 << 20) -> Column:
     """What a reader of committed records sees."""
     ends = list_offsets(cluster, {Place(topic, each): LATEST for each in range(partitions)}, isolation=READ_COMMITTED)
     found: Column = []
     for place, end in ends.items():
         assert isinstance(end, Found), end
-        for chunk in read_range(cluster, place, 0, end.offset, isolation=READ_COMMITTED):
+        for chunk in read_range(cluster, place, 0, end.offset, isolation=READ_COMMITTED, sizes=FetchSizes(most_bytes)):
             assert isinstance(chunk, Chunk), chunk
             found += decode(chunk.batches, end=end.offset).values
     return found
@@ -153,4 +153,6 @@ def test_transactions_of_others_are_read_as_they_ended(
         writers[turn % 2].commit_transaction(30)
         writers[(turn + 1) % 2].abort_transaction(30)
     wanted = [b"%d-%d-%d" % (turn, who, each) for turn in range(3) for each in range(5) for who in (turn % 2, 2)]
-    assert sorted(map(str, visible(cluster, topic))) == sorted(map(str, wanted))
+    for most_bytes in (1, 300, 1 << 20):
+        found = visible(cluster, topic, most_bytes=most_bytes)
+        assert sorted(map(str, found)) == sorted(map(str, wanted)), f"{most_bytes} bytes at a time"

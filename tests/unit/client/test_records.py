@@ -1,5 +1,8 @@
 """Columns of records: they come back as they were written, and others read what we write."""
 
+import subprocess
+import sys
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -10,6 +13,7 @@ from moldau.client.direct.records import Columns, Writer, decode, encode, next_s
 from moldau.wire.batch import TRANSACTIONAL, read_header
 from moldau.wire.compression import Codec, CorruptRecords
 from moldau.wire.records import Record, decode_records, encode_batch, seal
+from support.brokers import broker_environment
 
 LIMIT = 1 << 24
 blobs = st.none() | st.binary(max_size=60)
@@ -90,3 +94,11 @@ def test_arrow_has_the_schema_of_sparks_source() -> None:
     assert (row["topic"], row["partition"], row["offset"], row["timestampType"]) == ("orders", 3, 7, 1)
     assert row["headers"] == [{"key": "a", "value": None}, {"key": "�", "value": b"x"}]
     assert record_batch(columns, Place("orders", 3)).num_columns == 7
+
+
+def test_without_the_compiled_classes_one_line_says_what_to_install() -> None:
+    hidden = "import sys; sys.modules['aiokafka.record._crecords'] = None; import moldau.client.direct.records"
+    command = [sys.executable, "-c", hidden]
+    done = subprocess.run(command, env=broker_environment(), capture_output=True, text=True, check=False)
+    assert done.stderr.splitlines()[-1].startswith("ImportError: reading and writing records in bulk needs aiokafka")
+    assert "pip install 'moldau[spark]'" in done.stderr

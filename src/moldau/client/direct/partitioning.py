@@ -81,6 +81,8 @@ class Partitioner:
 
     def assign(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> list[int]:
         """A partition for each record. Keys often repeat, so within a call each is hashed once."""
+        if self.partitions == 1:
+            return [0] * len(keys)
         hashed = murmur2_of({key for key in keys if key is not None})
         known = {key: (each & 0x7FFFFFFF) % self.partitions for key, each in hashed.items()}
         if None not in keys:
@@ -92,6 +94,5 @@ class Partitioner:
         self._left -= len(value or b"") + 1
         if self._left <= 0:
             self._left = self._stick_bytes
-            if self.partitions > 1:
-                self._current = (chosen + self._chance.randrange(1, self.partitions)) % self.partitions
+            self._current = (chosen + self._chance.randrange(1, self.partitions)) % self.partitions
         return chosen
