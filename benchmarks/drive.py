@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from benchmarks.jars import Jars
@@ -19,6 +20,7 @@ from benchmarks.topics import Topic
 
 PERF_CLASS = "org.apache.kafka.tools.ProducerPerformance"
 PERF_JVM = ("-Xmx512m",)
+COORDINATED = Path(__file__).with_name("Coordinated.java")
 LIMIT_S = 900.0
 KCAT_SETTINGS = (  # those of the worker's consumer
     "fetch.message.max.bytes=4194304",
@@ -45,6 +47,16 @@ class ProduceLoad:
     warm_up: int = 0
     throughput: int = -1
     settings: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatedLoad:
+    """What `Coordinated.java` does: `clients` at once, each `warm_up` and then `count` commits or transactions."""
+
+    mode: str
+    clients: int
+    warm_up: int
+    count: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +137,22 @@ def _consume_with_kcat(peer: Peer, topic: Topic, records: int) -> ConsumeResult:
     _run(command)
     seconds = time.perf_counter() - began
     return ConsumeResult(records, records / seconds, _children_cpu() - before, "kcat")
+
+
+def coordinated(jars: Jars, peer: Peer, topic: Topic, load: CoordinatedLoad) -> dict[str, float]:
+    """Kafka's own consumers or transactional producers, as many as wanted, each in a loop."""
+    arguments = [load.mode, peer.bootstrap, topic.name, str(load.clients), str(load.warm_up), str(load.count)]
+    result: dict[str, float] = json.loads(_run(jars.command(str(COORDINATED), *arguments, options=PERF_JVM)))
+    return result
+
+
+def rebalance(peer: Peer, topic: Topic, *, protocol: str, members: int, times: int) -> dict[str, float]:
+    """How long a group takes to settle when half of its members join at once; see `members`."""
+    host, port = peer.address
+    return work(
+        "rebalance", host=host, port=port, pid=peer.pid, topic=topic.name, topic_id=str(topic.id),
+        partitions=topic.partitions, protocol=protocol, members=members, times=times,
+    )  # fmt: skip
 
 
 def latency(peer: Peer, topic: Topic, *, rate: int, seconds: float, record_size: int = 100) -> dict[str, float]:

@@ -13,9 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 KAFKA_VERSION = "4.3.1"
-ARTIFACTS = ("kafka_2.13", "kafka-tools")
+ARTIFACTS = ("kafka_2.13", "kafka-tools", "kafka-streams")
 OLDEST_JAVA = 17
-DONE = "complete"  # this file is written last, so that an interrupted download is started again
+DONE = (
+    "complete"  # written last, with what was asked for: a download that was interrupted or asked for less is repeated
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +31,11 @@ class Jars:
     def command(self, main_class: str, *arguments: str, options: tuple[str, ...] = ()) -> list[str]:
         return [self.java, *options, "-cp", self.class_path, main_class, *arguments]
 
+    @property
+    def compiles(self) -> bool:
+        """Whether it is a JDK, which runs a source file as it is, and not a mere JRE."""
+        return shutil.which("javac", path=str(Path(self.java).resolve().parent)) is not None
+
 
 def obtain() -> Jars | str:
     """The jars, downloaded where necessary; or, in words, why there are none and how to get them."""
@@ -41,7 +48,7 @@ def obtain() -> Jars | str:
     if given:
         return Jars(given, java, version)
     directory = _cache() / f"apache-kafka-{KAFKA_VERSION}"
-    if not (directory / DONE).exists():
+    if not _is_complete(directory):
         maven = shutil.which("mvn")
         if maven is None:
             return "no Kafka jars: install maven, or set MOLDAU_KAFKA_CLASSPATH to the libs/* of a Kafka release"
@@ -55,12 +62,17 @@ def _cache() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "moldau"
 
 
+def _is_complete(directory: Path) -> bool:
+    done = directory / DONE
+    return done.exists() and done.read_text() == _project()
+
+
 def _download(maven: str, directory: Path) -> str | None:
     """One process at a time; the reason if it fails."""
     directory.mkdir(parents=True, exist_ok=True)
     with (directory / "download.lock").open("w") as lock:
         fcntl.lockf(lock, fcntl.LOCK_EX)
-        if (directory / DONE).exists():
+        if _is_complete(directory):
             return None
         (directory / "pom.xml").write_text(_project())
         command = [maven, "--quiet", "--batch-mode", "dependency:copy-dependencies", "-DoutputDirectory=libs"]
@@ -68,7 +80,7 @@ def _download(maven: str, directory: Path) -> str | None:
         if finished.returncode:
             reason = next((line for line in finished.stdout.splitlines() if "ERROR" in line), "no reason given")
             return f"Maven could not fetch Apache Kafka {KAFKA_VERSION}: {reason}"
-        (directory / DONE).touch()
+        (directory / DONE).write_text(_project())
     return None
 
 

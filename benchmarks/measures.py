@@ -13,6 +13,8 @@ from benchmarks.jars import Jars
 from benchmarks.peers import Kind, Peer, running
 
 PARTITIONS = 5
+OWNED = 5  # partitions of a member that commits
+MEMBERS = 100  # of a group that rebalances, on as many partitions
 MIB = 1 << 20
 BATCH_RECORDS_100 = 150  # 100-byte records in a batch of 16 KB, the default of the clients
 
@@ -22,7 +24,7 @@ Figures = dict[str, float]
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How many records each workload sends; `--quick` shows only that everything runs."""
+    """How many records each workload sends, or what else it counts; `--quick` shows only that everything runs."""
 
     warm_up: int
     produce: int
@@ -31,15 +33,18 @@ class Sizes:
     consume: int
     latency_s: int
     memory: int
+    commits: int
+    transactions: int
+    rebalances: int
 
 
 FULL = Sizes(
     warm_up=2_000_000, produce=4_000_000, produce_large=1_000_000, produce_single=300_000, consume=5_000_000,
-    latency_s=30, memory=10_000_000,
+    latency_s=30, memory=10_000_000, commits=40_000, transactions=6_000, rebalances=9,
 )  # fmt: skip
 QUICK = Sizes(
     warm_up=50_000, produce=200_000, produce_large=50_000, produce_single=20_000, consume=300_000, latency_s=4,
-    memory=200_000,
+    memory=200_000, commits=2_000, transactions=400, rebalances=1,
 )  # fmt: skip
 
 
@@ -114,6 +119,31 @@ def _latency_librdkafka(setting: Setting, peer: Peer) -> Figures:
         return drive.latency(peer, topic, rate=2_000, seconds=setting.sizes.latency_s)
 
 
+def _coordinated(mode: str, clients: int, count: Callable[[Sizes], int]) -> Callable[[Setting, Peer], Figures]:
+    """Commits or transactions; a third more than is counted goes ahead, because Java is slow at first."""
+
+    def run(setting: Setting, peer: Peer) -> Figures:
+        if setting.jars is None or not setting.jars.compiles:
+            return {}
+        each = count(setting.sizes) // clients
+        load = drive.CoordinatedLoad(mode, clients, each // 3, each)
+        with topics.topic(peer, OWNED * clients) as topic:
+            before = peer.cpu_seconds()
+            result = drive.coordinated(setting.jars, peer, topic, load)
+            used = peer.cpu_seconds() - before
+        return {**result, "cpu_s": used, "cpu_us": used / clients / (load.warm_up + load.count) * 1e6}
+
+    return run
+
+
+def _rebalance(protocol: str) -> Callable[[Setting, Peer], Figures]:
+    def run(setting: Setting, peer: Peer) -> Figures:
+        with topics.topic(peer, MEMBERS) as topic:
+            return drive.rebalance(peer, topic, protocol=protocol, members=MEMBERS, times=setting.sizes.rebalances)
+
+    return run
+
+
 def _memory(setting: Setting, peer: Peer) -> Figures:
     """A broker of its own, so that the figure is that of these records alone."""
     load = drive.ProduceLoad(setting.sizes.memory, 100)
@@ -161,6 +191,35 @@ WORKLOADS = (
     ),
     Workload("latency", "ProducerPerformance at 2,000 records/s, linger.ms=0, its defaults otherwise", _latency_java),
     Workload("latency-librdkafka", "librdkafka at 2,000 records/s, linger.ms=0, acks=1", _latency_librdkafka),
+    Workload(
+        "commit",
+        "KafkaConsumer, one member with 5 partitions: commitSync in a loop",
+        _coordinated("commit", 1, lambda sizes: sizes.commits // 4),
+    ),
+    Workload(
+        "commit-4",
+        "KafkaConsumer, 4 members with 5 partitions each: commitSync in a loop",
+        _coordinated("commit", 4, lambda sizes: sizes.commits),
+    ),
+    Workload(
+        "transact",
+        "KafkaProducer, one: transactions of 10 records of 100 B on 3 partitions",
+        _coordinated("transact", 1, lambda sizes: sizes.transactions // 3),
+    ),
+    Workload(
+        "transact-4",
+        "KafkaProducer, 4: transactions of 10 records of 100 B on 3 partitions",
+        _coordinated("transact", 4, lambda sizes: sizes.transactions),
+    ),
+    Workload(
+        "transact-offsets",
+        "KafkaProducer, one: the same, and the offset of a consumer group in each",
+        _coordinated("transact-offsets", 1, lambda sizes: sizes.transactions // 3),
+    ),
+    Workload(
+        "rebalance-classic", "raw members: 50 join 50 others, classic protocol, 100 partitions", _rebalance("classic")
+    ),
+    Workload("rebalance-consumer", "raw members: 50 join 50 others, KIP-848, 100 partitions", _rebalance("consumer")),
     Workload("memory", "a fresh broker, ProducerPerformance with its defaults", _memory),
     Workload("ready", "from the start of the process on an empty directory to its first ApiVersions answer", _ready),
 )
@@ -190,6 +249,34 @@ MEASURES = (
     Measure("p99", "p99 at 2,000 records/s", "latency", "p99_ms", "ms", "lower", 1.0),
     Measure(
         "p99-librdkafka", "p99 at 2,000 records/s, librdkafka", "latency-librdkafka", "p99_ms", "ms", "lower", None,
+        shown=False,
+    ),
+    Measure("commit", "commits, one member", "commit", "per_s", "commits/s", "higher", 1.0),
+    Measure("commit-4", "commits, 4 members", "commit-4", "per_s", "commits/s", "higher", 1.0),
+    Measure("transact", "transactions, one producer", "transact", "per_s", "transactions/s", "higher", 1.0),
+    Measure("transact-4", "transactions, 4 producers", "transact-4", "per_s", "transactions/s", "higher", 1.0),
+    Measure(
+        "transact-offsets", "transactions with offsets", "transact-offsets", "per_s", "transactions/s", "higher", 1.0
+    ),
+    Measure(
+        "rebalance-classic", "rebalance, 100 members, classic", "rebalance-classic", "rebalance_ms", "ms", "lower", 1.0
+    ),
+    Measure(
+        "rebalance-consumer", "rebalance, 100 members, KIP-848", "rebalance-consumer", "rebalance_ms", "ms", "lower",
+        1.0,
+    ),
+    Measure("cpu-commit", "CPU per commit", "commit-4", "cpu_us", "µs", "lower", None),
+    Measure("cpu-transact", "CPU per transaction", "transact-4", "cpu_us", "µs", "lower", None),
+    Measure(
+        "cpu-transact-offsets", "CPU per transaction with offsets", "transact-offsets", "cpu_us", "µs", "lower", None,
+        shown=False,
+    ),
+    Measure(
+        "cpu-rebalance-classic", "CPU per rebalance, classic", "rebalance-classic", "cpu_ms", "ms", "lower", None,
+        shown=False,
+    ),
+    Measure(
+        "cpu-rebalance-consumer", "CPU per rebalance, KIP-848", "rebalance-consumer", "cpu_ms", "ms", "lower", None,
         shown=False,
     ),
     Measure("memory", "resident memory after 10 M records", "memory", "rss_mb", "MB", "lower", 0.1),

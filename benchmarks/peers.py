@@ -32,7 +32,11 @@ KAFKA_JVM = (
 )  # fmt: skip
 
 
-SETTINGS = {"log.segment.delete.delay.ms": "1000"}  # of both: the files of a round are gone before the next begins
+SETTINGS = {  # of both
+    "log.segment.delete.delay.ms": "1000",  # the files of a round are gone before the next begins
+    "group.initial.rebalance.delay.ms": "0",  # a rebalance takes as long as its work does, not as its timers:
+    "group.consumer.assignment.interval.ms": "0",  # of the classic and of the consumer protocol
+}
 
 
 class Kind(Protocol):
@@ -88,7 +92,6 @@ class ApacheKafka:
             "offsets.topic.replication.factor": "1",
             "transaction.state.log.replication.factor": "1",
             "transaction.state.log.min.isr": "1",
-            "group.initial.rebalance.delay.ms": "0",
             **SETTINGS,
         }
         properties = home / "server.properties"
@@ -131,11 +134,7 @@ class Peer:
         return self._process.pid
 
     def cpu_seconds(self) -> float:
-        """User and system time of all threads since the start."""
-        if sys.platform == "linux":  # the process's own CPU clock, because /proc counts in steps of 10 ms
-            return time.clock_gettime(~self.pid << 3 | LINUX_SCHED_CLOCK)
-        times = psutil.Process(self.pid).cpu_times()
-        return float(times.user + times.system)
+        return cpu_seconds(self.pid)
 
     def rss_bytes(self) -> int:
         return int(psutil.Process(self.pid).memory_info().rss)
@@ -181,6 +180,14 @@ class Peer:
     def _last_words(self) -> str:
         lines = (self.home / "output.log").read_text(errors="replace").strip().splitlines()
         return " / ".join(lines[-5:]) or "no output"
+
+
+def cpu_seconds(pid: int) -> float:
+    """User and system time of all threads of a process since its start."""
+    if sys.platform == "linux":  # the process's own CPU clock, because /proc counts in steps of 10 ms
+        return time.clock_gettime(~pid << 3 | LINUX_SCHED_CLOCK)
+    times = psutil.Process(pid).cpu_times()
+    return float(times.user + times.system)
 
 
 @contextlib.contextmanager

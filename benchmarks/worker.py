@@ -16,7 +16,7 @@ from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, Producer, TopicPartition
 
-from benchmarks import frames
+from benchmarks import frames, members
 
 CONSUME_BATCH = 10_000
 CONSUME_LIMIT_S = 300.0
@@ -185,6 +185,7 @@ JOBS: dict[str, Callable[[dict[str, Any]], dict[str, float]]] = {
     "consume": consume,
     "produce": produce,
     "latency": latency,
+    "rebalance": members.rebalance,
     "ask-metadata": ask_metadata,
     "append-one-by-one": append_one_by_one,
     "read-cold": read_cold,

@@ -1,11 +1,13 @@
 """Fixtures for tests of groups and transactions with real clients."""
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
 
 from support.brokers import AnyBroker, CreateTopic
+from support.go import build
 from support.members import Group
 
 NewGroup = Callable[..., Group]
@@ -51,3 +53,9 @@ def feed(broker: AnyBroker) -> Feed:
         return values
 
     return more
+
+
+@pytest.fixture(scope="session")
+def go_program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The franz-go client."""
+    return build(tmp_path_factory.mktemp("go"))

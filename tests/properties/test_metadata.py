@@ -18,6 +18,7 @@ from moldau.metadata.changes import (
     Change,
     ControllerElected,
     FeaturesFinalized,
+    GroupConfigured,
     PartitionChanged,
     ProducerIdsAllocated,
     TopicConfigured,
@@ -43,6 +44,10 @@ BROKERS = st.builds(
 )
 
 
+# Unlike topics, groups may be called anything.
+GROUPS = st.sampled_from(("g", "a/b", ".", "..", "%2E", "grüße an alle", "\x01")) | st.text(min_size=1, max_size=3)
+
+
 def wishes() -> st.SearchStrategy[tuple[object, ...]]:
     name = st.sampled_from(NAMES)
     single = st.one_of(
@@ -51,6 +56,7 @@ def wishes() -> st.SearchStrategy[tuple[object, ...]]:
         st.tuples(st.just("delete"), name),
         st.tuples(st.just("configure"), name, CONFIGS),
         st.tuples(st.just("configure broker"), st.sampled_from(("", "1", "2")), CONFIGS),
+        st.tuples(st.just("configure group"), GROUPS, CONFIGS),
         st.tuples(st.just("lead"), name, st.integers(0, 3), st.lists(st.integers(0, 4), min_size=1, max_size=3)),
         st.tuples(st.just("register"), BROKERS),
         st.tuples(st.just("gone"), st.integers(0, 4)),
@@ -74,6 +80,8 @@ def decide(image: ClusterImage, wish: tuple[object, ...], number: int) -> Change
             return TopicConfigured(name, config) if name in image.topics else None
         case ("configure broker", str(name), Mapping() as config):
             return BrokerConfigured(name, config)
+        case ("configure group", str(name), Mapping() as config):
+            return GroupConfigured(name, config)
         case ("lead", str(name), int(index), list() as replicas):
             old = image.partition(name, index)
             return (

@@ -39,6 +39,7 @@ def decoded(record: Record) -> Record:
 class OneGroup:
     topics: Topics = field(default_factory=lambda: topics(t=4))
     config: GroupConfig = field(default_factory=GroupConfig)
+    own: dict[str, dict[str, str]] = field(default_factory=dict)  # settings of single groups
     now: int = 1_000_000
     group: ConsumerGroup | None = None
     log: list[Record] = field(default_factory=list)
@@ -47,7 +48,7 @@ class OneGroup:
 
     @property
     def env(self) -> Env:
-        return Env(self.now, self.config, self.new_id, self.topics)
+        return Env(self.now, self.config, self.new_id, self.topics, self.own)
 
     def new_id(self) -> str:
         self.ids += 1

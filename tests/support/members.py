@@ -34,10 +34,11 @@ class Kind:
     client: str
     protocol: str = "classic"
     assignor: str = "range"
+    built: tuple[str, ...] = ()  # how it is run if it is not a Python program
 
     @property
-    def program(self) -> Path:
-        return PROGRAMS / f"{self.client.replace('-', '_')}_member.py"
+    def command(self) -> tuple[str, ...]:
+        return self.built or (sys.executable, str(PROGRAMS / f"{self.client.replace('-', '_')}_member.py"))
 
     def __str__(self) -> str:
         return f"{self.client}, {self.assignor}" if self.protocol == "classic" else f"{self.client}, consumer protocol"
@@ -65,12 +66,12 @@ def eventually(holds: Callable[[], Any], what: str, told: Callable[[], object] =
 class Member:
     """One member process. `events` grows while it runs."""
 
-    def __init__(self, program: Path, settings: dict[str, Any]) -> None:
+    def __init__(self, command: tuple[str, ...], settings: dict[str, Any]) -> None:
         self.name = str(settings["name"])
         self.events: list[dict[str, Any]] = []
         self.away: list[int] = []  # when it was killed or paused: from then on its partitions are not its own
         self.process = subprocess.Popen(
-            [sys.executable, str(program), json.dumps(settings)],
+            [*command, json.dumps(settings)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -204,7 +205,7 @@ class Group:
             "heartbeat_ms": HEARTBEAT_MS,
             **more,
         }
-        member = Member(kind.program, settings)
+        member = Member(kind.command, settings)
         self.members.append(member)
         return member
 

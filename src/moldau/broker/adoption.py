@@ -10,13 +10,14 @@ from pathlib import Path
 from uuid import UUID
 
 from moldau.base.errors import Refusal
-from moldau.base.settings import Live, SettingError
+from moldau.base.settings import Live, SettingError, shortened
 from moldau.broker.settings import BROKER
+from moldau.groups.settings import GROUP
 from moldau.log.checkpoints import LEADER_EPOCHS, MalformedCheckpointError, read_epochs, read_topic_id
 from moldau.log.directory import METADATA_LOG, DirectoryRefused, LogDirectory
 from moldau.log.settings import checked
 from moldau.metadata import features
-from moldau.metadata.changes import BrokerConfigured, Change, ProducerIdsAllocated, TopicCreated
+from moldau.metadata.changes import BrokerConfigured, Change, GroupConfigured, ProducerIdsAllocated, TopicCreated
 from moldau.metadata.image import CLUSTER_DEFAULT, ClusterImage, PartitionState
 from moldau.metadata.kraft import KraftImage, KraftTopic, image_from_kraft
 from moldau.metadata.kraft import adopt as adopt_topic
@@ -82,6 +83,7 @@ def _from_metadata_log(path: Path, broker_id: int, found: set[tuple[str, int]]) 
     return (
         *(adopt_topic(_with_valid_config(topic), broker_id) for topic in topics),
         *_broker_configs(kraft, broker_id),
+        *_group_configs(kraft),
         features.kept(kraft.features),
         *((ProducerIdsAllocated(broker_id, kraft.next_producer_id),) if kraft.next_producer_id else ()),
     )
@@ -135,6 +137,16 @@ def _valid_for_brokers(config: Mapping[str, str]) -> Iterator[tuple[str, str]]:
         changeable = name in BROKER and BROKER[name].live is not Live.READ_ONLY and not BROKER[name].sensitive
         if changeable and not isinstance(BROKER.parse(name, value), SettingError):
             yield name, value
+
+
+def _group_configs(kraft: KraftImage) -> Iterator[GroupConfigured]:
+    for group, told in kraft.group_configs.items():
+        config = {name: value for name, value in told.items() if not isinstance(GROUP.parse(name, value), SettingError)}
+        if len(config) < len(told):
+            left = some(set(told) - set(config))
+            log.warning("settings of group %s that are not taken over: %s", shortened(group), left)
+        if config:
+            yield GroupConfigured(group, config)
 
 
 def _records(path: Path) -> Iterator[object]:

@@ -2,13 +2,15 @@
 makes of them. Who may ask, which broker answers and where the result is stored is not decided here.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
 from moldau.base.errors import Refusal, WireError
 from moldau.base.settings import Kind, Live, Setting, SettingError, SettingsRefused, Table, Value, shortened, text_of
 from moldau.broker.settings import BROKER, load
+from moldau.groups import settings as of_groups
+from moldau.groups.settings import GROUP
 from moldau.log.settings import TOPIC, checked, default_of
 
 UNKNOWN_KIND = 0  # DescribeConfigs' type code for a name that is in no table
@@ -22,6 +24,7 @@ class Source(IntEnum):
     DYNAMIC_DEFAULT_BROKER = 3
     STATIC_BROKER = 4
     DEFAULT = 5
+    DYNAMIC_GROUP = 8
 
 
 class Op(IntEnum):
@@ -85,12 +88,12 @@ def effective(layers: Layers) -> dict[str, str]:
 
 def describe_topic(overrides: Mapping[str, str], layers: Layers, keys: Sequence[str] | None = None) -> list[Entry]:
     """The settings of a topic; `keys` None or empty asks for all."""
-    broker_values = _typed(layers)
-    return [
-        _topic_entry(setting, overrides, layers, broker_values)
-        for setting in TOPIC
-        if _wanted(setting, keys, overrides)
-    ] + [_unknown_entry(name, Source.DYNAMIC_TOPIC) for name in _not_in(TOPIC, overrides, keys)]
+    return _followers(TOPIC, Source.DYNAMIC_TOPIC, overrides, layers, keys)
+
+
+def describe_group(overrides: Mapping[str, str], layers: Layers, keys: Sequence[str] | None = None) -> list[Entry]:
+    """The settings of a consumer group."""
+    return _followers(GROUP, Source.DYNAMIC_GROUP, overrides, layers, keys)
 
 
 def describe_broker(layers: Layers, keys: Sequence[str] | None = None) -> list[Entry]:
@@ -116,13 +119,25 @@ def describe_cluster_defaults(layers: Layers, keys: Sequence[str] | None = None)
     return entries
 
 
-def _topic_entry(
-    setting: Setting, overrides: Mapping[str, str], layers: Layers, broker_values: Mapping[str, Value]
+def _followers(
+    table: Table, source: Source, overrides: Mapping[str, str], layers: Layers, keys: Sequence[str] | None
+) -> list[Entry]:
+    """Settings that follow the broker's, unless they were set themselves."""
+    broker_values = _typed(layers)
+    return [
+        _follower(setting, source, overrides, layers, broker_values)
+        for setting in table
+        if _wanted(setting, keys, overrides)
+    ] + [_unknown_entry(name, source) for name in _not_in(table, overrides, keys)]
+
+
+def _follower(
+    setting: Setting, source: Source, overrides: Mapping[str, str], layers: Layers, broker_values: Mapping[str, Value]
 ) -> Entry:
     synonyms = _broker_synonyms(BROKER[setting.synonyms[0].name], layers) if setting.synonyms else ()
     if setting.name in overrides:
         value = _parsed(setting, overrides[setting.name])
-        own = _synonym(setting, setting.name, text_of(value), Source.DYNAMIC_TOPIC)
+        own = _synonym(setting, setting.name, text_of(value), source)
         return _entry(setting, value, (own, *synonyms), read_only=False)
     return _entry(setting, default_of(setting, broker_values), synonyms, read_only=False)
 
@@ -142,7 +157,7 @@ def _entry(setting: Setting, value: Value, synonyms: tuple[SynonymEntry, ...], r
 
 def _unknown_entry(name: str, source: Source) -> Entry:
     """A name that no table has may be anything, so its value is not shown."""
-    return Entry(name, None, source, source is not Source.DYNAMIC_TOPIC, True, UNKNOWN_KIND, (), None)
+    return Entry(name, None, source, source is Source.STATIC_BROKER, True, UNKNOWN_KIND, (), None)
 
 
 def _broker_synonyms(setting: Setting, layers: Layers) -> tuple[SynonymEntry, ...]:
@@ -214,19 +229,36 @@ def alter_topic(
     current: Mapping[str, str], changes: Sequence[Change], broker_values: Mapping[str, Value]
 ) -> dict[str, str] | Refusal:
     """A topic's overrides after the changes. The older AlterConfigs replaces all: start from an empty `current`."""
+    return _alter_follower(TOPIC, checked, current, changes, broker_values)
+
+
+def alter_group(
+    current: Mapping[str, str], changes: Sequence[Change], broker_values: Mapping[str, Value]
+) -> dict[str, str] | Refusal:
+    """A group's overrides after the changes."""
+    return _alter_follower(GROUP, of_groups.checked, current, changes, broker_values)
+
+
+def _alter_follower(
+    table: Table,
+    check: Callable[[Mapping[str, str], Mapping[str, Value]], object],
+    current: Mapping[str, str],
+    changes: Sequence[Change],
+    broker_values: Mapping[str, Value],
+) -> dict[str, str] | Refusal:
     refusal = _malformed(changes)
     if refusal:
         return refusal
     new = dict(current)
     for change in changes:
-        setting = TOPIC.get(change.name)
+        setting = table.get(change.name)
         if change.op in (Op.APPEND, Op.SUBTRACT) and (setting is None or setting.kind is not Kind.LIST):
             return _not_a_list(change)
         unset = () if setting is None else default_of(setting, broker_values)
         _apply(new, change, unset)
     # Names that came with a directory of a newer version stay; only what is written now must be known.
     written = {change.name for change in changes}
-    verdict = checked({name: new[name] for name in new if name in TOPIC or name in written}, broker_values)
+    verdict = check({name: new[name] for name in new if name in table or name in written}, broker_values)
     return verdict if isinstance(verdict, Refusal) else new
 
 

@@ -1,5 +1,6 @@
 """The things that have settings, as DescribeConfigs and AlterConfigs name them."""
 
+from collections.abc import Mapping
 from enum import IntEnum
 
 from moldau.base.errors import Refusal, WireError
@@ -11,6 +12,9 @@ from moldau.metadata.topics import name_problem, unknown_topic
 class Resource(IntEnum):
     TOPIC = 2
     BROKER = 4
+    BROKER_LOGGER = 8  # nothing to set here: levels of logging are given at the start
+    CLIENT_METRICS = 16  # KIP-714; not there
+    GROUP = 32  # KIP-848
 
 
 def topic_of(ctx: Context, name: str) -> Topic | Refusal:
@@ -30,3 +34,10 @@ def broker_of(ctx: Context, name: str) -> bool | Refusal:
             WireError.INVALID_REQUEST, f"Unexpected broker id, expected {ours} or empty string, but received {name}"
         )
     return True
+
+
+def group_of(ctx: Context, name: str) -> Mapping[str, str] | Refusal:
+    """What was set for a group, whether it has members or not. Brokers have the defaults of all."""
+    if not name:
+        return Refusal(WireError.INVALID_REQUEST, "Group name must not be empty")
+    return ctx.image.group_configs.get(name, {})

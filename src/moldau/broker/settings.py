@@ -24,6 +24,7 @@ from moldau.broker.tables.idle import IDLE
 from moldau.broker.tables.security import SECURITY, SECURITY_GUARDS
 from moldau.broker.tables.storage import STORAGE, STORAGE_GUARDS
 from moldau.broker.tables.used import USED
+from moldau.groups.settings import broker_problems
 from moldau.log.settings import MAX_INT, TOPIC, LogConfig
 
 
@@ -85,8 +86,14 @@ class BrokerConfig:
     group_consumer_assignment_interval_ms: int
     group_consumer_assignors: tuple[str, ...]
     group_consumer_heartbeat_interval_ms: int
+    group_consumer_max_assignment_interval_ms: int
+    group_consumer_max_heartbeat_interval_ms: int
+    group_consumer_max_session_timeout_ms: int
     group_consumer_max_size: int
     group_consumer_migration_policy: str
+    group_consumer_min_assignment_interval_ms: int
+    group_consumer_min_heartbeat_interval_ms: int
+    group_consumer_min_session_timeout_ms: int
     group_consumer_regex_refresh_interval_ms: int
     group_consumer_session_timeout_ms: int
     group_coordinator_rebalance_protocols: tuple[str, ...]
@@ -154,7 +161,7 @@ def load(properties: Mapping[str, str], *, host_name: str = "localhost") -> tupl
             values[name] = value
             _fate(BROKER[name], value, problems, warnings)
     listeners, advertised = _listeners(values, host_name, problems, warnings)
-    problems += _cross_checks(properties, values)
+    problems += [*_cross_checks(properties, values), *broker_problems(values)]
     limits = _ip_limits(str(values["max.connections.per.ip.overrides"]))
     if isinstance(limits, SettingError):
         problems.append(limits)

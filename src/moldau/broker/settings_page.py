@@ -5,6 +5,7 @@ from moldau.broker.settings import GUARDS, LATER, TOPIC_DEFAULTS
 from moldau.broker.tables.coordination import COORDINATION
 from moldau.broker.tables.idle import IDLE
 from moldau.broker.tables.used import USED
+from moldau.groups.settings import GROUP
 from moldau.log.settings import TOPIC
 
 HEAD = """# Settings
@@ -35,6 +36,17 @@ Where several are named, the first that is set counts.
 
 | Topic setting | Broker settings |
 |---|---|
+"""
+
+GROUPS = """
+## Groups
+
+Set for a single consumer group by Kafka's tools (`kafka-configs --entity-type groups`), whether it has members or not,
+and used from a member's next heartbeat on. A group without a value of its own follows the broker's setting of the same
+name with `group.` before it. `group.consumer.min.*` and `group.consumer.max.*` bound what a group may choose; where a
+broker starts with narrower bounds than a value was set under, the nearest value within them is used.
+
+Kafka's settings of share and streams groups (`share.*`, `streams.*`) are refused until these groups are there.
 """
 
 BROKERS = """
@@ -80,6 +92,8 @@ def render() -> str:
         TOPICS,
         markdown(TOPIC, live=False),
         SYNONYMS + followed,
+        GROUPS,
+        markdown(GROUP, live=False),
         BROKERS,
         markdown((*USED, *COORDINATION, *TOPIC_DEFAULTS), live=True),
         NOT_THERE,

@@ -25,6 +25,7 @@ from moldau.broker.apis.heartbeat import heartbeat
 from moldau.broker.apis.init_producer_id import init_producer_id
 from moldau.broker.apis.join_group import join_group
 from moldau.broker.apis.leave_group import leave_group
+from moldau.broker.apis.list_config_resources import list_config_resources
 from moldau.broker.apis.list_groups import list_groups
 from moldau.broker.apis.list_offsets import list_offsets
 from moldau.broker.apis.list_transactions import list_transactions
@@ -80,5 +81,6 @@ APIS = (
     Api(BY_KEY[66], list_transactions),
     Api(BY_KEY[68], consumer_group_heartbeat),
     Api(BY_KEY[69], consumer_group_describe),
+    Api(BY_KEY[74], list_config_resources),
     Api(BY_KEY[75], describe_topic_partitions),
 )

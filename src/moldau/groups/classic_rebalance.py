@@ -13,6 +13,8 @@ from moldau.groups.classic import TRANSITIONS, ClassicGroup, State
 from moldau.groups.classic_draft import Draft, no_longer_waiting
 from moldau.groups.env import Env
 
+LEAST_ROUND_MS = 1_000  # a rebalance time-out may be 0, and a round in which nobody came is followed by another
+
 
 def rebalance_or_complete(draft: Draft) -> None:
     """A member came, went or changed: begin to rebalance, or, if that is under way, see whether all have joined."""
@@ -56,7 +58,8 @@ def complete(draft: Draft) -> None:
     for member_id in missing:
         draft.remove(member_id)
     if draft.group.members and not _elect_leader(draft):
-        draft.wake("join", draft.group.rebalance_timeout_ms)  # static members alone: until their sessions end
+        # Static members alone: until one comes, or their sessions end.
+        draft.wake("join", max(draft.group.rebalance_timeout_ms, LEAST_ROUND_MS))
         return
     _begin_generation(draft)
 

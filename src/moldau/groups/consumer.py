@@ -61,7 +61,8 @@ def _live(draft: Draft, request: ConsumerGroupHeartbeatRequest, caller: Caller, 
     refusal = reconcile(draft, after.id, owned, changed, env)
     if refusal is not None:
         return _refused(caller, refusal)
-    draft.set_timer(SESSION, after.id, env.now + env.config.consumer_session_timeout_ms)
+    config = env.config_of(request.group_id)
+    draft.set_timer(SESSION, after.id, env.now + config.consumer_session_timeout_ms)
     member = draft.group.members[after.id]
     told = request.member_epoch == JOINING or _is_whole(request) or member.held != before.held
     return draft.reply(
@@ -69,7 +70,7 @@ def _live(draft: Draft, request: ConsumerGroupHeartbeatRequest, caller: Caller, 
         ConsumerGroupHeartbeatResponse(
             member_id=member.id,
             member_epoch=member.epoch,
-            heartbeat_interval_ms=env.config.consumer_heartbeat_interval_ms,
+            heartbeat_interval_ms=config.consumer_heartbeat_interval_ms,
             assignment=_assignment(member.held) if told else None,
         ),
     )
@@ -355,8 +356,9 @@ def session_timeout_ms(member: Member, config: GroupConfig) -> int:
 def loaded(group: ConsumerGroup, env: Env) -> Decision:
     """After a start members get their time once more, and topics may have changed."""
     draft = Draft(group, group.group_id)
+    config = env.config_of(group.group_id)
     for member in group.members.values():
-        draft.set_timer(SESSION, member.id, env.now + session_timeout_ms(member, env.config))
+        draft.set_timer(SESSION, member.id, env.now + session_timeout_ms(member, config))
         if member.classic is None and _is_out(REBALANCE, member):
             draft.set_timer(REBALANCE, member.id, env.now + member.rebalance_timeout_ms)
     _look_at_topics(draft, env)

@@ -62,7 +62,7 @@ def assign_if_due(draft: Draft, env: Env) -> None:
     group = draft.group
     if group.assignment_epoch >= group.epoch:
         return
-    interval_ms = env.config.consumer_assignment_interval_ms
+    interval_ms = env.config_of(group.group_id).consumer_assignment_interval_ms
     if group.assigned_at and env.now < group.assigned_at + interval_ms:
         return
     specs = _specs(group, env.topics)

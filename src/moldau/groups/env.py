@@ -1,9 +1,11 @@
 """What the group machines are told from outside: the time, the settings, fresh ids, and which topics there are."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 from uuid import UUID
+
+from moldau.groups.settings import GROUP, bounds_of
 
 
 class TopicView(NamedTuple):
@@ -40,8 +42,24 @@ class GroupConfig:
     consumer_migration_policy: str = "bidirectional"
     consumer_regex_refresh_interval_ms: int = 600_000
     consumer_assignment_interval_ms: int = 1_000
+    consumer_min_session_timeout_ms: int = 45_000  # from here on: what a single group may choose
+    consumer_max_session_timeout_ms: int = 60_000
+    consumer_min_heartbeat_interval_ms: int = 5_000
+    consumer_max_heartbeat_interval_ms: int = 15_000
+    consumer_min_assignment_interval_ms: int = 0
+    consumer_max_assignment_interval_ms: int = 15_000
     offset_metadata_max_bytes: int = 4096
     offsets_retention_ms: int = 7 * 24 * 60 * 60 * 1000
+
+    def with_own(self, overrides: Mapping[str, str]) -> "GroupConfig":
+        """For a group with these settings of its own. As in Kafka they give way to bounds that came after them."""
+        chosen: dict[str, int] = {}
+        for setting in GROUP:
+            value = setting.parse(overrides[setting.name]) if setting.name in overrides else None
+            if isinstance(value, int):
+                low, high = (getattr(self, _field(bound.removeprefix("group."))) for bound in bounds_of(setting.name))
+                chosen[_field(setting.name)] = max(low, min(value, high))
+        return replace(self, **chosen)  # type: ignore[arg-type]  # all of them are numbers; a test sets each
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,3 +68,12 @@ class Env:
     config: GroupConfig
     new_id: Callable[[], str]  # 22 letters, like Kafka's random ids
     topics: Topics
+    own: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # settings of single groups, by group id
+
+    def config_of(self, group_id: str) -> GroupConfig:
+        own = self.own.get(group_id)
+        return self.config.with_own(own) if own else self.config
+
+
+def _field(name: str) -> str:
+    return name.replace(".", "_")

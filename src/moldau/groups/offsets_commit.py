@@ -34,6 +34,7 @@ BY_TOPIC_ID: Final = 10  # from this version on requests name topics by their id
 MEMBERS_OF_BOTH_KINDS: Final = 9  # from this version on clients know GROUP_ID_NOT_FOUND
 AS_CONFIGURED: Final = -1  # a retention time
 NEVER_BY_ITSELF: Final = -1  # an expiry
+LATEST: Final = 2**63 - 1  # a time that never comes; old clients ask for it as a retention time
 OUTCOMES_KEPT: Final = 1024
 
 VALIDATE: Final[Mapping[type, Callable[..., WireError]]] = {
@@ -70,7 +71,7 @@ def commit(group: Any, request: OffsetCommitRequest, caller: Caller, env: Env) -
     # As in Kafka the group is not asked where there is nothing to commit.
     error = _check(group, request, caller, known) if known else WireError.NONE
     retention = request.retention_time_ms
-    expires = NEVER_BY_ITSELF if retention == AS_CONFIGURED else env.now + retention
+    expires = NEVER_BY_ITSELF if retention == AS_CONFIGURED else min(env.now + retention, LATEST)
     how = How(request.group_id, env.now, expires, True, env.config.offset_metadata_max_bytes)
     records, answers = _settle(known, refused, error, how)
     decision = Decision(records=records, replies=[(caller.token, _response(answers))])

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from types import NoneType
 from typing import Any, Final
 
-from moldau.base.coordination import Caller, Decision, Fired, Record, TimerKey
+from moldau.base.coordination import Caller, Decision, Fired, Record, Timer, TimerKey
 from moldau.base.errors import WireError
 from moldau.groups import (
     classic,
@@ -95,7 +95,8 @@ LOADED: Final[Mapping[type, Callable[[Any, Env], Decision]]] = {
     ConsumerGroup: consumer.loaded,
 }
 
-LARGEST_BATCH: Final = 512 * 1024  # bytes of the keys of tombstones that are written at once
+TOPICS: Final[TimerKey] = ("topics",)  # the one timer that is of no group: look at the topics again
+LARGEST_BATCH: Final = 512 * 1024  # bytes of the keys that are written at once; values are tombstones, or small
 
 
 class GroupShard:
@@ -123,6 +124,8 @@ class GroupShard:
 
     def _wake(self, key: TimerKey, env: Env) -> Decision:
         """A timer may outlive what it was set for."""
+        if key == TOPICS:
+            return self.topics_changed(env)
         group = self.groups.get(key[1])
         wake = TIMERS[type(group)].get(key[0]) if group is not None else None
         return Decision() if wake is None else wake(group, key, env)
@@ -147,15 +150,18 @@ class GroupShard:
         for group in self.groups.values():
             _join_in(decision, LOADED[type(group)](group, env))
         decision.records += self._of_deleted_topics(env)
-        return decision
+        return _to_the_end(decision, env)
 
     def topics_changed(self, env: Env) -> Decision:
         """Topics came, went or grew. Classic groups leave that to their leaders."""
         decision = Decision(records=self._of_deleted_topics(env))
+        room = LARGEST_BATCH - sum(map(_size, decision.records))
         for group in self.groups.values():
-            if isinstance(group, ConsumerGroup):
-                _join_in(decision, consumer.topics_changed(group, env))
-        return decision
+            if isinstance(group, ConsumerGroup) and room > 0:
+                more = consumer.topics_changed(group, env)
+                _join_in(decision, more)
+                room -= sum(map(_size, more.records))
+        return _to_the_end(decision, env)
 
     def expire(self, env: Env) -> Decision:
         """Offsets that nobody needs any more go, and empty groups that have none left.
@@ -176,7 +182,7 @@ class GroupShard:
         return Decision(records=going)
 
     def _of_deleted_topics(self, env: Env) -> list[Record]:
-        """Tombstones of offsets whose topic is gone, as many as fit in a batch: `expire` writes the others."""
+        """Tombstones of offsets whose topic is gone, as many as fit in a batch."""
         return _batch(offsets_expiry.of_deleted_topics(self.offsets, env.topics))
 
     # -- reads
@@ -282,6 +288,13 @@ def _join_in(decision: Decision, more: Decision) -> None:
     decision.records += more.records
     decision.passing += more.passing
     decision.timers += more.timers
+
+
+def _to_the_end(decision: Decision, env: Env) -> Decision:
+    """Topics are looked at until there is nothing left to write: a batch has an end, and a disk may be full."""
+    if decision.records:
+        decision.timers.append(Timer(TOPICS, env.now))
+    return decision
 
 
 def _size(record: Record) -> int:

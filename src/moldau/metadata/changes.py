@@ -51,6 +51,14 @@ class BrokerConfigured:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupConfigured:
+    """The whole new config of a consumer group, which need not have members yet."""
+
+    group: str
+    config: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
 class PartitionChanged:
     """A partition's new replicas, ISR and leader; its partition epoch grows by one."""
 
@@ -109,6 +117,7 @@ Change = (
     | PartitionsAdded
     | TopicConfigured
     | BrokerConfigured
+    | GroupConfigured
     | PartitionChanged
     | BrokerRegistered
     | BrokerGone
@@ -153,9 +162,9 @@ def fold(image: ClusterImage, change: Change) -> ClusterImage:
         case PartitionChanged():
             return _with_topic(image, _with_partition(image.topics[change.topic], change))
         case BrokerConfigured():
-            configs = {**image.broker_configs, change.broker_name: change.config}
-            # No config and an empty one are the same thing: only one of them may exist.
-            return replace(image, broker_configs={name: config for name, config in configs.items() if config})
+            return replace(image, broker_configs=_with_config(image.broker_configs, change.broker_name, change.config))
+        case GroupConfigured():
+            return replace(image, group_configs=_with_config(image.group_configs, change.group, change.config))
         case BrokerRegistered():
             broker = replace(change.broker, epoch=image.version + 1)
             return replace(image, brokers={**image.brokers, broker.id: broker})
@@ -189,6 +198,14 @@ def _without_topic(image: ClusterImage, name: str) -> ClusterImage:
     return replace(image, topics=topics, topics_by_id=by_id)
 
 
+def _with_config(
+    configs: Mapping[str, Mapping[str, str]], name: str, config: Mapping[str, str]
+) -> Mapping[str, Mapping[str, str]]:
+    """No config and an empty one are the same thing: only one of them may exist."""
+    others = {each: kept for each, kept in configs.items() if each != name}
+    return {**others, name: config} if config else others
+
+
 def _with_partition(topic: Topic, change: PartitionChanged) -> Topic:
     old = topic.partitions[change.index]
     new = PartitionState(
@@ -212,6 +229,7 @@ _KINDS: dict[str, type] = {
         PartitionsAdded,
         TopicConfigured,
         BrokerConfigured,
+        GroupConfigured,
         PartitionChanged,
         BrokerRegistered,
         BrokerGone,

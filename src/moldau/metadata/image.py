@@ -64,6 +64,7 @@ class ClusterImage:
     topics: Mapping[str, Topic] = field(default_factory=dict)
     topics_by_id: Mapping[UUID, Topic] = field(default_factory=dict)
     broker_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # by broker id as text, or ""
+    group_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # by group id
     features: Mapping[str, int] = field(default_factory=dict)
     features_epoch: int = -1  # the version that finalized the features; KIP-584: -1 means none yet
     next_producer_id: int = 0

@@ -13,7 +13,7 @@ from uuid import UUID
 from moldau.metadata.changes import TopicCreated
 from moldau.metadata.image import PartitionState
 
-TOPIC_RESOURCE, BROKER_RESOURCE = 2, 4  # ConfigResource types
+TOPIC_RESOURCE, BROKER_RESOURCE, GROUP_RESOURCE = 2, 4, 32  # ConfigResource types
 NO_LEADER_CHANGE = -2  # PartitionChangeRecord.leader; -1 means that there is none
 
 
@@ -29,6 +29,7 @@ class KraftTopic:
 class KraftImage:
     topics: tuple[KraftTopic, ...]  # by name
     broker_configs: Mapping[str, Mapping[str, str]]  # by broker id as text, "" for all
+    group_configs: Mapping[str, Mapping[str, str]]  # by group id
     features: Mapping[str, int]
     next_producer_id: int  # ids below it are taken
 
@@ -54,7 +55,8 @@ def image_from_kraft(records: Iterable[object]) -> KraftImage:
     ]
     return KraftImage(
         topics=tuple(sorted(topics, key=lambda topic: topic.name)),
-        broker_configs={name: dict(c) for (kind, name), c in fold.configs.items() if kind == BROKER_RESOURCE and c},
+        broker_configs=_configs(fold, BROKER_RESOURCE),
+        group_configs=_configs(fold, GROUP_RESOURCE),
         features=dict(fold.features),
         next_producer_id=fold.next_producer_id,
     )
@@ -85,6 +87,10 @@ def adopt(topic: KraftTopic, broker_id: int) -> TopicCreated:
         for state in topic.partitions
     )
     return TopicCreated(topic.name, topic.id, partitions, topic.config)
+
+
+def _configs(fold: _Fold, resource: int) -> dict[str, Mapping[str, str]]:
+    return {name: dict(config) for (kind, name), config in fold.configs.items() if kind == resource and config}
 
 
 def _in_order(fold: _Fold, topic_id: UUID) -> tuple[PartitionState, ...]:

@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
+from urllib.parse import quote, unquote
 from uuid import UUID
 
 from moldau.base.tree import Check, Create, Delete, Op, Set
@@ -22,6 +23,7 @@ from moldau.metadata.changes import (
     Change,
     ControllerElected,
     FeaturesFinalized,
+    GroupConfigured,
     PartitionChanged,
     PartitionsAdded,
     ProducerIdsAllocated,
@@ -62,7 +64,7 @@ def founding_ops(cluster_id: str) -> list[Op]:
         Create("/cluster"),
         Create(CLUSTER_ID, _json({"version": "1", "id": cluster_id})),
         *(Create(path) for path in ("/brokers", "/brokers/ids", "/brokers/topics")),
-        *(Create(path) for path in ("/config", "/config/topics", "/config/brokers")),
+        *(Create(path) for path in ("/config", "/config/topics", "/config/brokers", "/config/groups")),
         Create(CONTROLLER_EPOCH, b"0"),
         Create(FEATURES, _json({"version": 1, "features": {}, "epoch": -1})),
         Create(PRODUCER_IDS, _json({"version": 1, "broker": NO_BROKER, "block_start": "0", "block_end": "-1"})),
@@ -117,7 +119,11 @@ def _writes(change: Change, image: ClusterImage, after: ClusterImage) -> Iterato
         case PartitionChanged():
             yield from _change_partition(change, image, after)
         case BrokerConfigured():
-            yield from _configure_broker(change, image)
+            path = f"/config/brokers/{change.broker_name or DEFAULT_BROKER_NODE}"
+            yield from _configure(path, change.config, exists=change.broker_name in image.broker_configs)
+        case GroupConfigured():
+            path = _group_config_path(change.group)
+            yield from _configure(path, change.config, exists=change.group in image.group_configs)
         case BrokerRegistered():
             if change.broker.id in image.brokers:  # a new session's node in place of an old session's
                 yield Delete(_broker_path(change.broker.id))
@@ -168,16 +174,14 @@ def _change_partition(change: PartitionChanged, image: ClusterImage, after: Clus
         yield Set(_topic_path(topic.name), _topic_data(topic))
 
 
-def _configure_broker(change: BrokerConfigured, image: ClusterImage) -> Iterator[Op]:
-    path = f"/config/brokers/{change.broker_name or DEFAULT_BROKER_NODE}"
-    exists = change.broker_name in image.broker_configs
-    if not change.config:
+def _configure(path: str, config: Mapping[str, str], *, exists: bool) -> Iterator[Op]:
+    if not config:
         if exists:
             yield Delete(path)
     elif exists:
-        yield Set(path, _config_data(change.config))
+        yield Set(path, _config_data(config))
     else:
-        yield Create(path, _config_data(change.config))
+        yield Create(path, _config_data(config))
 
 
 def image_from(tree: Mapping[str, bytes]) -> ClusterImage:
@@ -186,6 +190,7 @@ def image_from(tree: Mapping[str, bytes]) -> ClusterImage:
     topic_nodes: dict[str, bytes] = {}
     configs: dict[str, Mapping[str, str]] = {}
     broker_configs: dict[str, Mapping[str, str]] = {}
+    group_configs: dict[str, Mapping[str, str]] = {}
     brokers: dict[int, Broker] = {}
     for path, data in tree.items():
         match path.split("/")[1:]:
@@ -202,6 +207,8 @@ def image_from(tree: Mapping[str, bytes]) -> ClusterImage:
                 broker_configs[CLUSTER_DEFAULT if name == DEFAULT_BROKER_NODE else name] = _read(
                     path, data, _parse_config
                 )
+            case ["config", "groups", name]:
+                group_configs[unquote(name)] = _read(path, data, _parse_config)
     topics = {
         name: _topic_from(name, data, states.get(name, {}), configs.get(name, {})) for name, data in topic_nodes.items()
     }
@@ -215,6 +222,7 @@ def image_from(tree: Mapping[str, bytes]) -> ClusterImage:
         topics=topics,
         topics_by_id={topic.id: topic for topic in topics.values()},
         broker_configs=broker_configs,
+        group_configs=group_configs,
         features=features,
         features_epoch=features_epoch,
         next_producer_id=_read_node(tree, PRODUCER_IDS, lambda data: int(json.loads(data)["block_end"]) + 1),
@@ -344,6 +352,12 @@ def _state_path(topic: str, index: int) -> str:
 
 def _config_path(topic: str) -> str:
     return f"/config/topics/{topic}"
+
+
+def _group_config_path(group: str) -> str:
+    """A group may be called anything, so its name is written as in a URL; a name of dots alone would be a way up."""
+    name = quote(group, safe="")
+    return f"/config/groups/{name if name.strip('.') else name.replace('.', '%2E')}"
 
 
 def _broker_path(broker_id: int) -> str:

@@ -1,5 +1,6 @@
 // A franz-go client for the tests: one command per run, one JSON value on standard output, exit code 1 with the reason
-// on standard error. It produces and consumes by partition and administers topics; it knows nothing of groups.
+// on standard error. This file produces and consumes by partition and administers topics; groups and transactions have
+// files of their own.
 package main
 
 import (
@@ -27,10 +28,15 @@ var codecs = map[string]kgo.CompressionCodec{
 type command func(ctx context.Context, bootstrap string, arguments []string) (any, error)
 
 var commands = map[string]command{
-	"produce": produce,
-	"consume": consume,
-	"admin":   admin,
-	"errors":  refusals,
+	"produce":  produce,
+	"consume":  consume,
+	"admin":    admin,
+	"errors":   refusals,
+	"member":   member,
+	"look":     look,
+	"forget":   forget,
+	"transact": transact,
+	"copy":     copyAll,
 }
 
 func main() {
@@ -189,13 +195,6 @@ func refusals(ctx context.Context, bootstrap string, arguments []string) (any, e
 	}
 	defer client.Close()
 	admin := kadm.NewClient(client)
-	name := func(err error) string {
-		var refused *kerr.Error
-		if errors.As(err, &refused) {
-			return refused.Message
-		}
-		return fmt.Sprint(err)
-	}
 	_, again := admin.CreateTopic(ctx, 1, 1, nil, topic)
 	_, spelled := admin.CreateTopic(ctx, 1, 1, nil, "no good name")
 	gone, err := admin.DeleteTopics(ctx, topic+"-gone")
@@ -211,4 +210,13 @@ func refusals(ctx context.Context, bootstrap string, arguments []string) (any, e
 		"unknown":       name(unknown),
 		"too large":     name(large),
 	}, nil
+}
+
+// name of an error of the protocol; other errors, and none, in their own words.
+func name(err error) string {
+	var refused *kerr.Error
+	if errors.As(err, &refused) {
+		return refused.Message
+	}
+	return fmt.Sprint(err)
 }

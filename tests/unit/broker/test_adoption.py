@@ -10,7 +10,14 @@ import pytest
 from moldau.broker.adoption import adopted, unknown_partitions
 from moldau.log.checkpoints import write_topic_id
 from moldau.log.directory import DirectoryRefused, LogDirectory
-from moldau.metadata.changes import BrokerConfigured, Change, FeaturesFinalized, ProducerIdsAllocated, TopicCreated
+from moldau.metadata.changes import (
+    BrokerConfigured,
+    Change,
+    FeaturesFinalized,
+    GroupConfigured,
+    ProducerIdsAllocated,
+    TopicCreated,
+)
 from moldau.metadata.image import ClusterImage
 from moldau.wire.codec import encode
 from moldau.wire.declare import layout_of
@@ -27,7 +34,7 @@ from moldau.wire.messages.kraft import (
 from moldau.wire.records import Record, encode_batch
 
 US, OTHER = 1, 2
-TOPIC, BROKER = 2, 4
+TOPIC, BROKER, GROUP = 2, 4, 32
 IDS = {name: UUID(int=number) for number, name in enumerate(("here", "there", "both"), start=1)}
 
 
@@ -96,6 +103,8 @@ def test_settings_that_do_not_fit_are_left_out(directory: LogDirectory) -> None:
         ConfigRecord(resource_type=BROKER, resource_name="", name="log.retention.ms", value="5000"),
         ConfigRecord(resource_type=BROKER, resource_name="1", name="message.max.bytes", value="many"),
         ConfigRecord(resource_type=BROKER, resource_name="2", name="message.max.bytes", value="2000"),
+        ConfigRecord(resource_type=GROUP, resource_name="g", name="consumer.session.timeout.ms", value="50000"),
+        ConfigRecord(resource_type=GROUP, resource_name="g", name="share.session.timeout.ms", value="50000"),
     ]
     write_log(directory.path, *topic("here", US), *settings)
     make_partition(directory, "here", 0)
@@ -104,6 +113,7 @@ def test_settings_that_do_not_fit_are_left_out(directory: LogDirectory) -> None:
     assert [change for change in changes if isinstance(change, BrokerConfigured)] == [
         BrokerConfigured("", {"log.retention.ms": "5000"})
     ]
+    assert GroupConfigured("g", {"consumer.session.timeout.ms": "50000"}) in changes
 
 
 def test_the_metadata_log_may_lie_elsewhere(directory: LogDirectory, tmp_path: Path) -> None:

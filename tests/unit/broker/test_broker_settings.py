@@ -87,7 +87,7 @@ def test_every_name_has_one_fate() -> None:
     assert not MEANINGLESS.keys() & NOT_YET.keys()
     assert GUARDS.keys() <= NOT_YET.keys()
     assert {"log.dirs", "message.max.bytes", "log.segment.bytes", "num.partitions"} <= used
-    assert len(used) == 92
+    assert len(used) == 98
     assert all(group.settings for group in LATER)
 
 
@@ -197,10 +197,39 @@ def test_an_existing_server_properties_starts_with_warnings_only() -> None:
             "zookeeper.connect belongs to versions of Kafka before 4.0; leave it out",
         ),
         ({"listener.name.outside.nonsense": "1"}, "Unknown broker config name: listener.name.outside.nonsense"),
+        (
+            {"group.consumer.session.timeout.ms": "9000"},
+            "group.consumer.session.timeout.ms must be at least group.consumer.min.session.timeout.ms (45000), "
+            "got 9000",
+        ),
+        (
+            {"group.consumer.assignment.interval.ms": "15001"},
+            "group.consumer.assignment.interval.ms must be at most group.consumer.max.assignment.interval.ms (15000), "
+            "got 15001",
+        ),
+        (
+            {"group.consumer.max.heartbeat.interval.ms": "6000", "group.consumer.min.heartbeat.interval.ms": "5001"},
+            "group.consumer.heartbeat.interval.ms must be at least group.consumer.min.heartbeat.interval.ms (5001), "
+            "got 5000",
+        ),
+        (
+            {"group.consumer.min.session.timeout.ms": "5", "group.consumer.session.timeout.ms": "5000"},
+            "group.consumer.heartbeat.interval.ms must be less than group.consumer.session.timeout.ms (5000), got 5000",
+        ),
     ],
 )
 def test_what_does_not_fit_gets_its_sentence(properties: dict[str, str], sentence: str) -> None:
     assert problems(properties) == [sentence]
+
+
+def test_the_most_that_a_group_may_choose_is_not_below_the_least() -> None:
+    assert (
+        load({"group.consumer.max.assignment.interval.ms": "1000"})[0].group_consumer_max_assignment_interval_ms == 1000
+    )
+    assert problems({"group.consumer.max.session.timeout.ms": "1"}) == [
+        "group.consumer.max.session.timeout.ms must be at least group.consumer.min.session.timeout.ms (45000), got 1",
+        "group.consumer.session.timeout.ms must be at most group.consumer.max.session.timeout.ms (1), got 45000",
+    ]
 
 
 def test_all_problems_come_at_once() -> None:

@@ -11,9 +11,11 @@ from moldau.broker.configs import (
     Source,
     SynonymEntry,
     alter_broker,
+    alter_group,
     alter_topic,
     describe_broker,
     describe_cluster_defaults,
+    describe_group,
     describe_topic,
     effective,
     new_topic,
@@ -23,7 +25,7 @@ from moldau.broker.settings import load
 NOTHING = Layers({}, {}, {})
 VALUES = load({})[0].values
 BOTH = {"cleanup.policy": "delete,compact"}
-TOPIC_SOURCE, BROKER_SOURCE, CLUSTER, STATIC, DEFAULT = Source
+TOPIC_SOURCE, BROKER_SOURCE, CLUSTER, STATIC, DEFAULT, GROUP_SOURCE = Source
 
 
 def entry(entries: list[Entry], name: str) -> Entry:
@@ -227,3 +229,67 @@ def test_changes_of_a_broker() -> None:
     assert alter_broker(layers, [Change("num.partitions", Op.DELETE, None)], per_broker=False) == {
         "log.retention.ms": "6"
     }
+
+
+# ── groups ──
+
+SESSION, HEARTBEAT, ASSIGNMENT = (
+    "consumer.session.timeout.ms",
+    "consumer.heartbeat.interval.ms",
+    "consumer.assignment.interval.ms",
+)
+
+
+def test_a_group_follows_the_broker_until_it_has_a_value_of_its_own() -> None:
+    layers = Layers(
+        {}, {"group.consumer.assignment.interval.ms": "7"}, {"group.consumer.heartbeat.interval.ms": "6000"}
+    )
+    entries = describe_group({SESSION: "50000"}, layers)
+    assert [(each.name, each.value, each.source, each.read_only, each.kind) for each in entries] == [
+        (ASSIGNMENT, "7", CLUSTER, False, 3),
+        (HEARTBEAT, "6000", STATIC, False, 3),
+        (SESSION, "50000", GROUP_SOURCE, False, 3),
+    ]
+    assert synonyms(entry(entries, SESSION)) == [
+        (SESSION, "50000", GROUP_SOURCE),
+        ("group.consumer.session.timeout.ms", "45000", DEFAULT),
+    ]
+    assert [each.name for each in describe_group({}, layers, [SESSION])] == [SESSION]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        (SESSION, "44999", "must be at least group.consumer.min.session.timeout.ms (45000), got 44999"),
+        (SESSION, "60001", "must be at most group.consumer.max.session.timeout.ms (60000), got 60001"),
+        (HEARTBEAT, "4999", "must be at least group.consumer.min.heartbeat.interval.ms (5000), got 4999"),
+        (HEARTBEAT, "15001", "must be at most group.consumer.max.heartbeat.interval.ms (15000), got 15001"),
+        (ASSIGNMENT, "15001", "must be at most group.consumer.max.assignment.interval.ms (15000), got 15001"),
+        (ASSIGNMENT, "-1", "must be at least 0, got -1"),
+        (SESSION, "long", "must be a plain whole number, got long"),
+        ("share.session.timeout.ms", "50000", "is a setting of share groups, which are not supported yet"),
+        ("streams.num.standby.replicas", "1", "is a setting of streams groups, which are not supported yet"),
+    ],
+)
+def test_a_group_may_not_choose_what_the_broker_does_not_allow(name: str, value: str, words: str) -> None:
+    refusal = Refusal(WireError.INVALID_CONFIG, f"{name} {words}")
+    assert alter_group({}, [Change(name, Op.SET, value)], VALUES) == refusal
+
+
+def test_a_group_does_not_report_less_often_than_it_must() -> None:
+    values = VALUES | {"group.consumer.min.session.timeout.ms": 1}
+    assert alter_group({}, [Change(SESSION, Op.SET, "5000")], values) == Refusal(
+        WireError.INVALID_CONFIG, f"{HEARTBEAT} must be less than {SESSION} (5000), got 5000"
+    )
+    assert alter_group({}, [Change(SESSION, Op.SET, "5001")], values) == {SESSION: "5001"}
+
+
+def test_settings_of_a_group_change_one_by_one() -> None:
+    current = {SESSION: "50000", "of.tomorrow": "x"}
+    changed = alter_group(current, [Change(HEARTBEAT, Op.SET, "6000"), Change(SESSION, Op.DELETE, None)], VALUES)
+    assert changed == {HEARTBEAT: "6000", "of.tomorrow": "x"}
+    assert alter_group({}, [Change("nonsense", Op.DELETE, None)], VALUES) == {}
+    for change in (Change("nonsense", Op.SET, "1"), Change(SESSION, Op.APPEND, "1")):
+        refused = alter_group({}, [change], VALUES)
+        assert isinstance(refused, Refusal)
+        assert refused.error is WireError.INVALID_CONFIG

@@ -11,7 +11,7 @@ from moldau.base.errors import Refusal, WireError
 from moldau.base.tree import Op, Set
 from moldau.broker.controller import PRODUCER_ID_BLOCK, Controller, fresh_id
 from moldau.metadata import tree
-from moldau.metadata.changes import BrokerConfigured, Decide, PartitionChanged, TopicCreated, apply
+from moldau.metadata.changes import BrokerConfigured, Decide, GroupConfigured, PartitionChanged, TopicCreated, apply
 from moldau.metadata.image import Broker, ClusterImage, Endpoint
 from moldau.metadata.topics import TopicDefaults, TopicSpec, create_topic, delete_topic
 from moldau.store.port import Conflict, Done, Store, StoreDamaged, StoreUnavailable
@@ -84,11 +84,13 @@ def test_everything_is_there_after_a_restart_under_new_epochs(tmp_path: Path) ->
     async def first(controller: Controller, store: SqliteStore) -> None:
         await controller.submit(creating("t", 3))
         await controller.submit(lambda image: BrokerConfigured("", {"log.retention.ms": "5"}))
+        await controller.submit(lambda image: GroupConfigured("a/b", {"consumer.session.timeout.ms": "50000"}))
         seen.append(controller.image)
 
     async def second(controller: Controller, store: SqliteStore) -> None:
         old, new = seen[0], controller.image
         assert (new.topics, new.broker_configs, new.cluster_id) == (old.topics, old.broker_configs, old.cluster_id)
+        assert new.group_configs == old.group_configs == {"a/b": {"consumer.session.timeout.ms": "50000"}}
         assert new.controller_epoch == old.controller_epoch + 1
         assert new.brokers[1].epoch > old.brokers[1].epoch
 

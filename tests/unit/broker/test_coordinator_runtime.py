@@ -212,6 +212,61 @@ def test_whoever_waits_when_the_coordinator_ends_is_told(loop_kind: str, tmp_pat
     told(loop_kind, tmp_path, story)
 
 
+@on_both_loops
+def test_a_shard_whose_disk_failed_ends_and_is_tried_no_more(loop_kind: str, tmp_path: Path) -> None:
+    async def story(topic: Topic, runtime: Runtime[Counter]) -> None:
+        waiting = ask(runtime, "wait")
+        ask(runtime, ("later", "a"))
+        assert topic.partition is not None
+        shard = runtime._shards[0]
+        topic.partition.go_offline()
+        await until(lambda: shard.closed)
+        assert not shard.timers
+        assert await waiting is WireError.NOT_COORDINATOR
+
+    told(loop_kind, tmp_path, story)
+
+
+@on_both_loops
+def test_timers_run_after_a_start_whose_records_could_not_be_written(loop_kind: str, tmp_path: Path) -> None:
+    async def story(topic: Topic, runtime: Runtime[Counter]) -> None:
+        ask(runtime, ("count", "a"))
+        partition = topic.partition
+        assert partition is not None
+
+        def loaded(machine: Counter, now: int) -> Decision:
+            return Decision([Record("b", 1)], timers=[Timer(("count", "a"), now + 1)])
+
+        again = Runtime(TOPIC, topic, Counter, Counter.decide, loaded, lambda: NOW)  # type: ignore[arg-type]
+        full = Refusal(WireError.KAFKA_STORAGE_ERROR, "the disk is full")
+        again.start()
+        shard = again._shards[0]
+        shard.partition = Refusing(partition, full)  # type: ignore[assignment]
+        await until(lambda: shard.loading is None)
+        shard.partition = partition
+        await until(lambda: machine(again).counts == {"a": 2})
+
+    told(loop_kind, tmp_path, story)
+
+
+@on_both_loops
+def test_no_reply_tells_what_is_not_safe_yet(loop_kind: str, tmp_path: Path) -> None:
+    async def main() -> None:
+        topic = Topic(tmp_path, LogConfig.of({"flush.messages": "1"}))
+        runtime = a_runtime(topic)
+        assert topic.partition is not None
+        counted = ask(runtime, ("count", "a"))
+        asked = ask(runtime, ("later", "b"))
+        assert isinstance(asked, Promise)
+        assert not asked.done
+        assert await counted == 1
+        assert await asked == "soon"
+        await runtime.stop()
+        await topic.partition.stop()
+
+    run(loop_kind, main())
+
+
 def test_keys_belong_where_java_puts_them() -> None:
     assert hash_of("") == 0
     assert hash_of("my-group") == 1_906_497_762

@@ -1,10 +1,13 @@
 """Classic groups: who may commit, what others can ask of a group, and groups that other brokers wrote."""
 
+from dataclasses import replace
+
 import pytest
 
 from moldau.base.errors import WireError
-from moldau.groups import classic, classic_reads
+from moldau.groups import classic, classic_reads, classic_rebalance
 from moldau.groups.classic import ClassicGroup, ClassicMember, State
+from moldau.groups.env import Env, GroupConfig, Topics
 from moldau.groups.records import GroupMetadataValue, MemberMetadata
 from moldau.wire.messages.consumer_protocol import ConsumerProtocolSubscription, write_subscription
 from moldau.wire.messages.join_group import JoinGroupProtocol
@@ -117,3 +120,10 @@ def test_groups_of_older_brokers_are_read() -> None:
     assert (read.state, read.since, read.generation, read.leader) == (State.STABLE, -1, 7, "m")
     assert read.members["m"].rebalance_timeout_ms == 10_000
     assert read.members["m"].instance_id is None
+
+
+def test_rounds_in_which_nobody_comes_do_not_follow_each_other_without_a_pause() -> None:
+    hasty = replace(member("s", "one"), rebalance_timeout_ms=0)
+    env = Env(1_000, GroupConfig(), lambda: "id", Topics())
+    decision = classic_rebalance.join_time_is_up(group(State.PREPARING, hasty), ("join", "g"), env)
+    assert [each.at for each in decision.timers] == [None, 2_000]

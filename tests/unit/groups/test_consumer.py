@@ -2,6 +2,7 @@
 
 from moldau.base.errors import WireError
 from moldau.groups.consumer_state import MemberState
+from moldau.groups.env import GroupConfig
 from support.consumer_group import GROUP, Client, OneGroup, settle, topics, with_config
 
 
@@ -274,3 +275,47 @@ def test_topics_that_changed_while_the_coordinator_was_away_are_noticed() -> Non
     world.restart()
     settle([member])
     assert member.owned == {"t": {0, 1, 2}}
+
+
+def test_a_group_may_have_its_own_times() -> None:
+    world = OneGroup(topics(t=4))
+    own = {"consumer.heartbeat.interval.ms": "6000", "consumer.session.timeout.ms": "50000"}
+    world.own = {GROUP: own, "another": {"consumer.heartbeat.interval.ms": "7000"}}
+    assert world.join("a").heartbeat_interval_ms == 6000
+    assert world.timers["session", GROUP, "a"] == world.now + 50_000
+    world.own = {GROUP: {**own, "consumer.session.timeout.ms": "46000"}}
+    world.restart()
+    assert world.timers["session", GROUP, "a"] == world.now + 46_000
+    world.own = {}
+    assert world.beat("a", 2).heartbeat_interval_ms == 5000
+    assert world.timers["session", GROUP, "a"] == world.now + 45_000
+
+
+def test_a_group_may_wait_longer_between_assignments() -> None:
+    world = OneGroup(topics(t=4))
+    world.own = {GROUP: {"consumer.assignment.interval.ms": "9000"}}
+    world.join("a")
+    world.now += 8999
+    world.join("b")
+    assert world.group is not None
+    assert world.group.assignment_epoch < world.group.epoch
+    world.now += 1
+    world.beat("a", 2)
+    assert world.group.assignment_epoch == world.group.epoch
+
+
+def test_own_times_give_way_to_narrower_bounds() -> None:
+    config = GroupConfig().with_own(
+        {
+            "consumer.session.timeout.ms": "70000",
+            "consumer.heartbeat.interval.ms": "1",
+            "consumer.assignment.interval.ms": "16000",
+            "of.tomorrow": "x",
+        }
+    )
+    assert config == GroupConfig(
+        consumer_session_timeout_ms=60_000,
+        consumer_heartbeat_interval_ms=5_000,
+        consumer_assignment_interval_ms=15_000,
+    )
+    assert GroupConfig().with_own({"consumer.session.timeout.ms": "damaged"}) == GroupConfig()

@@ -9,7 +9,7 @@ import pytest
 from moldau.metadata.image import PartitionState
 from moldau.metadata.kraft import adopt, image_from_kraft
 
-TOPIC, BROKER = 2, 4
+TOPIC, BROKER, GROUP = 2, 4, 32
 
 
 @dataclass
@@ -81,6 +81,9 @@ def test_topics_come_with_ids_partitions_and_configs() -> None:
             PartitionRecord(b, 0, [1, 2], [1], 1),
             ConfigRecord(TOPIC, "b", "cleanup.policy", "compact"),
             ConfigRecord(BROKER, "", "log.retention.ms", "5"),
+            ConfigRecord(GROUP, "g", "consumer.session.timeout.ms", "50000"),
+            ConfigRecord(GROUP, "gone", "consumer.session.timeout.ms", "50000"),
+            ConfigRecord(GROUP, "gone", "consumer.session.timeout.ms", None),
             FeatureLevelRecord("metadata.version", 29),
             TopicRecord("a", a),
             PartitionRecord(a, 0, [1], [1], 1),
@@ -90,6 +93,7 @@ def test_topics_come_with_ids_partitions_and_configs() -> None:
     assert image.topics[1].config == {"cleanup.policy": "compact"}
     assert image.topics[1].partitions[1] == PartitionState(1, (1,), (1,), 1, leader_epoch=4)
     assert image.broker_configs == {"": {"log.retention.ms": "5"}}
+    assert image.group_configs == {"g": {"consumer.session.timeout.ms": "50000"}}
     assert image.features == {"metadata.version": 29}
 
 

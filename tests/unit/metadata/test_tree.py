@@ -5,9 +5,17 @@ from uuid import UUID
 
 import pytest
 
-from moldau.base.tree import Check, Create, Op, Set
+from moldau.base.tree import Check, Create, Delete, Op, Set
 from moldau.metadata import tree
-from moldau.metadata.changes import Batch, BrokerRegistered, ControllerElected, PartitionChanged, TopicCreated, apply
+from moldau.metadata.changes import (
+    Batch,
+    BrokerRegistered,
+    ControllerElected,
+    GroupConfigured,
+    PartitionChanged,
+    TopicCreated,
+    apply,
+)
 from moldau.metadata.image import Broker, ClusterImage, Endpoint, PartitionState
 
 TOPIC_ID = UUID("7fffffff-ffff-4fff-bfff-ffffffffffff")
@@ -38,6 +46,22 @@ def test_a_topic_lies_where_kafkas_tools_look_for_it() -> None:
     state = json.loads(nodes["/brokers/topics/t/partitions/0/state"])
     assert (state["leader"], state["leader_epoch"], state["isr"]) == (1, 0, [1])
     assert json.loads(nodes["/config/topics/t"]) == {"version": 1, "config": {"retention.ms": "5"}}
+
+
+@pytest.mark.parametrize(
+    ("group", "path"),
+    [("g.1", "/config/groups/g.1"), ("a/b", "/config/groups/a%2Fb"), ("..", "/config/groups/%2E%2E")],
+)
+def test_settings_of_a_group_lie_beside_those_of_topics(group: str, path: str) -> None:
+    own = {"consumer.session.timeout.ms": "50000"}
+    change = GroupConfigured(group, own)
+    nodes = written(founded(), tree.ops_for(change, ClusterImage()))
+    assert json.loads(nodes[path]) == {"version": 1, "config": own}
+    assert tree.image_from(nodes).group_configs == {group: own} == apply(ClusterImage(), change).group_configs
+    gone = GroupConfigured(group, {})
+    image = apply(ClusterImage(), change)
+    assert Delete(path) in tree.ops_for(gone, image)
+    assert apply(image, gone).group_configs == {}
 
 
 def test_every_change_is_fenced_and_numbered() -> None:

@@ -242,6 +242,7 @@ def test_the_table_has_what_kafka_4_3_serves() -> None:
         "ListTransactions": (66, 0, 2),
         "ConsumerGroupHeartbeat": (68, 0, 1),
         "ConsumerGroupDescribe": (69, 0, 1),
+        "ListConfigResources": (74, 0, 1),
         "DescribeTopicPartitions": (75, 0, 0),
     }
     assert [api.key for api in APIS] == sorted(BY_KEY)

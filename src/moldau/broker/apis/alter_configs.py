@@ -9,8 +9,8 @@ from moldau.broker import configs
 from moldau.broker.call import Call
 from moldau.broker.configs import Change, Op
 from moldau.broker.context import Context
-from moldau.broker.resources import Resource, broker_of, topic_of
-from moldau.metadata.changes import BrokerConfigured, Decide, Decision, TopicConfigured, decide_each
+from moldau.broker.resources import Resource, broker_of, group_of, topic_of
+from moldau.metadata.changes import BrokerConfigured, Decide, Decision, GroupConfigured, TopicConfigured, decide_each
 from moldau.metadata.image import CLUSTER_DEFAULT, ClusterImage
 from moldau.wire.messages import alter_configs as whole
 from moldau.wire.messages import incremental_alter_configs as incremental
@@ -86,6 +86,8 @@ def _deciding(ctx: Context, asked: Alteration, *, twice: bool) -> Decide:
                 return _alter_topic(ctx, asked)
             case Resource.BROKER:
                 return _alter_broker(ctx, asked)
+            case Resource.GROUP:
+                return _alter_group(ctx, asked)
         return Refusal(WireError.INVALID_REQUEST, f"Resource type {asked.kind} has no settings here.")
 
     return decide
@@ -109,3 +111,11 @@ def _alter_broker(ctx: Context, asked: Alteration) -> Decision:
         layers = layers._replace(broker={}) if broker else layers._replace(cluster={})
     config = configs.alter_broker(layers, asked.changes, per_broker=broker)
     return config if isinstance(config, Refusal) else BrokerConfigured(asked.name or CLUSTER_DEFAULT, config)
+
+
+def _alter_group(ctx: Context, asked: Alteration) -> Decision:
+    group = group_of(ctx, asked.name)
+    if isinstance(group, Refusal):
+        return group
+    config = configs.alter_group({} if asked.replace else group, asked.changes, ctx.config.values)
+    return config if isinstance(config, Refusal) else GroupConfigured(asked.name, config)

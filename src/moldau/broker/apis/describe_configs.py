@@ -1,10 +1,10 @@
-"""DescribeConfigs 1–4: settings of topics and of this broker, with where each value comes from. 3: types and words."""
+"""DescribeConfigs 1–4: settings of topics, groups and this broker, and where each value comes from. 3: types, words."""
 
 from moldau.base.errors import Refusal, WireError
 from moldau.broker import configs
 from moldau.broker.call import Call
 from moldau.broker.context import Context
-from moldau.broker.resources import Resource, broker_of, topic_of
+from moldau.broker.resources import Resource, broker_of, group_of, topic_of
 from moldau.wire.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -45,6 +45,9 @@ def _entries(ctx: Context, resource: DescribeConfigsResource) -> list[configs.En
                 return broker
             describe = configs.describe_broker if broker else configs.describe_cluster_defaults
             return describe(ctx.layers(), keys)
+        case Resource.GROUP:
+            group = group_of(ctx, resource.resource_name)
+            return group if isinstance(group, Refusal) else configs.describe_group(group, ctx.layers(), keys)
     return Refusal(WireError.INVALID_REQUEST, f"Resource type {resource.resource_type} has no settings here.")
 
 

@@ -14,7 +14,7 @@ from moldau.broker.coordinators.runtime import Runtime
 from moldau.broker.internal_topics import OFFSETS
 from moldau.broker.settings import BrokerConfig
 from moldau.groups.env import Env, GroupConfig, Topics, TopicView
-from moldau.groups.shard import GroupShard
+from moldau.groups.shard import TOPICS, GroupShard
 from moldau.metadata.features import GROUP_VERSION, level
 from moldau.metadata.image import ClusterImage, Topic
 from moldau.replication.replicas import Replicas
@@ -87,7 +87,8 @@ class Groups:
     def follow(self, old: ClusterImage, new: ClusterImage) -> None:
         if old.topics is not new.topics:
             self._runtime.follow(new)
-            self._everywhere(GroupShard.topics_changed)
+            for shard in self._runtime.opened():
+                self._runtime.wake(shard, TOPICS, self._now())
 
     async def expire(self) -> None:
         """Forget offsets and groups whose time is over: a batch of them at a time, and others come in between."""
@@ -101,11 +102,6 @@ class Groups:
 
     async def stop(self) -> None:
         await self._runtime.stop()
-
-    def _everywhere(self, decide: Callable[[GroupShard, Env], Decision]) -> None:
-        for shard in self._runtime.opened():
-            decision = decide(shard.machine, self.env())
-            self._runtime.carry_out(shard, decision)
 
     # ── what the machines are told ──
 
@@ -122,7 +118,7 @@ class Groups:
             self._seen, self._topics = image, topics_of(image)
         if config is not self._settings[0] or image.features is not self._settings[1]:
             self._settings = config, image.features, group_config(config, level(image, GROUP_VERSION))
-        return Env(now, self._settings[2], _new_id, self._topics)
+        return Env(now, self._settings[2], _new_id, self._topics, image.group_configs)
 
 
 NOBODY = Caller(None, 0, "", "")
@@ -146,6 +142,12 @@ def group_config(config: BrokerConfig, group_version: int) -> GroupConfig:
         consumer_migration_policy=config.group_consumer_migration_policy.lower(),
         consumer_regex_refresh_interval_ms=config.group_consumer_regex_refresh_interval_ms,
         consumer_assignment_interval_ms=config.group_consumer_assignment_interval_ms,
+        consumer_min_session_timeout_ms=config.group_consumer_min_session_timeout_ms,
+        consumer_max_session_timeout_ms=config.group_consumer_max_session_timeout_ms,
+        consumer_min_heartbeat_interval_ms=config.group_consumer_min_heartbeat_interval_ms,
+        consumer_max_heartbeat_interval_ms=config.group_consumer_max_heartbeat_interval_ms,
+        consumer_min_assignment_interval_ms=config.group_consumer_min_assignment_interval_ms,
+        consumer_max_assignment_interval_ms=config.group_consumer_max_assignment_interval_ms,
         offset_metadata_max_bytes=config.offset_metadata_max_bytes,
         offsets_retention_ms=config.offsets_retention_minutes * MINUTE_MS,
     )

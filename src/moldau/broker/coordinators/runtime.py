@@ -8,6 +8,7 @@ out when the batch is committed. If the append fails nothing has happened, and w
 import asyncio
 import logging
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from moldau.base.coordination import Caller, Decision, Fired, Record, Timer, TimerKey
@@ -58,7 +59,7 @@ class Asked(NamedTuple):
 class Shard(Generic[M]):
     """One partition of the coordinator's topic: its machine, its timers, and who waits for it."""
 
-    __slots__ = ("closed", "index", "loading", "machine", "partition", "timers", "waiting")
+    __slots__ = ("closed", "index", "loading", "machine", "partition", "timers", "unsafe", "waiting")
 
     def __init__(self, index: int, partition: Partition, machine: M) -> None:
         self.index = index
@@ -68,6 +69,7 @@ class Shard(Generic[M]):
         self.closed = False
         self.timers: dict[TimerKey, asyncio.TimerHandle] = {}
         self.waiting: set[Asked] = set()
+        self.unsafe: list[Decision] | None = None  # the last one that the disk is waited for, and those that saw it
 
 
 class Runtime(Generic[M]):
@@ -112,13 +114,12 @@ class Runtime(Generic[M]):
 
     def at(self, index: int) -> Shard[M] | WireError:
         partition = self._replicas.find(self._replicas.by_name, self._token, index)
+        shard = self._shards.get(index)
+        if shard is not None and (shard.partition is not partition or partition.offline):
+            self._close(shard)
         if partition is None or partition.offline or self._stopped:
             return WireError.NOT_COORDINATOR
-        shard = self._shards.get(index)
-        if shard is None or shard.partition is not partition:
-            if shard is not None:
-                self._close(shard)
-            shard = self._open(index, partition)
+        shard = self._shards.get(index) or self._open(index, partition)
         return shard if shard.loading is None else WireError.COORDINATOR_LOAD_IN_PROGRESS
 
     def shards(self) -> Iterator[Shard[M] | WireError]:
@@ -166,7 +167,10 @@ class Runtime(Generic[M]):
         for timer in decision.timers:
             self._set(shard, timer)
         if isinstance(outcome, Later):
-            outcome.tell = lambda settled: self._settle(shard, decision, settled)
+            shard.unsafe = together = [decision]
+            outcome.tell = lambda settled: self._settle(shard, together, settled)
+        elif outcome is None and shard.unsafe is not None:  # it may rest on what the disk has not got yet
+            shard.unsafe.append(decision)
         else:
             self._reply(shard, decision)
         return True
@@ -182,11 +186,16 @@ class Runtime(Generic[M]):
             transactional=decision.producer_id >= 0,
         )
 
-    def _settle(self, shard: Shard[M], decision: Decision, outcome: Outcome) -> None:
-        if isinstance(outcome, Refusal):
-            self._refuse(shard, decision, outcome)
-        else:
-            self._reply(shard, decision)
+    def _settle(self, shard: Shard[M], together: list[Decision], outcome: Outcome) -> None:
+        if shard.unsafe is together:
+            shard.unsafe = None
+        for decision in together:
+            if shard.closed:  # whoever waited was told so
+                return
+            if isinstance(outcome, Refusal):
+                self._refuse(shard, decision, outcome)
+            else:
+                self._reply(shard, decision)
 
     def _reply(self, shard: Shard[M], decision: Decision) -> None:
         for token, response in decision.replies:
@@ -205,6 +214,8 @@ class Runtime(Generic[M]):
             if isinstance(token, Asked):
                 shard.waiting.discard(token)
                 token.promise.resolve(token.refused(error))
+        if shard.partition.offline:  # nothing will ever be written to it again: no timer need try
+            self._close(shard)
 
     # ── timers ──
 
@@ -212,14 +223,17 @@ class Runtime(Generic[M]):
         old = shard.timers.pop(timer.key, None)
         if old is not None:
             old.cancel()
-        if timer.at is not None:
+        if timer.at is not None and not shard.closed:
             delay = max(timer.at - self._now(), 0) / 1000
             loop = asyncio.get_running_loop()
             shard.timers[timer.key] = loop.call_later(delay, self._fire, shard, timer.key, timer.at)
 
     def _fire(self, shard: Shard[M], key: TimerKey, at: int) -> None:
         del shard.timers[key]
-        now = max(self._now(), at)  # the loop's clock and the wall's may differ: what is due is due
+        self.wake(shard, key, max(self._now(), at))  # the loop's clock and the wall's may differ: what is due is due
+
+    def wake(self, shard: Shard[M], key: TimerKey, now: int) -> None:
+        """As if this timer of the machine were due: again and again, until what it leads to can be written."""
         try:
             decision = self._decide(shard.machine, Fired(key), Caller(None, 0, "", ""), now)
             if not self.carry_out(shard, decision):
@@ -246,7 +260,9 @@ class Runtime(Generic[M]):
         try:
             async with self._turn:
                 count = await asyncio.to_thread(replay, shard)
-            self.carry_out(shard, self._loaded(shard.machine, self._now()))
+            decision = self._loaded(shard.machine, self._now())
+            if not self.carry_out(shard, decision):  # what lives on its timers does not wait for the disk
+                self.carry_out(shard, replace(decision, records=[]))
         except Exception:
             log.exception("%s-%d could not be loaded: its groups or transactions wait", self.topic, shard.index)
             return  # it stays loading: a coordinator that has forgotten half of its state must not answer
@@ -270,9 +286,9 @@ class Runtime(Generic[M]):
         for timer in shard.timers.values():
             timer.cancel()
         shard.timers.clear()
-        for asked in shard.waiting:
+        waiting, shard.waiting = shard.waiting, set()
+        for asked in waiting:
             asked.promise.resolve(asked.refused(STOPPED))
-        shard.waiting.clear()
 
     async def stop(self) -> None:
         self._stopped = True

@@ -8,20 +8,6 @@ MAX_INT = 2**31 - 1
 
 # fmt: off
 COORDINATORS: tuple[Group, ...] = (
-    Group("configs of single groups", (
-        Setting("group.consumer.max.assignment.interval.ms", INT, 15000, least=0,
-                doc="Largest pause between assignments that a group may choose."),
-        Setting("group.consumer.max.heartbeat.interval.ms", INT, 15000, least=1,
-                doc="Largest heartbeat interval that a group may choose."),
-        Setting("group.consumer.max.session.timeout.ms", INT, 60000, least=1,
-                doc="Largest session timeout that a group may choose."),
-        Setting("group.consumer.min.assignment.interval.ms", INT, 0, least=0,
-                doc="Smallest pause between assignments that a group may choose."),
-        Setting("group.consumer.min.heartbeat.interval.ms", INT, 5000, least=1,
-                doc="Smallest heartbeat interval that a group may choose."),
-        Setting("group.consumer.min.session.timeout.ms", INT, 45000, least=1,
-                doc="Smallest session timeout that a group may choose."),
-    )),
     Group("streams groups", (
         Setting("group.streams.assignment.interval.ms", INT, 1000, least=0, live=CLUSTER_WIDE,
                 doc="Pause between two assignments of a streams group."),
