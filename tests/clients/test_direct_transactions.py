@@ -1,5 +1,6 @@
 """Transactions of the direct client: all or nothing, offsets included, fenced when another takes over."""
 
+import random
 import uuid
 from collections.abc import Iterator
 from typing import Any
@@ -8,6 +9,7 @@ import pytest
 from confluent_kafka import Producer
 
 from moldau.client.direct import transactions
+from moldau.client.direct.connection import Connection, ConnectionLost
 from moldau.client.direct.failed import Failed
 from moldau.client.direct.fetch import Chunk, FetchSizes, read_range
 from moldau.client.direct.metadata import Cluster, Place
@@ -48,8 +50,13 @@ def name() -> str:
 
 
 def visible(cluster: Cluster, topic: str, partitions: int = 1, most_bytes: int = 1 << 20) -> Column:
-    """What a reader of committed records sees."""
-    ends = list_offsets(cluster, {Place(topic, each): LATEST for each in range(partitions)}, isolation=READ_COMMITTED)
+    """What a reader of committed records sees, once no transaction is open."""
+    latest = {Place(topic, each): LATEST for each in range(partitions)}
+    ends = list_offsets(cluster, latest)
+    while (
+        list_offsets(cluster, latest, isolation=READ_COMMITTED) != ends
+    ):  # Apache Kafka answers before it writes markers
+        ends = list_offsets(cluster, latest)
     found: Column = []
     for place, end in ends.items():
         assert isinstance(end, Found), end
@@ -131,6 +138,40 @@ def test_an_abort_after_a_failure_makes_it_usable_again(
     assert producer.abort() is None
     assert (producer.write(topic, [None], [b"kept"]) or producer.commit()) is None
     assert visible(cluster, topic) == [b"kept"]
+
+
+def test_answers_that_get_lost_lose_and_double_nothing(
+    cluster: Cluster, create_topic: CreateTopic, start: Any, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Connections break after the broker has done what it was asked, whatever that was: ends of transactions too."""
+    topic, group = create_topic(partitions=3), f"{name}-control"
+    chance = random.Random(name)
+    read = Connection._read_frame
+    losing = False
+
+    def read_and_lose(connection: Connection) -> bytearray:
+        frame = read(connection)
+        if losing and chance.random() < 0.1:
+            connection.close()
+            raise ConnectionLost("lost on the way")
+        return frame
+
+    monkeypatch.setattr(Connection, "_read_frame", read_and_lose)
+    producer = start(name)
+    losing = True
+    wanted: Column = []
+    for number in range(15):
+        values: Column = [b"%d-%d" % (number, each) for each in range(30)]
+        for part in (values[:10], values[10:]):
+            assert producer.write(topic, part, part) is None
+        assert producer.commit_offsets(group, {Place(topic, 0): Committed(number)}) is None
+        assert (producer.abort() if number % 4 == 3 else producer.commit()) is None
+        wanted += [] if number % 4 == 3 else values
+    losing = False
+    assert sorted(map(str, visible(cluster, topic, 3))) == sorted(map(str, wanted))
+    found = committed(cluster, group)
+    assert isinstance(found, dict)
+    assert found[Place(topic, 0)][0] == 14  # type: ignore[index]
 
 
 def test_transactions_of_others_are_read_as_they_ended(
