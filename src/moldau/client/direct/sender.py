@@ -15,7 +15,7 @@ from uuid import UUID
 from moldau.base.errors import WireError
 from moldau.client.direct.connection import NEWEST, Connection, Ticket
 from moldau.client.direct.failed import DUPLICATE_SEQUENCE_NUMBER, Failed, failed
-from moldau.client.direct.metadata import NETWORK, Cluster, Leader, Place, Topic, network_failure
+from moldau.client.direct.metadata import NETWORK, Cluster, Place, Topic, network_failure
 from moldau.client.direct.offsets import by_topic
 from moldau.wire.messages.produce import (
     PartitionProduceData,
@@ -120,21 +120,32 @@ class Sender:
 
     def _send_what_can_be(self) -> Failed | None:
         while True:
-            by_node: dict[int, list[Place]] = {}
-            for place, waiting in self._waiting.items():
-                if waiting:
-                    leader = self._cluster.leader(place, self._patience)
-                    if isinstance(leader, Leader):
-                        if self._under_way.get(place, (leader.node_id, 0))[0] != leader.node_id:
-                            continue  # it moved: what the old leader has is answered first
-                        by_node.setdefault(leader.node_id, []).append(place)
-                    elif problem := self._try_again(leader, [place]):
-                        return problem
+            by_node = self._ready_places()
+            if isinstance(by_node, Failed):
+                return by_node
             ready = [node for node in by_node if self._has_room(node)]
             if not ready:
                 return None
             for node_id in ready:
                 self._send_to(node_id, by_node[node_id])
+
+    def _ready_places(self) -> dict[int, list[Place]] | Failed:
+        """Partitions with something to send, by leader; waits while one has none."""
+        while True:
+            by_node: dict[int, list[Place]] = {}
+            missing: Failed | None = None
+            for place in [place for place, waiting in self._waiting.items() if waiting]:
+                leader = self._cluster.leader(place, self._patience)
+                if isinstance(leader, Failed):
+                    missing = leader
+                    self._cluster.forget(place.topic)
+                elif self._under_way.get(place, (leader.node_id, 0))[0] == leader.node_id:
+                    by_node.setdefault(leader.node_id, []).append(place)
+                # else it has moved: what the old leader was sent is answered first
+            if missing is None:
+                return by_node
+            if not missing.retriable or not self._patience.again():
+                return missing
 
     def _has_room(self, node_id: int) -> bool:
         lane = self._lanes.setdefault(node_id, Lane())
@@ -152,8 +163,10 @@ class Sender:
         for batch in batches:
             self._under_way[batch.place] = (node_id, self._under_way.get(batch.place, (node_id, 0))[1] + 1)
         try:
-            if lane.connection is None or (lane.connection.stale and not lane.sent):
-                lane.connection = self._cluster.own_connection(node_id)
+            if lane.connection is not None and lane.connection.stale and not lane.sent:
+                lane.connection.close()
+                lane.connection = None
+            lane.connection = lane.connection or self._cluster.own_connection(node_id)
             lane.sent.append(self._send(lane.connection, batches))
         except NETWORK as error:
             self._lane_lost(lane, batches, network_failure(f"broker {node_id}", error))
