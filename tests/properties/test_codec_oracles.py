@@ -21,18 +21,18 @@ from kio.serial import entity_reader, entity_writer
 
 from moldau.wire.codec import decode, encode
 from moldau.wire.declare import fields_of
-from moldau.wire.messages.registry import APIS, ApiMessages
+from moldau.wire.messages.registry import APIS, ASKED, ApiMessages
 from moldau.wire.primitives import ZERO_UUID
 from support.wire_values import form_of, messages
 
 CASES = [
     pytest.param(api, cls, version, id=f"{cls.__name__}-{version}")
-    for api in APIS
+    for api in (*APIS, *ASKED)
     for cls in (api.request, api.response)
     for version in range(api.lowest, api.highest + 1)
 ]
 
-KAFKA_PYTHON_MODULES = ("admin", "consumer", "metadata", "producer")
+KAFKA_PYTHON_MODULES = ("admin", "consumer", "metadata", "producer", "sasl")
 NOT_IN_KAFKA_PYTHON = {"ConsumerGroupHeartbeat", "ConsumerGroupDescribe"}
 
 Oracle = tuple[Callable[[bytes], Any], Callable[[Any], bytes]]  # reads and writes one message in one version

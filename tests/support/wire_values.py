@@ -17,6 +17,7 @@ LIMITED: dict[str, st.SearchStrategy[Any]] = {
     "partition_error_code": st.sampled_from([0, 47]),
     "log_append_time_ms": st.integers(-1, 2**41),
     "retention_time_ms": st.integers(-1, 2**41),
+    "session_lifetime_ms": st.integers(0, 2**41),
     "transaction_start_time_ms": st.integers(0, 2**41),
 }
 

@@ -12,7 +12,7 @@ served (an ApiVersions request from the future gets a version 0 body), and read 
 from struct import Struct
 from typing import Final, NamedTuple
 
-from moldau.wire.messages.registry import APIS
+from moldau.wire.messages.registry import APIS, ASKED
 from moldau.wire.primitives import (
     SHORT_READ,
     Buffer,
@@ -31,7 +31,7 @@ _CORRELATION = Struct(">i")
 _CORRELATION_AND_NO_TAGS = Struct(">ix")
 _NEVER = 0x7FFF
 
-_FLEXIBLE: Final = {api.key: _NEVER if api.flexible is None else api.flexible for api in APIS}
+_FLEXIBLE: Final = {api.key: _NEVER if api.flexible is None else api.flexible for api in (*APIS, *ASKED)}
 
 
 class RequestPrefix(NamedTuple):

@@ -43,6 +43,7 @@ __all__ = [
     "iter_records",
     "max_timestamp_record",
     "recompress",
+    "seal",
 ]
 
 SMALLEST_RECORD = 7  # length, attributes, two deltas, two lengths, header count: one byte each
@@ -246,10 +247,11 @@ def encode_batch(
         base_sequence=base_sequence,
         record_count=len(records),
     )
-    return _sealed(header, body)
+    return seal(header, body)
 
 
-def _sealed(header: BatchHeader | tuple[int, ...], body: bytes) -> bytes:
+def seal(header: BatchHeader | tuple[int, ...], body: bytes) -> bytes:
+    """Header and body as one batch, with its checksum; everything else in the header is the caller's."""
     head = bytearray(HEADER.pack(*header))
     _CRC.pack_into(head, CRC_POSITION, crc32c(body, crc32c(memoryview(head)[CRC_START:])))
     return bytes(head) + body
@@ -294,7 +296,7 @@ def encode_pairs(
     body = b"".join(parts)
     length, count = HEADER_SIZE - PREFIX_SIZE + len(body), len(pairs)
     times, producer = (timestamp, timestamp), (producer_id, producer_epoch, -1)
-    return _sealed((0, length, -1, MAGIC, 0, attributes, count - 1, *times, *producer, count), body)
+    return seal((0, length, -1, MAGIC, 0, attributes, count - 1, *times, *producer, count), body)
 
 
 def _encode_headers(headers: Sequence[Header]) -> bytes:
@@ -316,7 +318,7 @@ def recompress(batch: Buffer, codec: int, level: int | None, limit: int) -> byte
     if body and codec:
         attributes |= codec
         body = compress(codec, body, level)
-    return _sealed(header._replace(attributes=attributes, length=HEADER_SIZE - PREFIX_SIZE + len(body)), body)
+    return seal(header._replace(attributes=attributes, length=HEADER_SIZE - PREFIX_SIZE + len(body)), body)
 
 
 # ── search ──────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -1,4 +1,4 @@
-"""The one table of APIs that the wire layer can read and write. What a broker serves of them is its own table."""
+"""The tables of APIs that the wire layer reads and writes: what brokers of ours serve, what clients of ours ask."""
 
 from typing import Final, NamedTuple
 
@@ -45,6 +45,8 @@ from moldau.wire.messages.offset_delete import OffsetDeleteRequest, OffsetDelete
 from moldau.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from moldau.wire.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
 from moldau.wire.messages.produce import ProduceRequest, ProduceResponse
+from moldau.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from moldau.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from moldau.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from moldau.wire.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from moldau.wire.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
@@ -121,6 +123,12 @@ APIS: Final = (
     _api(ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse),
     _api(ListConfigResourcesRequest, ListConfigResourcesResponse),
     _api(DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse),
+)
+
+# What our clients ask of other brokers and ours do not serve; a row moves up with the API that serves it.
+ASKED: Final = (
+    _api(SaslHandshakeRequest, SaslHandshakeResponse),
+    _api(SaslAuthenticateRequest, SaslAuthenticateResponse),
 )
 
 BY_KEY: Final = {api.key: api for api in APIS}

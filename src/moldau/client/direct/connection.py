@@ -1,0 +1,234 @@
+"""One blocking socket to one broker: versions, TLS, SASL, several requests in flight. Retries nothing.
+
+Requests are answered in their order, so a `Ticket` is redeemed by reading up to its answer; what belongs to tickets
+before it is kept for them. Whatever goes wrong on the wire raises `ConnectionLost` or `TimeoutError` and closes the
+socket: half a frame cannot be read on from.
+"""
+
+import socket
+import ssl
+import time
+from collections import deque
+from struct import Struct
+from typing import Any, Final, Generic, TypeVar
+
+import moldau
+from moldau.base.errors import WireError
+from moldau.client.direct.failed import failed
+from moldau.client.direct.sasl import AuthenticationFailed, conversation
+from moldau.client.direct.security import PLAINTEXT, Security
+from moldau.wire.codec import MalformedMessage, decode, encode
+from moldau.wire.headers import API_VERSIONS, pack_request_header, read_response_header
+from moldau.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from moldau.wire.messages.registry import APIS, ASKED, ApiMessages
+from moldau.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from moldau.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+
+Answer = TypeVar("Answer")
+
+LARGEST_ANSWER = 256 * 1024 * 1024
+FIRST_ROOM = 256 * 1024  # a frame's buffer grows with what came: its length is a stranger's claim
+NEWEST: Final = 0x7FFF
+SESSION_SHARE = 0.85  # of a SASL session's lifetime: then the connection is made anew (KIP-368)
+
+_LENGTH = Struct(">i")
+_ERROR = Struct(">h")
+_APIS: Final = {api.request: api for api in (*APIS, *ASKED)}
+
+
+class ConnectionLost(ConnectionError):
+    """The peer went away, or does not speak Kafka's protocol."""
+
+
+class UnsupportedByBroker(Exception):
+    """The broker has no version of the API that says what has to be said."""
+
+
+class Ticket(Generic[Answer]):
+    """A request that was sent."""
+
+    __slots__ = ("answer", "api", "correlation_id", "frame", "version")
+
+    def __init__(self, api: ApiMessages, answer: type[Answer], version: int, correlation_id: int) -> None:
+        self.api = api
+        self.answer = answer
+        self.version = version
+        self.correlation_id = correlation_id
+        self.frame: bytearray | None = None
+
+
+class Connection:
+    """Made connected and authenticated, or not at all."""
+
+    def __init__(
+        self, host: str, port: int, security: Security = PLAINTEXT, *, client_id: str, timeout_s: float
+    ) -> None:
+        self.address = f"{host}:{port}"
+        self.broken = False
+        self.features: dict[str, int] = {}
+        self._client_id = client_id
+        self._sent: deque[Ticket[Any]] = deque()
+        self._correlation_id = 0
+        self._served: dict[int, tuple[int, int]] = {}
+        self._expires: float | None = None
+        self._socket = socket.create_connection((host, port), timeout=timeout_s)
+        try:
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if security.tls is not None:
+                self._socket = security.tls.context().wrap_socket(self._socket, server_hostname=host)
+            self._negotiate()
+            if security.sasl is not None:
+                self._authenticate(security)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        self.broken = True
+        self._socket.close()
+
+    @property
+    def stale(self) -> bool:
+        """Not to be used for anything new: broken, or its SASL session is about to end."""
+        return self.broken or (self._expires is not None and time.monotonic() > self._expires)
+
+    # ── asking ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def ask(self, request: object, answer: type[Answer], *, since: int = 0, until: int = NEWEST) -> Answer:
+        return self.receive(self.send(request, answer, since=since, until=until))
+
+    def send(self, request: object, answer: type[Answer], *, since: int = 0, until: int = NEWEST) -> Ticket[Answer]:
+        """Sends in the newest version that both sides have, between `since` and `until`."""
+        api = _APIS[type(request)]
+        version = self.version_of(type(request), since=since, until=until)
+        if version is None:
+            raise UnsupportedByBroker(f"the broker at {self.address} has no version of {api.name} that serves")
+        return self._send(api, request, answer, version)
+
+    def version_of(self, request: type, *, since: int = 0, until: int = NEWEST) -> int | None:
+        api = _APIS[request]
+        least, newest = self._served.get(api.key, (0, -1))
+        version = min(newest, api.highest, until)
+        return version if version >= max(least, api.lowest, since) else None
+
+    def receive(self, ticket: Ticket[Answer]) -> Answer:
+        """The answer to a request; the answers to those before it are kept until they are asked for."""
+        frame = self._frame_of(ticket)
+        try:
+            _, position = read_response_header(ticket.api.key, ticket.version, frame)
+            return decode(ticket.answer, ticket.version, memoryview(frame), position)
+        except MalformedMessage as bad:
+            self.close()
+            raise ConnectionLost(f"the answer of {self.address} to {ticket.api.name} cannot be read: {bad}") from bad
+
+    def forget(self, ticket: Ticket[Any]) -> None:
+        """Reads past an answer that nobody wants any more."""
+        self._frame_of(ticket)
+
+    def _send(self, api: ApiMessages, request: object, answer: type[Answer], version: int) -> Ticket[Answer]:
+        self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
+        head = pack_request_header(api.key, version, self._correlation_id, self._client_id)
+        body = encode(request, version)
+        ticket = Ticket(api, answer, version, self._correlation_id)
+        try:
+            self._socket.sendall(_LENGTH.pack(len(head) + len(body)) + head + body)
+        except (OSError, ValueError) as lost:
+            raise self._lost(lost) from lost
+        self._sent.append(ticket)
+        return ticket
+
+    def _frame_of(self, ticket: Ticket[Any]) -> bytearray:
+        while ticket.frame is None:
+            if not self._sent:
+                raise ConnectionLost("the answer was read already, or its request never sent")
+            frame = self._read_frame()
+            first = self._sent.popleft()
+            (correlation_id,) = _LENGTH.unpack_from(frame)
+            if correlation_id != first.correlation_id:
+                self.close()
+                raise ConnectionLost(f"{self.address} answered another request than the one that it was asked")
+            first.frame = frame
+        frame, ticket.frame = ticket.frame, None
+        return frame
+
+    def _read_frame(self) -> bytearray:
+        try:
+            (size,) = _LENGTH.unpack(self._read(_LENGTH.size))
+            if not _LENGTH.size <= size <= LARGEST_ANSWER:
+                raise ConnectionLost(f"what listens at {self.address} does not answer like a Kafka broker")
+            return self._read(size)
+        except (OSError, ValueError) as lost:
+            raise self._lost(lost) from lost
+
+    def _read(self, size: int) -> bytearray:
+        data = bytearray(min(size, FIRST_ROOM))
+        filled = 0
+        while True:
+            with memoryview(data) as view:
+                while filled < len(data):
+                    count = self._socket.recv_into(view[filled:])
+                    if not count:
+                        raise ConnectionLost(f"{self.address} closed the connection")
+                    filled += count
+            if filled == size:
+                return data
+            data.extend(bytes(min(size - filled, filled)))
+
+    def _lost(self, error: OSError | ValueError) -> OSError:
+        """The error to raise once the socket is closed; ssl says ValueError of a socket that was closed before."""
+        self.close()
+        if isinstance(error, ConnectionLost | TimeoutError):
+            return error
+        return ConnectionLost(f"{self.address}: {getattr(error, 'strerror', None) or error}")
+
+    # ── introducing ourselves ───────────────────────────────────────────────────────────────────────────────────────
+
+    def _negotiate(self) -> None:
+        api = _APIS[ApiVersionsRequest]
+        request = ApiVersionsRequest(client_software_name="moldau", client_software_version=moldau.__version__)
+        answer = self._api_versions(api, request, api.highest)
+        if answer.error_code == WireError.UNSUPPORTED_VERSION:
+            known = next((row.max_version for row in answer.api_keys if row.api_key == API_VERSIONS), 0)
+            answer = self._api_versions(api, request, min(known, api.highest))
+        if answer.error_code:
+            raise ConnectionLost(str(failed(answer.error_code, f"{self.address} does not tell its versions")))
+        self._served = {row.api_key: (row.min_version, row.max_version) for row in answer.api_keys}
+        self.features = {row.name: row.max_version_level for row in answer.finalized_features}
+
+    def _api_versions(self, api: ApiMessages, request: ApiVersionsRequest, version: int) -> ApiVersionsResponse:
+        """A broker that does not know the version says so in version 0, so the error is looked at first."""
+        ticket = self._send(api, request, ApiVersionsResponse, version)
+        frame = self._frame_of(ticket)
+        if len(frame) < _LENGTH.size + _ERROR.size:
+            raise ConnectionLost(f"what listens at {self.address} does not answer like a Kafka broker")
+        if _ERROR.unpack_from(frame, _LENGTH.size)[0] == WireError.UNSUPPORTED_VERSION:
+            ticket.version = 0
+        ticket.frame = frame
+        return self.receive(ticket)
+
+    def _authenticate(self, security: Security) -> None:
+        sasl = security.sasl
+        assert sasl is not None
+        talk = conversation(sasl)
+        shaken = self.ask(SaslHandshakeRequest(mechanism=sasl.mechanism), SaslHandshakeResponse, since=1)
+        if shaken.error_code:
+            offered = ", ".join(shaken.mechanisms) or "none"
+            raise AuthenticationFailed(f"{self.address} does not offer SASL {sasl.mechanism}; it offers: {offered}")
+        saying = next(talk)
+        while True:
+            answer = self.ask(SaslAuthenticateRequest(auth_bytes=saying), SaslAuthenticateResponse)
+            if answer.error_code:
+                raise AuthenticationFailed(f"{self.address}: {answer.error_message or 'authentication failed'}")
+            try:
+                saying = talk.send(answer.auth_bytes)
+            except StopIteration:
+                break
+        if answer.session_lifetime_ms > 0:
+            self._expires = time.monotonic() + answer.session_lifetime_ms / 1000 * SESSION_SHARE
+
+
+def never_works(error: Exception) -> bool:
+    """Whether trying again is of no use: a wrong password, a certificate that nobody trusts, a missing file."""
+    if isinstance(error, ssl.SSLError):
+        return not isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError)
+    return isinstance(error, AuthenticationFailed | UnsupportedByBroker | FileNotFoundError)

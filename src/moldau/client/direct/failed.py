@@ -1,0 +1,86 @@
+"""What went wrong, as a value: Kafka's error by name and code, and what a caller may do about it. Raises nothing.
+
+`base.errors` has the errors that brokers of ours answer with. Other brokers have more: those that a client of bulk
+work can meet are here, and any other keeps its number.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from moldau.base.errors import WireError
+
+# Errors that only other brokers answer with, and whether asking again may help.
+OTHERS: Final = {
+    4: ("INVALID_FETCH_SIZE", False),
+    5: ("LEADER_NOT_AVAILABLE", True),
+    8: ("BROKER_NOT_AVAILABLE", False),
+    9: ("REPLICA_NOT_AVAILABLE", True),
+    20: ("NOT_ENOUGH_REPLICAS_AFTER_APPEND", True),
+    30: ("GROUP_AUTHORIZATION_FAILED", False),
+    31: ("CLUSTER_AUTHORIZATION_FAILED", False),
+    33: ("UNSUPPORTED_SASL_MECHANISM", False),
+    34: ("ILLEGAL_SASL_STATE", False),
+    43: ("UNSUPPORTED_FOR_MESSAGE_FORMAT", False),
+    46: ("DUPLICATE_SEQUENCE_NUMBER", False),
+    58: ("SASL_AUTHENTICATION_FAILED", False),
+    59: ("UNKNOWN_PRODUCER_ID", False),
+    72: ("LISTENER_NOT_FOUND", True),
+    78: ("OFFSET_NOT_AVAILABLE", True),
+    89: ("THROTTLING_QUOTA_EXCEEDED", True),
+    103: ("INCONSISTENT_TOPIC_ID", True),
+    109: ("OFFSET_MOVED_TO_TIERED_STORAGE", False),
+    129: ("REBOOTSTRAP_REQUIRED", False),
+}
+DUPLICATE_SEQUENCE_NUMBER: Final = 46
+SASL_AUTHENTICATION_FAILED: Final = 58
+
+# A newer producer has the transactional id: this one is finished, and has to be made anew.
+FENCING: Final = frozenset(
+    {
+        WireError.INVALID_PRODUCER_EPOCH,
+        WireError.PRODUCER_FENCED,
+        WireError.INVALID_PRODUCER_ID_MAPPING,
+        WireError.TRANSACTION_COORDINATOR_FENCED,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """An expected failure. `retriable` is Kafka's word on the error; whoever returns this has stopped trying."""
+
+    code: int
+    name: str
+    message: str
+    retriable: bool = False
+
+    @property
+    def fenced(self) -> bool:
+        return self.code in FENCING
+
+    @property
+    def abortable(self) -> bool:
+        """The transaction is lost, its producer is not."""
+        return self.code == WireError.TRANSACTION_ABORTABLE
+
+    def __str__(self) -> str:
+        return f"{self.message} ({self.name})"
+
+
+def failed(code: int, message: str) -> Failed:
+    """The failure that an error code stands for; the message says what was tried."""
+    if code in OTHERS:
+        name, retriable = OTHERS[code]
+        return Failed(code, name, message, retriable)
+    try:
+        known = WireError(code)
+    except ValueError:
+        return Failed(code, f"error {code}", message)
+    return Failed(code, known.name, f"{message}: {known.doc[0].lower()}{known.doc[1:-1]}", known.retriable)
+
+
+def unreachable(address: str, error: Exception) -> Failed:
+    """A network that failed, as the protocol's own word for it."""
+    reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    code = WireError.REQUEST_TIMED_OUT if isinstance(error, TimeoutError) else WireError.NETWORK_EXCEPTION
+    return Failed(code, code.name, f"{address}: {reason}", retriable=True)

@@ -1,0 +1,247 @@
+"""Reads a partition's offsets [start, end) as whole record batches. Decodes no records: that is `records`.
+
+The next Fetch is sent before the batches of the last one are handed out, so the broker works while the caller
+decodes. A reader has a connection of its own. Leaders that move are followed; what does not pass by itself comes out
+as a `Failed`, which ends the iteration.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+from uuid import UUID
+
+from moldau.base.errors import WireError
+from moldau.client.direct.connection import Connection, Ticket
+from moldau.client.direct.failed import Failed, failed
+from moldau.client.direct.metadata import NETWORK, Cluster, Leader, Place, Topic, network_failure
+from moldau.client.direct.offsets import READ_COMMITTED, READ_UNCOMMITTED
+from moldau.wire.batch import CONTROL, HEADER_SIZE, MAGIC, PREFIX_SIZE, TRANSACTIONAL, BatchHeader, read_header
+from moldau.wire.compression import CorruptRecords
+from moldau.wire.messages.fetch import (
+    AbortedTransaction,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
+from moldau.wire.primitives import ZERO_UUID
+from moldau.wire.records import ControlType, check_batch, decode_control, decode_records
+
+BY_NAME = 12  # the last version of Fetch with topic names
+MARKER_BYTES = 64 * 1024  # of a control batch; a marker has some dozen
+LONGEST_WAIT = 0.5  # of the time that an answer may take: a broker that waits must not seem gone
+INCONSISTENT_TOPIC_ID = 103
+UNSUPPORTED_FOR_MESSAGE_FORMAT = 43
+
+
+class FetchSizes(NamedTuple):
+    """How much one Fetch asks for, and how long it may wait for the least of it."""
+
+    partition_max_bytes: int = 4 * 1024 * 1024
+    min_bytes: int = 1
+    max_wait_ms: int = 500
+
+
+class Chunk(NamedTuple):
+    """Batches with checked sums and nothing to skip in them, but for records outside of what was asked for."""
+
+    batches: list[memoryview]
+    next_offset: int  # where reading goes on; past `end` when done
+    high_watermark: int
+    last_stable_offset: int
+
+
+def read_range(
+    cluster: Cluster,
+    place: Place,
+    start: int,
+    end: int,
+    *,
+    isolation: int = READ_UNCOMMITTED,
+    sizes: FetchSizes = FetchSizes(),  # noqa: B008  # an immutable value
+) -> Iterator[Chunk | Failed]:
+    """The batches that hold these offsets. The first and the last may hold others too (`records.decode` trims).
+
+    Under READ_COMMITTED what aborted transactions wrote is left out. If the partition ends before `end`, reading
+    waits for more, and fails when none has come within the cluster's time-out.
+    """
+    reader = _Reader(cluster, place, end, isolation, sizes)
+    try:
+        yield from reader.chunks(start)
+    finally:
+        reader.close()
+
+
+class _Reader:
+    def __init__(self, cluster: Cluster, place: Place, end: int, isolation: int, sizes: FetchSizes) -> None:
+        self._cluster = cluster
+        self._place = place
+        self._end = end
+        self._isolation = isolation
+        self._sizes = sizes
+        self._connection: Connection | None = None
+        self._topic_id: UUID | None = None
+        self._leader = Leader(-1, -1)
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def chunks(self, position: int) -> Iterator[Chunk | Failed]:
+        patience = self._cluster.patience()
+        ahead: Ticket[FetchResponse] | None = None
+        while position < self._end:
+            found = self._next_part(position, ahead)
+            ahead = None
+            chunk = found if isinstance(found, Failed) else self._chunk(found, position)
+            if isinstance(chunk, Failed):
+                if not chunk.retriable:
+                    yield chunk
+                    return
+                self.close()
+                self._cluster.forget(self._place.topic)
+            elif chunk.next_offset > position:
+                position = chunk.next_offset
+                ahead = self._send_ahead(position)
+                if chunk.batches:
+                    yield chunk
+                patience = self._cluster.patience()  # the caller's time with the chunk is not ours
+                continue
+            if not patience.again():
+                yield chunk if isinstance(chunk, Failed) else self._nothing_came(position, chunk)
+                return
+
+    def _nothing_came(self, position: int, chunk: Chunk) -> Failed:
+        ends = f"high watermark {chunk.high_watermark}, last stable offset {chunk.last_stable_offset}"
+        message = f"{self._place.topic}-{self._place.partition} has nothing at offset {position} yet ({ends})"
+        return failed(WireError.REQUEST_TIMED_OUT, message)
+
+    # ── asking ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _next_part(self, position: int, ahead: Ticket[FetchResponse] | None) -> PartitionData | Failed:
+        """The leader's answer at `position`, which may have been asked for already."""
+        if self._connection is None or self._connection.stale:
+            ahead = None
+            problem = self._connect()
+            if problem is not None:
+                return problem
+        assert self._connection is not None
+        try:
+            answer = self._connection.receive(ahead or self._send(self._connection, position))
+        except NETWORK as error:
+            return network_failure(self._connection.address, error)
+        if answer.error_code:
+            return failed(answer.error_code, f"Fetch of {self._place.topic}-{self._place.partition}")
+        return answer.responses[0].partitions[0]
+
+    def _send_ahead(self, position: int) -> Ticket[FetchResponse] | None:
+        if position >= self._end or self._connection is None or self._connection.stale:
+            return None
+        try:
+            return self._send(self._connection, position)
+        except NETWORK:
+            return None  # the connection is closed now: the next turn makes another
+
+    def _send(self, connection: Connection, position: int) -> Ticket[FetchResponse]:
+        wanted = FetchPartition(
+            partition=self._place.partition,
+            current_leader_epoch=self._leader.epoch,
+            fetch_offset=position,
+            partition_max_bytes=self._sizes.partition_max_bytes,
+        )
+        topic_id = self._topic_id or ZERO_UUID
+        request = FetchRequest(
+            max_wait_ms=min(self._sizes.max_wait_ms, int(self._cluster.timeout_s * LONGEST_WAIT * 1000)),
+            min_bytes=self._sizes.min_bytes,
+            max_bytes=self._sizes.partition_max_bytes,
+            isolation_level=self._isolation,
+            topics=(FetchTopic(topic=self._place.topic, topic_id=topic_id, partitions=(wanted,)),),
+        )
+        return connection.send(request, FetchResponse, **({} if topic_id.int else {"until": BY_NAME}))
+
+    def _connect(self) -> Failed | None:
+        """A connection to whoever leads now."""
+        self.close()
+        patience = self._cluster.patience()
+        leader = self._cluster.leader(self._place, patience)
+        topic = self._cluster.topic(self._place.topic, patience)
+        if not isinstance(leader, Leader):
+            return leader
+        assert isinstance(topic, Topic), "a partition with a leader has a topic"
+        if self._topic_id is not None and topic.topic_id != self._topic_id:
+            gone = f"topic {self._place.topic!r} was deleted and created anew while it was read"
+            return Failed(INCONSISTENT_TOPIC_ID, "INCONSISTENT_TOPIC_ID", gone)
+        try:
+            self._connection = self._cluster.own_connection(leader.node_id)
+        except NETWORK as error:
+            return network_failure(f"broker {leader.node_id}", error)
+        self._topic_id, self._leader = topic.topic_id, leader
+        return None
+
+    # ── looking at answers ──────────────────────────────────────────────────────────────────────────────────────────
+
+    def _chunk(self, part: PartitionData, position: int) -> Chunk | Failed:
+        name = f"{self._place.topic}-{self._place.partition}"
+        if part.error_code:
+            return failed(part.error_code, f"Fetch of {name} at offset {position}")
+        found = whole_batches(part.records or b"")
+        if isinstance(found, Failed):
+            return found
+        following = max([position, *(header.last_offset + 1 for header, _ in found[-1:])])
+        found = [(header, batch) for header, batch in found if position <= header.last_offset]
+        try:
+            if self._isolation == READ_COMMITTED:
+                found = without_aborted(found, part.aborted_transactions or ())
+            kept = [batch for header, batch in found if header.base_offset < self._end and not _is_control(header)]
+            for batch in kept:
+                check_batch(batch)
+        except CorruptRecords as bad:
+            return Failed(WireError.CORRUPT_MESSAGE, WireError.CORRUPT_MESSAGE.name, f"{name}: {bad}")
+        return Chunk(kept, following, part.high_watermark, part.last_stable_offset)
+
+
+Batches = list[tuple[BatchHeader, memoryview]]
+
+
+def whole_batches(records: bytes) -> Batches | Failed:
+    """The batches of an answer; the last one may have been cut off, and comes again with the next Fetch."""
+    view = memoryview(records)
+    found: Batches = []
+    position = 0
+    while len(view) - position >= HEADER_SIZE:
+        header = read_header(view, position)
+        if header.magic != MAGIC or header.size < HEADER_SIZE:
+            message = f"a batch of format {header.magic} and {header.size} bytes at offset {header.base_offset}"
+            return Failed(UNSUPPORTED_FOR_MESSAGE_FORMAT, "UNSUPPORTED_FOR_MESSAGE_FORMAT", message)
+        if position + header.size > len(view):
+            break
+        found.append((header, view[position : position + header.length + PREFIX_SIZE]))
+        position += header.size
+    return found
+
+
+def without_aborted(batches: Batches, aborted: Sequence[AbortedTransaction]) -> Batches:
+    """What is left for READ_COMMITTED: a transaction is aborted from its first offset to its marker (KIP-98)."""
+    coming = sorted(aborted, key=lambda each: each.first_offset, reverse=True)
+    open_now: set[int] = set()
+    kept = []
+    for header, batch in batches:
+        while coming and coming[-1].first_offset <= header.last_offset:
+            open_now.add(coming.pop().producer_id)
+        if _is_control(header):
+            if header.producer_id in open_now and _ends_in_abort(batch):
+                open_now.remove(header.producer_id)
+        elif header.attributes & TRANSACTIONAL and header.producer_id in open_now:
+            continue
+        kept.append((header, batch))
+    return kept
+
+
+def _is_control(header: BatchHeader) -> bool:
+    return bool(header.attributes & CONTROL)
+
+
+def _ends_in_abort(batch: memoryview) -> bool:
+    records = decode_records(batch, limit=MARKER_BYTES)
+    return bool(records) and decode_control(records[0]).type == ControlType.ABORT

@@ -1,0 +1,85 @@
+"""SASL mechanisms as conversations of bytes: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER. Knows no sockets.
+
+A conversation is a generator: it yields what to send and is sent what came back. One that returns is satisfied; one
+that raises `AuthenticationFailed` has found the broker wanting (a SCRAM server proves that it knows the password too).
+"""
+
+import base64
+import hashlib
+import hmac
+import secrets
+from collections.abc import Callable, Generator
+from typing import Final, TypeAlias
+
+from moldau.client.direct.security import Sasl
+
+Conversation: TypeAlias = Generator[bytes, bytes, None]
+
+LEAST_ITERATIONS = 4096  # as Java's client demands: fewer would make a stolen exchange cheap to break
+MOST_ITERATIONS = 1_000_000  # a broker that asks for more only wants our time
+
+
+class AuthenticationFailed(Exception):
+    """The credentials or the broker's proof are not right: asking again does not help."""
+
+
+def conversation(sasl: Sasl) -> Conversation:
+    mechanism = MECHANISMS.get(sasl.mechanism)
+    if mechanism is None:
+        raise AuthenticationFailed(f"SASL mechanism {sasl.mechanism!r} is none of {', '.join(MECHANISMS)}")
+    return mechanism(sasl)
+
+
+def _plain(sasl: Sasl) -> Conversation:
+    yield b"\0" + sasl.username.encode() + b"\0" + sasl.password.encode()
+
+
+def _oauthbearer(sasl: Sasl) -> Conversation:
+    """RFC 7628. A broker that refuses says why in JSON, and wants to hear one byte before it ends."""
+    token = sasl.token() if callable(sasl.token) else sasl.token
+    refused = yield b"n,,\x01auth=Bearer " + token.encode() + b"\x01\x01"
+    if refused:
+        yield b"\x01"
+        raise AuthenticationFailed(f"the broker refused the token: {refused.decode(errors='replace')}")
+
+
+def scram(sasl: Sasl, digest: str, nonce: str) -> Conversation:
+    """RFC 5802 and 7677, without channel binding."""
+    name = sasl.username.replace("=", "=3D").replace(",", "=2C")
+    first = f"n={name},r={nonce}"
+    answer = (yield b"n,," + first.encode()).decode()
+    said = _attributes(answer)
+    if not said.get("r", "").startswith(nonce) or said["r"] == nonce:
+        raise AuthenticationFailed("the broker answered with another nonce")
+    iterations = int(said["i"]) if said.get("i", "").isdigit() else 0
+    if not LEAST_ITERATIONS <= iterations <= MOST_ITERATIONS:
+        raise AuthenticationFailed(f"the broker asks for {iterations} iterations of the hash")
+    salted = hashlib.pbkdf2_hmac(digest, sasl.password.encode(), base64.b64decode(said.get("s", "")), iterations)
+    client_key = hmac.digest(salted, b"Client Key", digest)
+    last = f"c=biws,r={said['r']}"
+    proven = f"{first},{answer},{last}".encode()
+    signature = hmac.digest(hashlib.new(digest, client_key).digest(), proven, digest)
+    proof = bytes(left ^ right for left, right in zip(client_key, signature, strict=True))
+    final = (yield f"{last},p={base64.b64encode(proof).decode()}".encode()).decode()
+    expected = hmac.digest(hmac.digest(salted, b"Server Key", digest), proven, digest)
+    found = _attributes(final)
+    if "e" in found:
+        raise AuthenticationFailed(f"the broker refused: {found['e']}")
+    if not hmac.compare_digest(base64.b64decode(found.get("v", "")), expected):
+        raise AuthenticationFailed("the broker did not prove that it knows the password")
+
+
+def _attributes(text: str) -> dict[str, str]:
+    return {name: value for name, _, value in (part.partition("=") for part in text.split(","))}
+
+
+def _scram_with(digest: str) -> Callable[[Sasl], Conversation]:
+    return lambda sasl: scram(sasl, digest, secrets.token_urlsafe(24))
+
+
+MECHANISMS: Final[dict[str, Callable[[Sasl], Conversation]]] = {
+    "PLAIN": _plain,
+    "SCRAM-SHA-256": _scram_with("sha256"),
+    "SCRAM-SHA-512": _scram_with("sha512"),
+    "OAUTHBEARER": _oauthbearer,
+}

@@ -1,0 +1,190 @@
+"""A producer with transactions: what it writes, and offsets that it commits with it, count together or not at all.
+
+The first write begins a transaction; `commit` or `abort` ends it. Where the cluster has KIP-890 (transaction.version
+2) brokers add partitions by themselves and every transaction has an epoch of its own; elsewhere the coordinator is
+told of each partition first. A producer that was fenced (`Failed.fenced`) is finished; after any other failure
+`abort` makes it usable again.
+"""
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from moldau.base.errors import WireError
+from moldau.client.direct.connection import NEWEST
+from moldau.client.direct.failed import Failed
+from moldau.client.direct.metadata import GROUP, TRANSACTION, Cluster, Place
+from moldau.client.direct.offsets import Committed, by_topic
+from moldau.client.direct.produce import Producer
+from moldau.client.direct.records import BATCH_BYTES, Writer
+from moldau.wire.compression import Codec
+from moldau.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from moldau.wire.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
+from moldau.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
+from moldau.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from moldau.wire.messages.txn_offset_commit import (
+    TxnOffsetCommitPartition,
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitTopic,
+)
+
+Answer = TypeVar("Answer", InitProducerIdResponse, AddOffsetsToTxnResponse, EndTxnResponse)
+
+FEATURE = "transaction.version"
+ADD_AS_CLIENT = 3  # the last version of AddPartitionsToTxn that producers send
+# The last versions with which a producer is taken for one of before KIP-890.
+PRODUCE_BEFORE, END_BEFORE, OFFSETS_BEFORE = 11, 4, 4
+
+
+class TransactionalProducer(Producer):
+    def __init__(
+        self,
+        cluster: Cluster,
+        transactional_id: str,
+        *,
+        timeout_ms: int = 60_000,
+        codec: Codec = Codec.NONE,
+        level: int | None = None,
+        batch_bytes: int = BATCH_BYTES,
+    ) -> None:
+        super().__init__(cluster, codec=codec, level=level, batch_bytes=batch_bytes, transactional_id=transactional_id)
+        self.transactional_id = transactional_id
+        self._timeout_ms = timeout_ms
+        self._own_epochs = False  # KIP-890
+        self._added: set[Place] = set()
+        self._begun = False
+
+    def start(self) -> Failed | None:
+        """Fences whoever had the transactional id before, and ends what it left open."""
+        level = self.cluster.feature(FEATURE)
+        if isinstance(level, Failed):
+            return self._fail(level)
+        self._own_epochs = level >= 2
+        self._sender.until = NEWEST if self._own_epochs else PRODUCE_BEFORE
+        request = InitProducerIdRequest(transactional_id=self.transactional_id, transaction_timeout_ms=self._timeout_ms)
+        answer = self._ask(request, InitProducerIdResponse)
+        if isinstance(answer, Failed):
+            return self._fail(answer)
+        self._ended(answer.producer_id, answer.producer_epoch)
+        return None
+
+    def commit(self) -> Failed | None:
+        """All or, if this fails, perhaps: start() of the next producer finds out and ends it."""
+        return self.flush() or self._end(committed=True)
+
+    def abort(self) -> Failed | None:
+        """Nothing of this transaction counts. After a failure a new epoch is taken, which does the same."""
+        if self.failure is not None and self.failure.fenced:
+            return self.failure
+        if self.failure is None and self.flush() is None:
+            return self._end(committed=False)
+        self._sender.discard()
+        self._counts.clear()
+        self.failure = None
+        return self.start()
+
+    def commit_offsets(self, group: str, offsets: Mapping[Place, Committed]) -> Failed | None:
+        """The offsets, with their metadata, become the group's when the transaction commits."""
+        if self.failure is not None:
+            return self.failure
+        if not self._own_epochs:
+            request = AddOffsetsToTxnRequest(**self._identity(), group_id=group)
+            added = self._ask(request, AddOffsetsToTxnResponse)
+            if isinstance(added, Failed):
+                return self._fail(added)
+        self._begun = True
+        until = NEWEST if self._own_epochs else OFFSETS_BEFORE
+        answer = self.cluster.ask_coordinator(
+            GROUP, group, self._offsets_request(group, offsets), TxnOffsetCommitResponse, _offsets_error, until=until
+        )
+        return self._fail(answer) if isinstance(answer, Failed) else None
+
+    # ── within ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _about_to_send(self, places: set[Place]) -> Failed | None:
+        self._begun = self._begun or bool(places)
+        new = places - self._added
+        if self._own_epochs or not new:
+            return None
+        topics = tuple(
+            AddPartitionsToTxnTopic(name=name, partitions=tuple(place.partition for place in listed))
+            for name, listed in by_topic(new)
+        )
+        transaction = AddPartitionsToTxnTransaction(**self._identity(), topics=topics)
+        answer = self.cluster.ask_coordinator(
+            TRANSACTION,
+            self.transactional_id,
+            AddPartitionsToTxnRequest(transactions=(transaction,)),
+            AddPartitionsToTxnResponse,
+            _adding_error,
+            until=ADD_AS_CLIENT,
+        )
+        if isinstance(answer, Failed):
+            return answer
+        self._added |= new
+        return None
+
+    def _end(self, *, committed: bool) -> Failed | None:
+        if not self._begun:
+            return None
+        request = EndTxnRequest(**self._identity(), committed=committed)
+        answer = self._ask(request, EndTxnResponse, until=NEWEST if self._own_epochs else END_BEFORE)
+        if isinstance(answer, Failed):
+            return self._fail(answer)
+        if self._own_epochs and answer.producer_id >= 0:
+            self._ended(answer.producer_id, answer.producer_epoch)
+        self._begun = False
+        self._added.clear()
+        return None
+
+    def _ended(self, producer_id: int, epoch: int) -> None:
+        self._begun = False
+        self._added.clear()
+        self._become(Writer(producer_id, epoch, transactional=True))
+
+    def _identity(self) -> dict[str, Any]:
+        return {
+            "transactional_id": self.transactional_id,
+            "producer_id": self._writer.producer_id,
+            "producer_epoch": self._writer.epoch,
+        }
+
+    def _ask(self, request: object, answer: type[Answer], until: int = NEWEST) -> Answer | Failed:
+        return self.cluster.ask_coordinator(
+            TRANSACTION, self.transactional_id, request, answer, lambda reply: reply.error_code, until=until
+        )
+
+    def _offsets_request(self, group: str, offsets: Mapping[Place, Committed]) -> TxnOffsetCommitRequest:
+        topics = tuple(
+            TxnOffsetCommitTopic(
+                name=name,
+                partitions=tuple(
+                    TxnOffsetCommitPartition(
+                        partition_index=place.partition,
+                        committed_offset=offsets[place].offset,
+                        committed_leader_epoch=offsets[place].leader_epoch,
+                        committed_metadata=offsets[place].metadata,
+                    )
+                    for place in places
+                ),
+            )
+            for name, places in by_topic(offsets)
+        )
+        return TxnOffsetCommitRequest(**self._identity(), group_id=group, topics=topics)
+
+
+def _offsets_error(answer: TxnOffsetCommitResponse) -> int:
+    return next((part.error_code for topic in answer.topics for part in topic.partitions if part.error_code), 0)
+
+
+def _adding_error(answer: AddPartitionsToTxnResponse) -> int:
+    """Of several errors the one that says why: the others were not attempted because of it."""
+    results = answer.results_by_transaction[0].topic_results
+    codes = [part.partition_error_code for topic in results for part in topic.results_by_partition]
+    wrong = [code for code in codes if code]
+    return next((code for code in wrong if code != WireError.OPERATION_NOT_ATTEMPTED), wrong[0] if wrong else 0)

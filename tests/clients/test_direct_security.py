@@ -1,0 +1,169 @@
+"""The direct client through TLS and every SASL mechanism, to an Apache Kafka that asks for them."""
+
+import base64
+import json
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from moldau.client.direct.failed import Failed
+from moldau.client.direct.fetch import Chunk, read_range
+from moldau.client.direct.metadata import Cluster, Place
+from moldau.client.direct.produce import Producer
+from moldau.client.direct.records import decode
+from moldau.client.direct.security import Sasl, Security, Tls
+from support import kafka_java
+from support.brokers import HOST, ApacheKafkaProcess, free_port
+from support.raw import RawClient
+
+pytestmark = [
+    pytest.mark.skipif(kafka_java.classpath() is None, reason=kafka_java.why_missing() or "no reason"),
+    pytest.mark.skipif(shutil.which("openssl") is None, reason="makes certificates with openssl, which is not here"),
+]
+
+TOPIC = "secured"
+LOGIN = "org.apache.kafka.common.security"
+SCRAMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
+
+
+class Pair(NamedTuple):
+    certificate: Path
+    key: Path
+
+
+class SecuredKafka(ApacheKafkaProcess):
+    """With a listener of SASL over TLS, one of TLS that wants certificates, and one of SASL alone."""
+
+    def __init__(self, directory: Path, own: Pair, client: Pair) -> None:
+        self.ports = {"SASL_SSL": free_port(), "SSL": free_port(), "SASL_PLAINTEXT": free_port()}
+        super().__init__(directory)
+        store = directory / "store.pem"
+        store.write_text(own.key.read_text() + own.certificate.read_text())
+        added = ",".join(f"{name}://{HOST}:{port}" for name, port in self.ports.items())
+        plain = f"PLAINTEXT://{HOST}:{self.port}"
+        self.settings |= {
+            "listeners": f"{plain},{added},CONTROLLER://{HOST}:{self.controller_port}",
+            "advertised.listeners": f"{plain},{added}",
+            "listener.security.protocol.map": ",".join(
+                f"{name}:{name}" for name in ("PLAINTEXT", "SSL", "SASL_SSL", "SASL_PLAINTEXT")
+            )
+            + ",CONTROLLER:PLAINTEXT",
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": str(store),
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": str(client.certificate),
+            "listener.name.ssl.ssl.client.auth": "required",
+            "sasl.enabled.mechanisms": ",".join(("PLAIN", *SCRAMS, "OAUTHBEARER")),
+        }
+        for listener in ("sasl_ssl", "sasl_plaintext"):
+            prefix = f"listener.name.{listener}"
+            plain_login = f'{LOGIN}.plain.PlainLoginModule required user_alice="wonder";'
+            self.settings[f"{prefix}.plain.sasl.jaas.config"] = plain_login
+            for mechanism in SCRAMS:
+                login = f"{LOGIN}.scram.ScramLoginModule required;"
+                self.settings[f"{prefix}.{mechanism.lower()}.sasl.jaas.config"] = login
+            bearer = f'{LOGIN}.oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="broker";'
+            self.settings[f"{prefix}.oauthbearer.sasl.jaas.config"] = bearer
+
+    def format(self, java: str, path: str) -> None:
+        users = [part for name in SCRAMS for part in ("--add-scram", f"{name}=[name=alice,password=wonder]")]
+        tool = [java, "-cp", path, "kafka.tools.StorageTool", "format", "-t", "AAAAAAAAQACAAAAAAAAAAQ"]
+        subprocess.run([*tool, "-c", str(self.properties), *users], check=True, capture_output=True)
+
+    def at(self, listener: str) -> str:
+        return f"{HOST}:{self.ports[listener]}"
+
+
+@pytest.fixture(scope="module")
+def pairs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Pair, Pair, Pair]:
+    """Certificates of the broker, of the client, and of a stranger."""
+    folder = tmp_path_factory.mktemp("certificates")
+
+    def make(name: str) -> Pair:
+        pair = Pair(folder / f"{name}.pem", folder / f"{name}.key")
+        wanted = ["-x509", "-newkey", "rsa:2048", "-nodes", "-days", "30", "-subj", f"/CN={name}"]
+        files = ["-keyout", str(pair.key), "-out", str(pair.certificate)]
+        names = ["-addext", f"subjectAltName=IP:{HOST}"]
+        subprocess.run(["openssl", "req", *wanted, *files, *names], check=True, capture_output=True)
+        return pair
+
+    return make("broker"), make("client"), make("stranger")
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory: pytest.TempPathFactory, pairs: tuple[Pair, Pair, Pair]) -> Iterator[SecuredKafka]:
+    process = SecuredKafka(tmp_path_factory.mktemp("kafka"), pairs[0], pairs[1])
+    process.start()
+    with RawClient(process.bootstrap) as raw:
+        raw.create_topic(TOPIC)
+    yield process
+    process.close()
+
+
+def token() -> str:
+    """A token without a signature, which Kafka's default validator takes."""
+
+    def part(value: dict[str, object]) -> str:
+        return base64.urlsafe_b64encode(json.dumps(value).encode()).decode().rstrip("=")
+
+    now = time.time()
+    return f"{part({'alg': 'none'})}.{part({'sub': 'alice', 'iat': now, 'exp': now + 600})}."
+
+
+def there_and_back(address: str, security: Security) -> None:
+    """A record goes in and comes out."""
+    with Cluster(address, security, timeout_s=30) as cluster, Producer(cluster, idempotent=False) as producer:
+        assert (producer.write(TOPIC, [None], [b"v"]) or producer.flush()) is None
+        chunk = next(read_range(cluster, Place(TOPIC, 0), 0, 1))
+        assert isinstance(chunk, Chunk), chunk
+        assert decode(chunk.batches, end=1).values == [b"v"]
+
+
+def refused(address: str, security: Security) -> Failed:
+    with Cluster(address, security, timeout_s=30) as cluster:
+        found = cluster.describe([TOPIC])
+        assert isinstance(found, Failed), found
+        return found
+
+
+@pytest.mark.parametrize("listener", ["SASL_SSL", "SASL_PLAINTEXT"])
+@pytest.mark.parametrize("mechanism", ["PLAIN", *SCRAMS, "OAUTHBEARER"])
+def test_every_mechanism_opens_the_door(
+    kafka: SecuredKafka, pairs: tuple[Pair, Pair, Pair], listener: str, mechanism: str
+) -> None:
+    tls = Tls(ca=str(pairs[0].certificate)) if listener == "SASL_SSL" else None
+    there_and_back(kafka.at(listener), Security(tls, Sasl(mechanism, "alice", "wonder", token)))
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", *SCRAMS])
+def test_a_wrong_password_is_told_at_once(kafka: SecuredKafka, mechanism: str) -> None:
+    problem = refused(kafka.at("SASL_PLAINTEXT"), Security(sasl=Sasl(mechanism, "alice", "wrong")))
+    assert (problem.name, problem.retriable) == ("SASL_AUTHENTICATION_FAILED", False)
+
+
+def test_a_wrong_token_is_told_at_once(kafka: SecuredKafka) -> None:
+    problem = refused(kafka.at("SASL_PLAINTEXT"), Security(sasl=Sasl("OAUTHBEARER", token="none")))
+    assert (problem.name, problem.retriable) == ("SASL_AUTHENTICATION_FAILED", False)
+
+
+def test_certificates_of_clients_as_files_and_as_texts(kafka: SecuredKafka, pairs: tuple[Pair, Pair, Pair]) -> None:
+    own, client, _ = pairs
+    there_and_back(kafka.at("SSL"), Security(Tls(str(own.certificate), str(client.certificate), str(client.key))))
+    texts = [each.read_text() for each in (own.certificate, client.certificate, client.key)]
+    there_and_back(kafka.at("SSL"), Security(Tls(*texts)))
+
+
+def test_a_broker_that_nobody_vouches_for_is_not_trusted(kafka: SecuredKafka, pairs: tuple[Pair, Pair, Pair]) -> None:
+    problem = refused(kafka.at("SSL"), Security(Tls(ca=str(pairs[2].certificate))))
+    assert not problem.retriable
+    assert "certificate verify failed" in problem.message.lower()
+
+
+def test_a_file_that_is_not_there_is_told_at_once(kafka: SecuredKafka) -> None:
+    problem = refused(kafka.at("SSL"), Security(Tls(ca="/nowhere/ca.pem")))
+    assert not problem.retriable

@@ -1,0 +1,153 @@
+"""Batches arrive once and in order, whatever becomes of connections. Brokers here are a few lines of Python."""
+
+import random
+from collections import deque
+from typing import Any
+from uuid import UUID
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from moldau.client.direct.connection import ConnectionLost
+from moldau.client.direct.failed import Failed
+from moldau.client.direct.metadata import Leader, Place, Topic
+from moldau.client.direct.patience import Patience
+from moldau.client.direct.sender import IN_FLIGHT, Outgoing, Sender
+from moldau.wire.messages.produce import (
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+
+TOPIC_ID = UUID(int=7)
+NOT_LEADER, OUT_OF_ORDER, TOO_LARGE = 6, 45, 10
+
+
+class Impatient(Patience):
+    """Tries fifty times, without a pause."""
+
+    def __init__(self) -> None:
+        super().__init__(0)
+        self.left = 50
+
+    def again(self) -> bool:
+        self.left -= 1
+        return self.left > 0
+
+
+class World:
+    """Two brokers that share logs; which of them leads changes by chance, and connections break by chance."""
+
+    timeout_s = 1.0
+
+    def __init__(self, partitions: int, chance: random.Random, trouble: float) -> None:
+        self.logs: dict[int, list[int]] = {partition: [] for partition in range(partitions)}
+        self.chance, self.trouble = chance, trouble
+        self.leaders = dict.fromkeys(self.logs, 0)
+        self.known: dict[int, int] | None = None
+        self.most_in_flight = 0
+
+    def patience(self) -> Patience:
+        return Impatient()
+
+    def topic(self, name: str, patience: Patience | None = None) -> Topic:
+        if self.known is None:
+            self.known = dict(self.leaders)
+        return Topic(name, TOPIC_ID, False, {part: Leader(node, 0) for part, node in self.known.items()})
+
+    def leader(self, place: Place, patience: Patience | None = None) -> Leader:
+        return self.topic(place.topic).leaders[place.partition]
+
+    def forget(self, *names: str) -> None:
+        self.known = None
+
+    def own_connection(self, node_id: int) -> "Wire":
+        if self.chance.random() < self.trouble:
+            raise ConnectionLost("refused")
+        return Wire(self, node_id)
+
+    def append(self, node_id: int, partition: int, number: int) -> int:
+        """What the leader answers; a sequence that is known is written once."""
+        log = self.logs[partition]
+        if self.chance.random() < self.trouble:
+            self.leaders[partition] = 1 - self.leaders[partition]
+        if self.leaders[partition] != node_id:
+            return NOT_LEADER
+        if number > len(log):
+            return OUT_OF_ORDER
+        if number == len(log):
+            log.append(number)
+        return 0
+
+
+class Wire:
+    """A connection: answers come in order, and may be lost after the broker has written."""
+
+    stale = False
+
+    def __init__(self, world: World, node_id: int) -> None:
+        self.world, self.node_id = world, node_id
+        self.answers: deque[ProduceResponse] = deque()
+
+    def close(self) -> None:
+        self.answers.clear()
+
+    def send(self, request: ProduceRequest, answer: type, until: int) -> "Wire":
+        if self.world.chance.random() < self.world.trouble:
+            raise ConnectionLost("broken pipe")
+        rows = []
+        for part in request.topic_data[0].partition_data:
+            assert part.records is not None
+            code = self.world.append(self.node_id, part.index, int(part.records))
+            rows.append(PartitionProduceResponse(index=part.index, error_code=code, base_offset=0))
+        self.world.chance.shuffle(rows)
+        topic = TopicProduceResponse(topic_id=TOPIC_ID, partition_responses=tuple(rows))
+        self.answers.append(ProduceResponse(responses=(topic,)))
+        self.world.most_in_flight = max(self.world.most_in_flight, len(self.answers))
+        return self
+
+    def receive(self, ticket: Any) -> ProduceResponse:
+        if self.world.chance.random() < self.world.trouble:
+            raise ConnectionLost("reset")
+        return self.answers.popleft()
+
+
+def outgoing(partition: int, number: int, order: int) -> Outgoing:
+    return Outgoing(Place("t", partition), b"%d" % number, order)
+
+
+@settings(deadline=None, database=None, max_examples=60)
+@given(st.integers(0, 1 << 32), st.integers(1, 4), st.integers(1, 40), st.sampled_from([0.0, 0.05, 0.2]))
+def test_every_batch_arrives_once_and_in_order(seed: int, partitions: int, each: int, trouble: float) -> None:
+    world = World(partitions, random.Random(seed), trouble)
+    delivered: list[Outgoing] = []
+    sender = Sender(world, delivered=delivered.append)  # type: ignore[arg-type]
+    order = 0
+    for number in range(each):
+        for partition in range(partitions):
+            assert sender.add([outgoing(partition, number, order)]) is None
+            order += 1
+    assert sender.push() is None
+    assert world.logs == {partition: list(range(each)) for partition in range(partitions)}
+    assert len(delivered) == len({batch.order for batch in delivered}) == partitions * each
+    assert world.most_in_flight <= IN_FLIGHT
+
+
+def test_a_failure_that_stays_is_told_in_the_end() -> None:
+    world = World(1, random.Random(1), 1.0)
+    sender = Sender(world)  # type: ignore[arg-type]
+    problem = sender.add([outgoing(0, 0, 0)]) or sender.push()
+    assert isinstance(problem, Failed)
+    assert problem.name == "NETWORK_EXCEPTION"
+
+
+@pytest.mark.parametrize("code", [TOO_LARGE, OUT_OF_ORDER, -1])
+def test_a_failure_that_does_not_pass_is_told_at_once(code: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(1, random.Random(1), 0.0)
+    monkeypatch.setattr(world, "append", lambda *_: code)
+    sender = Sender(world)  # type: ignore[arg-type]
+    problem = sender.add([outgoing(0, 0, 0)]) or sender.push()
+    assert isinstance(problem, Failed)
+    assert problem.code == code
