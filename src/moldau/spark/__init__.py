@@ -1,0 +1,1 @@
+"""Spark without jars: a session that just works, and options as Spark's own Kafka source and sink have them."""
