@@ -3,12 +3,12 @@
 Opens no file and no connection. Java's key stores are refused with the command that turns them into PEM.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from moldau.base.settings import SettingError
 from moldau.spark.jaas import Login, read_jaas
 from moldau.spark.kafka_names import KafkaValues
+from moldau.spark.tokens import TokenSource
 
 MODULE_OF = {
     "PLAIN": "PlainLoginModule",
@@ -17,7 +17,8 @@ MODULE_OF = {
     "OAUTHBEARER": "OAuthBearerLoginModule",
 }
 OAUTH_HANDLER = "OAuthBearerLoginCallbackHandler"
-UNSECURED_CLAIM = "unsecuredLoginStringClaim_"
+UNSIGNED = "unsecuredLogin"
+UNSIGNED_CLAIM = "unsecuredLoginStringClaim_"
 PEM_ENDINGS = (".pem", ".crt", ".cer", ".key")
 TO_PEM = {  # by what the store is for and its type
     ("truststore", "JKS"): "keytool -list -rfc -keystore {file} > ca.pem",
@@ -31,42 +32,24 @@ TO_PEM = {  # by what the store is for and its type
 
 
 @dataclass(frozen=True, slots=True)
-class Pem:
-    """PEM text, or the file that has it (exactly one of them is set)."""
-
-    file: str = ""
-    text: str = field(default="", repr=False)
-
-
-@dataclass(frozen=True, slots=True)
 class Tls:
-    """Whom to trust (None: whom the system trusts) and, for brokers that ask for it, this client's own certificate."""
+    """PEM everywhere: the path of a file, or its text, which begins with -----BEGIN."""
 
-    trusted: Pem | None = None
-    certificate: Pem | None = None
-    key: Pem | None = None
-    key_password: str = field(default="", repr=False)
-    check_hostname: bool = True
-    versions: tuple[str, ...] = ("TLSv1.2", "TLSv1.3")
-
-
-@dataclass(frozen=True, slots=True)
-class OAuth:
-    """Where a bearer token comes from: an endpoint, a file (a file: address), or, in tests, claims nobody signed."""
-
-    endpoint: str = ""
-    client_id: str = ""
-    client_secret: str = field(default="", repr=False)
-    scope: str = ""
-    unsigned_claims: Mapping[str, str] = field(default_factory=dict)
+    ca: str | None = field(default=None, repr=False)  # None: whom the system trusts
+    certificate: str | None = field(default=None, repr=False)
+    key: str | None = field(default=None, repr=False)
+    key_password: str | None = field(default=None, repr=False)
+    check_host_name: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Sasl:
+    """Credentials of one mechanism; OAUTHBEARER has a source of tokens instead of a name and a password."""
+
     mechanism: str
     username: str = ""
     password: str = field(default="", repr=False)
-    oauth: OAuth | None = None
+    token: TokenSource | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,17 +100,18 @@ def _read_tls(kafka: KafkaValues, problems: list[SettingError]) -> Tls:
     versions = kafka.get("ssl.enabled.protocols")
     if not versions:
         problems.append(_wrong("ssl.enabled.protocols", "must be a list of: TLSv1.2, TLSv1.3, got ''"))
+    elif isinstance(versions, tuple) and "TLSv1.2" not in versions:
+        problems.append(_wrong("ssl.enabled.protocols", "cannot leave TLSv1.2 out; do so on the broker"))
     return Tls(
         trusted,
         certificate,
         key,
-        kafka.text("ssl.key.password"),
-        check_hostname=bool(kafka.text("ssl.endpoint.identification.algorithm")),
-        versions=versions if isinstance(versions, tuple) else (),
+        kafka.text("ssl.key.password") or None,
+        check_host_name=bool(kafka.text("ssl.endpoint.identification.algorithm")),
     )
 
 
-def _read_store(kafka: KafkaValues, store: str, problems: list[SettingError]) -> Pem | None:
+def _read_store(kafka: KafkaValues, store: str, problems: list[SettingError]) -> str | None:
     """A `*.location` of Java's: used if it is PEM, refused with the way to PEM if it is not."""
     file = kafka.text(f"ssl.{store}.location")
     default = "PEM" if not file or file.lower().endswith(PEM_ENDINGS) else "JKS"
@@ -149,12 +133,12 @@ def _read_store(kafka: KafkaValues, store: str, problems: list[SettingError]) ->
         problems.append(
             _wrong(f"ssl.{store}.password", "is not for PEM; the key's own password is kafka.ssl.key.password")
         )
-    return Pem(file=file) if file else None
+    return file or None
 
 
 def _one_of(
-    kafka: KafkaValues, file_name: str, text_name: str, store: Pem | None, problems: list[SettingError]
-) -> Pem | None:
+    kafka: KafkaValues, file_name: str, text_name: str, store: str | None, problems: list[SettingError]
+) -> str | None:
     """The same thing can be said in three ways: in a file, as text, or in a store's file."""
     file, text = kafka.text(file_name), kafka.text(text_name)
     if sum(map(bool, (file, text, store))) > 1:
@@ -165,7 +149,7 @@ def _one_of(
         problems.append(
             _wrong(text_name, "must be PEM, beginning with -----BEGIN; for a file use " + f"kafka.{file_name}")
         )
-    return Pem(file=file) if file else Pem(text=text) if text else store
+    return file or text or store
 
 
 def _read_sasl(kafka: KafkaValues, problems: list[SettingError]) -> Sasl | None:
@@ -185,7 +169,7 @@ def _read_sasl(kafka: KafkaValues, problems: list[SettingError]) -> Sasl | None:
             _wrong("sasl.login.callback.handler.class", f"can only be Kafka's {OAUTH_HANDLER}, with OAUTHBEARER")
         )
     if mechanism == "OAUTHBEARER":
-        return Sasl(mechanism, oauth=_read_oauth(kafka, login, problems))
+        return Sasl(mechanism, token=_read_oauth(kafka, login, problems))
     return _read_password(kafka, mechanism, login, problems)
 
 
@@ -226,26 +210,33 @@ def _read_password(
     return None
 
 
-def _read_oauth(kafka: KafkaValues, login: Login | None, problems: list[SettingError]) -> OAuth:
+def _read_oauth(kafka: KafkaValues, login: Login | None, problems: list[SettingError]) -> TokenSource:
     options = login.options if login else {}
     credentials = "sasl.oauthbearer.client.credentials.client"
-    found = OAuth(
+    found = TokenSource(
         endpoint=kafka.text("sasl.oauthbearer.token.endpoint.url"),
         client_id=kafka.text(f"{credentials}.id") or options.get("clientId", ""),
         client_secret=kafka.text(f"{credentials}.secret") or options.get("clientSecret", ""),
         scope=kafka.text("sasl.oauthbearer.scope") or options.get("scope", ""),
         unsigned_claims={
-            name.removeprefix(UNSECURED_CLAIM): value
+            name.removeprefix(UNSIGNED_CLAIM): value
             for name, value in options.items()
-            if name.startswith(UNSECURED_CLAIM)
+            if name.startswith(UNSIGNED_CLAIM)
         },
     )
+    problems += [
+        _wrong("sasl.jaas.config", f"has {name}: of unsigned tokens only {UNSIGNED_CLAIM}* is known")
+        for name in sorted(options)
+        if name.startswith(UNSIGNED) and not name.startswith(UNSIGNED_CLAIM)
+    ]
     scheme = found.endpoint.partition(":")[0].lower()
     if found.endpoint and scheme not in ("https", "http", "file"):
         problems.append(_wrong("sasl.oauthbearer.token.endpoint.url", "must begin with https:, http: or file:"))
     if scheme in ("https", "http") and not (found.client_id and found.client_secret):
         lacks = "secret" if found.client_id else "id"
         problems.append(_wrong(f"{credentials}.{lacks}", "is missing, and in kafka.sasl.jaas.config too"))
+    if found.endpoint and found.unsigned_claims:
+        problems.append(_wrong("sasl.jaas.config", "has unsigned claims and an endpoint for tokens; leave one of them"))
     if not found.endpoint and "sub" not in found.unsigned_claims:
         problems.append(_wrong("sasl.oauthbearer.token.endpoint.url", "is missing: where do tokens come from?"))
     return found

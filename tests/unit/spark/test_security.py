@@ -5,7 +5,8 @@ import pytest
 from moldau.base.settings import SettingError
 from moldau.spark.jaas import Login, read_jaas
 from moldau.spark.kafka_names import KAFKA, REFUSED, WITHOUT_EFFECT, read_names
-from moldau.spark.security import OAuth, Pem, Sasl, Security, Tls, read_security
+from moldau.spark.security import Sasl, Security, Tls, read_security
+from moldau.spark.tokens import TokenSource
 
 PACKAGE = "org.apache.kafka.common.security"
 PLAIN = f'{PACKAGE}.plain.PlainLoginModule required username="ann" password="s3;cr\\"et=";'
@@ -71,20 +72,20 @@ def test_bearer_tokens() -> None:
         sasl_oauthbearer_token_endpoint_url="https://login.example/token",
         sasl_login_callback_handler_class=f"{PACKAGE}.oauthbearer.secured.OAuthBearerLoginCallbackHandler",
     )
-    assert asked.sasl == Sasl("OAUTHBEARER", oauth=OAuth("https://login.example/token", "id", "secret", "all"))
+    assert asked.sasl == Sasl("OAUTHBEARER", token=TokenSource("https://login.example/token", "id", "secret", "all"))
     file = accepted(
         security_protocol="SASL_SSL",
         sasl_mechanism="OAUTHBEARER",
         sasl_jaas_config=f"{OAUTH};",
         sasl_oauthbearer_token_endpoint_url="file:///run/token",
     )
-    assert file.sasl == Sasl("OAUTHBEARER", oauth=OAuth("file:///run/token"))
+    assert file.sasl == Sasl("OAUTHBEARER", token=TokenSource("file:///run/token"))
     unsigned = accepted(
         security_protocol="SASL_PLAINTEXT",
         sasl_mechanism="OAUTHBEARER",
         sasl_jaas_config=f'{OAUTH} unsecuredLoginStringClaim_sub="ann";',
     )
-    assert unsigned.sasl == Sasl("OAUTHBEARER", oauth=OAuth(unsigned_claims={"sub": "ann"}))
+    assert unsigned.sasl == Sasl("OAUTHBEARER", token=TokenSource(unsigned_claims={"sub": "ann"}))
 
 
 def test_pem_is_used() -> None:
@@ -95,10 +96,9 @@ def test_pem_is_used() -> None:
         ssl_keystore_location="/client.pem",
         ssl_key_password="pw",
         ssl_endpoint_identification_algorithm="",
-        ssl_enabled_protocols="TLSv1.3",
+        ssl_enabled_protocols="TLSv1.3,TLSv1.2",
     )
-    both = Pem("/client.pem")
-    assert files.tls == Tls(Pem("/ca.txt"), both, both, "pw", check_hostname=False, versions=("TLSv1.3",))
+    assert files.tls == Tls("/ca.txt", "/client.pem", "/client.pem", "pw", check_host_name=False)
     begin = "-----BEGIN CERTIFICATE-----"
     texts = accepted(
         security_protocol="SSL",
@@ -106,12 +106,11 @@ def test_pem_is_used() -> None:
         ssl_keystore_certificate_chain=begin,
         ssl_keystore_key="-----BEGIN PRIVATE KEY-----",
     )
-    key = Pem(text="-----BEGIN PRIVATE KEY-----")
-    assert texts.tls == Tls(Pem(text=begin), Pem(text=begin), key)
+    assert texts.tls == Tls(begin, begin, "-----BEGIN PRIVATE KEY-----")
     split = accepted(
         security_protocol="SSL", ssl_ca_location="/ca", ssl_certificate_location="/cert", ssl_key_location="/key"
     )
-    assert split.tls == Tls(Pem("/ca"), Pem("/cert"), Pem("/key"))
+    assert split.tls == Tls("/ca", "/cert", "/key")
 
 
 @pytest.mark.parametrize(
@@ -136,6 +135,7 @@ def test_pem_is_used() -> None:
         ({"key_location": "/k"}, "kafka.ssl.certificate.location is missing"),
         ({"truststore_certificates": "/ca.pem"}, "kafka.ssl.truststore.certificates must be PEM, beginning with"),
         ({"enabled_protocols": "TLSv1"}, "kafka.ssl.enabled.protocols must be a list of: TLSv1.2, TLSv1.3"),
+        ({"enabled_protocols": "TLSv1.3"}, "kafka.ssl.enabled.protocols cannot leave TLSv1.2 out"),
         ({"enabled_protocols": ""}, "kafka.ssl.enabled.protocols must be a list of: TLSv1.2, TLSv1.3"),
         ({"endpoint_identification_algorithm": "none"}, "kafka.ssl.endpoint.identification.algorithm must be one of"),
         ({"cipher_suites": "TLS_X"}, "kafka.ssl.cipher.suites cannot be set: OpenSSL has other names"),
@@ -170,6 +170,18 @@ def test_what_is_wrong_with_tls(settings: dict[str, str], expected: str) -> None
         (
             {"mechanism": "OAUTHBEARER", "oauthbearer_token_endpoint_url": "https://x"},
             "credentials.client.id is missing",
+        ),
+        (
+            {"mechanism": "OAUTHBEARER", "jaas_config": f"{OAUTH} unsecuredLoginLifetimeSeconds='5';"},
+            "has unsecuredLoginLifetimeSeconds: of unsigned tokens only",
+        ),
+        (
+            {
+                "mechanism": "OAUTHBEARER",
+                "jaas_config": f"{OAUTH} unsecuredLoginStringClaim_sub=a;",
+                "oauthbearer_token_endpoint_url": "file:/x",
+            },
+            "has unsigned claims and an endpoint for tokens",
         ),
         ({"login_class": "x.Y"}, "kafka.sasl.login.class cannot be set: a Java class cannot run here"),
     ],
