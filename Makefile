@@ -1,21 +1,27 @@
-# Everything runs out of .venv, which `make setup` prepares; each target does its own set-up.
+# Everything runs out of .venv; each target does its own set-up: the broker alone for `make up`, all else for the rest.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-STAMP := $(VENV)/.ready
+BROKER := $(VENV)/.ready
+EVERYTHING := $(VENV)/.ready-for-tests
 
 .PHONY: up setup test check bench exactly-once storm clean
 
-up: setup
+up: $(BROKER)
 	@exec $(BIN)/moldau up --dir ./data --listen localhost:9092
 
-setup: $(STAMP)
+setup: $(EVERYTHING)
 
-$(STAMP): pyproject.toml
+$(BROKER): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Moldau needs Python 3.11 or later; name one with: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)"; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { echo "Python's venv module is missing; on Debian and Ubuntu: apt-get install python3-venv"; rm -rf $(VENV); exit 1; }
-	@echo "Setting up $(VENV) (once, about a minute) …"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@echo "Setting up $(VENV) (once, about half a minute) …"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	@touch $@
+
+$(EVERYTHING): $(BROKER)
+	@echo "Adding Spark and what the tests need (once, about a minute and 1 GB) …"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,spark]'
 	@touch $@
 
 test: setup check

@@ -26,6 +26,7 @@ COMMANDS = {
     "txn": ("moldau.tools.txn", "app"),
     "perf": ("moldau.tools.perf", "app"),
     "log": ("moldau.tools.log_dump", "app"),
+    "doctor": ("moldau.tools.doctor", "app"),
 }
 
 

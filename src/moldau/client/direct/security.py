@@ -17,9 +17,9 @@ PEM = "-----BEGIN"
 class Tls:
     """PEM everywhere: the path of a file, or its text."""
 
-    ca: str | None = None  # None: the authorities that the machine trusts
-    certificate: str | None = None
-    key: str | None = None  # None: in the certificate's file
+    ca: str | None = field(default=None, repr=False)  # None: the authorities that the machine trusts
+    certificate: str | None = field(default=None, repr=False)
+    key: str | None = field(default=None, repr=False)  # None: in the certificate's file
     key_password: str | None = field(default=None, repr=False)
     check_host_name: bool = True
 
@@ -47,6 +47,8 @@ class Sasl:
 
 @dataclass(frozen=True, slots=True)
 class Security:
+    """None and None is PLAINTEXT."""
+
     tls: Tls | None = None
     sasl: Sasl | None = None
 

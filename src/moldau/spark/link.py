@@ -1,0 +1,30 @@
+"""From options to brokers: a direct client's view of the cluster, and its failures as Spark shows them to users."""
+
+from typing import TypeVar
+
+from moldau.client.direct.failed import Failed
+from moldau.client.direct.metadata import Cluster
+from moldau.spark.connection import Connection
+
+Answer = TypeVar("Answer")
+
+
+class QueryFailed(Exception):
+    """A query cannot go on: one sentence why, which Spark shows as the query's error."""
+
+
+def open_cluster(connection: Connection, *, timeout_ms: int | None = None) -> Cluster:
+    """A view of the cluster for one task or one driver; the caller closes it."""
+    return Cluster(
+        [f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in connection.bootstrap],
+        connection.security,
+        client_id=connection.client_id,
+        timeout_s=(connection.request_timeout_ms if timeout_ms is None else timeout_ms) / 1000,
+    )
+
+
+def worked(answer: Answer | Failed) -> Answer:
+    """The answer; QueryFailed if there is none."""
+    if isinstance(answer, Failed):
+        raise QueryFailed(str(answer))
+    return answer

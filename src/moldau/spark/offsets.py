@@ -1,0 +1,254 @@
+"""Where a query reads: the topics it names and the places where it starts and ends, parsed from an option's text.
+
+Values only: which offset a timestamp or "latest" stands for is asked of the broker by those who read.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from moldau.base.settings import SettingError, shortened
+
+LATEST = -1  # as Spark's JSON has them
+EARLIEST = -2
+WORDS = {"earliest": EARLIEST, "latest": LATEST}
+LARGEST = 2**63 - 1
+LARGEST_PARTITION = 2**31 - 1
+LONGEST_NAME = 249
+TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]+")
+
+
+class TopicPartition(NamedTuple):
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribed:
+    """Topics by name, with all their partitions."""
+
+    topics: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Matching:
+    """Every topic whose whole name matches; those that brokers keep for themselves never do."""
+
+    pattern: str
+
+    def matches(self, topic: str) -> bool:
+        return re.fullmatch(self.pattern, topic) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Assigned:
+    """These partitions and no others."""
+
+    partitions: tuple[TopicPartition, ...]
+
+
+Topics = Subscribed | Matching | Assigned
+
+
+@dataclass(frozen=True, slots=True)
+class Everywhere:
+    """EARLIEST or LATEST in every partition."""
+
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Offsets:
+    """An offset for each partition; EARLIEST and LATEST stand for what they are when the query starts."""
+
+    by_partition: Mapping[TopicPartition, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Timestamp:
+    """The first record at or after this time (in ms), in every partition."""
+
+    ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Timestamps:
+    """The first record at or after a time of its own (in ms), for each partition."""
+
+    by_partition: Mapping[TopicPartition, int]
+
+
+Limit = Everywhere | Offsets | Timestamp | Timestamps
+
+
+def read_topics(name: str, text: str) -> Subscribed | SettingError:
+    """`subscribe`: names with commas between them."""
+    topics = tuple(dict.fromkeys(word.strip() for word in text.split(",") if word.strip()))
+    if not topics:
+        return SettingError(name, f"{name} must name at least one topic, got '{shortened(text)}'")
+    bad = next((topic for topic in topics if not is_topic_name(topic)), None)
+    return Subscribed(topics) if bad is None else wrong_topic(name, bad)
+
+
+def read_pattern(name: str, text: str) -> Matching | SettingError:
+    """`subscribePattern`: a regular expression for the whole name. Java's and Python's differ only in the exotic."""
+    pattern = text.strip()
+    if not pattern:
+        return SettingError(name, f"{name} must be a regular expression, got nothing")
+    try:
+        re.compile(pattern)
+    except (re.error, RecursionError, OverflowError) as wrong:
+        return SettingError(name, f"{name} must be a regular expression, got '{shortened(pattern)}': {wrong}")
+    return Matching(pattern)
+
+
+def read_assigned(name: str, text: str) -> Assigned | SettingError:
+    """`assign`: JSON such as {"orders": [0, 1]}."""
+    found: list[TopicPartition] = []
+    document = _document(text)
+    if isinstance(document, dict) and all(isinstance(row, list) for row in document.values()):
+        for topic, row in document.items():
+            if not is_topic_name(topic):
+                return wrong_topic(name, topic)
+            if not all(_is_whole(number, 0, LARGEST_PARTITION) for number in row):
+                return _not_like(name, '{"orders":[0,1]}', text)
+            found += [TopicPartition(topic, number) for number in row]
+    elif isinstance(document, str):
+        return SettingError(name, f"{name} {document}")
+    else:
+        return _not_like(name, '{"orders":[0,1]}', text)
+    if not found:
+        return SettingError(name, f"{name} must name at least one partition, got '{shortened(text)}'")
+    return Assigned(tuple(sorted(set(found))))
+
+
+def read_offsets(name: str, text: str) -> Limit | SettingError:
+    """`startingOffsets`, `endingOffsets`: earliest, latest, or JSON such as {"orders": {"0": 23, "1": -1}}."""
+    word = WORDS.get(text.strip().lower())
+    if word is not None:
+        return Everywhere(word)
+    found = _by_partition(name, text, EARLIEST, 'earliest, latest, or like {"orders":{"0":23,"1":-1}}')
+    return found if isinstance(found, SettingError) else Offsets(found)
+
+
+def read_timestamps(name: str, text: str) -> Limit | SettingError:
+    """`startingOffsetsByTimestamp`, `endingOffsetsByTimestamp`: JSON, milliseconds since 1970 for each partition."""
+    found = _by_partition(name, text, 0, 'milliseconds since 1970, like {"orders":{"0":1700000000000}}')
+    return found if isinstance(found, SettingError) else Timestamps(found)
+
+
+def read_timestamp(name: str, text: str) -> Limit | SettingError:
+    """`startingTimestamp`, `endingTimestamp`: one number for all partitions."""
+    digits = text.strip()
+    if digits.isascii() and digits.isdigit() and len(digits) <= 19 and int(digits) <= LARGEST:
+        return Timestamp(int(digits))
+    return SettingError(name, f"{name} must be milliseconds since 1970, got '{shortened(digits)}'")
+
+
+READERS: Mapping[str, Callable[[str, str], Limit | SettingError]] = {
+    "Timestamp": read_timestamp,
+    "OffsetsByTimestamp": read_timestamps,
+    "Offsets": read_offsets,
+}  # the ends of the options' names behind "starting" and "ending", in the order in which Spark prefers them
+
+
+def is_topic_name(name: str) -> bool:
+    return bool(TOPIC_NAME.fullmatch(name)) and len(name) <= LONGEST_NAME and name not in (".", "..")
+
+
+def wrong_topic(option: str, name: str) -> SettingError:
+    allowed = f"up to {LONGEST_NAME} letters, digits, dots, underscores and hyphens"
+    return SettingError(option, f"{option} must name topics of {allowed}, got '{shortened(name)}'")
+
+
+def uncovered(option: str, limit: Limit, partitions: Iterable[TopicPartition]) -> SettingError | None:
+    """Places by partition must name every partition that is read and no other, as Spark asks."""
+    if not isinstance(limit, Offsets | Timestamps):
+        return None
+    wanted = set(partitions)
+    if missing := sorted(wanted - set(limit.by_partition)):
+        return SettingError(option, f"{option} must name every partition that is read; it lacks {_listed(missing)}")
+    if extra := sorted(set(limit.by_partition) - wanted):
+        return SettingError(option, f"{option} names {_listed(extra)}, which the query does not read")
+    return None
+
+
+def backwards(start: Limit, end: Limit) -> str | None:
+    """What is wrong with a start and an end that do not fit together."""
+    if isinstance(start, Timestamp) and isinstance(end, Timestamp) and start.ms > end.ms:
+        return f"the start ({start.ms}) is later than the end ({end.ms})"
+    pairs = (start, end)
+    if not all(isinstance(each, Offsets) for each in pairs) and not all(isinstance(each, Timestamps) for each in pairs):
+        return None
+    assert isinstance(start, Offsets | Timestamps)
+    assert isinstance(end, Offsets | Timestamps)
+    if different := sorted(set(start.by_partition) ^ set(end.by_partition)):
+        return f"start and end must name the same partitions; they differ in {_listed(different)}"
+    for place, first in start.by_partition.items():
+        last = end.by_partition[place]
+        if first > last >= 0:
+            return f"the start of {place} ({first}) is behind its end ({last})"
+    return None
+
+
+def _listed(places: Iterable[TopicPartition]) -> str:
+    return shortened(", ".join(map(str, places)))
+
+
+def _by_partition(name: str, text: str, least: int, example: str) -> dict[TopicPartition, int] | SettingError:
+    document = _document(text)
+    if isinstance(document, str):
+        return SettingError(name, f"{name} {document}")
+    if not isinstance(document, dict) or not all(isinstance(row, dict) for row in document.values()):
+        return _not_like(name, example, text)
+    found: dict[TopicPartition, int] = {}
+    for topic, row in document.items():
+        if not is_topic_name(topic):
+            return wrong_topic(name, topic)
+        for key, number in row.items():
+            is_partition = key.isascii() and key.isdigit() and len(key) <= 10 and int(key) <= LARGEST_PARTITION
+            if not is_partition or not _is_whole(number, least, LARGEST):
+                return _not_like(name, example, text)
+            if TopicPartition(topic, int(key)) in found:
+                return SettingError(name, f"{name} names partition {int(key)} of {topic} twice")
+            found[TopicPartition(topic, int(key))] = number
+    if not found:
+        return SettingError(name, f"{name} must name at least one partition, got '{shortened(text)}'")
+    return found
+
+
+def _not_like(name: str, example: str, text: str) -> SettingError:
+    return SettingError(name, f"{name} must be {example}, got '{shortened(text)}'")
+
+
+def _is_whole(value: object, least: int, most: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+
+
+class _Twice(ValueError):
+    """A name that one JSON object has twice."""
+
+
+def _document(text: str) -> Any:
+    """The JSON, None if it is none, or as a text what makes it ambiguous."""
+    try:
+        found = json.loads(text, object_pairs_hook=_without_twins)
+    except _Twice as twice:
+        return f"names {twice} twice"
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    seen: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in seen:
+            raise _Twice(shortened(key))
+        seen[key] = value
+    return seen

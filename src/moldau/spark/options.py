@@ -1,0 +1,326 @@
+"""The options of `format("moldau")`: those of Spark's Kafka source and sink, and our own, parsed into frozen values.
+
+Everything wrong with them is said at once, before the query starts. No broker is asked here, and Spark is not imported.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from moldau.base.settings import Setting, SettingError, SettingsRefused, Table, Value, shortened
+from moldau.spark.connection import Connection, read_connection
+from moldau.spark.kafka_names import PREFIX, KafkaValues, nearest, nearest_setting, read_names
+from moldau.spark.offsets import (
+    EARLIEST,
+    LATEST,
+    READERS,
+    Assigned,
+    Everywhere,
+    Limit,
+    Matching,
+    Offsets,
+    Subscribed,
+    Timestamps,
+    Topics,
+    backwards,
+    read_assigned,
+    read_pattern,
+    read_topics,
+    uncovered,
+)
+from moldau.spark.option_tables import ENDS, READ, SPARKS_OWN, STREAM_ONLY, WRITE, time_ms
+
+STRATEGIES = {"subscribe": read_topics, "subscribePattern": read_pattern, "assign": read_assigned}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fetching:
+    """How a task asks for records."""
+
+    read_committed: bool
+    min_bytes: int
+    max_bytes: int
+    max_partition_bytes: int
+    max_wait_ms: int
+    check_crcs: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadOptions:
+    """What to read. `end` is None for a stream; `without_effect` names what was set in vain, for a warning."""
+
+    topics: Topics
+    start: Limit
+    end: Limit | None
+    when_too_late: str
+    fail_on_data_loss: bool
+    include_headers: bool
+    min_partitions: int | None
+    max_records_per_partition: int | None
+    min_offsets_per_trigger: int | None
+    max_offsets_per_trigger: int | None
+    max_trigger_delay_ms: int
+    poll_timeout_ms: int
+    offset_retries: int
+    offset_retry_ms: int
+    decode: str | None
+    dead_letters: str | None
+    group_id: str | None
+    fetching: Fetching
+    connection: Connection
+    without_effect: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteOptions:
+    """Where and how to write. `acks` is -1, 0 or 1."""
+
+    topic: str | None
+    exactly_once: bool
+    sink_name: str | None
+    acks: int
+    compression: str
+    batch_bytes: int
+    request_bytes: int
+    delivery_timeout_ms: int
+    transaction_timeout_ms: int
+    idempotent: bool
+    connection: Connection
+    without_effect: tuple[str, ...] = ()
+
+
+class Given:
+    """Options as they were set, parsed and by their proper names; collects what is wrong with them."""
+
+    def __init__(self, options: Mapping[str, str], table: Table, other: Table) -> None:
+        self.problems: list[SettingError] = []
+        self.values: dict[str, Value] = {}
+        self._table = table
+        by_lower = {setting.name.lower(): setting for setting in table}
+        kafka: dict[str, str] = {}
+        for name, text in options.items():
+            lower = name.lower()
+            if lower.startswith(PREFIX):
+                kafka[lower] = str(text)
+            elif lower in by_lower:
+                self._take(by_lower[lower], str(text))
+            elif lower not in SPARKS_OWN:
+                self.problems.append(_refused_name(name, table, other))
+        self.kafka, wrong = read_names(kafka)
+        self.problems += wrong
+        self.connection = read_connection(self.kafka, self.problems)
+
+    def _take(self, setting: Setting, text: str) -> None:
+        value = setting.parse(text)
+        if isinstance(value, SettingError):
+            self.problems.append(value)
+        else:
+            self.values[setting.name] = value
+
+    def get(self, name: str) -> Value:
+        return self.values.get(name, self._table[name].default)
+
+    def text(self, name: str) -> str | None:
+        value = self.get(name)
+        return value if isinstance(value, str) else None
+
+    def number(self, name: str) -> int | None:
+        value = self.get(name)
+        return value if isinstance(value, int) else None
+
+    def refuse(self, name: str, sentence: str) -> None:
+        self.problems.append(SettingError(name, f"{name} {sentence}"))
+
+    def check(self) -> None:
+        """Ends here if anything is wrong, with all of it."""
+        if self.problems:
+            raise SettingsRefused(self.problems)
+
+
+def _refused_name(name: str, table: Table, other: Table) -> SettingError:
+    if name.lower() == "path":
+        return SettingError(name, "a path means nothing here: name topics with " + " or ".join(_aims(table)))
+    names = {setting.name.lower(): setting.name for setting in other}
+    if name.lower() in names:
+        return SettingError(name, f"{names[name.lower()]} is an option for {other.what}, not for {table.what}")
+    known = [setting.name for setting in table]
+    near = nearest(name, known) or nearest_setting(name)
+    hint = f"; did you mean {near}?" if near else f"; there are: {', '.join(known)}, and kafka.*"
+    return SettingError(name, f"{shortened(name)} is not an option for {table.what}{hint}")
+
+
+def _aims(table: Table) -> Iterable[str]:
+    return STRATEGIES if table is READ else ("topic",)
+
+
+def read_options(options: Mapping[str, str], *, stream: bool) -> ReadOptions:
+    """Options of `spark.read` or `spark.readStream`; SettingsRefused if anything is wrong with them."""
+    given = Given(options, READ, WRITE)
+    topics = _topics(given)
+    start = _limit(given, "starting", Everywhere(LATEST if stream else EARLIEST))
+    end = None if stream else _limit(given, "ending", Everywhere(LATEST))
+    _check_limits(given, topics, start, end)
+    _check_rates(given)
+    _check_decoding(given, topics)
+    idle = [name for name in STREAM_ONLY if name in given.values and not stream]
+    given.check()
+    assert topics is not None
+    assert given.connection is not None
+    return ReadOptions(
+        topics=topics,
+        start=start,
+        end=end,
+        when_too_late=str(given.get("startingOffsetsByTimestampStrategy")).lower(),
+        fail_on_data_loss=given.get("failOnDataLoss") is True,
+        include_headers=given.get("includeHeaders") is True,
+        min_partitions=given.number("minPartitions"),
+        max_records_per_partition=given.number("maxRecordsPerPartition"),
+        min_offsets_per_trigger=given.number("minOffsetsPerTrigger") if stream else None,
+        max_offsets_per_trigger=given.number("maxOffsetsPerTrigger") if stream else None,
+        max_trigger_delay_ms=time_ms(given.text("maxTriggerDelay") or "") or 0,
+        poll_timeout_ms=given.number("kafkaConsumer.pollTimeoutMs") or 0,
+        offset_retries=given.number("fetchOffset.numRetries") or 0,
+        offset_retry_ms=given.number("fetchOffset.retryIntervalMs") or 0,
+        decode=(given.text("decode") or "").lower() or None,
+        dead_letters=given.text("deadLetters"),
+        group_id=given.kafka.text("group.id") or None,
+        fetching=_fetching(given.kafka),
+        connection=given.connection,
+        without_effect=(*idle, *given.kafka.without_effect),
+    )
+
+
+def _fetching(kafka: KafkaValues) -> Fetching:
+    return Fetching(
+        read_committed=kafka.text("isolation.level").lower() == "read_committed",
+        min_bytes=kafka.number("fetch.min.bytes"),
+        max_bytes=kafka.number("fetch.max.bytes"),
+        max_partition_bytes=kafka.number("max.partition.fetch.bytes"),
+        max_wait_ms=kafka.number("fetch.max.wait.ms"),
+        check_crcs=kafka.flag("check.crcs"),
+    )
+
+
+def write_options(options: Mapping[str, str]) -> WriteOptions:
+    """Options of `df.write`, `df.writeStream` or a sink for foreachBatch; SettingsRefused if anything is wrong."""
+    given = Given(options, WRITE, READ)
+    exactly_once = str(given.get("delivery")).lower() == "exactly-once"
+    acks = given.kafka.text("acks").lower()
+    if exactly_once and acks not in ("all", "-1"):
+        given.refuse("kafka.acks", f"must be all with delivery=exactly-once, got {acks}")
+    if exactly_once and not given.kafka.flag("enable.idempotence"):
+        given.refuse("kafka.enable.idempotence", "must be true with delivery=exactly-once")
+    idempotent = given.kafka.flag("enable.idempotence")
+    if idempotent and given.kafka.given("enable.idempotence") and acks not in ("all", "-1"):
+        given.refuse("kafka.enable.idempotence", f"needs kafka.acks=all, got {acks}")
+    given.check()
+    assert given.connection is not None
+    return WriteOptions(
+        topic=given.text("topic"),
+        exactly_once=exactly_once,
+        sink_name=given.text("sinkName"),
+        acks=-1 if acks == "all" else int(acks),
+        compression=given.kafka.text("compression.type").lower(),
+        batch_bytes=given.kafka.number("batch.size"),
+        request_bytes=given.kafka.number("max.request.size"),
+        delivery_timeout_ms=given.kafka.number("delivery.timeout.ms"),
+        transaction_timeout_ms=given.kafka.number("transaction.timeout.ms"),
+        idempotent=idempotent and acks in ("all", "-1"),  # as Java's producer: fewer acks turn the default off
+        connection=given.connection,
+        without_effect=given.kafka.without_effect,
+    )
+
+
+def _topics(given: Given) -> Topics | None:
+    named = [name for name in STRATEGIES if name in given.values]
+    if len(named) != 1:
+        what = f"only one of them can be, got {' and '.join(named)}" if named else "none of them is"
+        given.problems.append(
+            SettingError("subscribe", f"one of {', '.join(STRATEGIES)} must be set to say what to read; {what}")
+        )
+        return None
+    found = STRATEGIES[named[0]](named[0], given.text(named[0]) or "")
+    if isinstance(found, SettingError):
+        given.problems.append(found)
+        return None
+    return found
+
+
+def _limit(given: Given, which: str, default: Limit) -> Limit:
+    """Of several that are set Spark takes the first in this order; all of them must make sense."""
+    found = []
+    for ending, reader in READERS.items():
+        name = f"{which}{ending}"
+        if name in given.values:
+            limit = reader(name, given.text(name) or "")
+            if isinstance(limit, SettingError):
+                given.problems.append(limit)
+            else:
+                found.append(limit)
+    return found[0] if found else default
+
+
+def _check_limits(given: Given, topics: Topics | None, start: Limit, end: Limit | None) -> None:
+    set_ends = [name for name in ENDS if name in given.values]
+    if end is None:
+        for name in set_ends:
+            given.refuse(name, "is for batch queries: a stream has no end. Stop it with trigger(availableNow=True)")
+        return _check_cover(given, topics, start, None)
+    if LATEST in _special(start):
+        given.refuse("startingOffsets", "cannot be latest (-1) in a batch query: there would be nothing to read")
+    if EARLIEST in _special(end):
+        given.refuse("endingOffsets", "cannot be earliest (-2) in a batch query: there would be nothing to read")
+    wrong = backwards(start, end)
+    if wrong:
+        given.refuse(set_ends[0] if set_ends else "endingOffsets", f"does not fit where the query starts: {wrong}")
+    return _check_cover(given, topics, start, end)
+
+
+def _special(limit: Limit) -> set[int]:
+    """The offsets that stand for a place."""
+    if isinstance(limit, Everywhere):
+        return {limit.offset}
+    return {offset for offset in limit.by_partition.values() if offset < 0} if isinstance(limit, Offsets) else set()
+
+
+def _check_cover(given: Given, topics: Topics | None, start: Limit, end: Limit | None) -> None:
+    """Of assigned partitions and named topics we know more than of a pattern: a place elsewhere is a mistake."""
+    for which, limit in (("starting", start), ("ending", end)):
+        name = next((f"{which}{each}" for each in READERS if f"{which}{each}" in given.values), "")
+        if not isinstance(limit, Offsets | Timestamps):
+            continue
+        if isinstance(topics, Assigned):
+            problem = uncovered(name, limit, topics.partitions)
+            if problem:
+                given.problems.append(problem)
+        elif isinstance(topics, Subscribed):
+            named = {place.topic for place in limit.by_partition}
+            for topic in sorted(named ^ set(topics.topics)):
+                sentence = "which subscribe does not" if topic in named else "which subscribe names"
+                verb = "names" if topic in named else "lacks"
+                given.refuse(name, f"{verb} the topic {topic}, {sentence}")
+
+
+def _check_rates(given: Given) -> None:
+    least, most = given.number("minOffsetsPerTrigger"), given.number("maxOffsetsPerTrigger")
+    if least is not None and most is not None and least > most:
+        given.refuse("minOffsetsPerTrigger", f"({least}) must not be more than maxOffsetsPerTrigger ({most})")
+
+
+def _check_decoding(given: Given, topics: Topics | None) -> None:
+    dead = given.text("deadLetters")
+    if dead is None:
+        return
+    if "decode" not in given.values:
+        given.refuse("deadLetters", "needs decode: only records that are decoded can fail to fit")
+    if topics is not None and _reads(topics, dead):
+        given.refuse("deadLetters", f"must not be a topic that the query reads, got {dead}")
+
+
+def _reads(topics: Topics, topic: str) -> bool:
+    match topics:
+        case Subscribed():
+            return topic in topics.topics
+        case Matching():
+            return topics.matches(topic)
+        case Assigned():
+            return any(place.topic == topic for place in topics.partitions)

@@ -1,0 +1,148 @@
+"""`moldau.spark.session`: a SparkSession that just works. Finds Java, starts Spark, and knows `format("moldau")`.
+
+Settings that are given win over all that is chosen here.
+"""
+
+import os
+import re
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from moldau.spark.java import Java, NoJava, find_java
+from moldau.spark.jvm import JvmFailed, java_options, started, starts_here
+from moldau.spark.versions import INSTALL, why_not
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LOCAL = re.compile(r"local(?:\[(\*|\d+)(?:,\s*\d+)?\])?")
+PYTHON = "PYSPARK_PYTHON"
+STATE_STORE = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+
+
+class SparkUnavailable(Exception):
+    """Spark cannot be started here: one sentence why, and what to do."""
+
+
+def session(name: str, master: str = "local[*]", **settings: object) -> "SparkSession":
+    """A SparkSession of this name. Settings are Spark's own, given as `**{"spark.driver.memory": "4g"}`."""
+    wanted = chosen_settings(name, master, read_settings(settings))
+    version = _pyspark_version()
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    _use_this_python(wanted)
+    builder = SparkSession.builder
+    for key, value in wanted.items():
+        builder = builder.config(key, value)
+    if SparkContext._gateway is not None:  # Spark's JVM is there already; a process has one
+        return _ready(builder.getOrCreate())
+    java = find_java()
+    if isinstance(java, NoJava):
+        raise SparkUnavailable(java.reason)
+    try:
+        with _told(f"Spark {version} on Java {java.version}", master), _jvm(java, wanted, builder):
+            return _ready(builder.getOrCreate())
+    except JvmFailed as failed:
+        raise SparkUnavailable(f"Spark does not start: {failed}") from failed
+
+
+def read_settings(settings: Mapping[str, object]) -> dict[str, str]:
+    """Settings as Spark writes them; what is none of its own is refused."""
+    for key in settings:
+        if not key.startswith("spark."):
+            example = 'Give them as **{"spark.driver.memory": "4g"}'
+            raise SparkUnavailable(f"{key} is not a setting of Spark's: they begin with spark. {example}")
+    return {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in settings.items()}
+
+
+def chosen_settings(name: str, master: str, given: Mapping[str, str]) -> dict[str, str]:
+    """What a session runs with."""
+    chosen = {
+        "spark.app.name": name,
+        "spark.master": master,
+        "spark.sql.streaming.stateStore.providerClass": STATE_STORE,
+        # A batch that is replayed must be cut into the same tasks, or exactly-once could not recognize them.
+        "spark.sql.adaptive.streaming.stateless.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }
+    cores = local_cores(given.get("spark.master", master))
+    if cores is not None:
+        chosen["spark.sql.shuffle.partitions"] = str(cores)
+        # Driver and executors are one process here: what the machine calls itself does not matter.
+        chosen["spark.driver.host"] = "localhost"
+        chosen["spark.driver.bindAddress"] = "127.0.0.1"
+    return {**chosen, **given}
+
+
+def local_cores(master: str) -> int | None:
+    """How many tasks run at once with this master; None if it is not this machine alone."""
+    match = LOCAL.fullmatch(master.strip())
+    if match is None:
+        return None
+    if match[1] == "*":
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return int(match[1] or 1)
+
+
+def _pyspark_version() -> str:
+    if sys.platform == "win32":
+        raise SparkUnavailable("Spark pipelines do not run on Windows itself. Install Moldau in WSL2: wsl --install")
+    try:
+        import pyspark
+    except ImportError as missing:
+        raise SparkUnavailable(f"PySpark is not installed ({missing}). Get it with: {INSTALL}") from missing
+    wrong = why_not(pyspark.__version__)
+    if wrong:
+        raise SparkUnavailable(wrong)
+    version: str = pyspark.__version__
+    return version
+
+
+def _use_this_python(settings: Mapping[str, str]) -> None:
+    """Python workers run this interpreter. In an unactivated venv Spark would take another, and die without a word."""
+    if "spark.pyspark.python" in settings:
+        return
+    local = local_cores(settings["spark.master"]) is not None
+    if local or not os.environ.get(PYTHON):  # on a cluster the environment may name the workers' own
+        os.environ[PYTHON] = sys.executable
+
+
+def _jvm(java: Java, settings: dict[str, str], builder: "SparkSession.Builder") -> AbstractContextManager[None]:
+    import pyspark
+
+    if starts_here(java, os.environ):
+        return started(java, Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent), settings)
+    os.environ["JAVA_HOME"] = str(java.home)  # for Spark's scripts
+    more = settings.get("spark.driver.extraJavaOptions", "")
+    builder.config("spark.driver.extraJavaOptions", f"{java_options()} {more}".strip())
+    return nullcontext()
+
+
+def _ready(spark: "SparkSession") -> "SparkSession":
+    """Registers our source: Spark finds it by itself, unless somebody else's `pyspark_*` module is broken."""
+    from moldau.spark.datasource import MoldauDataSource
+
+    spark.dataSource.register(MoldauDataSource)
+    return spark
+
+
+@contextmanager
+def _told(what: str, master: str) -> Iterator[None]:
+    """One line on standard error, because the first seconds are long."""
+    begun = time.monotonic()
+    terminal = sys.stderr.isatty()
+    if terminal:
+        print(f"Starting {what} …", end="", file=sys.stderr, flush=True)
+    try:
+        yield
+    except BaseException:
+        if terminal:
+            print(file=sys.stderr)
+        raise
+    start = "\r" if terminal else ""
+    print(f"{start}{what} is ready ({master}, {time.monotonic() - begun:.1f} s)", file=sys.stderr, flush=True)

@@ -1,0 +1,82 @@
+"""Bearer tokens for SASL OAUTHBEARER: asked of an endpoint, read from a file or, for tests, unsigned claims of our own.
+
+A source travels to Python workers with the options, and each connection calls it for a fresh token.
+"""
+
+import base64
+import json
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+ASKING_S = 15.0
+LARGEST_ANSWER = 1 << 20
+UNSIGNED_S = 3600  # how long an unsigned token is good, as in Java's client
+
+
+class TokenUnavailable(Exception):
+    """No token can be had: one sentence why. Never tells the secret."""
+
+
+@dataclass(frozen=True, slots=True)
+class TokenSource:
+    """One of: an https: or http: endpoint with credentials, a file: address, or claims that nobody signs."""
+
+    endpoint: str = ""
+    client_id: str = ""
+    client_secret: str = field(default="", repr=False)
+    scope: str = ""
+    unsigned_claims: Mapping[str, str] = field(default_factory=dict)
+
+    def __call__(self) -> str:
+        if not self.endpoint:
+            return _unsigned({**self.unsigned_claims}, int(time.time()))
+        if self.endpoint.lower().startswith("file:"):
+            return _from_file(self.endpoint)
+        return _asked(self)
+
+
+def _unsigned(claims: dict[str, Any], now: int) -> str:
+    claims = {"iat": now, "exp": now + UNSIGNED_S, **claims}
+    parts = (json.dumps(part, separators=(",", ":")).encode() for part in ({"alg": "none"}, claims))
+    return ".".join(base64.urlsafe_b64encode(part).rstrip(b"=").decode() for part in parts) + "."
+
+
+def _from_file(address: str) -> str:
+    path = Path(urllib.parse.unquote(urllib.parse.urlsplit(address).path))
+    try:
+        token = path.read_text().strip()
+    except (OSError, UnicodeDecodeError) as failed:
+        raise TokenUnavailable(f"the token file {path} cannot be read: {failed}") from failed
+    if not token:
+        raise TokenUnavailable(f"the token file {path} is empty")
+    return token
+
+
+def _asked(source: TokenSource) -> str:
+    """The client credentials grant of RFC 6749, section 4.4, with HTTP's basic authentication."""
+    fields = {"grant_type": "client_credentials", **({"scope": source.scope} if source.scope else {})}
+    credentials = base64.b64encode(f"{source.client_id}:{source.client_secret}".encode()).decode()
+    request = urllib.request.Request(
+        source.endpoint,
+        data=urllib.parse.urlencode(fields).encode(),
+        headers={"Authorization": f"Basic {credentials}", "Accept": "application/json"},
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=ASKING_S) as answer:
+            said = json.loads(answer.read(LARGEST_ANSWER))
+    except urllib.error.HTTPError as refused:
+        raise TokenUnavailable(f"{source.endpoint} answers {refused.code} {refused.reason}") from None
+    except OSError as failed:
+        raise TokenUnavailable(f"{source.endpoint} cannot be asked: {failed}") from failed
+    except ValueError:
+        raise TokenUnavailable(f"{source.endpoint} does not answer with JSON") from None
+    token = said.get("access_token") if isinstance(said, dict) else None
+    if not isinstance(token, str) or not token:
+        raise TokenUnavailable(f"the answer of {source.endpoint} has no access_token")
+    return token

@@ -1,0 +1,137 @@
+"""`moldau doctor`: looks at Python, Java, packages and brokers, and says what to do about what is wrong.
+
+It looks and changes nothing. What only Spark pipelines need is no fault while PySpark is not installed.
+"""
+
+import os
+import platform
+import socket
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+
+import typer
+
+import moldau
+from moldau.spark.java import NoJava, find_java
+from moldau.spark.versions import INSTALL, installed, why_not
+from moldau.tools.connect import CONNECT_TIMEOUT_S, REQUEST_TIMEOUT_S, Target, build_admin, explain
+from moldau.tools.failure import FAILED
+from moldau.tools.options import Session, client_command
+from moldau.tools.output import print_json, print_table, print_text
+
+app = typer.Typer(name="doctor", help="Check what this machine and the brokers need.", add_completion=False)
+
+SPARK_PACKAGES = ("pyarrow", "pandas", "protobuf")  # beside PySpark itself
+REACHED = "accepts connections"
+REPAIR = "set its advertised.listeners to an address that clients reach"
+
+
+class State(StrEnum):
+    OK = "ok"
+    NOTE = "note"  # worth knowing, nothing is broken
+    WRONG = "wrong"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at. `advice` says what to do unless all is well."""
+
+    what: str
+    state: State
+    found: str
+    advice: str = ""
+
+
+@client_command(app, "doctor")
+def doctor(session: Session) -> None:
+    """Check Python, Java, packages, the broker's address and the addresses that it advertises."""
+    findings = [*look_at_machine(), *look_at_spark(), *look_at_brokers(session.target)]
+    if session.json:
+        print_json([asdict(finding) for finding in findings])
+    else:
+        print_table(("CHECK", "STATE", "FOUND"), [(each.what, each.state, each.found) for each in findings])
+        for finding in findings:
+            if finding.advice:
+                print_text(f"{finding.what}: {finding.advice}")
+    if any(finding.state is State.WRONG for finding in findings):
+        raise typer.Exit(FAILED)
+
+
+def look_at_machine() -> Iterator[Finding]:
+    yield Finding("moldau", State.OK, moldau.__version__)
+    yield Finding("python", State.OK, f"{platform.python_version()} ({sys.executable})")
+    if sys.platform == "win32":
+        yield Finding("system", State.WRONG, "Windows", "Brokers and pipelines run in WSL2: wsl --install")
+    else:
+        yield Finding("system", State.OK, f"{platform.system()} {platform.machine()}")
+
+
+def look_at_spark() -> Iterator[Finding]:
+    version = installed("pyspark")
+    if version is None:
+        yield Finding("pyspark", State.NOTE, "not installed", f"Only Spark pipelines need it: {INSTALL}")
+        return
+    wrong = why_not(version)
+    yield Finding("pyspark", State.WRONG if wrong else State.OK, version, wrong or "")
+    for package in SPARK_PACKAGES:
+        found = installed(package)
+        advice = "" if found else f"Spark pipelines need it: {INSTALL}"
+        yield Finding(package, State.OK if found else State.WRONG, found or "not installed", advice)
+    java = find_java()
+    if isinstance(java, NoJava):
+        yield Finding("java", State.WRONG, "none that will do", java.reason)
+    else:
+        yield Finding("java", State.OK, f"{java.version} (from {java.found_in}: {java.home})")
+    workers = os.environ.get("PYSPARK_PYTHON")
+    if workers and workers != sys.executable:
+        advice = "Python workers of sessions that moldau.spark did not make run that one; unset it unless you mean it"
+        yield Finding("PYSPARK_PYTHON", State.NOTE, workers, advice)
+
+
+def look_at_brokers(target: Target) -> Iterator[Finding]:
+    reached = False
+    for host, port in target.addresses():
+        problem = reach(host, port)
+        reached = reached or not problem
+        advice = "Is a broker running there? Start one with: moldau up; or name another with --bootstrap"
+        state = State.WRONG if problem else State.OK
+        yield Finding("bootstrap", state, f"{host}:{port} {problem or REACHED}", advice if problem else "")
+    if reached:
+        yield from look_at_advertised(target)
+
+
+def look_at_advertised(target: Target) -> Iterator[Finding]:
+    """Clients ask the bootstrap address once and then connect to the addresses that brokers give out for themselves."""
+    from confluent_kafka import KafkaException
+
+    try:
+        cluster = build_admin(target).list_topics(timeout=REQUEST_TIMEOUT_S)
+    except KafkaException as error:
+        advice = "Is it a Kafka broker, and are the TLS and SASL settings right? Give them with -X"
+        yield Finding("cluster", State.WRONG, explain(error), advice)
+        return
+    yield Finding("cluster", State.OK, f"{len(cluster.brokers)} broker(s), {len(cluster.topics)} topic(s)")
+    for broker in sorted(cluster.brokers.values(), key=lambda each: int(each.id)):
+        host, port = str(broker.host), int(broker.port)
+        problem = reach(host, port)
+        advice = (
+            f"Broker {broker.id} tells clients to connect to {host}:{port}, which does not work from here: {REPAIR}"
+        )
+        state = State.WRONG if problem else State.OK
+        found = f"{host}:{port} {problem or REACHED}"
+        yield Finding(f"advertised by {broker.id}", state, found, advice if problem else "")
+
+
+def reach(host: str, port: int) -> str:
+    """Why no connection can be made to this address, or nothing."""
+    try:
+        socket.create_connection((host, port), timeout=CONNECT_TIMEOUT_S).close()
+    except socket.gaierror:
+        return "is unknown: the name has no address"
+    except TimeoutError:
+        return f"does not answer within {CONNECT_TIMEOUT_S:.0f} s: a firewall?"
+    except OSError as error:
+        return f"cannot be reached: {(error.strerror or str(error)).lower()}"
+    return ""

@@ -1,0 +1,42 @@
+"""A real Spark session: started by our command line, with this Python, and with our source known to it."""
+
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+pyspark = pytest.importorskip("pyspark", reason="needs PySpark: pip install 'moldau[spark]'")
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[Any]:
+    import moldau.spark
+
+    session = moldau.spark.session("tests", "local[2]", **{"spark.ui.enabled": False, "spark.driver.memory": "600m"})
+    yield session
+    session.stop()
+
+
+def test_it_runs_what_was_asked_for(spark: Any) -> None:
+    assert spark.range(10).count() == 10
+    assert spark.sparkContext.appName == "tests"
+    assert spark.conf.get("spark.sql.shuffle.partitions") == "2"
+    assert spark._jvm.java.lang.Runtime.getRuntime().maxMemory() >> 20 == 600, "the JVM's memory is the driver's"
+
+
+def test_python_workers_run_this_interpreter(spark: Any) -> None:
+    rows = spark.sparkContext.parallelize([1], 1).map(lambda _: sys.executable).collect()
+    assert rows == [sys.executable]
+
+
+def test_our_source_is_known(spark: Any) -> None:
+    frame = spark.read.format("moldau").option("subscribe", "orders").load()
+    assert frame.columns == ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType"]
+    with_headers = spark.read.format("moldau").option("INCLUDEHEADERS", "true").load()
+    assert with_headers.schema["headers"].simpleString() == "headers:array<struct<key:string,value:binary>>"
+
+
+def test_decoding_asks_for_the_columns(spark: Any) -> None:
+    with pytest.raises(Exception, match=r"decode needs to know the columns: give them with \.schema"):
+        spark.read.format("moldau").option("decode", "json").load()

@@ -1,0 +1,94 @@
+"""What a session is started with, and what is said where it cannot be. Needs no Spark."""
+
+import subprocess
+import sys
+
+import pytest
+
+from moldau.spark.sessions import SparkUnavailable, chosen_settings, local_cores, read_settings
+from moldau.spark.versions import why_not
+
+
+@pytest.mark.parametrize(
+    ("master", "cores"),
+    [
+        ("local", 1),
+        ("local[3]", 3),
+        ("local[4, 2]", 4),
+        ("spark://host:7077", None),
+        ("yarn", None),
+        ("k8s://https://host", None),
+        ("local-cluster[2,1,1024]", None),
+    ],
+)
+def test_cores(master: str, cores: int | None) -> None:
+    assert local_cores(master) == cores
+
+
+def test_all_cores() -> None:
+    assert (local_cores("local[*]") or 0) >= 1
+    assert local_cores("local[*,4]") == local_cores("local[*]")
+
+
+def test_what_is_chosen() -> None:
+    chosen = chosen_settings("orders", "local[3]", {})
+    assert chosen["spark.app.name"] == "orders"
+    assert chosen["spark.sql.shuffle.partitions"] == "3"
+    assert chosen["spark.sql.streaming.stateStore.providerClass"].endswith("RocksDBStateStoreProvider")
+    assert chosen["spark.sql.adaptive.streaming.stateless.enabled"] == "false"
+    assert "spark.sql.shuffle.partitions" not in chosen_settings("orders", "yarn", {}), "the cluster's size is its own"
+    assert "spark.driver.host" not in chosen_settings("orders", "yarn", {}), "executors must reach the driver"
+
+
+def test_what_is_given_wins() -> None:
+    given = read_settings({"spark.sql.shuffle.partitions": 7, "spark.ui.enabled": False})
+    chosen = chosen_settings("orders", "local[3]", given)
+    assert chosen["spark.sql.shuffle.partitions"] == "7"
+    assert chosen["spark.ui.enabled"] == "false"
+
+
+def test_what_is_no_setting_of_sparks() -> None:
+    with pytest.raises(SparkUnavailable, match=r"shuffle_partitions is not a setting of Spark's"):
+        read_settings({"shuffle_partitions": 7})
+
+
+@pytest.mark.parametrize("version", ["4.2.0", "4.3.0", "4.10.1", "5.0.0.dev1"])
+def test_a_pyspark_that_will_do(version: str) -> None:
+    assert why_not(version) is None
+
+
+@pytest.mark.parametrize("version", ["4.1.9", "3.5.1", "4.0.0", "unknown"])
+def test_a_pyspark_that_will_not(version: str) -> None:
+    said = why_not(version)
+    assert said is not None
+    assert said.startswith(f"Moldau needs PySpark 4.2 or later, and this is {version}. ")
+    assert said.endswith("pip install 'moldau[spark]'")
+
+
+def run(code: str) -> str:
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+WITHOUT_PYSPARK = "import sys; sys.modules['pyspark'] = None\n"
+
+
+def test_without_pyspark_the_session_says_how_to_get_it() -> None:
+    code = """
+import moldau.spark
+try:
+    moldau.spark.session("x")
+except moldau.spark.SparkUnavailable as said:
+    print(said)
+"""
+    said = run(WITHOUT_PYSPARK + code)
+    assert said.startswith("PySpark is not installed")
+    assert said.endswith("Get it with: pip install 'moldau[spark]'")
+
+
+def test_what_spark_looks_for_never_fails_to_be_imported() -> None:
+    assert run(WITHOUT_PYSPARK + "import pyspark_moldau; print(hasattr(pyspark_moldau, 'DefaultSource'))") == "False"
+
+
+def test_importing_our_package_does_not_import_spark() -> None:
+    assert run("import sys, moldau.spark, moldau.spark.options; print('pyspark' in sys.modules)") == "False"
