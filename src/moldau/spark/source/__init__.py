@@ -1,0 +1,1 @@
+"""Reading topics from Spark: offsets, tasks, and what becomes of records that do not fit."""
