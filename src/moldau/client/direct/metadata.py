@@ -12,7 +12,7 @@ from uuid import UUID
 from moldau.base.errors import WireError
 from moldau.client.direct.connection import NEWEST, Connection, UnsupportedByBroker, never_works
 from moldau.client.direct.failed import SASL_AUTHENTICATION_FAILED, Failed, failed, unreachable
-from moldau.client.direct.patience import Patience
+from moldau.client.direct.patience import Patience, Pauses
 from moldau.client.direct.sasl import AuthenticationFailed
 from moldau.client.direct.security import PLAINTEXT, Security
 from moldau.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
@@ -85,8 +85,12 @@ class Cluster:
         *,
         client_id: str = "moldau-direct",
         timeout_s: float = TIMEOUT_S,
+        connect_timeout_s: float | None = None,
+        pauses: Pauses = Pauses(),  # noqa: B008  # an immutable value
     ) -> None:
         self.timeout_s = timeout_s
+        self._connect_timeout_s = connect_timeout_s
+        self._pauses = pauses
         self._bootstrap = addresses(bootstrap)
         self._security = security
         self._client_id = client_id
@@ -106,8 +110,9 @@ class Cluster:
             connection.close()
         self._open.clear()
 
-    def patience(self) -> Patience:
-        return Patience(self.timeout_s)
+    def patience(self, timeout_s: float | None = None) -> Patience:
+        """For as long as a call may take, or as long as is said."""
+        return Patience(self.timeout_s if timeout_s is None else timeout_s, self._pauses)
 
     # ── topics and leaders ──────────────────────────────────────────────────────────────────────────────────────────
 
@@ -119,7 +124,7 @@ class Cluster:
         With `create` those that do not exist are waited for, and brokers that may (`auto.create.topics.enable`) create
         them.
         """
-        patience = patience or (Patience(min(self.timeout_s, CREATION_S)) if create else self.patience())
+        patience = patience or self.patience(min(self.timeout_s, CREATION_S) if create else None)
         topics = None if names is None else tuple(MetadataRequestTopic(name=name) for name in names)
         request = MetadataRequest(topics=topics, allow_auto_topic_creation=create)
         while True:
@@ -181,7 +186,13 @@ class Cluster:
         return self._open[address]
 
     def _new(self, address: tuple[str, int]) -> Connection:
-        return Connection(*address, self._security, client_id=self._client_id, timeout_s=self.timeout_s)
+        return Connection(
+            *address,
+            self._security,
+            client_id=self._client_id,
+            timeout_s=self.timeout_s,
+            connect_timeout_s=self._connect_timeout_s,
+        )
 
     def _ask_any(
         self, request: object, answer: type[Answer], patience: Patience, until: int = NEWEST
