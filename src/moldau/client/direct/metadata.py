@@ -84,11 +84,13 @@ class Cluster:
         security: Security = PLAINTEXT,
         *,
         client_id: str = "moldau-direct",
+        rack: str = "",
         timeout_s: float = TIMEOUT_S,
         connect_timeout_s: float | None = None,
         pauses: Pauses = Pauses(),  # noqa: B008  # an immutable value
     ) -> None:
         self.timeout_s = timeout_s
+        self.rack = rack  # where the client stands: readers may be sent to a replica nearby (KIP-392)
         self._connect_timeout_s = connect_timeout_s
         self._pauses = pauses
         self._bootstrap = addresses(bootstrap)
@@ -171,6 +173,9 @@ class Cluster:
     def broker(self, node_id: int) -> Connection:
         """A connection to the broker; raises what `Connection` raises."""
         return self._connect(self._nodes[node_id])
+
+    def knows(self, node_id: int) -> bool:
+        return node_id in self._nodes
 
     def own_connection(self, node_id: int) -> Connection:
         """One that nobody else uses, for whoever keeps requests in flight; the caller closes it."""
