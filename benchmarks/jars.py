@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,49 +48,44 @@ def obtain() -> Jars | str:
     given = os.environ.get("MOLDAU_KAFKA_CLASSPATH")
     if given:
         return Jars(given, java, version)
-    directory = _cache() / f"apache-kafka-{KAFKA_VERSION}"
-    if not _is_complete(directory):
-        maven = shutil.which("mvn")
-        if maven is None:
-            return "no Kafka jars: install maven, or set MOLDAU_KAFKA_CLASSPATH to the libs/* of a Kafka release"
-        failure = _download(maven, directory)
-        if failure is not None:
-            return failure
+    artifacts = [f"org.apache.kafka:{each}:{KAFKA_VERSION}" for each in ARTIFACTS]
+    directory = download(f"apache-kafka-{KAFKA_VERSION}", artifacts)
+    if isinstance(directory, str):
+        return f"{directory}; or set MOLDAU_KAFKA_CLASSPATH to the libs/* of a Kafka release"
     return Jars(f"{directory}/libs/*", java, version)
 
 
-def _cache() -> Path:
+def cache() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "moldau"
 
 
-def _is_complete(directory: Path) -> bool:
-    done = directory / DONE
-    return done.exists() and done.read_text() == _project()
-
-
-def _download(maven: str, directory: Path) -> str | None:
-    """One process at a time; the reason if it fails."""
+def download(name: str, artifacts: Sequence[str]) -> Path | str:
+    """A directory of the cache with `libs`: these `group:artifact:version` and what they need; in words, why not."""
+    directory, project = cache() / name, _project(artifacts)
     directory.mkdir(parents=True, exist_ok=True)
-    with (directory / "download.lock").open("w") as lock:
+    with (directory / "download.lock").open("w") as lock:  # one process at a time
         fcntl.lockf(lock, fcntl.LOCK_EX)
-        if _is_complete(directory):
-            return None
-        (directory / "pom.xml").write_text(_project())
+        done = directory / DONE
+        if done.exists() and done.read_text() == project:
+            return directory
+        maven = shutil.which("mvn")
+        if maven is None:
+            return f"no jars for {name}: install maven"
+        (directory / "pom.xml").write_text(project)
         command = [maven, "--quiet", "--batch-mode", "dependency:copy-dependencies", "-DoutputDirectory=libs"]
         finished = subprocess.run(command, cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         if finished.returncode:
             reason = next((line for line in finished.stdout.splitlines() if "ERROR" in line), "no reason given")
-            return f"Maven could not fetch Apache Kafka {KAFKA_VERSION}: {reason}"
-        (directory / DONE).write_text(_project())
-    return None
+            return f"Maven could not fetch {', '.join(artifacts)}: {reason}"
+        done.write_text(project)
+    return directory
 
 
-def _project() -> str:
+def _project(artifacts: Sequence[str]) -> str:
     """A Maven project whose only purpose is its dependencies."""
     dependencies = "".join(
-        f"<dependency><groupId>org.apache.kafka</groupId><artifactId>{artifact}</artifactId>"
-        f"<version>{KAFKA_VERSION}</version></dependency>"
-        for artifact in ARTIFACTS
+        f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version></dependency>"
+        for group, artifact, version in (each.split(":") for each in artifacts)
     )
     return (
         "<project><modelVersion>4.0.0</modelVersion><groupId>moldau</groupId><artifactId>kafka-jars</artifactId>"

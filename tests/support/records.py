@@ -28,7 +28,7 @@ class Record:
 
 
 def send(bootstrap: str, topic: str, records: Iterable[dict[str, Any]], **settings: object) -> None:
-    """Send what `Producer.produce` takes, `{"value": b"…", "partition": 1, "headers": […]}`, and wait for the end of it.
+    """Send what `Producer.produce` takes, `{"value": b"…", "partition": 1, "headers": […]}`, and wait for all of it.
 
     Settings are librdkafka's with underscores for dots: `compression_type="zstd"`.
     """
