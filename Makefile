@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 BROKER := $(VENV)/.ready
 EVERYTHING := $(VENV)/.ready-for-tests
 
-.PHONY: up setup test check bench exactly-once storm clean
+.PHONY: up setup test check bench exactly-once storm spark clean
 
 up: $(BROKER)
 	@exec $(BIN)/moldau up --dir ./data --listen localhost:9092
@@ -25,7 +25,8 @@ $(EVERYTHING): $(BROKER)
 	@touch $@
 
 test: setup check
-	@$(BIN)/python -m pytest tests -n 2 --dist worksteal
+	@$(BIN)/python -m pytest tests -n 2 --dist worksteal --ignore tests/spark
+	@$(BIN)/python -m pytest tests/spark  # one process, because each starts a JVM, whose two cores are busy enough
 
 check: setup
 	@$(BIN)/ruff check src tests benchmarks
@@ -37,6 +38,9 @@ exactly-once: setup
 
 storm: setup
 	@MOLDAU_FULL=1 $(BIN)/python -m pytest tests/clients/test_storm.py -s --timeout 600
+
+spark: setup
+	@MOLDAU_FULL=1 $(BIN)/python -m pytest tests/spark --timeout 1800
 
 bench: setup
 	@$(BIN)/python -m benchmarks $(ARGS)

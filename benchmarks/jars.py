@@ -1,4 +1,5 @@
-"""Apache Kafka's jars and tools, fetched once by Maven into the user's cache; the tests use them too.
+"""Apache Kafka's jars and tools, fetched once by Maven into the user's cache; the tests use them too. So are the jars of
+Spark's connector (`spark.connector`).
 
 The jars of Spark's connector come the same way (`spark.connector`).
 

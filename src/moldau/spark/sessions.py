@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from moldau.spark.java import Java, NoJava, find_java
 from moldau.spark.jvm import JvmFailed, java_options, started, starts_here
+from moldau.spark.pack import PackFailed, pack_settings, use_name, worker_python
 from moldau.spark.versions import INSTALL, why_not
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 LOCAL = re.compile(r"local(?:\[(\*|\d+)(?:,\s*\d+)?\])?")
 PYTHON = "PYSPARK_PYTHON"
+PACK = "moldau.pack"  # a setting of ours: the archive that executors on a cluster take packages from
 STATE_STORE = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 
@@ -29,13 +31,17 @@ class SparkUnavailable(Exception):
 
 
 def session(name: str, master: str = "local[*]", **settings: object) -> "SparkSession":
-    """A SparkSession of this name. Settings are Spark's own, given as `**{"spark.driver.memory": "4g"}`."""
+    """A SparkSession of this name. Settings are Spark's own, given as `**{"spark.driver.memory": "4g"}`.
+
+    One is ours: `moldau.pack` names the archive that `moldau spark pack` made, for executors on a cluster.
+    """
     wanted = chosen_settings(name, master, read_settings(settings))
+    packed = _packed(wanted)
     version = _pyspark_version()
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-    _use_this_python(wanted)
+    _use_this_python(wanted, packed)
     builder = SparkSession.builder
     for key, value in wanted.items():
         builder = builder.config(key, value)
@@ -54,7 +60,7 @@ def session(name: str, master: str = "local[*]", **settings: object) -> "SparkSe
 def read_settings(settings: Mapping[str, object]) -> dict[str, str]:
     """Settings as Spark writes them; what is none of its own is refused."""
     for key in settings:
-        if not key.startswith("spark."):
+        if not key.startswith("spark.") and key != PACK:
             example = 'Give them as **{"spark.driver.memory": "4g"}'
             raise SparkUnavailable(f"{key} is not a setting of Spark's: they begin with spark. {example}")
     return {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in settings.items()}
@@ -103,11 +109,30 @@ def _pyspark_version() -> str:
     return version
 
 
-def _use_this_python(settings: Mapping[str, str]) -> None:
+def _packed(settings: dict[str, str]) -> bool:
+    """Puts Spark's own settings in the place of `moldau.pack`; whether executors will use the archive."""
+    file = settings.pop(PACK, None)
+    if file is None or local_cores(settings["spark.master"]) is not None:  # here everything is installed
+        return False
+    try:
+        settings.update(pack_settings(file, settings))
+    except PackFailed as failed:
+        raise SparkUnavailable(str(failed)) from failed
+    return True
+
+
+def _use_this_python(settings: Mapping[str, str], packed: bool) -> None:
     """Python workers run this interpreter. In an unactivated venv Spark would take another, and die without a word."""
     if "spark.pyspark.python" in settings:
         return
     local = local_cores(settings["spark.master"]) is not None
+    if packed and not os.environ.get(PYTHON):
+        try:
+            use_name()
+        except PackFailed as failed:
+            raise SparkUnavailable(str(failed)) from failed
+        os.environ[PYTHON] = worker_python()
+        return
     if local or not os.environ.get(PYTHON):  # on a cluster the environment may name the workers' own
         os.environ[PYTHON] = sys.executable
 
