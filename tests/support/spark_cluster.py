@@ -73,12 +73,8 @@ class SparkCluster:
 
     def executors(self) -> list[psutil.Process]:
         """Those that run now."""
-        found = []
-        for process in self.processes:
-            for each in psutil.Process(process.pid).children(recursive=True):
-                if each.name() == "java" and any(word.endswith(EXECUTOR) for word in each.cmdline()):
-                    found.append(each)
-        return found
+        started = [each for process in self.processes for each in psutil.Process(process.pid).children(recursive=True)]
+        return [each for each in started if any(word.endswith(EXECUTOR) for word in each.cmdline())]
 
     def said(self) -> str:
         """What executors wrote, for a failing test."""
