@@ -27,7 +27,7 @@ from moldau.client.direct.offsets import (
 from moldau.client.direct.partitioning import partition_of
 from moldau.client.direct.records import Columns, decode
 from moldau.wire.compression import Codec
-from support.brokers import AnyBroker, BrokerProcess, CreateTopic
+from support.brokers import AnyBroker, BrokerProcess, CreateTopic, StartBroker
 from support.raw import RawClient
 
 CODECS = [str(codec) for codec in Codec]
@@ -62,6 +62,10 @@ def read_by_confluent(broker: AnyBroker, topic: str, partition: int, count: int)
     consumer.close()
     assert not [each.error() for each in found if each.error()]
     return found
+
+
+def unknown(found: object) -> bool:
+    return isinstance(found, Failed) and found.code == WireError.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def sample(count: int) -> list[tuple[bytes | None, bytes | None, int, list[tuple[str, bytes | None]]]]:
@@ -215,6 +219,35 @@ def test_a_cluster_that_is_not_there_is_a_value() -> None:
         found = nowhere.describe(None)
         assert isinstance(found, Failed)
         assert found.code == WireError.NETWORK_EXCEPTION
+
+
+@pytest.mark.parametrize("partitions", [None, [0, 0]])
+def test_a_topic_that_does_not_exist_is_created_by_writing_to_it(
+    cluster: Cluster, topic: str, partitions: list[int] | None
+) -> None:
+    assert unknown(cluster.topic(topic)), "asking creates nothing"
+    with produce.Producer(cluster) as producer:
+        assert (producer.start() or producer.write(topic, [b"k", b"k"], [b"1", b"2"], partitions=partitions)) is None
+        assert producer.flush() is None
+    assert columns_of(cluster, Place(topic, 0), 0, 2).values == [b"1", b"2"]
+
+
+def test_a_topic_that_nobody_creates_is_a_value(start_broker: StartBroker) -> None:
+    own = start_broker(auto_create_topics_enable="false")
+    with Cluster(own.bootstrap, timeout_s=1) as cluster, produce.Producer(cluster) as producer:
+        assert producer.start() is None
+        assert unknown(producer.write("nowhere", [None], [b"v"]))
+
+
+def test_the_absence_of_a_topic_is_an_answer_for_those_who_say_so(cluster: Cluster, create_topic: CreateTopic) -> None:
+    there, missing = Place(create_topic(), 0), Place("nowhere", 0)
+    beyond = Place(there.topic, 7)
+    asked = list_offsets(cluster, dict.fromkeys((there, missing, beyond), LATEST), await_topics=False)
+    found = asked[there]
+    assert isinstance(found, Found)
+    assert found.offset == 0
+    assert unknown(asked[missing])
+    assert unknown(asked[beyond])
 
 
 def test_every_topic_is_described(cluster: Cluster, create_topic: CreateTopic, broker: AnyBroker) -> None:

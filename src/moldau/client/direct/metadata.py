@@ -28,6 +28,7 @@ Result = TypeVar("Result")
 
 GROUP, TRANSACTION = 0, 1  # kinds of coordinators
 TIMEOUT_S = 30.0
+CREATION_S = 15.0  # how long a topic that was not there may take to be: brokers do not say whether they create it
 DEFAULT_PORT = 9092
 # The coordinator has moved, or is not there yet.
 ELSEWHERE = frozenset({WireError.NOT_COORDINATOR, WireError.COORDINATOR_NOT_AVAILABLE})
@@ -110,11 +111,17 @@ class Cluster:
 
     # ── topics and leaders ──────────────────────────────────────────────────────────────────────────────────────────
 
-    def describe(self, names: Sequence[str] | None, patience: Patience | None = None) -> Topics | Failed:
-        """The topics with these names, or all. One that stays away keeps its error; nothing is created."""
-        patience = patience or self.patience()
+    def describe(
+        self, names: Sequence[str] | None, patience: Patience | None = None, *, create: bool = False
+    ) -> Topics | Failed:
+        """The topics with these names, or all. One that stays away keeps its error.
+
+        With `create` those that do not exist are waited for, and brokers that may (`auto.create.topics.enable`) create
+        them.
+        """
+        patience = patience or (Patience(min(self.timeout_s, CREATION_S)) if create else self.patience())
         topics = None if names is None else tuple(MetadataRequestTopic(name=name) for name in names)
-        request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
+        request = MetadataRequest(topics=topics, allow_auto_topic_creation=create)
         while True:
             answer = self._ask_any(request, MetadataResponse, patience)
             if isinstance(answer, Failed):
@@ -124,14 +131,14 @@ class Cluster:
             found = {row.name or "": _topic(row) for row in answer.topics}
             self._topics |= {name: topic for name, topic in found.items() if isinstance(topic, Topic)}
             # A topic that was created a moment ago has no leader yet; one that does not exist is not waited for.
-            pending = [each for each in found.values() if isinstance(each, Failed) and _passes(each)]
+            pending = [each for each in found.values() if isinstance(each, Failed) and _passes(each, create)]
             if not pending or not patience.again():
                 return found
 
-    def topic(self, name: str, patience: Patience | None = None) -> Topic | Failed:
-        """As known, or asked for if it is not."""
+    def topic(self, name: str, patience: Patience | None = None, *, create: bool = False) -> Topic | Failed:
+        """As known, or asked for if it is not; with `create` brokers may create it."""
         if name not in self._topics:
-            found = self.describe([name], patience)
+            found = self.describe([name], patience, create=create)
             if isinstance(found, Failed):
                 return found
             return found.get(name, failed(WireError.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r}"))
@@ -291,5 +298,5 @@ def _topic(row: MetadataResponseTopic) -> Topic | Failed:
     return Topic(row.name or "", row.topic_id, row.is_internal, leaders)
 
 
-def _passes(problem: Failed) -> bool:
-    return problem.retriable and problem.code != WireError.UNKNOWN_TOPIC_OR_PARTITION
+def _passes(problem: Failed, create: bool) -> bool:
+    return problem.retriable and (create or problem.code != WireError.UNKNOWN_TOPIC_OR_PARTITION)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from itertools import count
 
 from moldau.client.direct.failed import Failed
-from moldau.client.direct.metadata import Cluster, Place
+from moldau.client.direct.metadata import Cluster, Place, Topic
 from moldau.client.direct.partitioning import Partitioner
 from moldau.client.direct.records import BATCH_BYTES, Headers, Writer, encode, next_sequence
 from moldau.client.direct.sender import Outgoing, Sender
@@ -84,7 +84,8 @@ class Producer:
     ) -> Failed | None:
         """Sends records; their answers may come later, at the latest with `flush`.
 
-        Without timestamps it is now. Without partitions the keys decide, as in Java.
+        Without timestamps it is now. Without partitions the keys decide, as in Java. A topic that does not exist is
+        created if brokers do that.
         """
         if self.failure is not None:
             return self.failure
@@ -92,9 +93,10 @@ class Producer:
             raise RuntimeError("start() comes before write()")
         if timestamps is None:
             timestamps = [time.time_ns() // 1_000_000] * len(values)
-        chosen = self._partitions(topic, keys, values) if partitions is None else partitions
-        if isinstance(chosen, Failed):
-            return self._fail(chosen)
+        found = self.cluster.topic(topic, create=True)
+        if isinstance(found, Failed):
+            return self._fail(found)
+        chosen = self._partitions(found, keys, values) if partitions is None else partitions
         outgoing = []
         for partition, rows in _by_partition(chosen).items():
             outgoing += self._encode(Place(topic, partition), rows, keys, values, timestamps, headers)
@@ -124,13 +126,11 @@ class Producer:
         self._sequences.clear()
         self.failure = None
 
-    def _partitions(self, topic: str, keys: Column, values: Column) -> list[int] | Failed:
-        partitioner = self._partitioners.get(topic)
+    def _partitions(self, topic: Topic, keys: Column, values: Column) -> list[int]:
+        """By the number of partitions that the producer has met first: a key stays where it is."""
+        partitioner = self._partitioners.get(topic.name)
         if partitioner is None:
-            found = self.cluster.topic(topic)
-            if isinstance(found, Failed):
-                return found
-            partitioner = self._partitioners[topic] = Partitioner(len(found.leaders), self._batch_bytes)
+            partitioner = self._partitioners[topic.name] = Partitioner(len(topic.leaders), self._batch_bytes)
         return partitioner.assign(keys, values)
 
     def _encode(
