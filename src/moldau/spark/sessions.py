@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from moldau.spark.defaults import VARIABLE_OF
 from moldau.spark.java import Java, NoJava, find_java
 from moldau.spark.jvm import JvmFailed, java_options, started, starts_here
 from moldau.spark.pack import PackFailed, pack_settings, use_name, worker_python
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
 
 LOCAL = re.compile(r"local(?:\[(\*|\d+)(?:,\s*\d+)?\])?")
 PYTHON = "PYSPARK_PYTHON"
-PACK = "moldau.pack"  # a setting of ours: the archive that executors on a cluster take packages from
+PACK = "moldau.pack"  # the archive that executors on a cluster take packages from
+OUR_SETTINGS = (PACK, *VARIABLE_OF)
 STATE_STORE = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 
@@ -33,10 +35,12 @@ class SparkUnavailable(Exception):
 def session(name: str, master: str = "local[*]", **settings: object) -> "SparkSession":
     """A SparkSession of this name. Settings are Spark's own, given as `**{"spark.driver.memory": "4g"}`.
 
-    One is ours: `moldau.pack` names the archive that `moldau spark pack` made, for executors on a cluster.
+    Ours are `moldau.pack`, the archive of `moldau spark pack` for executors on a cluster, and for all queries that do
+    not say it themselves `moldau.bootstrap` and `moldau.start`: whom they ask first, and where streams begin.
     """
     wanted = chosen_settings(name, master, read_settings(settings))
     packed = _packed(wanted)
+    _pass_on(wanted)
     version = _pyspark_version()
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
@@ -60,7 +64,7 @@ def session(name: str, master: str = "local[*]", **settings: object) -> "SparkSe
 def read_settings(settings: Mapping[str, object]) -> dict[str, str]:
     """Settings as Spark writes them; what is none of its own is refused."""
     for key in settings:
-        if not key.startswith("spark.") and key != PACK:
+        if not key.startswith("spark.") and key not in OUR_SETTINGS:
             example = 'Give them as **{"spark.driver.memory": "4g"}'
             raise SparkUnavailable(f"{key} is not a setting of Spark's: they begin with spark. {example}")
     return {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in settings.items()}
@@ -119,6 +123,15 @@ def _packed(settings: dict[str, str]) -> bool:
     except PackFailed as failed:
         raise SparkUnavailable(str(failed)) from failed
     return True
+
+
+def _pass_on(settings: dict[str, str]) -> None:
+    """Defaults for queries (defaults.py), as variables: of this process and of those that Spark starts for it."""
+    for key, variable in VARIABLE_OF.items():
+        value = settings.pop(key, None)
+        if value is not None:
+            os.environ[variable] = value
+            settings[f"spark.executorEnv.{variable}"] = value
 
 
 def _use_this_python(settings: Mapping[str, str], packed: bool) -> None:
