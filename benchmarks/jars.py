@@ -1,4 +1,5 @@
-"""Apache Kafka's jars and tools, fetched once by Maven into the user's cache; the tests use them too.
+"""Apache Kafka's jars and tools, fetched once by Maven into the user's cache; the tests use them too. So are the jars of
+Spark's connector (`spark.connector`).
 
 The class path comes from MOLDAU_KAFKA_CLASSPATH, if that is set, else from the cache. Knows nothing of brokers or
 measures.
@@ -9,12 +10,11 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 KAFKA_VERSION = "4.3.1"
-ARTIFACTS = ("kafka_2.13", "kafka-tools", "kafka-streams")
+ARTIFACTS = tuple(f"org.apache.kafka:{name}:{KAFKA_VERSION}" for name in ("kafka_2.13", "kafka-tools", "kafka-streams"))
 OLDEST_JAVA = 17
 DONE = (
     "complete"  # written last, with what was asked for: a download that was interrupted or asked for less is repeated
@@ -48,10 +48,9 @@ def obtain() -> Jars | str:
     given = os.environ.get("MOLDAU_KAFKA_CLASSPATH")
     if given:
         return Jars(given, java, version)
-    artifacts = [f"org.apache.kafka:{each}:{KAFKA_VERSION}" for each in ARTIFACTS]
-    directory = download(f"apache-kafka-{KAFKA_VERSION}", artifacts)
+    directory = download(f"apache-kafka-{KAFKA_VERSION}", ARTIFACTS)
     if isinstance(directory, str):
-        return f"{directory}; or set MOLDAU_KAFKA_CLASSPATH to the libs/* of a Kafka release"
+        return f"{directory}, or set MOLDAU_KAFKA_CLASSPATH to the libs/* of a Kafka release"
     return Jars(f"{directory}/libs/*", java, version)
 
 
@@ -59,32 +58,42 @@ def cache() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "moldau"
 
 
-def download(name: str, artifacts: Sequence[str]) -> Path | str:
-    """A directory of the cache with `libs`: these `group:artifact:version` and what they need; in words, why not."""
+def download(name: str, artifacts: tuple[str, ...]) -> Path | str:
+    """A folder whose `libs` has these artifacts (`group:name:version`) and all that they need; or why there is none.
+
+    One process at a time fetches it.
+    """
     directory, project = cache() / name, _project(artifacts)
+    if _is_complete(directory, project):
+        return directory
+    maven = shutil.which("mvn")
+    if maven is None:
+        return f"no jars of {name}: install maven"
     directory.mkdir(parents=True, exist_ok=True)
-    with (directory / "download.lock").open("w") as lock:  # one process at a time
+    with (directory / "download.lock").open("w") as lock:
         fcntl.lockf(lock, fcntl.LOCK_EX)
-        done = directory / DONE
-        if done.exists() and done.read_text() == project:
+        if _is_complete(directory, project):
             return directory
-        maven = shutil.which("mvn")
-        if maven is None:
-            return f"no jars for {name}: install maven"
         (directory / "pom.xml").write_text(project)
         command = [maven, "--quiet", "--batch-mode", "dependency:copy-dependencies", "-DoutputDirectory=libs"]
         finished = subprocess.run(command, cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         if finished.returncode:
             reason = next((line for line in finished.stdout.splitlines() if "ERROR" in line), "no reason given")
-            return f"Maven could not fetch {', '.join(artifacts)}: {reason}"
-        done.write_text(project)
+            return f"Maven could not fetch {name}: {reason}"
+        (directory / DONE).write_text(project)
     return directory
 
 
-def _project(artifacts: Sequence[str]) -> str:
+def _is_complete(directory: Path, project: str) -> bool:
+    done = directory / DONE
+    return done.exists() and done.read_text() == project
+
+
+def _project(artifacts: tuple[str, ...]) -> str:
     """A Maven project whose only purpose is its dependencies."""
     dependencies = "".join(
-        f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version></dependency>"
+        f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId>"
+        f"<version>{version}</version></dependency>"
         for group, artifact, version in (each.split(":") for each in artifacts)
     )
     return (

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
+from benchmarks.spark.connector import VERSION, Connector, obtain
 from support.batches import CODECS
 from support.brokers import AnyBroker, CreateTopic
-from support.connector import VERSION, Connector, find
 from support.records import Record, send, stored
 from support.spark_process import SparkFailed, SparkProcess, records, row
 
@@ -31,13 +31,13 @@ EVERYTHING = [
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkProcess]:
     """Spark with its connector."""
-    found = find()
+    found = obtain()
     if not isinstance(found, Connector):
         pytest.skip(f"Spark's own connector was not tried: {found}")
     alone = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PYSPARK", "SPARK"))}
-    conf = {"spark.jars": found.jars, "spark.sql.shuffle.partitions": "2"}
+    conf = {"spark.jars": ",".join(map(str, found.jars)), "spark.sql.shuffle.partitions": "2"}
     process = SparkProcess(
-        tmp_path_factory.mktemp("connector") / "log", ours=False, python=found.python, conf=conf, environment=alone
+        tmp_path_factory.mktemp("connector") / "log", ours=False, python=str(found.python), conf=conf, environment=alone
     )
     assert process.version == VERSION
     yield process
