@@ -1,9 +1,14 @@
 """`format("moldau")`: what Spark finds under that name. Light to import: nothing here reads or writes."""
 
+from typing import TYPE_CHECKING, Any
+
 import pyspark
 from pyspark.sql.datasource import DataSource
 
 from moldau.spark.versions import why_not
+
+if TYPE_CHECKING:
+    from moldau.spark.sink.writers import BatchWriter, StreamWriter
 
 COLUMNS = "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int"
 HEADERS = "headers array<struct<key: string, value: binary>>"
@@ -29,3 +34,15 @@ class MoldauDataSource(DataSource):
             raise ValueError("decode needs to know the columns: give them with .schema(...)")
         with_headers = options.get("includeheaders", "").strip().lower() == "true"
         return f"{COLUMNS}, {HEADERS}" if with_headers else COLUMNS
+
+    def writer(self, schema: Any, overwrite: bool) -> "BatchWriter":
+        """Asked for by `df.write`."""
+        from moldau.spark.sink.writers import batch_writer
+
+        return batch_writer(self.options, schema, overwrite)
+
+    def streamWriter(self, schema: Any, overwrite: bool) -> "StreamWriter":  # noqa: N802  # Spark's name
+        """Asked for by `df.writeStream`, for each of its batches."""
+        from moldau.spark.sink.writers import stream_writer
+
+        return stream_writer(self.options, schema)
