@@ -41,7 +41,7 @@ def session(name: str, master: str = "local[*]", **settings: object) -> "SparkSe
     """
     wanted = chosen_settings(name, master, read_settings(settings))
     packed = _packed(wanted)
-    _pass_on(wanted)
+    defaults = _defaults(wanted)
     version = _pyspark_version()
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
@@ -51,13 +51,13 @@ def session(name: str, master: str = "local[*]", **settings: object) -> "SparkSe
     for key, value in wanted.items():
         builder = builder.config(key, value)
     if SparkContext._gateway is not None:  # Spark's JVM is there already; a process has one
-        return _ready(builder.getOrCreate())
+        return _ready(builder.getOrCreate(), defaults)
     java = find_java()
     if isinstance(java, NoJava):
         raise SparkUnavailable(java.reason)
     try:
         with _told(f"Spark {version} on Java {java.version}", master), _jvm(java, wanted, builder):
-            return _ready(builder.getOrCreate())
+            return _ready(builder.getOrCreate(), defaults)
     except JvmFailed as failed:
         raise SparkUnavailable(f"Spark does not start: {failed}") from failed
 
@@ -126,13 +126,9 @@ def _packed(settings: dict[str, str]) -> bool:
     return True
 
 
-def _pass_on(settings: dict[str, str]) -> None:
-    """Defaults for queries (defaults.py), as variables: of this process and of those that Spark starts for it."""
-    for key, variable in VARIABLE_OF.items():
-        value = settings.pop(key, None)
-        if value is not None:
-            os.environ[variable] = value
-            settings[f"spark.executorEnv.{variable}"] = value
+def _defaults(settings: dict[str, str]) -> dict[str, str]:
+    """Takes out what queries are to have that do not say it themselves (defaults.py), as variables."""
+    return {variable: settings.pop(key) for key, variable in VARIABLE_OF.items() if key in settings}
 
 
 def _use_this_python(settings: Mapping[str, str], packed: bool) -> None:
@@ -162,13 +158,15 @@ def _jvm(java: Java, settings: dict[str, str], builder: "SparkSession.Builder") 
     return nullcontext()
 
 
-def _ready(spark: "SparkSession") -> "SparkSession":
+def _ready(spark: "SparkSession", defaults: Mapping[str, str]) -> "SparkSession":
     """Registers our source: Spark finds it by itself, unless somebody else's `pyspark_*` module is broken.
 
     And only a source that is registered here can be told how many cores there are, to plan its tasks for.
     """
     from moldau.spark.datasource import MoldauDataSource
 
+    os.environ.update(defaults)  # for sinks of foreachBatch, which are made in this process
+    spark.sparkContext.environment.update(defaults)
     spark.sparkContext.environment[CORES] = str(spark.sparkContext.defaultParallelism)
     spark.dataSource.register(MoldauDataSource)
     return spark

@@ -110,11 +110,16 @@ class Cluster:
 
     # ── topics and leaders ──────────────────────────────────────────────────────────────────────────────────────────
 
-    def describe(self, names: Sequence[str] | None, patience: Patience | None = None) -> Topics | Failed:
-        """The topics with these names, or all. One that stays away keeps its error; nothing is created."""
+    def describe(
+        self, names: Sequence[str] | None, patience: Patience | None = None, *, create: bool = False
+    ) -> Topics | Failed:
+        """The topics with these names, or all. One that stays away keeps its error.
+
+        With `create` brokers may create what is missing, if they are set to, and are given the time for it.
+        """
         patience = patience or self.patience()
         topics = None if names is None else tuple(MetadataRequestTopic(name=name) for name in names)
-        request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
+        request = MetadataRequest(topics=topics, allow_auto_topic_creation=create)
         while True:
             answer = self._ask_any(request, MetadataResponse, patience)
             if isinstance(answer, Failed):
@@ -124,7 +129,7 @@ class Cluster:
             found = {row.name or "": _topic(row) for row in answer.topics}
             self._topics |= {name: topic for name, topic in found.items() if isinstance(topic, Topic)}
             # A topic that was created a moment ago has no leader yet; one that does not exist is not waited for.
-            pending = [each for each in found.values() if isinstance(each, Failed) and _passes(each)]
+            pending = [each for each in found.values() if isinstance(each, Failed) and _passes(each, create)]
             if not pending or not patience.again():
                 return found
 
@@ -291,5 +296,5 @@ def _topic(row: MetadataResponseTopic) -> Topic | Failed:
     return Topic(row.name or "", row.topic_id, row.is_internal, leaders)
 
 
-def _passes(problem: Failed) -> bool:
-    return problem.retriable and problem.code != WireError.UNKNOWN_TOPIC_OR_PARTITION
+def _passes(problem: Failed, create: bool) -> bool:
+    return problem.retriable and (create or problem.code != WireError.UNKNOWN_TOPIC_OR_PARTITION)

@@ -80,11 +80,11 @@ class Producer:
         values: Column,
         timestamps: Sequence[int] | None = None,
         headers: Sequence[Headers] | None = None,
-        partitions: Sequence[int] | None = None,
+        partitions: Sequence[int | None] | None = None,
     ) -> Failed | None:
         """Sends records; their answers may come later, at the latest with `flush`.
 
-        Without timestamps it is now. Without partitions the keys decide, as in Java.
+        Without timestamps it is now. Where a record's partition is not given its key decides, as in Java.
         """
         if self.failure is not None:
             return self.failure
@@ -92,7 +92,7 @@ class Producer:
             raise RuntimeError("start() comes before write()")
         if timestamps is None:
             timestamps = [time.time_ns() // 1_000_000] * len(values)
-        chosen = self._partitions(topic, keys, values) if partitions is None else partitions
+        chosen = self._chosen(topic, keys, values, partitions)
         if isinstance(chosen, Failed):
             return self._fail(chosen)
         outgoing = []
@@ -123,6 +123,19 @@ class Producer:
         self._writer = writer
         self._sequences.clear()
         self.failure = None
+
+    def _chosen(
+        self, topic: str, keys: Column, values: Column, partitions: Sequence[int | None] | None
+    ) -> Sequence[int] | Failed:
+        if partitions is None:
+            return self._partitions(topic, keys, values)
+        given = [each for each in partitions if each is not None]
+        if len(given) == len(partitions):
+            return given
+        assigned = self._partitions(topic, keys, values)
+        if isinstance(assigned, Failed):
+            return assigned
+        return [own if own is not None else other for own, other in zip(partitions, assigned, strict=True)]
 
     def _partitions(self, topic: str, keys: Column, values: Column) -> list[int] | Failed:
         partitioner = self._partitioners.get(topic)
