@@ -12,7 +12,7 @@ from uuid import UUID
 from moldau.base.errors import WireError
 from moldau.client.direct.connection import NEWEST, Connection, UnsupportedByBroker, never_works
 from moldau.client.direct.failed import SASL_AUTHENTICATION_FAILED, Failed, failed, unreachable
-from moldau.client.direct.patience import Patience
+from moldau.client.direct.patience import Patience, Pauses
 from moldau.client.direct.sasl import AuthenticationFailed
 from moldau.client.direct.security import PLAINTEXT, Security
 from moldau.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
@@ -84,9 +84,15 @@ class Cluster:
         security: Security = PLAINTEXT,
         *,
         client_id: str = "moldau-direct",
+        rack: str = "",
         timeout_s: float = TIMEOUT_S,
+        connect_timeout_s: float | None = None,
+        pauses: Pauses = Pauses(),  # noqa: B008  # an immutable value
     ) -> None:
         self.timeout_s = timeout_s
+        self.rack = rack  # where the client stands: readers may be sent to a replica nearby (KIP-392)
+        self._connect_timeout_s = connect_timeout_s
+        self._pauses = pauses
         self._bootstrap = addresses(bootstrap)
         self._security = security
         self._client_id = client_id
@@ -106,8 +112,9 @@ class Cluster:
             connection.close()
         self._open.clear()
 
-    def patience(self) -> Patience:
-        return Patience(self.timeout_s)
+    def patience(self, timeout_s: float | None = None) -> Patience:
+        """For as long as a call may take, or as long as is said."""
+        return Patience(self.timeout_s if timeout_s is None else timeout_s, self._pauses)
 
     # ── topics and leaders ──────────────────────────────────────────────────────────────────────────────────────────
 
@@ -119,7 +126,7 @@ class Cluster:
         With `create` those that do not exist are waited for, and brokers that may (`auto.create.topics.enable`) create
         them.
         """
-        patience = patience or (Patience(min(self.timeout_s, CREATION_S)) if create else self.patience())
+        patience = patience or self.patience(min(self.timeout_s, CREATION_S) if create else None)
         topics = None if names is None else tuple(MetadataRequestTopic(name=name) for name in names)
         request = MetadataRequest(topics=topics, allow_auto_topic_creation=create)
         while True:
@@ -167,6 +174,9 @@ class Cluster:
         """A connection to the broker; raises what `Connection` raises."""
         return self._connect(self._nodes[node_id])
 
+    def knows(self, node_id: int) -> bool:
+        return node_id in self._nodes
+
     def own_connection(self, node_id: int) -> Connection:
         """One that nobody else uses, for whoever keeps requests in flight; the caller closes it."""
         return self._new(self._nodes[node_id])
@@ -181,7 +191,13 @@ class Cluster:
         return self._open[address]
 
     def _new(self, address: tuple[str, int]) -> Connection:
-        return Connection(*address, self._security, client_id=self._client_id, timeout_s=self.timeout_s)
+        return Connection(
+            *address,
+            self._security,
+            client_id=self._client_id,
+            timeout_s=self.timeout_s,
+            connect_timeout_s=self._connect_timeout_s,
+        )
 
     def _ask_any(
         self, request: object, answer: type[Answer], patience: Patience, until: int = NEWEST
