@@ -12,20 +12,19 @@ WINDOW, LATE = "10 seconds", "5 seconds"
 
 
 def main(spark: Any) -> None:
+    from pyspark.sql.functions import col, from_json
+
     folder = sys.argv[1] if len(sys.argv) > 1 else "revenue-parquet"
-    orders = (
-        spark.readStream.format("moldau").option("subscribe", "orders").option("decode", "json").schema(SCHEMA).load()
-    )
+    records = spark.readStream.format("moldau").option("subscribe", "orders").load()
+    orders = records.select(from_json(col("value").cast("string"), SCHEMA).alias("order")).select("order.*")
     revenue = total(orders)
 
     # Windows as they grow: each batch writes the ones that it changed.
-    revenue.writeStream.queryName("revenue").outputMode("update").foreachBatch(write).trigger(
-        processingTime="1 second"
-    ).start()
+    growing = revenue.writeStream.queryName("revenue").outputMode("update").foreachBatch(write)
+    growing.trigger(processingTime="1 second").start()
     # Windows that no order can change any more, for other tools to read.
-    revenue.writeStream.queryName("revenue-archive").format("parquet").outputMode("append").trigger(
-        processingTime="5 seconds"
-    ).start(os.path.abspath(folder))
+    final = revenue.writeStream.queryName("revenue-archive").outputMode("append").format("parquet")
+    final.trigger(processingTime="5 seconds").start(os.path.abspath(folder))
 
 
 def total(orders: Any) -> Any:
