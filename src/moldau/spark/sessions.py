@@ -28,6 +28,8 @@ PACK = "moldau.pack"  # the archive that executors on a cluster take packages fr
 OUR_SETTINGS = (PACK, *VARIABLE_OF)
 STATE_STORE = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
+_reporting: set[str] = set()  # applications whose queries are reported
+
 
 class SparkUnavailable(Exception):
     """Spark cannot be started here: one sentence why, and what to do."""
@@ -169,7 +171,20 @@ def _ready(spark: "SparkSession", defaults: Mapping[str, str]) -> "SparkSession"
     spark.sparkContext.environment.update(defaults)
     spark.sparkContext.environment[CORES] = str(spark.sparkContext.defaultParallelism)
     spark.dataSource.register(MoldauDataSource)
+    _report_to_groups(spark)
     return spark
+
+
+def _report_to_groups(spark: "SparkSession") -> None:
+    """Once for each application: a named query's progress is committed for the group of its name."""
+    from moldau.spark.listening import Listener
+    from moldau.spark.query_groups import QueryGroups
+
+    application = spark.sparkContext.applicationId
+    if application not in _reporting:
+        _reporting.add(application)
+        groups = QueryGroups(spark)
+        spark.streams.addListener(Listener(started=groups.started, progressed=groups.progressed, ended=groups.ended))
 
 
 @contextmanager
