@@ -1,9 +1,16 @@
-"""`format("moldau")`: what Spark finds under that name. Light to import: nothing here reads or writes."""
+"""`format("moldau")`: what Spark finds under that name. Light to import: readers and writers come when asked for."""
+
+from typing import TYPE_CHECKING
 
 import pyspark
 from pyspark.sql.datasource import DataSource
+from pyspark.sql.types import StructType
 
 from moldau.spark.versions import why_not
+
+if TYPE_CHECKING:
+    from moldau.spark.source.batch import BatchReader
+    from moldau.spark.source.stream import StreamReader
 
 COLUMNS = "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int"
 HEADERS = "headers array<struct<key: string, value: binary>>"
@@ -29,3 +36,15 @@ class MoldauDataSource(DataSource):
             raise ValueError("decode needs to know the columns: give them with .schema(...)")
         with_headers = options.get("includeheaders", "").strip().lower() == "true"
         return f"{COLUMNS}, {HEADERS}" if with_headers else COLUMNS
+
+    def reader(self, schema: StructType) -> "BatchReader":
+        from moldau.spark.options import read_options
+        from moldau.spark.source.batch import BatchReader
+
+        return BatchReader(read_options(self.options, stream=False))
+
+    def streamReader(self, schema: StructType) -> "StreamReader":  # noqa: N802
+        from moldau.spark.options import read_options
+        from moldau.spark.source.stream import StreamReader
+
+        return StreamReader(read_options(self.options, stream=True))

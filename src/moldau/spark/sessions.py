@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from moldau.spark.java import Java, NoJava, find_java
 from moldau.spark.jvm import JvmFailed, java_options, started, starts_here
 from moldau.spark.pack import PackFailed, pack_settings, use_name, worker_python
+from moldau.spark.source.plan import CORES
 from moldau.spark.versions import INSTALL, why_not
 
 if TYPE_CHECKING:
@@ -149,9 +150,13 @@ def _jvm(java: Java, settings: dict[str, str], builder: "SparkSession.Builder") 
 
 
 def _ready(spark: "SparkSession") -> "SparkSession":
-    """Registers our source: Spark finds it by itself, unless somebody else's `pyspark_*` module is broken."""
+    """Registers our source: Spark finds it by itself, unless somebody else's `pyspark_*` module is broken.
+
+    And only a source that is registered here can be told how many cores there are, to plan its tasks for.
+    """
     from moldau.spark.datasource import MoldauDataSource
 
+    spark.sparkContext.environment[CORES] = str(spark.sparkContext.defaultParallelism)
     spark.dataSource.register(MoldauDataSource)
     return spark
 
