@@ -49,7 +49,7 @@ class World:
         self.known: dict[int, int] | None = None
         self.most_in_flight = 0
 
-    def patience(self) -> Patience:
+    def patience(self, timeout_s: float | None = None) -> Patience:
         return Impatient()
 
     def topic(self, name: str, patience: Patience | None = None) -> Topic:
@@ -115,7 +115,7 @@ class Wire:
 
 
 def outgoing(partition: int, number: int, order: int) -> Outgoing:
-    return Outgoing(Place("t", partition), b"%d" % number, order)
+    return Outgoing(Place("t", partition), b"%d" % number, (order,))
 
 
 @settings(deadline=None, database=None, max_examples=60)

@@ -61,7 +61,14 @@ class Connection:
     """Made connected and authenticated, or not at all."""
 
     def __init__(
-        self, host: str, port: int, security: Security = PLAINTEXT, *, client_id: str, timeout_s: float
+        self,
+        host: str,
+        port: int,
+        security: Security = PLAINTEXT,
+        *,
+        client_id: str,
+        timeout_s: float,
+        connect_timeout_s: float | None = None,
     ) -> None:
         self.address = f"{host}:{port}"
         self.broken = False
@@ -71,8 +78,9 @@ class Connection:
         self._correlation_id = 0
         self._served: dict[int, tuple[int, int]] = {}
         self._expires: float | None = None
-        self._socket = socket.create_connection((host, port), timeout=timeout_s)
+        self._socket = socket.create_connection((host, port), timeout=connect_timeout_s or timeout_s)
         try:
+            self._socket.settimeout(timeout_s)
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if security.tls is not None:
                 self._socket = security.tls.context().wrap_socket(self._socket, server_hostname=host)
@@ -105,6 +113,14 @@ class Connection:
             raise UnsupportedByBroker(f"the broker at {self.address} has no version of {api.name} that serves")
         return self._send(api, request, answer, version)
 
+    def tell(self, request: object, *, until: int = NEWEST) -> None:
+        """Sends what a broker does not answer: Produce with acks=0."""
+        api = _APIS[type(request)]
+        version = self.version_of(type(request), until=until)
+        if version is None:
+            raise UnsupportedByBroker(f"the broker at {self.address} has no version of {api.name} that serves")
+        self._write(api, request, version)
+
     def version_of(self, request: type, *, since: int = 0, until: int = NEWEST) -> int | None:
         api = _APIS[request]
         least, newest = self._served.get(api.key, (0, -1))
@@ -126,16 +142,19 @@ class Connection:
         self._frame_of(ticket)
 
     def _send(self, api: ApiMessages, request: object, answer: type[Answer], version: int) -> Ticket[Answer]:
+        self._write(api, request, version)
+        ticket = Ticket(api, answer, version, self._correlation_id)
+        self._sent.append(ticket)
+        return ticket
+
+    def _write(self, api: ApiMessages, request: object, version: int) -> None:
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
         head = pack_request_header(api.key, version, self._correlation_id, self._client_id)
         body = encode(request, version)
-        ticket = Ticket(api, answer, version, self._correlation_id)
         try:
             self._socket.sendall(_LENGTH.pack(len(head) + len(body)) + head + body)
         except (OSError, ValueError) as lost:
             raise self._lost(lost) from lost
-        self._sent.append(ticket)
-        return ticket
 
     def _frame_of(self, ticket: Ticket[Any]) -> bytearray:
         while ticket.frame is None:
