@@ -1,5 +1,9 @@
 """Apache Kafka's jars and tools, fetched once by Maven into the user's cache; the tests use them too.
 
+The jars of Spark's connector come the same way (`spark.connector`).
+
+The jars of Spark's connector come the same way (`spark.connector`).
+
 The class path comes from MOLDAU_KAFKA_CLASSPATH, if that is set, else from the cache. Knows nothing of brokers or
 measures.
 """
@@ -13,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 KAFKA_VERSION = "4.3.1"
-ARTIFACTS = ("kafka_2.13", "kafka-tools", "kafka-streams")
+ARTIFACTS = tuple(f"org.apache.kafka:{name}:{KAFKA_VERSION}" for name in ("kafka_2.13", "kafka-tools", "kafka-streams"))
 OLDEST_JAVA = 17
 DONE = (
     "complete"  # written last, with what was asked for: a download that was interrupted or asked for less is repeated
@@ -47,49 +51,53 @@ def obtain() -> Jars | str:
     given = os.environ.get("MOLDAU_KAFKA_CLASSPATH")
     if given:
         return Jars(given, java, version)
-    directory = _cache() / f"apache-kafka-{KAFKA_VERSION}"
-    if not _is_complete(directory):
-        maven = shutil.which("mvn")
-        if maven is None:
-            return "no Kafka jars: install maven, or set MOLDAU_KAFKA_CLASSPATH to the libs/* of a Kafka release"
-        failure = _download(maven, directory)
-        if failure is not None:
-            return failure
+    directory = download(f"apache-kafka-{KAFKA_VERSION}", ARTIFACTS)
+    if isinstance(directory, str):
+        return f"{directory}, or set MOLDAU_KAFKA_CLASSPATH to the libs/* of a Kafka release"
     return Jars(f"{directory}/libs/*", java, version)
 
 
-def _cache() -> Path:
+def cache() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "moldau"
 
 
-def _is_complete(directory: Path) -> bool:
-    done = directory / DONE
-    return done.exists() and done.read_text() == _project()
+def download(name: str, artifacts: tuple[str, ...]) -> Path | str:
+    """A folder whose `libs` has these artifacts (`group:name:version`) and all that they need; or why there is none.
 
-
-def _download(maven: str, directory: Path) -> str | None:
-    """One process at a time; the reason if it fails."""
+    One process at a time fetches it.
+    """
+    directory, project = cache() / name, _project(artifacts)
+    if _is_complete(directory, project):
+        return directory
+    maven = shutil.which("mvn")
+    if maven is None:
+        return f"no jars of {name}: install maven"
     directory.mkdir(parents=True, exist_ok=True)
     with (directory / "download.lock").open("w") as lock:
         fcntl.lockf(lock, fcntl.LOCK_EX)
-        if _is_complete(directory):
-            return None
-        (directory / "pom.xml").write_text(_project())
+        if _is_complete(directory, project):
+            return directory
+        (directory / "pom.xml").write_text(project)
         command = [maven, "--quiet", "--batch-mode", "dependency:copy-dependencies", "-DoutputDirectory=libs"]
         finished = subprocess.run(command, cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         if finished.returncode:
             reason = next((line for line in finished.stdout.splitlines() if "ERROR" in line), "no reason given")
-            return f"Maven could not fetch Apache Kafka {KAFKA_VERSION}: {reason}"
-        (directory / DONE).write_text(_project())
-    return None
+            return f"Maven could not fetch {name}: {reason}"
+        (directory / DONE).write_text(project)
+    return directory
 
 
-def _project() -> str:
+def _is_complete(directory: Path, project: str) -> bool:
+    done = directory / DONE
+    return done.exists() and done.read_text() == project
+
+
+def _project(artifacts: tuple[str, ...]) -> str:
     """A Maven project whose only purpose is its dependencies."""
     dependencies = "".join(
-        f"<dependency><groupId>org.apache.kafka</groupId><artifactId>{artifact}</artifactId>"
-        f"<version>{KAFKA_VERSION}</version></dependency>"
-        for artifact in ARTIFACTS
+        f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId>"
+        f"<version>{version}</version></dependency>"
+        for group, artifact, version in (each.split(":") for each in artifacts)
     )
     return (
         "<project><modelVersion>4.0.0</modelVersion><groupId>moldau</groupId><artifactId>kafka-jars</artifactId>"

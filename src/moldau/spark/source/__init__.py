@@ -1,1 +1,1 @@
-"""Reading topics from Spark: offsets, tasks, and what becomes of records that do not fit."""
+"""Reading `format("moldau")`: batch queries and streams, straight from brokers into Arrow."""

@@ -1,0 +1,76 @@
+"""Fixtures for tests with a real Spark: one session for all of them, and records on the shared broker.
+
+`broker`, `topic` (a fresh name) and `create_topic` come from tests/conftest.py. A process of pytest has one JVM, which
+takes seconds to start and a gigabyte: these tests run in one process, after the others (see the Makefile).
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.brokers import AnyBroker, broker_environment
+from support.records import Record, send, stored
+
+ROOT = Path(__file__).parents[2]
+WITHOUT_PYSPARK = "needs PySpark: pip install 'moldau[spark]'"
+SETTINGS = {"spark.driver.memory": "1g", "spark.ui.enabled": False}
+
+Send = Callable[..., None]
+Stored = Callable[..., list[Record]]
+
+
+@pytest.fixture(scope="session")
+def python_path() -> str:
+    """What Python workers need to see: the Moldau that is tested, and the tests, whose functions they may run."""
+    inherited = broker_environment()["PYTHONPATH"]
+    return os.pathsep.join((inherited, str(ROOT / "tests"), str(ROOT)))
+
+
+@pytest.fixture(scope="session")
+def spark(python_path: str) -> Iterator[Any]:
+    """A session with two cores, for all tests that do not stop or kill it."""
+    pytest.importorskip("pyspark", reason=WITHOUT_PYSPARK)
+    from moldau.spark import session
+
+    os.environ["PYTHONPATH"] = python_path
+    started = session("tests", "local[2]", **SETTINGS)
+    yield started
+    started.stop()
+
+
+@pytest.fixture(autouse=True)
+def _no_query_survives(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A test that fails leaves no stream running into the next one."""
+    yield
+    if "spark" in request.fixturenames:
+        for query in request.getfixturevalue("spark").streams.active:
+            query.stop()
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> str:
+    """Where a stream keeps how far it has come."""
+    return str(tmp_path / "checkpoint")
+
+
+@pytest.fixture
+def produce(broker: AnyBroker) -> Send:
+    """`produce(topic, [{"value": b"…"}, …], compression_type="zstd")` on the shared broker."""
+
+    def to(topic: str, records: Any, **settings: object) -> None:
+        send(broker.bootstrap, topic, records, **settings)
+
+    return to
+
+
+@pytest.fixture
+def consume(broker: AnyBroker) -> Stored:
+    """`consume(topic)`: what confluent-kafka reads of it, from beginning to end."""
+
+    def of(*topics: str, isolation: str = "read_committed") -> list[Record]:
+        return stored(broker.bootstrap, *topics, isolation=isolation)
+
+    return of
