@@ -1,12 +1,13 @@
 """Many documents at once are what each of them is alone, whatever the schema and whatever the documents."""
 
 import json
+import random
 from base64 import b64encode
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 pytest.importorskip("pyspark", reason="needs pip install 'moldau[spark]'")
@@ -64,112 +65,87 @@ TOKENS = [
 ]
 
 
-def columns(depth: int = 2) -> st.SearchStrategy[Any]:
-    simple = st.sampled_from(SIMPLE)
-    if not depth:
-        return simple
-    deeper = columns(depth - 1)
-    return st.one_of(
-        simple,
-        simple,
-        st.builds(types.ArrayType, deeper, st.booleans()),
-        st.builds(types.MapType, st.just(types.StringType()), deeper, st.booleans()),
-        structs(depth - 1),
-    )
+class Chance(random.Random):
+    """Schemas and documents by chance: of a schema's shape, with anything at the leaves, and sometimes damaged."""
+
+    def column(self, depth: int = 2) -> Any:
+        kind = self.choice(("simple", "simple", "simple", "array", "map", "struct", "struct")) if depth else "simple"
+        if kind == "array":
+            return types.ArrayType(self.column(depth - 1), self.random() < 0.7)
+        if kind == "map":
+            return types.MapType(types.StringType(), self.column(depth - 1), self.random() < 0.7)
+        return self.struct(depth - 1) if kind == "struct" else self.choice(SIMPLE)
+
+    def struct(self, depth: int = 2) -> Any:
+        names = self.sample(NAMES, self.randint(1, 4))
+        return types.StructType([types.StructField(name, self.column(depth), self.random() < 0.8) for name in names])
+
+    def document(self, kind: Any) -> str:
+        if self.random() < 0.03:
+            return self.choice(TOKENS)
+        if isinstance(kind, types.ArrayType):
+            return f"[{','.join(self.document(kind.elementType) for _ in range(self.randint(0, 3)))}]"
+        if isinstance(kind, types.MapType):
+            return joined({name: self.document(kind.valueType) for name in self.sample(NAMES, self.randint(0, 2))})
+        if not isinstance(kind, types.StructType):
+            return self.fitting(kind)
+        members = {field.name: self.document(field.dataType) for field in kind.fields if self.random() < 0.9}
+        extra = {"z": self.choice(TOKENS)} if self.random() < 0.05 else {"ž": "[1]"}
+        return joined({**members, **extra})
+
+    def fitting(self, kind: Any) -> str:
+        """JSON that fits a simple type, or nearly."""
+        name = kind.typeName()
+        if name in BITS:
+            edge = self.choice((-1, 1)) * 2 ** (BITS[name] - 1) + self.randint(-2, 2)
+            return str(edge if self.random() < 0.05 else self.randint(-128, 127))
+        if name in ("float", "double"):
+            return self.choice(
+                (repr(self.uniform(-1e9, 1e9)), repr(self.random() * 10.0 ** self.randint(-50, 45)), "3")
+            )
+        if name in ("timestamp", "timestamp_ntz", "date"):
+            return json.dumps(self.time(name))
+        if name == "boolean":
+            return self.choice(("true", "false"))
+        if name == "decimal":
+            return self.choice(("1", "0.5", "-99.25", "1e1", '"3"', str(self.randint(-(10**37), 10**37))))
+        if name == "binary":
+            return json.dumps(b64encode(self.randbytes(self.randint(0, 4))).decode())
+        text = "".join(self.choice('ab"\\\n\0č😀NaN:[{') for _ in range(self.randint(0, 4)))
+        return json.dumps(text, ensure_ascii=self.random() < 0.5)
+
+    def time(self, name: str) -> str:
+        day = f"{self.randint(1, 9999):04}-{self.randint(1, 12):02}-{self.randint(1, 28):02}"
+        if name == "date":
+            return day
+        clock = f"{self.randint(0, 23):02}:{self.randint(0, 59):02}"
+        if self.random() < 0.8:
+            clock += f":{self.randint(0, 59):02}"
+            clock += "." + str(self.randint(0, 10 ** self.randint(1, 9) - 1)) if self.random() < 0.5 else ""
+        zone = self.choice(("Z", "", "+02", "-0130", "+14:00", "-23:59")) if name == "timestamp" else ""
+        return f"{day}{self.choice('T ')}{clock}{zone}"
+
+    def value(self, kind: Any) -> bytes | None:
+        """A document, or what became of one."""
+        text = self.document(kind).encode("utf-8", "surrogatepass")
+        what = self.randint(0, 40)
+        if what == 0:
+            return None
+        cut = self.randint(0, len(text))
+        if what == 1:
+            return text[:cut] + self.choice((b"", b"\xff", b"\0", b"\n", b'"', b"{", b"}", b"{}", b" ")) + text[cut:]
+        return text[:cut] if what == 2 else text
 
 
-def structs(depth: int = 2) -> st.SearchStrategy[Any]:
-    field = st.tuples(columns(depth), st.booleans())
-    return st.dictionaries(st.sampled_from(NAMES), field, min_size=1, max_size=3).map(
-        lambda rows: types.StructType([types.StructField(name, kind, null) for name, (kind, null) in rows.items()])
-    )
-
-
-def documents(kind: Any) -> st.SearchStrategy[str]:
-    """JSON for a type, mostly: of its shape, with anything at its leaves."""
-    token = st.sampled_from(TOKENS)
-    if isinstance(kind, types.ArrayType):
-        shaped = st.lists(documents(kind.elementType), max_size=3).map(lambda parts: f"[{','.join(parts)}]")
-    elif isinstance(kind, types.MapType):
-        shaped = st.dictionaries(st.sampled_from(NAMES), documents(kind.valueType), max_size=2).map(joined)
-    elif isinstance(kind, types.StructType):
-        members = st.fixed_dictionaries({}, optional={field.name: documents(field.dataType) for field in kind.fields})
-        extra = st.dictionaries(st.sampled_from(["z", "ž"]), token, max_size=1)
-        shaped = st.tuples(members, extra).map(lambda both: joined({**both[0], **both[1]}))
-    else:
-        return st.one_of(token, *[fitting(kind)] * 4)
-    return st.one_of(shaped, shaped, shaped, token)
-
-
-def fitting(kind: Any) -> st.SearchStrategy[str]:
-    """JSON that fits, or nearly."""
-    times = st.datetimes().map(lambda time: time.isoformat() + "Z")
-    found: Any = {
-        "boolean": st.booleans(),
-        "float": st.floats(width=32),
-        "double": st.floats(),
-        "string": st.text(max_size=5),
-        "date": st.dates().map(str),
-        "timestamp": times,
-        "timestamp_ntz": st.datetimes().map(str),
-        "binary": st.binary(max_size=5).map(lambda data: b64encode(data).decode()),
-        "byte": st.integers(-130, 130),
-        "short": st.integers(-(2**15) - 2, 2**15 + 2),
-        "integer": st.integers(-(2**31) - 2, 2**31 + 2),
-        "long": st.integers(-(2**63) - 2, 2**63 + 2),
-    }.get(kind.typeName(), st.just(0))
-    if isinstance(kind, types.DecimalType):
-        number = st.decimals(allow_nan=False, allow_infinity=False, places=kind.scale).map(str)
-        return st.one_of(number, st.decimals(-999, 999, places=min(2, kind.scale)).map(str))
-    return st.one_of(found.map(json.dumps), found.map(lambda value: json.dumps(value, ensure_ascii=False)))
+BITS = {"byte": 8, "short": 16, "integer": 32, "long": 64}
 
 
 def joined(members: dict[str, str]) -> str:
     return f"{{{','.join(f'{json.dumps(name)}: {text}' for name, text in members.items())}}}"
 
 
-@st.composite
-def damaged(draw: st.DrawFn, kind: Any) -> bytes | None:
-    """A document, or what became of one."""
-    text = draw(documents(kind)).encode("utf-8", "surrogatepass")
-    what = draw(st.integers(0, 30))
-    if what == 0:
-        return None
-    if what == 1:
-        cut = draw(st.integers(0, len(text)))
-        return (
-            text[:cut] + draw(st.sampled_from([b"", b"\xff", b"\0", b"\n", b'"', b"{", b"}", b"{}", b" "])) + text[cut:]
-        )
-    if what == 2:
-        return text[: draw(st.integers(0, len(text)))]
-    return text
-
-
-@st.composite
-def cases(draw: st.DrawFn) -> tuple[Any, list[bytes | None]]:
-    kind = draw(structs())
-    return kind, draw(st.lists(damaged(kind), min_size=2, max_size=8))
-
-
-ONE_NUMBER = types.StructType([types.StructField("a", types.LongType())])
-
-
-@settings(deadline=None, database=None, max_examples=400)
-@given(cases())
-@example((ONE_NUMBER, [b'{"a":', b"1}", b"{}{}"]))
-@example((ONE_NUMBER, [b'{"a":1}{"a":2}', b"", b" "]))
-@example((ONE_NUMBER, [b"\xef\xbb\xbf{}", b"{}", b"{}\0"]))
-@example((ONE_NUMBER, [b'{"a":1}', b'{"z":' + b"[" * 5000 + b"]" * 5000 + b"}", b'{"z":' + b"[" * 5000]))
-@example((ONE_NUMBER, [b'{"a":' + b"1" * 5000 + b"}", b'{"z":' + b"1" * 5000 + b"}"]))
-def test_many_at_once_are_as_each_alone(case: tuple[Any, list[bytes | None]]) -> None:
-    kind, values = case
-    few, decode.FEW = decode.FEW, 1
-    try:
-        batch, rejected = Decoder(kind).decode(pa.record_batch([pa.array(values, pa.binary())], ["value"]))
-    finally:
-        decode.FEW = few
-    batch.validate(full=True)
-    schema = batch.schema
+def alone(schema: pa.Schema, values: list[bytes | None]) -> tuple[Any, list[tuple[int, str]]]:
+    """The definition: one document at a time."""
     read = document_reader(schema)
     rows, reasons = [], []
     for row, value in enumerate(values):
@@ -177,19 +153,66 @@ def test_many_at_once_are_as_each_alone(case: tuple[Any, list[bytes | None]]) ->
             rows.append(read(value))
         except Misfit as bad:
             reasons.append((row, str(bad)))
+    columns = [pa.array([row[field.name] for row in rows], field.type) for field in schema]
+    return pa.record_batch(columns, schema=schema), reasons
+
+
+def at_once(kind: Any, values: list[bytes | None]) -> tuple[Any, list[decode.Rejected]]:
+    """With as little done one by one as can be."""
+    few, decode.FEW = decode.FEW, 1
+    try:
+        return Decoder(kind).decode(pa.record_batch([pa.array(values, pa.binary())], ["value"]))
+    finally:
+        decode.FEW = few
+
+
+def same(kind: Any, values: list[bytes | None]) -> None:
+    batch, rejected = at_once(kind, values)
+    batch.validate(full=True)
+    expected, reasons = alone(batch.schema, values)
     assert rejected == reasons
-    expected = [pa.array([row[field.name] for row in rows], field.type) for field in schema]
-    assert batch.equals(pa.record_batch(expected, schema=schema)), (batch.to_pylist(), rows)
+    assert batch.equals(expected), (batch.to_pylist(), expected.to_pylist())
 
 
-@settings(deadline=None, database=None, max_examples=600)
-@given(structs().flatmap(lambda kind: st.tuples(st.just(kind), damaged(kind))))
-def test_what_is_taken_at_once_is_right(case: tuple[Any, bytes | None]) -> None:
-    """One document beside itself: nothing else can spoil it."""
-    kind, value = case
-    decoder = Decoder(kind)
-    found = decoder._at_once(pa.array([value, value], pa.binary())) if decoder._plain else None
-    if found is not None:
-        row = document_reader(decoder.schema)(value)
-        expected = [pa.array([row[field.name]] * 2, field.type) for field in decoder.schema]
-        assert found.equals(pa.record_batch(expected, schema=decoder.schema)), (found.to_pylist(), row)
+ONE_NUMBER = types.StructType([types.StructField("a", types.LongType())])
+
+
+@settings(deadline=None, database=None, max_examples=250)
+@given(st.integers(0, 2**64))
+def test_many_at_once_are_as_each_alone(seed: int) -> None:
+    chance = Chance(seed)
+    kind = chance.struct()
+    same(kind, [chance.value(kind) for _ in range(chance.randint(2, 12))])
+
+
+@settings(deadline=None, database=None, max_examples=250)
+@given(st.integers(0, 2**64))
+def test_one_document_beside_itself_is_what_it_is_alone(seed: int) -> None:
+    """Nothing else can spoil it: what is wrong with it has to be noticed."""
+    chance = Chance(seed)
+    kind = chance.struct()
+    same(kind, [chance.value(kind)] * 2)
+
+
+@pytest.mark.parametrize("kind", SIMPLE, ids=str)
+def test_every_token_in_every_column(kind: Any) -> None:
+    for token in TOKENS:
+        same(types.StructType([types.StructField("a", kind)]), [b'{"a": %s}' % token.encode()] * 2)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [b'{"a":', b"1}", b"{}{}"],
+        [b'{"a":1}{"a":2}', b"", b" "],
+        [b'{"a":1},"b":{}', b'{"a":1}]'],
+        [b"null", b"null"],
+        [b"{}", b"null", b"{} null", b"null {}"],
+        [b"\xef\xbb\xbf{}", b"{}", b"{}\0"],
+        [b'{"a":1}', b'{"z":' + b"[" * 5000 + b"]" * 5000 + b"}", b'{"z":' + b"[" * 5000],
+        [b'{"a":' + b"1" * 5000 + b"}", b'{"z":' + b"1" * 5000 + b"}"],
+    ],
+)
+def test_values_that_are_not_one_document(values: list[bytes | None]) -> None:
+    same(ONE_NUMBER, values)
+    same(ONE_NUMBER, [*values, *reversed(values)])
