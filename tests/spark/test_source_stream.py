@@ -124,9 +124,7 @@ def test_the_least_for_one_batch(stream: Stream, produce: Send, create_topic: Cr
     assert sizes == [1, 10], seen
 
 
-def test_a_batch_that_runs_again_has_the_tasks_it_had(
-    stream: Stream, produce: Send, create_topic: CreateTopic
-) -> None:
+def test_a_batch_that_runs_again_has_the_tasks_it_had(stream: Stream, produce: Send, create_topic: CreateTopic) -> None:
     """Also if the start would be another by now, and if it would be cut otherwise."""
     topic = create_topic(partitions=2)
     produce(topic, numbers(*range(20), partition=0))
@@ -159,9 +157,7 @@ def test_new_partitions_and_topics_are_read_from_their_beginning(
     assert stream.values() == list(range(15))
 
 
-def test_a_topic_that_was_deleted(
-    stream: Stream, raw: RawClient, produce: Send, create_topic: CreateTopic
-) -> None:
+def test_a_topic_that_was_deleted(stream: Stream, raw: RawClient, produce: Send, create_topic: CreateTopic) -> None:
     """And one that was created anew, with fewer records or with more."""
     topic, other = create_topic(), create_topic()
     for name in (topic, other):
@@ -188,9 +184,7 @@ def test_a_topic_that_was_deleted(
         assert stream.values()[-2:] == [6 + more, 7 + more]
 
 
-def test_records_that_were_deleted(
-    stream: Stream, raw: RawClient, produce: Send, create_topic: CreateTopic
-) -> None:
+def test_records_that_were_deleted(stream: Stream, raw: RawClient, produce: Send, create_topic: CreateTopic) -> None:
     """Between batches, and of a batch that runs again."""
     topic = create_topic()
     produce(topic, numbers(*range(5)))
