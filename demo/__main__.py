@@ -25,6 +25,7 @@ RESULT = "revenue"
 WINDOWS_SHOWN = 3
 STOP_S = 60.0
 MEMORY = "700m"
+QUIET = {"log_level": 0}  # librdkafka would write into the table
 
 
 @dataclass
@@ -100,7 +101,7 @@ def run(folder: Path, seconds: float | None) -> str:
 def _create_topics(bootstrap: str) -> None:
     from confluent_kafka.admin import AdminClient, NewTopic
 
-    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin = AdminClient({"bootstrap.servers": bootstrap, **QUIET})
     created = admin.create_topics([NewTopic(TOPIC, num_partitions=2), NewTopic(RESULT, num_partitions=1)])
     for future in created.values():
         future.result(15)
@@ -130,7 +131,7 @@ def _show(bootstrap: str, shown: Shown, pipeline: subprocess.Popen[bytes], secon
     from rich.live import Live
 
     settings = {"bootstrap.servers": bootstrap, "group.id": "demo", "auto.offset.reset": "earliest"}
-    consumer = Consumer({**settings, "enable.auto.commit": False})
+    consumer = Consumer({**settings, "enable.auto.commit": False, **QUIET})
     consumer.subscribe([RESULT])
     try:
         with Live(shown.table(), console=Console(), auto_refresh=False, transient=False) as live:

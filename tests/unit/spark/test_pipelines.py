@@ -22,7 +22,7 @@ from moldau.spark.pipelines.places import (
     read_record,
     write_record,
 )
-from moldau.spark.pipelines.script import load_main
+from moldau.spark.pipelines.script import load_main, modules_of
 from moldau.spark.pipelines.summary import summarize, total_lag
 from moldau.spark.pipelines.wording import in_a_sentence, of_exception
 
@@ -118,7 +118,6 @@ def test_a_directory_that_cannot_be_written(tmp_path: Path) -> None:
 def _as_before(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setattr(sys, "argv", list(sys.argv))
-    monkeypatch.setenv("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
 
 
 @pytest.mark.parametrize(
@@ -161,8 +160,9 @@ def test_a_file_sees_its_arguments_and_what_is_beside_it(tmp_path: Path) -> None
     (tmp_path / "any name").write_text(
         "import sys, beside_it\ndef main(spark, more=1):\n    return beside_it.ANSWER, sys.argv[1:]"
     )
-    main, _ = load_main(str(tmp_path / "any name"), ["a", "-b"])
+    main = load_main(str(tmp_path / "any name"), ["a", "-b"])
     assert main(None) == (42, ["a", "-b"])
+    assert {each.__name__ for each in modules_of(str(tmp_path / "any name"))} == {"moldau_pipeline_file", "beside_it"}
 
 
 # ── wording ─────────────────────────────────────────────────────────────────────────────────────────────────────────
