@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from moldau.spark.defaults import VARIABLE_OF
+from moldau.spark.defaults import VARIABLE_OF, set_defaults
 from moldau.spark.java import Java, NoJava, find_java
 from moldau.spark.jvm import JvmFailed, java_options, started, starts_here
 from moldau.spark.pack import PackFailed, pack_settings, use_name, worker_python
@@ -27,6 +27,8 @@ PYTHON = "PYSPARK_PYTHON"
 PACK = "moldau.pack"  # the archive that executors on a cluster take packages from
 OUR_SETTINGS = (PACK, *VARIABLE_OF)
 STATE_STORE = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+
+_reporting: set[str] = set()  # applications whose queries are reported
 
 
 class SparkUnavailable(Exception):
@@ -165,11 +167,23 @@ def _ready(spark: "SparkSession", defaults: Mapping[str, str]) -> "SparkSession"
     """
     from moldau.spark.datasource import MoldauDataSource
 
-    os.environ.update(defaults)  # for sinks of foreachBatch, which are made in this process
-    spark.sparkContext.environment.update(defaults)
+    set_defaults(defaults, spark.sparkContext.environment)
     spark.sparkContext.environment[CORES] = str(spark.sparkContext.defaultParallelism)
     spark.dataSource.register(MoldauDataSource)
+    _report_to_groups(spark)
     return spark
+
+
+def _report_to_groups(spark: "SparkSession") -> None:
+    """Once for each application: a named query's progress is committed for the group of its name."""
+    from moldau.spark.listening import Listener
+    from moldau.spark.query_groups import QueryGroups
+
+    application = spark.sparkContext.applicationId
+    if application not in _reporting:
+        _reporting.add(application)
+        groups = QueryGroups(spark)
+        spark.streams.addListener(Listener(started=groups.started, progressed=groups.progressed, ended=groups.ended))
 
 
 @contextmanager

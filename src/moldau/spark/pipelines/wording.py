@@ -37,7 +37,7 @@ def _end_of_traceback(text: str) -> str:
             return line
         message = [match[2] or ""]
         for more in lines[number + 1 :]:
-            if not more.strip() or more.startswith(("\t", "JVM stacktrace", "== ")):
+            if not more.strip() or more.startswith(("\t", "JVM stacktrace", "==")):
                 break
             message.append(more.strip())
         said = " ".join(part for part in message if part)
