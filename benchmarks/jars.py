@@ -1,5 +1,6 @@
-"""Apache Kafka's jars and tools, fetched once by Maven into the user's cache; the tests use them too. So are the jars of
-Spark's connector (`spark.connector`).
+"""Apache Kafka's jars and tools, fetched once by Maven into the user's cache; the tests use them too.
+
+The jars of Spark's connector come the same way (`spark.connector`).
 
 The jars of Spark's connector come the same way (`spark.connector`).
 

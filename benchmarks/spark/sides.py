@@ -51,6 +51,7 @@ class Flavour:
     format: str
     settings: dict[str, str] = field(default_factory=dict)
     environment: dict[str, str] = field(default_factory=dict)
+    driver: Path = JOBS
 
 
 def ours() -> Flavour:
@@ -97,7 +98,7 @@ class Side:
         with (self.workdir / f"{self.label}.log").open("ab") as log:
             began = time.perf_counter()
             self._process = subprocess.Popen(
-                [str(self.flavour.python), "-P", str(JOBS), json.dumps(given)],
+                [str(self.flavour.python), "-P", str(self.flavour.driver), json.dumps(given)],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, start_new_session=True,
                 env=self.flavour.environment, cwd=self.workdir,
             )  # fmt: skip
