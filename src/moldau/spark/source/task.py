@@ -31,7 +31,7 @@ class Task(NamedTuple):
 
 
 def read_task(options: ReadOptions, task: Task) -> Iterator[Any]:
-    """The records as pyarrow RecordBatches in the columns of Spark's Kafka source."""
+    """The records as pyarrow RecordBatches in the columns of Spark's Kafka source; headers also for dead letters."""
     with open_cluster(options.connection, timeout_ms=options.poll_timeout_ms) as cluster:
         loss = Loss(options.fail_on_data_loss)
         place = Place(task.range.topic, task.range.partition)
@@ -39,17 +39,12 @@ def read_task(options: ReadOptions, task: Task) -> Iterator[Any]:
         if gone is not None:
             loss.report(gone)
             return
+        headers = options.include_headers or options.dead_letters is not None
         for position, chunk in _chunks(cluster, task.range, options.fetching, loss):
             for group in _groups(chunk.batches):
-                columns = decode(
-                    group,
-                    start=position,
-                    end=task.range.end,
-                    headers=options.include_headers,
-                    checked=True,
-                )
+                columns = decode(group, start=position, end=task.range.end, headers=headers, checked=True)
                 if len(columns):
-                    yield record_batch(columns, place, headers=options.include_headers)
+                    yield record_batch(columns, place, headers=headers)
 
 
 def _why_gone(cluster: Cluster, task: Task) -> str | None:
