@@ -11,6 +11,7 @@ A failure is final: what was not delivered is not, and the producer is to be clo
 import time
 from collections.abc import Sequence
 from itertools import count
+from typing import Self
 
 from moldau.client.direct.failed import Failed
 from moldau.client.direct.metadata import Cluster, Place
@@ -52,7 +53,7 @@ class Producer:
         self._counts: dict[int, int] = {}  # records of batches that are under way, by order
         self._sender = Sender(cluster, acks=acks, transactional_id=transactional_id, delivered=self._delivered)
 
-    def __enter__(self) -> "Producer":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
