@@ -38,7 +38,7 @@ $(EVERYTHING): $(BROKER)
 
 test: setup check
 	@$(BIN)/python -m pytest tests -n 2 --dist worksteal --ignore tests/spark
-	@$(BIN)/python -m pytest tests/spark  # one process, because each starts a JVM, whose two cores are busy enough
+	@$(BIN)/python -m pytest tests/spark --timeout 900  # one process: each starts a JVM, which keeps two cores busy enough
 
 check: setup
 	@$(BIN)/ruff check src tests benchmarks demo
