@@ -1,0 +1,1 @@
+"""Reading `format("moldau")`: batch queries and streams, straight from brokers into Arrow."""

@@ -1,0 +1,77 @@
+"""From ranges of offsets to tasks, so that all cores have work. Asks nobody: the same input is cut the same way.
+
+`minPartitions` and `maxRecordsPerPartition` do what they do in Spark's Kafka source. If neither is set, a partition is
+cut into as many pieces as make about one for each core, but not into crumbs.
+"""
+
+import os
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
+from typing import NamedTuple
+
+LEAST = 50_000  # offsets: a smaller piece costs more to start than it saves
+CORES = "MOLDAU_SPARK_CORES"  # in the environment of Python workers: how many tasks run at once
+
+
+class Range(NamedTuple):
+    """Offsets of one partition, `end` not among them."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+
+    @property
+    def size(self) -> int:
+        return self.end - self.start
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition} [{self.start}, {self.end})"
+
+
+def known_cores(environment: Mapping[str, str]) -> int:
+    """As many as Spark runs tasks at once if our session said so; else as many as this machine has."""
+    told = environment.get(CORES, "")
+    if told.isascii() and told.isdigit() and int(told) > 0:
+        return int(told)
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def split(
+    ranges: Iterable[Range], *, cores: int, min_partitions: int | None = None, max_records: int | None = None
+) -> list[Range]:
+    """What each task reads, by topic, partition and offset."""
+    pieces = sorted(each for each in ranges if each.size > 0)
+    if min_partitions is None and max_records is None:
+        target = max(LEAST, -(-sum(each.size for each in pieces) // cores))
+        return [piece for each in pieces for piece in cut(each, _rounded(each.size, target))]
+    if max_records is not None:
+        pieces = [piece for each in pieces for piece in cut(each, -(-each.size // max_records))]
+    if min_partitions is not None and len(pieces) < min_partitions:
+        pieces = _at_least(pieces, min_partitions)
+    return pieces
+
+
+def cut(whole: Range, parts: int) -> list[Range]:
+    """Pieces that differ by one offset at most; fewer if there are not so many offsets."""
+    parts = max(1, min(parts, whole.size))
+    marks = [whole.start + whole.size * number // parts for number in range(parts + 1)]
+    return [whole._replace(start=start, end=end) for start, end in pairwise(marks)]
+
+
+def _at_least(pieces: list[Range], count: int) -> list[Range]:
+    """Large pieces are cut by their share of the whole. Those too small to be cut keep out of the reckoning."""
+    total = sum(each.size for each in pieces)
+    small = {each for each in pieces if _rounded(each.size * count, total) == 1}
+    large_total = total - sum(each.size for each in small)
+    wanted = max(1, count - len(small))
+    return [
+        piece
+        for each in pieces
+        for piece in cut(each, 1 if each in small else _rounded(each.size * wanted, large_total))
+    ]
+
+
+def _rounded(size: int, unit: int) -> int:
+    """How often the unit goes into the size, half of one counting as one; at least once."""
+    return max(1, (2 * size + unit) // (2 * unit))

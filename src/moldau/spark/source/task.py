@@ -1,0 +1,112 @@
+"""What a task does: fetches a range of offsets, decodes it and yields Arrow record batches. Plans nothing.
+
+While one answer is decoded the next is on its way (`client.direct.fetch`); no more than these two are in memory.
+"""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from moldau.base.errors import WireError
+from moldau.client.direct.arrow import record_batch
+from moldau.client.direct.failed import Failed
+from moldau.client.direct.fetch import INCONSISTENT_TOPIC_ID, Chunk, FetchSizes, read_range
+from moldau.client.direct.metadata import Cluster, Place, Topic
+from moldau.client.direct.offsets import EARLIEST, READ_COMMITTED, READ_UNCOMMITTED, list_offsets
+from moldau.client.direct.records import decode
+from moldau.spark.link import QueryFailed, open_cluster, worked
+from moldau.spark.options import Fetching, ReadOptions
+from moldau.spark.source.loss import Loss
+from moldau.spark.source.plan import Range
+from moldau.wire.batch import read_header
+
+ROWS = 50_000  # in a record batch, about
+GONE = frozenset({WireError.UNKNOWN_TOPIC_OR_PARTITION, WireError.UNKNOWN_TOPIC_ID, INCONSISTENT_TOPIC_ID})
+
+
+class Task(NamedTuple):
+    """A range, and the id of its topic if it is known."""
+
+    range: Range
+    topic_id: str | None
+
+
+def read_task(options: ReadOptions, task: Task) -> Iterator[Any]:
+    """The records as pyarrow RecordBatches in the columns of Spark's Kafka source; headers also for dead letters."""
+    with open_cluster(options.connection, timeout_ms=options.poll_timeout_ms) as cluster:
+        loss = Loss(options.fail_on_data_loss)
+        place = Place(task.range.topic, task.range.partition)
+        gone = _why_gone(cluster, task)
+        if gone is not None:
+            loss.report(gone)
+            return
+        headers = options.include_headers or options.dead_letters is not None
+        for position, chunk in _chunks(cluster, task.range, options.fetching, loss):
+            for group in _groups(chunk.batches):
+                columns = decode(group, start=position, end=task.range.end, headers=headers, checked=True)
+                if len(columns):
+                    yield record_batch(columns, place, headers=headers)
+
+
+def _why_gone(cluster: Cluster, task: Task) -> str | None:
+    """A batch that runs again may name a topic that has been deleted since, or that is another by now."""
+    topic = cluster.topic(task.range.topic)
+    if isinstance(topic, Failed) and topic.code == WireError.UNKNOWN_TOPIC_OR_PARTITION:
+        return f"The topic {task.range.topic} is gone"
+    topic = worked(topic)
+    assert isinstance(topic, Topic)
+    if task.range.partition not in topic.leaders:
+        return f"Partition {task.range.partition} of {task.range.topic} is gone"
+    if task.topic_id is not None and topic.topic_id.int and str(topic.topic_id) != task.topic_id:
+        return f"The topic {task.range.topic} was deleted and created anew"
+    return None
+
+
+def _chunks(cluster: Cluster, wanted: Range, fetching: Fetching, loss: Loss) -> Iterator[tuple[int, Chunk]]:
+    """The batches of a range, each time with the first offset wanted of them; skips what is gone, if it may."""
+    place = Place(wanted.topic, wanted.partition)
+    isolation = READ_COMMITTED if fetching.read_committed else READ_UNCOMMITTED
+    position = wanted.start
+    while position < wanted.end:
+        for answer in read_range(cluster, place, position, wanted.end, isolation=isolation, sizes=sizes(fetching)):
+            if isinstance(answer, Failed):
+                position = _behind_gap(cluster, wanted._replace(start=position), answer, loss)
+                break
+            yield position, answer
+            position = answer.next_offset
+        else:
+            return
+
+
+def _behind_gap(cluster: Cluster, left: Range, problem: Failed, loss: Loss) -> int:
+    """Where reading goes on after a failure that means lost records."""
+    if problem.code in GONE:
+        loss.report(f"{left} could not be read: {problem}")
+        return left.end
+    if problem.code != WireError.OFFSET_OUT_OF_RANGE:
+        raise QueryFailed(f"{left} could not be read: {problem}")
+    place = Place(left.topic, left.partition)
+    earliest = worked(list_offsets(cluster, {place: EARLIEST})[place]).offset
+    if earliest <= left.start:
+        loss.report(f"{left} could not be read: the partition ends before it")
+        return left.end
+    loss.report(f"{left._replace(end=min(earliest, left.end))} is gone: the partition begins at {earliest}")
+    return earliest
+
+
+def _groups(batches: list[memoryview]) -> Iterator[list[memoryview]]:
+    """Batches that make one Arrow batch together."""
+    group: list[memoryview] = []
+    rows = 0
+    for batch in batches:
+        group.append(batch)
+        rows += read_header(batch, 0).record_count
+        if rows >= ROWS:
+            yield group
+            group, rows = [], 0
+    if group:
+        yield group
+
+
+def sizes(fetching: Fetching) -> FetchSizes:
+    most = min(fetching.max_partition_bytes, fetching.max_bytes)
+    return FetchSizes(most, fetching.min_bytes, fetching.max_wait_ms)
