@@ -14,7 +14,7 @@ from moldau.spark.link import QueryFailed, open_cluster
 from moldau.spark.options import WriteOptions
 from moldau.spark.sink.control import Control
 from moldau.spark.sink.exactly_once import Task, write_exactly_once
-from moldau.spark.sink.foreach_batch import NO_STREAM, QUERY_ID
+from moldau.spark.sink.foreach_batch import NO_SPECULATION, NO_STREAM, QUERY_ID, SPECULATION
 from moldau.spark.sink.layout import Layout
 from moldau.spark.sink.output import Output, worked
 from moldau.spark.sink.rows import rows_of
@@ -66,6 +66,8 @@ def this_task(options: WriteOptions, query: str | None, batch: str | None, *, ev
     assert context is not None, "a task runs this"
     query = query or context.getLocalProperty(QUERY_ID)
     batch = batch or context.getLocalProperty(BATCH_ID)
+    if (context.getLocalProperty(SPECULATION) or "").lower() == "true":
+        raise QueryFailed(NO_SPECULATION)
     if not query or not batch:
         raise QueryFailed(NO_STREAM)
     assert options.control_topic is not None, "checked with the options"
