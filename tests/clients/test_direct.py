@@ -1,5 +1,7 @@
 """The direct client against a real broker: what it writes others read, what others write it reads."""
 
+import os
+import re
 import uuid
 from collections.abc import Iterator
 from typing import Any
@@ -27,7 +29,7 @@ from moldau.client.direct.offsets import (
 from moldau.client.direct.partitioning import partition_of
 from moldau.client.direct.records import Columns, decode
 from moldau.wire.compression import Codec
-from support.brokers import AnyBroker, BrokerProcess, CreateTopic
+from support.brokers import AnyBroker, BrokerProcess, CreateTopic, StartBroker
 from support.raw import RawClient
 
 CODECS = [str(codec) for codec in Codec]
@@ -62,6 +64,10 @@ def read_by_confluent(broker: AnyBroker, topic: str, partition: int, count: int)
     consumer.close()
     assert not [each.error() for each in found if each.error()]
     return found
+
+
+def unknown(found: object) -> bool:
+    return isinstance(found, Failed) and found.code == WireError.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def sample(count: int) -> list[tuple[bytes | None, bytes | None, int, list[tuple[str, bytes | None]]]]:
@@ -200,14 +206,67 @@ def test_a_topic_that_was_created_anew_is_not_the_topic_that_was_read(
     assert found.name == "INCONSISTENT_TOPIC_ID"
 
 
-def test_a_batch_that_is_too_large_is_a_value(cluster: Cluster, create_topic: CreateTopic) -> None:
+def test_a_record_that_is_too_large_is_a_value(cluster: Cluster, create_topic: CreateTopic) -> None:
     topic = create_topic(configs={"max.message.bytes": "2000"})
     with produce.Producer(cluster) as producer:
         assert producer.start() is None
         problem = producer.write(topic, [None], [b"x" * 5000]) or producer.flush()
         assert problem is not None
         assert problem.code == WireError.MESSAGE_TOO_LARGE
+        assert re.search(r"max\.message\.bytes is less than the 50\d\d bytes", problem.message), problem.message
         assert producer.write(topic, [None], [b"x"]) == problem, "a producer that failed stays failed"
+
+
+def test_a_record_that_no_request_may_have_is_a_value(cluster: Cluster, create_topic: CreateTopic) -> None:
+    topic = create_topic()
+    with produce.Producer(cluster, request_bytes=3000) as producer:
+        assert producer.start() is None
+        assert producer.write(topic, [None] * 9, [b"x" * 1000] * 9) is None, "many small ones may go"
+        problem = producer.write(topic, [None], [b"x" * 5000])
+        assert problem is not None
+        assert "max.request.size, 3000 bytes" in problem.message
+
+
+@pytest.mark.parametrize("idempotent", [True, False])
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
+def test_batches_that_are_too_large_are_split(
+    cluster: Cluster, create_topic: CreateTopic, codec: Codec, idempotent: bool
+) -> None:
+    topic = create_topic(partitions=2, configs={"max.message.bytes": "2000"})
+    values: list[bytes | None] = [b"%d" % number + os.urandom(number % 500) for number in range(600)]
+    places = [number % 2 for number in range(600)]
+    headers = [[("h", b"%d" % number)] for number in range(600)]
+    with produce.Producer(cluster, codec=codec, idempotent=idempotent, batch_bytes=20_000) as producer:
+        assert producer.start() is None
+        for part in (slice(300), slice(300, None)):
+            assert producer.write(topic, values[part], values[part], None, headers[part], places[part]) is None
+        assert producer.flush() is None
+        assert producer.written == 600
+    for partition in (0, 1):
+        found = columns_of(cluster, Place(topic, partition), 0, 300)
+        order = (lambda rows: rows) if idempotent else (lambda rows: sorted(rows))
+        assert order(found.values) == order(values[partition::2])
+        assert found.keys == found.values
+        assert order([list(each) for each in found.headers]) == order(headers[partition::2])
+
+
+def test_a_producer_that_asks_for_no_answer_writes_too(cluster: Cluster, create_topic: CreateTopic) -> None:
+    topic = create_topic(partitions=2)
+    values: list[bytes | None] = [b"%d" % number for number in range(1000)]
+    with produce.Producer(cluster, acks=0, idempotent=False, batch_bytes=500) as producer:
+        problem = producer.start() or producer.write(topic, values, values) or producer.flush()
+        assert problem is None
+        assert producer.written == 1000
+        read: list[bytes | None] = []
+        while len(read) < 1000:  # nobody says when they have arrived
+            ends = list_offsets(cluster, {Place(topic, 0): LATEST, Place(topic, 1): LATEST})
+            read = [
+                value
+                for place, end in ends.items()
+                if isinstance(end, Found)
+                for value in columns_of(cluster, place, 0, end.offset).values
+            ]
+    assert sorted(map(str, read)) == sorted(map(str, values))
 
 
 def test_a_cluster_that_is_not_there_is_a_value() -> None:
@@ -215,6 +274,35 @@ def test_a_cluster_that_is_not_there_is_a_value() -> None:
         found = nowhere.describe(None)
         assert isinstance(found, Failed)
         assert found.code == WireError.NETWORK_EXCEPTION
+
+
+@pytest.mark.parametrize("partitions", [None, [0, 0]])
+def test_a_topic_that_does_not_exist_is_created_by_writing_to_it(
+    cluster: Cluster, topic: str, partitions: list[int] | None
+) -> None:
+    assert unknown(cluster.topic(topic)), "asking creates nothing"
+    with produce.Producer(cluster) as producer:
+        assert (producer.start() or producer.write(topic, [b"k", b"k"], [b"1", b"2"], partitions=partitions)) is None
+        assert producer.flush() is None
+    assert columns_of(cluster, Place(topic, 0), 0, 2).values == [b"1", b"2"]
+
+
+def test_a_topic_that_nobody_creates_is_a_value(start_broker: StartBroker) -> None:
+    own = start_broker(auto_create_topics_enable="false")
+    with Cluster(own.bootstrap, timeout_s=1) as cluster, produce.Producer(cluster) as producer:
+        assert producer.start() is None
+        assert unknown(producer.write("nowhere", [None], [b"v"]))
+
+
+def test_the_absence_of_a_topic_is_an_answer_for_those_who_say_so(cluster: Cluster, create_topic: CreateTopic) -> None:
+    there, missing = Place(create_topic(), 0), Place("nowhere", 0)
+    beyond = Place(there.topic, 7)
+    asked = list_offsets(cluster, dict.fromkeys((there, missing, beyond), LATEST), await_topics=False)
+    found = asked[there]
+    assert isinstance(found, Found)
+    assert found.offset == 0
+    assert unknown(asked[missing])
+    assert unknown(asked[beyond])
 
 
 def test_every_topic_is_described(cluster: Cluster, create_topic: CreateTopic, broker: AnyBroker) -> None:

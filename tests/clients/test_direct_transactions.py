@@ -34,8 +34,8 @@ def start(cluster: Cluster, request: pytest.FixtureRequest, monkeypatch: pytest.
         monkeypatch.setattr(transactions, "FEATURE", "none of this name")
     made: list[TransactionalProducer] = []
 
-    def make(name: str) -> TransactionalProducer:
-        made.append(TransactionalProducer(cluster, name))
+    def make(name: str, **options: Any) -> TransactionalProducer:
+        made.append(TransactionalProducer(cluster, name, **options))
         assert made[-1].start() is None
         return made[-1]
 
@@ -80,6 +80,17 @@ def test_commits_count_and_aborts_do_not(cluster: Cluster, create_topic: CreateT
             wanted += values
     assert producer.commit() is None, "nothing to commit is fine"
     assert sorted(map(str, visible(cluster, topic, 2))) == sorted(map(str, wanted))
+
+
+def test_batches_that_are_too_large_are_split(
+    cluster: Cluster, create_topic: CreateTopic, start: Any, name: str
+) -> None:
+    topic = create_topic(configs={"max.message.bytes": "1000"})
+    values: Column = [b"%d" % number + b"x" * (number % 300) for number in range(200)]
+    producer = start(name, batch_bytes=10_000)
+    for half in (slice(100), slice(100, None)):
+        assert (producer.write(topic, values[half], values[half]) or producer.commit()) is None
+    assert visible(cluster, topic) == values
 
 
 def test_offsets_and_their_metadata_are_part_of_it(

@@ -20,7 +20,6 @@ class Connection:
     connect_timeout_ms: int
     retry_ms: int
     retry_max_ms: int
-    metadata_max_age_ms: int
 
 
 def read_connection(kafka: KafkaValues, problems: list[SettingError]) -> Connection | None:
@@ -40,7 +39,6 @@ def read_connection(kafka: KafkaValues, problems: list[SettingError]) -> Connect
         connect_timeout_ms=kafka.number("socket.connection.setup.timeout.ms"),
         retry_ms=kafka.number("retry.backoff.ms"),
         retry_max_ms=kafka.number("retry.backoff.max.ms"),
-        metadata_max_age_ms=kafka.number("metadata.max.age.ms"),
     )
 
 

@@ -40,7 +40,6 @@ CONNECTION = (
     _number("socket.connection.setup.timeout.ms", 10_000, "How long a connection may take to be made.", least=1),
     _number("retry.backoff.ms", 100, "The first pause before something is tried again."),
     _number("retry.backoff.max.ms", 1_000, "The longest pause before something is tried again."),
-    _number("metadata.max.age.ms", 300_000, "How long it is believed who leads a partition."),
 )
 READING = (
     _text("group.id", "The group in whose name progress is reported; queries of one group do not share partitions."),
@@ -129,6 +128,7 @@ WITHOUT_EFFECT = frozenset(
         "max.in.flight.requests.per.connection",
         "max.poll.interval.ms",
         "max.poll.records",
+        "metadata.max.age.ms",
         "metadata.max.idle.ms",
         "metadata.recovery.rebootstrap.trigger.ms",
         "metadata.recovery.strategy",

@@ -4,6 +4,7 @@ from typing import TypeVar
 
 from moldau.client.direct.failed import Failed
 from moldau.client.direct.metadata import Cluster
+from moldau.client.direct.patience import Pauses
 from moldau.spark.connection import Connection
 
 Answer = TypeVar("Answer")
@@ -19,7 +20,10 @@ def open_cluster(connection: Connection, *, timeout_ms: int | None = None) -> Cl
         [f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in connection.bootstrap],
         connection.security,
         client_id=connection.client_id,
+        rack=connection.rack,
         timeout_s=(connection.request_timeout_ms if timeout_ms is None else timeout_ms) / 1000,
+        connect_timeout_s=connection.connect_timeout_ms / 1000,
+        pauses=Pauses(connection.retry_ms / 1000, connection.retry_max_ms / 1000),
     )
 
 

@@ -5,6 +5,7 @@ before it is kept for them. Whatever goes wrong on the wire raises `ConnectionLo
 socket: half a frame cannot be read on from.
 """
 
+import select
 import socket
 import ssl
 import time
@@ -61,7 +62,14 @@ class Connection:
     """Made connected and authenticated, or not at all."""
 
     def __init__(
-        self, host: str, port: int, security: Security = PLAINTEXT, *, client_id: str, timeout_s: float
+        self,
+        host: str,
+        port: int,
+        security: Security = PLAINTEXT,
+        *,
+        client_id: str,
+        timeout_s: float,
+        connect_timeout_s: float | None = None,
     ) -> None:
         self.address = f"{host}:{port}"
         self.broken = False
@@ -71,8 +79,9 @@ class Connection:
         self._correlation_id = 0
         self._served: dict[int, tuple[int, int]] = {}
         self._expires: float | None = None
-        self._socket = socket.create_connection((host, port), timeout=timeout_s)
+        self._socket = socket.create_connection((host, port), timeout=connect_timeout_s or timeout_s)
         try:
+            self._socket.settimeout(timeout_s)
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if security.tls is not None:
                 self._socket = security.tls.context().wrap_socket(self._socket, server_hostname=host)
@@ -92,6 +101,17 @@ class Connection:
         """Not to be used for anything new: broken, or its SASL session is about to end."""
         return self.broken or (self._expires is not None and time.monotonic() > self._expires)
 
+    @property
+    def has_answer(self) -> bool:
+        """Whether something has come that was not read yet: then reading does not wait, or not for long."""
+        if self.broken or not self._sent:
+            return False
+        if isinstance(self._socket, ssl.SSLSocket) and self._socket.pending():
+            return True
+        waiting = select.poll()
+        waiting.register(self._socket, select.POLLIN)
+        return bool(waiting.poll(0))
+
     # ── asking ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def ask(self, request: object, answer: type[Answer], *, since: int = 0, until: int = NEWEST) -> Answer:
@@ -104,6 +124,14 @@ class Connection:
         if version is None:
             raise UnsupportedByBroker(f"the broker at {self.address} has no version of {api.name} that serves")
         return self._send(api, request, answer, version)
+
+    def tell(self, request: object, *, until: int = NEWEST) -> None:
+        """Sends what a broker does not answer: Produce with acks=0."""
+        api = _APIS[type(request)]
+        version = self.version_of(type(request), until=until)
+        if version is None:
+            raise UnsupportedByBroker(f"the broker at {self.address} has no version of {api.name} that serves")
+        self._write(api, request, version)
 
     def version_of(self, request: type, *, since: int = 0, until: int = NEWEST) -> int | None:
         api = _APIS[request]
@@ -126,16 +154,19 @@ class Connection:
         self._frame_of(ticket)
 
     def _send(self, api: ApiMessages, request: object, answer: type[Answer], version: int) -> Ticket[Answer]:
+        self._write(api, request, version)
+        ticket = Ticket(api, answer, version, self._correlation_id)
+        self._sent.append(ticket)
+        return ticket
+
+    def _write(self, api: ApiMessages, request: object, version: int) -> None:
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
         head = pack_request_header(api.key, version, self._correlation_id, self._client_id)
         body = encode(request, version)
-        ticket = Ticket(api, answer, version, self._correlation_id)
         try:
             self._socket.sendall(_LENGTH.pack(len(head) + len(body)) + head + body)
         except (OSError, ValueError) as lost:
             raise self._lost(lost) from lost
-        self._sent.append(ticket)
-        return ticket
 
     def _frame_of(self, ticket: Ticket[Any]) -> bytearray:
         while ticket.frame is None:

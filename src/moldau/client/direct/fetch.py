@@ -1,8 +1,8 @@
 """Reads a partition's offsets [start, end) as whole record batches. Decodes no records: that is `records`.
 
 The next Fetch is sent before the batches of the last one are handed out, so the broker works while the caller
-decodes. A reader has a connection of its own. Leaders that move are followed; what does not pass by itself comes out
-as a `Failed`, which ends the iteration.
+decodes. A reader has a connection of its own. Leaders that move are followed, and so is a leader that knows a replica
+nearer to the client's rack (KIP-392); what does not pass by itself comes out as a `Failed`, which ends the iteration.
 """
 
 from collections.abc import Iterator, Sequence
@@ -82,6 +82,7 @@ class _Reader:
         self._connection: Connection | None = None
         self._topic_id: UUID | None = None
         self._leader = Leader(-1, -1)
+        self._nearer: int | None = None  # a replica that the leader has named
 
     def close(self) -> None:
         if self._connection is not None:
@@ -94,12 +95,15 @@ class _Reader:
         while position < self._end:
             found = self._next_part(position, ahead)
             ahead = None
+            if not isinstance(found, Failed) and self._goes_nearer(found):
+                continue
             chunk = found if isinstance(found, Failed) else self._chunk(found, position)
             if isinstance(chunk, Failed):
-                if not chunk.retriable:
+                if self._nearer is None and not chunk.retriable:
                     yield chunk
                     return
                 self.close()
+                self._nearer = None  # what a replica does not have the leader may
                 self._cluster.forget(self._place.topic)
             elif chunk.next_offset > position:
                 position = chunk.next_offset
@@ -116,6 +120,14 @@ class _Reader:
         ends = f"high watermark {chunk.high_watermark}, last stable offset {chunk.last_stable_offset}"
         message = f"{self._place.topic}-{self._place.partition} has nothing at offset {position} yet ({ends})"
         return failed(WireError.REQUEST_TIMED_OUT, message)
+
+    def _goes_nearer(self, part: PartitionData) -> bool:
+        """Whether the leader has sent us to another broker, once."""
+        if part.error_code or self._nearer is not None or not self._cluster.knows(part.preferred_read_replica):
+            return False
+        self._nearer = part.preferred_read_replica
+        self.close()
+        return True
 
     # ── asking ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -156,6 +168,7 @@ class _Reader:
             min_bytes=self._sizes.min_bytes,
             max_bytes=self._sizes.partition_max_bytes,
             isolation_level=self._isolation,
+            rack_id=self._cluster.rack,
             topics=(FetchTopic(topic=self._place.topic, topic_id=topic_id, partitions=(wanted,)),),
         )
         return connection.send(request, FetchResponse, **({} if topic_id.int else {"until": BY_NAME}))
@@ -172,10 +185,11 @@ class _Reader:
         if self._topic_id is not None and topic.topic_id != self._topic_id:
             gone = f"topic {self._place.topic!r} was deleted and created anew while it was read"
             return Failed(INCONSISTENT_TOPIC_ID, "INCONSISTENT_TOPIC_ID", gone)
+        node_id = leader.node_id if self._nearer is None else self._nearer
         try:
-            self._connection = self._cluster.own_connection(leader.node_id)
+            self._connection = self._cluster.own_connection(node_id)
         except NETWORK as error:
-            return network_failure(f"broker {leader.node_id}", error)
+            return network_failure(f"broker {node_id}", error)
         self._topic_id, self._leader = topic.topic_id, leader
         return None
 

@@ -12,7 +12,7 @@ from uuid import UUID
 from moldau.base.errors import WireError
 from moldau.client.direct.connection import NEWEST, Connection, UnsupportedByBroker, never_works
 from moldau.client.direct.failed import SASL_AUTHENTICATION_FAILED, Failed, failed, unreachable
-from moldau.client.direct.patience import Patience
+from moldau.client.direct.patience import Patience, Pauses
 from moldau.client.direct.sasl import AuthenticationFailed
 from moldau.client.direct.security import PLAINTEXT, Security
 from moldau.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
@@ -28,6 +28,7 @@ Result = TypeVar("Result")
 
 GROUP, TRANSACTION = 0, 1  # kinds of coordinators
 TIMEOUT_S = 30.0
+CREATION_S = 15.0  # how long a topic that was not there may take to be: brokers do not say whether they create it
 DEFAULT_PORT = 9092
 # The coordinator has moved, or is not there yet.
 ELSEWHERE = frozenset({WireError.NOT_COORDINATOR, WireError.COORDINATOR_NOT_AVAILABLE})
@@ -83,9 +84,15 @@ class Cluster:
         security: Security = PLAINTEXT,
         *,
         client_id: str = "moldau-direct",
+        rack: str = "",
         timeout_s: float = TIMEOUT_S,
+        connect_timeout_s: float | None = None,
+        pauses: Pauses = Pauses(),  # noqa: B008  # an immutable value
     ) -> None:
         self.timeout_s = timeout_s
+        self.rack = rack  # where the client stands: readers may be sent to a replica nearby (KIP-392)
+        self._connect_timeout_s = connect_timeout_s
+        self._pauses = pauses
         self._bootstrap = addresses(bootstrap)
         self._security = security
         self._client_id = client_id
@@ -105,8 +112,9 @@ class Cluster:
             connection.close()
         self._open.clear()
 
-    def patience(self) -> Patience:
-        return Patience(self.timeout_s)
+    def patience(self, timeout_s: float | None = None) -> Patience:
+        """For as long as a call may take, or as long as is said."""
+        return Patience(self.timeout_s if timeout_s is None else timeout_s, self._pauses)
 
     # ── topics and leaders ──────────────────────────────────────────────────────────────────────────────────────────
 
@@ -115,9 +123,10 @@ class Cluster:
     ) -> Topics | Failed:
         """The topics with these names, or all. One that stays away keeps its error.
 
-        With `create` brokers may create what is missing, if they are set to, and are given the time for it.
+        With `create` those that do not exist are waited for, and brokers that may (`auto.create.topics.enable`) create
+        them.
         """
-        patience = patience or self.patience()
+        patience = patience or self.patience(min(self.timeout_s, CREATION_S) if create else None)
         topics = None if names is None else tuple(MetadataRequestTopic(name=name) for name in names)
         request = MetadataRequest(topics=topics, allow_auto_topic_creation=create)
         while True:
@@ -133,10 +142,10 @@ class Cluster:
             if not pending or not patience.again():
                 return found
 
-    def topic(self, name: str, patience: Patience | None = None) -> Topic | Failed:
-        """As known, or asked for if it is not."""
+    def topic(self, name: str, patience: Patience | None = None, *, create: bool = False) -> Topic | Failed:
+        """As known, or asked for if it is not; with `create` brokers may create it."""
         if name not in self._topics:
-            found = self.describe([name], patience)
+            found = self.describe([name], patience, create=create)
             if isinstance(found, Failed):
                 return found
             return found.get(name, failed(WireError.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r}"))
@@ -165,6 +174,9 @@ class Cluster:
         """A connection to the broker; raises what `Connection` raises."""
         return self._connect(self._nodes[node_id])
 
+    def knows(self, node_id: int) -> bool:
+        return node_id in self._nodes
+
     def own_connection(self, node_id: int) -> Connection:
         """One that nobody else uses, for whoever keeps requests in flight; the caller closes it."""
         return self._new(self._nodes[node_id])
@@ -179,7 +191,13 @@ class Cluster:
         return self._open[address]
 
     def _new(self, address: tuple[str, int]) -> Connection:
-        return Connection(*address, self._security, client_id=self._client_id, timeout_s=self.timeout_s)
+        return Connection(
+            *address,
+            self._security,
+            client_id=self._client_id,
+            timeout_s=self.timeout_s,
+            connect_timeout_s=self._connect_timeout_s,
+        )
 
     def _ask_any(
         self, request: object, answer: type[Answer], patience: Patience, until: int = NEWEST

@@ -54,10 +54,17 @@ class Committed(NamedTuple):
 Answers: TypeAlias = dict[Place, Found | Failed]
 
 
-def list_offsets(cluster: Cluster, times: Mapping[Place, int], *, isolation: int = READ_UNCOMMITTED) -> Answers:
+def list_offsets(
+    cluster: Cluster,
+    times: Mapping[Place, int],
+    *,
+    isolation: int = READ_UNCOMMITTED,
+    await_topics: bool = True,
+) -> Answers:
     """The first offset at or after each partition's time (ms), or EARLIEST, LATEST, MAX_TIMESTAMP.
 
-    Under READ_COMMITTED the latest is the last stable offset.
+    Under READ_COMMITTED the latest is the last stable offset. A topic or partition that does not exist may be about
+    to, as every client of Kafka's thinks, and is waited for; without `await_topics` its absence is the answer.
     """
     patience = cluster.patience()
     answers: Answers = {}
@@ -72,7 +79,7 @@ def list_offsets(cluster: Cluster, times: Mapping[Place, int], *, isolation: int
                 answers[place] = leader
         for node_id, places in by_node.items():
             answers |= _ask_leader(cluster, node_id, {place: left[place] for place in places}, isolation)
-        left = {place: times[place] for place in left if _worth_asking_again(answers[place])}
+        left = {place: times[place] for place in left if _worth_asking_again(answers[place], await_topics)}
         if left:
             cluster.forget(*{place.topic for place in left})
             if not patience.again():
@@ -80,8 +87,10 @@ def list_offsets(cluster: Cluster, times: Mapping[Place, int], *, isolation: int
     return answers
 
 
-def _worth_asking_again(answer: Found | Failed) -> bool:
-    return isinstance(answer, Failed) and answer.retriable
+def _worth_asking_again(answer: Found | Failed, await_topics: bool) -> bool:
+    if not isinstance(answer, Failed) or not answer.retriable:
+        return False
+    return await_topics or answer.code != WireError.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def _ask_leader(cluster: Cluster, node_id: int, times: Mapping[Place, int], isolation: int) -> Answers:

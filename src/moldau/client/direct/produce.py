@@ -5,22 +5,29 @@
     producer = Producer(cluster, codec=Codec.ZSTD)
     problem = producer.start() or producer.write("orders", keys, values) or producer.flush()
 
-A failure is final: what was not delivered is not, and the producer is to be closed and made anew.
+A failure is final: what was not delivered is not, and the producer is to be closed and made anew. A batch that a
+broker finds too large is no failure, unless it is one record: it is split, and later ones are made smaller.
 """
 
 import time
 from collections.abc import Sequence
 from itertools import count
+from typing import Final
 
+from moldau.base.errors import WireError
 from moldau.client.direct.failed import Failed
-from moldau.client.direct.metadata import Cluster, Place
+from moldau.client.direct.metadata import Cluster, Place, Topic
 from moldau.client.direct.partitioning import Partitioner
-from moldau.client.direct.records import BATCH_BYTES, Headers, Writer, encode, next_sequence
-from moldau.client.direct.sender import Outgoing, Sender
+from moldau.client.direct.records import BATCH_BYTES, Headers, Writer, decode, encode, next_sequence
+from moldau.client.direct.sender import REQUEST_BYTES, Outgoing, Sender
+from moldau.wire.batch import read_header
 from moldau.wire.compression import Codec
 from moldau.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 Column = Sequence[bytes | None]
+
+LEAST_BATCH_BYTES: Final = 1024
+WHATEVER_FITS: Final = 2**31 - 1  # a batch of this size is never full
 
 
 class Producer:
@@ -33,24 +40,39 @@ class Producer:
         acks: int = -1,
         idempotent: bool = True,
         batch_bytes: int = BATCH_BYTES,
+        request_bytes: int | None = None,
+        delivery_timeout_s: float | None = None,
         transactional_id: str | None = None,
     ) -> None:
+        """`request_bytes` bounds requests and what a record may have; `delivery_timeout_s` a time without progress.
+
+        With acks=0 nothing is heard of what becomes of records.
+        """
+        if acks not in (-1, 0, 1):
+            raise ValueError("acks must be -1 (all), 0 or 1")
         if idempotent and acks != -1:
             raise ValueError("an idempotent producer needs acks=-1 (all)")
-        if acks not in (-1, 1):
-            raise ValueError("acks must be -1 (all) or 1: a producer that hears nothing cannot report anything")
         self.cluster = cluster
         self.written = 0  # records delivered
         self.failure: Failed | None = None
         self._codec, self._level = codec, level
         self._idempotent = idempotent
-        self._batch_bytes = batch_bytes
+        self._batch_bytes = min(batch_bytes, request_bytes or batch_bytes)
+        self._request_bytes = request_bytes
+        self._smaller: dict[str, int] = {}  # than batch_bytes, for topics that found batches too large
         self._writer = Writer()
         self._partitioners: dict[str, Partitioner] = {}
         self._sequences: dict[Place, int] = {}
         self._order = count()
-        self._counts: dict[int, int] = {}  # records of batches that are under way, by order
-        self._sender = Sender(cluster, acks=acks, transactional_id=transactional_id, delivered=self._delivered)
+        self._sender = Sender(
+            cluster,
+            acks=acks,
+            transactional_id=transactional_id,
+            request_bytes=request_bytes or REQUEST_BYTES,
+            timeout_s=delivery_timeout_s,
+            delivered=self._delivered,
+            split=self._split,
+        )
 
     def __enter__(self) -> "Producer":
         return self
@@ -84,7 +106,8 @@ class Producer:
     ) -> Failed | None:
         """Sends records; their answers may come later, at the latest with `flush`.
 
-        Without timestamps it is now. Where a record's partition is not given its key decides, as in Java.
+        Without timestamps it is now. Where a record's partition is not given its key decides, as in Java. A topic that
+        does not exist is created if brokers do that.
         """
         if self.failure is not None:
             return self.failure
@@ -92,13 +115,15 @@ class Producer:
             raise RuntimeError("start() comes before write()")
         if timestamps is None:
             timestamps = [time.time_ns() // 1_000_000] * len(values)
-        chosen = self._chosen(topic, keys, values, partitions)
-        if isinstance(chosen, Failed):
-            return self._fail(chosen)
+        found = self.cluster.topic(topic, create=True)
+        if isinstance(found, Failed):
+            return self._fail(found)
+        chosen = self._chosen(found, keys, values, partitions)
         outgoing = []
         for partition, rows in _by_partition(chosen).items():
             outgoing += self._encode(Place(topic, partition), rows, keys, values, timestamps, headers)
-        problem = self._about_to_send({batch.place for batch in outgoing}) or self._sender.add(outgoing)
+        places = {batch.place for batch in outgoing}
+        problem = self._too_large(outgoing) or self._about_to_send(places) or self._sender.add(outgoing)
         return self._fail(problem) if problem is not None else None
 
     def flush(self) -> Failed | None:
@@ -125,25 +150,21 @@ class Producer:
         self.failure = None
 
     def _chosen(
-        self, topic: str, keys: Column, values: Column, partitions: Sequence[int | None] | None
-    ) -> Sequence[int] | Failed:
+        self, topic: Topic, keys: Column, values: Column, partitions: Sequence[int | None] | None
+    ) -> Sequence[int]:
         if partitions is None:
             return self._partitions(topic, keys, values)
         given = [each for each in partitions if each is not None]
         if len(given) == len(partitions):
             return given
         assigned = self._partitions(topic, keys, values)
-        if isinstance(assigned, Failed):
-            return assigned
         return [own if own is not None else other for own, other in zip(partitions, assigned, strict=True)]
 
-    def _partitions(self, topic: str, keys: Column, values: Column) -> list[int] | Failed:
-        partitioner = self._partitioners.get(topic)
+    def _partitions(self, topic: Topic, keys: Column, values: Column) -> list[int]:
+        """By the number of partitions that the producer has met first: a key stays where it is."""
+        partitioner = self._partitioners.get(topic.name)
         if partitioner is None:
-            found = self.cluster.topic(topic)
-            if isinstance(found, Failed):
-                return found
-            partitioner = self._partitioners[topic] = Partitioner(len(found.leaders), self._batch_bytes)
+            partitioner = self._partitioners[topic.name] = Partitioner(len(topic.leaders), self._batch_bytes)
         return partitioner.assign(keys, values)
 
     def _encode(
@@ -166,18 +187,51 @@ class Producer:
             headers,
             codec=self._codec,
             level=self._level,
-            batch_bytes=self._batch_bytes,
+            batch_bytes=self._smaller.get(place.topic, self._batch_bytes),
             writer=self._writer,
             sequence=self._sequences.get(place, 0) if self._idempotent else -1,
         )
         if self._idempotent and encoded:
             self._sequences[place] = next_sequence(encoded[-1].sequence, encoded[-1].records)
-        outgoing = [Outgoing(place, each.data, next(self._order)) for each in encoded]
-        self._counts |= {batch.order: each.records for batch, each in zip(outgoing, encoded, strict=True)}
-        return outgoing
+        return [Outgoing(place, each.data, (next(self._order),), each.records) for each in encoded]
+
+    def _too_large(self, batches: Sequence[Outgoing]) -> Failed | None:
+        """A batch beyond the limit is one record: others end before it."""
+        for batch in batches:
+            if self._request_bytes is not None and len(batch.data) > self._request_bytes:
+                what = f"a record of {len(batch.data)} bytes for {batch.place.topic}-{batch.place.partition}"
+                message = f"{what} is larger than a request may be (max.request.size, {self._request_bytes} bytes)"
+                return Failed(WireError.MESSAGE_TOO_LARGE, WireError.MESSAGE_TOO_LARGE.name, message)
+        return None
+
+    def _split(self, batch: Outgoing) -> list[Outgoing]:
+        """Two batches with the sequences that the one had; nothing if it cannot be split."""
+        if batch.records == 1:
+            return []
+        columns = decode([batch.data], checked=True)
+        size = sum(len(each or b"") for each in (*columns.keys, *columns.values))
+        topic = batch.place.topic
+        self._smaller[topic] = min(self._smaller.get(topic, self._batch_bytes), max(size // 2, LEAST_BATCH_BYTES))
+        sequence = read_header(batch.data, 0).base_sequence
+        parts: list[Outgoing] = []
+        for half in (slice(batch.records // 2), slice(batch.records // 2, None)):
+            (part,) = encode(
+                columns.keys[half],
+                columns.values[half],
+                columns.timestamps[half],
+                columns.headers[half],
+                codec=self._codec,
+                level=self._level,
+                batch_bytes=WHATEVER_FITS,
+                writer=self._writer,
+                sequence=sequence,
+            )
+            sequence = next_sequence(sequence, part.records) if sequence >= 0 else -1
+            parts.append(Outgoing(batch.place, part.data, (*batch.order, len(parts)), part.records))
+        return parts
 
     def _delivered(self, batch: Outgoing) -> None:
-        self.written += self._counts.pop(batch.order)
+        self.written += batch.records
 
 
 def _by_partition(chosen: Sequence[int]) -> dict[int, Sequence[int]]:

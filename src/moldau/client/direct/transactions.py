@@ -51,8 +51,18 @@ class TransactionalProducer(Producer):
         codec: Codec = Codec.NONE,
         level: int | None = None,
         batch_bytes: int = BATCH_BYTES,
+        request_bytes: int | None = None,
+        delivery_timeout_s: float | None = None,
     ) -> None:
-        super().__init__(cluster, codec=codec, level=level, batch_bytes=batch_bytes, transactional_id=transactional_id)
+        super().__init__(
+            cluster,
+            codec=codec,
+            level=level,
+            batch_bytes=batch_bytes,
+            request_bytes=request_bytes,
+            delivery_timeout_s=delivery_timeout_s,
+            transactional_id=transactional_id,
+        )
         self.transactional_id = transactional_id
         self._timeout_ms = timeout_ms
         self._own_epochs = False  # KIP-890
@@ -84,7 +94,6 @@ class TransactionalProducer(Producer):
         if self.failure is None and self.flush() is None:
             return self._end(committed=False)
         self._sender.discard()
-        self._counts.clear()
         self.failure = None
         return self.start()
 

@@ -39,11 +39,11 @@ def read_task(options: ReadOptions, task: Task) -> Iterator[Any]:
         if gone is not None:
             loss.report(gone)
             return
-        for chunk in _chunks(cluster, task.range, options.fetching, loss):
+        for position, chunk in _chunks(cluster, task.range, options.fetching, loss):
             for group in _groups(chunk.batches):
                 columns = decode(
                     group,
-                    start=task.range.start,
+                    start=position,
                     end=task.range.end,
                     headers=options.include_headers,
                     checked=True,
@@ -66,8 +66,8 @@ def _why_gone(cluster: Cluster, task: Task) -> str | None:
     return None
 
 
-def _chunks(cluster: Cluster, wanted: Range, fetching: Fetching, loss: Loss) -> Iterator[Chunk]:
-    """The batches of a range; skips what is gone, if it may."""
+def _chunks(cluster: Cluster, wanted: Range, fetching: Fetching, loss: Loss) -> Iterator[tuple[int, Chunk]]:
+    """The batches of a range, each time with the first offset wanted of them; skips what is gone, if it may."""
     place = Place(wanted.topic, wanted.partition)
     isolation = READ_COMMITTED if fetching.read_committed else READ_UNCOMMITTED
     position = wanted.start
@@ -76,8 +76,8 @@ def _chunks(cluster: Cluster, wanted: Range, fetching: Fetching, loss: Loss) -> 
             if isinstance(answer, Failed):
                 position = _behind_gap(cluster, wanted._replace(start=position), answer, loss)
                 break
+            yield position, answer
             position = answer.next_offset
-            yield answer
         else:
             return
 

@@ -1,0 +1,145 @@
+"""From what Arrow's JSON parser can be trusted with to the columns of a schema. Defines nothing: `documents` does.
+
+Times and binary are read as strings, floats as doubles, and then made what they are to be: whole columns at once,
+after a look at how they are written. Whatever is not plainly right is a Doubt, for `documents` to settle.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from moldau.spark.source.documents import Misfit, base64_bytes
+
+TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
+TIMESTAMP_NTZ: Final = pa.timestamp("us")
+FIRST_DAY: Final = pa.scalar("0001-01-01").cast(pa.date32())
+FIRST_TIME: Final = pa.scalar("0001-01-01T00:00:00").cast(TIMESTAMP_NTZ)
+LAST_TIME: Final = pa.scalar("9999-12-31T23:59:59.999999").cast(TIMESTAMP_NTZ)
+
+DATE: Final = r"^\d{4}-\d\d-\d\d$"
+LOCAL_TIME: Final = r"^\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?"
+ZONE: Final = r"(?:Z|[+-]\d\d(?::?\d\d)?)$"
+TOO_FINE: Final = r"(\.\d{6})\d+"
+
+
+class Doubt(Exception):
+    """It may or may not fit."""
+
+
+def plain_schema(schema: pa.Schema) -> pa.Schema | None:
+    """What the parser reads instead; None if it has no way to."""
+    kinds = [(field.name, _plain(field.type)) for field in schema]
+    return None if not kinds or any(kind is None for _, kind in kinds) else pa.schema(kinds)
+
+
+def _plain(kind: pa.DataType) -> pa.DataType | None:
+    if pa.types.is_struct(kind):
+        fields = [kind.field(index) for index in range(kind.num_fields)]
+        kinds = [(field.name, _plain(field.type)) for field in fields]
+        return None if not kinds or any(each is None for _, each in kinds) else pa.struct(kinds)
+    if pa.types.is_list(kind):
+        element = _plain(kind.value_type)
+        return None if element is None else pa.list_(element)
+    if pa.types.is_integer(kind) or kind in (pa.bool_(), pa.string(), pa.float64()) or pa.types.is_decimal(kind):
+        return kind
+    return PLAIN.get(kind)
+
+
+def refined(array: Any, field: pa.Field) -> Any:
+    """The column that the field asks for. Raises Doubt, or pa.ArrowInvalid."""
+    if not field.nullable and array.null_count:
+        raise Doubt
+    kind = field.type
+    if pa.types.is_struct(kind):
+        return _refined_struct(array, kind)
+    if pa.types.is_list(kind):
+        elements = refined(array.flatten(), kind.value_field)
+        return pa.ListArray.from_arrays(array.offsets, elements, type=kind, mask=array.is_null())
+    return REFINERS[kind](array) if kind in REFINERS else array
+
+
+def _refined_struct(array: Any, kind: pa.DataType) -> Any:
+    """Where the whole struct is null its columns may be, whatever they say of themselves."""
+    fields = [kind.field(index) for index in range(kind.num_fields)]
+    there = array.is_valid()
+    children = []
+    for field, child in zip(fields, array.flatten(), strict=True):
+        if not field.nullable and child.filter(there).null_count:
+            raise Doubt
+        children.append(refined(child, field.with_nullable(True)))
+    return pa.StructArray.from_arrays(children, fields=fields, mask=array.is_null())
+
+
+def _double(array: Any) -> Any:
+    _require(pc.is_finite(array))
+    return array
+
+
+def _float(array: Any) -> Any:
+    return _double(array.cast(pa.float32(), safe=False))
+
+
+def _date(array: Any) -> Any:
+    _require(pc.match_substring_regex(array, DATE))
+    days = array.cast(pa.date32())
+    _require(pc.greater_equal(days, FIRST_DAY))
+    return days
+
+
+def _timestamp(array: Any) -> Any:
+    zoned = pc.match_substring_regex(array, LOCAL_TIME + ZONE)
+    if not _all(zoned):
+        _require(pc.or_(zoned, pc.match_substring_regex(array, LOCAL_TIME + "$")))
+        array = pc.binary_join_element_wise(array, pc.if_else(zoned, "", "Z"), "")
+    return _in_range(_cut(array).cast(TIMESTAMP))
+
+
+def _timestamp_without_zone(array: Any) -> Any:
+    _require(pc.match_substring_regex(array, LOCAL_TIME + "$"))
+    return _in_range(_cut(array).cast(TIMESTAMP_NTZ))
+
+
+def _cut(array: Any) -> Any:
+    return pc.replace_substring_regex(array, TOO_FINE, r"\1")
+
+
+def _in_range(times: Any) -> Any:
+    """Of what Python's times can be, and Spark's are."""
+    plain = times.cast(TIMESTAMP_NTZ)
+    _require(pc.and_(pc.greater_equal(plain, FIRST_TIME), pc.less_equal(plain, LAST_TIME)))
+    return times
+
+
+def _binary(array: Any) -> Any:
+    try:
+        return pa.array([None if text is None else base64_bytes(text) for text in array.to_pylist()], pa.binary())
+    except Misfit:
+        raise Doubt from None
+
+
+def _require(flags: Any) -> None:
+    if not _all(flags):
+        raise Doubt
+
+
+def _all(flags: Any) -> bool:
+    return bool(pc.all(flags, min_count=0).as_py())
+
+
+PLAIN: Final = {
+    pa.float32(): pa.float64(),
+    pa.binary(): pa.string(),
+    pa.date32(): pa.string(),
+    TIMESTAMP: pa.string(),
+    TIMESTAMP_NTZ: pa.string(),
+}
+REFINERS: Final[dict[pa.DataType, Callable[[Any], Any]]] = {
+    pa.float32(): _float,
+    pa.float64(): _double,
+    pa.binary(): _binary,
+    pa.date32(): _date,
+    TIMESTAMP: _timestamp,
+    TIMESTAMP_NTZ: _timestamp_without_zone,
+}

@@ -1,0 +1,129 @@
+"""What becomes of records that do not fit: a topic of their own, or the end of the query. Decodes nothing.
+
+A dead letter has the record's key, value and headers as they were, and headers more that say what became of it
+(HEADERS). It is written at least once: a task that runs again writes its dead letters again.
+"""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from types import TracebackType
+from typing import Any, Final, Protocol
+
+from moldau.client.direct.metadata import Cluster
+from moldau.client.direct.produce import Producer
+from moldau.client.direct.records import Headers
+from moldau.spark.connection import Connection
+from moldau.spark.link import QueryFailed, open_cluster, worked
+from moldau.spark.source.decode import Rejected
+
+# Where the letter came from, as text in UTF-8: the time is the record's own, in ms since 1970.
+HEADERS: Final = ("moldau.reason", "moldau.topic", "moldau.partition", "moldau.offset", "moldau.timestamp")
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class DoesNotFit(QueryFailed):
+    """A record does not fit the schema, and nobody said where to put it."""
+
+    def __init__(self, topic: str, partition: int, offset: int, reason: str) -> None:
+        super().__init__(
+            f"the record at offset {offset} of {topic}-{partition} does not fit the schema: {reason}. "
+            'option("deadLetters", "topic") would put such records aside'
+        )
+        self.topic, self.partition, self.offset, self.reason = topic, partition, offset, reason
+
+
+class Rejects(Protocol):
+    """Takes rejected records of a batch in Kafka's columns. A context manager: leaving it delivers what was taken."""
+
+    def take(self, batch: Any, rejected: Sequence[Rejected]) -> None: ...
+
+    def __enter__(self) -> "Rejects": ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+def rejects(connection: Connection, dead_letters: str | None) -> Rejects:
+    """For one task. With a topic for dead letters its batches need their headers."""
+    return StopAtFirst() if dead_letters is None else DeadLetters(connection, dead_letters)
+
+
+class StopAtFirst:
+    def take(self, batch: Any, rejected: Sequence[Rejected]) -> None:
+        for each in rejected:
+            topic, partition, offset = (
+                batch.column(name)[each.row].as_py() for name in ("topic", "partition", "offset")
+            )
+            raise DoesNotFit(topic, partition, offset, each.reason)
+
+    def __enter__(self) -> "StopAtFirst":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        return None
+
+
+class DeadLetters:
+    """Connects when the first letter is written: most tasks have none."""
+
+    def __init__(self, connection: Connection, topic: str) -> None:
+        self._connection = connection
+        self._topic = topic
+        self._cluster: Cluster | None = None
+        self._producer: Producer | None = None
+
+    def __enter__(self) -> "DeadLetters":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """A task that failed runs again, and need not wait for its letters."""
+        try:
+            if kind is None and self._producer is not None:
+                self._worked(self._producer.flush())
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        if self._producer is not None:
+            self._producer.close()
+        if self._cluster is not None:
+            self._cluster.close()
+        self._producer = self._cluster = None
+
+    def take(self, batch: Any, rejected: Sequence[Rejected]) -> None:
+        if not rejected:
+            return
+        rows = batch.take([each.row for each in rejected]).to_pylist()
+        headers = [_headers(row, each.reason) for row, each in zip(rows, rejected, strict=True)]
+        keys, values = [row["key"] for row in rows], [row["value"] for row in rows]
+        times = [_ms(row) for row in rows]
+        self._worked(self._open().write(self._topic, keys, values, times, headers))
+
+    def _open(self) -> Producer:
+        if self._producer is None:
+            self._cluster = open_cluster(self._connection)
+            self._producer = Producer(self._cluster)
+            self._worked(self._producer.start())
+        return self._producer
+
+    def _worked(self, problem: Any) -> None:
+        try:
+            worked(problem)
+        except QueryFailed as failure:
+            raise QueryFailed(f"dead letters cannot be written to {self._topic}: {failure}") from None
+
+
+def _headers(row: dict[str, Any], reason: str) -> Headers:
+    own = [(header["key"], header["value"]) for header in row.get("headers") or ()]
+    told = (reason, row["topic"], row["partition"], row["offset"], _ms(row))
+    return [*own, *((name, str(each).encode()) for name, each in zip(HEADERS, told, strict=True))]
+
+
+def _ms(row: dict[str, Any]) -> int:
+    time: datetime = row["timestamp"]
+    return (time - EPOCH) // timedelta(milliseconds=1)

@@ -1,0 +1,123 @@
+"""JSON values as typed columns, many at a time: `option("decode", "json")` with a schema.
+
+What fits is defined by `documents`. Here Arrow's parser reads all documents of a batch at once, into types about which
+it is as strict as that definition; what it is lenient about is looked at afterwards. If it refuses, or there is a
+doubt, the batch is halved until the documents in question are few enough to be read one at a time. So one bad record
+costs little, and what is accepted does not depend on its neighbours.
+
+The parser takes a stream of documents and does not care where one value ends. A mark between them, with a name that
+nobody can guess, shows that each value was one document.
+"""
+
+import secrets
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import json as arrow_json
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from moldau.spark.link import QueryFailed
+from moldau.spark.source.columns import Doubt, plain_schema, refined
+from moldau.spark.source.documents import Misfit, UnknownColumn, document_reader
+
+FEW: Final = 16  # documents that are read one at a time once there is something about them
+MOST_BRACKETS: Final = 400  # more might be nested more deeply than Python's parser goes, which Arrow's would not notice
+NOT_JSON: Final = r"[\[:,]\s*-?(?:NaN|Inf)"  # Arrow's parser takes these
+
+
+class Rejected(NamedTuple):
+    """A record that does not fit: its row in the batch, and why."""
+
+    row: int
+    reason: str
+
+
+class Decoder:
+    """Picklable. `schema` is the one that Spark expects of the batches."""
+
+    def __init__(self, columns: StructType) -> None:
+        self._columns = columns
+        try:
+            self.schema: pa.Schema = to_arrow_schema(columns, timezone="UTC")
+            self._read_document = document_reader(self.schema)
+        except UnknownColumn as unknown:
+            raise QueryFailed(f"decode=json cannot fill the schema: {unknown}") from None
+        self._plain = plain_schema(self.schema)
+
+    def __reduce__(self) -> tuple[type["Decoder"], tuple[StructType]]:
+        return Decoder, (self._columns,)
+
+    def decode(self, batch: Any) -> tuple[Any, list[Rejected]]:
+        """Of a RecordBatch with a column `value`: those that fit as a RecordBatch of the schema, and the others."""
+        values = batch.column("value")
+        pieces: list[Any] = []
+        rejected: list[Rejected] = []
+        left = [(0, len(values))]
+        while left:
+            first, count = left.pop()
+            some = values.slice(first, count)
+            if count <= FEW or self._plain is None:
+                pieces.append(self._one_by_one(some, first, rejected))
+                continue
+            found = self._at_once(some)
+            if found is None:
+                half = count // 2
+                left += [(first + half, count - half), (first, half)]
+            else:
+                pieces.append(found)
+        return (pieces[0] if len(pieces) == 1 else pa.concat_batches(pieces)), rejected
+
+    def _one_by_one(self, values: Any, first: int, rejected: list[Rejected]) -> Any:
+        rows = []
+        for row, value in enumerate(values.to_pylist(), first):
+            try:
+                rows.append(self._read_document(value))
+            except Misfit as bad:
+                rejected.append(Rejected(row, str(bad)))
+        columns = [pa.array([row[field.name] for row in rows], field.type) for field in self.schema]
+        return pa.record_batch(columns, schema=self.schema)
+
+    def _at_once(self, values: Any) -> Any | None:
+        """None if it cannot be done, or might be done differently from `documents`."""
+        if values.null_count or _doubtful(values):
+            return None
+        try:
+            values.cast(pa.string())  # only for its check that they are UTF-8
+            table = self._parse(values)
+            if table is None:
+                return None
+            columns = [refined(table.column(field.name).combine_chunks(), field) for field in self.schema]
+        except (Doubt, pa.ArrowInvalid):
+            return None
+        return pa.record_batch(columns, schema=self.schema)
+
+    def _parse(self, values: Any) -> Any | None:
+        mark = secrets.token_hex(12)
+        documents = pa.ListArray.from_arrays([0, len(values)], values)
+        between = f'\n{{"{mark}":true}}\n'.encode()
+        text = pc.binary_join(documents, between)[0].as_buffer()
+        assert self._plain is not None
+        table = arrow_json.read_json(
+            pa.BufferReader(text),
+            read_options=arrow_json.ReadOptions(use_threads=False, block_size=len(text) + 1),
+            parse_options=arrow_json.ParseOptions(
+                explicit_schema=self._plain.append(pa.field(mark, pa.bool_())),
+                newlines_in_values=True,
+                unexpected_field_behavior="ignore",
+            ),
+        )
+        marked = table.column(mark).combine_chunks().is_valid()
+        if not marked.equals(pa.array([False, True] * (len(values) - 1) + [False])):
+            return None
+        return table.filter(pc.invert(marked))
+
+
+def _doubtful(values: Any) -> bool:
+    if pc.any(pc.match_substring_regex(values, NOT_JSON)).as_py():
+        return True
+    if pc.max(pc.binary_length(values)).as_py() <= 2 * MOST_BRACKETS:
+        return False
+    brackets = pc.add(pc.count_substring(values, "["), pc.count_substring(values, "{"))
+    return bool(pc.max(brackets).as_py() > MOST_BRACKETS)
