@@ -3,12 +3,19 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 BROKER := $(VENV)/.ready
+SPARK := $(VENV)/.ready-for-spark
 EVERYTHING := $(VENV)/.ready-for-tests
 
-.PHONY: up setup test check bench exactly-once storm spark clean
+# Or a while after the first result: make demo DEMO_SECONDS=20
+DEMO_SECONDS ?=
+
+.PHONY: up demo setup test check bench exactly-once storm spark clean
 
 up: $(BROKER)
 	@exec $(BIN)/moldau up --dir ./data --listen localhost:9092
+
+demo: $(SPARK)
+	@exec $(BIN)/python -m demo $(if $(DEMO_SECONDS),--seconds $(DEMO_SECONDS))
 
 setup: $(EVERYTHING)
 
@@ -17,6 +24,11 @@ $(BROKER): pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { echo "Python's venv module is missing; on Debian and Ubuntu: apt-get install python3-venv"; rm -rf $(VENV); exit 1; }
 	@echo "Setting up $(VENV) (once, about half a minute) …"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	@touch $@
+
+$(SPARK): $(BROKER)
+	@echo "Adding Spark (once, about a minute and 0.9 GB) …"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[spark]'
 	@touch $@
 
 $(EVERYTHING): $(BROKER)
@@ -29,8 +41,8 @@ test: setup check
 	@$(BIN)/python -m pytest tests/spark  # one process, because each starts a JVM, whose two cores are busy enough
 
 check: setup
-	@$(BIN)/ruff check src tests benchmarks
-	@$(BIN)/ruff format --check src tests benchmarks
+	@$(BIN)/ruff check src tests benchmarks demo
+	@$(BIN)/ruff format --check src tests benchmarks demo
 	@$(BIN)/mypy
 
 exactly-once: setup

@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from moldau.spark.defaults import VARIABLE_OF
 from moldau.spark.java import Java, NoJava, find_java
 from moldau.spark.jvm import JvmFailed, java_options, started, starts_here
 from moldau.spark.pack import PackFailed, pack_settings, use_name, worker_python
@@ -23,8 +24,11 @@ if TYPE_CHECKING:
 
 LOCAL = re.compile(r"local(?:\[(\*|\d+)(?:,\s*\d+)?\])?")
 PYTHON = "PYSPARK_PYTHON"
-PACK = "moldau.pack"  # a setting of ours: the archive that executors on a cluster take packages from
+PACK = "moldau.pack"  # the archive that executors on a cluster take packages from
+OUR_SETTINGS = (PACK, *VARIABLE_OF)
 STATE_STORE = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+
+_reporting: set[str] = set()  # applications whose queries are reported
 
 
 class SparkUnavailable(Exception):
@@ -34,10 +38,12 @@ class SparkUnavailable(Exception):
 def session(name: str, master: str = "local[*]", **settings: object) -> "SparkSession":
     """A SparkSession of this name. Settings are Spark's own, given as `**{"spark.driver.memory": "4g"}`.
 
-    One is ours: `moldau.pack` names the archive that `moldau spark pack` made, for executors on a cluster.
+    Ours are `moldau.pack`, the archive of `moldau spark pack` for executors on a cluster, and for all queries that do
+    not say it themselves `moldau.bootstrap` and `moldau.start`: whom they ask first, and where streams begin.
     """
     wanted = chosen_settings(name, master, read_settings(settings))
     packed = _packed(wanted)
+    defaults = _defaults(wanted)
     version = _pyspark_version()
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
@@ -47,13 +53,13 @@ def session(name: str, master: str = "local[*]", **settings: object) -> "SparkSe
     for key, value in wanted.items():
         builder = builder.config(key, value)
     if SparkContext._gateway is not None:  # Spark's JVM is there already; a process has one
-        return _ready(builder.getOrCreate())
+        return _ready(builder.getOrCreate(), defaults)
     java = find_java()
     if isinstance(java, NoJava):
         raise SparkUnavailable(java.reason)
     try:
         with _told(f"Spark {version} on Java {java.version}", master), _jvm(java, wanted, builder):
-            return _ready(builder.getOrCreate())
+            return _ready(builder.getOrCreate(), defaults)
     except JvmFailed as failed:
         raise SparkUnavailable(f"Spark does not start: {failed}") from failed
 
@@ -61,7 +67,7 @@ def session(name: str, master: str = "local[*]", **settings: object) -> "SparkSe
 def read_settings(settings: Mapping[str, object]) -> dict[str, str]:
     """Settings as Spark writes them; what is none of its own is refused."""
     for key in settings:
-        if not key.startswith("spark.") and key != PACK:
+        if not key.startswith("spark.") and key not in OUR_SETTINGS:
             example = 'Give them as **{"spark.driver.memory": "4g"}'
             raise SparkUnavailable(f"{key} is not a setting of Spark's: they begin with spark. {example}")
     return {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in settings.items()}
@@ -122,6 +128,11 @@ def _packed(settings: dict[str, str]) -> bool:
     return True
 
 
+def _defaults(settings: dict[str, str]) -> dict[str, str]:
+    """Takes out what queries are to have that do not say it themselves (defaults.py), as variables."""
+    return {variable: settings.pop(key) for key, variable in VARIABLE_OF.items() if key in settings}
+
+
 def _use_this_python(settings: Mapping[str, str], packed: bool) -> None:
     """Python workers run this interpreter. In an unactivated venv Spark would take another, and die without a word."""
     if "spark.pyspark.python" in settings:
@@ -149,16 +160,31 @@ def _jvm(java: Java, settings: dict[str, str], builder: "SparkSession.Builder") 
     return nullcontext()
 
 
-def _ready(spark: "SparkSession") -> "SparkSession":
+def _ready(spark: "SparkSession", defaults: Mapping[str, str]) -> "SparkSession":
     """Registers our source: Spark finds it by itself, unless somebody else's `pyspark_*` module is broken.
 
     And only a source that is registered here can be told how many cores there are, to plan its tasks for.
     """
     from moldau.spark.datasource import MoldauDataSource
 
+    os.environ.update(defaults)  # for sinks of foreachBatch, which are made in this process
+    spark.sparkContext.environment.update(defaults)
     spark.sparkContext.environment[CORES] = str(spark.sparkContext.defaultParallelism)
     spark.dataSource.register(MoldauDataSource)
+    _report_to_groups(spark)
     return spark
+
+
+def _report_to_groups(spark: "SparkSession") -> None:
+    """Once for each application: a named query's progress is committed for the group of its name."""
+    from moldau.spark.listening import Listener
+    from moldau.spark.query_groups import QueryGroups
+
+    application = spark.sparkContext.applicationId
+    if application not in _reporting:
+        _reporting.add(application)
+        groups = QueryGroups(spark)
+        spark.streams.addListener(Listener(started=groups.started, progressed=groups.progressed, ended=groups.ended))
 
 
 @contextmanager

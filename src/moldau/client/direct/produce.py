@@ -102,12 +102,12 @@ class Producer:
         values: Column,
         timestamps: Sequence[int] | None = None,
         headers: Sequence[Headers] | None = None,
-        partitions: Sequence[int] | None = None,
+        partitions: Sequence[int | None] | None = None,
     ) -> Failed | None:
         """Sends records; their answers may come later, at the latest with `flush`.
 
-        Without timestamps it is now. Without partitions the keys decide, as in Java. A topic that does not exist is
-        created if brokers do that.
+        Without timestamps it is now. Where a record's partition is not given its key decides, as in Java. A topic that
+        does not exist is created if brokers do that.
         """
         if self.failure is not None:
             return self.failure
@@ -118,7 +118,7 @@ class Producer:
         found = self.cluster.topic(topic, create=True)
         if isinstance(found, Failed):
             return self._fail(found)
-        chosen = self._partitions(found, keys, values) if partitions is None else partitions
+        chosen = self._chosen(found, keys, values, partitions)
         outgoing = []
         for partition, rows in _by_partition(chosen).items():
             outgoing += self._encode(Place(topic, partition), rows, keys, values, timestamps, headers)
@@ -148,6 +148,17 @@ class Producer:
         self._writer = writer
         self._sequences.clear()
         self.failure = None
+
+    def _chosen(
+        self, topic: Topic, keys: Column, values: Column, partitions: Sequence[int | None] | None
+    ) -> Sequence[int]:
+        if partitions is None:
+            return self._partitions(topic, keys, values)
+        given = [each for each in partitions if each is not None]
+        if len(given) == len(partitions):
+            return given
+        assigned = self._partitions(topic, keys, values)
+        return [own if own is not None else other for own, other in zip(partitions, assigned, strict=True)]
 
     def _partitions(self, topic: Topic, keys: Column, values: Column) -> list[int]:
         """By the number of partitions that the producer has met first: a key stays where it is."""
