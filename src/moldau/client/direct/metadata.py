@@ -5,6 +5,7 @@ looks again when it has moved and tries until the time is up; those who ask lead
 `forget` a topic whose leader has moved.
 """
 
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias, TypeVar
 from uuid import UUID
@@ -126,7 +127,8 @@ class Cluster:
         With `create` those that do not exist are waited for, and brokers that may (`auto.create.topics.enable`) create
         them.
         """
-        patience = patience or self.patience(min(self.timeout_s, CREATION_S) if create else None)
+        patience = patience or self.patience()
+        first_answer: float | None = None
         topics = None if names is None else tuple(MetadataRequestTopic(name=name) for name in names)
         request = MetadataRequest(topics=topics, allow_auto_topic_creation=create)
         while True:
@@ -138,7 +140,10 @@ class Cluster:
             found = {row.name or "": _topic(row) for row in answer.topics}
             self._topics |= {name: topic for name, topic in found.items() if isinstance(topic, Topic)}
             # A topic that was created a moment ago has no leader yet; one that does not exist is not waited for.
-            pending = [each for each in found.values() if isinstance(each, Failed) and _passes(each, create)]
+            now = time.monotonic()
+            first_answer = first_answer or now
+            waits = create and now - first_answer < CREATION_S
+            pending = [each for each in found.values() if isinstance(each, Failed) and _passes(each, waits)]
             if not pending or not patience.again():
                 return found
 
@@ -319,5 +324,5 @@ def _topic(row: MetadataResponseTopic) -> Topic | Failed:
     return Topic(row.name or "", row.topic_id, row.is_internal, leaders)
 
 
-def _passes(problem: Failed, create: bool) -> bool:
-    return problem.retriable and (create or problem.code != WireError.UNKNOWN_TOPIC_OR_PARTITION)
+def _passes(problem: Failed, may_appear: bool) -> bool:
+    return problem.retriable and (may_appear or problem.code != WireError.UNKNOWN_TOPIC_OR_PARTITION)
