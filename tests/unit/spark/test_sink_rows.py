@@ -11,7 +11,8 @@ pa = pytest.importorskip("pyarrow", reason="needs PyArrow: pip install 'moldau[s
 pytest.importorskip("pandas", reason="needs pandas: pip install 'moldau[spark]'")
 
 from moldau.spark.sink.digest import Digest  # noqa: E402
-from moldau.spark.sink.rows import Layout, Rows, rows_of  # noqa: E402
+from moldau.spark.sink.layout import Layout  # noqa: E402
+from moldau.spark.sink.rows import Rows, rows_of  # noqa: E402
 
 HEADER = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
 LAYOUT = Layout(value=1, key=0, headers=2, topic=3, partition=4)

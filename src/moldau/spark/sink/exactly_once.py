@@ -20,17 +20,20 @@ old does not guess (`refusal`). Only a query's very first batch cannot be told f
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from moldau.client.direct.metadata import Cluster
 from moldau.client.direct.transactions import TransactionalProducer
 from moldau.spark.link import QueryFailed, open_cluster
 from moldau.spark.options import WriteOptions
 from moldau.spark.sink.control import Control, Done, Finished
-from moldau.spark.sink.digest import Digest
+from moldau.spark.sink.layout import Layout
 from moldau.spark.sink.output import Output, worked
-from moldau.spark.sink.rows import Layout, rows_of
+from moldau.spark.sink.rows import rows_of
 from moldau.wire.compression import Codec
+
+if TYPE_CHECKING:
+    from moldau.spark.sink.digest import Digest
 
 LOST = (
     "Without them nobody knows whether rows of this batch were written before. Control offsets expire with "
@@ -82,7 +85,7 @@ def _write(
     producer: TransactionalProducer,
     output: Output,
 ) -> int:
-    digest = Digest()
+    digest = _digest()
     group, place = task.control.task_group(task.index), task.control.place
     try:
         for batch in batches:
@@ -104,7 +107,7 @@ def _write(
 
 def _read_again(batches: Iterator[Any], options: WriteOptions, layout: Layout, task: Task, before: Done) -> int:
     """The task has written this batch: only looks whether it would write the same again."""
-    digest = Digest()
+    digest = _digest()
     for batch in batches:
         digest.add(rows_of(batch, layout), options.topic)
     if (digest.rows, str(digest)) != (before.rows, before.digest):
@@ -178,6 +181,12 @@ def _look_for_others(cluster: Cluster, options: WriteOptions, control: Control, 
                 f"batch {batch} now has {tasks} tasks, but task {index} has written {done.rows} rows of it before, "
                 f"which are written twice now. {OTHER_ROWS}"
             )
+
+
+def _digest() -> "Digest":
+    from moldau.spark.sink.digest import Digest  # with pandas, which takes longest to import, and a driver needs none
+
+    return Digest()
 
 
 def _cluster(options: WriteOptions) -> Cluster:

@@ -12,11 +12,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from moldau.base.settings import SettingError, SettingsRefused
+from moldau.spark.defaults import with_defaults
 from moldau.spark.options import WriteOptions, write_options
 
 # Options by which the sink tells the writer where it is; all lower case, as Spark hands them on.
 QUERY, BATCH = "moldau.query", "moldau.batch"
 QUERY_ID = "sql.streaming.queryId"
+SPECULATION = "spark.speculation"
+NO_SPECULATION = f"{SPECULATION} must be off with exactly-once: attempts of one task would shut each other out"
 NAMELESS = (
     "sinkName must be set with delivery=exactly-once in foreachBatch, where there can be several sinks: a name that no "
     "other sink of the query has, and that stays"
@@ -44,6 +47,7 @@ class Sink:
 def sink(options: Mapping[str, object] | None = None, /, **more: object) -> Sink:
     """A sink with the options of `writeStream.format("moldau")`, as a dictionary, by name, or both."""
     given = {name: _text(value) for name, value in {**(options or {}), **more}.items()}
+    given = with_defaults(given)
     parsed = write_options(given)
     if parsed.exactly_once and not parsed.sink_name:
         raise SettingsRefused([SettingError("sinkName", NAMELESS)])
