@@ -3,12 +3,19 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 BROKER := $(VENV)/.ready
+SPARK := $(VENV)/.ready-for-spark
 EVERYTHING := $(VENV)/.ready-for-tests
 
-.PHONY: up setup test check bench exactly-once storm spark clean
+# Or a while after the first result: make demo DEMO_SECONDS=20
+DEMO_SECONDS ?=
+
+.PHONY: up demo setup test check bench exactly-once storm spark spark-faults clean
 
 up: $(BROKER)
 	@exec $(BIN)/moldau up --dir ./data --listen localhost:9092
+
+demo: $(SPARK)
+	@exec $(BIN)/python -m demo $(if $(DEMO_SECONDS),--seconds $(DEMO_SECONDS))
 
 setup: $(EVERYTHING)
 
@@ -19,6 +26,11 @@ $(BROKER): pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
 	@touch $@
 
+$(SPARK): $(BROKER)
+	@echo "Adding Spark (once, about a minute and 0.9 GB) …"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[spark]'
+	@touch $@
+
 $(EVERYTHING): $(BROKER)
 	@echo "Adding Spark and what the tests need (once, about a minute and 1 GB) …"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,spark]'
@@ -26,11 +38,11 @@ $(EVERYTHING): $(BROKER)
 
 test: setup check
 	@$(BIN)/python -m pytest tests -n 2 --dist worksteal --ignore tests/spark
-	@$(BIN)/python -m pytest tests/spark  # one process, because each starts a JVM, whose two cores are busy enough
+	@$(BIN)/python -m pytest tests/spark --timeout 900  # one process: each starts a JVM, which keeps two cores busy enough
 
 check: setup
-	@$(BIN)/ruff check src tests benchmarks
-	@$(BIN)/ruff format --check src tests benchmarks
+	@$(BIN)/ruff check src tests benchmarks demo
+	@$(BIN)/ruff format --check src tests benchmarks demo
 	@$(BIN)/mypy
 
 exactly-once: setup
@@ -38,6 +50,9 @@ exactly-once: setup
 
 storm: setup
 	@MOLDAU_FULL=1 $(BIN)/python -m pytest tests/clients/test_storm.py -s --timeout 600
+
+spark-faults: setup
+	@MOLDAU_FULL=1 $(BIN)/python -m pytest tests/spark/test_faults.py -s --timeout 3600
 
 spark: setup
 	@MOLDAU_FULL=1 $(BIN)/python -m pytest tests/spark --timeout 1800

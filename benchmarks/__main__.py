@@ -1,4 +1,4 @@
-"""The command line: `python -m benchmarks [OPTIONS]` compares; `cpu`, `isolation`, `chart` are commands."""
+"""The command line: `python -m benchmarks [OPTIONS]` compares; `spark`, `cpu`, `isolation`, `chart` are commands."""
 
 import contextlib
 import enum
@@ -6,6 +6,7 @@ import shutil
 import signal
 import tempfile
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,6 +23,9 @@ from benchmarks import soak as soaking
 from benchmarks.compare import compare
 from benchmarks.jars import Jars
 from benchmarks.peers import ApacheKafka, Kind, Moldau, running
+from benchmarks.spark import connector, sides
+from benchmarks.spark import measures as spark_measures
+from benchmarks.spark.compare import compare as compare_spark
 
 app = typer.Typer(
     add_completion=False, pretty_exceptions_enable=False, help="Moldau beside Apache Kafka on this machine."
@@ -81,6 +85,37 @@ def main(
                 extent = studies.QUICK if quick else studies.NORMAL
                 results["isolation"] = studies.study(ours, scratch, extent, [], _saying(status))
     _publish(results, quick=quick or self_check)
+
+
+@app.command()
+def spark(
+    only: Annotated[list[str] | None, typer.Option(help="A measure or workload by name; may be repeated.")] = None,
+    rounds: Annotated[int, typer.Option(min=1, help="Rounds per side; the median counts.")] = 3,
+    quick: Quick = False,
+    scale: Annotated[float, typer.Option(help="Times as many records.")] = 1.0,
+    side: Annotated[str | None, typer.Option(help="Only one side: ours or theirs.")] = None,
+    workdir: Workdir = None,
+) -> None:
+    """Our source and sink beside Spark's own Kafka connector, on a broker of ours."""
+    wanted = spark_measures.chosen(only or [])
+    if not wanted:
+        console.print(f"No such measure; there are: {', '.join(measure.name for measure in spark_measures.MEASURES)}")
+        raise typer.Exit(2)
+    flavours = _flavours(side)
+    sizes = spark_measures.scaled(spark_measures.QUICK if quick else spark_measures.FULL, scale)
+    trial = quick or scale < 1
+    path = report.TRIAL if trial or only or side else report.SPARK
+    with _scratch(workdir) as scratch, console.status("") as status:
+        results = compare_spark(
+            flavours, wanted, sizes, scratch, rounds=rounds, say=_saying(status),
+            keep=lambda found: report.save(found, path),
+        )  # fmt: skip
+    if trial:
+        console.print("[yellow]A trial: its figures say that everything runs, not how fast.")
+    report.show_spark(results, console)
+    console.print(f"Figures of all rounds: {path}")
+    if results["failures"]:
+        raise typer.Exit(1)
 
 
 @app.command()
@@ -172,6 +207,19 @@ def _roles(no_kafka: bool, self_check: bool) -> tuple[Jars | None, Kind, Kind | 
         return None, Moldau(), None
     kafka = ApacheKafka(found)
     return found, kafka if self_check else Moldau(), None if no_kafka else kafka
+
+
+def _flavours(side: str | None) -> list[sides.Flavour]:
+    """Both Sparks, or the one that is asked for; ours alone where the connector cannot be had."""
+    if side == "ours":
+        return [sides.ours()]
+    found = connector.obtain()
+    if isinstance(found, str):
+        console.print(f"[yellow]Ours alone: {found}.")
+        return [sides.ours()]
+    if side == "theirs":
+        return [replace(sides.theirs(found), label="ours")]  # the only column of the report
+    return [sides.ours(), sides.theirs(found)]
 
 
 def _publish(results: dict[str, Any], *, quick: bool) -> None:

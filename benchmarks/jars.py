@@ -1,5 +1,8 @@
-"""Apache Kafka's jars and tools, fetched once by Maven into the user's cache; the tests use them too. So are the jars of
-Spark's connector (`spark.connector`).
+"""Apache Kafka's jars and tools, fetched once by Maven into the user's cache; the tests use them too.
+
+The jars of Spark's connector come the same way (`spark.connector`).
+
+The jars of Spark's connector come the same way (`spark.connector`).
 
 The class path comes from MOLDAU_KAFKA_CLASSPATH, if that is set, else from the cache. Knows nothing of brokers or
 measures.

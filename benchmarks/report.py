@@ -11,6 +11,7 @@ from benchmarks import chart
 from benchmarks.measures import CHECKS
 
 RESULTS = Path("benchmarks/results/latest.json")
+SPARK = Path("benchmarks/results/spark.json")
 ISOLATION = Path("benchmarks/results/isolation.json")
 TRIAL = Path("benchmarks/results/trial.json")  # quick runs, which must not take the place of figures
 CHART = Path("docs/bench.svg")
@@ -18,6 +19,25 @@ VERDICTS = {True: "[green]reached", False: "[red]missed", None: "–"}
 
 
 def show(results: dict[str, Any], console: Console) -> None:
+    show_measures(results, console)
+    console.print(f"Medians (least–most) of {results['rounds']} rounds. Consumer: {results['consumer']} (librdkafka).")
+    console.print("Brokers that are not under load idle; they are not paused.")
+    for name, checked in CHECKS.items():
+        console.print(f"{name} checks {checked}.")
+
+
+def show_spark(results: dict[str, Any], console: Console) -> None:
+    show_measures(results, console)
+    console.print(
+        f"Medians (least–most) of {results['rounds']} warm rounds, {results['spark']['master']}, on a broker of ours. "
+        "From time and CPU those of a job with as many rows but without Kafka, on the same Spark, are taken off. "
+        "CPU and memory are those of driver, JVM and Python workers."
+    )
+    for failure in results["failures"]:
+        console.print(failure, style="red", markup=False)
+
+
+def show_measures(results: dict[str, Any], console: Console) -> None:
     theirs = results["theirs"]
     table = Table(title=f"{results['ours']} : {theirs}" if theirs else f"{results['ours']} alone")
     columns = ("measure", "unit", "ours", "theirs", "ratio", "range of ratios", "floor", "")
@@ -27,10 +47,6 @@ def show(results: dict[str, Any], console: Console) -> None:
         cells = [row["title"], row["unit"], _side(row["ours"])]
         table.add_row(*cells, *(_against(row) if theirs else ()))
     console.print(table)
-    console.print(f"Medians (least–most) of {results['rounds']} rounds. Consumer: {results['consumer']} (librdkafka).")
-    console.print("Brokers that are not under load idle; they are not paused.")
-    for name, checked in CHECKS.items():
-        console.print(f"{name} checks {checked}.")
 
 
 def _against(row: dict[str, Any]) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ from typing import Any
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, Producer, TopicPartition
 
 from benchmarks import frames, members
+from benchmarks.spark import passage
 
 CONSUME_BATCH = 10_000
 CONSUME_LIMIT_S = 300.0
@@ -186,6 +187,7 @@ JOBS: dict[str, Callable[[dict[str, Any]], dict[str, float]]] = {
     "produce": produce,
     "latency": latency,
     "rebalance": members.rebalance,
+    "passage": passage.passage,
     "ask-metadata": ask_metadata,
     "append-one-by-one": append_one_by_one,
     "read-cold": read_cold,

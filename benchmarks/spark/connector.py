@@ -56,5 +56,5 @@ def _environment(directory: Path, venv: Path) -> str | None:
 
 
 def _artifact(jar: Path) -> str:
-    """`kafka-clients` of `kafka-clients-3.9.0.jar`: what Spark has already, in whichever version, is not given again."""
+    """`kafka-clients` of `kafka-clients-3.9.0.jar`: what Spark has already, in any version, is not given again."""
     return re.sub(r"-\d[^-]*(-\d[^-]*)?\.jar$", "", jar.name)

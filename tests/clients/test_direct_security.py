@@ -2,6 +2,7 @@
 
 import base64
 import json
+import pickle
 import shutil
 import subprocess
 import time
@@ -12,11 +13,13 @@ from typing import NamedTuple
 import pytest
 
 from moldau.client.direct.failed import Failed
-from moldau.client.direct.fetch import Chunk, read_range
+from moldau.client.direct.fetch import Chunk, FetchSizes, read_range
 from moldau.client.direct.metadata import Cluster, Place
 from moldau.client.direct.produce import Producer
 from moldau.client.direct.records import decode
 from moldau.client.direct.security import Sasl, Security, Tls
+from moldau.spark.link import open_cluster
+from moldau.spark.options import read_options, write_options
 from support import kafka_java
 from support.brokers import HOST, ApacheKafkaProcess, free_port
 from support.raw import RawClient
@@ -29,6 +32,7 @@ pytestmark = [
 TOPIC = "secured"
 LOGIN = "org.apache.kafka.common.security"
 SCRAMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
+SHORT_SESSIONS = "SCRAM-SHA-256"  # without TLS its sessions last a second
 
 
 class Pair(NamedTuple):
@@ -69,6 +73,7 @@ class SecuredKafka(ApacheKafkaProcess):
                 self.settings[f"{prefix}.{mechanism.lower()}.sasl.jaas.config"] = login
             bearer = f'{LOGIN}.oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="broker";'
             self.settings[f"{prefix}.oauthbearer.sasl.jaas.config"] = bearer
+        self.settings[f"listener.name.sasl_plaintext.{SHORT_SESSIONS.lower()}.connections.max.reauth.ms"] = "1000"
 
     def format(self, java: str, path: str) -> None:
         users = [part for name in SCRAMS for part in ("--add-scram", f"{name}=[name=alice,password=wonder]")]
@@ -115,11 +120,11 @@ def token() -> str:
     return f"{part({'alg': 'none'})}.{part({'sub': 'alice', 'iat': now, 'exp': now + 600})}."
 
 
-def there_and_back(address: str, security: Security) -> None:
+def there_and_back(writing: Cluster, reading: Cluster) -> None:
     """A record goes in and comes out."""
-    with Cluster(address, security, timeout_s=30) as cluster, Producer(cluster, idempotent=False) as producer:
+    with writing, reading, Producer(writing, idempotent=False) as producer:
         assert (producer.write(TOPIC, [None], [b"v"]) or producer.flush()) is None
-        chunk = next(read_range(cluster, Place(TOPIC, 0), 0, 1))
+        chunk = next(read_range(reading, Place(TOPIC, 0), 0, 1))
         assert isinstance(chunk, Chunk), chunk
         assert decode(chunk.batches, end=1).values == [b"v"]
 
@@ -137,7 +142,8 @@ def test_every_mechanism_opens_the_door(
     kafka: SecuredKafka, pairs: tuple[Pair, Pair, Pair], listener: str, mechanism: str
 ) -> None:
     tls = Tls(ca=str(pairs[0].certificate)) if listener == "SASL_SSL" else None
-    there_and_back(kafka.at(listener), Security(tls, Sasl(mechanism, "alice", "wonder", token)))
+    security = Security(tls, Sasl(mechanism, "alice", "wonder", token))
+    there_and_back(Cluster(kafka.at(listener), security), Cluster(kafka.at(listener), security))
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", *SCRAMS])
@@ -153,9 +159,9 @@ def test_a_wrong_token_is_told_at_once(kafka: SecuredKafka) -> None:
 
 def test_certificates_of_clients_as_files_and_as_texts(kafka: SecuredKafka, pairs: tuple[Pair, Pair, Pair]) -> None:
     own, client, _ = pairs
-    there_and_back(kafka.at("SSL"), Security(Tls(str(own.certificate), str(client.certificate), str(client.key))))
-    texts = [each.read_text() for each in (own.certificate, client.certificate, client.key)]
-    there_and_back(kafka.at("SSL"), Security(Tls(*texts)))
+    files = Security(Tls(str(own.certificate), str(client.certificate), str(client.key)))
+    texts = Security(Tls(*(each.read_text() for each in (own.certificate, client.certificate, client.key))))
+    there_and_back(Cluster(kafka.at("SSL"), files), Cluster(kafka.at("SSL"), texts))
 
 
 def test_a_broker_that_nobody_vouches_for_is_not_trusted(kafka: SecuredKafka, pairs: tuple[Pair, Pair, Pair]) -> None:
@@ -167,3 +173,93 @@ def test_a_broker_that_nobody_vouches_for_is_not_trusted(kafka: SecuredKafka, pa
 def test_a_file_that_is_not_there_is_told_at_once(kafka: SecuredKafka) -> None:
     problem = refused(kafka.at("SSL"), Security(Tls(ca="/nowhere/ca.pem")))
     assert not problem.retriable
+
+
+def test_a_producer_and_a_reader_outlive_their_sessions(kafka: SecuredKafka, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker cuts those off who send something when their session is over (KIP-368)."""
+    made: list[int] = []
+    new = Cluster.own_connection
+    monkeypatch.setattr(Cluster, "own_connection", lambda self, node: made.append(node) or new(self, node))  # type: ignore[func-returns-value]
+    with RawClient(kafka.bootstrap) as raw:
+        raw.create_topic("long")
+    security = Security(sasl=Sasl(SHORT_SESSIONS, "alice", "wonder"))
+    with Cluster(kafka.at("SASL_PLAINTEXT"), security) as cluster, Producer(cluster, batch_bytes=500) as producer:
+        assert producer.start() is None
+        written: list[bytes | None] = []
+        while len(made) < 4:
+            more = [b"%d" % number for number in range(len(written), len(written) + 100)]
+            assert (producer.write("long", more, more) or producer.flush()) is None
+            written += more
+        read: list[bytes | None] = []
+        small = FetchSizes(partition_max_bytes=max(500, 40 * len(written) // 100))
+        for chunk in read_range(cluster, Place("long", 0), 0, len(written), sizes=small):
+            assert isinstance(chunk, Chunk), chunk
+            read += decode(chunk.batches, end=len(written)).values
+            if len(made) < 7:
+                time.sleep(0.3)  # a caller that takes its time with each chunk
+        assert read == written
+        assert len(made) >= 6
+
+
+# ── as the users of Spark write it ──────────────────────────────────────────────────────────────────────────────────
+
+
+def jaas(mechanism: str, password: str = "wonder") -> str:
+    if mechanism == "OAUTHBEARER":
+        claim = 'unsecuredLoginStringClaim_sub="alice"'
+        return f"{LOGIN}.oauthbearer.OAuthBearerLoginModule required {claim};"
+    module = "plain.PlainLoginModule" if mechanism == "PLAIN" else "scram.ScramLoginModule"
+    return f'{LOGIN}.{module} required username="alice" password="{password}";'
+
+
+def as_options(kafka: SecuredKafka, listener: str, **more: str) -> dict[str, str]:
+    named = {f"kafka.{name.replace('_', '.')}": text for name, text in more.items()}
+    return {"kafka.bootstrap.servers": kafka.at(listener), "kafka.security.protocol": listener, **named}
+
+
+def by_options(options: dict[str, str]) -> tuple[Cluster, Cluster]:
+    """To write and to read, from options that have been to a Python worker."""
+    writing = pickle.loads(pickle.dumps(write_options({**options, "topic": TOPIC}).connection))
+    reading = pickle.loads(pickle.dumps(read_options({**options, "subscribe": TOPIC}, stream=False).connection))
+    return open_cluster(writing), open_cluster(reading)
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", *SCRAMS, "OAUTHBEARER"])
+def test_options_with_a_java_login_open_the_door(
+    kafka: SecuredKafka, pairs: tuple[Pair, Pair, Pair], mechanism: str
+) -> None:
+    login = {"sasl_mechanism": mechanism, "sasl_jaas_config": jaas(mechanism)}
+    trust = {"ssl_truststore_type": "PEM", "ssl_truststore_location": str(pairs[0].certificate)}
+    there_and_back(*by_options(as_options(kafka, "SASL_SSL", **login, **trust)))
+    there_and_back(*by_options(as_options(kafka, "SASL_PLAINTEXT", **login)))
+
+
+def test_options_with_certificates_open_the_door(kafka: SecuredKafka, pairs: tuple[Pair, Pair, Pair]) -> None:
+    own, client, _ = pairs
+    texts = {
+        "ssl_truststore_certificates": own.certificate.read_text(),
+        "ssl_keystore_certificate_chain": client.certificate.read_text(),
+        "ssl_keystore_key": client.key.read_text(),
+    }
+    there_and_back(*by_options(as_options(kafka, "SSL", **texts)))
+    store = client.key.with_suffix(".store.pem")
+    store.write_text(client.key.read_text() + client.certificate.read_text())
+    files = {"ssl_truststore_location": str(own.certificate), "ssl_keystore_location": str(store)}
+    there_and_back(*by_options(as_options(kafka, "SSL", **files)))
+
+
+def test_options_with_a_wrong_password_are_told_in_a_sentence(kafka: SecuredKafka) -> None:
+    login = {"sasl_mechanism": "PLAIN", "sasl_jaas_config": jaas("PLAIN", "guess")}
+    with by_options(as_options(kafka, "SASL_PLAINTEXT", **login))[0] as cluster:
+        problem = cluster.describe([TOPIC])
+    assert isinstance(problem, Failed)
+    assert problem.name == "SASL_AUTHENTICATION_FAILED"
+    assert "guess" not in str(problem)
+
+
+def test_options_with_a_token_that_cannot_be_had_are_told_in_a_sentence(kafka: SecuredKafka, tmp_path: Path) -> None:
+    source = {"sasl_mechanism": "OAUTHBEARER", "sasl_oauthbearer_token_endpoint_url": f"file://{tmp_path}/none"}
+    with by_options(as_options(kafka, "SASL_PLAINTEXT", **source))[0] as cluster:
+        problem = cluster.describe([TOPIC])
+    assert isinstance(problem, Failed)
+    assert f"the token file {tmp_path}/none cannot be read" in problem.message

@@ -14,6 +14,7 @@ class Chore(NamedTuple):
     name: str
     every_ms: int
     work: Callable[[], Awaitable[None] | None]
+    first_ms: int | None = None  # the pause before the first time, if it is another
 
 
 class Chores:
@@ -24,8 +25,10 @@ class Chores:
         self._tasks = [loop.create_task(self._repeat(chore), name=chore.name) for chore in chores]
 
     async def _repeat(self, chore: Chore) -> None:
+        pause_ms = chore.every_ms if chore.first_ms is None else chore.first_ms
         while True:
-            await asyncio.sleep(max(chore.every_ms, LEAST_PAUSE_MS) / 1000)
+            await asyncio.sleep(max(pause_ms, LEAST_PAUSE_MS) / 1000)
+            pause_ms = chore.every_ms
             try:
                 result = chore.work()
                 if result is not None:

@@ -241,6 +241,12 @@ class Node:
         )
         chores = [
             Chore("checkpoints", checkpoint_ms, self._replicas.checkpoint),
+            Chore(
+                "retention",
+                config.log_retention_check_interval_ms,
+                self._replicas.retire,
+                config.log_initial_task_delay_ms,
+            ),
             Chore("flush.ms", FLUSH_CHECK_MS, self._replicas.flush_due),
             Chore("committed offsets", config.offsets_retention_check_interval_ms, self._context.groups.expire),
             Chore(

@@ -103,6 +103,8 @@ class BrokerConfig:
     group_min_session_timeout_ms: int
     log_flush_offset_checkpoint_interval_ms: int
     log_flush_start_offset_checkpoint_interval_ms: int
+    log_initial_task_delay_ms: int
+    log_retention_check_interval_ms: int
     max_connection_creation_rate: int
     max_connections: int
     max_connections_per_ip: int

@@ -28,7 +28,7 @@ from moldau.log.reading import Batch
 from moldau.log.recovery import Loader, rebuild_indexes, thaw
 from moldau.log.replay import follow, replay, written_before
 from moldau.log.segment import MAX_RELATIVE_OFFSET, NEVER, TXN_INDEX, CorruptLogError, Segment, create, file_stem
-from moldau.log.segments import Segments
+from moldau.log.segments import Held, Segments
 from moldau.log.settings import LogConfig
 from moldau.log.snapshots import Snapshots, snapshot_path
 from moldau.wire.batch import ASSIGNED, ASSIGNED_SIZE, CONTROL, PREFIX_SIZE, TRANSACTIONAL, BatchHeader
@@ -223,7 +223,7 @@ class Log:
         """Settings that hold from now on."""
         self.config = self._segments.config = config
         self._segment_bytes = config.segment_bytes
-        self._roll_ms = config.segment_ms
+        self._roll_ms = min(config.segment_ms, config.max_compaction_lag_ms) if config.compacts else config.segment_ms
         if self._segments.each:
             self._schedule_roll(self._active)
 
@@ -236,6 +236,10 @@ class Log:
     def flush_due(self) -> bool:
         """A segment was finished that is not durable yet."""
         return len(self._segments.each) > 1 and self._segments.each[-2].live is not None
+
+    def held(self) -> Iterator[Held]:
+        """End, size and age of each segment, oldest first."""
+        return self._segments.held(self.end_offset)
 
     @property
     def segment_count(self) -> int:
@@ -333,6 +337,11 @@ class Log:
         if self.on_roll is not None:
             self.on_roll(self)
         return following
+
+    def roll_if_due(self, now: int) -> None:
+        """segment.ms of a log that nobody writes to: what is never finished could never be deleted or compacted."""
+        if now > self._active.roll_at:
+            self.roll(now)
 
     def _create_segment(self, base: int, now: int) -> Segment:
         self._fresh = True

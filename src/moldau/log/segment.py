@@ -163,6 +163,10 @@ class Segment:
             self._max_timestamp = timestamp, self.base + offset
         return self._max_timestamp
 
+    def changed_at(self) -> int:
+        """When it was last written (ms)."""
+        return os.stat(self.stem + LOG).st_mtime_ns // 1_000_000
+
     def position_of_time(self, timestamp: int, offset: int) -> int:
         """Where the first batch begins that ends at `offset` or later and reaches `timestamp`; the size if none."""
         older = self.base + find_time(self.times(), timestamp)

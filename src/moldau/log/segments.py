@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from operator import attrgetter
 from pathlib import Path
+from typing import NamedTuple
 
 from moldau.log.files import Slice
 from moldau.log.header import RawHeader
@@ -17,6 +18,14 @@ from moldau.log.segment import CorruptLogError, Segment
 from moldau.log.settings import LogConfig
 
 _base = attrgetter("base")
+
+
+class Held(NamedTuple):
+    """What retention looks at of a segment."""
+
+    end: int  # the first offset behind it
+    size: int
+    newest: int  # ms: of its records' timestamps or, if none has one, when it was last written
 
 
 class Segments:
@@ -78,6 +87,13 @@ class Segments:
         except CorruptLogError as fault:
             self._reindex(segment, fault)
             return segment.max_timestamp()
+
+    def held(self, end_offset: int) -> Iterator[Held]:
+        """End, size and age of each, oldest first. Reads time indexes as it goes."""
+        for place, segment in enumerate(self.each):
+            end = self.bases[place + 1] if place + 1 < len(self.bases) else end_offset
+            timestamp, _ = self.max_timestamp(segment)
+            yield Held(end, segment.size, timestamp if timestamp >= 0 else segment.changed_at())
 
     def _reindex(self, segment: Segment, fault: CorruptLogError) -> None:
         """Makes indexes anew that do not fit their segment; if it is the segment that is wrong, the fault stays."""

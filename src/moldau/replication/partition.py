@@ -7,6 +7,7 @@ replica, so what is appended is committed and the high watermark is the end of t
 import errno
 import logging
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from moldau.base.errors import Refusal, WireError
@@ -15,6 +16,7 @@ from moldau.log.header import RawHeader
 from moldau.log.log import Log
 from moldau.log.markers import Marker, encode_marker
 from moldau.log.producers import NOT_ASKED, Verification
+from moldau.log.retention import retire
 from moldau.replication import inspection
 from moldau.replication.flusher import Flusher
 from moldau.replication.lane import Job, Lane
@@ -291,6 +293,19 @@ class Partition:
         if now - self._dirty_since >= log.config.flush_ms:
             self._dirty_since = None
             self.flusher.soon()
+
+    def retire(self, now: int) -> list[Path]:
+        """Retention: files of segments that left the log, to be removed later."""
+        if self.offline:
+            return []
+        try:
+            self.log.roll_if_due(now)
+            return retire(self.log, now, self.high_watermark)
+        except OSError as problem:
+            logger.error("retention of %s-%d failed: %s", self.topic, self.index, problem)
+            if problem.errno not in _DISK_FULL:
+                self.go_offline()
+            return []
 
     def changed(self) -> None:
         """The partition is not what it was (deleted, truncated): whoever waits for it has to look again."""

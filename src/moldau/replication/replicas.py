@@ -267,6 +267,16 @@ class Replicas:
         timer = loop.call_later(delay_ms / 1000, go)
         self._removals.add(timer)
 
+    async def retire(self) -> None:
+        """Retention of every partition; others get their turn in between, since age is read from disk."""
+        now = self._now()
+        for partition in self:
+            removed = partition.retire(now)
+            if removed:
+                self.remove_later(removed, partition.log.config.file_delete_delay_ms)
+                logger.info("%s-%d begins at %d now", partition.topic, partition.index, partition.log.start_offset)
+            await asyncio.sleep(0)
+
     # ── durability ──
 
     def flush_due(self) -> None:

@@ -1,14 +1,16 @@
 """`format("moldau")`: what Spark finds under that name. Light to import: readers and writers come when asked for."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyspark
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
+from moldau.spark.defaults import with_defaults
 from moldau.spark.versions import why_not
 
 if TYPE_CHECKING:
+    from moldau.spark.sink.writers import BatchWriter, StreamWriter
     from moldau.spark.source.batch import BatchReader
     from moldau.spark.source.reading import Reading
     from moldau.spark.source.stream import StreamReader
@@ -24,7 +26,7 @@ class MoldauDataSource(DataSource):
         wrong = why_not(pyspark.__version__)
         if wrong:
             raise RuntimeError(wrong)
-        super().__init__(options)
+        super().__init__(with_defaults(options))
 
     @classmethod
     def name(cls) -> str:
@@ -47,11 +49,23 @@ class MoldauDataSource(DataSource):
 
         return StreamReader(self._reading(schema, stream=True))
 
+    def writer(self, schema: Any, overwrite: bool) -> "BatchWriter":
+        """Asked for by `df.write`."""
+        from moldau.spark.sink.writers import batch_writer
+
+        return batch_writer(self.options, schema, overwrite)
+
+    def streamWriter(self, schema: Any, overwrite: bool) -> "StreamWriter":  # noqa: N802  # Spark's name
+        """Asked for by `df.writeStream`, for each of its batches."""
+        from moldau.spark.sink.writers import stream_writer
+
+        return stream_writer(self.options, schema)
+
     def _reading(self, schema: StructType, *, stream: bool) -> "Reading":
         from moldau.spark.options import read_options
         from moldau.spark.source.reading import reading
 
-        options = read_options(self.options, stream=stream)
+        options = read_options(with_defaults(self.options, stream=stream), stream=stream)
         return reading(options, schema, _columns(options.include_headers))
 
 

@@ -58,10 +58,10 @@ READING = (
 WRITING = (
     _choice("acks", ("all", "-1", "0", "1"), "all", "Who must have a batch before it counts as written."),
     _choice("compression.type", CODECS, "none", "The codec of batches."),
-    _number("batch.size", 16_384, "A batch is sent when it has this many bytes."),
-    _number("max.request.size", 2**20, "A request has this many bytes at most."),
+    _number("batch.size", 512 * 1024, "A batch has this many bytes at most, before compression."),
+    _number("max.request.size", 2**20, "A record has this many bytes at most."),
     _number("delivery.timeout.ms", 120_000, "How long a batch may take, all tries together."),
-    _number("transaction.timeout.ms", 60_000, "The broker aborts a transaction that is open longer.", least=1),
+    _number("transaction.timeout.ms", 900_000, "The broker aborts a transaction that is open longer.", least=1),
     Setting(f"{PREFIX}enable.idempotence", Kind.BOOL, True, doc="Whether the broker drops batches that come twice."),
 )
 SECURITY = (

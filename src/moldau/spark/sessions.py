@@ -12,8 +12,10 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from moldau.spark.defaults import VARIABLE_OF, set_defaults
 from moldau.spark.java import Java, NoJava, find_java
 from moldau.spark.jvm import JvmFailed, java_options, started, starts_here
+from moldau.spark.pack import PackFailed, pack_settings, use_name, worker_python
 from moldau.spark.source.plan import CORES
 from moldau.spark.versions import INSTALL, why_not
 
@@ -22,7 +24,11 @@ if TYPE_CHECKING:
 
 LOCAL = re.compile(r"local(?:\[(\*|\d+)(?:,\s*\d+)?\])?")
 PYTHON = "PYSPARK_PYTHON"
+PACK = "moldau.pack"  # the archive that executors on a cluster take packages from
+OUR_SETTINGS = (PACK, *VARIABLE_OF)
 STATE_STORE = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+
+_reporting: set[str] = set()  # applications whose queries are reported
 
 
 class SparkUnavailable(Exception):
@@ -30,24 +36,30 @@ class SparkUnavailable(Exception):
 
 
 def session(name: str, master: str = "local[*]", **settings: object) -> "SparkSession":
-    """A SparkSession of this name. Settings are Spark's own, given as `**{"spark.driver.memory": "4g"}`."""
+    """A SparkSession of this name. Settings are Spark's own, given as `**{"spark.driver.memory": "4g"}`.
+
+    Ours are `moldau.pack`, the archive of `moldau spark pack` for executors on a cluster, and for all queries that do
+    not say it themselves `moldau.bootstrap` and `moldau.start`: whom they ask first, and where streams begin.
+    """
     wanted = chosen_settings(name, master, read_settings(settings))
+    packed = _packed(wanted)
+    defaults = _defaults(wanted)
     version = _pyspark_version()
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-    _use_this_python(wanted)
+    _use_this_python(wanted, packed)
     builder = SparkSession.builder
     for key, value in wanted.items():
         builder = builder.config(key, value)
     if SparkContext._gateway is not None:  # Spark's JVM is there already; a process has one
-        return _ready(builder.getOrCreate())
+        return _ready(builder.getOrCreate(), defaults)
     java = find_java()
     if isinstance(java, NoJava):
         raise SparkUnavailable(java.reason)
     try:
         with _told(f"Spark {version} on Java {java.version}", master), _jvm(java, wanted, builder):
-            return _ready(builder.getOrCreate())
+            return _ready(builder.getOrCreate(), defaults)
     except JvmFailed as failed:
         raise SparkUnavailable(f"Spark does not start: {failed}") from failed
 
@@ -55,7 +67,7 @@ def session(name: str, master: str = "local[*]", **settings: object) -> "SparkSe
 def read_settings(settings: Mapping[str, object]) -> dict[str, str]:
     """Settings as Spark writes them; what is none of its own is refused."""
     for key in settings:
-        if not key.startswith("spark."):
+        if not key.startswith("spark.") and key not in OUR_SETTINGS:
             example = 'Give them as **{"spark.driver.memory": "4g"}'
             raise SparkUnavailable(f"{key} is not a setting of Spark's: they begin with spark. {example}")
     return {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in settings.items()}
@@ -104,11 +116,35 @@ def _pyspark_version() -> str:
     return version
 
 
-def _use_this_python(settings: Mapping[str, str]) -> None:
+def _packed(settings: dict[str, str]) -> bool:
+    """Puts Spark's own settings in the place of `moldau.pack`; whether executors will use the archive."""
+    file = settings.pop(PACK, None)
+    if file is None or local_cores(settings["spark.master"]) is not None:  # here everything is installed
+        return False
+    try:
+        settings.update(pack_settings(file, settings))
+    except PackFailed as failed:
+        raise SparkUnavailable(str(failed)) from failed
+    return True
+
+
+def _defaults(settings: dict[str, str]) -> dict[str, str]:
+    """Takes out what queries are to have that do not say it themselves (defaults.py), as variables."""
+    return {variable: settings.pop(key) for key, variable in VARIABLE_OF.items() if key in settings}
+
+
+def _use_this_python(settings: Mapping[str, str], packed: bool) -> None:
     """Python workers run this interpreter. In an unactivated venv Spark would take another, and die without a word."""
     if "spark.pyspark.python" in settings:
         return
     local = local_cores(settings["spark.master"]) is not None
+    if packed and not os.environ.get(PYTHON):
+        try:
+            use_name()
+        except PackFailed as failed:
+            raise SparkUnavailable(str(failed)) from failed
+        os.environ[PYTHON] = worker_python()
+        return
     if local or not os.environ.get(PYTHON):  # on a cluster the environment may name the workers' own
         os.environ[PYTHON] = sys.executable
 
@@ -124,16 +160,30 @@ def _jvm(java: Java, settings: dict[str, str], builder: "SparkSession.Builder") 
     return nullcontext()
 
 
-def _ready(spark: "SparkSession") -> "SparkSession":
+def _ready(spark: "SparkSession", defaults: Mapping[str, str]) -> "SparkSession":
     """Registers our source: Spark finds it by itself, unless somebody else's `pyspark_*` module is broken.
 
     And only a source that is registered here can be told how many cores there are, to plan its tasks for.
     """
     from moldau.spark.datasource import MoldauDataSource
 
+    set_defaults(defaults, spark.sparkContext.environment)
     spark.sparkContext.environment[CORES] = str(spark.sparkContext.defaultParallelism)
     spark.dataSource.register(MoldauDataSource)
+    _report_to_groups(spark)
     return spark
+
+
+def _report_to_groups(spark: "SparkSession") -> None:
+    """Once for each application: a named query's progress is committed for the group of its name."""
+    from moldau.spark.listening import Listener
+    from moldau.spark.query_groups import QueryGroups
+
+    application = spark.sparkContext.applicationId
+    if application not in _reporting:
+        _reporting.add(application)
+        groups = QueryGroups(spark)
+        spark.streams.addListener(Listener(started=groups.started, progressed=groups.progressed, ended=groups.ended))
 
 
 @contextmanager

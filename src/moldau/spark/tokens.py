@@ -14,12 +14,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from moldau.client.direct.sasl import AuthenticationFailed
+
 ASKING_S = 15.0
 LARGEST_ANSWER = 1 << 20
 UNSIGNED_S = 3600  # how long an unsigned token is good, as in Java's client
 
 
-class TokenUnavailable(Exception):
+class TokenUnavailable(AuthenticationFailed):
     """No token can be had: one sentence why. Never tells the secret."""
 
 

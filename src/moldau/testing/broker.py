@@ -42,7 +42,10 @@ class Broker:
         command = [sys.executable, "-m", "moldau.testing.serve", f"log.dirs={self.directory}"]
         command += [f"{name}={value}" for name, value in properties.items()]
         with open(self._log, "ab") as log:
-            self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, stdin=subprocess.DEVNULL)
+            # A process group of its own: Ctrl-C is for the test, which then stops the broker.
+            self._process = subprocess.Popen(
+                command, stdout=subprocess.PIPE, stderr=log, stdin=subprocess.DEVNULL, process_group=0
+            )
         line = self._first_line(self._process)
         if not line.startswith(READY):
             self.kill()

@@ -24,6 +24,8 @@ COMMANDS = {
     "consume": ("moldau.tools.consume", "app"),
     "group": ("moldau.tools.group", "app"),
     "txn": ("moldau.tools.txn", "app"),
+    "pipeline": ("moldau.tools.pipeline", "app"),
+    "spark": ("moldau.tools.spark", "app"),
     "perf": ("moldau.tools.perf", "app"),
     "log": ("moldau.tools.log_dump", "app"),
     "doctor": ("moldau.tools.doctor", "app"),

@@ -84,20 +84,38 @@ def write(spark: Any, asked: dict[str, Any]) -> Any:
 
 
 def copy(spark: Any, asked: dict[str, Any]) -> Any:
-    """Starts a stream from topic to topic, which goes on until the process ends; its values are left as they are."""
+    """Starts a stream from topic to topic, which goes on until the process ends."""
     frame = spark.readStream.format(asked["format"]).options(**asked["source"]).load().selectExpr("key", "value")
-    writer = frame.writeStream.format(asked["format"]).options(**asked["sink"])
-    query = writer.option("checkpointLocation", asked["checkpoint"]).queryName("copy").start()
-    return str(query.id)
+    _start(frame.writeStream, asked)
 
 
-def copied(spark: Any, _: dict[str, Any]) -> Any:
-    """How the streams are doing: the number of the last batch of each, or what ended it."""
-    active = [(query.lastProgress or {}).get("batchId", -1) for query in spark.streams.active]
-    return {"batches": active}
+def count(spark: Any, asked: dict[str, Any]) -> Any:
+    """Starts a stream that counts records and sums their values by key, and writes all sums after each batch."""
+    frame = spark.readStream.format(asked["format"]).options(**asked["source"]).load()
+    frame.createOrReplaceTempView("numbers")
+    sums = spark.sql("SELECT key, sum(int(string(value))) AS total, count(*) AS records FROM numbers GROUP BY key")
+    rows = sums.selectExpr("key", "to_json(struct(total, records)) AS value")
+    _start(rows.writeStream.outputMode("complete"), asked)
 
 
-COMMANDS = {each.__name__: each for each in (read, stream, write, copy, copied)}
+def _start(writer: Any, asked: dict[str, Any]) -> None:
+    to_topic = writer.format(asked["format"]).options(**asked["sink"])
+    to_topic.option("checkpointLocation", asked["checkpoint"]).start()
+
+
+def running(spark: Any, _: dict[str, Any]) -> Any:
+    """How many streams run."""
+    return len(spark.streams.active)
+
+
+def finish(spark: Any, _: dict[str, Any]) -> Any:
+    """Waits until the streams have all that is there, and stops them."""
+    for query in spark.streams.active:
+        query.processAllAvailable()
+        query.stop()
+
+
+COMMANDS = {each.__name__: each for each in (read, stream, write, copy, count, running, finish)}
 
 
 def main() -> None:

@@ -48,6 +48,8 @@ class World:
         self.leaders = dict.fromkeys(self.logs, 0)
         self.known: dict[int, int] | None = None
         self.most_in_flight = 0
+        self.lifetime = 1 << 30  # requests that a connection lasts
+        self.lost_to_age = 0  # answers that were not waited for when it ended
 
     def patience(self, timeout_s: float | None = None) -> Patience:
         return Impatient()
@@ -68,8 +70,9 @@ class World:
             raise ConnectionLost("refused")
         return Wire(self, node_id)
 
-    def append(self, node_id: int, partition: int, number: int) -> int:
+    def append(self, node_id: int, partition: int, data: bytes) -> int:
         """What the leader answers; a sequence that is known is written once."""
+        number = int(data)
         log = self.logs[partition]
         if self.chance.random() < self.trouble:
             self.leaders[partition] = 1 - self.leaders[partition]
@@ -85,28 +88,44 @@ class World:
 class Wire:
     """A connection: answers come in order, and may be lost after the broker has written."""
 
-    stale = False
-
     def __init__(self, world: World, node_id: int) -> None:
         self.world, self.node_id = world, node_id
         self.answers: deque[ProduceResponse] = deque()
+        self.left = world.lifetime
+
+    @property
+    def stale(self) -> bool:
+        return self.left <= 0
+
+    @property
+    def has_answer(self) -> bool:
+        return bool(self.answers) and self.world.chance.random() < 0.5
 
     def close(self) -> None:
+        if self.stale:
+            self.world.lost_to_age += len(self.answers)
         self.answers.clear()
 
     def send(self, request: ProduceRequest, answer: type, until: int) -> "Wire":
+        assert not self.stale
+        self.left -= 1
         if self.world.chance.random() < self.world.trouble:
             raise ConnectionLost("broken pipe")
         rows = []
         for part in request.topic_data[0].partition_data:
             assert part.records is not None
-            code = self.world.append(self.node_id, part.index, int(part.records))
+            code = self.world.append(self.node_id, part.index, part.records)
             rows.append(PartitionProduceResponse(index=part.index, error_code=code, base_offset=0))
         self.world.chance.shuffle(rows)
         topic = TopicProduceResponse(topic_id=TOPIC_ID, partition_responses=tuple(rows))
         self.answers.append(ProduceResponse(responses=(topic,)))
         self.world.most_in_flight = max(self.world.most_in_flight, len(self.answers))
         return self
+
+    def tell(self, request: ProduceRequest, until: int) -> None:
+        self.send(request, ProduceResponse, until)
+        self.answers.clear()
+        self.world.most_in_flight = 0
 
     def receive(self, ticket: Any) -> ProduceResponse:
         if self.world.chance.random() < self.world.trouble:
@@ -133,6 +152,57 @@ def test_every_batch_arrives_once_and_in_order(seed: int, partitions: int, each:
     assert world.logs == {partition: list(range(each)) for partition in range(partitions)}
     assert len(delivered) == len({batch.order for batch in delivered}) == partitions * each
     assert world.most_in_flight <= IN_FLIGHT
+
+
+def test_a_connection_whose_session_ends_is_replaced_when_all_is_answered() -> None:
+    world = World(2, random.Random(1), 0.0)
+    world.lifetime = 3
+    sender = Sender(world)  # type: ignore[arg-type]
+    for number in range(20):
+        assert sender.add(outgoing(partition, number, number) for partition in (0, 1)) is None
+    assert sender.push() is None
+    assert world.logs == {0: list(range(20)), 1: list(range(20))}
+    assert world.lost_to_age == 0
+
+
+def test_a_batch_that_is_too_large_goes_in_parts() -> None:
+    """Batches here are ranges of numbers, and brokers take up to three of them."""
+    world = World(1, random.Random(1), 0.0)
+    log = world.logs[0]
+
+    def append(node_id: int, partition: int, numbers: range) -> int:
+        if len(numbers) > 3:
+            return TOO_LARGE
+        if numbers.start != len(log):
+            return OUT_OF_ORDER
+        log.extend(numbers)
+        return 0
+
+    def made(numbers: range, order: tuple[int, ...]) -> Outgoing:
+        return Outgoing(Place("t", 0), b"%d-%d" % (numbers.start, numbers.stop), order, len(numbers))
+
+    def split(batch: Outgoing) -> list[Outgoing]:
+        first, end = map(int, batch.data.split(b"-"))
+        middle = (first + end) // 2
+        return [made(range(first, middle), (*batch.order, 0)), made(range(middle, end), (*batch.order, 1))]
+
+    world.append = lambda node, part, data: append(node, part, range(*map(int, data.split(b"-"))))  # type: ignore[method-assign]
+    delivered: list[Outgoing] = []
+    sender = Sender(world, delivered=delivered.append, split=split)  # type: ignore[arg-type]
+    batches = [made(range(2), (0,)), made(range(2, 25), (1,)), made(range(25, 27), (2,)), made(range(27, 40), (3,))]
+    assert (sender.add(batches) or sender.push()) is None
+    assert log == list(range(40))
+    assert sum(batch.records for batch in delivered) == 40
+
+
+def test_nothing_is_waited_for_if_nobody_answers() -> None:
+    world = World(2, random.Random(1), 0.0)
+    sender = Sender(world, acks=0)  # type: ignore[arg-type]
+    for number in range(20):
+        assert sender.add(outgoing(partition, number, number) for partition in (0, 1)) is None
+    assert sender.push() is None
+    assert world.logs == {0: list(range(20)), 1: list(range(20))}
+    assert world.most_in_flight == 0
 
 
 def test_a_failure_that_stays_is_told_in_the_end() -> None:

@@ -56,12 +56,6 @@ STORAGE: tuple[Group, ...] = (
         Setting("unclean.leader.election.interval.ms", LONG, 300_000, least=1, hidden=True,
                 doc="How often partitions without leader are looked at for an unclean election."),
     )),
-    Group("retention", (
-        Setting("log.initial.task.delay.ms", LONG, 30000, least=0, hidden=True,
-                doc="How long after start the background work on logs begins."),
-        Setting("log.retention.check.interval.ms", LONG, 300_000, least=1,
-                doc="How often logs are looked at for segments that retention lets go."),
-    )),
     Group("compaction", (
         Setting("log.cleaner.backoff.ms", LONG, 15000, least=0, live=CLUSTER_WIDE,
                 doc="Pause of the cleaner when there is nothing to clean."),

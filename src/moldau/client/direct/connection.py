@@ -5,6 +5,7 @@ before it is kept for them. Whatever goes wrong on the wire raises `ConnectionLo
 socket: half a frame cannot be read on from.
 """
 
+import select
 import socket
 import ssl
 import time
@@ -99,6 +100,17 @@ class Connection:
     def stale(self) -> bool:
         """Not to be used for anything new: broken, or its SASL session is about to end."""
         return self.broken or (self._expires is not None and time.monotonic() > self._expires)
+
+    @property
+    def has_answer(self) -> bool:
+        """Whether something has come that was not read yet: then reading does not wait, or not for long."""
+        if self.broken or not self._sent:
+            return False
+        if isinstance(self._socket, ssl.SSLSocket) and self._socket.pending():
+            return True
+        waiting = select.poll()
+        waiting.register(self._socket, select.POLLIN)
+        return bool(waiting.poll(0))
 
     # ── asking ──────────────────────────────────────────────────────────────────────────────────────────────────────
 

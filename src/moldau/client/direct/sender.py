@@ -62,6 +62,10 @@ class Lane:
     sent: deque[Sent] = field(default_factory=deque)
     again: list[Outgoing] = field(default_factory=list)  # failed in a way that passes; while any, nothing is sent
 
+    @property
+    def has_answer(self) -> bool:
+        return bool(self.sent) and self.connection is not None and self.connection.has_answer
+
 
 class Sender:
     def __init__(
@@ -116,15 +120,16 @@ class Sender:
         return self.push(most=WAITING_BYTES)
 
     def push(self, most: int = 0) -> Failed | None:
-        """Sends and reads answers until at most `most` bytes are not delivered."""
+        """Sends, and reads answers: those that are there, and others until at most `most` bytes are not delivered."""
         self._patience = self._cluster.patience(self._timeout_s)
         while self._bytes:
             problem = self._send_what_can_be()
             if problem is not None:
                 return problem
-            if self._bytes <= most:
+            due = [each for each in self._lanes.items() if self._bytes > most or each[1].has_answer]
+            if not due:
                 return None
-            for node_id, lane in list(self._lanes.items()):
+            for node_id, lane in due:
                 problem = self._read_one(node_id, lane)
                 if problem is not None:
                     return problem

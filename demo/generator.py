@@ -1,0 +1,55 @@
+"""Orders that keep coming: a thread that produces them, evenly, until it is stopped."""
+
+import json
+import random
+import threading
+import time
+from datetime import UTC, datetime
+from types import TracebackType
+
+TOPIC = "orders"
+PRODUCTS = {"bread": 3.9, "butter": 2.5, "coffee": 8.9, "honey": 6.4, "plums": 4.2}
+PER_SECOND = 200
+TICKS_PER_SECOND = 10
+
+
+class Orders:
+    """`with Orders(bootstrap) as orders: orders.sent`"""
+
+    def __init__(self, bootstrap: str) -> None:
+        from confluent_kafka import Producer
+
+        self.sent = 0
+        self._producer = Producer(
+            {"bootstrap.servers": bootstrap, "partitioner": "murmur2_random", "linger.ms": 20, "log_level": 0}
+        )
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._produce, name="orders", daemon=True)
+
+    def __enter__(self) -> "Orders":
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ended.set()
+        self._thread.join()
+        self._producer.flush(5)
+
+    def _produce(self) -> None:
+        due = time.monotonic()
+        while not self._ended.wait(max(0.0, due - time.monotonic())):
+            due += 1 / TICKS_PER_SECOND
+            for _ in range(PER_SECOND // TICKS_PER_SECOND):
+                product, order = self._order()
+                self._producer.produce(TOPIC, key=product, value=order)
+                self.sent += 1
+            self._producer.poll(0)
+
+    def _order(self) -> tuple[str, str]:
+        product = random.choice(list(PRODUCTS))
+        amount = round(PRODUCTS[product] * random.randint(1, 5), 2)
+        at = datetime.now(UTC).isoformat(timespec="milliseconds")
+        order = {"order": self.sent, "product": product, "amount": amount, "at": at}
+        return product, json.dumps(order)

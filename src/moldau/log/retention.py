@@ -1,0 +1,39 @@
+"""Retention: which of a log's oldest segments have had their time, by age or by size. Knows nothing of compaction.
+
+As in Kafka whole segments go, oldest first, and a segment is as old as its newest record. The active one goes too when
+all of its records are too old, after a new and empty one was begun.
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from moldau.log.log import Log
+from moldau.log.segments import Held
+from moldau.log.settings import LogConfig
+
+FOR_EVER = -1
+
+
+def retire(log: Log, now: int, upper: int) -> list[Path]:
+    """Takes segments out of the log whose time is over; files to remove later. Nothing from `upper` on goes."""
+    if log.config.deletes:
+        end = kept_from(log.held(), log.size, log.config, now, upper)
+        if end is not None:
+            if end == log.end_offset:
+                log.roll(now)
+            return log.advance_start(end)
+    return []
+
+
+def kept_from(segments: Iterable[Held], size: int, config: LogConfig, now: int, upper: int) -> int | None:
+    """Where the log begins once all is gone that may go; None if nothing may. `size` is that of the whole log."""
+    excess = size - config.retention_bytes if config.retention_bytes != FOR_EVER else 0
+    found = None
+    for segment in segments:
+        too_old = config.retention_ms != FOR_EVER and now - segment.newest > config.retention_ms
+        too_much = config.retention_bytes != FOR_EVER and excess >= segment.size
+        if not segment.size or segment.end > upper or not (too_old or too_much):
+            break
+        excess -= segment.size
+        found = segment.end
+    return found

@@ -1,0 +1,32 @@
+"""Masters: where Spark runs. Says what is wrong with one at once, where Spark would try for a minute."""
+
+import re
+import socket
+
+LOCAL = re.compile(r"local(\[(\*|[1-9]\d*)(,\s*[1-9]\d*)?\])?|local-cluster\[\d+,\s*\d+,\s*\d+\]")
+STANDALONE = "spark://"
+DEFAULT_PORT = 7077
+CONNECT_S = 5.0
+KINDS = "local[N], local[*], spark://HOST:PORT, yarn or k8s://HOST:PORT"
+
+
+def why_not_master(master: str) -> str | None:
+    """What is wrong with a master, with the remedy; None if nothing is known to be."""
+    if master == "yarn" or master.startswith("k8s://") or LOCAL.fullmatch(master):
+        return None
+    if not master.startswith(STANDALONE):
+        return f"{master!r} is not a master that Spark knows. Give {KINDS}"
+    reason = ""
+    for word in master.removeprefix(STANDALONE).split(","):
+        host, colon, port = word.strip().rpartition(":")
+        if not colon:
+            host, port = word.strip(), str(DEFAULT_PORT)
+        if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+            return f"{master!r} is not a master: {word!r} is not HOST:PORT"
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_S).close()
+        except OSError as failed:
+            reason = (failed.strerror or str(failed) or type(failed).__name__).lower()
+        else:
+            return None
+    return f"cannot reach the master {master} ({reason}). Is it running there?"

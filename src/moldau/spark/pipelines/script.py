@@ -1,0 +1,83 @@
+"""A pipeline's file: loaded as a module of its own, with its `main(spark)` looked at before Spark is started."""
+
+import importlib.machinery
+import importlib.util
+import inspect
+import sys
+import sysconfig
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import moldau
+from moldau.spark.pipelines.places import PipelineFailed
+from moldau.spark.pipelines.wording import of_exception
+
+Main = Callable[[Any], Any]
+MODULE = "moldau_pipeline_file"  # never imported by anybody else
+EXAMPLE = "def main(spark): …"
+
+
+def load_main(file: str, arguments: Sequence[str]) -> Main:
+    """The file's `main`; PipelineFailed with the line if the file cannot be loaded or has none."""
+    path = Path(file).expanduser().absolute()
+    _check_file(path)
+    sys.path.append(str(path.parent))  # last, or a file called copy.py would hide Python's own module
+    sys.argv = [str(path), *arguments]
+    spec = importlib.util.spec_from_loader(MODULE, importlib.machinery.SourceFileLoader(MODULE, str(path)))
+    if spec is None or spec.loader is None:
+        raise PipelineFailed(f"{path} cannot be loaded as Python")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[MODULE] = module
+    try:
+        spec.loader.exec_module(module)
+    except SyntaxError as wrong:
+        where = f"line {wrong.lineno}" if wrong.filename == str(path) else f"{wrong.filename}, line {wrong.lineno}"
+        raise PipelineFailed(f"{path} is not valid Python: {wrong.msg} ({where})") from wrong
+    except (Exception, SystemExit) as failed:
+        raise PipelineFailed(f"{path} cannot be loaded: {of_exception(failed, str(path))}") from failed
+    return _main_of(module, path)
+
+
+def _check_file(path: Path) -> None:
+    try:
+        text = path.read_bytes()
+    except IsADirectoryError:
+        raise PipelineFailed(f"{path} is a directory. Name a Python file with a main(spark)") from None
+    except OSError as failed:
+        raise PipelineFailed(f"cannot read {path}: {failed.strerror}") from failed
+    if b"\0" in text:
+        raise PipelineFailed(f"{path} is not a Python file")
+
+
+def modules_of(file: str) -> list[ModuleType]:
+    """The file and what it imported from beside it. Python workers cannot import them: they must travel whole."""
+    folder = Path(file).expanduser().absolute().parent
+    found = []
+    for module in list(sys.modules.values()):
+        source = getattr(module, "__file__", None)
+        if source is not None and Path(source).is_relative_to(folder) and not _is_installed(Path(source)):
+            found.append(module)
+    return found
+
+
+def _is_installed(path: Path) -> bool:
+    """Whether a module belongs to a package, Moldau or Python itself, wherever the file lies."""
+    installed = [*sysconfig.get_paths().values(), str(Path(moldau.__file__).parent)]
+    return any(path.is_relative_to(folder) for folder in installed)
+
+
+def _main_of(module: ModuleType, path: Path) -> Main:
+    main: Main | None = getattr(module, "main", None)
+    if main is None:
+        raise PipelineFailed(f"{path} has no main(spark). Give it one: {EXAMPLE}")
+    if not callable(main):
+        raise PipelineFailed(f"main in {path} is not a function. Write it as: {EXAMPLE}")
+    try:
+        inspect.signature(main).bind(object())
+    except (TypeError, ValueError):
+        raise PipelineFailed(f"main in {path} must take one argument, the session: {EXAMPLE}") from None
+    if inspect.iscoroutinefunction(main):
+        raise PipelineFailed(f"main in {path} must be a plain function, not async: {EXAMPLE}")
+    return main

@@ -1,0 +1,90 @@
+"""What a streaming query reads and writes, asked of Spark's own objects before or while it runs.
+
+PySpark has no words for it, so the JVM's objects are asked: the fields of a writer, the leaves of a plan. In one file,
+because they are not Spark's public interface.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+STREAMING_RELATION = "StreamingRelation"  # the older kind of source; the other ends in V2
+OURS = "moldau"
+
+
+@dataclass(frozen=True, slots=True)
+class Reads:
+    """A source of a query: its format and options, as the user gave them."""
+
+    format: str
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)  # they may hold passwords
+
+
+@dataclass(frozen=True, slots=True)
+class Writes:
+    """What a writer was told: the query's name, its sink, where its checkpoint is if it says so."""
+
+    name: str | None
+    format: str
+    mode: str
+    checkpoint: str | None
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+def reads_of(plan: Any) -> list[Reads]:
+    """The streaming sources of a plan (a Java LogicalPlan), in Spark's order."""
+    leaves = plan.collectLeaves()
+    found = []
+    for number in range(leaves.size()):
+        leaf = leaves.apply(number)
+        kind = leaf.getClass().getSimpleName()
+        if kind == f"{STREAMING_RELATION}V2":
+            found.append(Reads(leaf.sourceName(), dict(leaf.extraOptions().asCaseSensitiveMap())))
+        elif kind == STREAMING_RELATION:
+            found.append(Reads(leaf.sourceName(), _scala_map(leaf.dataSource().options())))
+    return found
+
+
+def reads_of_frame(frame: Any) -> list[Reads]:
+    return reads_of(frame._jdf.queryExecution().analyzed())
+
+
+def reads_of_query(query: Any) -> list[Reads]:
+    """Of a query that was started."""
+    return reads_of(query._jsq.streamingQuery().analyzedPlan())
+
+
+def writes_of(writer: Any, path: str | None = None) -> Writes:
+    """Of a DataStreamWriter that is about to be started."""
+    given = {name.lower(): value for name, value in _scala_map(_field(writer, "extraOptions")).items()}
+    options = _scala_map(_field(writer, "extraOptions"))
+    if path is not None:
+        options["path"] = path
+    return Writes(
+        name=given.get("queryname"),
+        format=_sink_format(writer),
+        mode=str(_field(writer, "outputMode").toString()).lower(),
+        checkpoint=given.get("checkpointlocation"),
+        options=options,
+    )
+
+
+def _sink_format(writer: Any) -> str:
+    named = _field(writer, "source")
+    return str(named) if named is not None else str(writer._spark.conf.get("spark.sql.sources.default"))
+
+
+def _field(writer: Any, name: str) -> Any:
+    java = writer._jwrite
+    held = java.getClass().getDeclaredField(name)
+    held.setAccessible(True)
+    return held.get(java)
+
+
+def _scala_map(values: Any) -> dict[str, str]:
+    found = {}
+    pairs = values.iterator()
+    while pairs.hasNext():
+        pair = pairs.next()
+        found[str(pair._1())] = str(pair._2())
+    return found

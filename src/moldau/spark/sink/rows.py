@@ -1,0 +1,80 @@
+"""Rows on their way to a topic: Arrow batches as columns of bytes. Sends nothing."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from moldau.client.direct.records import NO_HEADERS, Headers
+from moldau.spark.link import QueryFailed
+from moldau.spark.sink.layout import Layout
+
+
+class Rows(NamedTuple):
+    """The rows of one Arrow batch. `keys` and `values` are arrays of bytes and None, and so are `topics` of text."""
+
+    keys: Any
+    values: Any
+    headers: Sequence[Headers] | None
+    topics: Any
+    partitions: Any
+    size: int  # bytes of the whole batch, about
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+
+def rows_of(batch: Any, layout: Layout) -> Rows:
+    """The columns of an Arrow batch. QueryFailed if a row has no topic or a header no name."""
+    return Rows(
+        keys=_nothing(len(batch)) if layout.key is None else _bytes(batch.column(layout.key)),
+        values=_bytes(batch.column(layout.value)),
+        headers=None if layout.headers is None else _headers(batch.column(layout.headers)),
+        topics=None if layout.topic is None else _topics(batch.column(layout.topic)),
+        partitions=None if layout.partition is None else _partitions(batch.column(layout.partition)),
+        size=batch.nbytes,
+    )
+
+
+def _nothing(count: int) -> Any:
+    import numpy
+
+    return numpy.full(count, None, object)
+
+
+def _bytes(column: Any) -> Any:
+    """An object array: made in one go, a third faster than `to_pylist`. Text becomes UTF-8 without being looked at."""
+    if "string" in str(column.type):
+        column = column.cast("large_binary" if str(column.type).startswith("large") else "binary")
+    return column.to_numpy(zero_copy_only=False)
+
+
+def _topics(column: Any) -> Any:
+    if column.null_count:
+        raise QueryFailed("a row has null for its topic: give every row one, or name it with the option topic")
+    return column.to_numpy(zero_copy_only=False)
+
+
+def _partitions(column: Any) -> list[int | None] | None:
+    """None if no row asks for a partition."""
+    if column.null_count == len(column):
+        return None
+    found: list[int | None] = column.to_pylist()
+    return found
+
+
+def _headers(column: Any) -> Sequence[Headers] | None:
+    """None if no row has any."""
+    if column.null_count == len(column):
+        return None
+    lists = column.combine_chunks() if hasattr(column, "combine_chunks") else column
+    inner = lists.flatten()
+    if inner.null_count or inner.field(0).null_count:
+        raise QueryFailed("a row has a header without a name: null is not allowed there")
+    names: list[str] = inner.field(0).to_pylist()
+    contents: list[bytes | None] = inner.field(1).to_pylist()
+    pairs = list(zip(names, contents, strict=True))
+    found: list[Headers] = []
+    position = 0
+    for length in lists.value_lengths().to_pylist():
+        found.append(pairs[position : position + length] if length else NO_HEADERS)
+        position += length or 0
+    return found

@@ -1,0 +1,41 @@
+"""What the fixture `moldau_spark` gives: a Spark session, and the broker that its queries ask unless they name another.
+
+Imports Spark when it is asked for, so that tests without it need no PySpark.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from moldau.testing.broker import Broker
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+MASTER = "local[2]"
+SETTINGS = {"spark.driver.memory": "1g", "spark.ui.enabled": False}
+
+
+@dataclass(frozen=True, slots=True)
+class MoldauSpark:
+    """`moldau_spark.spark.readStream.format("moldau").option("subscribe", "orders")`"""
+
+    spark: "SparkSession"
+    broker: Broker
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return self.broker.bootstrap_servers
+
+
+@contextmanager
+def spark_with(broker: Broker) -> Iterator[MoldauSpark]:
+    """Raises moldau.spark.SparkUnavailable, with what to install, if there is no Spark or no Java."""
+    from moldau.spark import session
+
+    spark = session("moldau_spark", MASTER, **SETTINGS, **{"moldau.bootstrap": broker.bootstrap_servers})
+    try:
+        yield MoldauSpark(spark, broker)
+    finally:
+        spark.stop()
