@@ -1,10 +1,13 @@
 """Where the fields of records lie: found for all records of many batches at once, with no object for any of them.
 
-Only the hops from record to record are a loop; each field is then an array of positions. What this cannot do, or does
+Only the hops from record to record are a loop, and even they are not where records are of one size; each field is then
+an array of positions. What this cannot do, or does
 not believe, it leaves to `records`, which reads one record at a time and says what is wrong. Copies no keys or values.
 """
 
+from array import array
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -15,6 +18,7 @@ from moldau.wire.compression import decompress
 
 MOST_BYTES: Final = 2**31 - 1  # positions must fit Arrow's
 VARINT_BITS: Final = 63  # of a varint that is still believed
+SAMPLE: Final = 4  # records of one size after which more are expected
 
 
 class Opened(NamedTuple):
@@ -78,23 +82,51 @@ def find_layout(batches: Sequence[Opened]) -> Layout | None:
     if not data or len(data) > MOST_BYTES:
         return None
     try:
-        return _layout(data, np.array(_all_starts(data, batches), np.int64), [each.header for each in batches])
+        return _layout(data, _all_starts(data, batches), [each.header for each in batches])
     except (_Unbelievable, IndexError):  # also a varint that would go on behind the last byte
         return None
 
 
-def _all_starts(data: bytes, batches: Sequence[Opened]) -> list[int]:
-    starts: list[int] = []
+def _all_starts(data: bytes, batches: Sequence[Opened]) -> Any:
+    view = np.frombuffer(data, np.uint8)
+    starts = array("q")
     position = 0
     for each in batches:
         end = position + len(each.records)
-        if _hop(data, position, each.header.record_count, starts) != end:
+        if _skip(data, view, position, each.header.record_count, starts) != end:
             raise _Unbelievable
         position = end
-    return starts
+    return np.frombuffer(starts, np.int64)
 
 
-def _hop(data: bytes, position: int, count: int, starts: list[int]) -> int:
+def _skip(data: bytes, view: Any, position: int, count: int, starts: "array[int]") -> int:
+    """As `_hop`; but as long as some records are of one size, those of the same size behind them need no hops."""
+    while count >= 2 * SAMPLE:
+        position = _hop(data, position, SAMPLE, starts)
+        count -= SAMPLE
+        size = position - starts[-1]
+        if any(behind - start != size for start, behind in pairwise(starts[-SAMPLE:])):
+            break
+        more = _alike(view, position, size, count)
+        starts.frombytes(np.arange(position, position + more * size, size, dtype=np.int64).tobytes())
+        position += more * size
+        count -= more
+    return _hop(data, position, count, starts)
+
+
+def _alike(view: Any, position: int, size: int, most: int) -> int:
+    """How many records follow whose lengths are the same bytes as that of the record before."""
+    most = min(most, (len(view) - position) // size)
+    alike = np.ones(most, bool)
+    for place in range(size):
+        byte = view[position - size + place]
+        alike &= view[position + place : position + most * size : size] == byte
+        if byte < 0x80:
+            break
+    return most if alike.all() else int(alike.argmin())
+
+
+def _hop(data: bytes, position: int, count: int, starts: "array[int]") -> int:
     """Adds where each record starts, and returns where the last one ends. A length is a varint, mostly a short one."""
     append = starts.append
     for _ in range(count):
