@@ -86,7 +86,9 @@ def test_broken_records_are_not_believed(seed: int, spoiled: int, headers: bool)
     whole = bytes(written([(rows, Codec.NONE, False)])[0])
     body = bytearray(whole[61:])
     for _ in range(spoiled):
-        body[chance.randrange(len(body))] = chance.randrange(256)
+        at = chance.randrange(len(body))
+        body[at : at + 9] = chance.choice([body[at : at + 9], b"\xff" * 8])  # a length beyond all bounds
+        body[at] = chance.randrange(256)
     batch = [memoryview(seal(read_header(whole), bytes(body)))]
     try:
         expected = slowly(batch, 0, None, headers)

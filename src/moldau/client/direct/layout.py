@@ -159,6 +159,8 @@ def _hop(data: bytes, position: int, count: int, starts: "array[int]") -> int:
             if shift > VARINT_BITS:
                 raise _Unbelievable
         position += length >> 1
+        if position > len(data):
+            raise _Unbelievable
     return position
 
 
