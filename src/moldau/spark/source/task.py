@@ -6,6 +6,8 @@ While one answer is decoded the next is on its way (`client.direct.fetch`); no m
 from collections.abc import Iterator
 from typing import Any
 
+from pyarrow import ArrowInvalid
+
 from moldau.base.errors import WireError
 from moldau.client.direct.arrow import record_batches
 from moldau.client.direct.failed import Failed
@@ -34,7 +36,7 @@ def read_task(options: ReadOptions, task: Task) -> Iterator[Any]:
         for position, chunk in _chunks(cluster, task.range, options.fetching, loss):
             try:
                 yield from record_batches(chunk.batches, place, start=position, end=task.range.end, headers=headers)
-            except CorruptRecords as broken:
+            except (CorruptRecords, ArrowInvalid) as broken:  # the latter: a time that is too large for Spark's
                 raise QueryFailed(f"{task.range} could not be read: {broken}") from broken
 
 
