@@ -48,6 +48,32 @@ def test_columns_get_what_single_keys_get(keys: list[bytes | None], partitions: 
         assert key is None or partition == partition_of(key, partitions)
 
 
+@settings(deadline=None, database=None)
+@given(st.lists(st.none() | st.binary(max_size=20), max_size=80), st.integers(1, 9), st.integers(1, 200), st.randoms())
+def test_rows_without_keys_stick_as_one_by_one(
+    values: list[bytes | None], partitions: int, stick_bytes: int, chance: random.Random
+) -> None:
+    seed = chance.random()
+    at_once = Partitioner(partitions, stick_bytes, random.Random(seed))
+    one_by_one = Partitioner(partitions, stick_bytes, random.Random(seed))
+    for _ in range(2):
+        found = at_once.rows([None] * len(values), values)
+        assert sorted(row for rows in found.values() for row in rows) == list(range(len(values)))
+        assert all(list(rows) == sorted(rows) for rows in found.values())
+        for row, value in enumerate(values):
+            (partition,) = one_by_one.rows([None], [value])
+            assert row in found[partition]
+
+
+def test_many_keys_go_where_each_alone_goes() -> None:
+    chance = random.Random(3)
+    keys: list[bytes | None] = [chance.randbytes(chance.choice((0, 1, 7, 8, 8, 8, 30))) for _ in range(500)]
+    found = Partitioner(7, 100).rows(keys, keys)
+    for partition, rows in found.items():
+        assert list(rows) == [row for row, key in enumerate(keys) if partition_of(key or b"", 7) == partition]
+    assert sum(map(len, found.values())) == len(keys)
+
+
 def test_many_keys_are_hashed_as_each_alone() -> None:
     """At once where numpy is, one by one elsewhere."""
     chance = random.Random(7)

@@ -5,9 +5,15 @@ librdkafka's default hashes otherwise, so records of one key would lie in two pl
 
 import importlib.util
 import random
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
+from itertools import accumulate
+from typing import Any, TypeAlias
+
+Column: TypeAlias = Sequence[bytes | None]
 
 WORTH_NUMPY = 32  # fewer keys are hashed sooner one by one
+SMALL = 2**15  # partitions whose numbers fit into two bytes
 
 _M = 0x5BD1E995
 _SEED = 0x9747B28C
@@ -39,11 +45,11 @@ def murmur2_of(keys: Iterable[bytes]) -> dict[bytes, int]:
         if len(alike) < WORTH_NUMPY or importlib.util.find_spec("numpy") is None:
             hashed |= {key: murmur2(key) for key in alike}
         else:
-            hashed |= zip(alike, _murmur2_at_once(alike, length), strict=True)
+            hashed |= zip(alike, _murmur2_at_once(alike, length).tolist(), strict=True)
     return hashed
 
 
-def _murmur2_at_once(keys: list[bytes], length: int) -> list[int]:
+def _murmur2_at_once(keys: Sequence[bytes], length: int) -> Any:
     """`murmur2` in columns of unsigned 32-bit numbers, whose products wrap by themselves."""
     import numpy as np
 
@@ -61,8 +67,7 @@ def _murmur2_at_once(keys: list[bytes], length: int) -> list[int]:
     if whole < length:
         h = (h ^ words[:, -1]) * m
     h = (h ^ h >> np.uint32(13)) * m
-    found: list[int] = (h ^ h >> np.uint32(15)).tolist()
-    return found
+    return h ^ h >> np.uint32(15)
 
 
 def partition_of(key: bytes, partitions: int) -> int:
@@ -79,20 +84,86 @@ class Partitioner:
         self._current = self._chance.randrange(partitions)
         self._left = stick_bytes
 
-    def assign(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> list[int]:
-        """A partition for each record. Keys often repeat, so within a call each is hashed once."""
+    def assign(self, keys: Column, values: Column) -> list[int]:
+        """A partition for each record."""
+        found = [0] * len(keys)
+        for partition, rows in self.rows(keys, values).items():
+            for row in rows:
+                found[row] = partition
+        return found
+
+    def rows(self, keys: Column, values: Column) -> dict[int, Sequence[int]]:
+        """The records of each partition, by their numbers, in their order."""
         if self.partitions == 1:
-            return [0] * len(keys)
+            return {0: range(len(keys))}
+        without = keys.count(None)
+        if without == len(keys):
+            return self._runs(values)
+        if not without and len(keys) >= WORTH_NUMPY and importlib.util.find_spec("numpy") is not None:
+            return _rows_at_once(keys, self.partitions)  # type: ignore[arg-type]
         hashed = murmur2_of({key for key in keys if key is not None})
         known = {key: (each & 0x7FFFFFFF) % self.partitions for key, each in hashed.items()}
-        if None not in keys:
-            return [known[key] for key in keys]  # type: ignore[index]
-        return [self._sticky(value) if key is None else known[key] for key, value in zip(keys, values, strict=True)]
+        return by_partition(
+            [self._sticky(value) if key is None else known[key] for key, value in zip(keys, values, strict=True)]
+        )
+
+    def _runs(self, values: Column) -> dict[int, Sequence[int]]:
+        """As `_sticky` for each, without looking at each."""
+        ends = list(accumulate(1 if value is None else len(value) + 1 for value in values))
+        rows: dict[int, Sequence[int]] = {}
+        start = sent = 0
+        while start < len(values):
+            stop = bisect_left(ends, sent + self._left, start) + 1
+            chosen, last = self._current, min(stop, len(values))
+            run = range(start, last)
+            rows[chosen] = [*rows[chosen], *run] if chosen in rows else run
+            if stop <= len(values):
+                self._move_on()
+            else:
+                self._left -= ends[-1] - sent
+            start, sent = last, ends[last - 1]
+        return rows
+
+    def _move_on(self) -> None:
+        self._left = self._stick_bytes
+        self._current = (self._current + self._chance.randrange(1, self.partitions)) % self.partitions
 
     def _sticky(self, value: bytes | None) -> int:
         chosen = self._current
         self._left -= len(value or b"") + 1
         if self._left <= 0:
-            self._left = self._stick_bytes
-            self._current = (chosen + self._chance.randrange(1, self.partitions)) % self.partitions
+            self._move_on()
         return chosen
+
+
+def by_partition(chosen: Sequence[int]) -> dict[int, Sequence[int]]:
+    """The rows of each partition, in their order."""
+    distinct = set(chosen)
+    if len(distinct) == 1:
+        return {distinct.pop(): range(len(chosen))}
+    rows: dict[int, list[int]] = {partition: [] for partition in sorted(distinct)}
+    for row, partition in enumerate(chosen):
+        rows[partition].append(row)
+    return dict(rows)
+
+
+def _rows_at_once(keys: Sequence[bytes], partitions: int) -> dict[int, Sequence[int]]:
+    import numpy as np
+
+    lengths = np.fromiter(map(len, keys), np.int64, len(keys))
+    hashed = np.empty(len(keys), np.uint32)
+    for length in np.unique(lengths).tolist():
+        alike = np.flatnonzero(lengths == length)
+        if len(alike) == len(keys):
+            hashed = _murmur2_at_once(keys, length)
+        elif len(alike) < WORTH_NUMPY:
+            hashed[alike] = [murmur2(keys[row]) for row in alike.tolist()]
+        else:
+            hashed[alike] = _murmur2_at_once([keys[row] for row in alike.tolist()], length)
+    chosen = ((hashed & np.uint32(0x7FFFFFFF)) % np.uint32(partitions)).astype(np.int32)
+    if partitions <= SMALL:
+        chosen = chosen.astype(np.int16)  # numpy sorts these in one pass
+    order = np.argsort(chosen, kind="stable")
+    counts = np.bincount(chosen)
+    found = [rows.tolist() for rows in np.split(order, np.cumsum(counts)[:-1])]
+    return {partition: rows for partition, rows in enumerate(found) if rows}

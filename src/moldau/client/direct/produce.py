@@ -12,19 +12,20 @@ broker finds too large is no failure, unless it is one record: it is split, and 
 import time
 from collections.abc import Sequence
 from itertools import count
-from typing import Final, Self
+from operator import itemgetter
+from typing import Final, Self, TypeVar
 
 from moldau.base.errors import WireError
 from moldau.client.direct.failed import Failed
 from moldau.client.direct.metadata import Cluster, Place, Topic
-from moldau.client.direct.partitioning import Partitioner
+from moldau.client.direct.partitioning import Column, Partitioner, by_partition
 from moldau.client.direct.records import BATCH_BYTES, Headers, Writer, decode, encode, next_sequence
 from moldau.client.direct.sender import REQUEST_BYTES, Outgoing, Sender
 from moldau.wire.batch import read_header
 from moldau.wire.compression import Codec
 from moldau.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
-Column = Sequence[bytes | None]
+Item = TypeVar("Item")
 
 LEAST_BATCH_BYTES: Final = 1024
 WHATEVER_FITS: Final = 2**31 - 1  # a batch of this size is never full
@@ -118,9 +119,8 @@ class Producer:
         found = self.cluster.topic(topic, create=True)
         if isinstance(found, Failed):
             return self._fail(found)
-        chosen = self._chosen(found, keys, values, partitions)
         outgoing = []
-        for partition, rows in _by_partition(chosen).items():
+        for partition, rows in self._rows(found, keys, values, partitions).items():
             outgoing += self._encode(Place(topic, partition), rows, keys, values, timestamps, headers)
         places = {batch.place for batch in outgoing}
         problem = self._too_large(outgoing) or self._about_to_send(places) or self._sender.add(outgoing)
@@ -149,23 +149,23 @@ class Producer:
         self._sequences.clear()
         self.failure = None
 
-    def _chosen(
+    def _rows(
         self, topic: Topic, keys: Column, values: Column, partitions: Sequence[int | None] | None
-    ) -> Sequence[int]:
+    ) -> dict[int, Sequence[int]]:
+        """Which records go to which partition."""
         if partitions is None:
-            return self._partitions(topic, keys, values)
+            return self._partitioner(topic).rows(keys, values)
         given = [each for each in partitions if each is not None]
         if len(given) == len(partitions):
-            return given
-        assigned = self._partitions(topic, keys, values)
-        return [own if own is not None else other for own, other in zip(partitions, assigned, strict=True)]
+            return by_partition(given)
+        assigned = self._partitioner(topic).assign(keys, values)
+        return by_partition([other if own is None else own for own, other in zip(partitions, assigned, strict=True)])
 
-    def _partitions(self, topic: Topic, keys: Column, values: Column) -> list[int]:
+    def _partitioner(self, topic: Topic) -> Partitioner:
         """By the number of partitions that the producer has met first: a key stays where it is."""
-        partitioner = self._partitioners.get(topic.name)
-        if partitioner is None:
-            partitioner = self._partitioners[topic.name] = Partitioner(len(topic.leaders), self._batch_bytes)
-        return partitioner.assign(keys, values)
+        if topic.name not in self._partitioners:
+            self._partitioners[topic.name] = Partitioner(len(topic.leaders), self._batch_bytes)
+        return self._partitioners[topic.name]
 
     def _encode(
         self,
@@ -177,9 +177,8 @@ class Producer:
         headers: Sequence[Headers] | None,
     ) -> list[Outgoing]:
         if len(rows) < len(values):
-            keys, values = [keys[row] for row in rows], [values[row] for row in rows]
-            timestamps = [timestamps[row] for row in rows]
-            headers = None if headers is None else [headers[row] for row in rows]
+            keys, values, timestamps = _some(keys, rows), _some(values, rows), _some(timestamps, rows)
+            headers = None if headers is None else _some(headers, rows)
         encoded = encode(
             keys,
             values,
@@ -234,12 +233,7 @@ class Producer:
         self.written += batch.records
 
 
-def _by_partition(chosen: Sequence[int]) -> dict[int, Sequence[int]]:
-    """The rows of each partition, in their order."""
-    distinct = set(chosen)
-    if len(distinct) == 1:
-        return {distinct.pop(): range(len(chosen))}
-    rows: dict[int, list[int]] = {partition: [] for partition in sorted(distinct)}
-    for row, partition in enumerate(chosen):
-        rows[partition].append(row)
-    return dict(rows)
+def _some(column: Sequence[Item], rows: Sequence[int]) -> Sequence[Item]:
+    if isinstance(rows, range):
+        return column[rows.start : rows.stop]
+    return itemgetter(*rows)(column) if len(rows) > 1 else [column[rows[0]]]
