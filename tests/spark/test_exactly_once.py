@@ -115,6 +115,23 @@ def test_a_repeated_batch_with_fewer_tasks_stops_the_query(pipeline: Pipeline, b
         assert "batch 1 now has 1 tasks, but task 1 has written 5 rows of it before" in failure(pipeline.run)
 
 
+def test_coalesce_makes_a_batch_one_transaction(pipeline: Pipeline, broker: AnyBroker, consume: Consume) -> None:
+    from moldau.client.direct.metadata import Cluster
+    from moldau.spark.sink.control import Control
+
+    tasks = []
+    spread = pipeline.lines().repartition(3)
+    for name, frame in (("a", spread), ("b", spread.coalesce(1))):
+        pipeline.add(name, 30)
+        pipeline.run(frame)
+        with Cluster(broker.bootstrap) as cluster:
+            finished = Control(pipeline.query, "sink", pipeline.topic).finished(cluster)
+        assert finished is not None
+        tasks.append((finished.batch, finished.tasks))
+    assert tasks == [(0, 3), (1, 1)]
+    assert values(consume(pipeline.topic)) == lines(a=30, b=30)
+
+
 def test_two_sinks_in_one_foreach_batch(pipeline: Pipeline, create_topic: CreateTopic, consume: Consume) -> None:
     import moldau.spark
 
@@ -205,3 +222,9 @@ def test_what_cannot_be_had(pipeline: Pipeline) -> None:
     assert "exactly-once needs a streaming query" in failure(
         lambda: moldau.spark.sink(pipeline.options, sinkName="s")(frame, 0)
     )
+    pipeline.add("a", 1)
+    pipeline.spark.sparkContext.setLocalProperty("spark.speculation", "true")  # as Spark hands its settings to tasks
+    try:
+        assert "spark.speculation must be off with exactly-once" in failure(pipeline.run)
+    finally:
+        pipeline.spark.sparkContext.setLocalProperty("spark.speculation", None)
