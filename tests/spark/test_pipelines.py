@@ -47,7 +47,7 @@ PLANNED = """
 def main(spark):
     rows = spark.readStream.format("moldau").option("subscribe", "{there}").load()
     rows.writeStream.format("moldau").option("topic", "copy").queryName("good").start().awaitTermination()
-    rows.write.format("noop").mode("overwrite").save()
+    spark.range(3).write.format("noop").mode("overwrite").save()
     other = spark.readStream.format("moldau").option("subscribe", "{gone}").load()
     other.writeStream.format("moldau").option("topik", "copy").queryName("bad").start()
     raise SystemExit(0)

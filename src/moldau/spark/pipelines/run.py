@@ -20,13 +20,12 @@ from moldau.spark.pipelines.places import PipelineFailed, Place, Record, State, 
 from moldau.spark.pipelines.script import Main, load_main, modules_of
 from moldau.spark.pipelines.signals import Signals, StopAsked
 from moldau.spark.pipelines.wording import in_a_sentence, of_exception
-from moldau.spark.pipelines.writers import Noticed, noticed
+from moldau.spark.pipelines.writers import CHECKPOINTS, Noticed, noticed
 from moldau.spark.sessions import PACK, SparkUnavailable, session
 
 LOOK_EVERY_S = 0.25
 STOP_LOOK_S = 0.05
 BATCH_GRACE_S = 30.0  # how long a stop waits for the batch that runs
-CHECKPOINTS = "spark.sql.streaming.checkpointLocation"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +84,7 @@ def _run_held(request: Request, place: Place, keeper: Keeper, signals: Signals, 
 
         send_by_value(request.file)
         spark.streams.addListener(Listener(started=keeper.started, progressed=keeper.progressed))
-        with noticed(place.checkpoints, dry=False) as found:
+        with noticed(dry=False) as found:
             try:
                 call_main(main, spark, request.file, place.log)
                 keeper.tell(State.RUNNING)
