@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from support.brokers import AnyBroker, CreateTopic
@@ -42,6 +43,10 @@ def main(spark):
         rows.writeStream.format("noop").start()
     broken = rows.select(udf(fails, "long")("value"))
     broken.writeStream.format("noop").queryName("broken").start().awaitTermination()
+"""
+RATES = """
+def main(spark):
+    spark.readStream.format("rate").load().writeStream.format("noop").queryName("rates").start()
 """
 PLANNED = """
 def main(spark):
@@ -82,6 +87,11 @@ class Pipelines:
     def status(self, name: str) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(succeed(self.run("status", name, "--json")))[0]
         return found
+
+    def status_or(self, name: str, field: str) -> Any:
+        """None while there is no such pipeline."""
+        done = self.run("status", name, "--json")
+        return json.loads(done.stdout)[0][field] if done.returncode == 0 else None
 
 
 SMALL = ("--master", "local[2]", "--conf", "spark.driver.memory=600m")
@@ -155,6 +165,15 @@ def test_what_fails_is_told_in_one_line(pipelines: Pipelines) -> None:
     status = pipelines.status("mistakes")
     assert status["state"] == "failed"
     assert "no such product" in status["reason"]
+
+    running = pipelines.start(pipelines.write("rates.py", RATES))
+    await_true(lambda: pipelines.status_or("rates", "state") == "running", running)
+    for child in psutil.Process(running.pid).children():
+        child.kill()  # the JVM
+    said = running.communicate(timeout=PATIENCE_S)[1]
+    assert running.returncode == 1, said
+    assert "Spark's JVM is gone" in said.splitlines()[-1]
+    assert pipelines.status("rates")["state"] == "failed"
 
     nameless = pipelines.run("run", file, *SMALL, "--name", "other", "--", "nameless")
     assert nameless.returncode == 1

@@ -3,7 +3,7 @@
 DIR/pipelines/NAME/lock           held by the process that runs it; no other `run` gets it
                    alive          held by that process too: who can take it for a moment knows that it is gone
                    record.json    what `moldau pipeline list` and `status` show
-                   log            what Spark says, and the stack of what failed
+                   log            what Spark says, and the stack of what failed; log.before is of the run before
                    checkpoints/   Spark's own, a folder for each query's name
 """
 
@@ -81,6 +81,10 @@ class Place:
     @property
     def log(self) -> Path:
         return self.folder / "log"
+
+    @property
+    def log_before(self) -> Path:
+        return self.folder / "log.before"
 
     @property
     def checkpoints(self) -> Path:

@@ -53,7 +53,7 @@ def rehearse(request: Request) -> Rehearsal:
     os.close(handle)
     with Signals() as signals, spark_session(request, place.checkpoints, log, signals) as spark:
         send_by_value(request.file)
-        with noticed(dry=True) as found:
+        with noticed() as found:
             call_main(main, spark, request.file, log)
         lines = [_line(planned) for planned in found.planned]
     log.unlink()  # kept only for those whom a failure sends there

@@ -65,26 +65,27 @@ class NotStarted:
 
 
 @contextmanager
-def noticed(*, dry: bool) -> Iterator[Noticed]:
+def noticed(started: Callable[[Planned], None] | None = None) -> Iterator[Noticed]:
+    """Calls `started` for each query that was; without it this is a dry run."""
     from pyspark.sql.readwriter import DataFrameWriter
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
     found = Noticed()
     start, to_table = DataStreamWriter.start, DataStreamWriter.toTable
 
-    def started(writer: Any, path: str | None = None, *rest: Any, **named: Any) -> Any:
+    def start_it(writer: Any, path: str | None = None, *rest: Any, **named: Any) -> Any:
         rest_of_it = _told_to(writer, rest, named)
-        return _take(found, writer, path, lambda: start(writer, path, **rest_of_it), dry)
+        return _take(found, writer, path, lambda: start(writer, path, **rest_of_it), started)
 
     def to_a_table(writer: Any, tableName: str, *rest: Any, **named: Any) -> Any:  # noqa: N803 - PySpark's name
         rest_of_it = _told_to(writer, rest, named)
-        return _take(found, writer, tableName, lambda: to_table(writer, tableName, **rest_of_it), dry)
+        return _take(found, writer, tableName, lambda: to_table(writer, tableName, **rest_of_it), started)
 
     def left_out(writer: Any, *arguments: Any, **named: Any) -> None:
         found.batch_writes += 1
 
-    batch_writes: dict[str, Callable[..., Any]] = dict.fromkeys(BATCH_WRITES, left_out) if dry else {}
-    stream_writes: dict[str, Callable[..., Any]] = {"start": started, "toTable": to_a_table}
+    batch_writes: dict[str, Callable[..., Any]] = dict.fromkeys(BATCH_WRITES, left_out) if started is None else {}
+    stream_writes: dict[str, Callable[..., Any]] = {"start": start_it, "toTable": to_a_table}
     with _in_place_of(DataStreamWriter, stream_writes), _in_place_of(DataFrameWriter, batch_writes):
         yield found
 
@@ -114,15 +115,22 @@ def _told_to(writer: Any, rest: tuple[Any, ...], named: dict[str, Any]) -> dict[
     return {} if by is None else {"partitionBy": by}
 
 
-def _take(found: Noticed, writer: Any, path: str | None, start: Callable[[], Any], dry: bool) -> Any:
+def _take(
+    found: Noticed,
+    writer: Any,
+    path: str | None,
+    start: Callable[[], Any],
+    started: Callable[[Planned], None] | None,
+) -> Any:
     writes = writes_of(writer, path)
     checkpoints = writer._spark.conf.get(CHECKPOINTS, None)
     planned = Planned(reads_of_frame(writer._df), writes, _checkpoint(writes, checkpoints))
     found.planned.append(planned)
-    if dry:
+    if started is None:
         return NotStarted(planned.name)
     query = start()
     found.queries.append(query)
+    started(planned)
     return query
 
 
