@@ -92,6 +92,7 @@ def spark(
     only: Annotated[list[str] | None, typer.Option(help="A measure or workload by name; may be repeated.")] = None,
     rounds: Annotated[int, typer.Option(min=1, help="Rounds per side; the median counts.")] = 3,
     quick: Quick = False,
+    scale: Annotated[float, typer.Option(help="Times as many records.")] = 1.0,
     side: Annotated[str | None, typer.Option(help="Only one side: ours or theirs.")] = None,
     workdir: Workdir = None,
 ) -> None:
@@ -101,13 +102,15 @@ def spark(
         console.print(f"No such measure; there are: {', '.join(measure.name for measure in spark_measures.MEASURES)}")
         raise typer.Exit(2)
     flavours = _flavours(side)
-    path = report.TRIAL if quick or only else report.SPARK
+    sizes = spark_measures.scaled(spark_measures.QUICK if quick else spark_measures.FULL, scale)
+    trial = quick or scale < 1
+    path = report.TRIAL if trial or only or side else report.SPARK
     with _scratch(workdir) as scratch, console.status("") as status:
         results = compare_spark(
-            flavours, wanted, spark_measures.QUICK if quick else spark_measures.FULL, scratch, rounds=rounds,
-            say=_saying(status), keep=lambda found: report.save(found, path),
+            flavours, wanted, sizes, scratch, rounds=rounds, say=_saying(status),
+            keep=lambda found: report.save(found, path),
         )  # fmt: skip
-    if quick:
+    if trial:
         console.print("[yellow]A trial: its figures say that everything runs, not how fast.")
     report.show_spark(results, console)
     console.print(f"Figures of all rounds: {path}")

@@ -34,7 +34,7 @@ def show_spark(results: dict[str, Any], console: Console) -> None:
         "CPU and memory are those of driver, JVM and Python workers."
     )
     for failure in results["failures"]:
-        console.print(f"[red]{failure}", markup=True)
+        console.print(failure, style="red", markup=False)
 
 
 def show_measures(results: dict[str, Any], console: Console) -> None:

@@ -6,6 +6,7 @@ What fails is noted and costs its own round only. Gives a plain results value af
 import contextlib
 import datetime
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,7 @@ def compare(
         bench = Bench(broker, sizes, workdir, reader=sides[-1])
         for workload in workloads_of(measures):
             taken[workload.name] = _run(bench, sides, workload, rounds, failures, say)
-            results = _results(flavours, measures, taken, failures, rounds=rounds, broker=broker)
+            results = _results(flavours, measures, taken, failures, rounds=rounds, sizes=sizes, broker=broker)
             keep(results)
     return results
 
@@ -83,8 +84,9 @@ def _check(bench: Bench, sides: list[Side], workload: Workload, failures: list[s
 
 
 def _results(
-    flavours: list[Flavour], measures: list[Measure], taken: Taken, failures: list[str], *, rounds: int, broker: Peer
-) -> Results:
+    flavours: list[Flavour], measures: list[Measure], taken: Taken, failures: list[str], *, rounds: int, sizes: Sizes,
+    broker: Peer,
+) -> Results:  # fmt: skip
     return {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "machine": machine(None),
@@ -93,6 +95,7 @@ def _results(
         "broker": f"{broker.kind.name} {broker.kind.version}",
         "spark": {"master": MASTER, **SPARK},
         "rounds": rounds,
+        "sizes": asdict(sizes),
         "measures": [summarise(measure, taken[measure.workload]) for measure in measures if measure.workload in taken],
         "figures": taken,
         "failures": failures,

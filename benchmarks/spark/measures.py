@@ -5,7 +5,7 @@ Spark: so two versions of Spark are compared by what source and sink cost. Knows
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,11 @@ FULL = Sizes(
     read={100: 5_000_000, 1_000: 1_000_000}, write={100: 2_000_000, 1_000: 500_000}, latency_s=25, latency_warm_up_s=10
 )
 QUICK = Sizes(read={100: 200_000, 1_000: 40_000}, write={100: 100_000, 1_000: 20_000}, latency_s=8, latency_warm_up_s=4)
+
+
+def scaled(sizes: Sizes, scale: float) -> Sizes:
+    read, write = ({size: int(count * scale) for size, count in each.items()} for each in (sizes.read, sizes.write))
+    return replace(sizes, read=read, write=write)
 
 
 @dataclass(slots=True)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kafka.partitioner.default import murmur2 as kafka_python
 
-from moldau.client.direct.partitioning import Partitioner, murmur2, murmur2_of, partition_of
+from moldau.client.direct.partitioning import Partitioner, murmur2, murmur2_of, partition_of, rows_by_partition
 
 # What org.apache.kafka.common.utils.Utils.murmur2 and BuiltInPartitioner (of 12 partitions) say.
 JAVA = [
@@ -51,8 +51,19 @@ def test_columns_get_what_single_keys_get(keys: list[bytes | None], partitions: 
 def test_many_keys_are_hashed_as_each_alone() -> None:
     """At once where numpy is, one by one elsewhere."""
     chance = random.Random(7)
-    keys = {chance.randbytes(length) for length in range(12) for _ in range(100)}
-    assert murmur2_of(keys) == {key: murmur2(key) for key in keys}
+    keys = [chance.randbytes(length) for length in [*range(12), 100] for _ in range(chance.randrange(150))]
+    keys += [chance.randbytes(1000), chance.randbytes(5000)]
+    chance.shuffle(keys)
+    assert list(murmur2_of(keys)) == [murmur2(key) for key in keys]
+
+
+@pytest.mark.parametrize("partitions", [1, 2, 12])
+@pytest.mark.parametrize("count", [1, 20, 3000])
+def test_rows_of_a_partition_keep_their_order(count: int, partitions: int) -> None:
+    chosen = Partitioner(partitions, 100).assign([b"%d" % number for number in range(count)], [b""] * count)
+    rows = rows_by_partition(chosen)
+    assert sorted(row for each in rows.values() for row in each) == list(range(count))
+    assert all(list(each) == sorted(each) and {chosen[row] for row in each} == {key} for key, each in rows.items())
 
 
 def test_records_without_a_key_stay_together_and_spread() -> None:

@@ -12,12 +12,12 @@ broker finds too large is no failure, unless it is one record: it is split, and 
 import time
 from collections.abc import Sequence
 from itertools import count
-from typing import Final, Self
+from typing import Final, Self, TypeVar
 
 from moldau.base.errors import WireError
 from moldau.client.direct.failed import Failed
 from moldau.client.direct.metadata import Cluster, Place, Topic
-from moldau.client.direct.partitioning import Partitioner
+from moldau.client.direct.partitioning import Partitioner, rows_by_partition
 from moldau.client.direct.records import BATCH_BYTES, Headers, Writer, decode, encode, next_sequence
 from moldau.client.direct.sender import REQUEST_BYTES, Outgoing, Sender
 from moldau.wire.batch import read_header
@@ -25,6 +25,7 @@ from moldau.wire.compression import Codec
 from moldau.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 Column = Sequence[bytes | None]
+Item = TypeVar("Item")
 
 LEAST_BATCH_BYTES: Final = 1024
 WHATEVER_FITS: Final = 2**31 - 1  # a batch of this size is never full
@@ -113,15 +114,16 @@ class Producer:
             return self.failure
         if self._idempotent and self._writer.producer_id < 0:
             raise RuntimeError("start() comes before write()")
-        if timestamps is None:
-            timestamps = [time.time_ns() // 1_000_000] * len(values)
+        now = time.time_ns() // 1_000_000
         found = self.cluster.topic(topic, create=True)
         if isinstance(found, Failed):
             return self._fail(found)
         chosen = self._chosen(found, keys, values, partitions)
         outgoing = []
-        for partition, rows in _by_partition(chosen).items():
-            outgoing += self._encode(Place(topic, partition), rows, keys, values, timestamps, headers)
+        for partition, rows in rows_by_partition(chosen).items():
+            times = [now] * len(rows) if timestamps is None else _picked(timestamps, rows)
+            named = None if headers is None else _picked(headers, rows)
+            outgoing += self._encode(Place(topic, partition), _picked(keys, rows), _picked(values, rows), times, named)
         places = {batch.place for batch in outgoing}
         problem = self._too_large(outgoing) or self._about_to_send(places) or self._sender.add(outgoing)
         return self._fail(problem) if problem is not None else None
@@ -160,7 +162,7 @@ class Producer:
         assigned = self._partitions(topic, keys, values)
         return [own if own is not None else other for own, other in zip(partitions, assigned, strict=True)]
 
-    def _partitions(self, topic: Topic, keys: Column, values: Column) -> list[int]:
+    def _partitions(self, topic: Topic, keys: Column, values: Column) -> Sequence[int]:
         """By the number of partitions that the producer has met first: a key stays where it is."""
         partitioner = self._partitioners.get(topic.name)
         if partitioner is None:
@@ -170,16 +172,11 @@ class Producer:
     def _encode(
         self,
         place: Place,
-        rows: Sequence[int],
         keys: Column,
         values: Column,
         timestamps: Sequence[int],
         headers: Sequence[Headers] | None,
     ) -> list[Outgoing]:
-        if len(rows) < len(values):
-            keys, values = [keys[row] for row in rows], [values[row] for row in rows]
-            timestamps = [timestamps[row] for row in rows]
-            headers = None if headers is None else [headers[row] for row in rows]
         encoded = encode(
             keys,
             values,
@@ -234,12 +231,5 @@ class Producer:
         self.written += batch.records
 
 
-def _by_partition(chosen: Sequence[int]) -> dict[int, Sequence[int]]:
-    """The rows of each partition, in their order."""
-    distinct = set(chosen)
-    if len(distinct) == 1:
-        return {distinct.pop(): range(len(chosen))}
-    rows: dict[int, list[int]] = {partition: [] for partition in sorted(distinct)}
-    for row, partition in enumerate(chosen):
-        rows[partition].append(row)
-    return dict(rows)
+def _picked(column: Sequence[Item], rows: Sequence[int]) -> Sequence[Item]:
+    return column if len(rows) == len(column) else list(map(column.__getitem__, rows))
