@@ -26,7 +26,9 @@ def main(spark):
     rows = spark.readStream.format("moldau").option("subscribe", source).load()
     writer = rows.select("key", "value").writeStream.format("moldau").option("topic", target).queryName(name)
     now = {"availableNow": True} if trigger == "now" else {"processingTime": "200 milliseconds"}
-    writer.trigger(**now).start()
+    query = writer.trigger(**now).start()
+    if trigger != "now":
+        query.awaitTermination()  # a stop gets through to those who wait themselves, too
 """
 TWO_MISTAKES = """
 import sys
