@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from moldau.spark.pipelines.run import Request
     from moldau.spark.pipelines.writers import Planned
 
-app = typer.Typer(name="pipeline", help="Run Spark pipelines, and see how they fare.", no_args_is_help=True)
+app = typer.Typer(name="pipeline", help="Run Spark pipelines, and see how they fare.", add_completion=False)
 
 LOOK_AGAIN_S = 0.1
 Directory = Annotated[
