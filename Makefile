@@ -9,7 +9,7 @@ EVERYTHING := $(VENV)/.ready-for-tests
 # Or a while after the first result: make demo DEMO_SECONDS=20
 DEMO_SECONDS ?=
 
-.PHONY: up demo setup test check bench exactly-once storm spark clean
+.PHONY: up demo setup test check bench exactly-once storm spark spark-faults clean
 
 up: $(BROKER)
 	@exec $(BIN)/moldau up --dir ./data --listen localhost:9092
@@ -38,7 +38,7 @@ $(EVERYTHING): $(BROKER)
 
 test: setup check
 	@$(BIN)/python -m pytest tests -n 2 --dist worksteal --ignore tests/spark
-	@$(BIN)/python -m pytest tests/spark  # one process, because each starts a JVM, whose two cores are busy enough
+	@$(BIN)/python -m pytest tests/spark --timeout 900  # one process: each starts a JVM, which keeps two cores busy enough
 
 check: setup
 	@$(BIN)/ruff check src tests benchmarks demo
@@ -50,6 +50,9 @@ exactly-once: setup
 
 storm: setup
 	@MOLDAU_FULL=1 $(BIN)/python -m pytest tests/clients/test_storm.py -s --timeout 600
+
+spark-faults: setup
+	@MOLDAU_FULL=1 $(BIN)/python -m pytest tests/spark/test_faults.py -s --timeout 3600
 
 spark: setup
 	@MOLDAU_FULL=1 $(BIN)/python -m pytest tests/spark --timeout 1800

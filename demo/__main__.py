@@ -25,6 +25,7 @@ RESULT = "revenue"
 WINDOWS_SHOWN = 3
 STOP_S = 60.0
 MEMORY = "700m"
+QUIET = {"log_level": 0}  # librdkafka would write into the table
 
 
 @dataclass
@@ -69,34 +70,40 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="make demo", description="Orders through a broker and Spark, live.")
     parser.add_argument("--seconds", type=float, default=None, help="end by itself, so long after the first result")
     wanted = parser.parse_args()
-    begun = time.monotonic()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    with ExitStack() as stack:
-        try:
-            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="moldau-demo-")))
-            broker = stack.enter_context(Broker(folder / "broker"))
-            _create_topics(broker.bootstrap_servers)
-            orders = stack.enter_context(Orders(broker.bootstrap_servers))
-            pipeline = stack.enter_context(_pipeline(broker.bootstrap_servers, folder))
-            shown = Shown(begun, orders)
-            print(f"Broker {broker.bootstrap_servers}, orders in the topic {TOPIC}, results in the topic {RESULT}")
-            print(f"Pipeline {PIPELINE}, finished windows as Parquet in {folder / 'parquet'}", flush=True)
-            _show(broker.bootstrap_servers, shown, pipeline, wanted.seconds)
-        except KeyboardInterrupt:
-            print("\nStopping …")
-        finished = len(list((folder / "parquet").glob("*.parquet")))
-    print(f"{shown.headline()}; {finished} Parquet file(s). Everything is stopped and removed.")
+    try:
+        with tempfile.TemporaryDirectory(prefix="moldau-demo-") as folder:
+            print(run(Path(folder), wanted.seconds))
+    except KeyboardInterrupt:
+        print("Stopped before anything was there to see.")
     return 0
+
+
+def run(folder: Path, seconds: float | None) -> str:
+    """What came of it, in a sentence."""
+    begun = time.monotonic()
+    with ExitStack() as stack:
+        broker = stack.enter_context(Broker(folder / "broker"))
+        _create_topics(broker.bootstrap_servers)
+        shown = Shown(begun, stack.enter_context(Orders(broker.bootstrap_servers)))
+        pipeline = stack.enter_context(_pipeline(broker.bootstrap_servers, folder))
+        print(f"Broker {broker.bootstrap_servers}, orders in the topic {TOPIC}, results in the topic {RESULT}")
+        print(f"Pipeline {PIPELINE}, finished windows as Parquet in {folder / 'parquet'}", flush=True)
+        try:
+            _show(broker.bootstrap_servers, shown, pipeline, seconds)
+        except KeyboardInterrupt:
+            print("\nStopping …", flush=True)
+        headline = shown.headline()
+    files = len(list((folder / "parquet").glob("*.parquet")))
+    return f"{headline}; {files} Parquet file(s) of finished windows. All is stopped and removed."
 
 
 def _create_topics(bootstrap: str) -> None:
     from confluent_kafka.admin import AdminClient, NewTopic
 
-    for future in (
-        AdminClient({"bootstrap.servers": bootstrap})
-        .create_topics([NewTopic(TOPIC, num_partitions=2), NewTopic(RESULT, num_partitions=1)])
-        .values()
-    ):
+    admin = AdminClient({"bootstrap.servers": bootstrap, **QUIET})
+    created = admin.create_topics([NewTopic(TOPIC, num_partitions=2), NewTopic(RESULT, num_partitions=1)])
+    for future in created.values():
         future.result(15)
 
 
@@ -124,7 +131,7 @@ def _show(bootstrap: str, shown: Shown, pipeline: subprocess.Popen[bytes], secon
     from rich.live import Live
 
     settings = {"bootstrap.servers": bootstrap, "group.id": "demo", "auto.offset.reset": "earliest"}
-    consumer = Consumer({**settings, "enable.auto.commit": False})
+    consumer = Consumer({**settings, "enable.auto.commit": False, **QUIET})
     consumer.subscribe([RESULT])
     try:
         with Live(shown.table(), console=Console(), auto_refresh=False, transient=False) as live:

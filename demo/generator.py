@@ -20,7 +20,9 @@ class Orders:
         from confluent_kafka import Producer
 
         self.sent = 0
-        self._producer = Producer({"bootstrap.servers": bootstrap, "partitioner": "murmur2_random", "linger.ms": 20})
+        self._producer = Producer(
+            {"bootstrap.servers": bootstrap, "partitioner": "murmur2_random", "linger.ms": 20, "log_level": 0}
+        )
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._produce, name="orders", daemon=True)
 

@@ -21,7 +21,7 @@ from support.brokers import AnyBroker, CreateTopic
 from support.members import eventually
 from support.records import send, stored
 from support.spark_cluster import SparkCluster, bare_python
-from support.spark_process import SparkFailed, SparkProcess, records
+from support.spark_process import PATIENCE_S, SparkFailed, SparkProcess, records
 from support.visible import end_offset
 
 KEYS = 5
@@ -85,7 +85,7 @@ def test_sums_are_right_though_an_executor_dies(
         checkpoint=str(tmp_path / "checkpoint"),
     )
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-    eventually(lambda: end_offset(admin, target, IsolationLevel.READ_COMMITTED), "first sums", cluster.said)
+    eventually(lambda: end_offset(admin, target, IsolationLevel.READ_COMMITTED), "first sums", cluster.said, PATIENCE_S)
     cluster.executors()[0].kill()
     driver.ask("finish")
 

@@ -11,20 +11,18 @@ from pathlib import Path
 
 import psutil
 import pytest
-from confluent_kafka import IsolationLevel
-from confluent_kafka.admin import AdminClient
 
 from support.brokers import BrokerProcess, StartBroker
 from support.members import eventually
 from support.raw import RawClient
 from support.records import send, stored
-from support.spark_process import SparkProcess
-from support.visible import end_offset
+from support.spark_process import PATIENCE_S, SparkProcess
 
 ROUNDS = 8 if os.environ.get("MOLDAU_FULL") else 1
 EACH = 300  # records between two disturbances
 IN_A_BATCH = 60
 PARTITIONS = 3
+LATEST = -1
 SOURCE, TARGET = "source", "target"
 TRIES = 4
 MASTERS = (f"local[2,{TRIES}]", f"local[1,{TRIES}]", f"local[3,{TRIES}]")  # cores, and how often a task is tried
@@ -36,7 +34,6 @@ class Copier:
     def __init__(self, broker: BrokerProcess, directory: Path) -> None:
         self.broker = broker
         self.directory = directory
-        self.admin = AdminClient({"bootstrap.servers": broker.bootstrap, "reconnect.backoff.max.ms": 200})
         self.driver: SparkProcess | None = None
         self.starts = 0
 
@@ -67,10 +64,11 @@ class Copier:
                 self.run()
             return self.copied() >= count
 
-        eventually(enough, f"{count} records are copied", self.report)
+        eventually(enough, f"{count} records are copied", self.report, PATIENCE_S)
 
     def copied(self) -> int:
-        return end_offset(self.admin, TARGET, IsolationLevel.READ_UNCOMMITTED)
+        with RawClient(self.broker.bootstrap) as client:
+            return int(client.list_offset(TARGET, LATEST).offset)
 
     def report(self) -> str:
         assert self.driver is not None

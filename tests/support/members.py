@@ -52,14 +52,16 @@ MODERN = Kind("confluent", "consumer", "uniform")
 KINDS = (CONFLUENT, COOPERATIVE, AIOKAFKA, KAFKA_PYTHON, MODERN)
 
 
-def eventually(holds: Callable[[], Any], what: str, told: Callable[[], object] = lambda: "") -> Any:
+def eventually(
+    holds: Callable[[], Any], what: str, told: Callable[[], object] = lambda: "", patience_s: float = PATIENCE_S
+) -> Any:
     """What `holds` gives once it is true; a failure that tells `what` if that takes too long."""
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + patience_s
     while True:
         found = holds()
         if found:
             return found
-        assert time.monotonic() < deadline, f"{what}: not within {PATIENCE_S} s; {told()}"
+        assert time.monotonic() < deadline, f"{what}: not within {patience_s:.0f} s; {told()}"
         time.sleep(STEP_S)
 
 

@@ -45,7 +45,7 @@ class SparkProcess:
         with log.open("ab") as errors:
             self.process = subprocess.Popen(
                 [python, str(PROGRAM), json.dumps(settings)],
-                env={**(os.environ if environment is None else environment), "PYSPARK_PYTHON": python},
+                env=_environment(environment, None if ours else python),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
@@ -112,6 +112,12 @@ class SparkProcess:
 
     def tail(self) -> str:
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-60:])
+
+
+def _environment(given: Mapping[str, str] | None, python: str | None) -> dict[str, str]:
+    """PySpark alone must be told which Python its workers run; our session knows."""
+    found = {name: value for name, value in (given or os.environ).items() if name != "PYSPARK_PYTHON"}
+    return {**found, "PYSPARK_PYTHON": python} if python else found
 
 
 def records(rows: list[dict[str, Any]]) -> list[Record]:

@@ -12,6 +12,7 @@ from moldau.spark.versions import why_not
 if TYPE_CHECKING:
     from moldau.spark.sink.writers import BatchWriter, StreamWriter
     from moldau.spark.source.batch import BatchReader
+    from moldau.spark.source.reading import Reading
     from moldau.spark.source.stream import StreamReader
 
 COLUMNS = "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int"
@@ -36,20 +37,17 @@ class MoldauDataSource(DataSource):
         options = {name.lower(): str(value) for name, value in self.options.items()}
         if "decode" in options:
             raise ValueError("decode needs to know the columns: give them with .schema(...)")
-        with_headers = options.get("includeheaders", "").strip().lower() == "true"
-        return f"{COLUMNS}, {HEADERS}" if with_headers else COLUMNS
+        return _columns(options.get("includeheaders", "").strip().lower() == "true")
 
     def reader(self, schema: StructType) -> "BatchReader":
-        from moldau.spark.options import read_options
         from moldau.spark.source.batch import BatchReader
 
-        return BatchReader(read_options(self.options, stream=False))
+        return BatchReader(self._reading(schema, stream=False))
 
     def streamReader(self, schema: StructType) -> "StreamReader":  # noqa: N802
-        from moldau.spark.options import read_options
         from moldau.spark.source.stream import StreamReader
 
-        return StreamReader(read_options(with_defaults(self.options, stream=True), stream=True))
+        return StreamReader(self._reading(schema, stream=True))
 
     def writer(self, schema: Any, overwrite: bool) -> "BatchWriter":
         """Asked for by `df.write`."""
@@ -62,3 +60,14 @@ class MoldauDataSource(DataSource):
         from moldau.spark.sink.writers import stream_writer
 
         return stream_writer(self.options, schema)
+
+    def _reading(self, schema: StructType, *, stream: bool) -> "Reading":
+        from moldau.spark.options import read_options
+        from moldau.spark.source.reading import reading
+
+        options = read_options(with_defaults(self.options, stream=stream), stream=stream)
+        return reading(options, schema, _columns(options.include_headers))
+
+
+def _columns(headers: bool) -> str:
+    return f"{COLUMNS}, {HEADERS}" if headers else COLUMNS

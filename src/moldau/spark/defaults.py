@@ -1,7 +1,7 @@
 """Options of `format("moldau")` that a session has for all its queries; what a query sets itself comes first.
 
 They travel as environment variables, because that is what reaches the processes in which Spark makes readers and
-writers: a session's settings do not.
+writers: a session's settings do not. In the session's own process they are kept here.
 """
 
 import os
@@ -16,12 +16,23 @@ BOOTSTRAP = "kafka.bootstrap.servers"
 STARTS = ("startingtimestamp", "startingoffsetsbytimestamp", "startingoffsets")
 STRATEGY = "startingOffsetsByTimestampStrategy"
 
+_session: dict[str, str] = {}  # of this process; those that Spark starts have variables instead
+
+
+def set_defaults(variables: Mapping[str, str], environment: dict[str, str]) -> None:
+    """What the newest session of this process wants, here and for the processes that get this environment."""
+    for variable in VARIABLE_OF.values():
+        environment.pop(variable, None)
+    environment.update(variables)
+    _session.clear()
+    _session.update(variables)
+
 
 def with_defaults(
     options: Mapping[str, str], *, stream: bool = False, environment: Mapping[str, str] | None = None
 ) -> dict[str, str]:
     """The options, and what the session says where they say nothing. Only streams start where the session says."""
-    environment = os.environ if environment is None else environment
+    environment = {**os.environ, **_session} if environment is None else environment
     given = {name.lower() for name in options}
     found = dict(options)
     bootstrap = environment.get(BOOTSTRAP_VARIABLE)

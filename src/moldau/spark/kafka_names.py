@@ -61,7 +61,7 @@ WRITING = (
     _number("batch.size", 512 * 1024, "A batch has this many bytes at most, before compression."),
     _number("max.request.size", 2**20, "A record has this many bytes at most."),
     _number("delivery.timeout.ms", 120_000, "How long a batch may take, all tries together."),
-    _number("transaction.timeout.ms", 60_000, "The broker aborts a transaction that is open longer.", least=1),
+    _number("transaction.timeout.ms", 900_000, "The broker aborts a transaction that is open longer.", least=1),
     Setting(f"{PREFIX}enable.idempotence", Kind.BOOL, True, doc="Whether the broker drops batches that come twice."),
 )
 SECURITY = (

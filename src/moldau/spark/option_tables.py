@@ -89,6 +89,15 @@ WRITE_OPTIONS = (
         any_case=True,
         doc="Whether a task that runs again may write its rows again.",
     ),
+    Setting(
+        "controlTopic", Kind.STRING, check=_is_topic, doc="Where control offsets are committed, if not on `topic`."
+    ),
+    Setting(
+        "failOnControlLoss",
+        Kind.BOOL,
+        True,
+        doc="Whether control offsets that should be there and are not fail an exactly-once query.",
+    ),
     Setting("sinkName", Kind.STRING, check=_is_name, doc="Tells the sinks of one query apart; it must never change."),
 )
 READ, WRITE = Table("reading", READ_OPTIONS), Table("writing", WRITE_OPTIONS)

@@ -77,6 +77,8 @@ class WriteOptions:
     topic: str | None
     exactly_once: bool
     sink_name: str | None
+    control_topic: str | None
+    fail_on_control_loss: bool
     acks: int
     compression: str
     batch_bytes: int
@@ -209,6 +211,8 @@ def write_options(options: Mapping[str, str]) -> WriteOptions:
         given.refuse("kafka.acks", f"must be all with delivery=exactly-once, got {acks}")
     if exactly_once and not given.kafka.flag("enable.idempotence"):
         given.refuse("kafka.enable.idempotence", "must be true with delivery=exactly-once")
+    if exactly_once and not given.text("topic") and not given.text("controlTopic"):
+        given.refuse("controlTopic", "must name a topic for control offsets when rows name the topics they go to")
     idempotent = given.kafka.flag("enable.idempotence")
     if idempotent and given.kafka.given("enable.idempotence") and acks not in ("all", "-1"):
         given.refuse("kafka.enable.idempotence", f"needs kafka.acks=all, got {acks}")
@@ -218,6 +222,8 @@ def write_options(options: Mapping[str, str]) -> WriteOptions:
         topic=given.text("topic"),
         exactly_once=exactly_once,
         sink_name=given.text("sinkName"),
+        control_topic=given.text("controlTopic") or given.text("topic"),
+        fail_on_control_loss=given.get("failOnControlLoss") is True,
         acks=-1 if acks == "all" else int(acks),
         compression=given.kafka.text("compression.type").lower(),
         batch_bytes=given.kafka.number("batch.size"),

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from moldau.spark.defaults import VARIABLE_OF
+from moldau.spark.defaults import VARIABLE_OF, set_defaults
 from moldau.spark.java import Java, NoJava, find_java
 from moldau.spark.jvm import JvmFailed, java_options, started, starts_here
 from moldau.spark.pack import PackFailed, pack_settings, use_name, worker_python
@@ -167,8 +167,7 @@ def _ready(spark: "SparkSession", defaults: Mapping[str, str]) -> "SparkSession"
     """
     from moldau.spark.datasource import MoldauDataSource
 
-    os.environ.update(defaults)  # for sinks of foreachBatch, which are made in this process
-    spark.sparkContext.environment.update(defaults)
+    set_defaults(defaults, spark.sparkContext.environment)
     spark.sparkContext.environment[CORES] = str(spark.sparkContext.defaultParallelism)
     spark.dataSource.register(MoldauDataSource)
     _report_to_groups(spark)

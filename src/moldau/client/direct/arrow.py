@@ -1,24 +1,99 @@
-"""Columns of records as Arrow, in the schema of Spark's Kafka source. The one file here that imports pyarrow."""
+"""Records as Arrow, in the schema of Spark's Kafka source. The one file here that imports pyarrow.
 
-from typing import Any
+Keys and values are copied once, from the bytes of batches into Arrow's (`layout`). Records that cannot be read that way
+are read one at a time (`records`), with the same result.
+"""
 
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
+
+import numpy as np
 import pyarrow as pa
 
+from moldau.client.direct.layout import Field, Layout, Opened, find_layout, grouped, opened
 from moldau.client.direct.metadata import Place
-from moldau.client.direct.records import Columns
+from moldau.client.direct.records import Columns, decode
 
 HEADER = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
+TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
 FIELDS = (
     pa.field("key", pa.binary()),
     pa.field("value", pa.binary()),
     pa.field("topic", pa.string()),
     pa.field("partition", pa.int32()),
     pa.field("offset", pa.int64()),
-    pa.field("timestamp", pa.timestamp("us", tz="UTC")),
+    pa.field("timestamp", TIMESTAMP),
     pa.field("timestampType", pa.int32()),
 )
 SCHEMA = pa.schema(FIELDS)
+MILLISECONDS: Final = pa.timestamp("ms", tz="UTC")
+ROWS: Final = 50_000  # of a RecordBatch, about
+BYTES: Final = 8 * 1024 * 1024  # likewise, of keys and values
 SCHEMA_WITH_HEADERS = pa.schema([*FIELDS, pa.field("headers", pa.list_(HEADER))])
+
+
+def record_batches(
+    batches: Iterable[memoryview], place: Place, *, start: int = 0, end: int | None = None, headers: bool = False
+) -> Iterator[Any]:
+    """The records of whole batches, whose sums are checked, with offsets in [start, end): pyarrow RecordBatches.
+
+    CorruptRecords if a batch is broken.
+    """
+    for group in grouped(opened(batches), rows=ROWS, size=BYTES):
+        found = _at_once(group, place, headers)
+        if found is None:
+            raw = [each.batch for each in group]
+            found = record_batch(decode(raw, headers=headers, checked=True), place, headers=headers)
+        found = _within(found, start, end)
+        if found.num_rows:
+            yield found
+
+
+def _at_once(group: Sequence[Opened], place: Place, headers: bool) -> Any | None:
+    layout = find_layout(group)
+    if layout is None or (headers and layout.header_counts.any()):
+        return None
+    columns = [
+        pa.nulls(len(layout.offsets), pa.binary()) if layout.keys is None else _bytes(layout, layout.keys),
+        _bytes(layout, layout.values),
+        *_same_for_all(place, len(layout.offsets)),
+        pa.array(layout.offsets),
+        pa.array(layout.timestamps).cast(MILLISECONDS).cast(TIMESTAMP),
+        pa.array(layout.timestamp_types),
+    ]
+    if not headers:
+        return pa.record_batch(columns, schema=SCHEMA)
+    nothing = pa.nulls(len(layout.offsets), pa.list_(HEADER))
+    return pa.record_batch([*columns, nothing], schema=SCHEMA_WITH_HEADERS)
+
+
+def _bytes(layout: Layout, field: Field) -> Any:
+    """Cuts the data where a field begins and where it ends, and takes every other piece."""
+    count = len(field.starts)
+    cuts = np.empty(2 * count, np.int32)
+    cuts[0::2], cuts[1::2] = field.starts, field.ends
+    pieces = pa.Array.from_buffers(
+        pa.binary(), 2 * count - 1, [None, pa.py_buffer(cuts), pa.py_buffer(layout.data)], null_count=0
+    )
+    return pieces.take(pa.array(np.arange(0, 2 * count, 2, dtype=np.int32), mask=field.nulls))
+
+
+def _same_for_all(place: Place, count: int) -> list[Any]:
+    topic, partition = pa.scalar(place.topic, pa.string()), pa.scalar(place.partition, pa.int32())
+    return [pa.repeat(topic, count), pa.repeat(partition, count)]
+
+
+def _within(batch: Any, start: int, end: int | None) -> Any:
+    """Without the records before and behind, which the first and the last batch of a range may have."""
+    offsets = batch.column("offset")
+    if not len(offsets):
+        return batch
+    if offsets[0].as_py() >= start and (end is None or offsets[-1].as_py() < end):
+        return batch
+    numbers = offsets.to_numpy()
+    first = int(np.searchsorted(numbers, start))
+    last = len(numbers) if end is None else int(np.searchsorted(numbers, end))
+    return batch.slice(first, max(0, last - first))
 
 
 def record_batch(columns: Columns, place: Place, *, headers: bool = False) -> Any:
@@ -27,10 +102,9 @@ def record_batch(columns: Columns, place: Place, *, headers: bool = False) -> An
     arrays = [
         pa.array(columns.keys, pa.binary()),
         pa.array(columns.values, pa.binary()),
-        pa.repeat(pa.scalar(place.topic, pa.string()), count),
-        pa.repeat(pa.scalar(place.partition, pa.int32()), count),
+        *_same_for_all(place, count),
         pa.array(columns.offsets, pa.int64()),
-        pa.array(columns.timestamps, pa.timestamp("ms", tz="UTC")).cast(pa.timestamp("us", tz="UTC")),
+        pa.array(columns.timestamps, MILLISECONDS).cast(TIMESTAMP),
         pa.array(columns.timestamp_types, pa.int32()),
     ]
     if not headers:

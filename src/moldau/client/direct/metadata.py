@@ -151,6 +151,11 @@ class Cluster:
             return found.get(name, failed(WireError.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r}"))
         return self._topics[name]
 
+    def brokers(self) -> list[int] | Failed:
+        """The brokers that are there now."""
+        found = self.describe([])
+        return found if isinstance(found, Failed) else sorted(self._nodes)
+
     def forget(self, *names: str) -> None:
         """What was known of these topics is not true any more."""
         for name in names:

@@ -12,7 +12,7 @@ broker finds too large is no failure, unless it is one record: it is split, and 
 import time
 from collections.abc import Sequence
 from itertools import count
-from typing import Final, TypeVar
+from typing import Final, Self, TypeVar
 
 from moldau.base.errors import WireError
 from moldau.client.direct.failed import Failed
@@ -75,7 +75,7 @@ class Producer:
             split=self._split,
         )
 
-    def __enter__(self) -> "Producer":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

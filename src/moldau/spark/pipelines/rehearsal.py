@@ -47,12 +47,12 @@ def rehearse(request: Request) -> Rehearsal:
     """What a run would do; PipelineFailed if it would not come that far."""
     place = place_of(request.directory, request.name)
     check_master(request.master)
-    main, module = load_main(request.file, request.arguments)
+    main = load_main(request.file, request.arguments)
     handle, name = tempfile.mkstemp(prefix="moldau-dry-run-", suffix=".log")
     log = Path(name)
     os.close(handle)
     with Signals() as signals, spark_session(request, place.checkpoints, log, signals) as spark:
-        send_by_value(module)
+        send_by_value(request.file)
         with noticed(place.checkpoints, dry=True) as found:
             call_main(main, spark, request.file, log)
         lines = [_line(planned) for planned in found.planned]

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import ModuleType
 from typing import Any, Protocol
 
 from moldau.spark.defaults import BOOTSTRAP_SETTING, START_SETTING
@@ -18,7 +17,7 @@ from moldau.spark.masters import why_not_master
 from moldau.spark.pipelines.keeper import Keeper
 from moldau.spark.pipelines.logs import children_log_to, write_stack
 from moldau.spark.pipelines.places import PipelineFailed, Place, Record, State, held, now_ms, place_of
-from moldau.spark.pipelines.script import Main, load_main
+from moldau.spark.pipelines.script import Main, load_main, modules_of
 from moldau.spark.pipelines.signals import Signals, StopAsked
 from moldau.spark.pipelines.wording import in_a_sentence, of_exception
 from moldau.spark.pipelines.writers import Noticed, noticed
@@ -80,11 +79,11 @@ def run(request: Request, tells: Tells) -> State:
 
 
 def _run_held(request: Request, place: Place, keeper: Keeper, signals: Signals, tells: Tells) -> State:
-    main, module = load_main(request.file, request.arguments)
+    main = load_main(request.file, request.arguments)
     with spark_session(request, place.checkpoints, place.log, signals) as spark:
         from moldau.spark.listening import Listener
 
-        send_by_value(module)
+        send_by_value(request.file)
         spark.streams.addListener(Listener(started=keeper.started, progressed=keeper.progressed))
         with noticed(place.checkpoints, dry=False) as found:
             try:
@@ -128,12 +127,13 @@ def spark_session(request: Request, checkpoints: Path, log: Path, signals: Signa
         spark.stop()
 
 
-def send_by_value(module: ModuleType) -> None:
-    """Python workers cannot import the file, so its functions travel whole."""
+def send_by_value(file: str) -> None:
+    """Functions of the file, and of modules beside it, travel to Python workers whole."""
     from pyspark import cloudpickle
 
     register: Any = cloudpickle.register_pickle_by_value  # it has no types
-    register(module)
+    for module in modules_of(file):
+        register(module)
 
 
 def call_main(main: Main, spark: Any, file: str, log: Path) -> None:

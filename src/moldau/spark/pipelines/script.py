@@ -1,27 +1,29 @@
 """A pipeline's file: loaded as a module of its own, with its `main(spark)` looked at before Spark is started."""
 
+import importlib.machinery
 import importlib.util
 import inspect
-import os
 import sys
+import sysconfig
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import moldau
 from moldau.spark.pipelines.places import PipelineFailed
 from moldau.spark.pipelines.wording import of_exception
 
 Main = Callable[[Any], Any]
-MODULE = "moldau_pipeline_file"  # never imported by anybody else: Spark sends what is in it by value
+MODULE = "moldau_pipeline_file"  # never imported by anybody else
 EXAMPLE = "def main(spark): …"
 
 
-def load_main(file: str, arguments: Sequence[str]) -> tuple[Main, ModuleType]:
+def load_main(file: str, arguments: Sequence[str]) -> Main:
     """The file's `main`; PipelineFailed with the line if the file cannot be loaded or has none."""
     path = Path(file).expanduser().absolute()
     _check_file(path)
-    _see_beside(path.parent)
+    sys.path.append(str(path.parent))  # last, or a file called copy.py would hide Python's own module
     sys.argv = [str(path), *arguments]
     spec = importlib.util.spec_from_loader(MODULE, importlib.machinery.SourceFileLoader(MODULE, str(path)))
     if spec is None or spec.loader is None:
@@ -35,7 +37,7 @@ def load_main(file: str, arguments: Sequence[str]) -> tuple[Main, ModuleType]:
         raise PipelineFailed(f"{path} is not valid Python: {wrong.msg} ({where})") from wrong
     except (Exception, SystemExit) as failed:
         raise PipelineFailed(f"{path} cannot be loaded: {of_exception(failed, str(path))}") from failed
-    return _main_of(module, path), module
+    return _main_of(module, path)
 
 
 def _check_file(path: Path) -> None:
@@ -49,11 +51,21 @@ def _check_file(path: Path) -> None:
         raise PipelineFailed(f"{path} is not a Python file")
 
 
-def _see_beside(folder: Path) -> None:
-    """Modules beside the file can be imported, by the file and by Python workers on this machine."""
-    sys.path.insert(0, str(folder))
-    inherited = os.environ.get("PYTHONPATH", "")
-    os.environ["PYTHONPATH"] = os.pathsep.join(each for each in (str(folder), inherited) if each)
+def modules_of(file: str) -> list[ModuleType]:
+    """The file and what it imported from beside it. Python workers cannot import them: they must travel whole."""
+    folder = Path(file).expanduser().absolute().parent
+    found = []
+    for module in list(sys.modules.values()):
+        source = getattr(module, "__file__", None)
+        if source is not None and Path(source).is_relative_to(folder) and not _is_installed(Path(source)):
+            found.append(module)
+    return found
+
+
+def _is_installed(path: Path) -> bool:
+    """Whether a module belongs to a package, Moldau or Python itself, wherever the file lies."""
+    installed = [*sysconfig.get_paths().values(), str(Path(moldau.__file__).parent)]
+    return any(path.is_relative_to(folder) for folder in installed)
 
 
 def _main_of(module: ModuleType, path: Path) -> Main:

@@ -1,34 +1,11 @@
-"""Rows on their way to a topic: which columns count and of what type, and Arrow batches as columns of bytes.
-
-Columns are those of Spark's Kafka sink. As there, columns of other names are let be. Sends nothing.
-"""
+"""Rows on their way to a topic: Arrow batches as columns of bytes. Sends nothing."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from moldau.client.direct.records import NO_HEADERS, Headers
 from moldau.spark.link import QueryFailed
-
-TEXT = ("string", "binary")
-TYPES = {
-    "key": TEXT,
-    "value": TEXT,
-    "headers": ("array<struct<key:string,value:binary>>",),
-    "topic": ("string",),
-    "partition": ("int",),
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """Where the columns are in a batch; None for one that is not there."""
-
-    value: int
-    key: int | None = None
-    headers: int | None = None
-    topic: int | None = None
-    partition: int | None = None
+from moldau.spark.sink.layout import Layout
 
 
 class Rows(NamedTuple):
@@ -43,24 +20,6 @@ class Rows(NamedTuple):
 
     def __len__(self) -> int:
         return len(self.values)
-
-
-def layout_of(schema: Any, topic: str | None) -> Layout:
-    """Of a Spark schema; QueryFailed with everything that does not fit. An option `topic` wins over the column."""
-    types = {field.name: (index, field.dataType.simpleString()) for index, field in enumerate(schema.fields)}
-    wanted = [name for name in TYPES if name in types and not (name == "topic" and topic)]
-    problems = [
-        f"the column {name} must be {' or '.join(TYPES[name])}, and is {types[name][1]}"
-        for name in wanted
-        if types[name][1] not in TYPES[name]
-    ]
-    if "value" not in types:
-        problems.append(f"there must be a column value ({' or '.join(TEXT)}); there are: {', '.join(types) or 'none'}")
-    if not topic and "topic" not in types:
-        problems.append("either the option topic or a column topic (string) must say where rows go")
-    if problems:
-        raise QueryFailed("these rows cannot be written: " + "; ".join(problems))
-    return Layout(**{name: types[name][0] for name in wanted})
 
 
 def rows_of(batch: Any, layout: Layout) -> Rows:

@@ -1,38 +1,50 @@
-"""The writers that Spark calls: a batch's and a stream's. Check columns before a query runs, and run its tasks.
+"""The writers that Spark calls: a batch's and a stream's. Check options and columns, before any task runs.
 
 Writers travel to Python workers, where each task calls `write` with its rows; `commit` is called on the driver when all
-tasks of a batch have returned. What a task does exactly once is in exactly_once.py.
+tasks of a batch have returned. Light to import: what a task does is in tasks.py.
 """
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
-from moldau.client.direct.produce import Producer
-from moldau.spark.link import QueryFailed, open_cluster
+from moldau.base.settings import SettingError, SettingsRefused
 from moldau.spark.options import WriteOptions, write_options
-from moldau.spark.sink.output import Output, worked
-from moldau.spark.sink.rows import Layout, layout_of, rows_of
-from moldau.wire.compression import Codec
+from moldau.spark.sink.foreach_batch import BATCH, NAMELESS, QUERY
+from moldau.spark.sink.layout import layout_of
+
+if TYPE_CHECKING:
+    from moldau.spark.sink.exactly_once import Task
 
 
+@dataclass
 class Written(WriterCommitMessage):
-    """What a task tells the driver."""
+    """What a task tells the driver: how many rows it has written, and as which task, if that matters."""
 
-    def __init__(self, rows: int) -> None:
-        self.rows = rows
+    rows: int
+    task: "Task | None" = None
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """`df.write.format("moldau")`, also within foreachBatch."""
+    """`df.write.format("moldau")`, also within foreachBatch, where it may be told which batch this is."""
 
-    def __init__(self, options: WriteOptions, schema: Any) -> None:
+    def __init__(self, options: WriteOptions, schema: Any, query: str | None, batch: str | None) -> None:
+        if options.exactly_once and not options.sink_name:
+            raise SettingsRefused([SettingError("sinkName", NAMELESS)])
         self.options = options
         self.layout = layout_of(schema, options.topic)
+        self.query = query
+        self.batch = batch
 
-    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
-        return write_at_least_once(iterator, self.options, self.layout)
+    def write(self, iterator: Iterator[Any]) -> Written:
+        from moldau.spark.sink.tasks import write
+
+        return Written(*write(iterator, self.options, self.layout, self.query, self.batch))
+
+    def commit(self, messages: Sequence[Any]) -> None:
+        finish_batch(self.options, messages)
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
@@ -42,15 +54,23 @@ class StreamWriter(DataSourceStreamArrowWriter):
         self.options = options
         self.layout = layout_of(schema, options.topic)
 
-    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
-        return write_at_least_once(iterator, self.options, self.layout)
+    def write(self, iterator: Iterator[Any]) -> Written:
+        from moldau.spark.sink.tasks import write
+
+        return Written(*write(iterator, self.options, self.layout, every_batch=True))
+
+    def commit(self, messages: Sequence[Any], batchId: int) -> None:  # noqa: N803  # Spark's name
+        finish_batch(self.options, messages)
 
 
 def batch_writer(options: Mapping[str, str], schema: Any, overwrite: bool) -> BatchWriter:
     """Refuses whatever is wrong with options and columns."""
     if overwrite:
-        raise QueryFailed("mode overwrite cannot be had: records are only ever added to a topic. Use mode append")
-    return BatchWriter(write_options(options), schema)
+        sentence = "mode overwrite cannot be had: records are only ever added to a topic. Use mode append"
+        raise SettingsRefused([SettingError("mode", sentence)])
+    given = {name.lower(): value for name, value in options.items()}
+    query, batch = given.pop(QUERY, None), given.pop(BATCH, None)
+    return BatchWriter(write_options(given), schema, query, batch)
 
 
 def stream_writer(options: Mapping[str, str], schema: Any) -> StreamWriter:
@@ -58,21 +78,11 @@ def stream_writer(options: Mapping[str, str], schema: Any) -> StreamWriter:
     return StreamWriter(write_options(options), schema)
 
 
-def write_at_least_once(batches: Iterator[Any], options: WriteOptions, layout: Layout) -> Written:
-    """A task: returns when every row is acknowledged. One that fails or is repeated may leave rows twice."""
-    with (
-        open_cluster(options.connection, timeout_ms=options.delivery_timeout_ms) as cluster,
-        Producer(
-            cluster,
-            codec=Codec.named(options.compression),
-            acks=options.acks or 1,  # 0 would leave lost rows unnoticed, at no gain: requests are pipelined
-            idempotent=options.idempotent,
-            batch_bytes=options.batch_bytes,
-        ) as producer,
-    ):
-        worked(producer.start())
-        output = Output(cluster, producer, options)
-        for batch in batches:
-            output.write(rows_of(batch, layout))
-        output.flush()
-        return Written(output.rows)
+def finish_batch(options: WriteOptions, messages: Sequence[Any]) -> None:
+    """On the driver: all tasks have returned."""
+    tasks = [message.task for message in messages if message is not None and message.task is not None]
+    if tasks:
+        from moldau.spark.sink.exactly_once import finish
+
+        first = tasks[0]
+        finish(options, first.control, first.batch, len(tasks), first.run)

@@ -9,18 +9,19 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from moldau.client.direct.metadata import Place
 from moldau.spark.link import QueryFailed
-from moldau.spark.options import ReadOptions
 from moldau.spark.source.lookup import Lookup
 from moldau.spark.source.loss import Loss
 from moldau.spark.source.plan import Range, known_cores, split
-from moldau.spark.source.task import Task, read_task
+from moldau.spark.source.reading import Reading
+from moldau.spark.source.task import Task
 
 
 class BatchReader(DataSourceReader):
     """Spark sends copies of it to tasks: it has options and nothing that is open."""
 
-    def __init__(self, options: ReadOptions) -> None:
-        self._options = options
+    def __init__(self, reading: Reading) -> None:
+        self._reading = reading
+        self._options = reading.options
 
     def partitions(self) -> list[InputPartition]:
         with closing(Lookup(self._options)) as lookup:
@@ -37,7 +38,7 @@ class BatchReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[Any]:
         if partition.value is None:  # what Spark makes of an empty list
             return iter(())
-        return read_task(self._options, partition.value)
+        return self._reading.rows(partition.value)
 
     def _ranges(self, lookup: Lookup, places: tuple[Place, ...]) -> list[Range]:
         assert self._options.end is not None, "a batch query has an end"

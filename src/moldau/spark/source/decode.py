@@ -5,8 +5,9 @@ it is as strict as that definition; what it is lenient about is looked at afterw
 doubt, the batch is halved until the documents in question are few enough to be read one at a time. So one bad record
 costs little, and what is accepted does not depend on its neighbours.
 
-The parser takes a stream of documents and does not care where one value ends. A mark between them, with a name that
-nobody can guess, shows that each value was one document.
+The parser takes a stream of documents and does not care where one value ends. A mark before each of them, with a name
+that nobody can guess, shows that each value was one document. (It also keeps `null` from being the first of the stream,
+which pyarrow 26 does not survive.)
 """
 
 import secrets
@@ -24,7 +25,8 @@ from moldau.spark.source.documents import Misfit, UnknownColumn, document_reader
 
 FEW: Final = 16  # documents that are read one at a time once there is something about them
 MOST_BRACKETS: Final = 400  # more might be nested more deeply than Python's parser goes, which Arrow's would not notice
-NOT_JSON: Final = r"[\[:,]\s*-?(?:NaN|Inf)"  # Arrow's parser takes these
+OBJECT: Final = r"^[ \t\r\n]*\{"  # Arrow's parser takes null for one
+NOT_JSON: Final = r"[\[:,]\s*-?(?:NaN|Inf)"  # and these for numbers
 
 
 class Rejected(NamedTuple):
@@ -95,9 +97,9 @@ class Decoder:
 
     def _parse(self, values: Any) -> Any | None:
         mark = secrets.token_hex(12)
-        documents = pa.ListArray.from_arrays([0, len(values)], values)
-        between = f'\n{{"{mark}":true}}\n'.encode()
-        text = pc.binary_join(documents, between)[0].as_buffer()
+        marker = pa.scalar(f'\n{{"{mark}":true}}\n'.encode())
+        marked = pc.binary_join_element_wise(marker, values, b"")
+        text = pc.binary_join(pa.ListArray.from_arrays([0, len(marked)], marked), b"")[0].as_buffer()
         assert self._plain is not None
         table = arrow_json.read_json(
             pa.BufferReader(text),
@@ -108,13 +110,13 @@ class Decoder:
                 unexpected_field_behavior="ignore",
             ),
         )
-        marked = table.column(mark).combine_chunks().is_valid()
-        if not marked.equals(pa.array([False, True] * (len(values) - 1) + [False])):
-            return None
-        return table.filter(pc.invert(marked))
+        marks = table.column(mark).combine_chunks().is_valid()
+        return table.filter(pc.invert(marks)) if marks.equals(pa.array([True, False] * len(values))) else None
 
 
 def _doubtful(values: Any) -> bool:
+    if not pc.all(pc.match_substring_regex(values, OBJECT)).as_py():
+        return True
     if pc.any(pc.match_substring_regex(values, NOT_JSON)).as_py():
         return True
     if pc.max(pc.binary_length(values)).as_py() <= 2 * MOST_BRACKETS:

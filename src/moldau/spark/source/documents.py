@@ -349,6 +349,6 @@ def _shown(value: Any) -> str:
         return shortened(value)
     if isinstance(value, str):
         return shortened(json.dumps(value))
-    if isinstance(value, bool):
-        return "true" if value else "false"
+    if value is None or isinstance(value, bool):
+        return json.dumps(value)
     return "an object" if isinstance(value, dict) else "an array"

@@ -1,6 +1,6 @@
 """Asks brokers what there is to read: the partitions of a query's topics, and the offsets that its limits stand for.
 
-For the driver only. Of an unknown topic brokers are asked no offsets: that would be tried until the time is up.
+For the driver only: tasks are told what to read.
 """
 
 import logging
@@ -11,7 +11,7 @@ from moldau.base.errors import WireError
 from moldau.base.settings import SettingsRefused
 from moldau.client.direct.failed import Failed
 from moldau.client.direct.metadata import Cluster, Place, Topic
-from moldau.client.direct.offsets import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED, list_offsets
+from moldau.client.direct.offsets import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED, Answers, list_offsets
 from moldau.spark.link import QueryFailed, open_cluster, worked
 from moldau.spark.offsets import (
     Assigned,
@@ -106,12 +106,15 @@ class Lookup:
     def _ask(self, times: Mapping[Place, int]) -> dict[Place, int]:
         """A topic that was deleted a moment ago is not in the answer."""
         found: dict[Place, int] = {}
-        for place, answer in list_offsets(self.cluster, times, isolation=self._isolation).items():
+        for place, answer in self._answers(times).items():
             if not isinstance(answer, Failed):
                 found[place] = answer.offset
             elif answer.code != WireError.UNKNOWN_TOPIC_OR_PARTITION:
                 raise QueryFailed(str(answer))
         return found
+
+    def _answers(self, times: Mapping[Place, int]) -> Answers:
+        return list_offsets(self.cluster, times, isolation=self._isolation, await_topics=False)
 
     def resolve(self, limit: Limit, places: Iterable[Place], which: str) -> dict[Place, int]:
         """The offsets that a limit stands for; `which` is starting or ending."""

@@ -21,7 +21,6 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from moldau.client.direct.metadata import Place
-from moldau.spark.options import ReadOptions
 from moldau.spark.source import journal
 from moldau.spark.source.group import Progress
 from moldau.spark.source.journal import Mark
@@ -29,14 +28,16 @@ from moldau.spark.source.limits import Waiting, at_most
 from moldau.spark.source.lookup import Lookup
 from moldau.spark.source.loss import Loss
 from moldau.spark.source.plan import Range, known_cores, split
-from moldau.spark.source.task import Task, read_task
+from moldau.spark.source.reading import Reading
+from moldau.spark.source.task import Task
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """The driver's half has a view of the cluster; copies for tasks have the options and nothing that is open."""
 
-    def __init__(self, options: ReadOptions) -> None:
-        self._options = options
+    def __init__(self, reading: Reading) -> None:
+        self._reading = reading
+        self._options = options = reading.options
         self._lookup = Lookup(options)
         self._progress = Progress(options.group_id)
         self._waiting = Waiting(options.min_offsets_per_trigger or 0, options.max_trigger_delay_ms / 1000)
@@ -44,7 +45,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._latest: Mark | None = None  # as last seen
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return StreamReader, (self._options,)
+        return StreamReader, (self._reading,)
 
     # ── the driver ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -122,7 +123,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # ── tasks ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        return read_task(self._options, partition.value)
+        return self._reading.rows(partition.value)
 
 
 def _namesake(topic: str, finished: Mark, latest: Mark) -> bool:

@@ -7,19 +7,17 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from moldau.base.errors import WireError
-from moldau.client.direct.arrow import record_batch
+from moldau.client.direct.arrow import record_batches
 from moldau.client.direct.failed import Failed
 from moldau.client.direct.fetch import INCONSISTENT_TOPIC_ID, Chunk, FetchSizes, read_range
 from moldau.client.direct.metadata import Cluster, Place, Topic
 from moldau.client.direct.offsets import EARLIEST, READ_COMMITTED, READ_UNCOMMITTED, list_offsets
-from moldau.client.direct.records import decode
 from moldau.spark.link import QueryFailed, open_cluster, worked
 from moldau.spark.options import Fetching, ReadOptions
 from moldau.spark.source.loss import Loss
 from moldau.spark.source.plan import Range
-from moldau.wire.batch import read_header
+from moldau.wire.compression import CorruptRecords
 
-ROWS = 50_000  # in a record batch, about
 GONE = frozenset({WireError.UNKNOWN_TOPIC_OR_PARTITION, WireError.UNKNOWN_TOPIC_ID, INCONSISTENT_TOPIC_ID})
 
 
@@ -31,7 +29,7 @@ class Task(NamedTuple):
 
 
 def read_task(options: ReadOptions, task: Task) -> Iterator[Any]:
-    """The records as pyarrow RecordBatches in the columns of Spark's Kafka source."""
+    """The records as pyarrow RecordBatches in the columns of Spark's Kafka source; headers also for dead letters."""
     with open_cluster(options.connection, timeout_ms=options.poll_timeout_ms) as cluster:
         loss = Loss(options.fail_on_data_loss)
         place = Place(task.range.topic, task.range.partition)
@@ -39,17 +37,12 @@ def read_task(options: ReadOptions, task: Task) -> Iterator[Any]:
         if gone is not None:
             loss.report(gone)
             return
+        headers = options.include_headers or options.dead_letters is not None
         for position, chunk in _chunks(cluster, task.range, options.fetching, loss):
-            for group in _groups(chunk.batches):
-                columns = decode(
-                    group,
-                    start=position,
-                    end=task.range.end,
-                    headers=options.include_headers,
-                    checked=True,
-                )
-                if len(columns):
-                    yield record_batch(columns, place, headers=options.include_headers)
+            try:
+                yield from record_batches(chunk.batches, place, start=position, end=task.range.end, headers=headers)
+            except CorruptRecords as broken:
+                raise QueryFailed(f"{task.range} could not be read: {broken}") from broken
 
 
 def _why_gone(cluster: Cluster, task: Task) -> str | None:
@@ -96,20 +89,6 @@ def _behind_gap(cluster: Cluster, left: Range, problem: Failed, loss: Loss) -> i
         return left.end
     loss.report(f"{left._replace(end=min(earliest, left.end))} is gone: the partition begins at {earliest}")
     return earliest
-
-
-def _groups(batches: list[memoryview]) -> Iterator[list[memoryview]]:
-    """Batches that make one Arrow batch together."""
-    group: list[memoryview] = []
-    rows = 0
-    for batch in batches:
-        group.append(batch)
-        rows += read_header(batch, 0).record_count
-        if rows >= ROWS:
-            yield group
-            group, rows = [], 0
-    if group:
-        yield group
 
 
 def sizes(fetching: Fetching) -> FetchSizes:

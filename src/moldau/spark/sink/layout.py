@@ -1,0 +1,47 @@
+"""Which columns of a query go to topics, and of what type: those of Spark's Kafka sink. Light, and looks at no row.
+
+As there, columns of other names are let be.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from moldau.base.settings import SettingError, SettingsRefused
+
+TEXT = ("string", "binary")
+TYPES = {
+    "key": TEXT,
+    "value": TEXT,
+    "headers": ("array<struct<key:string,value:binary>>",),
+    "topic": ("string",),
+    "partition": ("int",),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where the columns are in a batch; None for one that is not there."""
+
+    value: int
+    key: int | None = None
+    headers: int | None = None
+    topic: int | None = None
+    partition: int | None = None
+
+
+def layout_of(schema: Any, topic: str | None) -> Layout:
+    """Of a Spark schema; SettingsRefused with everything that does not fit. An option `topic` wins over the column."""
+    types = {field.name: (index, field.dataType.simpleString()) for index, field in enumerate(schema.fields)}
+    wanted = [name for name in TYPES if name in types and not (name == "topic" and topic)]
+    problems = [
+        f"the column {name} must be {' or '.join(TYPES[name])}, and is {types[name][1]}"
+        for name in wanted
+        if types[name][1] not in TYPES[name]
+    ]
+    if "value" not in types:
+        problems.append(f"there must be a column value ({' or '.join(TEXT)}); there are: {', '.join(types) or 'none'}")
+    if not topic and "topic" not in types:
+        problems.append("either the option topic or a column topic (string) must say where rows go")
+    if problems:
+        raise SettingsRefused([SettingError("schema", "these rows cannot be written: " + "; ".join(problems))])
+    return Layout(**{name: types[name][0] for name in wanted})

@@ -1,0 +1,52 @@
+"""What the tasks of a query share: its options, and which columns it gives. Spark sends copies of it to them."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.types import StructType
+
+from moldau.spark.link import QueryFailed
+from moldau.spark.options import ReadOptions
+from moldau.spark.source.task import Task, read_task
+
+if TYPE_CHECKING:
+    from moldau.spark.source.decode import Decoder
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """With a decoder values become the columns of the user's schema; without one records have Kafka's columns."""
+
+    options: ReadOptions
+    decoder: "Decoder | None"
+
+    def rows(self, task: Task) -> Iterator[Any]:
+        """Arrow record batches of these columns."""
+        if self.decoder is None:
+            return read_task(self.options, task)
+        return self._decoded(self.decoder, task)
+
+    def _decoded(self, decoder: "Decoder", task: Task) -> Iterator[Any]:
+        """What does not fit is delivered to its topic before the task is done, or stops it."""
+        from moldau.spark.source.dead_letters import rejects
+
+        with rejects(self.options.connection, self.options.dead_letters) as misfits:
+            for batch in read_task(self.options, task):
+                fitting, rejected = decoder.decode(batch)
+                misfits.take(batch, rejected)
+                if fitting.num_rows:
+                    yield fitting
+
+
+def reading(options: ReadOptions, schema: StructType, columns: str) -> Reading:
+    """`schema` is what Spark expects, `columns` are Kafka's, which cannot be others unless values are decoded."""
+    if options.decode is not None:
+        from moldau.spark.source.decode import Decoder
+
+        return Reading(options, Decoder(schema))
+    expected = columns.replace(" ", "")
+    if "".join(f",{field.name}{field.dataType.simpleString()}" for field in schema)[1:] != expected:
+        remedy = 'leave out .schema(...), or add option("decode", "json")'
+        raise QueryFailed(f"without decode the columns are always these: {columns}; {remedy}")
+    return Reading(options, None)

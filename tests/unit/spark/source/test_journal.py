@@ -1,0 +1,54 @@
+"""What Spark keeps of a stream: readable, in a fixed order, and all that a batch needs to run again."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from moldau.client.direct.metadata import Place
+from moldau.spark.link import QueryFailed
+from moldau.spark.source.journal import Mark, read, write
+from moldau.spark.source.plan import Range, split
+
+PLACES = st.builds(Place, st.sampled_from(["orders", "a.b"]), st.integers(0, 20))
+MARKS = st.dictionaries(PLACES, st.tuples(st.integers(0, 2**62), st.integers(0, 10**7))).map(
+    lambda found: Mark(
+        {place: start + size for place, (start, size) in found.items()},
+        {place.topic: "id" for place in found},
+        tuple(split([Range(*place, start, start + size) for place, (start, size) in found.items()], cores=7)),
+    )
+)
+
+
+@given(MARKS)
+def test_what_is_written_is_read(mark: Mark) -> None:
+    document = write(mark)
+    text = json.dumps(document)
+    assert read(json.loads(text)) == mark
+    assert json.dumps(json.loads(text)) == text, "Spark compares texts"
+    shuffled = Mark(dict(reversed(mark.offsets.items())), mark.topic_ids, mark.tasks[::-1])
+    assert json.dumps(write(shuffled)) == text
+
+
+def test_it_is_readable() -> None:
+    tasks = (Range("orders", 0, 100, 150), Range("orders", 0, 150, 200), Range("orders", 10, 0, 5))
+    mark = Mark({Place("orders", 10): 5, Place("orders", 2): 7, Place("orders", 0): 200}, {"orders": "x"}, tasks)
+    assert json.dumps(write(mark)) == (
+        '{"offsets": {"orders": {"0": 200, "2": 7, "10": 5}}, '
+        '"cuts": {"orders": {"0": [100, 150, 200], "10": [0, 5]}}, "topicIds": {"orders": "x"}}'
+    )
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {},
+        {"orders": {"0": 5}},
+        {"offsets": {"orders": {"0": -1}}, "cuts": {}, "topicIds": {}},
+        {"offsets": {"orders": 5}, "cuts": {}, "topicIds": {}},
+    ],
+)
+def test_the_checkpoint_of_another_source_is_refused(other: dict[str, object]) -> None:
+    with pytest.raises(QueryFailed, match="the checkpoint was not written by format"):
+        read(other)
