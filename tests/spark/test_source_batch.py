@@ -15,6 +15,11 @@ from support.records import Record
 
 pytest.importorskip("pyspark", reason="needs PySpark: pip install 'moldau[spark]'")
 
+from pyspark.sql.functions import spark_partition_id
+
+from moldau.spark.datasource import MoldauDataSource
+from moldau.spark.source.plan import CORES
+
 Load = Callable[..., Any]
 Send = Callable[..., None]
 Stored = Callable[..., list[Record]]
@@ -121,6 +126,21 @@ def test_partitions_are_cut_into_tasks(load: Load, produce: Send, create_topic: 
         frame = load(subscribe=topic, **options)
         assert frame.rdd.getNumPartitions() == tasks
         assert values(frame) == expected
+
+
+def test_one_partition_is_work_for_all_cores(
+    spark: Any, load: Load, produce: Send, create_topic: CreateTopic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As many as the session told our source; here three, whatever the machine has."""
+    assert spark.sparkContext.environment[CORES] == "2"
+    topic = create_topic()
+    produce(topic, ({"value": b"x"} for _ in range(150_000)), compression_type="lz4")
+    with monkeypatch.context() as changed:
+        changed.setitem(spark.sparkContext.environment, CORES, "3")
+        spark.dataSource.register(MoldauDataSource)
+        sizes = load(subscribe=topic).groupBy(spark_partition_id()).count().collect()
+    spark.dataSource.register(MoldauDataSource)
+    assert [row["count"] for row in sizes] == [50_000] * 3
 
 
 @pytest.mark.usefixtures("short_waits")

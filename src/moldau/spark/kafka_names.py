@@ -51,7 +51,7 @@ READING = (
     ),
     _number("fetch.min.bytes", 1, "The broker waits for this many bytes."),
     _number("fetch.max.bytes", 50 * 2**20, "An answer has about this many bytes at most.", least=1024),
-    _number("max.partition.fetch.bytes", 2**20, "And about this many of one partition."),
+    _number("max.partition.fetch.bytes", 4 * 2**20, "And about this many of one partition."),
     _number("fetch.max.wait.ms", 500, "How long the broker waits for them."),
     Setting(f"{PREFIX}check.crcs", Kind.BOOL, True, doc="Whether the checksum of each batch is looked at."),
 )

@@ -18,7 +18,8 @@ from moldau.wire.records import Record, encode_batch, seal
 
 PLACE = Place("orders", 3)
 BLOBS = st.none() | st.binary(max_size=300)
-HEADERS = st.lists(st.tuples(st.text(max_size=5), BLOBS), max_size=2).map(tuple)
+NAMES = st.text(max_size=5) | st.binary(max_size=4).map(lambda raw: raw.decode("utf-8", "surrogateescape"))
+HEADERS = st.lists(st.tuples(NAMES, BLOBS), max_size=2).map(tuple)
 ROWS = st.lists(st.tuples(BLOBS, BLOBS, st.integers(-1, 1 << 42), st.integers(1, 3), HEADERS), max_size=12)
 BATCHES = st.lists(st.tuples(ROWS, st.sampled_from(Codec), st.booleans()), max_size=4)
 
@@ -62,29 +63,39 @@ def test_the_same_records(batches: Any, have: bool, want: bool, start: int, end:
 def test_it_is_really_done_at_once() -> None:
     rows = [(None, b"x" * size, 1000 + size, 1, ()) for size in (0, 1, 50, 100, 70_000, 2_100_000)] * 30
     data = written([(rows, Codec.NONE, False), (rows, Codec.ZSTD, True)])
-    layout = find_layout(list(opened(data)))
+    layout = find_layout(list(opened(data)), headers=True)
     assert layout is not None
     assert len(layout.offsets) == 360
     assert layout.keys is None
+    named = [(b"k", b"v", 5, 1, (("a", b"1"), ("é", None)) * number) for number in range(5)]
+    assert find_layout(list(opened(written([(named, Codec.LZ4, False)]))), headers=True) is not None
+    many = [(b"k", b"v", 5, 1, (("a", b"1"),) * 1000)]
+    assert find_layout(list(opened(written([(many, Codec.NONE, False)]))), headers=True) is None
 
 
-@settings(deadline=None, database=None, max_examples=300)
-@given(st.integers(0, 2**32), st.integers(1, 4))
-def test_broken_records_are_not_believed(seed: int, spoiled: int) -> None:
+@settings(deadline=None, database=None, max_examples=400)
+@given(st.integers(0, 2**32), st.integers(1, 4), st.booleans())
+def test_broken_records_are_not_believed(seed: int, spoiled: int, headers: bool) -> None:
     """Under a right checksum, as somebody might write them."""
     chance = random.Random(seed)
-    rows = [(chance.choice([None, b"key"]), chance.randbytes(chance.randint(0, 200)), 5, 1, ()) for _ in range(20)]
+    named = [(), (("a", b"1"), ("b", None))]
+    rows = [
+        (chance.choice([None, b"key"]), chance.randbytes(chance.randint(0, 90)), 5, 1, chance.choice(named))
+        for _ in range(20)
+    ]
     whole = bytes(written([(rows, Codec.NONE, False)])[0])
     body = bytearray(whole[61:])
     for _ in range(spoiled):
-        body[chance.randrange(len(body))] = chance.randrange(256)
+        at = chance.randrange(len(body))
+        body[at : at + 9] = chance.choice([body[at : at + 9], b"\xff" * 8])  # a length beyond all bounds
+        body[at] = chance.randrange(256)
     batch = [memoryview(seal(read_header(whole), bytes(body)))]
     try:
-        expected = slowly(batch, 0, None, headers=False)
+        expected = slowly(batch, 0, None, headers)
     except (CorruptRecords, pa.ArrowInvalid):
         expected = None
     try:
-        found = at_once(batch, 0, None, headers=False)
+        found = at_once(batch, 0, None, headers)
     except (CorruptRecords, pa.ArrowInvalid):
         assert expected is None
     else:

@@ -10,11 +10,12 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from moldau.client.direct.layout import Field, Layout, Opened, find_layout, grouped, opened
+from moldau.client.direct.layout import Field, Headers, Layout, Opened, find_layout, grouped, opened
 from moldau.client.direct.metadata import Place
 from moldau.client.direct.records import Columns, decode
 
 HEADER = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
+LIST = pa.list_(HEADER)
 TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
 FIELDS = (
     pa.field("key", pa.binary()),
@@ -29,7 +30,7 @@ SCHEMA = pa.schema(FIELDS)
 MILLISECONDS: Final = pa.timestamp("ms", tz="UTC")
 ROWS: Final = 50_000  # of a RecordBatch, about
 BYTES: Final = 8 * 1024 * 1024  # likewise, of keys and values
-SCHEMA_WITH_HEADERS = pa.schema([*FIELDS, pa.field("headers", pa.list_(HEADER))])
+SCHEMA_WITH_HEADERS = pa.schema([*FIELDS, pa.field("headers", LIST)])
 
 
 def record_batches(
@@ -50,8 +51,8 @@ def record_batches(
 
 
 def _at_once(group: Sequence[Opened], place: Place, headers: bool) -> Any | None:
-    layout = find_layout(group)
-    if layout is None or (headers and layout.header_counts.any()):
+    layout = find_layout(group, headers=headers)
+    if layout is None:
         return None
     columns = [
         pa.nulls(len(layout.offsets), pa.binary()) if layout.keys is None else _bytes(layout, layout.keys),
@@ -61,10 +62,25 @@ def _at_once(group: Sequence[Opened], place: Place, headers: bool) -> Any | None
         pa.array(layout.timestamps).cast(MILLISECONDS).cast(TIMESTAMP),
         pa.array(layout.timestamp_types),
     ]
-    if not headers:
+    if layout.headers is None:
         return pa.record_batch(columns, schema=SCHEMA)
-    nothing = pa.nulls(len(layout.offsets), pa.list_(HEADER))
-    return pa.record_batch([*columns, nothing], schema=SCHEMA_WITH_HEADERS)
+    named = _lists(layout, layout.headers)
+    return None if named is None else pa.record_batch([*columns, named], schema=SCHEMA_WITH_HEADERS)
+
+
+def _lists(layout: Layout, headers: Headers) -> Any | None:
+    """None if a name is not UTF-8: wrong bytes are replaced one by one."""
+    counts = headers.counts
+    if not counts.any():
+        return pa.nulls(len(counts), LIST)
+    try:
+        names = _bytes(layout, headers.names).cast(pa.string())
+    except pa.ArrowInvalid:
+        return None
+    each = pa.StructArray.from_arrays([names, _bytes(layout, headers.values)], fields=list(HEADER))
+    ends = np.zeros(len(counts) + 1, np.int32)
+    np.cumsum(counts, out=ends[1:])
+    return pa.ListArray.from_arrays(pa.array(ends), each, type=LIST, mask=pa.array(counts == 0))
 
 
 def _bytes(layout: Layout, field: Field) -> Any:
@@ -110,7 +126,7 @@ def record_batch(columns: Columns, place: Place, *, headers: bool = False) -> An
     if not headers:
         return pa.record_batch(arrays, schema=SCHEMA)
     rows = [[{"key": _text(name), "value": value} for name, value in row] if row else None for row in columns.headers]
-    return pa.record_batch([*arrays, pa.array(rows, pa.list_(HEADER))], schema=SCHEMA_WITH_HEADERS)
+    return pa.record_batch([*arrays, pa.array(rows, LIST)], schema=SCHEMA_WITH_HEADERS)
 
 
 def _text(name: str) -> str:

@@ -1,10 +1,13 @@
 """Where the fields of records lie: found for all records of many batches at once, with no object for any of them.
 
-Only the hops from record to record are a loop; each field is then an array of positions. What this cannot do, or does
+Only the hops from record to record are a loop, and even they are not where records are of one size; each field is then
+an array of positions. What this cannot do, or does
 not believe, it leaves to `records`, which reads one record at a time and says what is wrong. Copies no keys or values.
 """
 
+from array import array
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -15,6 +18,8 @@ from moldau.wire.compression import decompress
 
 MOST_BYTES: Final = 2**31 - 1  # positions must fit Arrow's
 VARINT_BITS: Final = 63  # of a varint that is still believed
+MOST_HEADERS: Final = 64  # of a record; with more it is read on its own
+SAMPLE: Final = 4  # records of one size after which more are expected
 
 
 class Opened(NamedTuple):
@@ -33,8 +38,16 @@ class Field(NamedTuple):
     nulls: Any
 
 
+class Headers(NamedTuple):
+    """How many each record has, and where the names and values of all of them lie, record by record."""
+
+    counts: Any
+    names: Field
+    values: Field
+
+
 class Layout(NamedTuple):
-    """Arrays with an entry for each record; `keys` is None if none has a key."""
+    """Arrays with an entry for each record. `keys` is None if none has a key, `headers` if none was asked for."""
 
     data: bytes
     offsets: Any
@@ -42,7 +55,7 @@ class Layout(NamedTuple):
     timestamp_types: Any
     keys: Field | None
     values: Field
-    header_counts: Any
+    headers: Headers | None
 
 
 class _Unbelievable(Exception):
@@ -72,29 +85,57 @@ def grouped(batches: Iterable[Opened], *, rows: int, size: int) -> Iterator[list
         yield group
 
 
-def find_layout(batches: Sequence[Opened]) -> Layout | None:
+def find_layout(batches: Sequence[Opened], *, headers: bool = False) -> Layout | None:
     """None if records must be read one at a time."""
     data = b"".join(each.records for each in batches)
     if not data or len(data) > MOST_BYTES:
         return None
     try:
-        return _layout(data, np.array(_all_starts(data, batches), np.int64), [each.header for each in batches])
+        return _layout(data, _all_starts(data, batches), [each.header for each in batches], headers)
     except (_Unbelievable, IndexError):  # also a varint that would go on behind the last byte
         return None
 
 
-def _all_starts(data: bytes, batches: Sequence[Opened]) -> list[int]:
-    starts: list[int] = []
+def _all_starts(data: bytes, batches: Sequence[Opened]) -> Any:
+    view = np.frombuffer(data, np.uint8)
+    starts = array("q")
     position = 0
     for each in batches:
         end = position + len(each.records)
-        if _hop(data, position, each.header.record_count, starts) != end:
+        if _skip(data, view, position, each.header.record_count, starts) != end:
             raise _Unbelievable
         position = end
-    return starts
+    return np.frombuffer(starts, np.int64)
 
 
-def _hop(data: bytes, position: int, count: int, starts: list[int]) -> int:
+def _skip(data: bytes, view: Any, position: int, count: int, starts: "array[int]") -> int:
+    """As `_hop`; but as long as some records are of one size, those of the same size behind them need no hops."""
+    while count >= 2 * SAMPLE:
+        position = _hop(data, position, SAMPLE, starts)
+        count -= SAMPLE
+        size = position - starts[-1]
+        if any(behind - start != size for start, behind in pairwise(starts[-SAMPLE:])):
+            break
+        more = _alike(view, position, size, count)
+        starts.frombytes(np.arange(position, position + more * size, size, dtype=np.int64).tobytes())
+        position += more * size
+        count -= more
+    return _hop(data, position, count, starts)
+
+
+def _alike(view: Any, position: int, size: int, most: int) -> int:
+    """How many records follow whose lengths are the same bytes as that of the record before."""
+    most = min(most, (len(view) - position) // size)
+    alike = np.ones(most, bool)
+    for place in range(size):
+        byte = view[position - size + place]
+        alike &= view[position + place : position + most * size : size] == byte
+        if byte < 0x80:
+            break
+    return most if alike.all() else int(alike.argmin())
+
+
+def _hop(data: bytes, position: int, count: int, starts: "array[int]") -> int:
     """Adds where each record starts, and returns where the last one ends. A length is a varint, mostly a short one."""
     append = starts.append
     for _ in range(count):
@@ -118,15 +159,17 @@ def _hop(data: bytes, position: int, count: int, starts: list[int]) -> int:
             if shift > VARINT_BITS:
                 raise _Unbelievable
         position += length >> 1
+        if position > len(data):
+            raise _Unbelievable
     return position
 
 
-def _layout(data: bytes, starts: Any, headers: Sequence[BatchHeader]) -> Layout:
-    counts = np.array([header.record_count for header in headers], np.int64)
+def _layout(data: bytes, starts: Any, batches: Sequence[BatchHeader], headers: bool) -> Layout:
+    counts = np.array([batch.record_count for batch in batches], np.int64)
 
     def each(values: Iterable[int]) -> Any:
         """What a batch says of all its records."""
-        return np.repeat(np.fromiter(values, np.int64, len(headers)), counts)
+        return np.repeat(np.fromiter(values, np.int64, len(batches)), counts)
 
     view = np.frombuffer(data, np.uint8)
     length, position = _varints(view, starts)
@@ -135,32 +178,56 @@ def _layout(data: bytes, starts: Any, headers: Sequence[BatchHeader]) -> Layout:
     offset_delta, position = _varints(view, position)
     key_length, key_start = _varints(view, position)
     value_length, value_start = _varints(view, key_start + np.maximum(key_length, 0))
-    header_counts, position = _varints(view, value_start + np.maximum(value_length, 0))
-    last_delta = each(header.last_offset_delta for header in headers)
-    sound = (length >= 0) & (key_length >= -1) & (value_length >= -1) & (header_counts >= 0)
-    sound &= (offset_delta >= 0) & (offset_delta <= last_delta)
-    sound &= np.where(header_counts == 0, position == ends, position < ends)
-    offsets = each(header.base_offset for header in headers) + offset_delta
-    if not sound.all() or not (offsets[1:] > offsets[:-1]).all():
-        raise _Unbelievable
-    appended = each(header.attributes & LOG_APPEND_TIME for header in headers) != 0
-    created = each(header.base_timestamp for header in headers) + time_delta
+    header_count, position = _varints(view, value_start + np.maximum(value_length, 0))
+    # Each within its bounds, or lengths that are too large might add up to a place that seems right.
+    for lengths, least in (length, 0), (key_length, -1), (value_length, -1), (header_count, 0):
+        _believe((lengths >= least) & (lengths <= len(data)))
+    _believe(np.where(header_count == 0, position == ends, position < ends))
+    _believe((offset_delta >= 0) & (offset_delta <= each(batch.last_offset_delta for batch in batches)))
+    offsets = each(batch.base_offset for batch in batches) + offset_delta
+    _believe(offsets[1:] > offsets[:-1])
+    appended = each(batch.attributes & LOG_APPEND_TIME for batch in batches) != 0
+    created = each(batch.base_timestamp for batch in batches) + time_delta
     return Layout(
         data,
         offsets,
-        np.where(appended, each(header.max_timestamp for header in headers), created),
+        np.where(appended, each(batch.max_timestamp for batch in batches), created),
         appended.astype(np.int32),
-        _field(key_start, key_length),
-        _field(value_start, value_length) or Field(value_start, value_start, np.ones(len(starts), bool)),
-        header_counts,
+        None if (key_length < 0).all() else _field(key_start, key_length),
+        _field(value_start, value_length),
+        _headers(view, header_count, position, ends) if headers else None,
     )
 
 
-def _field(starts: Any, lengths: Any) -> Field | None:
-    """None if every one is null, which is so of keys more often than not."""
+def _believe(checks: Any) -> None:
+    if not checks.all():
+        raise _Unbelievable
+
+
+def _headers(view: Any, counts: Any, position: Any, ends: Any) -> Headers:
+    """The first header of all records, then the second of those that have one, and so on."""
+    most = int(counts.max())
+    total = int(counts.sum())
+    if most > MOST_HEADERS or total > len(view):
+        raise _Unbelievable
+    names, values = np.empty((2, total), np.int64), np.empty((2, total), np.int64)  # starts and lengths
+    firsts = np.cumsum(counts) - counts
+    for number in range(most):
+        rows = np.flatnonzero(counts > number)
+        places = firsts[rows] + number
+        name_length, name_start = _varints(view, position[rows])
+        value_length, value_start = _varints(view, name_start + np.maximum(name_length, 0))
+        names[:, places] = name_start, name_length
+        values[:, places] = value_start, value_length
+        position[rows] = value_start + np.maximum(value_length, 0)
+    for lengths, least in (names[1], 0), (values[1], -1):
+        _believe((lengths >= least) & (lengths <= len(view)))
+    _believe(position == ends)
+    return Headers(counts, _field(*names), _field(*values))
+
+
+def _field(starts: Any, lengths: Any) -> Field:
     nulls = lengths < 0
-    if nulls.all():
-        return None
     return Field(starts, starts + np.maximum(lengths, 0), nulls if nulls.any() else None)
 
 

@@ -11,9 +11,8 @@ from moldau.client.direct.metadata import Place
 from moldau.spark.link import QueryFailed
 from moldau.spark.source.lookup import Lookup
 from moldau.spark.source.loss import Loss
-from moldau.spark.source.plan import Range, known_cores, split
+from moldau.spark.source.plan import Range, Task, known_cores, split
 from moldau.spark.source.reading import Reading
-from moldau.spark.source.task import Task
 
 
 class BatchReader(DataSourceReader):

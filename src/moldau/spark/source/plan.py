@@ -29,6 +29,13 @@ class Range(NamedTuple):
         return f"{self.topic}-{self.partition} [{self.start}, {self.end})"
 
 
+class Task(NamedTuple):
+    """A range, and the id of its topic if that is known."""
+
+    range: Range
+    topic_id: str | None
+
+
 def known_cores(environment: Mapping[str, str]) -> int:
     """As many as Spark runs tasks at once if our session said so; else as many as this machine has."""
     told = environment.get(CORES, "")

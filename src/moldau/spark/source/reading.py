@@ -1,4 +1,7 @@
-"""What the tasks of a query share: its options, and which columns it gives. Spark sends copies of it to them."""
+"""What the tasks of a query share: its options, and which columns it gives. Spark sends copies of it to them.
+
+The driver imports this, but nothing that reads records: that would cost each query a third of its start.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -8,7 +11,7 @@ from pyspark.sql.types import StructType
 
 from moldau.spark.link import QueryFailed
 from moldau.spark.options import ReadOptions
-from moldau.spark.source.task import Task, read_task
+from moldau.spark.source.plan import Task
 
 if TYPE_CHECKING:
     from moldau.spark.source.decode import Decoder
@@ -23,16 +26,17 @@ class Reading:
 
     def rows(self, task: Task) -> Iterator[Any]:
         """Arrow record batches of these columns."""
-        if self.decoder is None:
-            return read_task(self.options, task)
-        return self._decoded(self.decoder, task)
+        from moldau.spark.source.task import read_task
 
-    def _decoded(self, decoder: "Decoder", task: Task) -> Iterator[Any]:
+        batches = read_task(self.options, task)
+        return batches if self.decoder is None else self._decoded(self.decoder, batches)
+
+    def _decoded(self, decoder: "Decoder", batches: Iterator[Any]) -> Iterator[Any]:
         """What does not fit is delivered to its topic before the task is done, or stops it."""
         from moldau.spark.source.dead_letters import rejects
 
         with rejects(self.options.connection, self.options.dead_letters) as misfits:
-            for batch in read_task(self.options, task):
+            for batch in batches:
                 fitting, rejected = decoder.decode(batch)
                 misfits.take(batch, rejected)
                 if fitting.num_rows:

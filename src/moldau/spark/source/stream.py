@@ -27,9 +27,8 @@ from moldau.spark.source.journal import Mark
 from moldau.spark.source.limits import Waiting, at_most
 from moldau.spark.source.lookup import Lookup
 from moldau.spark.source.loss import Loss
-from moldau.spark.source.plan import Range, known_cores, split
+from moldau.spark.source.plan import Range, Task, known_cores, split
 from moldau.spark.source.reading import Reading
-from moldau.spark.source.task import Task
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):

@@ -4,7 +4,9 @@ While one answer is decoded the next is on its way (`client.direct.fetch`); no m
 """
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
+
+from pyarrow import ArrowInvalid
 
 from moldau.base.errors import WireError
 from moldau.client.direct.arrow import record_batches
@@ -15,17 +17,10 @@ from moldau.client.direct.offsets import EARLIEST, READ_COMMITTED, READ_UNCOMMIT
 from moldau.spark.link import QueryFailed, open_cluster, worked
 from moldau.spark.options import Fetching, ReadOptions
 from moldau.spark.source.loss import Loss
-from moldau.spark.source.plan import Range
+from moldau.spark.source.plan import Range, Task
 from moldau.wire.compression import CorruptRecords
 
 GONE = frozenset({WireError.UNKNOWN_TOPIC_OR_PARTITION, WireError.UNKNOWN_TOPIC_ID, INCONSISTENT_TOPIC_ID})
-
-
-class Task(NamedTuple):
-    """A range, and the id of its topic if it is known."""
-
-    range: Range
-    topic_id: str | None
 
 
 def read_task(options: ReadOptions, task: Task) -> Iterator[Any]:
@@ -41,7 +36,7 @@ def read_task(options: ReadOptions, task: Task) -> Iterator[Any]:
         for position, chunk in _chunks(cluster, task.range, options.fetching, loss):
             try:
                 yield from record_batches(chunk.batches, place, start=position, end=task.range.end, headers=headers)
-            except CorruptRecords as broken:
+            except (CorruptRecords, ArrowInvalid) as broken:  # the latter: a time that is too large for Spark's
                 raise QueryFailed(f"{task.range} could not be read: {broken}") from broken
 
 
