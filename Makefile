@@ -34,7 +34,7 @@ $(SPARK): $(BROKER)
 $(EVERYTHING): $(BROKER)
 	@echo "Adding Spark and what the tests need (once, about a minute and 1 GB) …"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,spark]'
-	@touch $@
+	@touch $(SPARK) $@
 
 test: setup check
 	@$(BIN)/python -m pytest tests -n 2 --dist worksteal --ignore tests/spark

@@ -41,6 +41,8 @@ class Shown:
         row = json.loads(value)
         if self.first_s is None:
             self.first_s = time.monotonic() - self.begun
+            if not sys.stdout.isatty():  # where there is no table to look at
+                print(f"First result after {self.first_s:.1f} s", flush=True)
         self.windows.setdefault(row["from"], {})[row["product"]] = row
         for old in sorted(self.windows)[:-WINDOWS_SHOWN]:
             del self.windows[old]
@@ -127,24 +129,27 @@ def _pipeline(bootstrap: str, folder: Path) -> Iterator[subprocess.Popen[bytes]]
 
 def _show(bootstrap: str, shown: Shown, pipeline: subprocess.Popen[bytes], seconds: float | None) -> None:
     from confluent_kafka import Consumer
-    from rich.console import Console
     from rich.live import Live
 
     settings = {"bootstrap.servers": bootstrap, "group.id": "demo", "auto.offset.reset": "earliest"}
     consumer = Consumer({**settings, "enable.auto.commit": False, **QUIET})
     consumer.subscribe([RESULT])
     try:
-        with Live(shown.table(), console=Console(), auto_refresh=False, transient=False) as live:
+        with Live(shown.table(), auto_refresh=False) as live:
             while not _is_over(shown, seconds):
                 for message in consumer.consume(1000, 1.0):
                     if message.error() is None:
                         shown.take(message.value() or b"{}")
                 if pipeline.poll() is not None:
-                    assert pipeline.stderr is not None
-                    raise SystemExit(f"the pipeline ended: {pipeline.stderr.read().decode().strip()}")
+                    raise SystemExit(f"The pipeline has ended:\n{_said(pipeline)}")
                 live.update(shown.table(), refresh=True)
     finally:
         consumer.close()
+
+
+def _said(pipeline: subprocess.Popen[bytes]) -> str:
+    assert pipeline.stderr is not None
+    return pipeline.stderr.read().decode(errors="replace").strip()
 
 
 def _is_over(shown: Shown, seconds: float | None) -> bool:

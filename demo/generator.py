@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from types import TracebackType
 
 TOPIC = "orders"
-PRODUCTS = {"bread": 3.9, "butter": 2.5, "coffee": 8.9, "honey": 6.4, "plums": 4.2}
+CENTS = {"bread": 390, "butter": 250, "coffee": 890, "honey": 640, "plums": 420}
 PER_SECOND = 200
 TICKS_PER_SECOND = 10
 
@@ -48,8 +48,8 @@ class Orders:
             self._producer.poll(0)
 
     def _order(self) -> tuple[str, str]:
-        product = random.choice(list(PRODUCTS))
-        amount = round(PRODUCTS[product] * random.randint(1, 5), 2)
+        product = random.choice(list(CENTS))
+        cents = CENTS[product] * random.randint(1, 5)
         at = datetime.now(UTC).isoformat(timespec="milliseconds")
-        order = {"order": self.sent, "product": product, "amount": amount, "at": at}
+        order = {"order": self.sent, "product": product, "cents": cents, "at": at}
         return product, json.dumps(order)

@@ -23,6 +23,7 @@ Answer = dict[str, Any]
 LIMIT_S = 600
 SINK_TASKS = 4  # parts of what a sink is given
 PAD = "~"
+TEN_DIGITS = 10**9
 READ_DIGEST = "bit_xor(xxhash64(key, value, topic, partition, offset, timestamp, timestampType))"
 WRITTEN_DIGEST = "bit_xor(xxhash64(key, value, partition))"
 SUMS = "count(1) AS records", "coalesce(sum(length(value)), 0) AS bytes"
@@ -63,7 +64,7 @@ def read(running: Running, job: Job) -> Answer:
 def read_base(running: Running, job: Job) -> Answer:
     """As many rows of the same columns that Spark makes by itself, into `noop`: what reading costs beside reading."""
     columns = (
-        "CAST(NULL AS BINARY) AS key", f"CAST(repeat('{PAD}', {job['size']}) AS BINARY) AS value", "'topic' AS topic",
+        "CAST(NULL AS BINARY) AS key", f"CAST('{PAD * job['size']}' AS BINARY) AS value", "'topic' AS topic",
         "0 AS partition", "n AS offset", "timestamp_millis(n) AS timestamp", "0 AS timestampType",
     )  # fmt: skip
     return _made(running, job, columns, "noop", {})
@@ -133,10 +134,10 @@ def _to(job: Job) -> dict[str, str]:
 
 
 def _rows(job: Job) -> tuple[str, str]:
-    """A key and a value of exactly `size` bytes, each row with others."""
-    return "CAST(CAST(n AS STRING) AS BINARY) AS key", (
-        f"CAST(rpad(CAST(n AS STRING), {job['size']}, '{PAD}') AS BINARY) AS value"
-    )
+    """A key and a value of exactly `size` bytes, each row with others; cheap to make, so that the sink is measured."""
+    number = f"CAST(n + {TEN_DIGITS} AS STRING)"
+    value = f"CAST(concat({number}, '{PAD * (job['size'] - 10)}') AS BINARY) AS value"
+    return "CAST(CAST(n AS STRING) AS BINARY) AS key", value
 
 
 def _made(running: Running, job: Job, columns: tuple[str, ...], sink: str, options: dict[str, str]) -> Answer:

@@ -20,6 +20,10 @@ from moldau.client.direct.records import decode
 from moldau.client.direct.security import Sasl, Security, Tls
 from moldau.spark.link import open_cluster
 from moldau.spark.options import read_options, write_options
+from moldau.tools.connect import Target
+from moldau.tools.failure import CommandError
+from moldau.tools.requests import open_cluster as open_command_cluster
+from moldau.tools.txn_admin import Filters, list_transactions
 from support import kafka_java
 from support.brokers import HOST, ApacheKafkaProcess, free_port
 from support.raw import RawClient
@@ -199,6 +203,16 @@ def test_a_producer_and_a_reader_outlive_their_sessions(kafka: SecuredKafka, mon
                 time.sleep(0.3)  # a caller that takes its time with each chunk
         assert read == written
         assert len(made) >= 6
+
+
+def test_commands_take_librdkafkas_properties(kafka: SecuredKafka, pairs: tuple[Pair, Pair, Pair]) -> None:
+    login = {"sasl.mechanism": "SCRAM-SHA-512", "sasl.username": "alice", "sasl.password": "wonder"}
+    secured = {"security.protocol": "sasl_ssl", **login, "ssl.ca.location": str(pairs[0].certificate)}
+    with open_command_cluster(Target(kafka.at("SASL_SSL"), secured)) as cluster:
+        assert list_transactions(cluster, Filters()) == []
+    wrong = Target(kafka.at("SASL_SSL"), {**secured, "sasl.password": "guess"})
+    with pytest.raises(CommandError, match=r"(?i)authentication failed"), open_command_cluster(wrong):
+        pass
 
 
 # ── as the users of Spark write it ──────────────────────────────────────────────────────────────────────────────────

@@ -4,6 +4,7 @@ Records are generated; a batch and a stream of Spark are each compared with the 
 are here too: gaps as compaction leaves them, transactions and their markers, records larger than a fetch.
 """
 
+import os
 import uuid
 from typing import Any
 
@@ -18,10 +19,11 @@ from support.brokers import AnyBroker, BrokerProcess, CreateTopic
 from support.disk import partition_directory
 from support.raw import RawClient
 from support.records import Record, send, stored
-from support.spark_rows import records, streamed
+from support.spark_rows import records, streamed, without_spark
 
 PARTITIONS = 4  # the last of which stays empty
 BIG = 3 << 20
+FULL = bool(os.environ.get("MOLDAU_FULL"))
 NOW_MS = 1_790_000_000_000
 
 some_bytes = st.none() | st.binary(max_size=60)
@@ -37,7 +39,7 @@ one_record = st.fixed_dictionaries(
     }
 )
 several = settings(
-    max_examples=3, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+    max_examples=2, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
 
 
@@ -67,6 +69,25 @@ def test_a_batch_of_whatever_was_written(
     expected = stored(broker.bootstrap, topic)
     assert len(expected) == len(written)
     assert batch(spark, everything(broker, topic)) == expected
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@settings(several, max_examples=100 if FULL else 12)
+@given(
+    written=st.lists(one_record, min_size=1, max_size=200),
+    in_a_batch=st.sampled_from([1, 3, 1000]),
+    pieces=st.sampled_from([1, 7, 50]),
+)
+def test_tasks_of_whatever_was_written(
+    broker: AnyBroker, codec: str, written: list[dict[str, Any]], in_a_batch: int, pieces: int
+) -> None:
+    """Many small batches, few large ones, and tasks that begin and end in the midst of one."""
+    topic = f"equal-{uuid.uuid4().hex[:12]}"
+    with RawClient(broker.bootstrap) as client:
+        client.create_topic(topic, PARTITIONS, {})
+    send(broker.bootstrap, topic, written, compression_type=codec, batch_num_messages=in_a_batch)
+    options = everything(broker, topic) | {"minPartitions": str(pieces)}
+    assert without_spark(options) == stored(broker.bootstrap, topic)
 
 
 @settings(several, max_examples=1)

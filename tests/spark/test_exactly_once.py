@@ -99,22 +99,37 @@ def test_a_repeated_batch_with_other_rows_stops_the_query(pipeline: Pipeline, co
     assert len(consume(pipeline.topic)) == 100
 
 
-def test_a_repeated_batch_with_fewer_tasks_stops_the_query(pipeline: Pipeline, consume: Consume) -> None:
-    pipeline.add("a", 10)
+def test_a_repeated_batch_with_fewer_tasks_stops_the_query(pipeline: Pipeline, broker: AnyBroker) -> None:
+    """Task 1 of an earlier attempt had written its rows; now there is only task 0, which sees nothing wrong."""
+    from moldau.client.direct.metadata import Cluster
+    from moldau.client.direct.offsets import commit
+    from moldau.spark.sink.control import Control, Done
+
+    pipeline.add("a", 5)
     pipeline.run()
-    for name in ("b", "c"):
-        pipeline.add(name, 200_000)
-    settings = {"spark.sql.files.maxPartitionBytes": "1m", "spark.sql.files.openCostInBytes": "1m"}
-    for name, value in settings.items():
-        pipeline.spark.conf.set(name, value)
-    try:
-        pipeline.run()
-    finally:
-        for name in settings:
-            pipeline.spark.conf.unset(name)
-    assert pipeline.forget_commit() == 1
-    said = failure(pipeline.run)
-    assert "task 0 of batch 1 has written" in said
+    control = Control(pipeline.query, "sink", pipeline.topic)
+    with Cluster(broker.bootstrap) as cluster:
+        assert commit(cluster, control.task_group(1), {control.place: Done(1, 5, "d").offset()}) is None
+    pipeline.add("b", 10)
+    for _ in range(2):
+        assert "batch 1 now has 1 tasks, but task 1 has written 5 rows of it before" in failure(pipeline.run)
+
+
+def test_coalesce_makes_a_batch_one_transaction(pipeline: Pipeline, broker: AnyBroker, consume: Consume) -> None:
+    from moldau.client.direct.metadata import Cluster
+    from moldau.spark.sink.control import Control
+
+    tasks = []
+    spread = pipeline.lines().repartition(3)
+    for name, frame in (("a", spread), ("b", spread.coalesce(1))):
+        pipeline.add(name, 30)
+        pipeline.run(frame)
+        with Cluster(broker.bootstrap) as cluster:
+            finished = Control(pipeline.query, "sink", pipeline.topic).finished(cluster)
+        assert finished is not None
+        tasks.append((finished.batch, finished.tasks))
+    assert tasks == [(0, 3), (1, 1)]
+    assert values(consume(pipeline.topic)) == lines(a=30, b=30)
 
 
 def test_two_sinks_in_one_foreach_batch(pipeline: Pipeline, create_topic: CreateTopic, consume: Consume) -> None:
@@ -207,3 +222,9 @@ def test_what_cannot_be_had(pipeline: Pipeline) -> None:
     assert "exactly-once needs a streaming query" in failure(
         lambda: moldau.spark.sink(pipeline.options, sinkName="s")(frame, 0)
     )
+    pipeline.add("a", 1)
+    pipeline.spark.sparkContext.setLocalProperty("spark.speculation", "true")  # as Spark hands its settings to tasks
+    try:
+        assert "spark.speculation must be off with exactly-once" in failure(pipeline.run)
+    finally:
+        pipeline.spark.sparkContext.setLocalProperty("spark.speculation", None)

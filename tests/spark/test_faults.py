@@ -19,7 +19,7 @@ from support.brokers import BrokerProcess, StartBroker
 from support.members import eventually
 from support.raw import RawClient
 from support.records import send, stored
-from support.spark_process import PATIENCE_S, SparkFailed, SparkProcess
+from support.spark_process import SparkFailed, SparkProcess
 
 pytest.importorskip("pyspark", reason="needs PySpark: pip install 'moldau[spark]'")
 
@@ -27,9 +27,10 @@ FULL = bool(os.environ.get("MOLDAU_FULL"))
 SOURCE, TARGET = "source", "target"
 PARTITIONS = 3
 ASKING_S = 0.2
+PATIENCE_S = 400  # a query that is started again and again on a busy machine
 EACH = 240  # records between two failures
 IN_A_BATCH = 60
-MASTERS = ("local[2]", "local[1,4]", "local[3]")  # cores, and how often a task is tried
+MASTERS = ("local[2,4]", "local[1]", "local[3,4]")  # cores, and how often a task is tried
 STEPS = ("written", "noted", "ended", "returned", "finished")
 BROKER, DRIVER = "broker", "driver"
 
@@ -163,7 +164,7 @@ def suffer_all(copy: Copy, failures: list[str]) -> None:
 def test_exactly_once(copy: Copy) -> None:
     failures = ["ended", "written", BROKER, "noted", "returned", DRIVER, "ended", "finished"]
     if FULL:
-        failures = [*STEPS * 6, *["ended"] * 4, *[BROKER] * 5, *[DRIVER] * 5]
+        failures = [*STEPS * 6, *["ended"] * 4, *[BROKER] * 5, *[DRIVER] * 3]
         copy.chance.shuffle(failures)
     suffer_all(copy, failures)
     assert copy.copied() == Counter(copy.sent)
@@ -173,7 +174,7 @@ def test_exactly_once(copy: Copy) -> None:
 @pytest.mark.skipif(not FULL, reason="the quick run of this is test_disturbed.py; set MOLDAU_FULL=1 for all of it")
 @pytest.mark.parametrize("copy", ["at-least-once"], indirect=True)
 def test_at_least_once(copy: Copy) -> None:
-    failures = [*("written", "flushed") * 4, *[BROKER] * 2, *[DRIVER] * 2]
+    failures = [*("written", "flushed") * 4, *[BROKER] * 2, DRIVER]
     copy.chance.shuffle(failures)
     suffer_all(copy, failures)
     copied = copy.copied()

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from support.brokers import AnyBroker, CreateTopic
@@ -25,7 +26,9 @@ def main(spark):
     rows = spark.readStream.format("moldau").option("subscribe", source).load()
     writer = rows.select("key", "value").writeStream.format("moldau").option("topic", target).queryName(name)
     now = {"availableNow": True} if trigger == "now" else {"processingTime": "200 milliseconds"}
-    writer.trigger(**now).start()
+    query = writer.trigger(**now).start()
+    if trigger != "now":
+        query.awaitTermination()  # a stop gets through to those who wait themselves, too
 """
 TWO_MISTAKES = """
 import sys
@@ -43,11 +46,15 @@ def main(spark):
     broken = rows.select(udf(fails, "long")("value"))
     broken.writeStream.format("noop").queryName("broken").start().awaitTermination()
 """
+RATES = """
+def main(spark):
+    spark.readStream.format("rate").load().writeStream.format("noop").queryName("rates").start()
+"""
 PLANNED = """
 def main(spark):
     rows = spark.readStream.format("moldau").option("subscribe", "{there}").load()
     rows.writeStream.format("moldau").option("topic", "copy").queryName("good").start().awaitTermination()
-    rows.write.format("noop").mode("overwrite").save()
+    spark.range(3).write.format("noop").mode("overwrite").save()
     other = spark.readStream.format("moldau").option("subscribe", "{gone}").load()
     other.writeStream.format("moldau").option("topik", "copy").queryName("bad").start()
     raise SystemExit(0)
@@ -82,6 +89,11 @@ class Pipelines:
     def status(self, name: str) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(succeed(self.run("status", name, "--json")))[0]
         return found
+
+    def status_or(self, name: str, field: str) -> Any:
+        """None while there is no such pipeline."""
+        done = self.run("status", name, "--json")
+        return json.loads(done.stdout)[0][field] if done.returncode == 0 else None
 
 
 SMALL = ("--master", "local[2]", "--conf", "spark.driver.memory=600m")
@@ -155,6 +167,15 @@ def test_what_fails_is_told_in_one_line(pipelines: Pipelines) -> None:
     status = pipelines.status("mistakes")
     assert status["state"] == "failed"
     assert "no such product" in status["reason"]
+
+    running = pipelines.start(pipelines.write("rates.py", RATES))
+    await_true(lambda: pipelines.status_or("rates", "state") == "running", running)
+    for child in psutil.Process(running.pid).children():
+        child.kill()  # the JVM
+    said = running.communicate(timeout=PATIENCE_S)[1]
+    assert running.returncode == 1, said
+    assert "Spark's JVM is gone" in said.splitlines()[-1]
+    assert pipelines.status("rates")["state"] == "failed"
 
     nameless = pipelines.run("run", file, *SMALL, "--name", "other", "--", "nameless")
     assert nameless.returncode == 1

@@ -20,6 +20,12 @@ def test_python_workers_run_this_interpreter(spark: Any) -> None:
     assert rows == [sys.executable]
 
 
+def test_python_workers_import_the_installed_pyspark(spark: Any) -> None:
+    """Spark's zip file of the same modules is not compiled: a second for each new process."""
+    rows = spark.sparkContext.parallelize([1], 1).map(lambda _: sys.modules["pyspark"].__file__).collect()
+    assert rows == [pyspark.__file__]
+
+
 def test_our_source_is_known(spark: Any) -> None:
     frame = spark.read.format("moldau").option("subscribe", "orders").load()
     assert frame.columns == ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType"]

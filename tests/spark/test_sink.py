@@ -136,10 +136,11 @@ def test_somebody_must_say_where_to(spark: Any, broker: AnyBroker) -> None:
 def test_rows_that_cannot_be_sent(spark: Any, broker: AnyBroker, create_topic: CreateTopic) -> None:
     name = create_topic(partitions=2, configs={"max.message.bytes": "20000"})
     frame = spark.range(1).selectExpr("repeat('x', 30000) as value")
-    assert "a record has 30000 bytes, more than kafka.max.request.size allows (20000)" in refused(
+    assert "is larger than a request may be (max.request.size, 20000 bytes)" in refused(
         frame, broker, topic=name, kafka__max__request__size=20000
     )
-    assert "raise the topic's max.message.bytes" in refused(frame, broker, topic=name)
+    assert "a single record is larger than the topic's max.message.bytes" in refused(frame, broker, topic=name)
+    save(spark.range(50).selectExpr("repeat('x', 1000) as value"), broker, topic=name)
     beyond = spark.range(1).selectExpr("'v' as value", "2 as partition")
     assert f"a row is for partition 2 of {name}, which has 2 (0 to 1)" in refused(beyond, broker, topic=name)
     nameless = spark.range(1).selectExpr(

@@ -19,7 +19,7 @@ from support.brokers import HOST, free_port
 SPARK = Path(pyspark.__file__).parent
 CLASSES = "org.apache.spark.deploy"
 EXECUTOR = "CoarseGrainedExecutorBackend"
-PATIENCE_S = 120
+PATIENCE_S = 300
 LOOK_AGAIN_S = 0.1
 OF_PYTHON = ("PYTHON", "PYSPARK", "SPARK", "VIRTUAL_ENV", "JAVA")
 

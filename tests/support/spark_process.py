@@ -19,7 +19,7 @@ import psutil
 from support.records import Record
 
 PROGRAM = Path(__file__).parents[1] / "spark" / "programs" / "driver.py"
-PATIENCE_S = 180
+PATIENCE_S = 600  # a start takes seconds, but minutes on a busy machine
 SMALL = {"spark.ui.enabled": "false", "spark.driver.memory": "600m", "spark.ui.showConsoleProgress": "false"}
 
 

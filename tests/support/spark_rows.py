@@ -1,37 +1,14 @@
-"""Rows with Kafka's columns as the records of support.records, to compare Spark with confluent-kafka."""
+"""What Spark gives of a topic, as records to compare with confluent-kafka's: by a query, or by its tasks alone."""
 
-from collections.abc import Iterable
 from typing import Any
 
+from support.frames_of_spark import as_records
 from support.records import Record
 
 
 def records(frame: Any) -> list[Record]:
-    """All rows of a frame, by topic, partition and offset. Without a column of headers there are none."""
-    rows = frame.selectExpr("*", "unix_micros(timestamp) AS us").drop("timestamp").collect()
-    return in_order(_record(row.asDict()) for row in rows)
-
-
-def in_order(found: Iterable[Record]) -> list[Record]:
-    return sorted(found, key=lambda record: (record.topic, record.partition, record.offset))
-
-
-def _record(row: dict[str, Any]) -> Record:
-    assert row["us"] % 1000 == 0, f"Kafka has milliseconds, the row {row['us']} µs"
-    return Record(
-        topic=row["topic"],
-        partition=row["partition"],
-        offset=row["offset"],
-        key=_bytes(row["key"]),
-        value=_bytes(row["value"]),
-        timestamp_ms=row["us"] // 1000,
-        timestamp_type=row["timestampType"],
-        headers=tuple((each["key"], _bytes(each["value"])) for each in row.get("headers") or ()),
-    )
-
-
-def _bytes(value: bytearray | None) -> bytes | None:
-    return None if value is None else bytes(value)
+    """All rows of a frame, by topic, partition and offset."""
+    return as_records(frame.collect())
 
 
 def streamed(spark: Any, options: dict[str, str], checkpoint: str) -> list[list[Record]]:
@@ -47,3 +24,13 @@ def streamed(spark: Any, options: dict[str, str], checkpoint: str) -> list[list[
     )
     writer.start().awaitTermination()
     return batches
+
+
+def without_spark(options: dict[str, str]) -> list[Record]:
+    """What the tasks of a batch query give, in this process: no JVM, so that many examples can be tried."""
+    from moldau.spark.options import read_options
+    from moldau.spark.source.batch import BatchReader
+    from moldau.spark.source.reading import Reading
+
+    reader = BatchReader(Reading(read_options(options, stream=False), None))
+    return as_records(row for part in reader.partitions() for batch in reader.read(part) for row in batch.to_pylist())

@@ -97,15 +97,20 @@ def command_line(java: Java, spark: Path, settings: Mapping[str, str], submit_ar
 
 
 @contextmanager
-def started(java: Java, spark: Path, settings: Mapping[str, str]) -> Iterator[None]:
-    """A JVM that PySpark connects to if it does so while this is entered. It lives as long as this process."""
+def started(java: Java, spark: Path, settings: Mapping[str, str], *, installed: bool = False) -> Iterator[None]:
+    """A JVM that PySpark connects to if it does so while this is entered. It lives as long as this process.
+
+    `installed` says that Python workers find PySpark by themselves. Otherwise they take it from the zip file that is in
+    SPARK_HOME, which has no compiled modules: then each new worker process spends most of a second on compiling them.
+    """
     command = command_line(java, spark, settings, os.environ.get(SUBMIT_ARGUMENTS, ""))
     with tempfile.TemporaryDirectory(prefix="moldau-spark-") as folder:
         told = Path(folder) / "connection"
         environment = {
             "PYTHONHASHSEED": "0",  # as Spark's scripts do: all Python workers must hash alike
+            "SPARK_CONF_DIR": str(spark / "conf"),
             **os.environ,
-            "SPARK_HOME": str(spark),
+            **({} if installed else {"SPARK_HOME": str(spark)}),
             "JAVA_HOME": str(java.home),
             "SPARK_CONNECT_MODE": "0",
             CONNECTION_FILE: str(told),

@@ -6,6 +6,7 @@ Settings that are given win over all that is chosen here.
 import os
 import re
 import sys
+import sysconfig
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -149,11 +150,20 @@ def _use_this_python(settings: Mapping[str, str], packed: bool) -> None:
         os.environ[PYTHON] = sys.executable
 
 
+def workers_find(package: Path, settings: Mapping[str, str]) -> bool:
+    """Whether Python workers import the same PySpark as we do, if nobody tells them where it is."""
+    same_python = local_cores(settings["spark.master"]) is not None and "spark.pyspark.python" not in settings
+    return same_python and package.parent == Path(sysconfig.get_path("purelib"))
+
+
 def _jvm(java: Java, settings: dict[str, str], builder: "SparkSession.Builder") -> AbstractContextManager[None]:
     import pyspark
 
     if starts_here(java, os.environ):
-        return started(java, Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent), settings)
+        package = Path(pyspark.__file__).parent
+        home = os.environ.get("SPARK_HOME")
+        installed = not home and workers_find(package, settings)
+        return started(java, Path(home or package), settings, installed=installed)
     os.environ["JAVA_HOME"] = str(java.home)  # for Spark's scripts
     more = settings.get("spark.driver.extraJavaOptions", "")
     builder.config("spark.driver.extraJavaOptions", f"{java_options()} {more}".strip())

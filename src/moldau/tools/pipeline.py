@@ -19,9 +19,9 @@ from moldau.tools.pipeline_show import print_list, print_status, read_start, wat
 if TYPE_CHECKING:
     from moldau.spark.pipelines.places import Place, Record
     from moldau.spark.pipelines.run import Request
-    from moldau.spark.pipelines.writers import Noticed
+    from moldau.spark.pipelines.writers import Planned
 
-app = typer.Typer(name="pipeline", help="Run Spark pipelines, and see how they fare.", no_args_is_help=True)
+app = typer.Typer(name="pipeline", help="Run Spark pipelines, and see how they fare.", add_completion=False)
 
 LOOK_AGAIN_S = 0.1
 Directory = Annotated[
@@ -120,14 +120,17 @@ def _run(request: "Request") -> None:
 class Speaker:
     """Tells the person who typed `run` what happens."""
 
-    def running(self, place: "Place", found: "Noticed") -> None:
-        names = ", ".join(planned.name for planned in found.planned)
-        if not names:
-            note(f"main of {place.name} started no streaming query: there is nothing to wait for.")
-            return
-        note(f"The pipeline {place.name} runs: {names}. See it with: moldau pipeline status {place.name}")
-        note(f"Checkpoints {place.checkpoints}, log {place.log}.")
-        note(f"Stop it with Ctrl-C or: moldau pipeline stop {place.name}")
+    def ready(self, place: "Place") -> None:
+        note(f"The pipeline {place.name} runs; Spark's log is {place.log}")
+        note(
+            f"Look with: moldau pipeline status {place.name}. Stop it with Ctrl-C or: moldau pipeline stop {place.name}"
+        )
+
+    def started(self, query: "Planned") -> None:
+        note(f"Query {query.name} is started; its checkpoint is {query.checkpoint}")
+
+    def idle(self, place: "Place") -> None:
+        note(f"main of {place.name} started no streaming query: there is nothing to wait for.")
 
     def stopping(self, place: "Place") -> None:
         note(f"Stopping {place.name}: its queries end after the batch that runs.")

@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from moldau.spark.pipelines.places import Record
 
 LIST_COLUMNS = ("NAME", "STATE", "STARTED", "MASTER", "PID", "QUERIES", "REASON")
-STATUS_COLUMNS = (
-    "PIPELINE", "STATE", "QUERY", "BATCH", "ROWS/S IN", "ROWS/S DONE", "LAG", "BATCH MS", "STATE ROWS", "UPDATED",
-)  # fmt: skip
+# Short, so that a row fits into 80 columns: rows that came and that were done each second, how long a batch took.
+STATUS_COLUMNS = ("PIPELINE", "STATE", "QUERY", "BATCH", "IN/S", "DONE/S", "LAG", "TOOK MS", "STATE ROWS", "AGE")
 REFRESH_S = 1.0
 AGO = " ago"
+AGES = ((86_400, "d"), (3600, "h"), (60, "m"))
 
 
 def read_start(text: str, now_ms: int) -> str:
@@ -94,7 +94,7 @@ def _table(records: "Sequence[Record]") -> "Table":
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in STATUS_COLUMNS:
-        table.add_column(column, justify="left" if column in ("PIPELINE", "STATE", "QUERY", "UPDATED") else "right")
+        table.add_column(column, justify="left" if column in ("PIPELINE", "STATE", "QUERY") else "right")
     for record in records:
         for row in _status_rows(record):
             table.add_row(*(show(cell) for cell in row))
@@ -116,10 +116,19 @@ def _status_rows(record: "Record") -> list[tuple[Any, ...]]:
             query.get("lag"),
             query.get("batch_ms"),
             query.get("state_rows"),
-            None if query.get("at_ms") is None else show_time(query["at_ms"]),
+            None if query.get("at_ms") is None else show_age(query["at_ms"], time.time_ns() // 1_000_000),
         )
         for name, query in sorted(queries.items())
     ]
+
+
+def show_age(at_ms: int, now_ms: int) -> str:
+    """How long ago that was, in the largest unit of which there is one."""
+    seconds = max(0, now_ms - at_ms) // 1000
+    for size, unit in AGES:
+        if seconds >= size:
+            return f"{seconds // size}{unit}"
+    return f"{seconds}s"
 
 
 def _document(record: "Record") -> dict[str, Any]:

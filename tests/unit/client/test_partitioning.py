@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kafka.partitioner.default import murmur2 as kafka_python
 
-from moldau.client.direct.partitioning import Partitioner, murmur2, murmur2_of, partition_of, rows_by_partition
+from moldau.client.direct.partitioning import Partitioner, murmur2, murmur2_of, partition_of
 
 # What org.apache.kafka.common.utils.Utils.murmur2 and BuiltInPartitioner (of 12 partitions) say.
 JAVA = [
@@ -48,22 +48,37 @@ def test_columns_get_what_single_keys_get(keys: list[bytes | None], partitions: 
         assert key is None or partition == partition_of(key, partitions)
 
 
+@settings(deadline=None, database=None)
+@given(st.lists(st.none() | st.binary(max_size=20), max_size=80), st.integers(1, 9), st.integers(1, 200), st.randoms())
+def test_rows_without_keys_stick_as_one_by_one(
+    values: list[bytes | None], partitions: int, stick_bytes: int, chance: random.Random
+) -> None:
+    seed = chance.random()
+    at_once = Partitioner(partitions, stick_bytes, random.Random(seed))
+    one_by_one = Partitioner(partitions, stick_bytes, random.Random(seed))
+    for _ in range(2):
+        found = at_once.rows([None] * len(values), values)
+        assert sorted(row for rows in found.values() for row in rows) == list(range(len(values)))
+        assert all(list(rows) == sorted(rows) for rows in found.values())
+        for row, value in enumerate(values):
+            (partition,) = one_by_one.rows([None], [value])
+            assert row in found[partition]
+
+
+def test_many_keys_go_where_each_alone_goes() -> None:
+    chance = random.Random(3)
+    keys: list[bytes | None] = [chance.randbytes(chance.choice((0, 1, 7, 8, 8, 8, 30))) for _ in range(500)]
+    found = Partitioner(7, 100).rows(keys, keys)
+    for partition, rows in found.items():
+        assert list(rows) == [row for row, key in enumerate(keys) if partition_of(key or b"", 7) == partition]
+    assert sum(map(len, found.values())) == len(keys)
+
+
 def test_many_keys_are_hashed_as_each_alone() -> None:
     """At once where numpy is, one by one elsewhere."""
     chance = random.Random(7)
-    keys = [chance.randbytes(length) for length in [*range(12), 100] for _ in range(chance.randrange(150))]
-    keys += [chance.randbytes(1000), chance.randbytes(5000)]
-    chance.shuffle(keys)
-    assert list(murmur2_of(keys)) == [murmur2(key) for key in keys]
-
-
-@pytest.mark.parametrize("partitions", [1, 2, 12])
-@pytest.mark.parametrize("count", [1, 20, 3000])
-def test_rows_of_a_partition_keep_their_order(count: int, partitions: int) -> None:
-    chosen = Partitioner(partitions, 100).assign([b"%d" % number for number in range(count)], [b""] * count)
-    rows = rows_by_partition(chosen)
-    assert sorted(row for each in rows.values() for row in each) == list(range(count))
-    assert all(list(each) == sorted(each) and {chosen[row] for row in each} == {key} for key, each in rows.items())
+    keys = {chance.randbytes(length) for length in range(12) for _ in range(100)}
+    assert murmur2_of(keys) == {key: murmur2(key) for key in keys}
 
 
 def test_records_without_a_key_stay_together_and_spread() -> None:

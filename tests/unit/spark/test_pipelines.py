@@ -26,7 +26,7 @@ from moldau.spark.pipelines.script import load_main, modules_of
 from moldau.spark.pipelines.summary import summarize, total_lag
 from moldau.spark.pipelines.wording import in_a_sentence, of_exception
 
-RECORD = Record("orders", "/srv/orders.py", 4711, "local[2]", 1_700_000_000_000, State.RUNNING)
+RECORD = Record("orders", "orders.py", 4711, "local[2]", 1_700_000_000_000, State.RUNNING)
 
 
 @pytest.fixture

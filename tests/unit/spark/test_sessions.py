@@ -2,10 +2,12 @@
 
 import subprocess
 import sys
+import sysconfig
+from pathlib import Path
 
 import pytest
 
-from moldau.spark.sessions import SparkUnavailable, chosen_settings, local_cores, read_settings
+from moldau.spark.sessions import SparkUnavailable, chosen_settings, local_cores, read_settings, workers_find
 from moldau.spark.versions import why_not
 
 
@@ -28,6 +30,14 @@ def test_cores(master: str, cores: int | None) -> None:
 def test_all_cores() -> None:
     assert (local_cores("local[*]") or 0) >= 1
     assert local_cores("local[*,4]") == local_cores("local[*]")
+
+
+def test_python_workers_find_an_installed_pyspark_by_themselves() -> None:
+    installed, local = Path(sysconfig.get_path("purelib")) / "pyspark", {"spark.master": "local[2]"}
+    assert workers_find(installed, local)
+    assert not workers_find(Path("/elsewhere/pyspark"), local)
+    assert not workers_find(installed, {"spark.master": "spark://host:7077"})
+    assert not workers_find(installed, local | {"spark.pyspark.python": "/another/python"})
 
 
 def test_what_is_chosen() -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from moldau.tools.failure import CommandError
-from moldau.tools.pipeline_show import read_start
+from moldau.tools.pipeline_show import read_start, show_age
 
 NOW_MS = 1_700_000_000_000
 
@@ -32,3 +32,10 @@ def test_what_is_none(text: str) -> None:
     with pytest.raises(CommandError, match=r"--from .* is not a place to begin\. Give earliest") as refused:
         read_start(text, NOW_MS)
     assert refused.value.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("ago_ms", "text"), [(-5, "0s"), (59_999, "59s"), (60_000, "1m"), (7_300_000, "2h"), (10**9, "11d")]
+)
+def test_ages(ago_ms: int, text: str) -> None:
+    assert show_age(NOW_MS - ago_ms, NOW_MS) == text

@@ -9,10 +9,12 @@ from contextlib import contextmanager, suppress
 import pytest
 
 from moldau.base.errors import WireError
+from moldau.client.direct.security import Sasl, Security, Tls
 from moldau.tools import requests
 from moldau.tools.connect import Target
 from moldau.tools.failure import CommandError
 from moldau.tools.requests import TRANSACTION, await_passing, open_cluster, refusal
+from moldau.tools.secured import read_security
 from moldau.wire.codec import decode, encode
 from moldau.wire.headers import pack_response_header, read_request_header
 from moldau.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
@@ -79,7 +81,7 @@ def test_the_newest_common_version_is_used() -> None:
     with peer(broker) as target, open_cluster(target) as cluster:
         assert cluster.ids == [7]
         assert cluster.coordinator(TRANSACTION, "t") == 7
-    assert broker.asked == [(18, 0), (3, 13), (10, 3)]
+    assert broker.asked == [(18, 4), (3, 13), (10, 3)]
 
 
 def test_what_the_broker_does_not_have_is_refused_before_it_is_sent() -> None:
@@ -87,11 +89,11 @@ def test_what_the_broker_does_not_have_is_refused_before_it_is_sent() -> None:
     with peer(broker) as target, open_cluster(target) as cluster:
         first = cluster._first
         assert first.ask(ListTransactionsRequest(), ListTransactionsResponse, since=1) == ListTransactionsResponse()
-        with pytest.raises(CommandError, match="ListTransactions"):
-            first.ask(ListTransactionsRequest(), ListTransactionsResponse, since=2)
-        with pytest.raises(CommandError, match="FindCoordinator"):
-            cluster.coordinator(TRANSACTION, "t")
-    assert [key for key, _ in broker.asked] == [18, 3, 66]
+    with peer(broker) as target, pytest.raises(CommandError, match="ListTransactions"), open_cluster(target) as cluster:
+        cluster._first.ask(ListTransactionsRequest(), ListTransactionsResponse, since=2)
+    with peer(broker) as target, pytest.raises(CommandError, match="FindCoordinator"), open_cluster(target) as cluster:
+        cluster.coordinator(TRANSACTION, "t")
+    assert [key for key, _ in broker.asked] == [18, 3, 66, 18, 3, 18, 3]
 
 
 def test_a_coordinator_that_is_not_ready_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,8 +129,8 @@ def test_a_broker_that_is_not_there_is_named() -> None:
         (lambda frame: b"HTTP/1.1 400 Bad Request\r\n\r\n", "not answer like a Kafka broker"),
         (lambda frame: struct.pack(">i", -5), "not answer like a Kafka broker"),
         (lambda frame: struct.pack(">i", 0), "not answer like a Kafka broker"),
-        (lambda frame: struct.pack(">ii", 4, 99), "answers another request"),
-        (lambda frame: struct.pack(">ii", 4, 1), "ends too early"),
+        (lambda frame: struct.pack(">ii", 4, 99), "answered another request"),
+        (lambda frame: struct.pack(">ii", 4, 1), "not answer like a Kafka broker"),
         (lambda frame: struct.pack(">iih", 6, 1, 0), "ends too early"),
     ],
 )
@@ -144,12 +146,31 @@ def test_nobody_listens() -> None:
         pass
 
 
-def test_security_is_refused_rather_than_ignored() -> None:
-    with (
-        pytest.raises(CommandError, match="sasl_ssl"),
-        open_cluster(Target("127.0.0.1:1", {"security.protocol": "SASL_SSL"})),
-    ):
+@pytest.mark.parametrize(
+    ("properties", "words"),
+    [
+        ({"security.protocol": "SASL_SSL"}, "does not speak SASL GSSAPI"),
+        ({"security.protocol": "sasl_ssl", "sasl.mechanism": "OAUTHBEARER"}, "does not speak SASL OAUTHBEARER"),
+        ({"security.protocol": "ssl", "ssl.keystore.location": "x.p12"}, r"does not know ssl\.keystore\.location"),
+        ({"security.protocol": "ssl", "enable.ssl.certificate.verification": "false"}, "does not know enable"),
+        ({"security.protocol": "tls"}, "none of plaintext, ssl"),
+    ],
+)
+def test_security_is_refused_rather_than_ignored(properties: dict[str, str], words: str) -> None:
+    with pytest.raises(CommandError, match=words), open_cluster(Target("127.0.0.1:1", properties)):
         pass
+
+
+def test_librdkafkas_properties_are_understood() -> None:
+    login = {"sasl.mechanisms": "scram-sha-512", "sasl.username": "ann", "sasl.password": "pw"}
+    tls = {"ssl.ca.location": "ca.pem", "ssl.certificate.pem": "-----BEGIN", "ssl.key.location": "k.pem"}
+    assert read_security({}) == Security()
+    assert read_security({"security.protocol": "sasl_plaintext", **login}) == Security(
+        None, Sasl("SCRAM-SHA-512", "ann", "pw")
+    )
+    anybody = {"ssl.endpoint.identification.algorithm": "none"}
+    both = read_security({"security.protocol": "SASL_SSL", **login, **tls, **anybody})
+    assert both.tls == Tls("ca.pem", "-----BEGIN", "k.pem", None, check_host_name=False)
 
 
 def test_errors_of_other_brokers_keep_their_number() -> None:

@@ -145,7 +145,8 @@ class _Reader:
             return network_failure(self._connection.address, error)
         if answer.error_code:
             return failed(answer.error_code, f"Fetch of {self._place.topic}-{self._place.partition}")
-        return answer.responses[0].partitions[0]
+        part = next((part for topic in answer.responses for part in topic.partitions), None)
+        return part or failed(WireError.UNKNOWN_SERVER_ERROR, "the leader did not answer for the partition")
 
     def _send_ahead(self, position: int) -> Ticket[FetchResponse] | None:
         if position >= self._end or self._connection is None or self._connection.stale:

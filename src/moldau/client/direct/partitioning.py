@@ -6,11 +6,14 @@ librdkafka's default hashes otherwise, so records of one key would lie in two pl
 import importlib.util
 import random
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import accumulate
-from typing import Any
+from typing import Any, TypeAlias
+
+Column: TypeAlias = Sequence[bytes | None]
 
 WORTH_NUMPY = 32  # fewer keys are hashed sooner one by one
+SMALL = 2**15  # partitions whose numbers fit into two bytes
 
 _M = 0x5BD1E995
 _SEED = 0x9747B28C
@@ -32,44 +35,39 @@ def murmur2(data: bytes) -> int:
     return h ^ h >> 15
 
 
-def murmur2_of(keys: Sequence[bytes]) -> Sequence[int]:
-    """The hash of each key; many are hashed at once where numpy is (it comes with pandas)."""
-    if len(keys) < WORTH_NUMPY or importlib.util.find_spec("numpy") is None:
-        return [murmur2(key) for key in keys]
-    hashed: Sequence[int] = _murmur2_at_once(keys)
+def murmur2_of(keys: Iterable[bytes]) -> dict[bytes, int]:
+    """The hash of each key; many keys of one length are hashed at once where numpy is (it comes with pandas)."""
+    by_length: dict[int, list[bytes]] = {}
+    for key in keys:
+        by_length.setdefault(len(key), []).append(key)
+    hashed: dict[bytes, int] = {}
+    for length, alike in by_length.items():
+        if len(alike) < WORTH_NUMPY or importlib.util.find_spec("numpy") is None:
+            hashed |= {key: murmur2(key) for key in alike}
+        else:
+            hashed |= zip(alike, _murmur2_at_once(alike, length).tolist(), strict=True)
     return hashed
 
 
-def _murmur2_at_once(keys: Sequence[bytes]) -> Any:
-    """`murmur2` in columns of unsigned 32-bit numbers, whose products wrap by themselves.
-
-    Keys are taken by length, the longest first, so that those that have a next word are always the first ones.
-    """
+def _murmur2_at_once(keys: Sequence[bytes], length: int) -> Any:
+    """`murmur2` in columns of unsigned 32-bit numbers, whose products wrap by themselves."""
     import numpy as np
 
-    lengths = np.fromiter(map(len, keys), np.int64, len(keys))
-    starts = np.cumsum(lengths) - lengths
-    order = np.argsort(-lengths, kind="stable")
-    common = lengths[order[WORTH_NUMPY - 1]]  # the few that are longer would make columns of few numbers
-    alone, order = np.split(order, [np.count_nonzero(lengths > common)])
-    data = b"".join((*keys, bytes(4)))
-    words = np.ndarray(len(data) - 3, "<u4", data, strides=(1,))  # the four bytes at each position
-    length, start = lengths[order], starts[order]
-    m, shift = np.uint32(_M), np.uint32(24)
-    h = np.uint32(_SEED) ^ length.astype(np.uint32)
-    for column in range(common // 4):
-        having = np.count_nonzero(length >= 4 * column + 4)
-        k = words[start[:having] + 4 * column] * m
-        k = (k ^ k >> shift) * m
-        h[:having] = h[:having] * m ^ k
-    left = np.flatnonzero(length & 3)
-    masks = np.array([0, 0xFF, 0xFFFF, 0xFFFFFF], np.uint32)
-    h[left] = (h[left] ^ words[(start + (length & ~3))[left]] & masks[length[left] & 3]) * m
+    whole = length & ~3
+    padded = np.zeros((len(keys), whole + 4), np.uint8)
+    if length:
+        padded[:, :length] = np.frombuffer(b"".join(keys), np.uint8).reshape(len(keys), length)
+    words = padded.view("<u4")
+    m = np.uint32(_M)
+    h = np.full(len(keys), _SEED ^ length, np.uint32)
+    for column in range(whole // 4):
+        k = words[:, column] * m
+        k = (k ^ k >> np.uint32(24)) * m
+        h = h * m ^ k
+    if whole < length:
+        h = (h ^ words[:, -1]) * m
     h = (h ^ h >> np.uint32(13)) * m
-    found = np.empty(len(keys), np.uint32)
-    found[order] = h ^ h >> np.uint32(15)
-    found[alone] = [murmur2(keys[row]) for row in alone]
-    return found
+    return h ^ h >> np.uint32(15)
 
 
 def partition_of(key: bytes, partitions: int) -> int:
@@ -86,42 +84,60 @@ class Partitioner:
         self._current = self._chance.randrange(partitions)
         self._left = stick_bytes
 
-    def assign(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> Sequence[int]:
-        """A partition for each record: a list, or an array where numpy is."""
+    def assign(self, keys: Column, values: Column) -> list[int]:
+        """A partition for each record."""
+        found = [0] * len(keys)
+        for partition, rows in self.rows(keys, values).items():
+            for row in rows:
+                found[row] = partition
+        return found
+
+    def rows(self, keys: Column, values: Column) -> dict[int, Sequence[int]]:
+        """The records of each partition, by their numbers, in their order."""
         if self.partitions == 1:
-            return [0] * len(keys)
-        if None not in keys:
-            chosen: Sequence[int] = self._hashed(keys)  # type: ignore[arg-type]
-            return chosen
-        hashed = iter(self._hashed([key for key in keys if key is not None]))
-        stuck = self._stuck([value for key, value in zip(keys, values, strict=True) if key is None])
-        return [next(stuck) if key is None else int(next(hashed)) for key in keys]
+            return {0: range(len(keys))}
+        without = keys.count(None)
+        if without == len(keys):
+            return self._runs(values)
+        if not without and len(keys) >= WORTH_NUMPY and importlib.util.find_spec("numpy") is not None:
+            return _rows_at_once(keys, self.partitions)  # type: ignore[arg-type]
+        hashed = murmur2_of({key for key in keys if key is not None})
+        known = {key: (each & 0x7FFFFFFF) % self.partitions for key, each in hashed.items()}
+        return by_partition(
+            [self._sticky(value) if key is None else known[key] for key, value in zip(keys, values, strict=True)]
+        )
 
-    def _hashed(self, keys: Sequence[bytes]) -> Any:
-        hashed: Any = murmur2_of(keys)
-        if isinstance(hashed, list):
-            return [(each & 0x7FFFFFFF) % self.partitions for each in hashed]
-        return (hashed & 0x7FFFFFFF) % self.partitions
+    def _runs(self, values: Column) -> dict[int, Sequence[int]]:
+        """As `_sticky` for each, without looking at each."""
+        ends = list(accumulate(1 if value is None else len(value) + 1 for value in values))
+        rows: dict[int, Sequence[int]] = {}
+        start = sent = 0
+        while start < len(values):
+            stop = bisect_left(ends, sent + self._left, start) + 1
+            chosen, last = self._current, min(stop, len(values))
+            run = range(start, last)
+            rows[chosen] = [*rows[chosen], *run] if chosen in rows else run
+            if stop <= len(values):
+                self._move_on()
+            else:
+                self._left -= ends[-1] - sent
+            start, sent = last, ends[last - 1]
+        return rows
 
-    def _stuck(self, values: Sequence[bytes | None]) -> Iterator[int]:
-        """For records without a key: the partition of the moment until its bytes are full, then another."""
-        ends = list(accumulate((len(value or b"") + 1 for value in values), initial=0))
-        row = 0
-        while row < len(values):
-            full = bisect_left(ends, ends[row] + self._left, row + 1)  # the first end at which nothing is left
-            following = min(full, len(values))
-            yield from [self._current] * (following - row)
-            self._left -= ends[following] - ends[row]
-            row = following
-            if self._left <= 0:
-                self._left = self._stick_bytes
-                self._current = (self._current + self._chance.randrange(1, self.partitions)) % self.partitions
+    def _move_on(self) -> None:
+        self._left = self._stick_bytes
+        self._current = (self._current + self._chance.randrange(1, self.partitions)) % self.partitions
+
+    def _sticky(self, value: bytes | None) -> int:
+        chosen = self._current
+        self._left -= len(value or b"") + 1
+        if self._left <= 0:
+            self._move_on()
+        return chosen
 
 
-def rows_by_partition(chosen: Sequence[int]) -> dict[int, Sequence[int]]:
+def by_partition(chosen: Sequence[int]) -> dict[int, Sequence[int]]:
     """The rows of each partition, in their order."""
-    if not isinstance(chosen, list):
-        return _rows_at_once(chosen)
     distinct = set(chosen)
     if len(distinct) == 1:
         return {distinct.pop(): range(len(chosen))}
@@ -131,10 +147,23 @@ def rows_by_partition(chosen: Sequence[int]) -> dict[int, Sequence[int]]:
     return dict(rows)
 
 
-def _rows_at_once(chosen: Any) -> dict[int, Sequence[int]]:
+def _rows_at_once(keys: Sequence[bytes], partitions: int) -> dict[int, Sequence[int]]:
     import numpy as np
 
+    lengths = np.fromiter(map(len, keys), np.int64, len(keys))
+    hashed = np.empty(len(keys), np.uint32)
+    for length in np.unique(lengths).tolist():
+        alike = np.flatnonzero(lengths == length)
+        if len(alike) == len(keys):
+            hashed = _murmur2_at_once(keys, length)
+        elif len(alike) < WORTH_NUMPY:
+            hashed[alike] = [murmur2(keys[row]) for row in alike.tolist()]
+        else:
+            hashed[alike] = _murmur2_at_once([keys[row] for row in alike.tolist()], length)
+    chosen = ((hashed & np.uint32(0x7FFFFFFF)) % np.uint32(partitions)).astype(np.int32)
+    if partitions <= SMALL:
+        chosen = chosen.astype(np.int16)  # numpy sorts these in one pass
     order = np.argsort(chosen, kind="stable")
-    partitions, firsts = np.unique(chosen[order], return_index=True)
-    parts = np.split(order, firsts[1:])
-    return {int(partition): rows.tolist() for partition, rows in zip(partitions, parts, strict=True)}
+    counts = np.bincount(chosen)
+    found = [rows.tolist() for rows in np.split(order, np.cumsum(counts)[:-1])]
+    return {partition: rows for partition, rows in enumerate(found) if rows}

@@ -12,19 +12,19 @@ broker finds too large is no failure, unless it is one record: it is split, and 
 import time
 from collections.abc import Sequence
 from itertools import count
+from operator import itemgetter
 from typing import Final, Self, TypeVar
 
 from moldau.base.errors import WireError
 from moldau.client.direct.failed import Failed
 from moldau.client.direct.metadata import Cluster, Place, Topic
-from moldau.client.direct.partitioning import Partitioner, rows_by_partition
+from moldau.client.direct.partitioning import Column, Partitioner, by_partition
 from moldau.client.direct.records import BATCH_BYTES, Headers, Writer, decode, encode, next_sequence
 from moldau.client.direct.sender import REQUEST_BYTES, Outgoing, Sender
 from moldau.wire.batch import read_header
 from moldau.wire.compression import Codec
 from moldau.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
-Column = Sequence[bytes | None]
 Item = TypeVar("Item")
 
 LEAST_BATCH_BYTES: Final = 1024
@@ -114,16 +114,14 @@ class Producer:
             return self.failure
         if self._idempotent and self._writer.producer_id < 0:
             raise RuntimeError("start() comes before write()")
-        now = time.time_ns() // 1_000_000
+        if timestamps is None:
+            timestamps = [time.time_ns() // 1_000_000] * len(values)
         found = self.cluster.topic(topic, create=True)
         if isinstance(found, Failed):
             return self._fail(found)
-        chosen = self._chosen(found, keys, values, partitions)
         outgoing = []
-        for partition, rows in rows_by_partition(chosen).items():
-            times = [now] * len(rows) if timestamps is None else _picked(timestamps, rows)
-            named = None if headers is None else _picked(headers, rows)
-            outgoing += self._encode(Place(topic, partition), _picked(keys, rows), _picked(values, rows), times, named)
+        for partition, rows in self._rows(found, keys, values, partitions).items():
+            outgoing += self._encode(Place(topic, partition), rows, keys, values, timestamps, headers)
         places = {batch.place for batch in outgoing}
         problem = self._too_large(outgoing) or self._about_to_send(places) or self._sender.add(outgoing)
         return self._fail(problem) if problem is not None else None
@@ -151,32 +149,36 @@ class Producer:
         self._sequences.clear()
         self.failure = None
 
-    def _chosen(
+    def _rows(
         self, topic: Topic, keys: Column, values: Column, partitions: Sequence[int | None] | None
-    ) -> Sequence[int]:
+    ) -> dict[int, Sequence[int]]:
+        """Which records go to which partition."""
         if partitions is None:
-            return self._partitions(topic, keys, values)
+            return self._partitioner(topic).rows(keys, values)
         given = [each for each in partitions if each is not None]
         if len(given) == len(partitions):
-            return given
-        assigned = self._partitions(topic, keys, values)
-        return [own if own is not None else other for own, other in zip(partitions, assigned, strict=True)]
+            return by_partition(given)
+        assigned = self._partitioner(topic).assign(keys, values)
+        return by_partition([other if own is None else own for own, other in zip(partitions, assigned, strict=True)])
 
-    def _partitions(self, topic: Topic, keys: Column, values: Column) -> Sequence[int]:
+    def _partitioner(self, topic: Topic) -> Partitioner:
         """By the number of partitions that the producer has met first: a key stays where it is."""
-        partitioner = self._partitioners.get(topic.name)
-        if partitioner is None:
-            partitioner = self._partitioners[topic.name] = Partitioner(len(topic.leaders), self._batch_bytes)
-        return partitioner.assign(keys, values)
+        if topic.name not in self._partitioners:
+            self._partitioners[topic.name] = Partitioner(len(topic.leaders), self._batch_bytes)
+        return self._partitioners[topic.name]
 
     def _encode(
         self,
         place: Place,
+        rows: Sequence[int],
         keys: Column,
         values: Column,
         timestamps: Sequence[int],
         headers: Sequence[Headers] | None,
     ) -> list[Outgoing]:
+        if len(rows) < len(values):
+            keys, values, timestamps = _some(keys, rows), _some(values, rows), _some(timestamps, rows)
+            headers = None if headers is None else _some(headers, rows)
         encoded = encode(
             keys,
             values,
@@ -231,5 +233,7 @@ class Producer:
         self.written += batch.records
 
 
-def _picked(column: Sequence[Item], rows: Sequence[int]) -> Sequence[Item]:
-    return column if len(rows) == len(column) else list(map(column.__getitem__, rows))
+def _some(column: Sequence[Item], rows: Sequence[int]) -> Sequence[Item]:
+    if isinstance(rows, range):
+        return column[rows.start : rows.stop]
+    return itemgetter(*rows)(column) if len(rows) > 1 else [column[rows[0]]]

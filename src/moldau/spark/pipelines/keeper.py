@@ -29,6 +29,8 @@ class Keeper:
 
     def started(self, event: Any) -> None:
         name = event.name or str(event.id)
+        if self._record.state is State.STARTING:
+            self.tell(State.RUNNING)
         self._take(name, {"id": str(event.id), "run_id": str(event.runId)}, at_once=True)
 
     def progressed(self, event: Any) -> None:

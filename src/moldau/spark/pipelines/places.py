@@ -1,8 +1,9 @@
 """Where a pipeline keeps what it knows: its folder under the data directory, the lock in it, and its record.
 
-DIR/pipelines/NAME/lock           held while the pipeline runs: who can take it knows that it does not
+DIR/pipelines/NAME/lock           held by the process that runs it; no other `run` gets it
+                   alive          held by that process too: who can take it for a moment knows that it is gone
                    record.json    what `moldau pipeline list` and `status` show
-                   log            what Spark says, and the stack of what failed
+                   log            what Spark says, and the stack of what failed; log.before is of the run before
                    checkpoints/   Spark's own, a folder for each query's name
 """
 
@@ -70,12 +71,20 @@ class Place:
         return self.folder / "lock"
 
     @property
+    def alive(self) -> Path:
+        return self.folder / "alive"
+
+    @property
     def record(self) -> Path:
         return self.folder / "record.json"
 
     @property
     def log(self) -> Path:
         return self.folder / "log"
+
+    @property
+    def log_before(self) -> Path:
+        return self.folder / "log.before"
 
     @property
     def checkpoints(self) -> Path:
@@ -102,10 +111,11 @@ def all_places(directory: str) -> list[Place]:
 
 @contextmanager
 def held(place: Place) -> Iterator[None]:
-    """Makes the folder and holds its lock; the lock goes with the process, however that ends."""
+    """Makes the folder and holds its locks; they go with the process, however that ends."""
     try:
         place.folder.mkdir(parents=True, exist_ok=True)
         lock = os.open(place.lock, os.O_RDWR | os.O_CREAT, 0o644)
+        alive = os.open(place.alive, os.O_RDWR | os.O_CREAT, 0o644)
     except OSError as failed:
         raise PipelineFailed(f"cannot write to {place.folder}: {failed.strerror}. Name another with --dir") from failed
     try:
@@ -116,23 +126,25 @@ def held(place: Place) -> Iterator[None]:
                 f"the pipeline {place.name} is running already. Stop it with: moldau pipeline stop {place.name}; "
                 "or give this one another --name"
             ) from None
+        fcntl.flock(alive, fcntl.LOCK_EX)  # waits for those who are just looking
         yield
     finally:
+        os.close(alive)
         os.close(lock)
 
 
 def is_held(place: Place) -> bool:
     """Whether a process runs this pipeline now."""
     try:
-        lock = os.open(place.lock, os.O_RDONLY)
+        alive = os.open(place.alive, os.O_RDONLY)
     except OSError:
         return False
     try:
-        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        fcntl.flock(alive, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
     finally:
-        os.close(lock)
+        os.close(alive)
     return False
 
 

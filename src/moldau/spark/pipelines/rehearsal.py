@@ -53,7 +53,7 @@ def rehearse(request: Request) -> Rehearsal:
     os.close(handle)
     with Signals() as signals, spark_session(request, place.checkpoints, log, signals) as spark:
         send_by_value(request.file)
-        with noticed(place.checkpoints, dry=True) as found:
+        with noticed() as found:
             call_main(main, spark, request.file, log)
         lines = [_line(planned) for planned in found.planned]
     log.unlink()  # kept only for those whom a failure sends there
@@ -70,14 +70,13 @@ def _line(planned: Planned) -> Line:
             reads.append(source.format)
     writes = planned.writes
     target = _look_at_sink(writes.options, wrong) if writes.format == OURS else writes.options.get("path", "")
-    checkpoint = planned.checkpoint.removeprefix("file://")
     return Line(
         name=planned.name,
         reads=reads,
         writes=f"{writes.format} {target}".strip(),
         mode=writes.mode,
         checkpoint=planned.checkpoint,
-        resumes=(Path(checkpoint) / "offsets").is_dir(),
+        resumes=(Path(planned.checkpoint) / "offsets").is_dir(),
         wrong=list(dict.fromkeys(wrong)),
     )
 

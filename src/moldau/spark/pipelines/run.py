@@ -20,13 +20,12 @@ from moldau.spark.pipelines.places import PipelineFailed, Place, Record, State, 
 from moldau.spark.pipelines.script import Main, load_main, modules_of
 from moldau.spark.pipelines.signals import Signals, StopAsked
 from moldau.spark.pipelines.wording import in_a_sentence, of_exception
-from moldau.spark.pipelines.writers import Noticed, noticed
+from moldau.spark.pipelines.writers import CHECKPOINTS, Noticed, Planned, noticed
 from moldau.spark.sessions import PACK, SparkUnavailable, session
 
 LOOK_EVERY_S = 0.25
 STOP_LOOK_S = 0.05
 BATCH_GRACE_S = 30.0  # how long a stop waits for the batch that runs
-CHECKPOINTS = "spark.sql.streaming.checkpointLocation"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +51,11 @@ class Request:
 class Tells(Protocol):
     """What a run says to the person who started it; a command line prints it."""
 
-    def running(self, place: Place, found: Noticed) -> None: ...
+    def ready(self, place: Place) -> None: ...
+
+    def started(self, query: Planned) -> None: ...
+
+    def idle(self, place: Place) -> None: ...
 
     def stopping(self, place: Place) -> None: ...
 
@@ -63,6 +66,8 @@ def run(request: Request, tells: Tells) -> State:
     check_master(request.master)
     with Signals() as signals, held(place):
         file = str(Path(request.file).expanduser().absolute())
+        if place.log.exists():
+            place.log.replace(place.log_before)
         keeper = Keeper(place, Record(request.name, file, os.getpid(), request.master, now_ms()))
         try:
             state = _run_held(request, place, keeper, signals, tells)
@@ -85,11 +90,12 @@ def _run_held(request: Request, place: Place, keeper: Keeper, signals: Signals, 
 
         send_by_value(request.file)
         spark.streams.addListener(Listener(started=keeper.started, progressed=keeper.progressed))
-        with noticed(place.checkpoints, dry=False) as found:
+        tells.ready(place)
+        with noticed(tells.started) as found:
             try:
                 call_main(main, spark, request.file, place.log)
-                keeper.tell(State.RUNNING)
-                tells.running(place, found)
+                if not found.queries:
+                    tells.idle(place)
                 _wait(found, place)
                 return State.FINISHED
             except StopAsked:
@@ -120,11 +126,24 @@ def spark_session(request: Request, checkpoints: Path, log: Path, signals: Signa
         write_stack(log, "Spark does not start", failed)
         raise PipelineFailed(f"Spark does not start: {of_exception(failed)} (log: {log})") from failed
     signals.take()
+    with _jvm_lives(log):
+        try:
+            yield spark
+        finally:
+            signals.waits = False
+            spark.stop()
+
+
+@contextmanager
+def _jvm_lives(log: Path) -> Iterator[None]:
+    """If it does not, whatever was asked of it fails in some way: this is said instead."""
+    from py4j.protocol import Py4JNetworkError
+
     try:
-        yield spark
-    finally:
-        signals.waits = False
-        spark.stop()
+        yield
+    except (Py4JNetworkError, ConnectionError) as gone:
+        write_stack(log, "The connection to Spark's JVM is lost", gone)
+        raise PipelineFailed(f"Spark's JVM is gone: was it killed, or out of memory? (log: {log})") from gone
 
 
 def send_by_value(file: str) -> None:
@@ -140,7 +159,7 @@ def call_main(main: Main, spark: Any, file: str, log: Path) -> None:
     path = str(Path(file).expanduser().absolute())
     try:
         main(spark)
-    except PipelineFailed:
+    except (PipelineFailed, ConnectionError):
         raise
     except (Exception, SystemExit) as failed:
         if isinstance(failed, SystemExit) and not failed.code:

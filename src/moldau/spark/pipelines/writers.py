@@ -15,6 +15,7 @@ from moldau.spark.plans import Reads, Writes, reads_of_frame, writes_of
 
 # The ways in which a batch is written; a dry run leaves them out.
 BATCH_WRITES = ("save", "saveAsTable", "insertInto", "json", "parquet", "text", "csv", "orc", "xml", "jdbc")
+CHECKPOINTS = "spark.sql.streaming.checkpointLocation"
 ADVICE = 'Without one each start would begin anew. Add .queryName("…") to its writeStream'
 
 
@@ -64,26 +65,27 @@ class NotStarted:
 
 
 @contextmanager
-def noticed(checkpoints: Path, *, dry: bool) -> Iterator[Noticed]:
+def noticed(started: Callable[[Planned], None] | None = None) -> Iterator[Noticed]:
+    """Calls `started` for each query that was; without it this is a dry run."""
     from pyspark.sql.readwriter import DataFrameWriter
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
     found = Noticed()
     start, to_table = DataStreamWriter.start, DataStreamWriter.toTable
 
-    def started(writer: Any, path: str | None = None, *rest: Any, **named: Any) -> Any:
+    def start_it(writer: Any, path: str | None = None, *rest: Any, **named: Any) -> Any:
         rest_of_it = _told_to(writer, rest, named)
-        return _take(found, writer, path, lambda: start(writer, path, **rest_of_it), checkpoints, dry)
+        return _take(found, writer, path, lambda: start(writer, path, **rest_of_it), started)
 
     def to_a_table(writer: Any, tableName: str, *rest: Any, **named: Any) -> Any:  # noqa: N803 - PySpark's name
         rest_of_it = _told_to(writer, rest, named)
-        return _take(found, writer, tableName, lambda: to_table(writer, tableName, **rest_of_it), checkpoints, dry)
+        return _take(found, writer, tableName, lambda: to_table(writer, tableName, **rest_of_it), started)
 
     def left_out(writer: Any, *arguments: Any, **named: Any) -> None:
         found.batch_writes += 1
 
-    batch_writes: dict[str, Callable[..., Any]] = dict.fromkeys(BATCH_WRITES, left_out) if dry else {}
-    stream_writes: dict[str, Callable[..., Any]] = {"start": started, "toTable": to_a_table}
+    batch_writes: dict[str, Callable[..., Any]] = dict.fromkeys(BATCH_WRITES, left_out) if started is None else {}
+    stream_writes: dict[str, Callable[..., Any]] = {"start": start_it, "toTable": to_a_table}
     with _in_place_of(DataStreamWriter, stream_writes), _in_place_of(DataFrameWriter, batch_writes):
         yield found
 
@@ -113,22 +115,33 @@ def _told_to(writer: Any, rest: tuple[Any, ...], named: dict[str, Any]) -> dict[
     return {} if by is None else {"partitionBy": by}
 
 
-def _take(found: Noticed, writer: Any, path: str | None, start: Callable[[], Any], checkpoints: Path, dry: bool) -> Any:
+def _take(
+    found: Noticed,
+    writer: Any,
+    path: str | None,
+    start: Callable[[], Any],
+    started: Callable[[Planned], None] | None,
+) -> Any:
     writes = writes_of(writer, path)
+    checkpoints = writer._spark.conf.get(CHECKPOINTS, None)
     planned = Planned(reads_of_frame(writer._df), writes, _checkpoint(writes, checkpoints))
     found.planned.append(planned)
-    if dry:
+    if started is None:
         return NotStarted(planned.name)
     query = start()
     found.queries.append(query)
+    started(planned)
     return query
 
 
-def _checkpoint(writes: Writes, checkpoints: Path) -> str:
+def _checkpoint(writes: Writes, checkpoints: str | None) -> str:
+    """Where Spark will keep it: where the query says, or in a folder of its name."""
     if writes.checkpoint is not None:
-        return writes.checkpoint
+        return writes.checkpoint.removeprefix("file://")
     if writes.name is None:
         raise PipelineFailed(f"a query that writes to {writes.format} has no name. {ADVICE}")
     if not NAME.fullmatch(writes.name):
         raise PipelineFailed(f"{writes.name!r} is no name for a query, whose checkpoint it names: {NAME_RULE}")
-    return str(checkpoints / writes.name)
+    if checkpoints is None:
+        raise PipelineFailed(f"{CHECKPOINTS} was unset, so the query {writes.name} would begin anew at each start")
+    return f"{checkpoints.removeprefix('file://').rstrip('/')}/{writes.name}"

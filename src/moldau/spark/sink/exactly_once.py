@@ -200,4 +200,6 @@ def _producer(cluster: Cluster, options: WriteOptions, transactional_id: str) ->
         timeout_ms=options.transaction_timeout_ms,
         codec=Codec.named(options.compression),
         batch_bytes=options.batch_bytes,
+        request_bytes=options.request_bytes,
+        delivery_timeout_s=options.delivery_timeout_ms / 1000,
     )

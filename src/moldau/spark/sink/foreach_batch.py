@@ -46,8 +46,7 @@ class Sink:
 
 def sink(options: Mapping[str, object] | None = None, /, **more: object) -> Sink:
     """A sink with the options of `writeStream.format("moldau")`, as a dictionary, by name, or both."""
-    given = {name: _text(value) for name, value in {**(options or {}), **more}.items()}
-    given = with_defaults(given)
+    given = with_defaults({name: _text(value) for name, value in {**(options or {}), **more}.items()})
     parsed = write_options(given)
     if parsed.exactly_once and not parsed.sink_name:
         raise SettingsRefused([SettingError("sinkName", NAMELESS)])
@@ -58,10 +57,8 @@ def _query(context: Any) -> str:
     """The query that calls, if it can have what it wants."""
     from moldau.spark.link import QueryFailed
 
-    if str(context.getConf().get("spark.speculation", "false")).lower() == "true":
-        raise QueryFailed(
-            "spark.speculation must be off with exactly-once: attempts of a task would shut each other out"
-        )
+    if str(context.getConf().get(SPECULATION, "false")).lower() == "true":
+        raise QueryFailed(NO_SPECULATION)
     query = context.getLocalProperty(QUERY_ID)
     if not query:
         raise QueryFailed(NO_STREAM)

@@ -16,7 +16,6 @@ class Rows(NamedTuple):
     headers: Sequence[Headers] | None
     topics: Any
     partitions: Any
-    size: int  # bytes of the whole batch, about
 
     def __len__(self) -> int:
         return len(self.values)
@@ -30,7 +29,6 @@ def rows_of(batch: Any, layout: Layout) -> Rows:
         headers=None if layout.headers is None else _headers(batch.column(layout.headers)),
         topics=None if layout.topic is None else _topics(batch.column(layout.topic)),
         partitions=None if layout.partition is None else _partitions(batch.column(layout.partition)),
-        size=batch.nbytes,
     )
 
 

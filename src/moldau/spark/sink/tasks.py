@@ -47,9 +47,11 @@ def write_at_least_once(batches: Iterator[Any], options: WriteOptions, layout: L
         Producer(
             cluster,
             codec=Codec.named(options.compression),
-            acks=options.acks or 1,  # 0 would leave lost rows unnoticed, at no gain: requests are pipelined
+            acks=options.acks,
             idempotent=options.idempotent,
             batch_bytes=options.batch_bytes,
+            request_bytes=options.request_bytes,
+            delivery_timeout_s=options.delivery_timeout_ms / 1000,
         ) as producer,
     ):
         worked(producer.start())

@@ -2,7 +2,7 @@
 
 What fits is defined by `documents`. Here Arrow's parser reads all documents of a batch at once, into types about which
 it is as strict as that definition; what it is lenient about is looked at afterwards. If it refuses, or there is a
-doubt, the batch is halved until the documents in question are few enough to be read one at a time. So one bad record
+doubt, the batch is divided until the documents in question are few enough to be read one at a time. So one bad record
 costs little, and what is accepted does not depend on its neighbours.
 
 The parser takes a stream of documents and does not care where one value ends. A mark before each of them, with a name
@@ -11,6 +11,7 @@ which pyarrow 26 does not survive.)
 """
 
 import secrets
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
@@ -21,9 +22,10 @@ from pyspark.sql.types import StructType
 
 from moldau.spark.link import QueryFailed
 from moldau.spark.source.columns import Doubt, plain_schema, refined
-from moldau.spark.source.documents import Misfit, UnknownColumn, document_reader
+from moldau.spark.source.documents import NO_VALUE, Misfit, UnknownColumn, document_reader
 
-FEW: Final = 16  # documents that are read one at a time once there is something about them
+FEW: Final = 128  # documents that are not worth a call of the parser: it costs as much as reading many of them
+PARTS: Final = 8  # of a batch with something about it
 MOST_BRACKETS: Final = 400  # more might be nested more deeply than Python's parser goes, which Arrow's would not notice
 OBJECT: Final = r"^[ \t\r\n]*\{"  # Arrow's parser takes null for one
 NOT_JSON: Final = r"[\[:,]\s*-?(?:NaN|Inf)"  # and these for numbers
@@ -54,36 +56,45 @@ class Decoder:
     def decode(self, batch: Any) -> tuple[Any, list[Rejected]]:
         """Of a RecordBatch with a column `value`: those that fit as a RecordBatch of the schema, and the others."""
         values = batch.column("value")
-        pieces: list[Any] = []
         rejected: list[Rejected] = []
+        if not values.null_count:
+            return self._decode(values, range(len(values)), rejected), rejected
+        # Tombstones are the misfits that come in numbers: they must not make the others slow.
+        there = values.is_valid().to_pylist()
+        rejected += [Rejected(row, NO_VALUE) for row, is_there in enumerate(there) if not is_there]
+        found = self._decode(values.drop_null(), [row for row, is_there in enumerate(there) if is_there], rejected)
+        return found, sorted(rejected)
+
+    def _decode(self, values: Any, rows: Sequence[int], rejected: list[Rejected]) -> Any:
+        pieces: list[Any] = []
         left = [(0, len(values))]
         while left:
             first, count = left.pop()
             some = values.slice(first, count)
             if count <= FEW or self._plain is None:
-                pieces.append(self._one_by_one(some, first, rejected))
+                pieces.append(self._one_by_one(some, rows[first : first + count], rejected))
                 continue
             found = self._at_once(some)
             if found is None:
-                half = count // 2
-                left += [(first + half, count - half), (first, half)]
+                size = -(-count // PARTS)
+                left += [(row, min(size, first + count - row)) for row in range(first, first + count, size)][::-1]
             else:
                 pieces.append(found)
-        return (pieces[0] if len(pieces) == 1 else pa.concat_batches(pieces)), rejected
+        return pieces[0] if len(pieces) == 1 else pa.concat_batches(pieces)
 
-    def _one_by_one(self, values: Any, first: int, rejected: list[Rejected]) -> Any:
+    def _one_by_one(self, values: Any, numbers: Sequence[int], rejected: list[Rejected]) -> Any:
         rows = []
-        for row, value in enumerate(values.to_pylist(), first):
+        for number, value in zip(numbers, values.to_pylist(), strict=True):
             try:
                 rows.append(self._read_document(value))
             except Misfit as bad:
-                rejected.append(Rejected(row, str(bad)))
+                rejected.append(Rejected(number, str(bad)))
         columns = [pa.array([row[field.name] for row in rows], field.type) for field in self.schema]
         return pa.record_batch(columns, schema=self.schema)
 
     def _at_once(self, values: Any) -> Any | None:
         """None if it cannot be done, or might be done differently from `documents`."""
-        if values.null_count or _doubtful(values):
+        if _doubtful(values):
             return None
         try:
             values.cast(pa.string())  # only for its check that they are UTF-8

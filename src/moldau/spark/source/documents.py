@@ -44,6 +44,7 @@ TIME: Final = re.compile(
 DATE: Final = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 NUMBER: Final = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?", re.ASCII)
 MOST_DIGITS: Final = 40  # of a whole number that may fit some column: more are not looked at
+NO_VALUE: Final = "no value"  # of a record that marks a key as deleted
 LARGEST_FLOAT: Final = 3.4028235677973366e38  # from here on a double is infinite as a float
 
 
@@ -87,7 +88,7 @@ def document_reader(schema: pa.Schema) -> Callable[[bytes | None], dict[str, Any
 
 def parse(value: bytes | None) -> Any:
     if value is None:
-        raise Misfit("no value")
+        raise Misfit(NO_VALUE)
     try:
         return json.loads(
             str(value, "utf-8"),
