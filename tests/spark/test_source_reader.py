@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, Producer
 
 from support.brokers import AnyBroker, CreateTopic
 from support.raw import RawClient
@@ -214,6 +214,28 @@ def test_progress_is_committed_when_a_batch_is_finished(
         assert offset().offset == 0
         assert query.batch() is None
         assert offset().offset == 3
+
+
+def test_transactions_that_are_open(broker: AnyBroker, create_topic: CreateTopic) -> None:
+    """A reader of what is committed waits at the first of them, and passes what is aborted without a word."""
+    topic = create_topic()
+    committing = Query(broker.bootstrap, **{"subscribe": topic, "kafka.isolation.level": "read_committed"})
+    hasty = Query(broker.bootstrap, subscribe=topic)
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": topic})
+    producer.init_transactions()
+    ends = {producer.commit_transaction: [1, 2], producer.abort_transaction: []}
+    assert (committing.batch(), hasty.batch()) == ([], [])
+    for end, expected in ends.items():
+        producer.begin_transaction()
+        producer.produce(topic, b"1")
+        producer.produce(topic, b"2")
+        producer.flush()
+        assert committing.batch() is None
+        assert hasty.batch() == [1, 2]
+        end()
+        assert committing.batch() == expected
+        assert hasty.batch() == [], "the marker, which is no record"
+        assert committing.batch() is None
 
 
 @pytest.mark.usefixtures("short_waits")

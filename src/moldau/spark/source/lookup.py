@@ -128,7 +128,7 @@ class Lookup:
                 return self._ask(dict.fromkeys(places, limit.offset))
             case Offsets():
                 given = {place: limit.by_partition[TopicPartition(*place)] for place in places}
-                return given | self._ask({place: offset for place, offset in given.items() if offset < 0})
+                return _known(given) | self._ask({place: offset for place, offset in given.items() if offset < 0})
             case Timestamp():
                 return self._at(dict.fromkeys(places, limit.ms), option, which)
             case Timestamps():
@@ -143,7 +143,12 @@ class Lookup:
                 f"{option}: no record is as late as that in {names}. To start at the end there, "
                 "set startingOffsetsByTimestampStrategy to latest"
             )
-        return found | self.latest(late)
+        return _known(found) | self.latest(late)
+
+
+def _known(offsets: Mapping[Place, int]) -> dict[Place, int]:
+    """Those that are offsets, and do not stand for one."""
+    return {place: offset for place, offset in offsets.items() if offset >= 0}
 
 
 def _found(topics: Iterable[Topic], places: Iterable[Place]) -> Found:

@@ -8,7 +8,7 @@ for the last one.
 
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -62,13 +62,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        self._target = self._ends()
+        self._target = self._ends({})
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """Where the next batch ends; `start` itself if there is none."""
         finished = journal.read(start)
         self._progress.report(self._lookup.cluster, finished.offsets)
-        self._latest = self._target or self._ends()
+        self._latest = self._target or self._ends(finished.offsets)
         if (self._latest.offsets, self._latest.topic_ids) == (finished.offsets, finished.topic_ids):
             return start
         starts = self._starts(finished, self._latest)
@@ -97,10 +97,20 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         mark = journal.read(end)
         return [InputPartition(Task(piece, mark.topic_ids.get(piece.topic))) for piece in mark.tasks]
 
-    def _ends(self) -> Mark:
-        """A topic that is not there is for `_starts` to judge: to a query that has read none of it it is no loss."""
-        found = self._lookup.partitions(missing=True)
-        return Mark(self._lookup.latest(found.places), found.topic_ids)
+    def _ends(self, reached: Mapping[Place, int]) -> Mark:
+        """A topic that is not there is for `_starts` to judge: to a query that has read none of it it is no loss.
+
+        A new leader may take a moment to know what was committed before: ends before what is `reached` are not
+        believed at once.
+        """
+        retries = self._options.offset_retries
+        while True:
+            found = self._lookup.partitions(missing=True)
+            ends = self._lookup.latest(found.places)
+            if retries == 0 or all(end >= reached.get(place, 0) for place, end in ends.items()):
+                return Mark(ends, found.topic_ids)
+            retries -= 1
+            time.sleep(self._options.offset_retry_ms / 1000)
 
     def _starts(self, finished: Mark, latest: Mark) -> dict[Place, int]:
         """Where the next batch starts in each partition: where the last one ended, if that is still there."""
