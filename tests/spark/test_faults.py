@@ -159,7 +159,7 @@ def suffer_all(copy: Copy, failures: list[str]) -> None:
     copy.finish()
 
 
-@pytest.mark.timeout(3600 if FULL else 600)
+@pytest.mark.timeout(3600 if FULL else 1500)
 @pytest.mark.parametrize("copy", ["exactly-once"], indirect=True)
 def test_exactly_once(copy: Copy) -> None:
     failures = ["ended", "written", BROKER, "noted", "returned", DRIVER, "ended", "finished"]
@@ -170,7 +170,7 @@ def test_exactly_once(copy: Copy) -> None:
     assert copy.copied() == Counter(copy.sent)
 
 
-@pytest.mark.timeout(3600 if FULL else 600)
+@pytest.mark.timeout(3600 if FULL else 1500)
 @pytest.mark.skipif(not FULL, reason="the quick run of this is test_disturbed.py; set MOLDAU_FULL=1 for all of it")
 @pytest.mark.parametrize("copy", ["at-least-once"], indirect=True)
 def test_at_least_once(copy: Copy) -> None:
