@@ -121,6 +121,22 @@ def test_what_it_writes_is_there(
     }
 
 
+def test_both_sinks_put_a_key_into_the_same_partition(
+    kafka: SparkProcess, spark: Any, broker: AnyBroker, create_topic: CreateTopic
+) -> None:
+    theirs, ours = create_topic(partitions=7), create_topic(partitions=7)
+    keys = [b"", *(b"key-%d" % number for number in range(100)), bytes(range(256))]
+    where = {"kafka.bootstrap.servers": broker.bootstrap}
+    kafka.ask(
+        "write", format=FORMAT, options={**where, "topic": theirs}, rows=[row(key=key, value=key) for key in keys]
+    )
+    frame = spark.createDataFrame([(key, key) for key in keys], "key binary, value binary")
+    frame.write.format("moldau").options(**where, topic=ours).mode("append").save()
+    found = [{record.key: record.partition for record in stored(broker.bootstrap, topic)} for topic in (theirs, ours)]
+    assert found[0] == found[1]
+    assert len(found[0]) == len(keys)
+
+
 def test_transactions_that_did_not_end_or_were_aborted(
     kafka: SparkProcess, broker: AnyBroker, create_topic: CreateTopic, options: dict[str, str]
 ) -> None:
