@@ -37,12 +37,12 @@ class Subscribed:
 
 @dataclass(frozen=True, slots=True)
 class Matching:
-    """Every topic whose whole name matches; those that brokers keep for themselves never do."""
+    """Every topic in whose name it is found, anywhere, as in Spark's source; those that brokers keep never count."""
 
     pattern: str
 
     def matches(self, topic: str) -> bool:
-        return re.fullmatch(self.pattern, topic) is not None
+        return re.search(self.pattern, topic) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ def read_topics(name: str, text: str) -> Subscribed | SettingError:
 
 
 def read_pattern(name: str, text: str) -> Matching | SettingError:
-    """`subscribePattern`: a regular expression for the whole name. Java's and Python's differ only in the exotic."""
+    """`subscribePattern`: a regular expression. Java's and Python's differ only in the exotic."""
     pattern = text.strip()
     if not pattern:
         return SettingError(name, f"{name} must be a regular expression, got nothing")

@@ -33,7 +33,11 @@ def time_ms(text: str) -> int | None:
 
 READ_OPTIONS = (
     Setting("subscribe", Kind.STRING, doc="Topics to read, with commas between them."),
-    Setting("subscribePattern", Kind.STRING, doc="Reads every topic whose whole name matches this expression."),
+    Setting(
+        "subscribePattern",
+        Kind.STRING,
+        doc="Reads every topic in whose name this expression is found; ^ and $ tie it to the ends.",
+    ),
     Setting("assign", Kind.STRING, doc='Partitions to read, as JSON: `{"orders":[0,1]}`.'),
     Setting("startingTimestamp", Kind.STRING, doc="Starts at the first record of each partition at or after this."),
     Setting("startingOffsetsByTimestamp", Kind.STRING, doc='The same for each partition: `{"orders":{"0":1700}}`.'),
