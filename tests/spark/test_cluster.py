@@ -28,7 +28,12 @@ from support.visible import end_offset
 KEYS = 5
 RECORDS = 500
 IN_A_BATCH = 100
-SMALL = {"spark.executor.memory": "512m", "spark.cores.max": "2", "spark.executor.cores": "1"}
+SMALL = {
+    "spark.executor.memory": "512m",
+    "spark.executor.cores": "1",
+    "spark.cores.max": "2",
+    "spark.sql.shuffle.partitions": "2",
+}
 
 
 @pytest.fixture(scope="module")
