@@ -6,6 +6,7 @@
 import json
 import os
 import shutil
+import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -25,9 +26,14 @@ from support.spark_process import PATIENCE_S, SparkFailed, SparkProcess, records
 from support.visible import end_offset
 
 KEYS = 5
-RECORDS = 1000
+RECORDS = 500
 IN_A_BATCH = 100
-SMALL = {"spark.executor.memory": "512m", "spark.cores.max": "2", "spark.executor.cores": "1"}
+SMALL = {
+    "spark.executor.memory": "512m",
+    "spark.executor.cores": "1",
+    "spark.cores.max": "2",
+    "spark.sql.shuffle.partitions": "2",
+}
 
 
 @pytest.fixture(scope="module")
@@ -119,4 +125,7 @@ def test_another_python_is_named(
 
 
 def _is_other(name: str) -> bool:
-    return shutil.which(name) is not None and name != f"python3.{sys.version_info.minor}"
+    """Whether there is such a Python, and not only a name for one."""
+    if shutil.which(name) is None or name == f"python3.{sys.version_info.minor}":
+        return False
+    return subprocess.run([name, "-c", "import venv"], capture_output=True, check=False).returncode == 0

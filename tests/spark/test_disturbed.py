@@ -113,7 +113,7 @@ def copier(start_broker: StartBroker, tmp_path: Path) -> Iterator[Copier]:
         copier.driver.kill()
 
 
-@pytest.mark.timeout(900 * ROUNDS)
+@pytest.mark.timeout(1200 * ROUNDS)
 def test_nothing_is_lost(copier: Copier, python_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", python_path)
     disturb = [copier.lose_workers, copier.lose_broker, copier.lose_driver] * ROUNDS

@@ -74,7 +74,7 @@ class SparkCluster:
     def executors(self) -> list[psutil.Process]:
         """Those that run now."""
         started = [each for process in self.processes for each in psutil.Process(process.pid).children(recursive=True)]
-        return [each for each in started if any(word.endswith(EXECUTOR) for word in each.cmdline())]
+        return [each for each in started if _runs(each, EXECUTOR)]
 
     def said(self) -> str:
         """What executors wrote, for a failing test."""
@@ -103,3 +103,10 @@ class SparkCluster:
 
     def _log(self, name: str) -> Path:
         return self.directory / f"{name}.log"
+
+
+def _runs(process: psutil.Process, java_class: str) -> bool:
+    try:
+        return any(word.endswith(java_class) for word in process.cmdline())
+    except psutil.Error:  # it has ended
+        return False
