@@ -1,6 +1,8 @@
 """Records found all at once are those that are read one at a time, whatever is in them and however broken they are."""
 
 import random
+import subprocess
+import sys
 from typing import Any
 
 import pyarrow as pa
@@ -116,3 +118,21 @@ def test_groups_end_at_rows_or_bytes() -> None:
     assert [len(each) for each in grouped(data, rows=30, size=1 << 20)] == [3, 3, 3]
     assert [len(each) for each in grouped(data, rows=1000, size=2000)] == [2, 2, 2, 2, 1]
     assert [len(each) for each in grouped([], rows=1, size=1)] == []
+
+
+def test_pandas_is_not_imported() -> None:
+    """pyarrow would, at the least occasion, and every new Python worker would wait for it."""
+    script = (
+        "import sys\n"
+        "from moldau.client.direct.arrow import record_batches\n"
+        "from moldau.client.direct.metadata import Place\n"
+        "from moldau.wire.records import Record, encode_batch\n"
+        "rows = [Record(number, 0, b'k' if number % 2 else None, b'v', (('h', b'x'),)) for number in range(9)]\n"
+        "batch = memoryview(encode_batch(rows))\n"
+        "for headers in (False, True):\n"
+        "    (found,) = record_batches([batch], Place('orders', 3), start=2, end=8, headers=headers)\n"
+        "    assert found.num_rows == 6\n"
+        "print('pandas' in sys.modules)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"

@@ -58,9 +58,9 @@ def _at_once(group: Sequence[Opened], place: Place, headers: bool) -> Any | None
         pa.nulls(len(layout.offsets), pa.binary()) if layout.keys is None else _bytes(layout, layout.keys),
         _bytes(layout, layout.values),
         *_same_for_all(place, len(layout.offsets)),
-        pa.array(layout.offsets),
-        pa.array(layout.timestamps).cast(MILLISECONDS).cast(TIMESTAMP),
-        pa.array(layout.timestamp_types),
+        _numbers(pa.int64(), layout.offsets),
+        _numbers(MILLISECONDS, layout.timestamps).cast(TIMESTAMP),
+        _numbers(pa.int32(), layout.timestamp_types),
     ]
     if layout.headers is None:
         return pa.record_batch(columns, schema=SCHEMA)
@@ -80,7 +80,8 @@ def _lists(layout: Layout, headers: Headers) -> Any | None:
     each = pa.StructArray.from_arrays([names, _bytes(layout, headers.values)], fields=list(HEADER))
     ends = np.zeros(len(counts) + 1, np.int32)
     np.cumsum(counts, out=ends[1:])
-    return pa.ListArray.from_arrays(pa.array(ends), each, type=LIST, mask=pa.array(counts == 0))
+    empty = pa.Array.from_buffers(pa.bool_(), len(counts), [None, _bits(counts == 0)])
+    return pa.ListArray.from_arrays(_numbers(pa.int32(), ends), each, type=LIST, mask=empty)
 
 
 def _bytes(layout: Layout, field: Field) -> Any:
@@ -91,12 +92,30 @@ def _bytes(layout: Layout, field: Field) -> Any:
     pieces = pa.Array.from_buffers(
         pa.binary(), 2 * count - 1, [None, pa.py_buffer(cuts), pa.py_buffer(layout.data)], null_count=0
     )
-    return pieces.take(pa.array(np.arange(0, 2 * count, 2, dtype=np.int32), mask=field.nulls))
+    there = None if field.nulls is None else _bits(~field.nulls)
+    return pieces.take(_numbers(pa.int32(), np.arange(0, 2 * count, 2, dtype=np.int32), there))
 
 
 def _same_for_all(place: Place, count: int) -> list[Any]:
-    topic, partition = pa.scalar(place.topic, pa.string()), pa.scalar(place.partition, pa.int32())
-    return [pa.repeat(topic, count), pa.repeat(partition, count)]
+    name = place.topic.encode()
+    cuts = np.array([0, len(name)], np.int32)
+    topic = pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(cuts), pa.py_buffer(name)])
+    partition = _numbers(pa.int32(), np.array([place.partition], np.int32))
+    return [pa.repeat(topic[0], count), pa.repeat(partition[0], count)]
+
+
+# `pa.array` and `pa.scalar` import pandas to ask it whether they were given something of its: half a second for each
+# new Python worker. Arrays that are made of buffers do not.
+
+
+def _numbers(kind: Any, numbers: Any, there: Any | None = None) -> Any:
+    """A column of a numpy array, which must be of that kind's width; a bit for each says which are there."""
+    assert numbers.itemsize * 8 == kind.bit_width, (numbers.dtype, kind)
+    return pa.Array.from_buffers(kind, len(numbers), [there, pa.py_buffer(np.ascontiguousarray(numbers))])
+
+
+def _bits(flags: Any) -> Any:
+    return pa.py_buffer(np.packbits(flags, bitorder="little"))
 
 
 def _within(batch: Any, start: int, end: int | None) -> Any:
@@ -106,7 +125,7 @@ def _within(batch: Any, start: int, end: int | None) -> Any:
         return batch
     if offsets[0].as_py() >= start and (end is None or offsets[-1].as_py() < end):
         return batch
-    numbers = offsets.to_numpy()
+    numbers = np.frombuffer(offsets.buffers()[1], np.int64, len(offsets), offsets.offset * 8)
     first = int(np.searchsorted(numbers, start))
     last = len(numbers) if end is None else int(np.searchsorted(numbers, end))
     return batch.slice(first, max(0, last - first))
