@@ -6,6 +6,7 @@ are here too: gaps as compaction leaves them, transactions and their markers, re
 
 import os
 import uuid
+from random import Random
 from typing import Any
 
 import pytest
@@ -26,13 +27,14 @@ BIG = 3 << 20
 FULL = bool(os.environ.get("MOLDAU_FULL"))
 NOW_MS = 1_790_000_000_000
 
-some_bytes = st.none() | st.binary(max_size=60)
+some_bytes = st.none() | st.binary(max_size=20)
+longer = st.builds(lambda size, seed: Random(seed).randbytes(size), st.integers(60, 3000), st.integers(0, 2**32))
 names = st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=8)
-header_lists = st.lists(st.tuples(names | st.just("twice"), some_bytes), max_size=4)
+header_lists = st.lists(st.tuples(names | st.just("twice"), some_bytes), max_size=3)
 one_record = st.fixed_dictionaries(
     {
         "key": some_bytes,
-        "value": some_bytes | st.binary(min_size=300, max_size=3000),
+        "value": some_bytes | longer,
         "headers": header_lists,
         "timestamp": st.integers(1, NOW_MS),
         "partition": st.integers(0, PARTITIONS - 2),
@@ -58,7 +60,7 @@ def stream(spark: Any, options: dict[str, str], checkpoint: str) -> list[Record]
 
 @pytest.mark.parametrize("codec", CODECS)
 @several
-@given(written=st.lists(one_record, min_size=50, max_size=200))
+@given(written=st.lists(one_record, min_size=20, max_size=50))
 def test_a_batch_of_whatever_was_written(
     spark: Any, broker: AnyBroker, codec: str, written: list[dict[str, Any]]
 ) -> None:
@@ -74,7 +76,7 @@ def test_a_batch_of_whatever_was_written(
 @pytest.mark.parametrize("codec", CODECS)
 @settings(several, max_examples=100 if FULL else 12)
 @given(
-    written=st.lists(one_record, min_size=1, max_size=200),
+    written=st.lists(one_record, min_size=1, max_size=50),
     in_a_batch=st.sampled_from([1, 3, 1000]),
     pieces=st.sampled_from([1, 7, 50]),
 )
@@ -101,7 +103,7 @@ def test_a_stream_of_whatever_was_written(
     for topic, codec in zip(topics, CODECS, strict=True):
         with RawClient(broker.bootstrap) as client:
             client.create_topic(topic, PARTITIONS, {})
-        written = data.draw(st.lists(one_record, min_size=20, max_size=120))
+        written = data.draw(st.lists(one_record, min_size=5, max_size=20))
         send(broker.bootstrap, topic, written, compression_type=codec)
     options = everything(broker, "") | {"subscribePattern": f"{group}-.*"}
     del options["subscribe"]

@@ -60,6 +60,7 @@ def test_snippets_do_what_the_guide_says(
             run_commands(text, broker)
     assert ran >= 10
     assert Path("revenue.py").exists()
+    spark.conf.set("spark.sql.shuffle.partitions", 2)  # the guide's session has become the one of all tests
     if FULL:
         run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_revenue.py"], broker)
 

@@ -52,8 +52,9 @@ def stored(bootstrap: str, *topics: str, isolation: str = "read_committed") -> l
     asking = AdminClient({"bootstrap.servers": bootstrap})
     found: list[Record] = []
     for topic in topics:
-        partitions = asking.list_topics(topic, SECONDS).topics[topic].partitions
-        found += _read(bootstrap, topic, sorted(partitions), isolation)
+        described = asking.list_topics(topic, SECONDS).topics[topic]
+        assert described.partitions, f"{topic} has no partitions: {described.error}"
+        found += _read(bootstrap, topic, sorted(described.partitions), isolation)
     return sorted(found, key=lambda record: (record.topic, record.partition, record.offset))
 
 
