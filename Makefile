@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 BROKER := $(VENV)/.ready
 EVERYTHING := $(VENV)/.ready-for-tests
 
-.PHONY: up setup test check bench exactly-once storm clean
+.PHONY: up setup test check bench exactly-once storm soak clean
 
 up: $(BROKER)
 	@exec $(BIN)/moldau up --dir ./data --listen localhost:9092
@@ -37,6 +37,9 @@ exactly-once: setup
 
 storm: setup
 	@MOLDAU_FULL=1 $(BIN)/python -m pytest tests/clients/test_storm.py -s --timeout 600
+
+soak: setup
+	@MOLDAU_FULL=1 $(BIN)/python -m pytest tests/properties/test_power_cuts.py -n 2 --timeout 3600
 
 bench: setup
 	@$(BIN)/python -m benchmarks $(ARGS)

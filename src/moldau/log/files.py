@@ -96,6 +96,15 @@ def sync_directory(path: str | Path) -> None:
         os.close(fd)
 
 
+def sync_file(path: str | Path) -> None:
+    """Makes a file's bytes survive a power cut; its name is its directory's business."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
 def replace(path: str | Path, data: bytes, *, sync: bool = True, sync_names: bool = True) -> None:
     """Replaces a file as a whole: a reader, or a crash, finds the old content or the new.
 

@@ -4,8 +4,8 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from moldau.log.checkpoints import LEADER_EPOCHS
-from moldau.log.files import LogFile, replace, sync_directory, write_tail
+from moldau.log.checkpoints import LEADER_EPOCHS, PARTITION_METADATA
+from moldau.log.files import LogFile, replace, sync_directory, sync_file, write_tail
 from moldau.log.segment import INDEX, TIME_INDEX, TXN_INDEX, Segment
 from moldau.log.snapshots import snapshot_path
 
@@ -56,6 +56,8 @@ class FlushJob:
             replace(snapshot_path(self.directory, offset), data, sync_names=False)
         if self.epochs is not None:
             replace(f"{self.directory}/{LEADER_EPOCHS}", self.epochs, sync_names=False)
+        if self.new_files:  # of a new log this one is as new as the rest
+            sync_file(f"{self.directory}/{PARTITION_METADATA}")
         if self.new_files or self.snapshots or self.epochs is not None:
             sync_directory(self.directory)
         if self.new_files:

@@ -15,12 +15,12 @@ from pathlib import Path
 from uuid import UUID, uuid4
 
 from moldau.base.errors import Refusal, WireError
-from moldau.base.uuids import text_of
 from moldau.log import checkpoints
 from moldau.log.aborted import Aborted
 from moldau.log.aborted import find as find_aborted
+from moldau.log.claim import claim
 from moldau.log.epochs import LeaderEpochs
-from moldau.log.files import OpenFiles, Slice, remove, write_tail
+from moldau.log.files import OpenFiles, Slice, remove, replace
 from moldau.log.flush import FlushJob
 from moldau.log.header import RawHeader
 from moldau.log.producers import NOT_ASKED, Producers, Verification, Written
@@ -41,10 +41,6 @@ _DEFAULT_FILES = OpenFiles()
 _writev = os.writev
 LONGEST_CONDEMNED = 215  # of a name that takes 40 letters more, and file systems allow 255
 _assign = ASSIGNED.pack
-
-
-class TopicIdMismatchError(ValueError):
-    """The directory belongs to another topic of the same name."""
 
 
 class Log:
@@ -114,7 +110,7 @@ class Log:
         if not directory.exists():
             directory.mkdir(parents=True)
             log._fresh = True
-        log._claim(directory)
+        log._fresh |= claim(directory, topic_id) or not clean  # a killed process may not have synced the names
         loader = Loader(directory, name, config, files, now)
         epochs_known = not loader.listing.logs or log._read_epochs()
         loader.load(clean=clean, recovery_point=recovery_point, epochs=log.epochs)
@@ -142,19 +138,6 @@ class Log:
         for header in self.read_headers(self.start_offset):
             if header.leader_epoch > self.epochs.latest:
                 self.epochs.assign(header.leader_epoch, max(header.base_offset, self.start_offset))
-
-    def _claim(self, directory: Path) -> None:
-        try:
-            found = checkpoints.read_topic_id(self.directory)
-        except checkpoints.MalformedCheckpointError as fault:
-            raise CorruptLogError(str(fault)) from None
-        if found is None:
-            checkpoints.write_topic_id(directory, self.topic_id, sync=False)
-            self._fresh = True
-        elif found != self.topic_id:
-            raise TopicIdMismatchError(
-                f"{directory} belongs to topic id {text_of(found)}, not {text_of(self.topic_id)}"
-            )
 
     def _take(self, loader: Loader, log_start: int, now: int) -> None:
         """Adopts the segments that were loaded."""
@@ -577,7 +560,7 @@ class Log:
         found = [aborted for each, aborted in replay(producers, places, begin) if each is segment]
         logger.warning("%s: rebuilt the transaction index of segment %d: %s", self.name, segment.base, fault)
         entries = b"".join(aborted.pack() for aborted in found)
-        write_tail(segment.stem + TXN_INDEX, 0, entries)
+        replace(segment.stem + TXN_INDEX, entries)
         if not entries:
             remove([Path(segment.stem + TXN_INDEX)])
             segment.aborts = False

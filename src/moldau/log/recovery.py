@@ -16,7 +16,7 @@ from crc32c import crc32c
 from moldau.log import aborted
 from moldau.log import segment as segments
 from moldau.log.epochs import LeaderEpochs
-from moldau.log.files import DELETED, TEMPORARY, OpenFiles, read_whole, write_tail
+from moldau.log.files import DELETED, TEMPORARY, OpenFiles, read_whole, replace
 from moldau.log.index import LiveIndex, sound_offsets, sound_times
 from moldau.log.segment import (
     INDEX,
@@ -317,7 +317,10 @@ def thaw(segment: Segment, config: LogConfig) -> int | None:
 
 
 def rebuild_indexes(segment: Segment, config: LogConfig, name: str, reason: str) -> None:
-    """Writes the indexes of a finished segment anew; its records stay as they are."""
+    """Writes the indexes of a finished segment anew; its records stay as they are.
+
+    Each file at once: half a time index looks like a whole one whose segment is older than it is.
+    """
     checked = check(Path(segment.stem + LOG), segment.base, config)
     logger.warning("%s: rebuilt the indexes of segment %d: %s", name, segment.base, reason)
     if checked.fault is not None:
@@ -330,5 +333,5 @@ def rebuild_indexes(segment: Segment, config: LogConfig, name: str, reason: str)
         )
     checked.entries.mark_time()
     segment.release_file()
-    write_tail(segment.stem + INDEX, 0, bytes(checked.entries.offsets_pending))
-    write_tail(segment.stem + TIME_INDEX, 0, bytes(checked.entries.times))
+    replace(segment.stem + INDEX, bytes(checked.entries.offsets_pending))
+    replace(segment.stem + TIME_INDEX, bytes(checked.entries.times))

@@ -34,7 +34,7 @@ def follow(producers: Producers, header: RawHeader, base: int, read: Callable[[]
 def replay(producers: Producers, batches: Iterable[Place], from_offset: int) -> Iterator[tuple[Segment, Aborted]]:
     """Brings `producers` from `from_offset` to the end of `batches`; gives each aborted transaction on the way."""
     for segment, position, header in batches:
-        if header[9] >= 0 and header[0] >= from_offset:
+        if header[9] >= 0 and header[0] + header[6] >= from_offset:  # a log may start within a batch
             aborted = follow(
                 producers, header, header[0], partial(segment.read_bytes, position, header[1] + PREFIX_SIZE)
             )

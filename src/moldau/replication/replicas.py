@@ -15,8 +15,9 @@ from typing import NamedTuple
 from uuid import uuid4
 
 from moldau.log import files
+from moldau.log.claim import TopicIdLostError, TopicIdMismatchError
 from moldau.log.directory import LogDirectory
-from moldau.log.log import Log, TopicIdMismatchError
+from moldau.log.log import Log
 from moldau.log.segment import CorruptLogError
 from moldau.log.settings import LogConfig
 from moldau.metadata.image import ClusterImage, PartitionState, Topic
@@ -210,30 +211,42 @@ class Replicas:
 
     def _open(self, opening: Opening) -> Partition | None:
         """In a thread. A log that cannot be opened leaves its partition out, and the reason in the broker's log."""
-        topic, state, config, directory, new = opening
-        key = (topic.name, state.index)
+        topic, state, _, directory, new = opening
         name = f"{topic.name}-{state.index}"
         try:
             if new:
                 _put_aside(directory.path / name)
-            log = Log.open(
-                directory.path / name,
-                name,
-                config,
-                clean=directory.clean,
-                recovery_point=directory.recovery_points.get(key, 0),
-                log_start=directory.log_starts.get(key, 0),
-                now=self._now(),
-                topic_id=topic.id,
-                producer_expiration_ms=self._producer_expiration_ms,
-            )
-        except (OSError, CorruptLogError, TopicIdMismatchError) as problem:
+            try:
+                log = self._open_log(opening)
+            except (TopicIdMismatchError, TopicIdLostError) as problem:
+                logger.warning("%s", problem)
+                _put_aside(directory.path / name)
+                if isinstance(problem, TopicIdMismatchError):  # a crash came between a topic's deletion and the disk
+                    directory.forget((topic.name, state.index))
+                log = self._open_log(opening)
+        except (OSError, CorruptLogError) as problem:
             logger.error("partition %s is offline: %s", name, problem)
             return None
         except Exception:  # a bug of ours with this log must not keep the others from being opened
             logger.exception("partition %s is offline", name)
             return None
         return Partition(topic.name, state.index, log, state.leader_epoch, internal=topic.internal)
+
+    def _open_log(self, opening: Opening) -> Log:
+        topic, state, config, directory, _ = opening
+        key = (topic.name, state.index)
+        name = f"{topic.name}-{state.index}"
+        return Log.open(
+            directory.path / name,
+            name,
+            config,
+            clean=directory.clean,
+            recovery_point=directory.recovery_points.get(key, 0),
+            log_start=directory.log_starts.get(key, 0),
+            now=self._now(),
+            topic_id=topic.id,
+            producer_expiration_ms=self._producer_expiration_ms,
+        )
 
     async def _delete(self, partitions: list[Partition]) -> None:
         for partition in partitions:
@@ -357,4 +370,4 @@ def _put_aside(path: Path) -> None:
     """A directory that belonged to no topic stands in a new partition's place: keep it, under Kafka's kind of name."""
     if path.exists():
         stray = path.rename(path.with_name(f"{path.name[:LONGEST_STRAY]}.{uuid4().hex}-stray"))
-        logger.warning("a new partition takes the place of %s, which belonged to no topic and is now %s", path, stray)
+        logger.warning("%s belongs to no topic; it was put aside as %s", path, stray)

@@ -356,3 +356,24 @@ def test_stopping_waits_for_the_slow_lane(tmp_path: Path) -> None:
         await again.replicas.stop()
 
     check(test)
+
+
+def test_a_crash_before_the_disk_followed_a_deletion(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The metadata knows the new topic, the directory the old one: that is put aside, as Kafka does it."""
+
+    async def test() -> None:
+        node = Node(tmp_path)
+        await node.become(topic("a", 1))
+        for _ in range(5):
+            Outcomes(node.get("a")).offset(some())
+        node.get("a").log.advance_start(5)
+        await node.replicas.checkpoint()
+        node.crash()
+        after = Node(tmp_path, now=image(topic("a", 2)))
+        assert (after.get("a").log.start_offset, after.get("a").log.end_offset) == (0, 0)
+        assert Outcomes(after.get("a")).offset(some()) == 0
+        await after.replicas.stop()
+
+    check(test)
+    assert [path.name.endswith("-stray") for path in tmp_path.glob("a-0.*")] == [True]
+    assert "put aside" in caplog.text
