@@ -26,6 +26,7 @@ class WireError(IntEnum):
     OFFSET_OUT_OF_RANGE = 1, False, "The offset lies outside what the partition holds."
     CORRUPT_MESSAGE = 2, True, "The batch's checksum or layout is wrong."
     UNKNOWN_TOPIC_OR_PARTITION = 3, True, "This broker has no such topic or partition."
+    LEADER_NOT_AVAILABLE = 5, True, "The partition has no leader: the disk of its only replica failed."
     NOT_LEADER_OR_FOLLOWER = 6, True, "This broker does not lead the partition."
     REQUEST_TIMED_OUT = 7, True, "The request was not finished within its time limit."
     MESSAGE_TOO_LARGE = 10, False, "The batch is larger than max.message.bytes."

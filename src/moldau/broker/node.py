@@ -46,6 +46,7 @@ log = logging.getLogger("moldau.broker")
 STORE_FILE = "moldau-metadata.sqlite"
 IDLE_CHECKS = 10  # how often an idle time is looked at while it passes
 LEAST_IDLE_CHECK_MS = 100
+REOPEN_MS = 1_000  # how often partitions are tried that could not be opened for want of room
 FLUSH_CHECK_MS = 250  # how exactly flush.ms is kept
 
 EXIT_OK, EXIT_FAILED, EXIT_REFUSED = 0, 1, 2
@@ -64,6 +65,10 @@ class Started(NamedTuple):
 
 class StartRefused(Exception):
     """The node cannot start; the text is one clear line for a person."""
+
+
+class Broken(Exception):
+    """The node cannot go on; the text is one clear line for a person."""
 
 
 class StopAsked(Exception):
@@ -88,20 +93,20 @@ def run(properties: Mapping[str, str], announce: Announce | None = None) -> int:
     process.raise_file_limit(config.max_connections)
     try:
         process.run_loop(_serve(config, announce, begun))
-    except StartRefused as refused:
+    except (StartRefused, Broken) as refused:
         print(f"moldau: {refused}", file=sys.stderr)
         return EXIT_FAILED
     return EXIT_OK
 
 
 async def _serve(config: BrokerConfig, announce: Announce | None, begun: float) -> None:
-    node = Node(config)
     stop = asyncio.Event()
+    node = Node(config, stop)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     try:
-        started = await node.start(begun, stop)
+        started = await node.start(begun)
     except StopAsked:
         process.defer_signals()
         log.info("stopped before it was ready")
@@ -116,18 +121,24 @@ async def _serve(config: BrokerConfig, announce: Announce | None, begun: float) 
     await node.stop()
     process.defer_signals()
     log.info("stopped")
+    if node.broken:
+        raise Broken(node.broken)
 
 
 class Node:
-    def __init__(self, config: BrokerConfig) -> None:
+    """`stop` is set by whoever wants it to end, which may be the node itself."""
+
+    def __init__(self, config: BrokerConfig, stop: asyncio.Event) -> None:
+        self.broken: str | None = None  # why it cannot go on
         self._config = config
+        self._stop = stop
         self._static = config.static
         self._directories: list[LogDirectory] = []
         self._store: SqliteStore | None = None
         self._loading = False  # from here on the logs are not as the last run left them
 
-    async def start(self, begun: float, stop: asyncio.Event) -> Started:
-        """Until it answers. StopAsked if `stop` is set meanwhile: logs that are checked after a crash can take long."""
+    async def start(self, begun: float) -> Started:
+        """Until it answers. StopAsked if it is told to stop meanwhile: checking logs after a crash can take long."""
         config = self._config
         self._gate = Gate(
             largest_request=config.socket_request_max_bytes,
@@ -140,7 +151,7 @@ class Node:
             ports = {each.name: self._listeners.bind(each.name, each.host, each.port) for each in config.listeners}
             await self._open_metadata()
             await self._join(ports)
-            await self._open_logs(stop)
+            await self._open_logs()
             return self._go(ports, begun)
         except BaseException:
             await self._release()
@@ -198,13 +209,13 @@ class Node:
         if isinstance(refusal, Refusal):
             raise StoreError(refusal.message)
 
-    async def _open_logs(self, stop: asyncio.Event) -> None:
+    async def _open_logs(self) -> None:
         controller, replicas = self._controller, self._replicas
         self._adapt(controller.image)
         self._loading = True
         threads = self._config.num_recovery_threads_per_data_dir
-        await asyncio.to_thread(replicas.load, controller.image, threads, stop.is_set)
-        if stop.is_set():
+        await asyncio.to_thread(replicas.load, controller.image, threads, self._stop.is_set)
+        if self._stop.is_set():
             raise StopAsked
         adoption.warn_of_unknown(controller.image, self._directories)
         # An id that a log has seen must not be given to another producer, even where the metadata was lost.
@@ -218,6 +229,7 @@ class Node:
     def _go(self, ports: dict[str, int], begun: float) -> Started:
         config, controller = self._config, self._controller
         controller.on_image(self._follow)
+        self._replicas.on_last_failure = self._give_up
         self._context.groups.start()
         self._context.transactions.start()
         self._listeners.start()
@@ -240,13 +252,14 @@ class Node:
             config.log_flush_offset_checkpoint_interval_ms, config.log_flush_start_offset_checkpoint_interval_ms
         )
         chores = [
-            Chore("checkpoints", checkpoint_ms, self._replicas.checkpoint),
+            Chore("checkpoints", checkpoint_ms, self._checkpoint),
             Chore(
                 "retention",
                 config.log_retention_check_interval_ms,
                 self._replicas.retire,
                 config.log_initial_task_delay_ms,
             ),
+            Chore("partitions whose disk was full", REOPEN_MS, self._replicas.reopen),
             Chore("flush.ms", FLUSH_CHECK_MS, self._replicas.flush_due),
             Chore("committed offsets", config.offsets_retention_check_interval_ms, self._context.groups.expire),
             Chore(
@@ -260,6 +273,14 @@ class Node:
             every = max(idle_ms // IDLE_CHECKS, LEAST_IDLE_CHECK_MS)
             chores.append(Chore("idle connections", every, self._listeners.close_idle))
         return tuple(chores)
+
+    async def _checkpoint(self) -> None:
+        await self._replicas.checkpoint()
+
+    def _give_up(self, reason: str) -> None:
+        """As Kafka does when no directory is left. Who watches over the process starts it again, or calls someone."""
+        self.broken = reason
+        self._stop.set()
 
     def _configure(self, topic: Topic) -> LogConfig:
         return self._context.config.topic_config(topic.config)
@@ -291,7 +312,10 @@ class Node:
         await self._replicas.stop()
         await self._controller.leave()
         if self._store is not None:
-            await self._store.close()
+            try:
+                await self._store.close()
+            except StoreError as problem:  # a full disk: what it held is safe all the same
+                log.error("the metadata store was not closed as it should be: %s", problem)
 
     async def _release(self) -> None:
         """Give back what a start took that came to nothing."""

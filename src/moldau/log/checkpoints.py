@@ -89,8 +89,8 @@ def read_topic_id(directory: str | Path) -> UUID | None:
         raise MalformedCheckpointError(f"{path}: it names no topic id") from None
 
 
-def write_topic_id(directory: Path, topic_id: UUID, *, sync: bool = True) -> None:
-    replace(directory / PARTITION_METADATA, f"version: 0\ntopic_id: {text_of(topic_id)}".encode(), sync=sync)
+def write_topic_id(directory: Path, topic_id: UUID, *, durable: bool = True) -> None:
+    replace(directory / PARTITION_METADATA, f"version: 0\ntopic_id: {text_of(topic_id)}".encode(), durable=durable)
 
 
 def read_properties(path: Path) -> dict[str, str] | None:

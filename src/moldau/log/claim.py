@@ -34,7 +34,7 @@ def claim(directory: Path, topic_id: UUID) -> bool:
         logger.warning("%s; its records count as those of topic id %s", fault, text_of(topic_id))
         found = None
     if found is None:
-        write_topic_id(directory, topic_id, sync=False)
+        write_topic_id(directory, topic_id, durable=False)
     elif found != topic_id:
         raise TopicIdMismatchError(f"{directory} belongs to topic id {text_of(found)}, not {text_of(topic_id)}")
     return found is None

@@ -52,6 +52,7 @@ class LogDirectory:
         "high_watermarks",
         "log_starts",
         "node_id",
+        "offline",
         "path",
         "recovery_points",
     )
@@ -64,6 +65,7 @@ class LogDirectory:
         self.cluster_id = ""
         self.node_id = -1
         self.directory_id = UUID(int=0)
+        self.offline = False  # its disk failed: nothing is written to it before the next start
         self.recovery_points: dict[Partition, int] = {}
         self.high_watermarks: dict[Partition, int] = {}
         self.log_starts: dict[Partition, int] = {}
@@ -166,10 +168,12 @@ class LogDirectory:
 
     def close(self, *, clean: bool, broker_epoch: int = -1) -> None:
         """`clean` says that all logs are closed and the checkpoints written."""
-        if clean:
-            marker = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
-            replace(self.path / CLEAN_SHUTDOWN, marker.encode())
-        self._unlock()
+        try:
+            if clean:
+                marker = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
+                replace(self.path / CLEAN_SHUTDOWN, marker.encode())
+        finally:
+            self._unlock()
 
     def _unlock(self) -> None:
         os.close(self._lock)

@@ -534,6 +534,11 @@ class Log:
         self._snapshots.mark_saved(job.snapshots)
         self.recovery_point = max(self.recovery_point, job.end_offset)
 
+    def abandon_flush(self, job: FlushJob) -> None:
+        """The job did not get through: the next one has all of its work."""
+        self._fresh |= job.new_files
+        self.epochs.changed |= job.epochs is not None
+
     # -- producers ---------------------------------------------------------------------------------------------------
 
     def _rebuild_producers(self, now: int, unindexed_from: int = NEVER) -> list[Path]:

@@ -4,7 +4,6 @@ Order is fixed in `_append`: what comes before it is checks, what comes after is
 replica, so what is appended is committed and the high watermark is the end of the log.
 """
 
-import errno
 import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import NamedTuple
 
 from moldau.base.errors import Refusal, WireError
 from moldau.log import validate
+from moldau.log.files import passing
 from moldau.log.header import RawHeader
 from moldau.log.log import Log
 from moldau.log.markers import Marker, encode_marker
@@ -32,7 +32,6 @@ NEVER = 2**63 - 1  # flush.messages and flush.ms: left to the operating system
 NO_APPEND_TIME = -1
 ZSTD = int(Codec.ZSTD)
 _ATTRIBUTES, _PRODUCER_ID = 5, 9  # places in a raw batch header
-_DISK_FULL = (errno.ENOSPC, errno.EDQUOT)  # nothing was written, and later there may be room again
 
 
 class Appended(NamedTuple):
@@ -67,6 +66,7 @@ class Partition:
         "leader_epoch",
         "log",
         "offline",
+        "on_failure",
         "topic",
         "waiters",
     )
@@ -79,7 +79,8 @@ class Partition:
         self.internal = internal  # of a topic that only the broker writes to
         self.offline = False  # its disk failed: nothing more is written to it
         self.waiters: set[FetchWaiter] = set()
-        self.flusher = Flusher(log, self.go_offline)
+        self.on_failure: Callable[[OSError], None] | None = None  # told when the disk fails: others are on it as well
+        self.flusher = Flusher(log, self.fail)
         self._dirty_since: int | None = None
         self._lane = Lane()
 
@@ -255,8 +256,7 @@ class Partition:
             base_offset = log.append(header, batch, self.leader_epoch, now)
         except OSError as problem:
             logger.error("appending to %s-%d failed: %s", self.topic, self.index, problem)
-            if problem.errno not in _DISK_FULL:
-                self.go_offline()
+            self.fail_unless_passing(problem)
             return Refusal(WireError.KAFKA_STORAGE_ERROR, f"the disk refused the write: {problem.strerror}")
         if self.waiters:
             self._tell_waiters(base_offset, len(batch))
@@ -277,6 +277,17 @@ class Partition:
             for waiter in waiters:
                 waiter.grown(decided)
 
+    def fail_unless_passing(self, problem: OSError) -> None:
+        """A full disk is waited for, a broken one is not."""
+        if not passing(problem):
+            self.fail(problem)
+
+    def fail(self, problem: OSError) -> None:
+        """Its disk failed, and so whatever else is in the same directory has."""
+        self.go_offline()
+        if self.on_failure is not None:
+            self.on_failure(problem)
+
     def go_offline(self) -> None:
         """Its disk failed: what is on it cannot be trusted before a restart has checked it."""
         self.offline = True
@@ -285,6 +296,8 @@ class Partition:
     def flush_if_due(self, now: int) -> None:
         """flush.ms: records do not stay off the disk for longer than that. Called from time to time."""
         log = self.log
+        if self.flusher.put_off and not self.offline:
+            self.flusher.soon()
         if self.offline or log.config.flush_ms == NEVER or log.end_offset <= log.recovery_point:
             self._dirty_since = None
             return
@@ -303,8 +316,7 @@ class Partition:
             return retire(self.log, now, self.high_watermark)
         except OSError as problem:
             logger.error("retention of %s-%d failed: %s", self.topic, self.index, problem)
-            if problem.errno not in _DISK_FULL:
-                self.go_offline()
+            self.fail_unless_passing(problem)
             return []
 
     def changed(self) -> None:

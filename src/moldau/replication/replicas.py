@@ -60,7 +60,10 @@ class Replicas:
         self._topics: dict[bytes, Topic] = {}  # by id, as of the newest image
         self._found = {key: directory for directory in directories for key in directory.partitions()}
         self._counts = Counter(self._found.values())  # partitions of each directory, those still to be opened too
-        self._unopened: dict[Key, LogDirectory] = {}  # partitions whose log cannot be opened
+        self._unopened: dict[Key, Opening] = {}  # partitions whose log cannot be opened
+        self._put_off: set[Key] = set()  # those of them that wait for room on their disk
+        self.offline: frozenset[Key] = frozenset()  # partitions that nobody can use: their disk failed
+        self.on_last_failure: Callable[[str], None] | None = None  # told when no directory is left
         self._disk = ThreadPoolExecutor(1, "moldau-disk")
         self._last: asyncio.Task[None] | None = None  # the newest change of partitions; it waits for those before it
         self._removals: set[asyncio.TimerHandle] = set()
@@ -166,6 +169,8 @@ class Replicas:
             del self.by_name[topic.name.encode()]
         for index in range(len(row)):
             self._unopened.pop((topic.name, index), None)
+            self._put_off.discard((topic.name, index))
+        self._take_stock()
         dropped = [partition for partition in row if partition is not None]
         for partition in dropped:
             partition.changed()
@@ -174,7 +179,8 @@ class Replicas:
     def _opening(self, topic: Topic, state: PartitionState, *, new: bool) -> Opening:
         home = self._found.pop((topic.name, state.index), None)
         if home is None:
-            home = min(self.directories, key=lambda directory: self._counts[directory])  # the one with the fewest
+            usable = [directory for directory in self.directories if not directory.offline]
+            home = min(usable or self.directories, key=lambda directory: self._counts[directory])  # with the fewest
             self._counts[home] += 1
         return Opening(topic, state, self._configure(topic), home, new)
 
@@ -201,9 +207,14 @@ class Replicas:
 
     def _place(self, opening: Opening, partition: Partition | None) -> None:
         if partition is None:
-            self._unopened[opening.topic.name, opening.state.index] = opening.directory
+            self._unopened[opening.topic.name, opening.state.index] = opening
+            self._take_stock()
             return
         self._homes[partition] = opening.directory
+        partition.on_failure = lambda problem: self.fail(opening.directory, problem)
+        if opening.directory.offline:
+            partition.go_offline()
+        self._take_stock()
         partition.log.on_roll = lambda _: partition.flusher.soon()  # a segment is finished: make it durable
         row = self.by_id.get(opening.topic.id.bytes)
         if row is not None:
@@ -226,6 +237,8 @@ class Replicas:
                 log = self._open_log(opening)
         except (OSError, CorruptLogError) as problem:
             logger.error("partition %s is offline: %s", name, problem)
+            if isinstance(problem, OSError) and files.passing(problem):
+                self._put_off.add((topic.name, state.index))
             return None
         except Exception:  # a bug of ours with this log must not keep the others from being opened
             logger.exception("partition %s is offline", name)
@@ -262,10 +275,7 @@ class Replicas:
                 continue
             self.remove_later(condemned, partition.log.config.file_delete_delay_ms)
         if partitions:  # a later topic of this name must not find the old one's log start after a crash
-            try:
-                await self.checkpoint()
-            except OSError as problem:
-                logger.error("writing the checkpoints failed: %s", problem)
+            await self.checkpoint()
 
     def remove_later(self, paths: list[Path], delay_ms: int) -> None:
         """Remove files that left a log, once readers under way have had time to finish."""
@@ -290,6 +300,37 @@ class Replicas:
                 logger.info("%s-%d begins at %d now", partition.topic, partition.index, partition.log.start_offset)
             await asyncio.sleep(0)
 
+    # ── failing disks ──
+
+    def fail(self, directory: LogDirectory, problem: OSError) -> None:
+        """The disk failed: all partitions in the directory go offline until the next start. The others go on."""
+        if directory.offline:
+            return
+        directory.offline = True
+        partitions = self.in_directory(directory)
+        logger.error(
+            "the directory %s is offline, and its %d partitions with it, until the broker is started again: %s",
+            directory.path,
+            len(partitions),
+            problem,
+        )
+        for partition in partitions:
+            partition.go_offline()
+        self._take_stock()
+        if self.on_last_failure is not None and all(each.offline for each in self.directories):
+            self.on_last_failure(f"no log directory is left; the last to fail was {directory.path}: {problem}")
+
+    def _take_stock(self) -> None:
+        failed = frozenset((each.topic, each.index) for each in self._homes if each.offline)
+        self.offline = failed.union(self._unopened)
+
+    def reopen(self) -> None:
+        """Try again to open partitions whose disk was full."""
+        openings = [self._unopened.pop(key)._replace(new=False) for key in self._put_off if key in self._unopened]
+        self._put_off.clear()
+        if openings:
+            self._last = asyncio.get_running_loop().create_task(self._carry_out(self._last, [], openings))
+
     # ── durability ──
 
     def flush_due(self) -> None:
@@ -298,16 +339,26 @@ class Replicas:
         for partition in self:
             partition.flush_if_due(now)
 
-    async def checkpoint(self) -> None:
-        """Write the checkpoints of every directory. One after the other: they write the same files."""
+    async def checkpoint(self) -> bool:
+        """Write the checkpoints of every directory, one after the other; whether all of them were written."""
         loop = asyncio.get_running_loop()
+        written = True
         for directory in self.directories:
-            await loop.run_in_executor(self._disk, directory.write_checkpoints, *self._checkpoints(directory))
+            if directory.offline:
+                continue
+            try:
+                await loop.run_in_executor(self._disk, directory.write_checkpoints, *self._checkpoints(directory))
+            except OSError as problem:
+                logger.error("writing the checkpoints of %s failed: %s", directory.path, problem)
+                written = False
+                if not files.passing(problem):
+                    self.fail(directory, problem)
+        return written
 
     def _checkpoints(self, directory: LogDirectory) -> tuple[dict[Key, int], dict[Key, int], dict[Key, int]]:
         """Recovery points, high watermarks and log starts; of logs that could not be opened those last known."""
         logs = {(each.topic, each.index): each.log for each in self.in_directory(directory)}
-        unopened = [key for key, home in self._unopened.items() if home is directory]
+        unopened = [key for key, opening in self._unopened.items() if opening.directory is directory]
         last_known = (directory.recovery_points, directory.high_watermarks, directory.log_starts)
         recovery_points, high_watermarks, log_starts = (
             {key: offsets[key] for key in unopened if key in offsets} for offsets in last_known
@@ -333,20 +384,18 @@ class Replicas:
         loop = asyncio.get_running_loop()
         with ThreadPoolExecutor(8, "moldau-close") as pool:  # closing waits for fsync: the disk takes several at once
             await asyncio.gather(*(loop.run_in_executor(pool, _close, partition) for partition in self))
-        written = True
-        try:
-            await self.checkpoint()
-        except OSError as problem:
-            logger.error("writing the checkpoints failed: %s", problem)
-            written = False
+        written = await self.checkpoint()
         self._disk.shutdown()
         for directory in self.directories:
-            directory.close(clean=written and self._trusted(directory))
+            try:
+                directory.close(clean=written and self._trusted(directory))
+            except OSError as problem:
+                logger.error("%s is not marked as cleanly closed: %s", directory.path, problem)
 
     def _trusted(self, directory: LogDirectory) -> bool:
         """Whether every log in it was opened, and closed as it should be: the next start then checks none of them."""
-        offline = any(each.offline for each in self.in_directory(directory))
-        return not offline and directory not in self._unopened.values()
+        offline = directory.offline or any(each.offline for each in self.in_directory(directory))
+        return not offline and all(opening.directory is not directory for opening in self._unopened.values())
 
 
 def _close(partition: Partition) -> None:

@@ -28,6 +28,9 @@ def describe_log_dirs(ctx: Context, request: DescribeLogDirsRequest, call: Call)
 
 
 def _describe(ctx: Context, directory: LogDirectory, wanted: set[tuple[str, int]] | None) -> DescribeLogDirsResult:
+    if directory.offline:
+        path = str(directory.path.absolute())
+        return DescribeLogDirsResult(error_code=WireError.KAFKA_STORAGE_ERROR, log_dir=path, topics=())
     by_topic: dict[str, list[DescribeLogDirsPartition]] = {}
     for partition in ctx.replicas.in_directory(directory):
         if wanted is None or (partition.topic, partition.index) in wanted:
