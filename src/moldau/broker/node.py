@@ -19,6 +19,7 @@ from moldau.base.settings import SettingsRefused
 from moldau.broker import adoption, process
 from moldau.broker.answers import Answers
 from moldau.broker.chores import Chore, Chores
+from moldau.broker.clock import Clock
 from moldau.broker.configs import effective
 from moldau.broker.context import Context
 from moldau.broker.controller import Controller
@@ -78,7 +79,7 @@ class StopAsked(Exception):
 Announce = Callable[[Started], None]
 
 
-def run(properties: Mapping[str, str], announce: Announce | None = None) -> int:
+def run(properties: Mapping[str, str], announce: Announce | None = None, clock: Clock | None = None) -> int:
     """Run a broker until it is told to stop. Returns the process's exit code: 0 stopped, 1 failed, 2 bad settings."""
     begun = time.monotonic()
     process.set_up_logging()
@@ -92,16 +93,16 @@ def run(properties: Mapping[str, str], announce: Announce | None = None) -> int:
         log.warning("%s", warning)
     process.raise_file_limit(config.max_connections)
     try:
-        process.run_loop(_serve(config, announce, begun))
+        process.run_loop(_serve(config, announce, begun, clock or Clock()))
     except (StartRefused, Broken) as refused:
         print(f"moldau: {refused}", file=sys.stderr)
         return EXIT_FAILED
     return EXIT_OK
 
 
-async def _serve(config: BrokerConfig, announce: Announce | None, begun: float) -> None:
+async def _serve(config: BrokerConfig, announce: Announce | None, begun: float, clock: Clock) -> None:
     stop = asyncio.Event()
-    node = Node(config, stop)
+    node = Node(config, stop, clock)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
@@ -128,10 +129,11 @@ async def _serve(config: BrokerConfig, announce: Announce | None, begun: float) 
 class Node:
     """`stop` is set by whoever wants it to end, which may be the node itself."""
 
-    def __init__(self, config: BrokerConfig, stop: asyncio.Event) -> None:
+    def __init__(self, config: BrokerConfig, stop: asyncio.Event, clock: Clock) -> None:
         self.broken: str | None = None  # why it cannot go on
         self._config = config
         self._stop = stop
+        self._clock = clock
         self._static = config.static
         self._directories: list[LogDirectory] = []
         self._store: SqliteStore | None = None
@@ -163,13 +165,14 @@ class Node:
 
     async def _open_metadata(self) -> None:
         config, directories = self._config, self._directories
+        now = self._clock.now
         store = await SqliteStore.open(_store_path(directories))
         self._store = store
         self._controller = controller = Controller(store)
         await controller.load(next((each.cluster_id for each in directories if each.cluster_id), None))
         for directory in directories:
             directory.claim(controller.image.cluster_id, config.node_id)
-        self._replicas = Replicas(config.node_id, directories, self._configure, _now, config.producer_id_expiration_ms)
+        self._replicas = Replicas(config.node_id, directories, self._configure, now, config.producer_id_expiration_ms)
         producer_ids = ProducerIds(controller)
 
         def running() -> BrokerConfig:
@@ -178,8 +181,8 @@ class Node:
         def image() -> ClusterImage:
             return controller.image
 
-        groups = Groups(self._replicas, running, image, _now)
-        markers = Markers(self._replicas, groups, image, _now)
+        groups = Groups(self._replicas, running, image, now)
+        markers = Markers(self._replicas, groups, image, now)
         self._context = Context(
             config=config,
             static=self._static,
@@ -190,8 +193,8 @@ class Node:
             answers=Answers(),
             producer_ids=producer_ids,
             groups=groups,
-            transactions=Transactions(self._replicas, markers, producer_ids, running, image, _now),
-            now=_now,
+            transactions=Transactions(self._replicas, markers, producer_ids, running, image, now),
+            now=now,
         )
         self._dispatcher = Dispatcher(self._context, APIS)
 
@@ -233,7 +236,7 @@ class Node:
         self._context.groups.start()
         self._context.transactions.start()
         self._listeners.start()
-        self._chores = Chores(self._daily_work())
+        self._chores = Chores(self._daily_work(), self._clock)
         bound = [each._replace(port=ports[each.name]) for each in config.listeners]
         here = [each._replace(host="localhost") if each.everywhere else each for each in bound]
         return Started(
@@ -333,10 +336,6 @@ def _store_path(directories: list[LogDirectory]) -> Path:
     if len(found) > 1:
         raise DirectoryRefused(f"{found[0]} and {found[1]} are the metadata of two nodes; log.dirs must be of one")
     return found[0] if found else paths[0]
-
-
-def _now() -> int:
-    return time.time_ns() // 1_000_000
 
 
 def _limits(config: BrokerConfig) -> ConnectionLimits:
