@@ -60,7 +60,7 @@ class Life:
         self.root = root
         self.ledgers: dict[str, Ledger] = {name: Ledger(self._id()) for name in TOPICS}
         self.condemned: list[Path] = []
-        self.directory: LogDirectory
+        self.directory: LogDirectory | None = None
         self.replicas: Replicas
 
     def _id(self) -> UUID:
@@ -70,11 +70,16 @@ class Life:
 
     def start(self) -> None:
         """As a broker does it: directories first, then every partition of the image."""
-        self.directory = LogDirectory.open(self.root)
-        self.replicas = Replicas(NODE, [self.directory], lambda _: CONFIG, lambda: NOW, 86_400_000)
+        self.directory = directory = LogDirectory.open(self.root)
+        self.replicas = Replicas(NODE, [directory], lambda _: CONFIG, lambda: NOW, 86_400_000)
         self.replicas.load(image_of(self.ledgers), 1, lambda: False)
         for partition in self.replicas:
             partition.log.on_roll = None  # there is no loop to flush on: this life flushes when its dice say so
+
+    @property
+    def here(self) -> LogDirectory:
+        assert self.directory is not None
+        return self.directory
 
     def log(self, name: str) -> Log:
         partition = self.replicas.get(name, 0)
@@ -84,7 +89,7 @@ class Life:
     def let_go(self) -> None:
         for partition in self.replicas:
             partition.log.close(clean=False)
-        self.directory.close(clean=False)
+        self.here.close(clean=False)
 
     def restart(self) -> None:
         """A clean stop, and a start."""
@@ -92,9 +97,9 @@ class Life:
             self.log(name).close()
             ledger.safe = ledger.end
         self.checkpoint()
-        self.directory.close(clean=True)
+        self.here.close(clean=True)
         self.start()
-        assert self.directory.clean
+        assert self.here.clean
         self.look()
 
     def die(self) -> None:
@@ -144,7 +149,7 @@ class Life:
         ledger.safe = max(ledger.safe, job.end_offset)
 
     def checkpoint(self) -> None:
-        self.directory.write_checkpoints(*self.replicas._checkpoints(self.directory))
+        self.here.write_checkpoints(*self.replicas._checkpoints(self.here))
         for name, ledger in self.ledgers.items():
             ledger.least_start = self.log(name).start_offset
 
@@ -168,10 +173,10 @@ class Life:
         old = self.log(name)
         self.ledgers[name] = Ledger(self._id())
         self.condemned += old.delete()
-        self.directory.forget((name, 0))
+        self.here.forget((name, 0))
         [partition] = [each for each in self.replicas if each.topic == name]
         del self.replicas._homes[partition]
-        self.directory.write_checkpoints(*self.replicas._checkpoints(self.directory))
+        self.here.write_checkpoints(*self.replicas._checkpoints(self.here))
         topic = topic_of(name, self.ledgers[name])
         self.replicas._make_row(topic)
         opening = self.replicas._opening(topic, topic.partitions[0], new=True)
@@ -244,8 +249,9 @@ def _run(life: Life, disk: LyingDisk, work: Callable[[], None]) -> None:
             work()
         except PowerCut:
             disk.dead = True
-    if hasattr(life, "directory"):
+    if life.directory is not None:
         life.directory._unlock()
+        life.directory = None
 
 
 def check(log: Log, ledger: Ledger, *, complete: bool) -> None:

@@ -66,6 +66,7 @@ class WireError(IntEnum):
     TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53, False, "The client may not use this transactional id."
     OPERATION_NOT_ATTEMPTED = 55, False, "Not tried, since another part of the request failed."
     KAFKA_STORAGE_ERROR = 56, True, "The disk failed, or is full."
+    LOG_DIR_NOT_FOUND = 57, False, "The broker has no such log directory."
     NON_EMPTY_GROUP = 68, False, "The group has members."
     GROUP_ID_NOT_FOUND = 69, False, "There is no such group."
     FETCH_SESSION_ID_NOT_FOUND = 70, True, "The fetch session has expired or was evicted."

@@ -235,6 +235,7 @@ class Node:
         self._replicas.on_last_failure = self._give_up
         self._context.groups.start()
         self._context.transactions.start()
+        self._resuming = asyncio.get_running_loop().create_task(self._replicas.resume_moves())
         self._listeners.start()
         self._chores = Chores(self._daily_work(), self._clock)
         bound = [each._replace(port=ports[each.name]) for each in config.listeners]

@@ -32,6 +32,8 @@ LOCK = ".lock"
 METADATA_LOG = "__cluster_metadata-0"  # Apache Kafka's own, not a partition of a topic
 PARTITION = re.compile(r"(?P<topic>.+)-(?P<number>0|[1-9][0-9]{0,9})")
 CONDEMNED = re.compile(r".+\.[0-9a-f]+-delete")  # a long name loses its end, number included
+FUTURE = re.compile(r"(?P<topic>.+)-(?P<number>0|[1-9][0-9]{0,9})\.[0-9a-f]+-future")  # a copy that is being made
+MOVED = "moved"  # in a partition's directory: a complete copy of it is in another one
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 META_VERSION = "1"
 _held: set[Path] = set()  # locked by this process: POSIX locks do not keep a process from its own files
@@ -148,6 +150,15 @@ class LogDirectory:
         for entry in self.path.iterdir():
             name = PARTITION.fullmatch(entry.name)
             if name and entry.name != METADATA_LOG and entry.is_dir():
+                found[name["topic"], int(name["number"])] = entry
+        return found
+
+    def futures(self) -> dict[Partition, Path]:
+        """Copies of partitions from other directories that an earlier run did not get to finish."""
+        found = {}
+        for entry in self.path.iterdir():
+            name = FUTURE.fullmatch(entry.name)
+            if name and entry.is_dir():
                 found[name["topic"], int(name["number"])] = entry
         return found
 

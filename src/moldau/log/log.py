@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from itertools import takewhile
 from pathlib import Path
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from moldau.base.errors import Refusal, WireError
 from moldau.log import checkpoints
@@ -23,6 +23,7 @@ from moldau.log.epochs import LeaderEpochs
 from moldau.log.files import OpenFiles, Slice, remove, replace
 from moldau.log.flush import FlushJob
 from moldau.log.header import RawHeader
+from moldau.log.homes import condemned_path
 from moldau.log.producers import NOT_ASKED, Producers, Verification, Written
 from moldau.log.reading import Batch
 from moldau.log.recovery import Loader, rebuild_indexes, thaw
@@ -39,7 +40,6 @@ HOT_TAIL = 16 * 1024 * 1024  # bytes at the log's end that the page cache surely
 REFILL_OFFSETS = 50_000  # how far back the batches of a producer are looked for that a snapshot does not hold
 _DEFAULT_FILES = OpenFiles()
 _writev = os.writev
-LONGEST_CONDEMNED = 215  # of a name that takes 40 letters more, and file systems allow 255
 _assign = ASSIGNED.pack
 
 
@@ -495,8 +495,7 @@ class Log:
         for segment in self._segments.each:
             segment.close()
         directory = Path(self.directory)
-        name = directory.name[:LONGEST_CONDEMNED]
-        return [directory.rename(directory.with_name(f"{name}.{uuid4().hex}-delete"))]
+        return [directory.rename(condemned_path(directory))]
 
     # -- durability --------------------------------------------------------------------------------------------------
 
@@ -538,6 +537,15 @@ class Log:
         """The job did not get through: the next one has all of its work."""
         self._fresh |= job.new_files
         self.epochs.changed |= job.epochs is not None
+
+    @property
+    def checkpoint(self) -> int:
+        """The recovery point to write down. Finished segments whose indexes are not on disk are checked again."""
+        point, place = self.recovery_point, len(self._segments.each) - 2
+        while place >= 0 and self._segments.each[place].live is not None:
+            point = min(point, self._segments.each[place].base)
+            place -= 1
+        return point
 
     # -- producers ---------------------------------------------------------------------------------------------------
 

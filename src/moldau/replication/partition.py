@@ -65,6 +65,7 @@ class Partition:
         "internal",
         "leader_epoch",
         "log",
+        "moving",
         "offline",
         "on_failure",
         "topic",
@@ -78,6 +79,7 @@ class Partition:
         self.leader_epoch = leader_epoch
         self.internal = internal  # of a topic that only the broker writes to
         self.offline = False  # its disk failed: nothing more is written to it
+        self.moving = False  # about to go on in another directory: what does not queue comes again
         self.waiters: set[FetchWaiter] = set()
         self.on_failure: Callable[[OSError], None] | None = None  # told when the disk fails: others are on it as well
         self.flusher = Flusher(log, self.fail)
@@ -172,6 +174,18 @@ class Partition:
         self._lane.enter(Job(len(copy), lambda: work(copy), finish))
         return later
 
+    def take_turn(self, work: Callable[[], bytes | Refusal], finish: Callable[[bytes | Refusal], None]) -> None:
+        """`work` in a thread, then `finish`, between the batches that came before this and those that come after."""
+        self._lane.enter(Job(0, work, finish))
+
+    def adopt(self, log: Log) -> None:
+        """Go on with another log of the same records."""
+        old = self.log
+        log.configure(old.config)
+        log.on_roll, old.on_roll = old.on_roll, None
+        self.log = log
+        self.flusher = Flusher(log, self.fail)
+
     def _append_inspected(self, batch: bytes, now: int, proof: Verification | None) -> Outcome:
         """The end of the slow lane. Whatever happens there is an outcome, since a producer waits for one."""
         try:
@@ -231,6 +245,8 @@ class Partition:
         """Append a batch that this broker made: it waits for no other, and its sequence is not checked."""
         if self.offline:
             return Refusal.of(WireError.KAFKA_STORAGE_ERROR)
+        if self.moving:
+            return Refusal(WireError.NOT_LEADER_OR_FOLLOWER, "the partition is moving to another directory")
         config = self.log.config
         if len(batch) > config.max_message_bytes or len(batch) > config.segment_bytes:
             return Refusal(WireError.MESSAGE_TOO_LARGE, f"A batch of {len(batch)} bytes is too large for its topic.")
@@ -309,7 +325,7 @@ class Partition:
 
     def retire(self, now: int) -> list[Path]:
         """Retention: files of segments that left the log, to be removed later."""
-        if self.offline:
+        if self.offline or self.moving:
             return []
         try:
             self.log.roll_if_due(now)

@@ -17,10 +17,12 @@ from uuid import uuid4
 from moldau.log import files
 from moldau.log.claim import TopicIdLostError, TopicIdMismatchError
 from moldau.log.directory import LogDirectory
+from moldau.log.homes import homes, interrupted
 from moldau.log.log import Log
 from moldau.log.segment import CorruptLogError
 from moldau.log.settings import LogConfig
 from moldau.metadata.image import ClusterImage, PartitionState, Topic
+from moldau.replication.moving import Hands, Move
 from moldau.replication.partition import Partition
 
 logger = logging.getLogger("moldau.replication")
@@ -58,7 +60,9 @@ class Replicas:
         self._producer_expiration_ms = producer_expiration_ms
         self._homes: dict[Partition, LogDirectory] = {}
         self._topics: dict[bytes, Topic] = {}  # by id, as of the newest image
-        self._found = {key: directory for directory in directories for key in directory.partitions()}
+        self.moves: dict[Partition, Move] = {}  # partitions on their way to another directory
+        self._found = homes(directories)
+        self._interrupted = interrupted(directories)  # moves of the last run
         self._counts = Counter(self._found.values())  # partitions of each directory, those still to be opened too
         self._unopened: dict[Key, Opening] = {}  # partitions whose log cannot be opened
         self._put_off: set[Key] = set()  # those of them that wait for room on their disk
@@ -211,7 +215,7 @@ class Replicas:
             self._take_stock()
             return
         self._homes[partition] = opening.directory
-        partition.on_failure = lambda problem: self.fail(opening.directory, problem)
+        partition.on_failure = lambda problem: self.fail(self._homes[partition], problem)
         if opening.directory.offline:
             partition.go_offline()
         self._take_stock()
@@ -263,6 +267,7 @@ class Replicas:
 
     async def _delete(self, partitions: list[Partition]) -> None:
         for partition in partitions:
+            await self._end_move(partition)
             await partition.stop()
             home = self._homes.pop(partition)
             self._counts[home] -= 1
@@ -300,6 +305,60 @@ class Replicas:
                 logger.info("%s-%d begins at %d now", partition.topic, partition.index, partition.log.start_offset)
             await asyncio.sleep(0)
 
+    # ── moving between directories ──
+
+    async def move(self, partition: Partition, target: LogDirectory) -> None:
+        """Begin to move a partition; one that is on its way elsewhere turns round."""
+        under_way = self.moves.get(partition)
+        if under_way is not None and under_way.target is target:
+            return
+        await self._end_move(partition)
+        if self._homes[partition] is not target:
+            hands = Hands(self._open_copy, self._settle, self.fail, self._now)
+            move = self.moves[partition] = Move(partition, target, hands)
+            move.task.add_done_callback(lambda _: self.moves.pop(partition, None))
+
+    async def resume_moves(self) -> None:
+        """Begin again what the last run did not finish."""
+        for (topic, index), target in self._interrupted.items():
+            partition = self.get(topic, index)
+            if partition is not None:
+                await self.move(partition, target)
+
+    async def _end_move(self, partition: Partition) -> None:
+        move = self.moves.get(partition)
+        if move is not None:
+            await move.end()
+
+    def _open_copy(self, partition: Partition, path: Path, log_start: int, clean: bool) -> Log:
+        return Log.open(
+            path,
+            partition.log.name,
+            partition.log.config,
+            clean=clean,
+            log_start=log_start,
+            now=self._now(),
+            topic_id=partition.log.topic_id,
+            producer_expiration_ms=self._producer_expiration_ms,
+        )
+
+    async def _settle(self, partition: Partition, target: LogDirectory, old: Log) -> None:
+        """The partition is in another directory now: write that down, and let the old one go."""
+        source = self._homes[partition]
+        self._homes[partition] = target
+        self._counts[source] -= 1
+        self._counts[target] += 1
+        source.forget((partition.topic, partition.index))
+        delay_ms = partition.log.config.file_delete_delay_ms
+        self.remove_later(partition.log.advance_start(old.start_offset), delay_ms)
+        await self.checkpoint()
+        loop = asyncio.get_running_loop()
+        try:
+            self.remove_later(await loop.run_in_executor(self._disk, old.delete), delay_ms)
+            await loop.run_in_executor(self._disk, files.sync_directory, source.path)
+        except OSError as problem:
+            logger.error("removing %s failed: %s", old.directory, problem)
+
     # ── failing disks ──
 
     def fail(self, directory: LogDirectory, problem: OSError) -> None:
@@ -316,6 +375,9 @@ class Replicas:
         )
         for partition in partitions:
             partition.go_offline()
+        for move in self.moves.values():
+            if move.target is directory:
+                move.give_up()
         self._take_stock()
         if self.on_last_failure is not None and all(each.offline for each in self.directories):
             self.on_last_failure(f"no log directory is left; the last to fail was {directory.path}: {problem}")
@@ -364,7 +426,7 @@ class Replicas:
             {key: offsets[key] for key in unopened if key in offsets} for offsets in last_known
         )
         return (
-            recovery_points | {key: log.recovery_point for key, log in logs.items()},
+            recovery_points | {key: log.checkpoint for key, log in logs.items()},
             high_watermarks | {key: log.end_offset for key, log in logs.items()},
             log_starts | {key: log.start_offset for key, log in logs.items() if log.start_offset},
         )
@@ -377,6 +439,8 @@ class Replicas:
     async def stop(self) -> None:
         """Close every log in order; afterwards the directories are marked as cleanly shut down."""
         await self.settled()
+        for partition in list(self.moves):
+            await self._end_move(partition)
         for timer in self._removals:
             timer.cancel()
         for partition in self:
