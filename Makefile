@@ -39,7 +39,7 @@ storm: setup
 	@MOLDAU_FULL=1 $(BIN)/python -m pytest tests/clients/test_storm.py -s --timeout 600
 
 soak: setup
-	@MOLDAU_FULL=1 $(BIN)/python -m pytest tests/properties/test_power_cuts.py -n 2 --timeout 3600
+	@MOLDAU_FULL=1 $(BIN)/python -m pytest tests/properties/test_power_cuts.py tests/clients/test_kills.py -n 2 --timeout 3600
 
 bench: setup
 	@$(BIN)/python -m benchmarks $(ARGS)

@@ -1,18 +1,15 @@
 """Several log directories under a real broker: partitions move between them while they are written to."""
 
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Producer
 from kafka.protocol.admin import AlterReplicaLogDirsRequest
 
 from moldau.base.errors import WireError
-from support.batches import plain_values
 from support.brokers import BrokerProcess
-from support.members import eventually
 from support.raw import RawClient
+from support.steady import stored, writing
 
 
 def move(client: RawClient, path: Path | str, topic: str, *partitions: int, version: int = 2) -> dict[int, int]:
@@ -51,58 +48,23 @@ def test_partitions_move_while_they_are_written_to(tmp_path: Path) -> None:
             spread = rows(client, "t")
             assert [len(spread[str(path)]) for path in (one, two)] == [1, 1]
             [first] = spread[str(one)]
-            written = Steady(own.bootstrap, first)
-            written.start()
-            eventually(lambda: written.acknowledged > 2_000, "records are written")
-            assert move(client, "/nowhere", "t", first) == {first: WireError.LOG_DIR_NOT_FOUND}
-            assert move(client, two, "unknown", 0) == {0: WireError.UNKNOWN_TOPIC_OR_PARTITION}
-            for target in (two, one, two):
-                before = written.acknowledged
-                assert move(client, target, "t", first, version=1) == {first: 0}
-                eventually(lambda path=target: arrived(client, path, "t", first), "the partition is there")
-                eventually(lambda seen=before: written.acknowledged > seen + 500, "producers go on")
-            written.ending.set()
-            written.join()
-            assert not written.errors
+            with writing(own.bootstrap, [("t", first)]) as steady:
+                steady.wait_for_more(2_000)
+                assert move(client, "/nowhere", "t", first) == {first: WireError.LOG_DIR_NOT_FOUND}
+                assert move(client, two, "unknown", 0) == {0: WireError.UNKNOWN_TOPIC_OR_PARTITION}
+                for target in (two, one, two):
+                    assert move(client, target, "t", first, version=1) == {first: 0}
+                    steady.wait_until(lambda path=target: arrived(client, path, "t", first))
+                    steady.wait_for_more(500)
+            count = steady.acknowledged["t", first]
+            assert not steady.errors
             assert [len(found) for found in rows(client, "t").values()] == [0, 2]
-            found: list[int] = []
-            while len(found) < written.acknowledged:
-                for batch in client.fetched("t", len(found), first):
-                    found += [int(value or b"-1") for value in plain_values(batch)]
-            assert found == list(range(written.acknowledged))
+            assert [(offset, number) for offset, _, number in stored(own.bootstrap, ("t", first))] == [
+                (each, each) for each in range(count)
+            ]
         own.restart()
         with RawClient(own.bootstrap) as client:
             assert [len(found) for found in rows(client, "t").values()] == [0, 2]
-            assert client.list_offset("t", -1, first).offset == written.acknowledged
+            assert client.list_offset("t", -1, first).offset == count
     finally:
         own.close()
-
-
-class Steady(threading.Thread):
-    """Writes 0, 1, 2, … to a partition until told to end."""
-
-    def __init__(self, bootstrap: str, partition: int) -> None:
-        super().__init__(daemon=True)
-        settings = {"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 1}
-        self.producer = Producer({**settings, "queue.buffering.max.messages": 2_000, "batch.num.messages": 50})
-        self.partition = partition
-        self.acknowledged = 0
-        self.errors: list[object] = []
-        self.ending = threading.Event()
-
-    def run(self) -> None:
-        number = 0
-        while not self.ending.is_set():
-            try:
-                self.producer.produce("t", b"%d" % number, partition=self.partition, on_delivery=self.delivered)
-                number += 1
-                self.producer.poll(0)
-            except BufferError:
-                self.producer.poll(0.02)
-        self.producer.flush(60)
-
-    def delivered(self, error: object, _: object) -> None:
-        if error is None:
-            self.acknowledged += 1
-        else:
-            self.errors.append(error)

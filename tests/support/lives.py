@@ -89,7 +89,11 @@ class Life:
     def let_go(self) -> None:
         for partition in self.replicas:
             partition.log.close(clean=False)
-        self.here.close(clean=False)
+        self._close(clean=False)
+
+    def _close(self, *, clean: bool) -> None:
+        directory, self.directory = self.here, None
+        directory.close(clean=clean)
 
     def restart(self) -> None:
         """A clean stop, and a start."""
@@ -97,7 +101,7 @@ class Life:
             self.log(name).close()
             ledger.safe = ledger.end
         self.checkpoint()
-        self.here.close(clean=True)
+        self._close(clean=True)
         self.start()
         assert self.here.clean
         self.look()
