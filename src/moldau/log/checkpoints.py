@@ -1,8 +1,8 @@
 """The small text files of a log directory: their formats, reading and writing. Holds no state.
 
 Offsets by partition (`recovery-point-offset-checkpoint` and its kin), `leader-epoch-checkpoint`, `partition.metadata`
-and `meta.properties`. Each is replaced as a whole. A file that cannot be understood is an error with its name in it:
-guessing a recovery point could lose records.
+and `meta.properties`. Each is replaced as a whole. A file that cannot be understood is an error with its name in it;
+what to do without it is the reader's to say.
 """
 
 from collections.abc import Mapping

@@ -7,6 +7,7 @@ marker is taken away when the directory is opened, so that a crash finds none.
 import errno
 import fcntl
 import json
+import logging
 import os
 import re
 from collections.abc import Mapping
@@ -27,6 +28,8 @@ from moldau.log.checkpoints import (
     write_properties,
 )
 from moldau.log.files import replace, sync_directory
+
+logger = logging.getLogger("moldau.log")
 
 LOCK = ".lock"
 METADATA_LOG = "__cluster_metadata-0"  # Apache Kafka's own, not a partition of a topic
@@ -96,13 +99,23 @@ class LogDirectory:
     def _read(self) -> None:
         path = self.path
         self._identify(path / META_PROPERTIES)
-        self.recovery_points = read_offsets(path / RECOVERY_POINTS)
-        self.high_watermarks = read_offsets(path / HIGH_WATERMARKS)
-        self.log_starts = read_offsets(path / LOG_STARTS)
-        self.clean = (path / CLEAN_SHUTDOWN).exists()
-        if self.clean:
-            (path / CLEAN_SHUTDOWN).unlink()
+        marker = path / CLEAN_SHUTDOWN
+        self.clean = marker.exists()
+        self.recovery_points = self._offsets(RECOVERY_POINTS)
+        self.high_watermarks = self._offsets(HIGH_WATERMARKS)
+        self.log_starts = self._offsets(LOG_STARTS)
+        if marker.exists():
+            marker.unlink()
             sync_directory(path)
+
+    def _offsets(self, name: str) -> dict[Partition, int]:
+        """A damaged checkpoint counts as none, as in Kafka: then all of the logs is checked, clean stop or not."""
+        try:
+            return read_offsets(self.path / name)
+        except MalformedCheckpointError as fault:
+            logger.warning("%s; going on without it, and checking all logs", fault)
+            self.clean = False
+            return {}
 
     def _identify(self, path: Path) -> None:
         found = read_properties(path)

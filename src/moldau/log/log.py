@@ -131,7 +131,7 @@ class Log:
         except checkpoints.MalformedCheckpointError as fault:
             logger.warning("%s: reading the leader epochs from the batches: %s", self.name, fault)
             return False
-        return True
+        return bool(self.epochs.entries())
 
     def _rebuild_epochs(self) -> None:
         self.epochs = LeaderEpochs()

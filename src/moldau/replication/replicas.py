@@ -22,6 +22,7 @@ from moldau.log.log import Log
 from moldau.log.segment import CorruptLogError
 from moldau.log.settings import LogConfig
 from moldau.metadata.image import ClusterImage, PartitionState, Topic
+from moldau.replication.loading import open_all
 from moldau.replication.moving import Hands, Move
 from moldau.replication.partition import Partition
 
@@ -93,7 +94,10 @@ class Replicas:
     # ── following the image ──
 
     def load(self, image: ClusterImage, threads: int, give_up: Callable[[], bool]) -> None:
-        """Open every partition of ours, at start-up, before anything is served. Blocks, unless `give_up` turns true."""
+        """Open every partition of ours, at start-up, before anything is served. Blocks, unless `give_up` turns true.
+
+        `threads` for each directory.
+        """
         openings = [
             self._opening(topic, state, new=False)
             for topic in image.topics.values()
@@ -105,10 +109,8 @@ class Replicas:
         def unless_given_up(opening: Opening) -> Partition | None:
             return None if give_up() else self._open(opening)
 
-        with ThreadPoolExecutor(threads, "moldau-recovery") as pool:
-            outcomes = (pool.map if threads > 1 else map)(unless_given_up, openings)
-            for opening, partition in zip(openings, outcomes, strict=True):
-                self._place(opening, partition)
+        for opening, partition in open_all(openings, lambda each: each.directory.path, unless_given_up, threads):
+            self._place(opening, partition)
         for directory in self.directories:
             files.remove(directory.condemned())
 
