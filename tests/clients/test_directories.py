@@ -1,5 +1,6 @@
 """Several log directories under a real broker: partitions move between them while they are written to."""
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -66,5 +67,32 @@ def test_partitions_move_while_they_are_written_to(tmp_path: Path) -> None:
         with RawClient(own.bootstrap) as client:
             assert [len(found) for found in rows(client, "t").values()] == [0, 2]
             assert client.list_offset("t", -1, first).offset == count
+    finally:
+        own.close()
+
+
+def test_a_disk_that_is_lost_takes_its_partitions_records_alone(tmp_path: Path) -> None:
+    """One replica, one disk: what was on it is gone, whatever acks and flush say. Everything else is as it was."""
+    one, two = tmp_path / "one", tmp_path / "two"
+    own = BrokerProcess(tmp_path, {"log.dirs": f"{one},{two}"})
+    own.start()
+    try:
+        with RawClient(own.bootstrap) as client:
+            client.create_topic("t", 2, {})
+            [kept], [lost] = (rows(client, "t")[str(path)] for path in (one, two))
+            with writing(own.bootstrap, [("t", 0), ("t", 1)]) as steady:
+                steady.wait_for_more(500)
+        own.stop()
+        shutil.rmtree(two)
+        own.start()
+        with RawClient(own.bootstrap) as client:
+            client.wait_for_topic("t", 2)
+            assert client.list_offset("t", -1, kept).offset == steady.acknowledged["t", kept]
+            assert client.list_offset("t", -1, lost).offset == 0
+        assert [number for _, _, number in stored(own.bootstrap, ("t", kept))] == list(
+            range(steady.acknowledged["t", kept])
+        )
+        with writing(own.bootstrap, [("t", lost)]) as steady:
+            steady.wait_for_more(10)
     finally:
         own.close()

@@ -25,7 +25,12 @@ PROMISES = {
         power=False,
     ),
     "flush.messages=1": Promise(
-        "whatever was acknowledged survives a power cut", {"append": 20, "checkpoint": 1}, fsync_each=True
+        "whatever was acknowledged survives a power cut", {"append": 20, "checkpoint": 1}, flush_messages=1
+    ),
+    "flush.messages=7": Promise(
+        "of what was acknowledged at most the last six records of a partition go with the power",
+        {"append": 20, "checkpoint": 1, "die": 1},
+        flush_messages=7,
     ),
     "flush": Promise("whatever was synced survives a power cut; of the rest nothing is garbled", WRITING),
     "checkpoint": Promise(

@@ -50,7 +50,7 @@ class Promise:
     says: str
     actions: Mapping[str, float]  # by name, with weights
     power: bool = True  # a power cut; otherwise only the process dies
-    fsync_each: bool = False  # flush.messages=1: acknowledged when synced
+    flush_messages: int = 0  # so many records are acknowledged unsynced less one, at most; 0: any number
 
 
 class Life:
@@ -117,8 +117,11 @@ class Life:
     def append(self) -> None:
         name = self.dice.choice(TOPICS)
         self._append(name)
-        if self.promise.fsync_each:
+        ledger, log, most = self.ledgers[name], self.log(name), self.promise.flush_messages
+        if most and log.end_offset - log.recovery_point >= most:  # as `Partition` does before it answers
             self._flush(name)
+        if most:
+            ledger.safe = max(ledger.safe, ledger.end - (most - 1))
 
     def _append(self, name: str) -> None:
         ledger, log, dice = self.ledgers[name], self.log(name), self.dice
@@ -146,7 +149,7 @@ class Life:
     def _flush(self, name: str) -> None:
         ledger, log = self.ledgers[name], self.log(name)
         job = log.begin_flush()
-        if self.dice.random() < 0.3:  # on the loop, while a thread syncs
+        if not self.promise.flush_messages and self.dice.random() < 0.3:  # on the loop, while a thread syncs
             self._append(name)
         job.run()
         log.finish_flush(job)

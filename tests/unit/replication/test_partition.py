@@ -280,3 +280,23 @@ def test_one_fsync_serves_everyone_who_waited_for_it(tmp_path: Path, monkeypatch
         await partition.stop()
 
     run("asyncio", test())
+
+
+def test_flush_ms_leaves_nothing_unsynced_for_longer(tmp_path: Path) -> None:
+    async def test() -> None:
+        partition = a_partition(tmp_path, LogConfig(flush_ms=1000))
+        log, outcomes = partition.log, Outcomes(partition)
+        assert outcomes.offset(some()) == 0
+        partition.flush_if_due(NOW)  # the first look at what is not synced
+        partition.flush_if_due(NOW + 999)
+        await turns()
+        assert log.recovery_point == 0
+        partition.flush_if_due(NOW + 1000)
+        await until(lambda: log.recovery_point == 1)
+        assert outcomes.offset(some()) == 1
+        partition.flush_if_due(NOW + 5000)
+        partition.flush_if_due(NOW + 6000)
+        await until(lambda: log.recovery_point == 2)
+        await partition.stop()
+
+    run("asyncio", test())
