@@ -111,7 +111,7 @@ def finish_swaps(directory: Path, listing: Listing) -> None:
         if path.name.endswith(LOG + SWAP):
             base = int(path.name[:20])
             end = check(path, base, LogConfig(), crc=False).end_offset
-            for covered in [offset for offset in listing.logs if base <= offset < end]:
+            for covered in [offset for offset in listing.logs if base <= offset < max(end, base + 1)]:
                 for suffix in segments.SUFFIXES:
                     Path(file_stem(str(directory), covered) + suffix).unlink(missing_ok=True)
     for path in swaps:
