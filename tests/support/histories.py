@@ -133,10 +133,11 @@ class History:
 
     def _note_tombstones(self, upper: int) -> None:
         """Those before `upper` were cleaned now, for the first time or once more."""
+        horizon = self.now + self.config.delete_retention_ms
         for record, _ in self.wrote:
-            if record.value is None and record.offset < upper:
-                if self._horizons.setdefault(record.offset, self.now + self.config.delete_retention_ms) <= self.now:
-                    self.mortal.add(record.offset)
+            old = record.value is None and record.offset < upper
+            if old and self._horizons.setdefault(record.offset, horizon) <= self.now:
+                self.mortal.add(record.offset)
 
     # -- what a reader sees ------------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ import errno
 import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from moldau.base.errors import Refusal, WireError
 from moldau.log import validate
@@ -57,10 +57,15 @@ class Later:
             self.tell(outcome)
 
 
+class Stoppable(Protocol):
+    async def stop(self) -> None: ...
+
+
 class Partition:
     __slots__ = (
         "_dirty_since",
         "_lane",
+        "cleaning",
         "flusher",
         "index",
         "internal",
@@ -79,6 +84,7 @@ class Partition:
         self.internal = internal  # of a topic that only the broker writes to
         self.offline = False  # its disk failed: nothing more is written to it
         self.waiters: set[FetchWaiter] = set()
+        self.cleaning: Stoppable | None = None  # while its log is compacted
         self.flusher = Flusher(log, self.go_offline)
         self._dirty_since: int | None = None
         self._lane = Lane()
@@ -313,6 +319,8 @@ class Partition:
             waiter.fire_soon()
 
     async def stop(self) -> None:
+        if self.cleaning is not None:
+            await self.cleaning.stop()
         await self._lane.stop()
         await self.flusher.stop()
         self.changed()

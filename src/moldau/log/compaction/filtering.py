@@ -79,7 +79,7 @@ class Filter:
         return kept
 
     def _must_stay(self, header: BatchHeader, control: bool) -> bool:
-        """Whether its header is needed: for the producer's last sequence or epoch, or as the end of what was cleaned."""
+        """Whether its header is needed: as its producer's last sequence or epoch, or as the end of what was cleaned."""
         work = self._work
         if header.last_offset + 1 == work.upper:
             return True
