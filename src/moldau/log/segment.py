@@ -4,6 +4,7 @@ import mmap
 import os
 from collections.abc import Iterator
 from contextlib import suppress
+from operator import itemgetter
 from pathlib import Path
 from struct import Struct
 
@@ -153,8 +154,10 @@ class Segment:
         if self.live is not None:
             return self.live.times
         if self.gone:  # its file has another name, or is another's
-            latest, last = max(((header[8], header[0] + header[6]) for _, header in self.headers()), default=(-1, 0))
-            return TIME_ENTRY.pack(latest, last - self.base) if latest >= 0 else b""
+            latest = max((header for _, header in self.headers()), key=itemgetter(8), default=None)
+            if latest is None or latest[8] < 0:
+                return b""
+            return TIME_ENTRY.pack(latest[8], latest[0] + latest[6] - self.base)
         times = read_whole(self.stem + TIME_INDEX)
         if times is None or not sound_times(times):
             raise CorruptLogError(f"{self.stem}{TIME_INDEX} is not a time index")

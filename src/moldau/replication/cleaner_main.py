@@ -7,6 +7,7 @@ the program, whatever it was about.
 
 import json
 import os
+import signal
 import sys
 import threading
 import time
@@ -41,6 +42,7 @@ class Throttle:
 
 def main() -> None:
     os.nice(NICENESS)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the broker, which ends this process in its own time
     requests: SimpleQueue[dict[str, Any]] = SimpleQueue()
     threading.Thread(target=_read, args=(requests,), daemon=True).start()
     while True:

@@ -175,33 +175,45 @@ class Compactor:
     async def _clean(self, due: Due, cleaner: Cleaner) -> None:
         partition = due.partition
         cleaning = partition.cleaning = Cleaning(cleaner)
-        settings, log = self._settings(), partition.log
         work: Work | None = None
         try:
-            dirt = measure(log, partition.last_stable_offset, self._now())
-            work = plan(log, dirt, self._now(), settings.key_memory, settings.chunk)
-            swaps = Swaps(log, work)
-            async for told in cleaner.do(work, settings.bytes_per_second):
+            # Measured again: others had their turn since, and what is planned now must hold in this very turn.
+            dirt = measure(partition.log, partition.last_stable_offset, self._now())
+            if not dirt.dirty_bytes:
+                return
+            settings = self._settings()
+            work = plan(partition.log, dirt, self._now(), settings.key_memory, settings.chunk)
+            await self._carry_out(work, partition, cleaning, settings.bytes_per_second)
+        except CorruptLogError as fault:
+            self._give_up_on(partition, str(fault))
+        finally:
+            if work is not None:
+                await asyncio.to_thread(_remove_leftovers, work)
+            partition.cleaning = None
+            cleaning.over.set()
+
+    async def _carry_out(self, work: Work, partition: Partition, cleaning: Cleaning, bytes_per_second: float) -> None:
+        log = partition.log
+        swaps = Swaps(log, work)
+        try:
+            async for told in cleaning.cleaner.do(work, bytes_per_second):
                 if isinstance(told, Cleaned):
                     await self._exchange(partition, swaps, told, cleaning)
                 else:
                     log.clean_to = told.end
                     _report(log.name, told)
             await self._checkpoint()
-        except Changed:
-            logger.info("%s changed while it was compacted; that begins anew", log.name)
-            await cleaner.stop()
-        except (LogUncleanable, CorruptLogError) as fault:
-            self._give_up_on(partition, str(fault))
-        except (CleanerFailed, OSError) as problem:
-            if not cleaning.given_up:
+        except (Changed, CleanerFailed, LogUncleanable, OSError) as problem:
+            await cleaning.cleaner.stop()  # what it does further is of no use
+            if cleaning.given_up:
+                return
+            if isinstance(problem, Changed) or swaps.disturbed():
+                logger.info("%s changed while it was compacted; that begins anew", log.name)
+            elif isinstance(problem, LogUncleanable):
+                self._give_up_on(partition, str(problem))
+            else:
                 self._resting[partition] = asyncio.get_running_loop().time() + REST_S
                 logger.warning("compacting %s failed: %s; it is tried again later", log.name, problem)
-        finally:
-            if work is not None:
-                await asyncio.to_thread(_remove_leftovers, work)
-            partition.cleaning = None
-            cleaning.over.set()
 
     async def _exchange(self, partition: Partition, swaps: Swaps, cleaned: Cleaned, cleaning: Cleaning) -> None:
         """The compacted segment for those that it was made of, if these are still there."""

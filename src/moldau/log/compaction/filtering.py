@@ -3,10 +3,12 @@
 Offsets, sequences, timestamps and leader epoch stay as they are. A batch of which nothing goes is kept byte for byte.
 """
 
+from array import array
+from bisect import bisect_left
 from collections.abc import Sequence
 
 from moldau.log.compaction.keys import KeyMap
-from moldau.log.compaction.records import Place, body_of, moved_in_time, read_places
+from moldau.log.compaction.records import Place, body_of, moved_in_time, pick_places, read_keys, read_places
 from moldau.log.compaction.transactions import Transactions
 from moldau.log.compaction.work import Work
 from moldau.wire.batch import (
@@ -29,10 +31,10 @@ class Filter:
 
     def __init__(self, work: Work, keys: KeyMap, transactions: Transactions) -> None:
         self._work = work
-        self._offset_of = keys.offsets.get
-        self._mapped_to = keys.end
+        self._keys = keys
+        self._mapped = keys.offsets.keys()
+        self._kept_offsets = array("q", sorted(keys.offsets.values()))  # of the part that was mapped: all that stays
         self._transactions = transactions
-        self.keyless = 0
         self.records_kept = 0
 
     def leave(self, header: BatchHeader, batch: memoryview) -> tuple[BatchHeader, bytes | memoryview] | None:
@@ -45,12 +47,13 @@ class Filter:
         else:
             useless = False
             gone = self._transactions.is_aborted(header)
-        kept: Sequence[Place] = ()
+        kept: Sequence[Place] | None = ()
         body = b""
         if not gone and header.record_count:
-            body = body_of(header, batch)
-            places = read_places(body, header.record_count)
-            kept = places if control else self._kept(header.base_offset, places, horizon)
+            body, kept = self._kept_of_marker(header, batch) if control else self._kept(header, batch, horizon)
+        if kept is None:
+            self.records_kept += header.record_count
+            return header, batch
         if not kept:
             return _emptied(header) if self._must_stay(header, control) else None
         self.records_kept += len(kept)
@@ -61,19 +64,47 @@ class Filter:
             return header, batch
         return _sealed(header, b"".join([body[place.start : place.end] for place in kept]), kept)
 
-    def _kept(self, base: int, places: list[Place], horizon: int | None) -> list[Place]:
-        """The records of a batch of data that stay."""
-        offset_of, mapped_to = self._offset_of, self._mapped_to
+    def _kept_of_marker(self, header: BatchHeader, batch: memoryview) -> tuple[bytes, Sequence[Place]]:
+        body = body_of(header, batch)
+        return body, read_places(body, header.record_count)
+
+    def _kept(
+        self, header: BatchHeader, batch: memoryview, horizon: int | None
+    ) -> tuple[bytes, Sequence[Place] | None]:
+        """The body and the records that stay of a batch of data; None for those: all, and nothing else changes."""
+        base, end = header.base_offset, header.last_offset + 1
+        if horizon is None and header.dense and self._work.first_dirty <= base and end <= self._keys.end:
+            return self._kept_of_mapped(header, batch)
+        body = body_of(header, batch)
         expired = horizon is not None and horizon <= self._work.now  # and with it the tombstones (KIP-534)
+        if not expired:
+            keys, tombstones = read_keys(body, header.record_count)
+            settled = horizon is not None or not tombstones
+            if settled and None not in keys and self._mapped.isdisjoint(keys):
+                return body, None
+        return body, self._chosen(base, read_places(body, header.record_count), expired)
+
+    def _kept_of_mapped(self, header: BatchHeader, batch: memoryview) -> tuple[bytes, Sequence[Place] | None]:
+        """As `_kept`, of a batch that the key map knows: it tells which offsets stay, so few records are looked at."""
+        base, offsets = header.base_offset, self._kept_offsets
+        first = bisect_left(offsets, base)
+        last = bisect_left(offsets, base + header.record_count, first)
+        if first == last:
+            return b"", ()
+        if last - first == header.record_count and not self._keys.has_tombstones(base):
+            return b"", None
+        body = body_of(header, batch)
+        return body, pick_places(body, [offset - base for offset in offsets[first:last]])
+
+    def _chosen(self, base: int, places: list[Place], expired: bool) -> list[Place]:
+        """The records that stay, each asked for on its own."""
+        offset_of, mapped_to = self._keys.offsets.get, self._keys.end
         kept = []
         for place in places:
             offset = base + place.offset_delta
             if offset < mapped_to:
                 key = place.key
-                if key is None:
-                    self.keyless += 1
-                    continue
-                if offset_of(key, -1) > offset or (expired and place.tombstone):
+                if key is None or offset_of(key, -1) > offset or (expired and place.tombstone):
                     continue
             kept.append(place)
         return kept

@@ -4,6 +4,7 @@ These loops run for every record of a compacted log, so varints of one byte are 
 asks for are stepped over. Whoever calls has checked the batch's checksum; what does not fit is CorruptRecords.
 """
 
+from collections.abc import Iterable
 from hashlib import blake2b
 from typing import NamedTuple
 
@@ -32,90 +33,127 @@ def body_of(header: BatchHeader, batch: memoryview) -> bytes:
     return decompress(header.codec, raw, LARGEST_BODY) if header.codec else bytes(raw)
 
 
-def read_keys(body: bytes, count: int) -> list[bytes | None]:
-    """The keys of all records, in order. A key of 64 bytes or more is its digest, which no shorter key can equal."""
+def read_keys(body: bytes, count: int) -> tuple[list[bytes | None], bool]:
+    """The keys of all records, in order, and whether one of them is a tombstone.
+
+    A key of 64 bytes or more is its digest, which no shorter key can equal.
+    """
     keys: list[bytes | None] = []
     add = keys.append
+    tombstones = False
     position = 0
     try:
         for _ in range(count):
             size = body[position]
             if size < 0x80:
-                position += 1
-                end = position + (size >> 1)
+                position += 2  # and attributes
+                end = position + (size >> 1) - 1
             else:
                 more = body[position + 1]
                 if more < 0x80:
-                    position += 2
-                    end = position + ((size & 0x7F | more << 7) >> 1)
+                    position += 3
+                    end = position + ((size & 0x7F | more << 7) >> 1) - 1
                 else:
                     size, position = read_varint(body, position)
                     end = position + size
-            position += 1  # attributes
+                    position += 1
             while body[position] > 0x7F:  # timestamp delta
                 position += 1
             position += 1
             while body[position] > 0x7F:  # offset delta
                 position += 1
-            position += 1
-            size = body[position]
+            size = body[position + 1]
+            position += 2
             if size == NULL:
-                add(None)
+                key = None
             elif size < 0x80:
-                position += 1
-                add(body[position : position + (size >> 1)])
+                start = position
+                position += size >> 1
+                key = body[start:position]
             else:
-                add(_digest(body, position, end)[0])
+                key, position = _digest(body, position - 1, end)
+            add(key)
+            if body[position] == NULL:
+                tombstones = True
             position = end
     except IndexError:
         raise CorruptRecords(f"the body ends inside one of {count} records") from None
     if position != len(body):
         raise CorruptRecords(f"{count} records end at {position} of {len(body)} bytes")
-    return keys
+    return keys, tombstones
 
 
 def read_places(body: bytes, count: int) -> list[Place]:
     """All records, in order."""
     places: list[Place] = []
-    add, make = places.append, tuple.__new__
     position = 0
     try:
         for _ in range(count):
-            start = position
-            size, position = read_varint(body, position)
-            end = position + size
-            position += 1  # attributes
-            time = body[position]
-            position += 1
-            if time < 0x80:
-                time = (time >> 1) ^ -(time & 1)
-            else:
-                time, position = read_varint(body, position - 1, INT64)
-            delta = body[position]
-            position += 1
-            if delta < 0x80:
-                delta >>= 1
-            else:
-                delta, position = read_varint(body, position - 1)
-            size = body[position]
-            position += 1
-            if size == NULL:
-                key = None
-            elif size < 0x80:
-                size >>= 1
-                key = body[position : position + size]
-                position += size
-            else:
-                key, position = _digest(body, position - 1, end)
-            if position >= end:
-                raise CorruptRecords(f"a key reaches to {position} in a record that ends at {end}")
-            add(make(Place, (start, end, time, delta, key, body[position] == NULL)))
-            position = end
+            place = _place(body, position)
+            places.append(place)
+            position = place.end
     except IndexError:
         raise CorruptRecords(f"the body ends inside one of {count} records") from None
     if position != len(body):
         raise CorruptRecords(f"{count} records end at {position} of {len(body)} bytes")
     return places
+
+
+def pick_places(body: bytes, wanted: Iterable[int]) -> list[Place]:
+    """Some of the records, by their numbers, in ascending order; those between are stepped over."""
+    places: list[Place] = []
+    position = number = 0
+    try:
+        for want in wanted:
+            for _ in range(want - number):
+                size = body[position]
+                if size < 0x80:
+                    position += 1 + (size >> 1)
+                else:
+                    more = body[position + 1]
+                    if more < 0x80:
+                        position += 2 + ((size & 0x7F | more << 7) >> 1)
+                    else:
+                        size, position = read_varint(body, position)
+                        position += size
+            place = _place(body, position)
+            places.append(place)
+            position = place.end
+            number = want + 1
+    except IndexError:
+        raise CorruptRecords("the body ends inside a record") from None
+    return places
+
+
+def _place(body: bytes, start: int) -> Place:
+    """The record that begins at `start`."""
+    size, position = read_varint(body, start)
+    end = position + size
+    position += 1  # attributes
+    time = body[position]
+    position += 1
+    if time < 0x80:
+        time = (time >> 1) ^ -(time & 1)
+    else:
+        time, position = read_varint(body, position - 1, INT64)
+    delta = body[position]
+    position += 1
+    if delta < 0x80:
+        delta >>= 1
+    else:
+        delta, position = read_varint(body, position - 1)
+    size = body[position]
+    position += 1
+    key: bytes | None = None
+    if size >= 0x80:
+        key, position = _digest(body, position - 1, end)
+    elif size != NULL:
+        size >>= 1
+        key = body[position : position + size]
+        position += size
+    if not start < position < end <= len(body):
+        raise CorruptRecords(f"a record from {start} to {end} whose key reaches to {position}")
+    return tuple.__new__(Place, (start, end, time, delta, key, body[position] == NULL))
 
 
 def _digest(body: bytes, position: int, end: int) -> tuple[bytes, int]:

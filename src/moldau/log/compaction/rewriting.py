@@ -71,7 +71,7 @@ class Cleaner:
             records_kept=filtered.records_kept,
             bytes_read=self._bytes_read,
             bytes_kept=self._bytes_kept,
-            keyless=filtered.keyless,
+            keyless=keys.keyless,
         )
 
     def _aborted(self) -> list[Aborted]:
@@ -123,8 +123,11 @@ class Cleaner:
         elif not transactions.is_aborted(header) and count:
             body = body_of(header, batch)
             first = self._work.first_dirty
-            if count == header.last_offset_delta + 1 and base >= first:  # no offset is missing
-                keys.add(read_keys(body, count), range(base, base + count))
+            if header.dense and base >= first:
+                names, tombstones = read_keys(body, count)
+                keys.add(names, range(base, base + count))
+                if tombstones:
+                    keys.note_tombstones(base)
             else:
                 places = [place for place in read_places(body, count) if base + place.offset_delta >= first]
                 keys.add([place.key for place in places], [base + place.offset_delta for place in places])

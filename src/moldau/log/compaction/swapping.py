@@ -42,8 +42,14 @@ class Swaps:
         then = [self._planned.get(base) for base in bases]
         return self._log.generation == self._generation and now == then
 
+    def disturbed(self) -> bool:
+        """Whether segments went, or were cut, that were still to be compacted: the cleaner may have tripped over it."""
+        return self._log.generation != self._generation or any(segment.gone for segment in self._planned.values())
+
     def carry_out(self, cleaned: Cleaned, now: int) -> list[Path]:
         """On the loop. Files to remove once `settle` has run."""
+        for base in cleaned.bases:
+            del self._planned[base]
         return self._log.exchange(cleaned.bases, cleaned.size, cleaned.aborts, now)
 
     def settle(self) -> None:
