@@ -159,6 +159,8 @@ class Compactor:
     def _measured(self, partition: Partition, now: int) -> Dirt | None:
         """How dirty a log is that is due."""
         log = partition.log
+        if log.flush_due:  # after a crash: segments can be compacted when their indexes are on disk
+            partition.flusher.soon()
         try:
             dirt = measure(log, partition.last_stable_offset, now)
         except (CorruptLogError, OSError) as fault:
