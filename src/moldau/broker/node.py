@@ -38,6 +38,7 @@ from moldau.metadata.changes import Change
 from moldau.metadata.image import Broker, ClusterImage, Endpoint, Topic
 from moldau.net.gate import Gate
 from moldau.net.listener import CannotListen, ConnectionLimits, Listeners
+from moldau.replication.compactor import CleanerSettings, Compactor
 from moldau.replication.replicas import Replicas
 from moldau.store.port import StoreError
 from moldau.store.sqlite import SqliteStore
@@ -173,6 +174,7 @@ class Node:
         for directory in directories:
             directory.claim(controller.image.cluster_id, config.node_id)
         self._replicas = Replicas(config.node_id, directories, self._configure, now, config.producer_id_expiration_ms)
+        self._compactor = Compactor(self._replicas, lambda: _cleaners(self._context.config), now)
         producer_ids = ProducerIds(controller)
 
         def running() -> BrokerConfig:
@@ -238,6 +240,7 @@ class Node:
         self._resuming = asyncio.get_running_loop().create_task(self._replicas.resume_moves())
         self._listeners.start()
         self._chores = Chores(self._daily_work(), self._clock)
+        self._compactor.start()
         bound = [each._replace(port=ports[each.name]) for each in config.listeners]
         here = [each._replace(host="localhost") if each.everywhere else each for each in bound]
         return Started(
@@ -309,6 +312,7 @@ class Node:
         """In order: nothing new comes in, what runs ends, the logs are closed, then the marks of a clean stop."""
         self._listeners.stop_listening()
         await self._chores.stop()
+        await self._compactor.stop()
         await self._context.transactions.stop()
         await self._context.groups.stop()
         await self._gate.drain()
@@ -337,6 +341,19 @@ def _store_path(directories: list[LogDirectory]) -> Path:
     if len(found) > 1:
         raise DirectoryRefused(f"{found[0]} and {found[1]} are the metadata of two nodes; log.dirs must be of one")
     return found[0] if found else paths[0]
+
+
+def _cleaners(config: BrokerConfig) -> CleanerSettings:
+    """Kafka's limits are for all cleaners together."""
+    processes = config.log_cleaner_threads if config.log_cleaner_enable else 0
+    share = max(processes, 1)
+    return CleanerSettings(
+        processes=processes,
+        key_memory=int(config.log_cleaner_dedupe_buffer_size * config.log_cleaner_io_buffer_load_factor) // share,
+        chunk=config.log_cleaner_io_buffer_size // share // 2,  # as much to read as to write
+        bytes_per_second=config.log_cleaner_io_max_bytes_per_second / share,
+        backoff_ms=config.log_cleaner_backoff_ms,
+    )
 
 
 def _limits(config: BrokerConfig) -> ConnectionLimits:

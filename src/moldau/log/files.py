@@ -95,6 +95,10 @@ class OpenFiles:
         self._open[segment] = None
         return file
 
+    def leave_open(self, segment: Opened) -> None:
+        """The segment's files stay open until nobody refers to it."""
+        self._open.pop(segment, None)
+
     def forget(self, segment: Opened) -> None:
         self._open.pop(segment, None)
         segment.release_file()

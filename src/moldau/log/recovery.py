@@ -112,7 +112,7 @@ def finish_swaps(directory: Path, listing: Listing) -> None:
         if path.name.endswith(LOG + SWAP):
             base = int(path.name[:20])
             end = check(path, base, LogConfig(), crc=False).end_offset
-            for covered in [offset for offset in listing.logs if base <= offset < end]:
+            for covered in [offset for offset in listing.logs if base <= offset < max(end, base + 1)]:
                 for suffix in segments.SUFFIXES:
                     Path(file_stem(str(directory), covered) + suffix).unlink(missing_ok=True)
     for path in swaps:
@@ -233,7 +233,7 @@ class Loader:
         """A finished segment that is trusted; its indexes are looked into when they are needed, by `sound_cold`."""
         segment = self._segment(base)
         offsets, times = self.listing.indexes.get(base), self.listing.time_indexes.get(base)
-        if offsets is None or offsets % 8 or not times or times % 12:  # records without a timestamp are rare
+        if offsets is None or offsets % 8 or times is None or times % 12 or (self.listing.logs[base] and not times):
             rebuild_indexes(segment, self.config, self.name, "missing or of a wrong size")
         return segment
 

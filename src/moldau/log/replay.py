@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from itertools import takewhile
 
 from moldau.log.aborted import Aborted
 from moldau.log.header import RawHeader
@@ -40,6 +41,12 @@ def replay(producers: Producers, batches: Iterable[Place], from_offset: int) -> 
             )
             if aborted is not None:
                 yield segment, aborted
+
+
+def aborted_of(segment: Segment, producers: Producers, batches: Iterable[Place], from_offset: int) -> list[Aborted]:
+    """The aborted transactions whose markers are in `segment`; `batches` begin at `from_offset`, before it."""
+    places = takewhile(lambda place: place[0].base <= segment.base, batches)
+    return [aborted for each, aborted in replay(producers, places, from_offset) if each is segment]
 
 
 def written_before(state: Producer, batches: Iterable[Place], end: int) -> list[Written]:

@@ -49,6 +49,7 @@ class Move:
         self.copy: Log | None = None
         self._hands = hands
         self._ended = False
+        self._clean_to = partition.log.clean_to  # what is compacted from here on may be copied as it was
         self._swapped: asyncio.Future[Refusal | None] = asyncio.get_running_loop().create_future()
         name = Path(partition.log.directory).name
         self._name = name
@@ -147,6 +148,7 @@ class Move:
             return
         assert self.copy is not None
         old, flusher = self.partition.log, self.partition.flusher
+        self.copy.clean_to = self._clean_to
         self.partition.adopt(self.copy)
 
         async def settle() -> None:

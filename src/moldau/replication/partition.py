@@ -7,7 +7,7 @@ replica, so what is appended is committed and the high watermark is the end of t
 import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from moldau.base.errors import Refusal, WireError
 from moldau.log import validate
@@ -56,10 +56,15 @@ class Later:
             self.tell(outcome)
 
 
+class Stoppable(Protocol):
+    async def stop(self) -> None: ...
+
+
 class Partition:
     __slots__ = (
         "_dirty_since",
         "_lane",
+        "cleaning",
         "flusher",
         "index",
         "internal",
@@ -82,6 +87,7 @@ class Partition:
         self.moving = False  # about to go on in another directory: what does not queue comes again
         self.waiters: set[FetchWaiter] = set()
         self.on_failure: Callable[[OSError], None] | None = None  # told when the disk fails: others are on it as well
+        self.cleaning: Stoppable | None = None  # while its log is compacted
         self.flusher = Flusher(log, self.fail)
         self._dirty_since: int | None = None
         self._lane = Lane()
@@ -341,6 +347,8 @@ class Partition:
             waiter.fire_soon()
 
     async def stop(self) -> None:
+        if self.cleaning is not None:
+            await self.cleaning.stop()
         await self._lane.stop()
         await self.flusher.stop()
         self.changed()

@@ -91,6 +91,11 @@ class Replicas:
     def in_directory(self, directory: LogDirectory) -> list[Partition]:
         return [partition for partition, home in self._homes.items() if home is directory]
 
+    def unopened_of(self, directory: LogDirectory, offsets: dict[Key, int]) -> dict[Key, int]:
+        """What is last known of the logs in a directory that could not be opened."""
+        unopened = [key for key, opening in self._unopened.items() if opening.directory is directory]
+        return {key: offsets[key] for key in unopened if key in offsets}
+
     # ── following the image ──
 
     def load(self, image: ClusterImage, threads: int, give_up: Callable[[], bool]) -> None:
@@ -351,6 +356,8 @@ class Replicas:
         self._counts[source] -= 1
         self._counts[target] += 1
         source.forget((partition.topic, partition.index))
+        if partition.cleaning is not None:  # of the log that is about to go
+            await partition.cleaning.stop()
         delay_ms = partition.log.config.file_delete_delay_ms
         self.remove_later(partition.log.advance_start(old.start_offset), delay_ms)
         await self.checkpoint()
@@ -422,11 +429,8 @@ class Replicas:
     def _checkpoints(self, directory: LogDirectory) -> tuple[dict[Key, int], dict[Key, int], dict[Key, int]]:
         """Recovery points, high watermarks and log starts; of logs that could not be opened those last known."""
         logs = {(each.topic, each.index): each.log for each in self.in_directory(directory)}
-        unopened = [key for key, opening in self._unopened.items() if opening.directory is directory]
         last_known = (directory.recovery_points, directory.high_watermarks, directory.log_starts)
-        recovery_points, high_watermarks, log_starts = (
-            {key: offsets[key] for key in unopened if key in offsets} for offsets in last_known
-        )
+        recovery_points, high_watermarks, log_starts = (self.unopened_of(directory, each) for each in last_known)
         return (
             recovery_points | {key: log.checkpoint for key, log in logs.items()},
             high_watermarks | {key: log.end_offset for key, log in logs.items()},
