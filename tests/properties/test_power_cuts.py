@@ -6,11 +6,12 @@ promise is told by its number: MOLDAU_SEED=17 lives that one again, alone.
 
 import os
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from support.lives import Promise, live_and_crash
+from support.lives import CONFIG, Promise, live_and_crash
 
 FULL = bool(os.environ.get("MOLDAU_FULL"))
 SEEDS = [int(os.environ["MOLDAU_SEED"])] if "MOLDAU_SEED" in os.environ else range(1_200 if FULL else 25)
@@ -39,6 +40,11 @@ PROMISES = {
     "delete": Promise(
         "what retention or DeleteRecords left survives, and what a checkpoint says is gone stays gone",
         {**WRITING, "shorten": 3, "sweep": 2, "checkpoint": 3},
+    ),
+    "clean": Promise(
+        "compaction keeps the last record of every key, whenever the power goes, and changes none",
+        {**WRITING, "clean": 4, "sweep": 2, "checkpoint": 2, "die": 1},
+        config=replace(CONFIG, cleanup_policy=frozenset({"compact"})),
     ),
     "topic": Promise(
         "a topic made again under its old name has none of the old one's records, and keeps its own",

@@ -12,7 +12,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from uuid import UUID
 
-from log_batches import NOW, batch
+from log_batches import NOW, batch, record
+from moldau.log.checkpoints import CLEANER_OFFSETS, read_offsets, write_offsets
+from moldau.log.compaction.choice import measure, plan
+from moldau.log.compaction.rewriting import clean as rewrite
+from moldau.log.compaction.swapping import Swaps
+from moldau.log.compaction.work import Cleaned
 from moldau.log.directory import LogDirectory
 from moldau.log.files import remove
 from moldau.log.log import Log
@@ -20,11 +25,14 @@ from moldau.log.settings import LogConfig
 from moldau.metadata.image import ClusterImage, PartitionState, Topic
 from moldau.replication.replicas import Replicas
 from moldau.wire.batch import read_header
+from moldau.wire.records import decode_records
 from support.lying_disk import LyingDisk, PowerCut, lying
 
 NODE = 1
 PRODUCER = 7
 LONGEST_LIFE = 400  # calls to the disk before the end comes
+KEYS = 9
+KEY_MEMORY = 100_000
 TOPICS = ("first", "second")
 CONFIG = LogConfig(segment_bytes=700, index_interval_bytes=150, segment_ms=2**62)
 
@@ -41,6 +49,7 @@ class Ledger:
     most_start: int = 0  # and this one asked for
     sequence: int = 0
     epoch: int = 0
+    cleaned: int = 0  # before this offset records may be missing that later ones of their key replace
 
 
 @dataclass(frozen=True)
@@ -50,6 +59,7 @@ class Promise:
     says: str
     actions: Mapping[str, float]  # by name, with weights
     power: bool = True  # a power cut; otherwise only the process dies
+    config: LogConfig = CONFIG
     flush_messages: int = 0  # so many records are acknowledged unsynced less one, at most; 0: any number
 
 
@@ -71,9 +81,11 @@ class Life:
     def start(self) -> None:
         """As a broker does it: directories first, then every partition of the image."""
         self.directory = directory = LogDirectory.open(self.root)
-        self.replicas = Replicas(NODE, [directory], lambda _: CONFIG, lambda: NOW, 86_400_000)
+        self.replicas = Replicas(NODE, [directory], lambda _: self.promise.config, lambda: NOW, 86_400_000)
         self.replicas.load(image_of(self.ledgers), 1, lambda: False)
+        clean_to = read_offsets(self.root / CLEANER_OFFSETS)
         for partition in self.replicas:
+            partition.log.clean_to = clean_to.get((partition.topic, 0), 0)
             partition.log.on_roll = None  # there is no loop to flush on: this life flushes when its dice say so
 
     @property
@@ -131,7 +143,7 @@ class Life:
         data = batch(
             count,
             timestamp=NOW + ledger.end,
-            value=dice.randbytes(dice.randint(0, 120)),
+            body=b"".join(_record(delta, dice) for delta in range(count)),
             producer_id=PRODUCER,
             epoch=0,
             sequence=ledger.sequence,
@@ -170,6 +182,28 @@ class Life:
             log.roll(NOW)
         self.condemned += log.advance_start(offset)
 
+    def clean(self) -> None:
+        """Compaction, as the broker does it; a life ends at any of its steps."""
+        name = self.dice.choice(TOPICS)
+        log, ledger = self.log(name), self.ledgers[name]
+        log.roll(NOW)
+        self._flush(name)
+        dirt = measure(log, log.end_offset, NOW)
+        if not dirt.dirty_bytes:
+            return
+        work = plan(log, dirt, NOW, KEY_MEMORY, 0)
+        ledger.cleaned = max(ledger.cleaned, work.upper)
+        swaps = Swaps(log, work)
+        for told in rewrite(work, lambda _: None):
+            if isinstance(told, Cleaned):
+                swaps.commit(told)
+                self.condemned += swaps.carry_out(told, NOW)
+                swaps.settle()
+            else:
+                log.clean_to = told.end
+        offsets = {(each, 0): self.log(each).clean_to for each in TOPICS}
+        write_offsets(self.root / CLEANER_OFFSETS, offsets)
+
     def sweep(self) -> None:
         condemned, self.condemned = self.condemned, []
         remove(condemned)
@@ -203,6 +237,7 @@ ACTIONS: dict[str, Callable[[Life], None]] = {
     "flush": Life.flush,
     "checkpoint": Life.checkpoint,
     "shorten": Life.shorten,
+    "clean": Life.clean,
     "sweep": Life.sweep,
     "replace": Life.replace,
     "restart": Life.restart,
@@ -265,12 +300,15 @@ def check(log: Log, ledger: Ledger, *, complete: bool) -> None:
     """What is there was written, what was promised is there, and what the log knows agrees with its batches."""
     found = {header.base_offset: bytes(data) for header, data in log.read_batches(log.start_offset)}
     for base, data in found.items():
-        assert ledger.written.get(base) == data, f"the batch at {base} was never written"
+        known = ledger.written.get(base) == data
+        assert known or base < ledger.cleaned, f"the batch at {base} was never written"
     assert ledger.least_start <= log.start_offset <= ledger.most_start
     must = ledger.end if complete else ledger.safe
     for base, data in ledger.written.items():
-        if base < must and base + read_header(data).record_count > log.start_offset:
+        end = base + read_header(data).record_count
+        if ledger.cleaned <= base < must and end > log.start_offset:
             assert base in found, f"the batch at {base} is lost; safe up to {must}"
+    check_keys(found, ledger, log.start_offset, must)
     assert log.end_offset >= must
     headers = list(log.read_headers(log.start_offset))
     if headers:
@@ -286,12 +324,33 @@ def check(log: Log, ledger: Ledger, *, complete: bool) -> None:
         assert read_header(at_time).max_timestamp >= header.max_timestamp
 
 
+def check_keys(found: Mapping[int, bytes], ledger: Ledger, start: int, must: int) -> None:
+    """Of each key the last record that was promised is there, or a later one; and each record is as it was written."""
+    written, kept = _records(ledger.written), _records(found)
+    for offset, each in kept.items():
+        assert written[offset] == each, f"the record at {offset} was never written"
+    newest = {key: offset for offset, (key, _) in sorted(kept.items())}
+    for offset, (key, _) in written.items():
+        if start <= offset < must:
+            assert newest.get(key, -1) >= offset, f"the last record of {key!r} was at {offset} at least"
+
+
+def _records(batches: Mapping[int, bytes]) -> dict[int, tuple[bytes | None, bytes | None]]:
+    decoded = (record for data in batches.values() for record in decode_records(memoryview(data), limit=1 << 20))
+    return {record.offset: (record.key, record.value) for record in decoded}
+
+
+def _record(delta: int, dice: random.Random) -> bytes:
+    return record(delta, dice.randbytes(dice.randint(0, 120)), key=b"%d" % dice.randrange(KEYS))
+
+
 def go_on(life: Life) -> None:
     """The log can be written to, stopped and started as if nothing had been."""
     for name, ledger in life.ledgers.items():
         log = life.log(name)
         ledger.written = {header.base_offset: bytes(data) for header, data in log.read_batches(log.start_offset)}
         ledger.end = ledger.safe = log.end_offset
+        ledger.cleaned = 0
         ledger.least_start = ledger.most_start = log.start_offset
         state = log.producers.get(PRODUCER)
         ledger.sequence = state.last_sequence + 1 if state is not None else 0
