@@ -18,6 +18,7 @@ SETTINGS = {
     "log.initial.task.delay.ms": 100,
     "log.flush.offset.checkpoint.interval.ms": 200,
     "log.segment.delete.delay.ms": 100,
+    "log.cleaner.backoff.ms": 100,
 }
 SMALL = {"internal.segment.bytes": "20000"}
 TOPICS = {
@@ -25,6 +26,7 @@ TOPICS = {
     "aged": {**SMALL, "retention.bytes": "60000"},
     "compacted": {**SMALL, "cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.1"},
 }
+LONGEST_WAIT_S = 1.0  # until a cleaner process has started, now and then
 MORE = 200  # records that are acknowledged in each place between two kills
 
 
@@ -37,7 +39,7 @@ def test_kills_under_load(start_broker: StartBroker) -> None:
     with writing(own.bootstrap, [(topic, 0) for topic in TOPICS]) as steady:
         for _ in range(KILLS):
             steady.wait_for_more(MORE)
-            time.sleep(dice.random() * 0.1)  # not always at the same point of what the broker does
+            time.sleep(dice.random() * LONGEST_WAIT_S)  # not always at the same point of what the broker does
             own.kill()
             own.start()
         steady.wait_for_more(MORE)
@@ -50,6 +52,7 @@ def test_kills_under_load(start_broker: StartBroker) -> None:
     assert first > 0, "retention removed something"
     assert [(offset, number) for offset, _, number in aged] == [(each, each) for each in range(first, counts["aged"])]
     compacted = stored(own.bootstrap, ("compacted", 0))
+    assert len(compacted) < counts["compacted"], "compaction removed something"
     assert all(offset == number for offset, _, number in compacted)
     assert sorted(number for _, _, number in compacted) == [number for _, _, number in compacted]
     last = {key: number for _, key, number in compacted}
