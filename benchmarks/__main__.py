@@ -1,4 +1,4 @@
-"""The command line: `python -m benchmarks [OPTIONS]` compares; `spark`, `cpu`, `isolation`, `chart` are commands."""
+"""The command line: `python -m benchmarks [OPTIONS]` compares; `spark`, `cpu`, `isolation`, `fsync`, `chart` are commands."""
 
 import contextlib
 import enum
@@ -16,9 +16,9 @@ from rich.status import Status
 from rich.table import Column, Table
 
 from benchmarks import cpu as counter
+from benchmarks import group_commit, measures, report
 from benchmarks import isolation as studies
 from benchmarks import jars as kafka_jars
-from benchmarks import measures, report
 from benchmarks import soak as soaking
 from benchmarks.compare import compare
 from benchmarks.jars import Jars
@@ -155,6 +155,17 @@ def isolation(
         rows = studies.study(_one(kafka), scratch, extent, only or [], _saying(status))
     report.show_isolation(rows, console)
     report.save({"isolation": rows}, report.TRIAL if quick or kafka else report.ISOLATION)
+
+
+@app.command()
+def fsync(quick: Quick = False, workdir: Workdir = None) -> None:
+    """What group commit gains for producers that wait for fsync."""
+    table = Table(*(Column(name, justify="right") for name in ("producers", "requests/s", "gain")))
+    with _scratch(workdir) as scratch:
+        for row in group_commit.study(scratch, quick=quick):
+            table.add_row(str(row.producers), f"{row.requests_per_s:,.0f}", f"{row.gain:.1f} ×")
+    table.title = f"flush.messages=1, an fsync takes {group_commit.FSYNC_MS} ms longer than the disk's own"
+    console.print(table)
 
 
 @app.command()
