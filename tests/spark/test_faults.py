@@ -19,7 +19,7 @@ from support.brokers import BrokerProcess, StartBroker
 from support.members import eventually
 from support.raw import RawClient
 from support.records import send, stored
-from support.spark_process import SparkFailed, SparkProcess
+from support.spark_process import SparkProcess
 
 pytest.importorskip("pyspark", reason="needs PySpark: pip install 'moldau[spark]'")
 
@@ -28,7 +28,7 @@ SOURCE, TARGET = "source", "target"
 PARTITIONS = 3
 ASKING_S = 0.2
 PATIENCE_S = 400  # a query that is started again and again on a busy machine
-EACH = 240  # records between two failures
+EACH = 180  # records between two failures
 IN_A_BATCH = 60
 MASTERS = ("local[2,4]", "local[1]", "local[3,4]")  # cores, and how often a task is tried
 STEPS = ("written", "noted", "ended", "returned", "finished")
@@ -108,16 +108,15 @@ class Copy:
             self.run()
 
     def finish(self) -> None:
-        deadline = time.monotonic() + PATIENCE_S
-        while True:
-            self.goes_on()
-            assert self.driver is not None
-            try:
-                self.driver.ask("finish")
-            except SparkFailed:  # a failure of before comes to light only now
-                assert time.monotonic() < deadline, self.report()
-            else:
-                return
+        """All that was sent is copied, and nothing more is under way."""
+        eventually(self.all_are_there, "everything is copied", self.report, PATIENCE_S * 2)
+        assert self.driver is not None
+        self.driver.ask("finish")
+
+    def all_are_there(self) -> bool:
+        self.goes_on()
+        time.sleep(ASKING_S)
+        return set(self.copied()) >= set(self.sent)
 
     def report(self) -> str:
         assert self.driver is not None
