@@ -62,7 +62,7 @@ CASES = (
 )
 
 
-def batches(case: Case, records: int) -> list[bytes]:
+def batches(case: Case, records: int, now: int = NOW) -> list[bytes]:
     """Random keys, values that hardly compress."""
     source = random.Random(5)
     noise = source.randbytes(1 << 16)
@@ -73,7 +73,7 @@ def batches(case: Case, records: int) -> list[bytes]:
         for place in range(BATCH_RECORDS):
             at = source.randrange(len(noise) - VALUE_BYTES)
             key = b"key-%08d" % source.randrange(keys)
-            chosen.append(Record(place, NOW + first + place, key, noise[at : at + VALUE_BYTES]))
+            chosen.append(Record(place, now + first + place, key, noise[at : at + VALUE_BYTES]))
         made.append(encode_batch(chosen, codec=case.codec))
     return made
 
@@ -199,7 +199,7 @@ class Compacting(Moldau):
 def beside(scratch: Path, seconds: float, pairs: int, say: Say) -> Finding:
     """A producer's p99 alone, and while another topic is cleaned."""
     alone, disturbed, shares = [], [], []
-    data = batches(CASES[0], 200 * BATCH_RECORDS)
+    data = batches(CASES[0], 200 * BATCH_RECORDS, time.time_ns() // 1_000_000)
     with running(Compacting(), scratch, "compacting") as peer:
         probe = topics.create(peer, PARTITIONS)
         drive.latency(peer, probe, rate=RATE, seconds=min(seconds, 5))  # warms both ends
@@ -234,7 +234,8 @@ def _fill(peer: Peer, target: Topic, data: list[bytes], count: int) -> None:
 def _make_due(peer: Peer, target: Topic) -> None:
     entry = ConfigEntry("min.cleanable.dirty.ratio", "0.01", incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.TOPIC, target.name, incremental_configs=[entry])
-    for altered in AdminClient({"bootstrap.servers": peer.bootstrap}).incremental_alter_configs([resource]).values():
+    admin = AdminClient({"bootstrap.servers": peer.bootstrap})
+    for altered in admin.incremental_alter_configs([resource]).values():
         altered.result(topics.LIMIT_S)
     deadline = time.monotonic() + topics.LIMIT_S
     while not psutil.Process(peer.pid).children():
