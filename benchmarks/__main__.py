@@ -1,4 +1,4 @@
-"""The command line: `python -m benchmarks [OPTIONS]` compares; `cpu`, `isolation`, `fsync`, `chart` are commands."""
+"""The command line: `python -m benchmarks [OPTIONS]` compares; `cpu`, `isolation` and others are commands."""
 
 import contextlib
 import enum
@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.status import Status
 from rich.table import Column, Table
 
+from benchmarks import compaction as cleaning
 from benchmarks import cpu as counter
 from benchmarks import group_commit, measures, report
 from benchmarks import isolation as studies
@@ -131,6 +132,29 @@ def fsync(quick: Quick = False, workdir: Workdir = None) -> None:
             table.add_row(str(row.producers), f"{row.requests_per_s:,.0f}", f"{row.gain:.1f} ×")
     table.title = f"flush.messages=1, an fsync takes {group_commit.FSYNC_MS} ms longer than the disk's own"
     console.print(table)
+
+
+@app.command()
+def compaction(
+    rounds: Annotated[int, typer.Option(min=1, help="Cleanings that count; the median does.")] = 3,
+    records: Annotated[int, typer.Option(min=1000, help="Records of the log.")] = 1_000_000,
+    seconds: Annotated[float, typer.Option(help="How long a producer is watched beside it; 0: not at all.")] = 8,
+    no_kafka: Annotated[bool, typer.Option("--no-kafka", help="Ours alone.")] = False,
+    workdir: Workdir = None,
+) -> None:
+    """The cleaner's speed beside Apache Kafka's on the same log, and a producer's p99 while it works."""
+    found = kafka_jars.obtain()
+    jars = None if no_kafka or isinstance(found, str) or not found.compiles else found
+    with console.status("") as status:
+        with _scratch(workdir) as scratch:
+            rows = cleaning.speeds(scratch, jars, records, rounds, _saying(status))
+        report.show_compaction(rows, console)
+        if seconds:
+            with _scratch(workdir) as scratch:
+                finding = cleaning.beside(scratch, seconds, rounds, _saying(status)).as_row()
+            report.show_isolation([finding], console)
+            rows.append(finding)
+    report.save({"compaction": rows}, report.COMPACTION)
 
 
 @app.command()

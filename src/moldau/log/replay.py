@@ -21,10 +21,13 @@ def follow(producers: Producers, header: RawHeader, base: int, read: Callable[[]
         transactional = attributes & TRANSACTIONAL != 0
         producers.update(header[9], header[10], header[11], header[6], base, header[8], transactional)
         return None
+    producer_id = header[9]
+    if not header[12]:  # compaction emptied it, and left its header for the epoch
+        producers.end_transaction(producer_id, header[10], producers.coordinator_epoch_of(producer_id), header[8])
+        return None
     marker = read_marker(read())
     if marker is None:
         return None
-    producer_id = header[9]
     first_offset = producers.end_transaction(producer_id, header[10], marker.coordinator_epoch, header[8])
     if marker.commit or first_offset < 0:
         return None

@@ -20,7 +20,7 @@ from moldau.log.compaction.work import Tally, Work
 from moldau.log.segment import CorruptLogError
 from moldau.wire.compression import CorruptRecords
 
-NICENESS = 10  # the broker comes first
+NICENESS = 19  # the broker comes first
 LEAST_PAUSE_S = 0.01
 
 

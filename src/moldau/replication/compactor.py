@@ -250,9 +250,9 @@ class Compactor:
                     if partition.log.clean_to:
                         offsets[partition.topic, partition.index] = partition.log.clean_to
                 if offsets != self._written[directory.path]:
+                    self._written[directory.path] = offsets  # even if that fails: it is said once, not all the time
                     try:
                         await asyncio.to_thread(write_offsets, directory.path / CLEANER_OFFSETS, offsets)
-                        self._written[directory.path] = offsets
                     except OSError as problem:
                         logger.error("writing %s failed: %s", directory.path / CLEANER_OFFSETS, problem)
 

@@ -359,3 +359,19 @@ def test_everything_at_once(history: History) -> None:
             history.clean()
             check(history)
             check_clean(history)
+
+
+def test_the_header_of_an_emptied_marker_still_tells_the_epoch(history: History) -> None:
+    """A log without snapshots is read again from its beginning: a fenced producer stays fenced."""
+    history.write([(b"a", b"1")], producer=5, transactional=True)
+    history.end(5, commit=True)
+    history.end(5, commit=False, bump=1)
+    for _ in range(3):
+        history.now += COMPACTED.delete_retention_ms
+        history.write([(b"other", b"")])
+        history.clean()
+    assert any(header.attributes & CONTROL and not header.record_count for header, _ in history.batches())
+    history.reopen(clean_stop=False)
+    state = history.log.producers.get(5)
+    assert state is not None
+    assert state.epoch == 1

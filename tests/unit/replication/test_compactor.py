@@ -16,6 +16,7 @@ from moldau.log.checkpoints import CLEANER_OFFSETS, read_offsets, write_offsets
 from moldau.log.directory import LogDirectory
 from moldau.log.settings import LogConfig
 from moldau.metadata.image import ClusterImage, PartitionState, Topic
+from moldau.replication import cleaner_main
 from moldau.replication import compactor as compaction
 from moldau.replication.cleaner import Cleaner
 from moldau.replication.compactor import CleanerSettings, Compactor
@@ -276,3 +277,28 @@ def test_nothing_is_cleaned_when_it_is_switched_off(tmp_path: Path) -> None:
         assert node.get("topic").log.clean_to == 0
 
     on_a_node(tmp_path, test, QUICK._replace(processes=0))
+
+
+def test_the_throttle_keeps_to_a_mean_rate(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [100.0]
+    slept: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        clock[0] += seconds
+
+    monkeypatch.setattr(cleaner_main.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(cleaner_main.time, "sleep", sleep)
+    pace = cleaner_main.Throttle(1000)
+    for _ in range(100):
+        pace(50)
+    assert clock[0] - 100 == pytest.approx(5, abs=0.1)
+    clock[0] += 60  # nothing was read for a while: that is not made up for
+    before = clock[0]
+    for _ in range(100):
+        pace(50)
+    assert clock[0] - before == pytest.approx(5, abs=0.1)
+    free = cleaner_main.Throttle(1.7976931348623157e308)
+    slept.clear()
+    free(1 << 30)
+    assert not slept

@@ -91,10 +91,11 @@ class Filter:
         last = bisect_left(offsets, base + header.record_count, first)
         if first == last:
             return b"", ()
-        if last - first == header.record_count and not self._keys.has_tombstones(base):
+        tombstones = self._keys.has_tombstones(base)
+        if last - first == header.record_count and not tombstones:
             return b"", None
         body = body_of(header, batch)
-        return body, pick_places(body, [offset - base for offset in offsets[first:last]])
+        return body, pick_places(body, [offset - base for offset in offsets[first:last]], tombstones=tombstones)
 
     def _chosen(self, base: int, places: list[Place], expired: bool) -> list[Place]:
         """The records that stay, each asked for on its own."""

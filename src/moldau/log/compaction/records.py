@@ -4,7 +4,6 @@ These loops run for every record of a compacted log, so varints of one byte are 
 asks for are stepped over. Whoever calls has checked the batch's checksum; what does not fit is CorruptRecords.
 """
 
-from collections.abc import Iterable
 from hashlib import blake2b
 from typing import NamedTuple
 
@@ -99,29 +98,45 @@ def read_places(body: bytes, count: int) -> list[Place]:
     return places
 
 
-def pick_places(body: bytes, wanted: Iterable[int]) -> list[Place]:
-    """Some of the records, by their numbers, in ascending order; those between are stepped over."""
+def pick_places(body: bytes, wanted: list[int], *, tombstones: bool) -> list[Place]:
+    """Some of the records, by their numbers, in ascending order; those between are stepped over.
+
+    Their keys are left out, and so is whether one is a tombstone unless there may be `tombstones`.
+    """
     places: list[Place] = []
+    add, make = places.append, tuple.__new__
     position = number = 0
     try:
         for want in wanted:
-            for _ in range(want - number):
+            while True:
+                start = position
                 size = body[position]
                 if size < 0x80:
-                    position += 1 + (size >> 1)
+                    position += 1
+                    end = position + (size >> 1)
                 else:
                     more = body[position + 1]
                     if more < 0x80:
-                        position += 2 + ((size & 0x7F | more << 7) >> 1)
+                        position += 2
+                        end = position + ((size & 0x7F | more << 7) >> 1)
                     else:
                         size, position = read_varint(body, position)
-                        position += size
-            place = _place(body, position)
-            places.append(place)
-            position = place.end
-            number = want + 1
+                        end = position + size
+                number += 1
+                if number > want:
+                    break
+                position = end
+            if tombstones:
+                add(_place(body, start))
+            else:
+                time = body[position + 1]  # behind the attributes
+                time = (time >> 1) ^ -(time & 1) if time < 0x80 else read_varint(body, position + 1, INT64)[0]
+                add(make(Place, (start, end, time, want, None, False)))
+            position = end
     except IndexError:
         raise CorruptRecords("the body ends inside a record") from None
+    if position > len(body):
+        raise CorruptRecords(f"a record ends at {position} of {len(body)} bytes")
     return places
 
 

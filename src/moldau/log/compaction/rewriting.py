@@ -35,6 +35,9 @@ from moldau.log.segment import (
 )
 from moldau.wire.batch import CONTROL, CRC_START, MAGIC, BatchHeader
 
+SYNC_EVERY = 16 * 1024 * 1024  # bytes: a broker that writes meanwhile need not wait long for the disk
+
+_sync_data = getattr(os, "fdatasync", os.fsync)  # macOS has no fdatasync
 Pace = Callable[[int], None]
 Batch = tuple[BatchHeader, memoryview]
 
@@ -186,6 +189,7 @@ class Output:
         self._index = LiveIndex(work.index_interval_bytes, work.segment_index_bytes)
         self._waiting: list[bytes | memoryview] = []
         self._waiting_size = 0
+        self._unsynced = 0
         self.size = 0
         remove_cleaned(self._stem)
         self._fd = os.open(self._stem + LOG + CLEANED, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
@@ -202,6 +206,10 @@ class Output:
     def _write(self) -> None:
         write_all(self._fd, b"".join(self._waiting))
         self._pace(self._waiting_size)
+        self._unsynced += self._waiting_size
+        if self._unsynced >= SYNC_EVERY:
+            _sync_data(self._fd)
+            self._unsynced = 0
         self._waiting = []
         self._waiting_size = 0
 
