@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import moldau
 from benchmarks import frames, topics
-from benchmarks.peers import HOST, Peer, running
+from benchmarks.peers import HOST, SETTINGS, Peer, running
 
 FSYNC_MS = 5
 PRODUCERS = (1, 10, 100)
@@ -47,6 +47,7 @@ class SlowDisk:
 
     def command(self, home: Path, port: int) -> list[str]:
         settings = [f"log.dirs={home / 'data'}", f"listeners=PLAINTEXT://{HOST}:{port}"]
+        settings += [f"{key}={value}" for key, value in SETTINGS.items()]
         return [sys.executable, "-c", SLOW, str(FSYNC_MS / 1000), *settings]
 
 
