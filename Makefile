@@ -9,7 +9,7 @@ EVERYTHING := $(VENV)/.ready-for-tests
 # Or a while after the first result: make demo DEMO_SECONDS=20
 DEMO_SECONDS ?=
 
-.PHONY: up demo setup test check bench exactly-once storm spark spark-faults clean
+.PHONY: up demo setup test check bench exactly-once storm spark spark-faults soak clean
 
 up: $(BROKER)
 	@exec $(BIN)/moldau up --dir ./data --listen localhost:9092
@@ -56,6 +56,9 @@ spark-faults: setup
 
 spark: setup
 	@MOLDAU_FULL=1 $(BIN)/python -m pytest tests/spark --timeout 1800
+
+soak: setup
+	@MOLDAU_FULL=1 $(BIN)/python -m pytest tests/properties/test_power_cuts.py tests/clients/test_kills.py -n 2 --timeout 3600
 
 bench: setup
 	@$(BIN)/python -m benchmarks $(ARGS)

@@ -1,4 +1,4 @@
-"""The command line: `python -m benchmarks [OPTIONS]` compares; `spark`, `cpu`, `isolation`, `chart` are commands."""
+"""The command line: `python -m benchmarks [OPTIONS]` compares; `cpu`, `isolation` and others are commands."""
 
 import contextlib
 import enum
@@ -15,10 +15,11 @@ from rich.console import Console
 from rich.status import Status
 from rich.table import Column, Table
 
+from benchmarks import compaction as cleaning
 from benchmarks import cpu as counter
+from benchmarks import group_commit, measures, report
 from benchmarks import isolation as studies
 from benchmarks import jars as kafka_jars
-from benchmarks import measures, report
 from benchmarks import soak as soaking
 from benchmarks.compare import compare
 from benchmarks.jars import Jars
@@ -155,6 +156,40 @@ def isolation(
         rows = studies.study(_one(kafka), scratch, extent, only or [], _saying(status))
     report.show_isolation(rows, console)
     report.save({"isolation": rows}, report.TRIAL if quick or kafka else report.ISOLATION)
+
+
+@app.command()
+def fsync(quick: Quick = False, workdir: Workdir = None) -> None:
+    """What group commit gains for producers that wait for fsync."""
+    table = Table(*(Column(name, justify="right") for name in ("producers", "requests/s", "gain")))
+    with _scratch(workdir) as scratch:
+        for row in group_commit.study(scratch, quick=quick):
+            table.add_row(str(row.producers), f"{row.requests_per_s:,.0f}", f"{row.gain:.1f} ×")
+    table.title = f"flush.messages=1, an fsync takes {group_commit.FSYNC_MS} ms longer than the disk's own"
+    console.print(table)
+
+
+@app.command()
+def compaction(
+    rounds: Annotated[int, typer.Option(min=1, help="Cleanings that count; the median does.")] = 3,
+    records: Annotated[int, typer.Option(min=1000, help="Records of the log.")] = 1_000_000,
+    seconds: Annotated[float, typer.Option(help="How long a producer is watched beside it; 0: not at all.")] = 8,
+    no_kafka: Annotated[bool, typer.Option("--no-kafka", help="Ours alone.")] = False,
+    workdir: Workdir = None,
+) -> None:
+    """The cleaner's speed beside Apache Kafka's on the same log, and a producer's p99 while it works."""
+    found = kafka_jars.obtain()
+    jars = None if no_kafka or isinstance(found, str) or not found.compiles else found
+    with console.status("") as status:
+        with _scratch(workdir) as scratch:
+            rows = cleaning.speeds(scratch, jars, records, rounds, _saying(status))
+        report.show_compaction(rows, console)
+        if seconds:
+            with _scratch(workdir) as scratch:
+                finding = cleaning.beside(scratch, seconds, rounds, _saying(status)).as_row()
+            report.show_isolation([finding], console)
+            rows.append(finding)
+    report.save({"compaction": rows}, report.COMPACTION)
 
 
 @app.command()

@@ -13,6 +13,7 @@ from benchmarks.measures import CHECKS
 RESULTS = Path("benchmarks/results/latest.json")
 SPARK = Path("benchmarks/results/spark.json")
 ISOLATION = Path("benchmarks/results/isolation.json")
+COMPACTION = ISOLATION.with_name("compaction.json")
 TRIAL = Path("benchmarks/results/trial.json")  # quick runs, which must not take the place of figures
 CHART = Path("docs/bench.svg")
 VERDICTS = {True: "[green]reached", False: "[red]missed", None: "–"}
@@ -78,6 +79,20 @@ def show_isolation(rows: list[dict[str, Any]], console: Console) -> None:
     for row in rows:
         figures = (chart.number(row["base"]), chart.number(row["other"]), row["unit"], f"[bold]{row['ratio']:.2f}")
         table.add_row(row["title"], *figures, row["aim"], row["note"])
+    console.print(table)
+
+
+def show_compaction(rows: list[dict[str, Any]], console: Console) -> None:
+    table = Table(title="Compaction: records per second of CPU time, and per second")
+    for column in ("log", "ours", "Apache Kafka", "ratio", "ours/s", "Apache Kafka/s", "ratio/s"):
+        table.add_column(column, justify="left" if column == "log" else "right")
+    for row in rows:
+        figures = []
+        for name in ("records_per_cpu_s", "records_per_s"):
+            ours, theirs = row["ours"][name], (row["theirs"] or {}).get(name)
+            ratio = f"[bold]{ours / theirs:.2f}" if theirs else "–"
+            figures += [f"{ours:,.0f}", f"{theirs:,.0f}" if theirs else "–", ratio]
+        table.add_row(row["name"], *figures)
     console.print(table)
 
 

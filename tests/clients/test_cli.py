@@ -38,6 +38,17 @@ def records(moldau: Run, *arguments: str) -> list[dict[str, object]]:
 
 
 class TestTopics:
+    def test_storage_is_described(self, moldau: Run) -> None:
+        name = f"cli-{uuid.uuid4().hex[:12]}"
+        succeed(moldau("topic", "create", name, "--partitions", "2"))
+        succeed(moldau("produce", name, stdin="one\ntwo\n"))
+        rows = json.loads(succeed(moldau("-o", "json", "topic", "describe", "--storage", name)))
+        assert [(row["topic"], row["partition"], row["begin"]) for row in rows] == [(name, 0, 0), (name, 1, 0)]
+        assert sum(row["bytes"] for row in rows) > 50
+        assert {row["state"] for row in rows} == {"ok"}
+        assert {row["segments"] for row in rows} <= {1, None}  # None where the broker is on another machine
+        assert "DIRTY RATIO" in succeed(moldau("topic", "describe", "--storage", name))
+
     def test_a_created_topic_is_listed_and_described(self, moldau: Run) -> None:
         name = f"cli-{uuid.uuid4().hex[:12]}"
         created = moldau("topic", "create", name, "-p", "3", "--replication", "1", "--config", "retention.ms=60000")

@@ -1,14 +1,19 @@
 """A log cut anywhere comes back as the whole batches before the cut, whatever the index files say."""
 
 import logging
+import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from log_batches import NOW, append, batch, flush, headers_on_disk, open_log, producer_view, segment_files
+from moldau.log import recovery
 from moldau.log.log import Log
+from moldau.log.markers import Marker, encode_marker
 from moldau.log.settings import LogConfig
-from moldau.wire.batch import read_header
+from moldau.wire.batch import TRANSACTIONAL, read_header
 
 CONFIG = LogConfig(segment_bytes=600, index_interval_bytes=200)
 
@@ -168,3 +173,105 @@ def test_damaged_index_files_are_rebuilt(tmp_path: Path, suffix: str, clean: boo
         assert next(iter(log.read_headers(header.base_offset))) == header
         found = log.batch_at_time(header.max_timestamp)
         assert found is not None
+
+
+DAMAGE: dict[str, Callable[[bytes], bytes | None]] = {
+    "missing": lambda _: None,
+    "empty": lambda _: b"",
+    "short": lambda content: content[:-1],
+    "half": lambda content: content[: len(content) // 2],
+    "oversized": lambda content: content + bytes(480),
+    "zeros": lambda content: bytes(len(content)),
+    "noise": lambda content: b"\xee" * len(content),
+}
+# Whole entries that are gone leave a file that could be right; Kafka does not notice either. `moldau log check` does.
+UNNOTICED = {
+    ("*.timeindex", "half"),
+    *(("*.txnindex", damage) for damage in ("missing", "empty", "half", "zeros")),
+}
+SIDE_FILES = ("*.index", "*.timeindex", "*.txnindex", "*.snapshot", "leader-epoch-checkpoint", "partition.metadata")
+
+
+@pytest.mark.parametrize("pattern", SIDE_FILES)
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_no_side_file_is_needed(tmp_path: Path, pattern: str, clean: bool, damage: str) -> None:
+    """Whatever happened to the files beside the segments: records, epochs, producers and aborts are there."""
+    if clean and (pattern, damage) in UNNOTICED:
+        return
+    log = with_transactions(tmp_path)
+    expected, view = list(log.read_headers(0)), knowledge(log)
+    log.close()
+    files = list((tmp_path / "topic-0").glob(pattern))
+    assert files
+    for path in files:
+        content = DAMAGE[damage](path.read_bytes())
+        if content is None:
+            path.unlink()
+        else:
+            path.write_bytes(content)
+    again = open_log(tmp_path, CONFIG, clean=clean)
+    assert list(again.read_headers(0)) == expected
+    assert knowledge(again) == view
+    assert append(again, batch(timestamp=NOW)) == log.end_offset
+    again.close()
+    third = open_log(tmp_path, CONFIG, clean=True)
+    assert knowledge(third)[:2] == view[:2]
+
+
+def with_transactions(directory: Path) -> Log:
+    log = open_log(directory, CONFIG)
+    for number in range(12):
+        append(log, batch(2, timestamp=NOW + number, producer_id=7, epoch=0, sequence=2 * number), number // 5)
+        own = batch(1, timestamp=NOW, producer_id=8, epoch=0, sequence=number, attributes=TRANSACTIONAL)
+        append(log, own, number // 5)
+        append(log, memoryview(encode_marker(8, 0, Marker(number % 3 == 0, 0), NOW)), number // 5)
+    return log
+
+
+def knowledge(log: Log) -> tuple[object, ...]:
+    """What a client can notice beside the records themselves."""
+    last = {producer: (*known[:3], known[3][-1]) for producer, known in producer_view(log).items()}
+    times = [log.batch_at_time(NOW + number) for number in range(12)]
+    return log.aborted_transactions(0, log.end_offset), times, log.epochs.entries(), last
+
+
+def test_large_logs_recover_in_proportion_to_what_was_not_synced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """10 GB in ten segments, of which the last megabyte was not synced: no more than that, and little else, is read."""
+    gigabyte, megabyte = 1 << 30, 1 << 20
+    config = LogConfig(segment_bytes=8 * megabyte)
+    log = open_log(tmp_path, config)
+    large = batch(1, timestamp=NOW, value=bytes(200_000), producer_id=7, epoch=0, sequence=0)
+    for sequence in range(10):
+        append(log, batch(1, timestamp=NOW, value=bytes(1000), producer_id=7, epoch=0, sequence=sequence))
+        log.roll(NOW)
+    while log.size < 4 * megabyte:  # of the last segment most was synced
+        append(log, batch(1, timestamp=NOW, value=bytes(len(large)), producer_id=9, epoch=0, sequence=0))
+    flush(log)
+    synced = log.size
+    while log.size < synced + megabyte:
+        append(log, batch(1, timestamp=NOW, value=bytes(len(large)), producer_id=9, epoch=0, sequence=0))
+    end, producers = log.end_offset, {each.producer_id for each in log.producers}
+    log.close(clean=False)
+    for path in segment_files(tmp_path)[:-1]:
+        os.truncate(path, gigabyte)  # sparse: what recovery trusts it must not read
+    counted = {"read": 0, "checked": 0}
+
+    def counting(real: Callable[..., bytes], count: Callable[..., int], what: str) -> Callable[..., Any]:
+        def call(*arguments: Any) -> Any:
+            counted[what] += count(*arguments)
+            return real(*arguments)
+
+        return call
+
+    monkeypatch.setattr(os, "pread", counting(os.pread, lambda _, size, __: size, "read"))
+    monkeypatch.setattr(os, "read", counting(os.read, lambda _, size: size, "read"))
+    monkeypatch.setattr(recovery, "crc32c", counting(recovery.crc32c, len, "checked"))  # type: ignore[arg-type]
+    again = open_log(tmp_path, config, recovery_point=log.checkpoint)
+    assert again.end_offset == end
+    assert {each.producer_id for each in again.producers} == producers
+    assert again.size > 10 * gigabyte
+    assert megabyte <= counted["checked"] < 1.5 * megabyte
+    assert counted["read"] < megabyte

@@ -19,6 +19,7 @@ from moldau.base.settings import SettingsRefused
 from moldau.broker import adoption, process
 from moldau.broker.answers import Answers
 from moldau.broker.chores import Chore, Chores
+from moldau.broker.clock import Clock
 from moldau.broker.configs import effective
 from moldau.broker.context import Context
 from moldau.broker.controller import Controller
@@ -37,6 +38,7 @@ from moldau.metadata.changes import Change
 from moldau.metadata.image import Broker, ClusterImage, Endpoint, Topic
 from moldau.net.gate import Gate
 from moldau.net.listener import CannotListen, ConnectionLimits, Listeners
+from moldau.replication.compactor import CleanerSettings, Compactor
 from moldau.replication.replicas import Replicas
 from moldau.store.port import StoreError
 from moldau.store.sqlite import SqliteStore
@@ -46,6 +48,7 @@ log = logging.getLogger("moldau.broker")
 STORE_FILE = "moldau-metadata.sqlite"
 IDLE_CHECKS = 10  # how often an idle time is looked at while it passes
 LEAST_IDLE_CHECK_MS = 100
+REOPEN_MS = 1_000  # how often partitions are tried that could not be opened for want of room
 FLUSH_CHECK_MS = 250  # how exactly flush.ms is kept
 
 EXIT_OK, EXIT_FAILED, EXIT_REFUSED = 0, 1, 2
@@ -66,6 +69,10 @@ class StartRefused(Exception):
     """The node cannot start; the text is one clear line for a person."""
 
 
+class Broken(Exception):
+    """The node cannot go on; the text is one clear line for a person."""
+
+
 class StopAsked(Exception):
     """The node was told to stop before it was ready."""
 
@@ -73,7 +80,7 @@ class StopAsked(Exception):
 Announce = Callable[[Started], None]
 
 
-def run(properties: Mapping[str, str], announce: Announce | None = None) -> int:
+def run(properties: Mapping[str, str], announce: Announce | None = None, clock: Clock | None = None) -> int:
     """Run a broker until it is told to stop. Returns the process's exit code: 0 stopped, 1 failed, 2 bad settings."""
     begun = time.monotonic()
     process.set_up_logging()
@@ -87,21 +94,21 @@ def run(properties: Mapping[str, str], announce: Announce | None = None) -> int:
         log.warning("%s", warning)
     process.raise_file_limit(config.max_connections)
     try:
-        process.run_loop(_serve(config, announce, begun))
-    except StartRefused as refused:
+        process.run_loop(_serve(config, announce, begun, clock or Clock()))
+    except (StartRefused, Broken) as refused:
         print(f"moldau: {refused}", file=sys.stderr)
         return EXIT_FAILED
     return EXIT_OK
 
 
-async def _serve(config: BrokerConfig, announce: Announce | None, begun: float) -> None:
-    node = Node(config)
+async def _serve(config: BrokerConfig, announce: Announce | None, begun: float, clock: Clock) -> None:
     stop = asyncio.Event()
+    node = Node(config, stop, clock)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     try:
-        started = await node.start(begun, stop)
+        started = await node.start(begun)
     except StopAsked:
         process.defer_signals()
         log.info("stopped before it was ready")
@@ -116,18 +123,25 @@ async def _serve(config: BrokerConfig, announce: Announce | None, begun: float) 
     await node.stop()
     process.defer_signals()
     log.info("stopped")
+    if node.broken:
+        raise Broken(node.broken)
 
 
 class Node:
-    def __init__(self, config: BrokerConfig) -> None:
+    """`stop` is set by whoever wants it to end, which may be the node itself."""
+
+    def __init__(self, config: BrokerConfig, stop: asyncio.Event, clock: Clock) -> None:
+        self.broken: str | None = None  # why it cannot go on
         self._config = config
+        self._stop = stop
+        self._clock = clock
         self._static = config.static
         self._directories: list[LogDirectory] = []
         self._store: SqliteStore | None = None
         self._loading = False  # from here on the logs are not as the last run left them
 
-    async def start(self, begun: float, stop: asyncio.Event) -> Started:
-        """Until it answers. StopAsked if `stop` is set meanwhile: logs that are checked after a crash can take long."""
+    async def start(self, begun: float) -> Started:
+        """Until it answers. StopAsked if it is told to stop meanwhile: checking logs after a crash can take long."""
         config = self._config
         self._gate = Gate(
             largest_request=config.socket_request_max_bytes,
@@ -140,7 +154,7 @@ class Node:
             ports = {each.name: self._listeners.bind(each.name, each.host, each.port) for each in config.listeners}
             await self._open_metadata()
             await self._join(ports)
-            await self._open_logs(stop)
+            await self._open_logs()
             return self._go(ports, begun)
         except BaseException:
             await self._release()
@@ -152,13 +166,15 @@ class Node:
 
     async def _open_metadata(self) -> None:
         config, directories = self._config, self._directories
+        now = self._clock.now
         store = await SqliteStore.open(_store_path(directories))
         self._store = store
         self._controller = controller = Controller(store)
         await controller.load(next((each.cluster_id for each in directories if each.cluster_id), None))
         for directory in directories:
             directory.claim(controller.image.cluster_id, config.node_id)
-        self._replicas = Replicas(config.node_id, directories, self._configure, _now, config.producer_id_expiration_ms)
+        self._replicas = Replicas(config.node_id, directories, self._configure, now, config.producer_id_expiration_ms)
+        self._compactor = Compactor(self._replicas, lambda: _cleaners(self._context.config), now)
         producer_ids = ProducerIds(controller)
 
         def running() -> BrokerConfig:
@@ -167,8 +183,8 @@ class Node:
         def image() -> ClusterImage:
             return controller.image
 
-        groups = Groups(self._replicas, running, image, _now)
-        markers = Markers(self._replicas, groups, image, _now)
+        groups = Groups(self._replicas, running, image, now)
+        markers = Markers(self._replicas, groups, image, now)
         self._context = Context(
             config=config,
             static=self._static,
@@ -179,8 +195,8 @@ class Node:
             answers=Answers(),
             producer_ids=producer_ids,
             groups=groups,
-            transactions=Transactions(self._replicas, markers, producer_ids, running, image, _now),
-            now=_now,
+            transactions=Transactions(self._replicas, markers, producer_ids, running, image, now),
+            now=now,
         )
         self._dispatcher = Dispatcher(self._context, APIS)
 
@@ -198,13 +214,13 @@ class Node:
         if isinstance(refusal, Refusal):
             raise StoreError(refusal.message)
 
-    async def _open_logs(self, stop: asyncio.Event) -> None:
+    async def _open_logs(self) -> None:
         controller, replicas = self._controller, self._replicas
         self._adapt(controller.image)
         self._loading = True
         threads = self._config.num_recovery_threads_per_data_dir
-        await asyncio.to_thread(replicas.load, controller.image, threads, stop.is_set)
-        if stop.is_set():
+        await asyncio.to_thread(replicas.load, controller.image, threads, self._stop.is_set)
+        if self._stop.is_set():
             raise StopAsked
         adoption.warn_of_unknown(controller.image, self._directories)
         # An id that a log has seen must not be given to another producer, even where the metadata was lost.
@@ -218,10 +234,13 @@ class Node:
     def _go(self, ports: dict[str, int], begun: float) -> Started:
         config, controller = self._config, self._controller
         controller.on_image(self._follow)
+        self._replicas.on_last_failure = self._give_up
         self._context.groups.start()
         self._context.transactions.start()
+        self._resuming = asyncio.get_running_loop().create_task(self._replicas.resume_moves())
         self._listeners.start()
-        self._chores = Chores(self._daily_work())
+        self._chores = Chores(self._daily_work(), self._clock)
+        self._compactor.start()
         bound = [each._replace(port=ports[each.name]) for each in config.listeners]
         here = [each._replace(host="localhost") if each.everywhere else each for each in bound]
         return Started(
@@ -240,13 +259,14 @@ class Node:
             config.log_flush_offset_checkpoint_interval_ms, config.log_flush_start_offset_checkpoint_interval_ms
         )
         chores = [
-            Chore("checkpoints", checkpoint_ms, self._replicas.checkpoint),
+            Chore("checkpoints", checkpoint_ms, self._checkpoint),
             Chore(
                 "retention",
                 config.log_retention_check_interval_ms,
                 self._replicas.retire,
                 config.log_initial_task_delay_ms,
             ),
+            Chore("partitions whose disk was full", REOPEN_MS, self._replicas.reopen),
             Chore("flush.ms", FLUSH_CHECK_MS, self._replicas.flush_due),
             Chore("committed offsets", config.offsets_retention_check_interval_ms, self._context.groups.expire),
             Chore(
@@ -260,6 +280,14 @@ class Node:
             every = max(idle_ms // IDLE_CHECKS, LEAST_IDLE_CHECK_MS)
             chores.append(Chore("idle connections", every, self._listeners.close_idle))
         return tuple(chores)
+
+    async def _checkpoint(self) -> None:
+        await self._replicas.checkpoint()
+
+    def _give_up(self, reason: str) -> None:
+        """As Kafka does when no directory is left. Who watches over the process starts it again, or calls someone."""
+        self.broken = reason
+        self._stop.set()
 
     def _configure(self, topic: Topic) -> LogConfig:
         return self._context.config.topic_config(topic.config)
@@ -284,6 +312,7 @@ class Node:
         """In order: nothing new comes in, what runs ends, the logs are closed, then the marks of a clean stop."""
         self._listeners.stop_listening()
         await self._chores.stop()
+        await self._compactor.stop()
         await self._context.transactions.stop()
         await self._context.groups.stop()
         await self._gate.drain()
@@ -291,7 +320,10 @@ class Node:
         await self._replicas.stop()
         await self._controller.leave()
         if self._store is not None:
-            await self._store.close()
+            try:
+                await self._store.close()
+            except StoreError as problem:  # a full disk: what it held is safe all the same
+                log.error("the metadata store was not closed as it should be: %s", problem)
 
     async def _release(self) -> None:
         """Give back what a start took that came to nothing."""
@@ -311,8 +343,17 @@ def _store_path(directories: list[LogDirectory]) -> Path:
     return found[0] if found else paths[0]
 
 
-def _now() -> int:
-    return time.time_ns() // 1_000_000
+def _cleaners(config: BrokerConfig) -> CleanerSettings:
+    """Kafka's limits are for all cleaners together."""
+    processes = config.log_cleaner_threads if config.log_cleaner_enable else 0
+    share = max(processes, 1)
+    return CleanerSettings(
+        processes=processes,
+        key_memory=int(config.log_cleaner_dedupe_buffer_size * config.log_cleaner_io_buffer_load_factor) // share,
+        chunk=config.log_cleaner_io_buffer_size // share // 2,  # as much to read as to write
+        bytes_per_second=config.log_cleaner_io_max_bytes_per_second / share,
+        backoff_ms=config.log_cleaner_backoff_ms,
+    )
 
 
 def _limits(config: BrokerConfig) -> ConnectionLimits:

@@ -63,6 +63,7 @@ GONE = {
     "zookeeper.session.timeout.ms": "leave it out",
 }
 PLUGIN_PREFIXES = {"rsm.config.": "tiered storage", "rlmm.config.": "tiered storage"}
+LEAST_KEY_MEMORY = 1024 * 1024  # bytes, of a cleaner
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +102,13 @@ class BrokerConfig:
     group_max_session_timeout_ms: int
     group_max_size: int
     group_min_session_timeout_ms: int
+    log_cleaner_backoff_ms: int
+    log_cleaner_dedupe_buffer_size: int
+    log_cleaner_enable: bool
+    log_cleaner_io_buffer_load_factor: float
+    log_cleaner_io_buffer_size: int
+    log_cleaner_io_max_bytes_per_second: float
+    log_cleaner_threads: int
     log_flush_offset_checkpoint_interval_ms: int
     log_flush_start_offset_checkpoint_interval_ms: int
     log_initial_task_delay_ms: int
@@ -298,6 +306,14 @@ def _cross_checks(given: Mapping[str, str], values: Mapping[str, Value]) -> Iter
     if isinstance(low, int) and isinstance(high, int) and low > high:
         words = f"must be at most log.cleaner.max.compaction.lag.ms, got {low} and {high}"
         yield SettingError("log.cleaner.min.compaction.lag.ms", f"log.cleaner.min.compaction.lag.ms {words}")
+    buffer, cleaners = values["log.cleaner.dedupe.buffer.size"], values["log.cleaner.threads"]
+    if isinstance(buffer, int) and isinstance(cleaners, int) and buffer <= cleaners * LEAST_KEY_MEMORY:
+        words = f"must be more than 1 MiB for each of log.cleaner.threads ({cleaners}), got {buffer}"
+        yield SettingError("log.cleaner.dedupe.buffer.size", f"log.cleaner.dedupe.buffer.size {words}")
+    rate = values["log.cleaner.io.max.bytes.per.second"]
+    if isinstance(rate, float) and not rate > 0:
+        words = f"log.cleaner.io.max.bytes.per.second must be more than 0, got {rate}"
+        yield SettingError("log.cleaner.io.max.bytes.per.second", words)
     if values["max.connections.per.ip"] == 0 and not values["max.connections.per.ip.overrides"]:
         words = "max.connections.per.ip can be 0 only where max.connections.per.ip.overrides lets some addresses in"
         yield SettingError("max.connections.per.ip", words)

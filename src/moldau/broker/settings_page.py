@@ -23,9 +23,9 @@ TOPICS = """
 Set with `moldau topic create` and `moldau topic alter`, or by any Kafka tool. A topic without a value of its own
 follows the broker's settings that the second table names, and then the default.
 
-Compaction, replication and tiered storage are still to come: their settings (`compact` in `cleanup.policy`,
-`*.compaction.*`, `delete.retention.ms`, `*.replication.throttled.replicas`, `remote.*`, `local.*`,
-`unclean.leader.election.enable`) are checked, kept and shown, but have no effect yet. `preallocate` has none either.
+Replication and tiered storage are still to come: their settings (`*.replication.throttled.replicas`, `remote.*`,
+`local.*`, `unclean.leader.election.enable`) are checked, kept and shown, but have no effect yet. `preallocate` has none
+either.
 """
 
 SYNONYMS = """

@@ -3,6 +3,7 @@
 from moldau.broker.apis.add_offsets_to_txn import add_offsets_to_txn
 from moldau.broker.apis.add_partitions_to_txn import add_partitions_to_txn
 from moldau.broker.apis.alter_configs import alter_configs, incremental_alter_configs
+from moldau.broker.apis.alter_replica_log_dirs import alter_replica_log_dirs
 from moldau.broker.apis.api_versions import api_versions
 from moldau.broker.apis.consumer_group_describe import consumer_group_describe
 from moldau.broker.apis.consumer_group_heartbeat import consumer_group_heartbeat
@@ -69,6 +70,7 @@ APIS = (
     Api(BY_KEY[28], txn_offset_commit),
     Api(BY_KEY[32], describe_configs),
     Api(BY_KEY[33], alter_configs),
+    Api(BY_KEY[34], alter_replica_log_dirs),
     Api(BY_KEY[35], describe_log_dirs),
     Api(BY_KEY[37], create_partitions),
     Api(BY_KEY[42], delete_groups),

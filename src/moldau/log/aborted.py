@@ -38,6 +38,10 @@ def find(entries: Entries, from_offset: int, upper: int) -> tuple[list[Aborted],
     return found, False
 
 
+def read_all(entries: Entries) -> list[Aborted]:
+    return [Aborted._make(entry[1:]) for entry in ENTRY.iter_unpack(entries)]
+
+
 def cut(entries: Entries, offset: int) -> bytes:
     """The entries of transactions that ended before `offset`."""
     return bytes(entries[: _position(entries, offset)])

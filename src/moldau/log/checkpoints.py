@@ -1,8 +1,8 @@
 """The small text files of a log directory: their formats, reading and writing. Holds no state.
 
 Offsets by partition (`recovery-point-offset-checkpoint` and its kin), `leader-epoch-checkpoint`, `partition.metadata`
-and `meta.properties`. Each is replaced as a whole. A file that cannot be understood is an error with its name in it:
-guessing a recovery point could lose records.
+and `meta.properties`. Each is replaced as a whole. A file that cannot be understood is an error with its name in it;
+what to do without it is the reader's to say.
 """
 
 from collections.abc import Mapping
@@ -15,6 +15,7 @@ from moldau.log.files import read_whole, replace
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 HIGH_WATERMARKS = "replication-offset-checkpoint"
 LOG_STARTS = "log-start-offset-checkpoint"
+CLEANER_OFFSETS = "cleaner-offset-checkpoint"
 LEADER_EPOCHS = "leader-epoch-checkpoint"
 PARTITION_METADATA = "partition.metadata"
 META_PROPERTIES = "meta.properties"
@@ -89,8 +90,8 @@ def read_topic_id(directory: str | Path) -> UUID | None:
         raise MalformedCheckpointError(f"{path}: it names no topic id") from None
 
 
-def write_topic_id(directory: Path, topic_id: UUID, *, sync: bool = True) -> None:
-    replace(directory / PARTITION_METADATA, f"version: 0\ntopic_id: {text_of(topic_id)}".encode(), sync=sync)
+def write_topic_id(directory: Path, topic_id: UUID, *, durable: bool = True) -> None:
+    replace(directory / PARTITION_METADATA, f"version: 0\ntopic_id: {text_of(topic_id)}".encode(), durable=durable)
 
 
 def read_properties(path: Path) -> dict[str, str] | None:

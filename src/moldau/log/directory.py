@@ -7,6 +7,7 @@ marker is taken away when the directory is opened, so that a crash finds none.
 import errno
 import fcntl
 import json
+import logging
 import os
 import re
 from collections.abc import Mapping
@@ -28,10 +29,14 @@ from moldau.log.checkpoints import (
 )
 from moldau.log.files import replace, sync_directory
 
+logger = logging.getLogger("moldau.log")
+
 LOCK = ".lock"
 METADATA_LOG = "__cluster_metadata-0"  # Apache Kafka's own, not a partition of a topic
 PARTITION = re.compile(r"(?P<topic>.+)-(?P<number>0|[1-9][0-9]{0,9})")
 CONDEMNED = re.compile(r".+\.[0-9a-f]+-delete")  # a long name loses its end, number included
+FUTURE = re.compile(r"(?P<topic>.+)-(?P<number>0|[1-9][0-9]{0,9})\.[0-9a-f]+-future")  # a copy that is being made
+MOVED = "moved"  # in a partition's directory: a complete copy of it is in another one
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 META_VERSION = "1"
 _held: set[Path] = set()  # locked by this process: POSIX locks do not keep a process from its own files
@@ -52,6 +57,7 @@ class LogDirectory:
         "high_watermarks",
         "log_starts",
         "node_id",
+        "offline",
         "path",
         "recovery_points",
     )
@@ -64,6 +70,7 @@ class LogDirectory:
         self.cluster_id = ""
         self.node_id = -1
         self.directory_id = UUID(int=0)
+        self.offline = False  # its disk failed: nothing is written to it before the next start
         self.recovery_points: dict[Partition, int] = {}
         self.high_watermarks: dict[Partition, int] = {}
         self.log_starts: dict[Partition, int] = {}
@@ -92,13 +99,23 @@ class LogDirectory:
     def _read(self) -> None:
         path = self.path
         self._identify(path / META_PROPERTIES)
-        self.recovery_points = read_offsets(path / RECOVERY_POINTS)
-        self.high_watermarks = read_offsets(path / HIGH_WATERMARKS)
-        self.log_starts = read_offsets(path / LOG_STARTS)
-        self.clean = (path / CLEAN_SHUTDOWN).exists()
-        if self.clean:
-            (path / CLEAN_SHUTDOWN).unlink()
+        marker = path / CLEAN_SHUTDOWN
+        self.clean = marker.exists()
+        self.recovery_points = self._offsets(RECOVERY_POINTS)
+        self.high_watermarks = self._offsets(HIGH_WATERMARKS)
+        self.log_starts = self._offsets(LOG_STARTS)
+        if marker.exists():
+            marker.unlink()
             sync_directory(path)
+
+    def _offsets(self, name: str) -> dict[Partition, int]:
+        """A damaged checkpoint counts as none, as in Kafka: then all of the logs is checked, clean stop or not."""
+        try:
+            return read_offsets(self.path / name)
+        except MalformedCheckpointError as fault:
+            logger.warning("%s; going on without it, and checking all logs", fault)
+            self.clean = False
+            return {}
 
     def _identify(self, path: Path) -> None:
         found = read_properties(path)
@@ -149,6 +166,15 @@ class LogDirectory:
                 found[name["topic"], int(name["number"])] = entry
         return found
 
+    def futures(self) -> dict[Partition, Path]:
+        """Copies of partitions from other directories that an earlier run did not get to finish."""
+        found = {}
+        for entry in self.path.iterdir():
+            name = FUTURE.fullmatch(entry.name)
+            if name and entry.is_dir():
+                found[name["topic"], int(name["number"])] = entry
+        return found
+
     def condemned(self) -> list[Path]:
         """Directories of deleted partitions that an earlier run did not get to remove."""
         return [entry for entry in self.path.iterdir() if CONDEMNED.fullmatch(entry.name) and entry.is_dir()]
@@ -166,10 +192,12 @@ class LogDirectory:
 
     def close(self, *, clean: bool, broker_epoch: int = -1) -> None:
         """`clean` says that all logs are closed and the checkpoints written."""
-        if clean:
-            marker = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
-            replace(self.path / CLEAN_SHUTDOWN, marker.encode())
-        self._unlock()
+        try:
+            if clean:
+                marker = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
+                replace(self.path / CLEAN_SHUTDOWN, marker.encode())
+        finally:
+            self._unlock()
 
     def _unlock(self) -> None:
         os.close(self._lock)

@@ -1,8 +1,9 @@
 """Open files of the log and how they change on disk: descriptors, atomic replacement, removal. Knows no formats."""
 
+import errno
 import os
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 from shutil import rmtree
@@ -11,6 +12,18 @@ from typing import NamedTuple, Protocol
 DELETED = ".deleted"  # of a file that is out of the log and waits for its removal
 TEMPORARY = ".tmp"
 OPEN_SEGMENTS = 1024  # segments with open descriptors at a time; a cold one takes two (the file and its mapped index)
+
+
+PASSING = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE)  # nothing is lost, and later it may work again
+
+
+class SyncFailed(OSError):
+    """The system could not write what it had accepted, and may have dropped it: a second fsync that works would lie."""
+
+
+def passing(problem: OSError) -> bool:
+    """Whether it is a full disk or the like, not a broken one."""
+    return problem.errno in PASSING and not isinstance(problem, SyncFailed)
 
 
 class LogFile:
@@ -82,21 +95,42 @@ class OpenFiles:
         self._open[segment] = None
         return file
 
+    def leave_open(self, segment: Opened) -> None:
+        """The segment's files stay open until nobody refers to it."""
+        self._open.pop(segment, None)
+
     def forget(self, segment: Opened) -> None:
         self._open.pop(segment, None)
         segment.release_file()
+
+
+def sync(fd: int, call: Callable[[int], None] | None = None) -> None:
+    """Makes what was written survive a power cut, or raises SyncFailed."""
+    try:
+        (call or os.fsync)(fd)
+    except OSError as problem:
+        raise SyncFailed(problem.errno, f"fsync failed: {problem.strerror}") from problem
 
 
 def sync_directory(path: str | Path) -> None:
     """Makes creations, renames and removals in a directory survive a power cut."""
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        os.fsync(fd)
+        sync(fd)
     finally:
         os.close(fd)
 
 
-def replace(path: str | Path, data: bytes, *, sync: bool = True, sync_names: bool = True) -> None:
+def sync_file(path: str | Path) -> None:
+    """Makes a file's bytes survive a power cut; its name is its directory's business."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        sync(fd)
+    finally:
+        os.close(fd)
+
+
+def replace(path: str | Path, data: bytes, *, durable: bool = True, sync_names: bool = True) -> None:
     """Replaces a file as a whole: a reader, or a crash, finds the old content or the new.
 
     Without `sync_names` the caller syncs the directory, once for several files.
@@ -105,12 +139,16 @@ def replace(path: str | Path, data: bytes, *, sync: bool = True, sync_names: boo
     fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
     try:
         write_all(fd, data)
-        if sync:
-            os.fsync(fd)
+        if durable:
+            sync(fd)
+    except OSError:
+        with suppress(OSError):  # a full disk gets its bytes back; what went wrong is told below
+            os.unlink(temporary)
+        raise
     finally:
         os.close(fd)
     os.replace(temporary, path)
-    if sync and sync_names:
+    if durable and sync_names:
         sync_directory(os.path.dirname(path) or ".")
 
 
@@ -120,15 +158,14 @@ def write_all(fd: int, data: bytes) -> None:
         view = view[os.write(fd, view) :]
 
 
-def write_tail(path: str, position: int, data: bytes, *, sync: bool = True) -> None:
+def write_tail(path: str, position: int, data: bytes) -> None:
     """Makes `data` the file's content from `position` on; whatever stood behind it goes."""
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         os.ftruncate(fd, position)
         os.lseek(fd, position, os.SEEK_SET)
         write_all(fd, data)
-        if sync:
-            os.fsync(fd)
+        sync(fd)
     finally:
         os.close(fd)
 

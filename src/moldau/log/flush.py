@@ -4,8 +4,8 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from moldau.log.checkpoints import LEADER_EPOCHS
-from moldau.log.files import LogFile, replace, sync_directory, write_tail
+from moldau.log.checkpoints import LEADER_EPOCHS, PARTITION_METADATA
+from moldau.log.files import LogFile, replace, sync, sync_directory, sync_file, write_tail
 from moldau.log.segment import INDEX, TIME_INDEX, TXN_INDEX, Segment
 from moldau.log.snapshots import snapshot_path
 
@@ -14,7 +14,11 @@ _sync = getattr(os, "fdatasync", os.fsync)  # macOS has no fdatasync
 
 @dataclass(slots=True)
 class FlushJob:
-    """`run` in a thread, one job per log at a time; an OSError from it means that the directory must go offline."""
+    """`run` in a thread, one job per log at a time.
+
+    SyncFailed means that the directory must go offline. After another OSError, such as that of a full disk, what was
+    captured is still to be done: `Log.abandon_flush`.
+    """
 
     directory: str
     end_offset: int
@@ -47,7 +51,7 @@ class FlushJob:
     def run(self) -> None:
         """Writes and syncs; names last, so that no file under its final name is half written."""
         for file in self.files:
-            _sync(file.fd)
+            sync(file.fd, _sync)
         for path, position, data in self.indexes:
             write_tail(path, position, data)
         for path in self.emptied:
@@ -56,6 +60,8 @@ class FlushJob:
             replace(snapshot_path(self.directory, offset), data, sync_names=False)
         if self.epochs is not None:
             replace(f"{self.directory}/{LEADER_EPOCHS}", self.epochs, sync_names=False)
+        if self.new_files:  # of a new log this one is as new as the rest
+            sync_file(f"{self.directory}/{PARTITION_METADATA}")
         if self.new_files or self.snapshots or self.epochs is not None:
             sync_directory(self.directory)
         if self.new_files:

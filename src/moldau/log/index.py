@@ -95,6 +95,12 @@ class LiveIndex:
             self.times += TIME_ENTRY.pack(self.max_timestamp, self.max_timestamp_offset)
             self.times_last = self.max_timestamp
 
+    @property
+    def unwritten(self) -> bool:
+        """It has something that its files do not."""
+        pending = bool(self.offsets_pending) or len(self.times) > self.times_written
+        return pending or len(self.aborted) > self.aborted_written or self.rewrite
+
     def _check_full(self) -> None:
         self.full = len(self.offsets) >= self._most_offsets or len(self.times) >= self._most_times
 

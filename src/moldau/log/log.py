@@ -10,25 +10,25 @@ import os
 import random
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
-from itertools import takewhile
 from pathlib import Path
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from moldau.base.errors import Refusal, WireError
-from moldau.base.uuids import text_of
 from moldau.log import checkpoints
 from moldau.log.aborted import Aborted
 from moldau.log.aborted import find as find_aborted
+from moldau.log.claim import claim
 from moldau.log.epochs import LeaderEpochs
-from moldau.log.files import OpenFiles, Slice, remove, write_tail
+from moldau.log.files import OpenFiles, Slice, remove, replace
 from moldau.log.flush import FlushJob
 from moldau.log.header import RawHeader
+from moldau.log.homes import condemned_path
 from moldau.log.producers import NOT_ASKED, Producers, Verification, Written
 from moldau.log.reading import Batch
 from moldau.log.recovery import Loader, rebuild_indexes, thaw
-from moldau.log.replay import follow, replay, written_before
+from moldau.log.replay import aborted_of, follow, replay, written_before
 from moldau.log.segment import MAX_RELATIVE_OFFSET, NEVER, TXN_INDEX, CorruptLogError, Segment, create, file_stem
-from moldau.log.segments import Held, Segments
+from moldau.log.segments import Segments
 from moldau.log.settings import LogConfig
 from moldau.log.snapshots import Snapshots, snapshot_path
 from moldau.wire.batch import ASSIGNED, ASSIGNED_SIZE, CONTROL, PREFIX_SIZE, TRANSACTIONAL, BatchHeader
@@ -39,12 +39,7 @@ HOT_TAIL = 16 * 1024 * 1024  # bytes at the log's end that the page cache surely
 REFILL_OFFSETS = 50_000  # how far back the batches of a producer are looked for that a snapshot does not hold
 _DEFAULT_FILES = OpenFiles()
 _writev = os.writev
-LONGEST_CONDEMNED = 215  # of a name that takes 40 letters more, and file systems allow 255
 _assign = ASSIGNED.pack
-
-
-class TopicIdMismatchError(ValueError):
-    """The directory belongs to another topic of the same name."""
 
 
 class Log:
@@ -54,15 +49,16 @@ class Log:
         "_files",
         "_finished_bytes",
         "_fresh",
-        "_generation",
         "_roll_ms",
         "_segment_bytes",
         "_segments",
         "_snapshots",
+        "clean_to",
         "config",
         "directory",
         "end_offset",
         "epochs",
+        "generation",
         "name",
         "on_roll",
         "producers",
@@ -80,13 +76,14 @@ class Log:
         self.start_offset = 0
         self.end_offset = 0
         self.recovery_point = 0
+        self.clean_to = 0  # what lies before was compacted
         self.epochs = LeaderEpochs()
         self.producers = Producers()
         self._files = files
         self._segments = Segments(config, name)
         self._snapshots = Snapshots(self.directory, name)
         self._finished_bytes = 0  # of all segments but the active one
-        self._generation = 0
+        self.generation = 0  # another one after records were cut off at the end
         self._fresh = False  # the directory has files that it has not been synced with
         self._active: Segment
         self.configure(config)
@@ -114,7 +111,7 @@ class Log:
         if not directory.exists():
             directory.mkdir(parents=True)
             log._fresh = True
-        log._claim(directory)
+        log._fresh |= claim(directory, topic_id) or not clean  # a killed process may not have synced the names
         loader = Loader(directory, name, config, files, now)
         epochs_known = not loader.listing.logs or log._read_epochs()
         loader.load(clean=clean, recovery_point=recovery_point, epochs=log.epochs)
@@ -135,26 +132,13 @@ class Log:
         except checkpoints.MalformedCheckpointError as fault:
             logger.warning("%s: reading the leader epochs from the batches: %s", self.name, fault)
             return False
-        return True
+        return bool(self.epochs.entries())
 
     def _rebuild_epochs(self) -> None:
         self.epochs = LeaderEpochs()
         for header in self.read_headers(self.start_offset):
             if header.leader_epoch > self.epochs.latest:
                 self.epochs.assign(header.leader_epoch, max(header.base_offset, self.start_offset))
-
-    def _claim(self, directory: Path) -> None:
-        try:
-            found = checkpoints.read_topic_id(self.directory)
-        except checkpoints.MalformedCheckpointError as fault:
-            raise CorruptLogError(str(fault)) from None
-        if found is None:
-            checkpoints.write_topic_id(directory, self.topic_id, sync=False)
-            self._fresh = True
-        elif found != self.topic_id:
-            raise TopicIdMismatchError(
-                f"{directory} belongs to topic id {text_of(found)}, not {text_of(self.topic_id)}"
-            )
 
     def _take(self, loader: Loader, log_start: int, now: int) -> None:
         """Adopts the segments that were loaded."""
@@ -207,17 +191,12 @@ class Log:
         No flush may be under way, and nothing be appended from here on.
         """
         self._active.finish()
-        if self._unwritten() or self.end_offset > self.recovery_point:
+        assert self._active.live is not None
+        unwritten = self._active.live.unwritten or self._fresh or self.epochs.changed or self._snapshots.unsaved
+        if unwritten or self.end_offset > self.recovery_point:
             self._snapshots.take(self.end_offset, self.producers)
             return self._capture_flush(whole=True)
-        return FlushJob(self.directory, self.end_offset, self._generation)
-
-    def _unwritten(self) -> bool:
-        live = self._active.live
-        assert live is not None
-        pending = bool(live.offsets_pending) or len(live.times) > live.times_written
-        pending = pending or len(live.aborted) > live.aborted_written
-        return pending or live.rewrite or self._fresh or self.epochs.changed or bool(self._snapshots.unsaved)
+        return FlushJob(self.directory, self.end_offset, self.generation)
 
     def configure(self, config: LogConfig) -> None:
         """Settings that hold from now on."""
@@ -237,9 +216,10 @@ class Log:
         """A segment was finished that is not durable yet."""
         return len(self._segments.each) > 1 and self._segments.each[-2].live is not None
 
-    def held(self) -> Iterator[Held]:
-        """End, size and age of each segment, oldest first."""
-        return self._segments.held(self.end_offset)
+    @property
+    def segments(self) -> Segments:
+        """To look at, not to change."""
+        return self._segments
 
     @property
     def segment_count(self) -> int:
@@ -455,7 +435,8 @@ class Log:
         """Drops what lies at `offset` and behind; a batch that `offset` falls into goes as a whole."""
         if offset >= self.end_offset:
             return []
-        self._generation += 1
+        self.generation += 1
+        self.clean_to = min(self.clean_to, offset)
         if offset < self._segments.bases[0]:
             return self._restart_at(offset, now)
         removed = self._segments.drop_behind(offset)
@@ -503,17 +484,24 @@ class Log:
         self.epochs.cut_start(offset)
         return removed + self._snapshots.drop_before(self._segments.bases[0])
 
+    def exchange(self, bases: list[int], size: int, aborts: bool, now: int) -> list[Path]:
+        """Compaction made one segment of those that begin at `bases`; its files are ready."""
+        new = Segment(file_stem(self.directory, bases[0]), bases[0], size, self._files, now)
+        new.aborts = aborts
+        removed, more = self._segments.exchange(bases, new)
+        self._finished_bytes += more
+        return removed + self._snapshots.drop(bases[1:])
+
     def delete(self) -> list[Path]:
         """Takes the whole log out of the log directory, under the name that Kafka gives to such directories.
 
         No flush may be under way.
         """
-        self._generation += 1
+        self.generation += 1
         for segment in self._segments.each:
             segment.close()
         directory = Path(self.directory)
-        name = directory.name[:LONGEST_CONDEMNED]
-        return [directory.rename(directory.with_name(f"{name}.{uuid4().hex}-delete"))]
+        return [directory.rename(condemned_path(directory))]
 
     # -- durability --------------------------------------------------------------------------------------------------
 
@@ -522,7 +510,7 @@ class Log:
         return self._capture_flush(whole=False)
 
     def _capture_flush(self, *, whole: bool) -> FlushJob:
-        job = FlushJob(self.directory, self.end_offset, self._generation, new_files=self._fresh)
+        job = FlushJob(self.directory, self.end_offset, self.generation, new_files=self._fresh)
         unfinished = [segment for segment in self._segments.each if segment.live is not None]
         job.finished = unfinished[:-1]
         for segment in job.finished:
@@ -541,7 +529,7 @@ class Log:
         for segment in job.finished:
             if segment.gone:  # the job made index files again for a segment that was removed meanwhile
                 remove(segment.condemn())
-        if job.generation != self._generation:
+        if job.generation != self.generation:
             self.epochs.changed = True
             for offset in job.snapshots:  # of a past that was cut off, or about to be written again
                 Path(snapshot_path(self.directory, offset)).unlink(missing_ok=True)
@@ -550,6 +538,20 @@ class Log:
             segment.live = None
         self._snapshots.mark_saved(job.snapshots)
         self.recovery_point = max(self.recovery_point, job.end_offset)
+
+    def abandon_flush(self, job: FlushJob) -> None:
+        """The job did not get through: the next one has all of its work."""
+        self._fresh |= job.new_files
+        self.epochs.changed |= job.epochs is not None
+
+    @property
+    def checkpoint(self) -> int:
+        """The recovery point to write down. Finished segments whose indexes are not on disk are checked again."""
+        point, place = self.recovery_point, len(self._segments.each) - 2
+        while place >= 0 and self._segments.each[place].live is not None:
+            point = min(point, self._segments.each[place].base)
+            place -= 1
+        return point
 
     # -- producers ---------------------------------------------------------------------------------------------------
 
@@ -573,11 +575,10 @@ class Log:
         producers = Producers()
         begin, broken = self._snapshots.load(producers, self.start_offset, 0, segment.base)
         remove(broken)
-        places = takewhile(lambda place: place[0].base <= segment.base, self._segments.headers(begin))
-        found = [aborted for each, aborted in replay(producers, places, begin) if each is segment]
+        found = aborted_of(segment, producers, self._segments.headers(begin), begin)
         logger.warning("%s: rebuilt the transaction index of segment %d: %s", self.name, segment.base, fault)
         entries = b"".join(aborted.pack() for aborted in found)
-        write_tail(segment.stem + TXN_INDEX, 0, entries)
+        replace(segment.stem + TXN_INDEX, entries)
         if not entries:
             remove([Path(segment.stem + TXN_INDEX)])
             segment.aborts = False

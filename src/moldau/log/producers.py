@@ -110,6 +110,10 @@ class Producers:
     def get(self, producer_id: int) -> Producer | None:
         return self._states.get(producer_id)
 
+    def coordinator_epoch_of(self, producer_id: int) -> int:
+        state = self._states.get(producer_id)
+        return -1 if state is None else state.coordinator_epoch
+
     def check(
         self,
         producer_id: int,

@@ -11,12 +11,12 @@ CHUNK = 1024 * 1024  # bytes per read; a batch that is larger is read in one go
 Batch = tuple[BatchHeader, memoryview]
 
 
-def read_batches(segment: Segment, position: int, end: int) -> Iterator[Batch]:
+def read_batches(segment: Segment, position: int, end: int, chunk_size: int = CHUNK) -> Iterator[Batch]:
     """Header and bytes of each batch between two positions of a segment's file."""
     file = segment.opened()  # held: the pool may let go of it meanwhile
     missing = 0  # of a batch that does not fit into a chunk
     while position < end:
-        chunk = memoryview(os.pread(file.fd, min(max(CHUNK, missing), end - position), position))
+        chunk = memoryview(os.pread(file.fd, min(max(chunk_size, missing), end - position), position))
         if len(chunk) < max(HEADER_SIZE, missing):
             raise CorruptLogError(f"{len(chunk)} bytes at position {position} of {segment.stem} are no batch")
         at = missing = 0

@@ -1,7 +1,8 @@
 """Opening a partition's directory: which segments there are, whether they are sound, and what a crash tore off.
 
-After a clean stop only the end of the last segment is read. Otherwise every segment past the recovery point is checked
-batch by batch; the log ends before the first bad one. What is cut is told in one line each.
+After a clean stop only the end of the last segment is read. Otherwise every batch past the recovery point is checked,
+and of those before it in the same segment the headers are. The log ends before the first bad one. What is cut is told
+in one line each.
 """
 
 import logging
@@ -16,7 +17,7 @@ from crc32c import crc32c
 from moldau.log import aborted
 from moldau.log import segment as segments
 from moldau.log.epochs import LeaderEpochs
-from moldau.log.files import DELETED, TEMPORARY, OpenFiles, read_whole, write_tail
+from moldau.log.files import DELETED, TEMPORARY, OpenFiles, read_whole, replace
 from moldau.log.index import LiveIndex, sound_offsets, sound_times
 from moldau.log.segment import (
     INDEX,
@@ -111,7 +112,7 @@ def finish_swaps(directory: Path, listing: Listing) -> None:
         if path.name.endswith(LOG + SWAP):
             base = int(path.name[:20])
             end = check(path, base, LogConfig(), crc=False).end_offset
-            for covered in [offset for offset in listing.logs if base <= offset < end]:
+            for covered in [offset for offset in listing.logs if base <= offset < max(end, base + 1)]:
                 for suffix in segments.SUFFIXES:
                     Path(file_stem(str(directory), covered) + suffix).unlink(missing_ok=True)
     for path in swaps:
@@ -119,8 +120,11 @@ def finish_swaps(directory: Path, listing: Listing) -> None:
         logger.warning("%s: finished the interrupted compaction of %s", directory, path.name)
 
 
-def check(path: Path, base: int, config: LogConfig, *, crc: bool = True) -> Checked:
-    """Reads a segment from its beginning to the first batch that is not sound, and indexes it on the way."""
+def check(path: Path, base: int, config: LogConfig, *, crc: bool = True, synced: int = 0) -> Checked:
+    """Reads a segment from its beginning to the first batch that is not sound, and indexes it on the way.
+
+    Of batches before the offset `synced` only the headers are looked at.
+    """
     entries = LiveIndex(config.index_interval_bytes, config.segment_index_bytes)
     entries.rewrite = True
     epochs: list[tuple[int, int]] = []
@@ -148,7 +152,7 @@ def check(path: Path, base: int, config: LogConfig, *, crc: bool = True) -> Chec
                     or length < HEADER_SIZE - PREFIX_SIZE
                     or following > size
                     or not expected <= first <= last <= limit
-                    or (crc and crc32c(view[position + CRC_START : following]) != checksum)
+                    or (crc and last >= synced and crc32c(view[position + CRC_START : following]) != checksum)
                 ):
                     fault = _fault(view, position, size, expected, base)
                     break
@@ -215,7 +219,7 @@ class Loader:
         if clean and bases:
             self.segments.append(self._last(bases[-1], epochs))
         elif not clean:
-            self._recover(bases[len(trusted) :], epochs)
+            self._recover(bases[len(trusted) :], epochs, recovery_point)
 
     def _stem(self, base: int) -> str:
         return file_stem(str(self.directory), base)
@@ -229,7 +233,7 @@ class Loader:
         """A finished segment that is trusted; its indexes are looked into when they are needed, by `sound_cold`."""
         segment = self._segment(base)
         offsets, times = self.listing.indexes.get(base), self.listing.time_indexes.get(base)
-        if offsets is None or offsets % 8 or times is None or times % 12:
+        if offsets is None or offsets % 8 or times is None or times % 12 or (self.listing.logs[base] and not times):
             rebuild_indexes(segment, self.config, self.name, "missing or of a wrong size")
         return segment
 
@@ -243,19 +247,19 @@ class Loader:
         self.end_offset = end
         return segment
 
-    def _recover(self, bases: list[int], epochs: LeaderEpochs) -> None:
+    def _recover(self, bases: list[int], epochs: LeaderEpochs, synced: int) -> None:
         for place, base in enumerate(bases):
             before = self.listing.logs[base]
-            self.segments.append(self._checked(base, epochs))
+            self.segments.append(self._checked(base, epochs, synced))
             if self.segments[-1].size < before and bases[place + 1 :]:
                 self._drop(bases[place + 1 :])
                 break
 
-    def _checked(self, base: int, epochs: LeaderEpochs) -> Segment:
+    def _checked(self, base: int, epochs: LeaderEpochs, synced: int = 0) -> Segment:
         """A segment read from end to end, cut before its first bad batch, with new indexes."""
         segment = self._segment(base)
         path = Path(segment.stem + LOG)
-        checked = check(path, base, self.config)
+        checked = check(path, base, self.config, synced=synced)
         if checked.size < segment.size:
             logger.warning(
                 "%s: truncated %s at position %d, offset %d (%d bytes cut off): %s",
@@ -317,7 +321,10 @@ def thaw(segment: Segment, config: LogConfig) -> int | None:
 
 
 def rebuild_indexes(segment: Segment, config: LogConfig, name: str, reason: str) -> None:
-    """Writes the indexes of a finished segment anew; its records stay as they are."""
+    """Writes the indexes of a finished segment anew; its records stay as they are.
+
+    Each file at once: half a time index looks like a whole one whose segment is older than it is.
+    """
     checked = check(Path(segment.stem + LOG), segment.base, config)
     logger.warning("%s: rebuilt the indexes of segment %d: %s", name, segment.base, reason)
     if checked.fault is not None:
@@ -330,5 +337,5 @@ def rebuild_indexes(segment: Segment, config: LogConfig, name: str, reason: str)
         )
     checked.entries.mark_time()
     segment.release_file()
-    write_tail(segment.stem + INDEX, 0, bytes(checked.entries.offsets_pending))
-    write_tail(segment.stem + TIME_INDEX, 0, bytes(checked.entries.times))
+    replace(segment.stem + INDEX, bytes(checked.entries.offsets_pending))
+    replace(segment.stem + TIME_INDEX, bytes(checked.entries.times))

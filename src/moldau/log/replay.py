@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from itertools import takewhile
 
 from moldau.log.aborted import Aborted
 from moldau.log.header import RawHeader
@@ -20,10 +21,13 @@ def follow(producers: Producers, header: RawHeader, base: int, read: Callable[[]
         transactional = attributes & TRANSACTIONAL != 0
         producers.update(header[9], header[10], header[11], header[6], base, header[8], transactional)
         return None
+    producer_id = header[9]
+    if not header[12]:  # compaction emptied it, and left its header for the epoch
+        producers.end_transaction(producer_id, header[10], producers.coordinator_epoch_of(producer_id), header[8])
+        return None
     marker = read_marker(read())
     if marker is None:
         return None
-    producer_id = header[9]
     first_offset = producers.end_transaction(producer_id, header[10], marker.coordinator_epoch, header[8])
     if marker.commit or first_offset < 0:
         return None
@@ -34,12 +38,18 @@ def follow(producers: Producers, header: RawHeader, base: int, read: Callable[[]
 def replay(producers: Producers, batches: Iterable[Place], from_offset: int) -> Iterator[tuple[Segment, Aborted]]:
     """Brings `producers` from `from_offset` to the end of `batches`; gives each aborted transaction on the way."""
     for segment, position, header in batches:
-        if header[9] >= 0 and header[0] >= from_offset:
+        if header[9] >= 0 and header[0] + header[6] >= from_offset:  # a log may start within a batch
             aborted = follow(
                 producers, header, header[0], partial(segment.read_bytes, position, header[1] + PREFIX_SIZE)
             )
             if aborted is not None:
                 yield segment, aborted
+
+
+def aborted_of(segment: Segment, producers: Producers, batches: Iterable[Place], from_offset: int) -> list[Aborted]:
+    """The aborted transactions whose markers are in `segment`; `batches` begin at `from_offset`, before it."""
+    places = takewhile(lambda place: place[0].base <= segment.base, batches)
+    return [aborted for each, aborted in replay(producers, places, from_offset) if each is segment]
 
 
 def written_before(state: Producer, batches: Iterable[Place], end: int) -> list[Written]:

@@ -17,7 +17,7 @@ FOR_EVER = -1
 def retire(log: Log, now: int, upper: int) -> list[Path]:
     """Takes segments out of the log whose time is over; files to remove later. Nothing from `upper` on goes."""
     if log.config.deletes:
-        end = kept_from(log.held(), log.size, log.config, now, upper)
+        end = kept_from(log.segments.held(log.end_offset), log.size, log.config, now, upper)
         if end is not None:
             if end == log.end_offset:
                 log.roll(now)
@@ -28,12 +28,13 @@ def retire(log: Log, now: int, upper: int) -> list[Path]:
 def kept_from(segments: Iterable[Held], size: int, config: LogConfig, now: int, upper: int) -> int | None:
     """Where the log begins once all is gone that may go; None if nothing may. `size` is that of the whole log."""
     excess = size - config.retention_bytes if config.retention_bytes != FOR_EVER else 0
-    found = None
+    found, before = None, -1
     for segment in segments:
         too_old = config.retention_ms != FOR_EVER and now - segment.newest > config.retention_ms
         too_much = config.retention_bytes != FOR_EVER and excess >= segment.size
-        if not segment.size or segment.end > upper or not (too_old or too_much):
+        nothing_yet = not segment.size and segment.end == before  # and not one that compaction emptied
+        if nothing_yet or segment.end > upper or not (too_old or too_much):
             break
         excess -= segment.size
-        found = segment.end
+        found = before = segment.end
     return found

@@ -3,13 +3,15 @@
 import mmap
 import os
 from collections.abc import Iterator
+from contextlib import suppress
+from operator import itemgetter
 from pathlib import Path
 from struct import Struct
 
 from moldau.log import aborted
 from moldau.log.files import LogFile, OpenFiles, condemn, read_whole
 from moldau.log.header import RawHeader
-from moldau.log.index import ColdIndex, LiveIndex, find_time, last_time, sound_times
+from moldau.log.index import TIME_ENTRY, ColdIndex, LiveIndex, find_time, last_time, sound_times
 from moldau.wire.batch import HEADER, HEADER_SIZE, MAGIC, PREFIX_SIZE
 
 LOG = ".log"
@@ -105,6 +107,8 @@ class Segment:
 
     def position_of(self, offset: int) -> int:
         """Where the first batch that ends at `offset` or later begins; the segment's size if there is none."""
+        if self.gone and not self.cold and not self.live:
+            return seek(self.opened(), 0, self.size, offset)
         index = self.live or self.cold or self._map_index()
         position, exact = index.find(offset - self.base)
         if exact:
@@ -149,6 +153,11 @@ class Segment:
         """The time index in its file's form."""
         if self.live is not None:
             return self.live.times
+        if self.gone:  # its file has another name, or is another's
+            latest = max((header for _, header in self.headers()), key=itemgetter(8), default=None)
+            if latest is None or latest[8] < 0:
+                return b""
+            return TIME_ENTRY.pack(latest[8], latest[0] + latest[6] - self.base)
         times = read_whole(self.stem + TIME_INDEX)
         if times is None or not sound_times(times):
             raise CorruptLogError(f"{self.stem}{TIME_INDEX} is not a time index")
@@ -237,9 +246,12 @@ class Segment:
         self.live.mark_time()
 
     def condemn(self) -> list[Path]:
-        """Takes the files out of the log; readers that hold the open file read on."""
-        self.gone = True
-        self._files.forget(self)
+        """Takes the files out of the log. Whoever still reads them, in a thread, goes on with the file that is open."""
+        if not self.gone:
+            with suppress(FileNotFoundError):
+                self.opened()
+            self.gone = True
+            self._files.leave_open(self)
         return condemn(self.stem + suffix for suffix in SUFFIXES)
 
     def close(self) -> None:

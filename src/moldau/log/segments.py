@@ -3,8 +3,10 @@
 An index that does not fit its finished segment is made anew on the way.
 """
 
+import os
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from itertools import chain
 from operator import attrgetter
 from pathlib import Path
@@ -13,8 +15,8 @@ from typing import NamedTuple
 from moldau.log.files import Slice
 from moldau.log.header import RawHeader
 from moldau.log.reading import Batch, read_batches
-from moldau.log.recovery import rebuild_indexes
-from moldau.log.segment import CorruptLogError, Segment
+from moldau.log.recovery import SWAP, rebuild_indexes
+from moldau.log.segment import SUFFIXES, CorruptLogError, Segment
 from moldau.log.settings import LogConfig
 
 _base = attrgetter("base")
@@ -60,6 +62,20 @@ class Segments:
         self.replace(self.each[:keep])
         return [path for segment in gone for path in segment.condemn()]
 
+    def exchange(self, bases: list[int], new: Segment) -> tuple[list[Path], int]:
+        """A compacted segment for those that begin at `bases`; files to remove, and how many bytes of records it adds.
+
+        Its files stand beside the others' with the suffix `.swap`, by which a crash in between is mended.
+        """
+        first = self.bases.index(bases[0])
+        old = self.each[first : first + len(bases)]
+        removed = [path for segment in old for path in segment.condemn()]
+        for suffix in SUFFIXES:
+            with suppress(FileNotFoundError):
+                os.rename(new.stem + suffix + SWAP, new.stem + suffix)
+        self.replace([*self.each[:first], new, *self.each[first + len(bases) :]])
+        return removed, new.size - sum(segment.size for segment in old)
+
     def holding(self, offset: int) -> int:
         """The place of the segment that `offset` belongs to."""
         return max(bisect_right(self.bases, offset) - 1, 0)
@@ -97,7 +113,7 @@ class Segments:
 
     def _reindex(self, segment: Segment, fault: CorruptLogError) -> None:
         """Makes indexes anew that do not fit their segment; if it is the segment that is wrong, the fault stays."""
-        if segment.live is not None:
+        if segment.live is not None or segment.gone:
             raise fault
         rebuild_indexes(segment, self.config, self._name, str(fault))
 

@@ -1,13 +1,16 @@
 """Makes one partition's log durable, in a thread, one round at a time: a round serves everyone who waited for it.
 
 A failed fsync is never tried again: the kernel may have dropped what it could not write, and a second fsync that
-succeeds would be a lie. The partition goes offline instead.
+succeeds would be a lie. The partition's directory goes offline instead. A full disk is another matter: whoever waits is
+told so, and the round is due again.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable
 
+from moldau.log.files import passing
+from moldau.log.flush import FlushJob
 from moldau.log.log import Log
 
 logger = logging.getLogger("moldau.replication")
@@ -16,13 +19,14 @@ Waiting = tuple[int, Callable[[bool], None]]  # the offset that must be durable,
 
 
 class Flusher:
-    __slots__ = ("_again", "_log", "_on_failure", "_task", "_waiting")
+    __slots__ = ("_again", "_log", "_on_failure", "_task", "_waiting", "put_off")
 
-    def __init__(self, log: Log, on_failure: Callable[[], None]) -> None:
+    def __init__(self, log: Log, on_failure: Callable[[OSError], None]) -> None:
         self._log = log
         self._on_failure = on_failure
         self._waiting: list[Waiting] = []
         self._again = False
+        self.put_off = False  # the disk was full: the round is to be tried again
         self._task: asyncio.Task[None] | None = None
 
     def soon(self) -> None:
@@ -41,15 +45,29 @@ class Flusher:
             while self._again:
                 self._again = False
                 job = self._log.begin_flush()
-                await asyncio.to_thread(job.run)
+                try:
+                    await asyncio.to_thread(job.run)
+                except OSError as problem:
+                    self._failed(job, problem)
+                    continue  # who came meanwhile waits for the next round
+                self.put_off = False
                 self._log.finish_flush(job)
                 self._tell(True, job.end_offset)
-        except OSError as problem:
-            logger.error("flushing %s failed: %s; the partition is offline", self._log.name, problem)
-            self._on_failure()
-            self._tell(False, self._log.end_offset)
         finally:
             self._task = None
+
+    def _failed(self, job: FlushJob, problem: OSError) -> None:
+        if passing(problem):
+            if not self.put_off:
+                logger.error("flushing %s is put off: %s", self._log.name, problem)
+            self.put_off = True
+            self._log.abandon_flush(job)
+            self._tell(False, job.end_offset)
+        else:
+            logger.error("flushing %s failed: %s", self._log.name, problem)
+            self._again = False
+            self._on_failure(problem)
+            self._tell(False, self._log.end_offset)
 
     def _tell(self, durable: bool, end_offset: int) -> None:
         ready = [tell for offset, tell in self._waiting if offset <= end_offset]

@@ -4,14 +4,14 @@ Order is fixed in `_append`: what comes before it is checks, what comes after is
 replica, so what is appended is committed and the high watermark is the end of the log.
 """
 
-import errno
 import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from moldau.base.errors import Refusal, WireError
 from moldau.log import validate
+from moldau.log.files import passing
 from moldau.log.header import RawHeader
 from moldau.log.log import Log
 from moldau.log.markers import Marker, encode_marker
@@ -32,7 +32,6 @@ NEVER = 2**63 - 1  # flush.messages and flush.ms: left to the operating system
 NO_APPEND_TIME = -1
 ZSTD = int(Codec.ZSTD)
 _ATTRIBUTES, _PRODUCER_ID = 5, 9  # places in a raw batch header
-_DISK_FULL = (errno.ENOSPC, errno.EDQUOT)  # nothing was written, and later there may be room again
 
 
 class Appended(NamedTuple):
@@ -57,16 +56,23 @@ class Later:
             self.tell(outcome)
 
 
+class Stoppable(Protocol):
+    async def stop(self) -> None: ...
+
+
 class Partition:
     __slots__ = (
         "_dirty_since",
         "_lane",
+        "cleaning",
         "flusher",
         "index",
         "internal",
         "leader_epoch",
         "log",
+        "moving",
         "offline",
+        "on_failure",
         "topic",
         "waiters",
     )
@@ -78,8 +84,11 @@ class Partition:
         self.leader_epoch = leader_epoch
         self.internal = internal  # of a topic that only the broker writes to
         self.offline = False  # its disk failed: nothing more is written to it
+        self.moving = False  # about to go on in another directory: what does not queue comes again
         self.waiters: set[FetchWaiter] = set()
-        self.flusher = Flusher(log, self.go_offline)
+        self.on_failure: Callable[[OSError], None] | None = None  # told when the disk fails: others are on it as well
+        self.cleaning: Stoppable | None = None  # while its log is compacted
+        self.flusher = Flusher(log, self.fail)
         self._dirty_since: int | None = None
         self._lane = Lane()
 
@@ -171,6 +180,18 @@ class Partition:
         self._lane.enter(Job(len(copy), lambda: work(copy), finish))
         return later
 
+    def take_turn(self, work: Callable[[], bytes | Refusal], finish: Callable[[bytes | Refusal], None]) -> None:
+        """`work` in a thread, then `finish`, between the batches that came before this and those that come after."""
+        self._lane.enter(Job(0, work, finish))
+
+    def adopt(self, log: Log) -> None:
+        """Go on with another log of the same records."""
+        old = self.log
+        log.configure(old.config)
+        log.on_roll, old.on_roll = old.on_roll, None
+        self.log = log
+        self.flusher = Flusher(log, self.fail)
+
     def _append_inspected(self, batch: bytes, now: int, proof: Verification | None) -> Outcome:
         """The end of the slow lane. Whatever happens there is an outcome, since a producer waits for one."""
         try:
@@ -230,6 +251,8 @@ class Partition:
         """Append a batch that this broker made: it waits for no other, and its sequence is not checked."""
         if self.offline:
             return Refusal.of(WireError.KAFKA_STORAGE_ERROR)
+        if self.moving:
+            return Refusal(WireError.NOT_LEADER_OR_FOLLOWER, "the partition is moving to another directory")
         config = self.log.config
         if len(batch) > config.max_message_bytes or len(batch) > config.segment_bytes:
             return Refusal(WireError.MESSAGE_TOO_LARGE, f"A batch of {len(batch)} bytes is too large for its topic.")
@@ -255,8 +278,7 @@ class Partition:
             base_offset = log.append(header, batch, self.leader_epoch, now)
         except OSError as problem:
             logger.error("appending to %s-%d failed: %s", self.topic, self.index, problem)
-            if problem.errno not in _DISK_FULL:
-                self.go_offline()
+            self.fail_unless_passing(problem)
             return Refusal(WireError.KAFKA_STORAGE_ERROR, f"the disk refused the write: {problem.strerror}")
         if self.waiters:
             self._tell_waiters(base_offset, len(batch))
@@ -277,6 +299,17 @@ class Partition:
             for waiter in waiters:
                 waiter.grown(decided)
 
+    def fail_unless_passing(self, problem: OSError) -> None:
+        """A full disk is waited for, a broken one is not."""
+        if not passing(problem):
+            self.fail(problem)
+
+    def fail(self, problem: OSError) -> None:
+        """Its disk failed, and so whatever else is in the same directory has."""
+        self.go_offline()
+        if self.on_failure is not None:
+            self.on_failure(problem)
+
     def go_offline(self) -> None:
         """Its disk failed: what is on it cannot be trusted before a restart has checked it."""
         self.offline = True
@@ -285,6 +318,8 @@ class Partition:
     def flush_if_due(self, now: int) -> None:
         """flush.ms: records do not stay off the disk for longer than that. Called from time to time."""
         log = self.log
+        if self.flusher.put_off and not self.offline:
+            self.flusher.soon()
         if self.offline or log.config.flush_ms == NEVER or log.end_offset <= log.recovery_point:
             self._dirty_since = None
             return
@@ -296,15 +331,14 @@ class Partition:
 
     def retire(self, now: int) -> list[Path]:
         """Retention: files of segments that left the log, to be removed later."""
-        if self.offline:
+        if self.offline or self.moving:
             return []
         try:
             self.log.roll_if_due(now)
             return retire(self.log, now, self.high_watermark)
         except OSError as problem:
             logger.error("retention of %s-%d failed: %s", self.topic, self.index, problem)
-            if problem.errno not in _DISK_FULL:
-                self.go_offline()
+            self.fail_unless_passing(problem)
             return []
 
     def changed(self) -> None:
@@ -313,6 +347,8 @@ class Partition:
             waiter.fire_soon()
 
     async def stop(self) -> None:
+        if self.cleaning is not None:
+            await self.cleaning.stop()
         await self._lane.stop()
         await self.flusher.stop()
         self.changed()

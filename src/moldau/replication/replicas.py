@@ -15,11 +15,15 @@ from typing import NamedTuple
 from uuid import uuid4
 
 from moldau.log import files
+from moldau.log.claim import TopicIdLostError, TopicIdMismatchError
 from moldau.log.directory import LogDirectory
-from moldau.log.log import Log, TopicIdMismatchError
+from moldau.log.homes import homes, interrupted
+from moldau.log.log import Log
 from moldau.log.segment import CorruptLogError
 from moldau.log.settings import LogConfig
 from moldau.metadata.image import ClusterImage, PartitionState, Topic
+from moldau.replication.loading import open_all
+from moldau.replication.moving import Hands, Move
 from moldau.replication.partition import Partition
 
 logger = logging.getLogger("moldau.replication")
@@ -57,9 +61,14 @@ class Replicas:
         self._producer_expiration_ms = producer_expiration_ms
         self._homes: dict[Partition, LogDirectory] = {}
         self._topics: dict[bytes, Topic] = {}  # by id, as of the newest image
-        self._found = {key: directory for directory in directories for key in directory.partitions()}
+        self.moves: dict[Partition, Move] = {}  # partitions on their way to another directory
+        self._found = homes(directories)
+        self._interrupted = interrupted(directories)  # moves of the last run
         self._counts = Counter(self._found.values())  # partitions of each directory, those still to be opened too
-        self._unopened: dict[Key, LogDirectory] = {}  # partitions whose log cannot be opened
+        self._unopened: dict[Key, Opening] = {}  # partitions whose log cannot be opened
+        self._put_off: set[Key] = set()  # those of them that wait for room on their disk
+        self.offline: frozenset[Key] = frozenset()  # partitions that nobody can use: their disk failed
+        self.on_last_failure: Callable[[str], None] | None = None  # told when no directory is left
         self._disk = ThreadPoolExecutor(1, "moldau-disk")
         self._last: asyncio.Task[None] | None = None  # the newest change of partitions; it waits for those before it
         self._removals: set[asyncio.TimerHandle] = set()
@@ -82,10 +91,18 @@ class Replicas:
     def in_directory(self, directory: LogDirectory) -> list[Partition]:
         return [partition for partition, home in self._homes.items() if home is directory]
 
+    def unopened_of(self, directory: LogDirectory, offsets: dict[Key, int]) -> dict[Key, int]:
+        """What is last known of the logs in a directory that could not be opened."""
+        unopened = [key for key, opening in self._unopened.items() if opening.directory is directory]
+        return {key: offsets[key] for key in unopened if key in offsets}
+
     # ── following the image ──
 
     def load(self, image: ClusterImage, threads: int, give_up: Callable[[], bool]) -> None:
-        """Open every partition of ours, at start-up, before anything is served. Blocks, unless `give_up` turns true."""
+        """Open every partition of ours, at start-up, before anything is served. Blocks, unless `give_up` turns true.
+
+        `threads` for each directory.
+        """
         openings = [
             self._opening(topic, state, new=False)
             for topic in image.topics.values()
@@ -97,10 +114,8 @@ class Replicas:
         def unless_given_up(opening: Opening) -> Partition | None:
             return None if give_up() else self._open(opening)
 
-        with ThreadPoolExecutor(threads, "moldau-recovery") as pool:
-            outcomes = (pool.map if threads > 1 else map)(unless_given_up, openings)
-            for opening, partition in zip(openings, outcomes, strict=True):
-                self._place(opening, partition)
+        for opening, partition in open_all(openings, lambda each: each.directory.path, unless_given_up, threads):
+            self._place(opening, partition)
         for directory in self.directories:
             files.remove(directory.condemned())
 
@@ -165,6 +180,8 @@ class Replicas:
             del self.by_name[topic.name.encode()]
         for index in range(len(row)):
             self._unopened.pop((topic.name, index), None)
+            self._put_off.discard((topic.name, index))
+        self._take_stock()
         dropped = [partition for partition in row if partition is not None]
         for partition in dropped:
             partition.changed()
@@ -173,7 +190,8 @@ class Replicas:
     def _opening(self, topic: Topic, state: PartitionState, *, new: bool) -> Opening:
         home = self._found.pop((topic.name, state.index), None)
         if home is None:
-            home = min(self.directories, key=lambda directory: self._counts[directory])  # the one with the fewest
+            usable = [directory for directory in self.directories if not directory.offline]
+            home = min(usable or self.directories, key=lambda directory: self._counts[directory])  # with the fewest
             self._counts[home] += 1
         return Opening(topic, state, self._configure(topic), home, new)
 
@@ -200,9 +218,14 @@ class Replicas:
 
     def _place(self, opening: Opening, partition: Partition | None) -> None:
         if partition is None:
-            self._unopened[opening.topic.name, opening.state.index] = opening.directory
+            self._unopened[opening.topic.name, opening.state.index] = opening
+            self._take_stock()
             return
         self._homes[partition] = opening.directory
+        partition.on_failure = lambda problem: self.fail(self._homes[partition], problem)
+        if opening.directory.offline:
+            partition.go_offline()
+        self._take_stock()
         partition.log.on_roll = lambda _: partition.flusher.soon()  # a segment is finished: make it durable
         row = self.by_id.get(opening.topic.id.bytes)
         if row is not None:
@@ -210,33 +233,48 @@ class Replicas:
 
     def _open(self, opening: Opening) -> Partition | None:
         """In a thread. A log that cannot be opened leaves its partition out, and the reason in the broker's log."""
-        topic, state, config, directory, new = opening
-        key = (topic.name, state.index)
+        topic, state, _, directory, new = opening
         name = f"{topic.name}-{state.index}"
         try:
             if new:
                 _put_aside(directory.path / name)
-            log = Log.open(
-                directory.path / name,
-                name,
-                config,
-                clean=directory.clean,
-                recovery_point=directory.recovery_points.get(key, 0),
-                log_start=directory.log_starts.get(key, 0),
-                now=self._now(),
-                topic_id=topic.id,
-                producer_expiration_ms=self._producer_expiration_ms,
-            )
-        except (OSError, CorruptLogError, TopicIdMismatchError) as problem:
+            try:
+                log = self._open_log(opening)
+            except (TopicIdMismatchError, TopicIdLostError) as problem:
+                logger.warning("%s", problem)
+                _put_aside(directory.path / name)
+                if isinstance(problem, TopicIdMismatchError):  # a crash came between a topic's deletion and the disk
+                    directory.forget((topic.name, state.index))
+                log = self._open_log(opening)
+        except (OSError, CorruptLogError) as problem:
             logger.error("partition %s is offline: %s", name, problem)
+            if isinstance(problem, OSError) and files.passing(problem):
+                self._put_off.add((topic.name, state.index))
             return None
         except Exception:  # a bug of ours with this log must not keep the others from being opened
             logger.exception("partition %s is offline", name)
             return None
         return Partition(topic.name, state.index, log, state.leader_epoch, internal=topic.internal)
 
+    def _open_log(self, opening: Opening) -> Log:
+        topic, state, config, directory, _ = opening
+        key = (topic.name, state.index)
+        name = f"{topic.name}-{state.index}"
+        return Log.open(
+            directory.path / name,
+            name,
+            config,
+            clean=directory.clean,
+            recovery_point=directory.recovery_points.get(key, 0),
+            log_start=directory.log_starts.get(key, 0),
+            now=self._now(),
+            topic_id=topic.id,
+            producer_expiration_ms=self._producer_expiration_ms,
+        )
+
     async def _delete(self, partitions: list[Partition]) -> None:
         for partition in partitions:
+            await self._end_move(partition)
             await partition.stop()
             home = self._homes.pop(partition)
             self._counts[home] -= 1
@@ -249,10 +287,7 @@ class Replicas:
                 continue
             self.remove_later(condemned, partition.log.config.file_delete_delay_ms)
         if partitions:  # a later topic of this name must not find the old one's log start after a crash
-            try:
-                await self.checkpoint()
-            except OSError as problem:
-                logger.error("writing the checkpoints failed: %s", problem)
+            await self.checkpoint()
 
     def remove_later(self, paths: list[Path], delay_ms: int) -> None:
         """Remove files that left a log, once readers under way have had time to finish."""
@@ -277,6 +312,96 @@ class Replicas:
                 logger.info("%s-%d begins at %d now", partition.topic, partition.index, partition.log.start_offset)
             await asyncio.sleep(0)
 
+    # ── moving between directories ──
+
+    async def move(self, partition: Partition, target: LogDirectory) -> None:
+        """Begin to move a partition; one that is on its way elsewhere turns round."""
+        under_way = self.moves.get(partition)
+        if under_way is not None and under_way.target is target:
+            return
+        await self._end_move(partition)
+        if self._homes[partition] is not target:
+            hands = Hands(self._open_copy, self._settle, self.fail, self._now)
+            move = self.moves[partition] = Move(partition, target, hands)
+            move.task.add_done_callback(lambda _: self.moves.pop(partition, None))
+
+    async def resume_moves(self) -> None:
+        """Begin again what the last run did not finish."""
+        for (topic, index), target in self._interrupted.items():
+            partition = self.get(topic, index)
+            if partition is not None:
+                await self.move(partition, target)
+
+    async def _end_move(self, partition: Partition) -> None:
+        move = self.moves.get(partition)
+        if move is not None:
+            await move.end()
+
+    def _open_copy(self, partition: Partition, path: Path, log_start: int, clean: bool) -> Log:
+        return Log.open(
+            path,
+            partition.log.name,
+            partition.log.config,
+            clean=clean,
+            log_start=log_start,
+            now=self._now(),
+            topic_id=partition.log.topic_id,
+            producer_expiration_ms=self._producer_expiration_ms,
+        )
+
+    async def _settle(self, partition: Partition, target: LogDirectory, old: Log) -> None:
+        """The partition is in another directory now: write that down, and let the old one go."""
+        source = self._homes[partition]
+        self._homes[partition] = target
+        self._counts[source] -= 1
+        self._counts[target] += 1
+        source.forget((partition.topic, partition.index))
+        if partition.cleaning is not None:  # of the log that is about to go
+            await partition.cleaning.stop()
+        delay_ms = partition.log.config.file_delete_delay_ms
+        self.remove_later(partition.log.advance_start(old.start_offset), delay_ms)
+        await self.checkpoint()
+        loop = asyncio.get_running_loop()
+        try:
+            self.remove_later(await loop.run_in_executor(self._disk, old.delete), delay_ms)
+            await loop.run_in_executor(self._disk, files.sync_directory, source.path)
+        except OSError as problem:
+            logger.error("removing %s failed: %s", old.directory, problem)
+
+    # ── failing disks ──
+
+    def fail(self, directory: LogDirectory, problem: OSError) -> None:
+        """The disk failed: all partitions in the directory go offline until the next start. The others go on."""
+        if directory.offline:
+            return
+        directory.offline = True
+        partitions = self.in_directory(directory)
+        logger.error(
+            "the directory %s is offline, and its %d partitions with it, until the broker is started again: %s",
+            directory.path,
+            len(partitions),
+            problem,
+        )
+        for partition in partitions:
+            partition.go_offline()
+        for move in self.moves.values():
+            if move.target is directory:
+                move.give_up()
+        self._take_stock()
+        if self.on_last_failure is not None and all(each.offline for each in self.directories):
+            self.on_last_failure(f"no log directory is left; the last to fail was {directory.path}: {problem}")
+
+    def _take_stock(self) -> None:
+        failed = frozenset((each.topic, each.index) for each in self._homes if each.offline)
+        self.offline = failed.union(self._unopened)
+
+    def reopen(self) -> None:
+        """Try again to open partitions whose disk was full."""
+        openings = [self._unopened.pop(key)._replace(new=False) for key in self._put_off if key in self._unopened]
+        self._put_off.clear()
+        if openings:
+            self._last = asyncio.get_running_loop().create_task(self._carry_out(self._last, [], openings))
+
     # ── durability ──
 
     def flush_due(self) -> None:
@@ -285,22 +410,29 @@ class Replicas:
         for partition in self:
             partition.flush_if_due(now)
 
-    async def checkpoint(self) -> None:
-        """Write the checkpoints of every directory. One after the other: they write the same files."""
+    async def checkpoint(self) -> bool:
+        """Write the checkpoints of every directory, one after the other; whether all of them were written."""
         loop = asyncio.get_running_loop()
+        written = True
         for directory in self.directories:
-            await loop.run_in_executor(self._disk, directory.write_checkpoints, *self._checkpoints(directory))
+            if directory.offline:
+                continue
+            try:
+                await loop.run_in_executor(self._disk, directory.write_checkpoints, *self._checkpoints(directory))
+            except OSError as problem:
+                logger.error("writing the checkpoints of %s failed: %s", directory.path, problem)
+                written = False
+                if not files.passing(problem):
+                    self.fail(directory, problem)
+        return written
 
     def _checkpoints(self, directory: LogDirectory) -> tuple[dict[Key, int], dict[Key, int], dict[Key, int]]:
         """Recovery points, high watermarks and log starts; of logs that could not be opened those last known."""
         logs = {(each.topic, each.index): each.log for each in self.in_directory(directory)}
-        unopened = [key for key, home in self._unopened.items() if home is directory]
         last_known = (directory.recovery_points, directory.high_watermarks, directory.log_starts)
-        recovery_points, high_watermarks, log_starts = (
-            {key: offsets[key] for key in unopened if key in offsets} for offsets in last_known
-        )
+        recovery_points, high_watermarks, log_starts = (self.unopened_of(directory, each) for each in last_known)
         return (
-            recovery_points | {key: log.recovery_point for key, log in logs.items()},
+            recovery_points | {key: log.checkpoint for key, log in logs.items()},
             high_watermarks | {key: log.end_offset for key, log in logs.items()},
             log_starts | {key: log.start_offset for key, log in logs.items() if log.start_offset},
         )
@@ -313,6 +445,8 @@ class Replicas:
     async def stop(self) -> None:
         """Close every log in order; afterwards the directories are marked as cleanly shut down."""
         await self.settled()
+        for partition in list(self.moves):
+            await self._end_move(partition)
         for timer in self._removals:
             timer.cancel()
         for partition in self:
@@ -320,20 +454,18 @@ class Replicas:
         loop = asyncio.get_running_loop()
         with ThreadPoolExecutor(8, "moldau-close") as pool:  # closing waits for fsync: the disk takes several at once
             await asyncio.gather(*(loop.run_in_executor(pool, _close, partition) for partition in self))
-        written = True
-        try:
-            await self.checkpoint()
-        except OSError as problem:
-            logger.error("writing the checkpoints failed: %s", problem)
-            written = False
+        written = await self.checkpoint()
         self._disk.shutdown()
         for directory in self.directories:
-            directory.close(clean=written and self._trusted(directory))
+            try:
+                directory.close(clean=written and self._trusted(directory))
+            except OSError as problem:
+                logger.error("%s is not marked as cleanly closed: %s", directory.path, problem)
 
     def _trusted(self, directory: LogDirectory) -> bool:
         """Whether every log in it was opened, and closed as it should be: the next start then checks none of them."""
-        offline = any(each.offline for each in self.in_directory(directory))
-        return not offline and directory not in self._unopened.values()
+        offline = directory.offline or any(each.offline for each in self.in_directory(directory))
+        return not offline and all(opening.directory is not directory for opening in self._unopened.values())
 
 
 def _close(partition: Partition) -> None:
@@ -357,4 +489,4 @@ def _put_aside(path: Path) -> None:
     """A directory that belonged to no topic stands in a new partition's place: keep it, under Kafka's kind of name."""
     if path.exists():
         stray = path.rename(path.with_name(f"{path.name[:LONGEST_STRAY]}.{uuid4().hex}-stray"))
-        logger.warning("a new partition takes the place of %s, which belonged to no topic and is now %s", path, stray)
+        logger.warning("%s belongs to no topic; it was put aside as %s", path, stray)

@@ -9,9 +9,11 @@ import subprocess
 import sys
 import tempfile
 import time
+from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
 
+PASSED = b"passed"  # and the one that says that time has passed
 READY = b"ready "  # the line that `python -m moldau.testing.serve` prints once the broker answers: its address follows
 START_SECONDS = 30.0
 STOP_SECONDS = 30.0
@@ -34,6 +36,7 @@ class Broker:
         self._settings = {name.replace("_", "."): _text(value) for name, value in settings.items()}
         self._process: subprocess.Popen[bytes] | None = None
         self.bootstrap_servers = ""
+        self._ahead_ms = 0
 
     def start(self) -> "Broker":
         """Start, or start again on the same data and the same port."""
@@ -41,10 +44,11 @@ class Broker:
         properties = {"listeners": listeners, "group.initial.rebalance.delay.ms": "0"} | self._settings
         command = [sys.executable, "-m", "moldau.testing.serve", f"log.dirs={self.directory}"]
         command += [f"{name}={value}" for name, value in properties.items()]
+        command.append(f"clock.ahead.ms={self._ahead_ms}")
         with open(self._log, "ab") as log:
             # A process group of its own: Ctrl-C is for the test, which then stops the broker.
             self._process = subprocess.Popen(
-                command, stdout=subprocess.PIPE, stderr=log, stdin=subprocess.DEVNULL, process_group=0
+                command, stdout=subprocess.PIPE, stderr=log, stdin=subprocess.PIPE, process_group=0
             )
         line = self._first_line(self._process)
         if not line.startswith(READY):
@@ -70,6 +74,18 @@ class Broker:
         if code:
             raise BrokerFailed(f"the broker ended with {code}:\n{self.log_text()}")
 
+    def pass_time(self, span: timedelta) -> None:
+        """Have the broker believe that so much time has passed, and do what was due by then: retention, for one."""
+        process = self._process
+        if process is None or process.stdin is None:
+            raise BrokerFailed("the broker is not running")
+        span_ms = span // timedelta(milliseconds=1)
+        self._ahead_ms += span_ms
+        process.stdin.write(b"%d\n" % span_ms)
+        process.stdin.flush()
+        if not self._first_line(process).startswith(PASSED):
+            raise BrokerFailed(f"the broker did not let time pass:\n{self.log_text()}")
+
     def kill(self) -> None:
         """End it at once, as `kill -9` does."""
         process = self._process
@@ -94,8 +110,9 @@ class Broker:
 
     def _forget(self, process: subprocess.Popen[bytes]) -> None:
         self._process = None
-        if process.stdout is not None:
-            process.stdout.close()
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                pipe.close()
 
     @staticmethod
     def _first_line(process: subprocess.Popen[bytes]) -> bytes:

@@ -17,7 +17,8 @@ from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 from rich.text import Text
 
-from moldau.tools.log_files import Batch, CorruptFile, Entry, UnknownKind, kind_of, read_file, read_records
+from moldau.tools.log_check import check
+from moldau.tools.log_files import Batch, CorruptFile, Entry, UnknownKind, is_known, kind_of, read_file, read_records
 from moldau.wire.batch import CONTROL, DELETE_HORIZON, LOG_APPEND_TIME, TRANSACTIONAL
 from moldau.wire.compression import Codec
 
@@ -47,9 +48,7 @@ app = typer.Typer(
 )
 
 
-@app.callback()
-def _group() -> None:
-    """Look into the files of a log directory."""  # without a callback a lone command would take the group's place
+app.command()(check)
 
 
 class Output(StrEnum):
@@ -118,7 +117,7 @@ def dump(
     context: typer.Context,
     files: Annotated[
         list[Path],
-        typer.Argument(metavar="FILE…", help="Segments, indexes, snapshots, checkpoints; the name tells which."),
+        typer.Argument(metavar="FILE…", help="Segments, indexes, snapshots, checkpoints, or a directory of them."),
     ],
     records: Annotated[bool, typer.Option("--records/--no-records", help="Show the records of each batch.")] = False,
     output: Annotated[
@@ -131,8 +130,17 @@ def dump(
     """
     wanted = output or getattr(context.obj, "output", Output.TABLE)  # an -o before the command's name holds here too
     show = _show_json if wanted == Output.JSON else _show_tables
-    worst = max(_dump_file(path, records, show) for path in files)
+    worst = max((_dump_file(path, records, show) for path in _expanded(files)), default=0)
     raise typer.Exit(worst)
+
+
+def _expanded(paths: Iterable[Path]) -> Iterator[Path]:
+    """A partition's directory stands for all files in it that have something to show."""
+    for path in paths:
+        if path.is_dir():
+            yield from sorted(each for each in path.iterdir() if each.is_file() and is_known(each)) or [path]
+        else:
+            yield path
 
 
 def _dump_file(path: Path, records: bool, show: Show) -> int:

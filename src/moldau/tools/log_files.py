@@ -428,6 +428,10 @@ def kind_of(path: Path) -> Kind:
     raise UnknownKind(f"its name is not that of a {' or '.join((', '.join(names[:-1]), names[-1]))}")
 
 
+def is_known(path: Path) -> bool:
+    return any(kind.pattern.fullmatch(path.name) for kind in KINDS)
+
+
 def base_offset_of(path: Path) -> int | None:
     match = re.match(r"(\d{20})\.", path.name)
     return int(match[1]) if match else None

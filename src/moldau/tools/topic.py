@@ -109,11 +109,17 @@ def describe(
             metavar="[TOPIC]…", autocompletion=complete_topic, help="All when none is named.", show_default=False
         ),
     ] = None,
+    storage: Annotated[
+        bool, typer.Option("--storage", help="Instead: directories, sizes, segments, and how much is compacted.")
+    ] = False,
 ) -> None:
     """Show partitions, leaders, replicas, offsets and the settings that differ from the defaults."""
     admin = build_admin(session.target)
     wanted = names or _topic_names(admin, session.target)
     described = [one for one in describe_topics(admin, session.target, wanted) if names or not one.is_internal]
+    if storage:
+        _show_storage(session, described, _offsets(admin, session.target, described))
+        return
     offsets = _offsets(admin, session.target, described)
     configs = _changed_configs(admin, session.target, [one.name for one in described])
     documents = [_document(one, offsets, configs[one.name]) for one in described]
@@ -275,6 +281,30 @@ def _print_topic(document: dict[str, Any]) -> None:
     columns = ("partition", "leader", "replicas", "isr", "begin", "end")
     rows = [[partition[column] for column in columns] for partition in document["partitions"]]
     print_table([column.upper() for column in columns], rows)
+
+
+def _show_storage(session: Session, described: list["TopicDescription"], offsets: Bounds) -> None:
+    from moldau.tools import storage
+
+    rows, failed = storage.ask(session.target, [one.name for one in described])
+    documents = [
+        {**row._asdict(), "begin": offsets.get((row.topic, row.partition), (None, None))[0]}  # the log start
+        for row in rows
+    ]
+    if session.json:
+        print_json(documents)
+    else:
+        columns = [name for name in storage.Storage._fields if name != "directory"]
+        columns.insert(columns.index("bytes"), "begin")
+        columns.append("directory")
+        cells = [[_shown(document[column]) for column in columns] for document in documents]
+        print_table([column.replace("_", " ").upper() for column in columns], cells)
+    for directory in failed:
+        note(f"the log directory {directory} has failed: its partitions are offline")
+
+
+def _shown(value: Any) -> Any:
+    return f"{value:.2f}" if isinstance(value, float) else value
 
 
 def _alter_configs(admin: "AdminClient", target: Target, name: str, changes: list[tuple[str, str | None]]) -> None:

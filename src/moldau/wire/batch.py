@@ -51,6 +51,11 @@ class BatchHeader(NamedTuple):
         return self.base_offset + self.last_offset_delta
 
     @property
+    def dense(self) -> bool:
+        """No offset is missing, as none is before compaction."""
+        return self.record_count == self.last_offset_delta + 1
+
+    @property
     def codec(self) -> int:
         return self.attributes & CODEC_MASK
 

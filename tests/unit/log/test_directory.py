@@ -106,10 +106,23 @@ class TestDirectory:
             open_directory(tmp_path, cluster_id, node_id)
         open_directory(tmp_path).close(clean=True)
 
-    def test_a_broken_checkpoint_is_named_and_the_lock_let_go(self, tmp_path: Path) -> None:
-        (tmp_path / "recovery-point-offset-checkpoint").write_text("nonsense")
+    @pytest.mark.parametrize("content", ["nonsense", "0\n5\na 0 1\n", "\0" * 40])
+    def test_a_broken_checkpoint_is_named_and_done_without(
+        self, tmp_path: Path, caplog: pytest.LogCaptureFixture, content: str
+    ) -> None:
+        open_directory(tmp_path).close(clean=True)
+        (tmp_path / "recovery-point-offset-checkpoint").write_text(content)
+        directory = open_directory(tmp_path)
+        assert not directory.clean  # every log is checked from its beginning
+        assert directory.recovery_points == {}
+        assert "recovery-point-offset-checkpoint" in caplog.text
+        directory.close(clean=True)
+        assert not (tmp_path / ".kafka_cleanshutdown.tmp").exists()
+
+    def test_a_broken_identity_is_refused_and_the_lock_let_go(self, tmp_path: Path) -> None:
+        (tmp_path / "meta.properties").write_text("nonsense")
         for _ in range(2):
-            with pytest.raises(DirectoryRefused, match="recovery-point-offset-checkpoint"):
+            with pytest.raises(DirectoryRefused, match=r"meta\.properties"):
                 open_directory(tmp_path)
 
     def test_named_twice(self, tmp_path: Path) -> None:

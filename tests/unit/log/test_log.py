@@ -9,12 +9,23 @@ from uuid import uuid4
 
 import pytest
 
-from log_batches import NOW, append, batch, flush, headers_on_disk, open_log, read, segment_files, whole_batches
+from log_batches import (
+    NOW,
+    TOPIC_ID,
+    append,
+    batch,
+    flush,
+    headers_on_disk,
+    open_log,
+    read,
+    segment_files,
+    whole_batches,
+)
 from moldau.log import log as log_module
+from moldau.log.checkpoints import read_topic_id
+from moldau.log.claim import TopicIdLostError, TopicIdMismatchError
 from moldau.log.files import OpenFiles, remove
-from moldau.log.log import TopicIdMismatchError
 from moldau.log.recovery import OldFormatError
-from moldau.log.segment import CorruptLogError
 from moldau.log.settings import LogConfig
 from moldau.wire.batch import read_header
 
@@ -304,10 +315,18 @@ class TestOtherPeoplesLeftovers:
         log.close()
         assert open_log(tmp_path, SMALL, clean=True).epochs.entries() == [(0, 0), (3, 2), (7, 4)]
 
-    def test_a_broken_partition_metadata_is_not_guessed_at(self, tmp_path: Path) -> None:
-        open_log(tmp_path).close()
+    def test_a_broken_topic_id_of_a_log_that_was_synced_is_written_anew(self, tmp_path: Path) -> None:
+        log = open_log(tmp_path)
+        append(log, batch())
+        log.close()
         (tmp_path / "topic-0" / "partition.metadata").write_text("version: 0")
-        with pytest.raises(CorruptLogError, match=r"partition\.metadata"):
+        assert open_log(tmp_path).end_offset == 1
+        assert read_topic_id(tmp_path / "topic-0") == TOPIC_ID
+
+    def test_a_broken_topic_id_of_a_log_that_never_was_is_not_guessed_at(self, tmp_path: Path) -> None:
+        append(open_log(tmp_path), batch())
+        (tmp_path / "topic-0" / "partition.metadata").write_text("version: 0")
+        with pytest.raises(TopicIdLostError, match=r"partition\.metadata"):
             open_log(tmp_path)
 
     def test_old_message_formats_are_refused_and_not_cut(self, tmp_path: Path) -> None:

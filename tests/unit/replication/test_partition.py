@@ -8,6 +8,7 @@ import pytest
 
 from log_batches import NOW, read, whole_batches
 from moldau.base.errors import Refusal, WireError
+from moldau.log import flush
 from moldau.log.log import Log
 from moldau.log.settings import LogConfig
 from moldau.replication import inspection, lane
@@ -251,3 +252,51 @@ def test_a_full_lane_is_a_reason_to_try_again(tmp_path: Path, monkeypatch: pytes
         assert len(outcomes.later) == 2
 
     run("asyncio", main())
+
+
+def test_one_fsync_serves_everyone_who_waited_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Group commit: while a round is under way others gather, and the next round is theirs together."""
+    go_on, synced = threading.Event(), []
+
+    def slow(fd: int) -> None:
+        synced.append(fd)
+        go_on.wait(30)
+
+    monkeypatch.setattr(flush, "_sync", slow)
+
+    async def test() -> None:
+        partition = a_partition(tmp_path, LogConfig(flush_messages=1))
+        outcomes = Outcomes(partition)
+        assert outcomes.produce(some(b"first")) is None
+        await until(lambda: synced)
+        for number in range(100):
+            assert outcomes.produce(some(b"%d" % number)) is None
+        assert not outcomes.later
+        go_on.set()
+        await until(lambda: len(outcomes.later) == 101)
+        assert len(synced) == 2
+        assert [outcome.base_offset for outcome in outcomes.later] == list(range(101))  # type: ignore[union-attr]
+        assert partition.log.recovery_point == 101
+        await partition.stop()
+
+    run("asyncio", test())
+
+
+def test_flush_ms_leaves_nothing_unsynced_for_longer(tmp_path: Path) -> None:
+    async def test() -> None:
+        partition = a_partition(tmp_path, LogConfig(flush_ms=1000))
+        log, outcomes = partition.log, Outcomes(partition)
+        assert outcomes.offset(some()) == 0
+        partition.flush_if_due(NOW)  # the first look at what is not synced
+        partition.flush_if_due(NOW + 999)
+        await turns()
+        assert log.recovery_point == 0
+        partition.flush_if_due(NOW + 1000)
+        await until(lambda: log.recovery_point == 1)
+        assert outcomes.offset(some()) == 1
+        partition.flush_if_due(NOW + 5000)
+        partition.flush_if_due(NOW + 6000)
+        await until(lambda: log.recovery_point == 2)
+        await partition.stop()
+
+    run("asyncio", test())

@@ -1,6 +1,7 @@
 """Partitions in step with the image: created, deleted, made again, grown, configured, and kept over a crash."""
 
 import asyncio
+import errno
 import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -9,14 +10,16 @@ from uuid import UUID
 import pytest
 
 from log_batches import NOW
+from moldau.base.errors import Refusal, WireError
 from moldau.log.directory import LogDirectory
 from moldau.log.flush import FlushJob
 from moldau.log.log import Log
 from moldau.log.settings import LogConfig
 from moldau.metadata.image import ClusterImage, PartitionState, Topic
-from moldau.replication.partition import Partition
+from moldau.replication.partition import Appended, Outcome, Partition
 from moldau.replication.replicas import Replicas
 from support.loops import run, turns, until
+from support.lying_disk import LyingDisk, lying
 from support.parts import Outcomes, some
 
 NODE = 1
@@ -316,30 +319,105 @@ def test_a_roll_during_a_flush_is_flushed_too(tmp_path: Path, monkeypatch: pytes
     check(test)
 
 
-def test_a_failed_flush_takes_the_partition_offline_and_is_not_repeated(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_failed_fsync_takes_the_directory_offline_and_is_not_repeated(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    runs: list[FlushJob] = []
+    """All of its partitions, not only the one; the other directory goes on, and new partitions go there."""
 
-    def fails(job: FlushJob) -> None:
-        runs.append(job)
-        raise OSError(5, "the disk is broken")
+    async def test() -> None:
+        paths = tmp_path / "one", tmp_path / "two"
+        node = Node(*paths)
+        await node.become(topic("a", 1, 4, flush_messages="1"))
+        there = [node.get("a", index) for index in range(4)]
+        one, two = ([each for each in there if each.log.directory.startswith(str(path))] for path in paths)
+        with lying(LyingDisk(paths[0])) as disk:
+            disk.fail("sync", 1, path=one[0].log.directory)
+            outcomes = Outcomes(one[0])
+            assert outcomes.produce(some()) is None
+            await until(lambda: outcomes.later)
+            assert isinstance(outcomes.later[0], Refusal)
+            assert outcomes.later[0].error is WireError.KAFKA_STORAGE_ERROR
+            assert [each.offline for each in one + two] == [True, True, False, False]
+            assert node.replicas.offline == {("a", each.index) for each in one}
+            assert Outcomes(one[1]).refusal(some()).error is WireError.KAFKA_STORAGE_ERROR
+            synced = disk.calls["sync"]
+            await node.become(topic("a", 1, 4, flush_messages="1"), topic("b", 2, 3))
+            assert len(node.replicas.in_directory(node.directories[1])) == 5
+            node.replicas.flush_due()
+            assert await node.replicas.checkpoint()
+            await node.replicas.stop()
+            assert disk.calls["sync"] == synced  # nobody asked that disk again
+        again = [LogDirectory.open(path) for path in paths]
+        assert [directory.clean for directory in again] == [False, True]  # the next start looks at every log
+
+    check(test)
+    assert f"{tmp_path / 'one'} is offline, and its 2 partitions with it" in caplog.text
+
+
+def test_when_no_directory_is_left_somebody_is_told(tmp_path: Path) -> None:
+    async def test() -> None:
+        node = Node(tmp_path / "one", tmp_path / "two")
+        told: list[str] = []
+        node.replicas.on_last_failure = told.append
+        for directory in node.directories:
+            assert not told
+            node.replicas.fail(directory, OSError(errno.EIO, "broken"))
+        assert "no log directory is left" in told[0]
+        await node.replicas.stop()
+
+    check(test)
+
+
+def test_a_full_disk_is_waited_for(tmp_path: Path) -> None:
+    """Appends, rolls, flushes, checkpoints and new partitions: refused while there is no room, and then they work."""
 
     async def test() -> None:
         node = Node(tmp_path)
-        await node.become(topic("a", 1, internal_segment_bytes="200"), topic("b", 2))
+        settings = {"internal_segment_bytes": "300", "flush_messages": "1"}
+        await node.become(topic("a", 1, **settings))
         outcomes = Outcomes(node.get("a"))
-        with monkeypatch.context() as patch:
-            patch.setattr(FlushJob, "run", fails)
-            for _ in range(2):
-                outcomes.offset(some(b"x" * 100))
-            await until(lambda: node.get("a").offline)
-        assert not node.get("b").offline
+        with lying(LyingDisk(tmp_path)) as disk:
+            for room in (0, 7, 100, 150, 200, 250, 300, 350, 400, 500):  # in the middle of each kind of write
+                disk.room = room
+                before = node.get("a").log.end_offset
+                outcomes.later.clear()
+                refusals = 0
+                while not refusals:
+                    outcome = outcomes.produce(some(b"x" * 60))
+                    await until(lambda found=outcome: found is not None or outcomes.later)
+                    outcome = outcome or outcomes.later.pop()
+                    refusals += isinstance(outcome, Refusal)
+                assert isinstance(outcome, Refusal)
+                assert (outcome.error, outcome.error.retriable) == (WireError.KAFKA_STORAGE_ERROR, True)
+                assert not await node.replicas.checkpoint() or disk.room > 0
+                assert node.get("a").log.locate(0, 1000, before or 1, whole_first=True) or not before  # readers go on
+                disk.room = None
+                node.replicas.flush_due()
+                outcome = outcomes.produce(some(b"x" * 60)) or await later(outcomes)
+                assert isinstance(outcome, Appended)
+            disk.room = 0
+            await node.become(topic("a", 1, **settings), topic("b", 2))
+            assert node.replicas.offline == {("b", 0)}
+            disk.room = None
+            node.replicas.reopen()
+            await node.replicas.settled()
+            assert not node.replicas.offline
+            assert Outcomes(node.get("b")).offset(some()) == 0
+            assert await node.replicas.checkpoint()
+        written = node.get("a").log.end_offset
         await node.replicas.stop()
-        assert len(runs) == 1
-        assert not LogDirectory.open(tmp_path).clean  # the next start looks at every log
+        again = Node(tmp_path, now=node.image)
+        assert again.directories[0].clean
+        assert again.get("a").log.end_offset == written
+        await again.replicas.stop()
 
     check(test)
+    assert not list(tmp_path.rglob("*.tmp"))
+
+
+async def later(outcomes: Outcomes) -> Outcome:
+    await until(lambda: outcomes.later)
+    return outcomes.later.pop()
 
 
 def test_stopping_waits_for_the_slow_lane(tmp_path: Path) -> None:
@@ -356,3 +434,24 @@ def test_stopping_waits_for_the_slow_lane(tmp_path: Path) -> None:
         await again.replicas.stop()
 
     check(test)
+
+
+def test_a_crash_before_the_disk_followed_a_deletion(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The metadata knows the new topic, the directory the old one: that is put aside, as Kafka does it."""
+
+    async def test() -> None:
+        node = Node(tmp_path)
+        await node.become(topic("a", 1))
+        for _ in range(5):
+            Outcomes(node.get("a")).offset(some())
+        node.get("a").log.advance_start(5)
+        await node.replicas.checkpoint()
+        node.crash()
+        after = Node(tmp_path, now=image(topic("a", 2)))
+        assert (after.get("a").log.start_offset, after.get("a").log.end_offset) == (0, 0)
+        assert Outcomes(after.get("a")).offset(some()) == 0
+        await after.replicas.stop()
+
+    check(test)
+    assert [path.name.endswith("-stray") for path in tmp_path.glob("a-0.*")] == [True]
+    assert "put aside" in caplog.text

@@ -230,6 +230,7 @@ def test_the_table_has_what_kafka_4_3_serves() -> None:
         "TxnOffsetCommit": (28, 0, 5),
         "DescribeConfigs": (32, 1, 4),
         "AlterConfigs": (33, 0, 2),
+        "AlterReplicaLogDirs": (34, 1, 2),
         "DescribeLogDirs": (35, 1, 5),
         "CreatePartitions": (37, 0, 3),
         "DeleteGroups": (42, 0, 2),

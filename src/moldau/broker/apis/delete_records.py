@@ -1,5 +1,7 @@
 """DeleteRecords 0–2: everything before an offset goes; -1 stands for the high watermark."""
 
+from dataclasses import replace
+
 from moldau.base.errors import WireError
 from moldau.broker.call import Call
 from moldau.broker.context import Context
@@ -23,14 +25,24 @@ async def delete_records(ctx: Context, request: DeleteRecordsRequest, call: Call
         for topic in request.topics
     )
     # What was deleted stays deleted over a crash: the answer waits for the new log start on disk.
-    await ctx.replicas.checkpoint()
+    if not await ctx.replicas.checkpoint():
+        topics = tuple(replace(topic, partitions=tuple(map(_unsafe, topic.partitions))) for topic in topics)
     return DeleteRecordsResponse(topics=topics)
+
+
+def _unsafe(result: DeleteRecordsPartitionResult) -> DeleteRecordsPartitionResult:
+    """The disk did not take it: the client asks again, which does no harm."""
+    if result.error_code:
+        return result
+    return replace(result, error_code=WireError.KAFKA_STORAGE_ERROR, low_watermark=NO_LOW_WATERMARK)
 
 
 def _delete(ctx: Context, topic: str, asked: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
     partition = ctx.replicas.get(topic, asked.partition_index)
     if partition is None:
         return _failure(asked, WireError.UNKNOWN_TOPIC_OR_PARTITION)
+    if partition.offline:
+        return _failure(asked, WireError.KAFKA_STORAGE_ERROR)
     if not partition.log.config.deletes:
         return _failure(asked, WireError.POLICY_VIOLATION)
     offset = partition.high_watermark if asked.offset == HIGH_WATERMARK else asked.offset

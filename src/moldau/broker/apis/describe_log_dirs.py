@@ -6,6 +6,7 @@ from moldau.base.errors import WireError
 from moldau.broker.call import Call
 from moldau.broker.context import Context
 from moldau.log.directory import LogDirectory
+from moldau.replication.moving import Move
 from moldau.replication.partition import Partition
 from moldau.wire.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
@@ -28,10 +29,16 @@ def describe_log_dirs(ctx: Context, request: DescribeLogDirsRequest, call: Call)
 
 
 def _describe(ctx: Context, directory: LogDirectory, wanted: set[tuple[str, int]] | None) -> DescribeLogDirsResult:
+    if directory.offline:
+        path = str(directory.path.absolute())
+        return DescribeLogDirsResult(error_code=WireError.KAFKA_STORAGE_ERROR, log_dir=path, topics=())
     by_topic: dict[str, list[DescribeLogDirsPartition]] = {}
     for partition in ctx.replicas.in_directory(directory):
         if wanted is None or (partition.topic, partition.index) in wanted:
             by_topic.setdefault(partition.topic, []).append(_partition(partition))
+    for partition, move in ctx.replicas.moves.items():
+        if move.target is directory and (wanted is None or (partition.topic, partition.index) in wanted):
+            by_topic.setdefault(partition.topic, []).append(_future(partition, move))
     total, usable = _volume(directory)
     return DescribeLogDirsResult(
         error_code=WireError.NONE,
@@ -45,6 +52,14 @@ def _describe(ctx: Context, directory: LogDirectory, wanted: set[tuple[str, int]
 def _partition(partition: Partition) -> DescribeLogDirsPartition:
     return DescribeLogDirsPartition(
         partition_index=partition.index, partition_size=partition.log.size, offset_lag=0, is_future_key=False
+    )
+
+
+def _future(partition: Partition, move: Move) -> DescribeLogDirsPartition:
+    """KIP-113: a copy on its way here, and how far it is behind."""
+    size = move.copy.size if move.copy is not None else 0
+    return DescribeLogDirsPartition(
+        partition_index=partition.index, partition_size=size, offset_lag=move.lag, is_future_key=True
     )
 
 

@@ -1,9 +1,10 @@
 """DescribeTopicPartitions 0 (KIP-966): topics in the order of their names, so many partitions at a time."""
 
 from moldau.base.errors import WireError
+from moldau.broker.availability import seen
 from moldau.broker.call import Call
 from moldau.broker.context import Context
-from moldau.metadata.image import ClusterImage, Topic
+from moldau.metadata.image import Topic
 from moldau.wire.messages.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
@@ -34,7 +35,7 @@ def describe_topic_partitions(
         if topic is None:
             described.append(_missing(name))
             continue
-        described.append(_describe(image, topic, first, room))
+        described.append(_describe(ctx, topic, first, room))
         shown = len(described[-1].partitions)
         room -= shown
         if first + shown < len(topic.partitions):
@@ -50,7 +51,7 @@ def _missing(name: str) -> DescribeTopicPartitionsResponseTopic:
     )
 
 
-def _describe(image: ClusterImage, topic: Topic, first: int, room: int) -> DescribeTopicPartitionsResponseTopic:
+def _describe(ctx: Context, topic: Topic, first: int, room: int) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
         error_code=WireError.NONE,
         name=topic.name,
@@ -58,16 +59,17 @@ def _describe(image: ClusterImage, topic: Topic, first: int, room: int) -> Descr
         is_internal=topic.internal,
         partitions=tuple(
             DescribeTopicPartitionsResponsePartition(
-                error_code=WireError.NONE,
+                error_code=state.error,
                 partition_index=partition.index,
-                leader_id=partition.leader,
+                leader_id=state.leader,
                 leader_epoch=partition.leader_epoch,
                 replica_nodes=partition.replicas,
                 isr_nodes=partition.isr,
                 eligible_leader_replicas=(),
                 last_known_elr=(),
-                offline_replicas=tuple(each for each in partition.replicas if each not in image.brokers),
+                offline_replicas=state.offline_replicas,
             )
             for partition in topic.partitions[first : first + room]
+            for state in (seen(ctx, topic.name, partition),)
         ),
     )

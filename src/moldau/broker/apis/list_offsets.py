@@ -61,6 +61,8 @@ async def _answer(
     partition = ctx.replicas.get(topic, asked.partition_index)
     if partition is None:
         return _failure(asked, WireError.UNKNOWN_TOPIC_OR_PARTITION)
+    if partition.offline:
+        return _failure(asked, WireError.KAFKA_STORAGE_ERROR)
     fenced = partition.fenced(asked.current_leader_epoch)
     if fenced:
         return _failure(asked, fenced)

@@ -3,7 +3,7 @@
 0: an empty list means all topics; 1+: null does. 4: the client may forbid auto-creation. 8: authorized operations.
 10: topic ids in the answer. 12: topics asked by id. 13: an error for the whole answer.
 
-An answer is encoded once and kept until the image changes (see `broker.answers`).
+An answer is encoded once and kept until the image changes or a disk fails (see `broker.answers`).
 """
 
 from collections.abc import Coroutine
@@ -11,9 +11,10 @@ from uuid import UUID
 
 from moldau.base.errors import WireError
 from moldau.broker import topics
+from moldau.broker.availability import seen
 from moldau.broker.call import Call
 from moldau.broker.context import Context
-from moldau.metadata.image import ClusterImage, Topic
+from moldau.metadata.image import Topic
 from moldau.metadata.topics import name_problem
 from moldau.wire.codec import encode
 from moldau.wire.messages.metadata import (
@@ -47,10 +48,10 @@ def _answer(ctx: Context, request: MetadataRequest, call: Call) -> bytes:
     image = ctx.image
     if call.version in NAMES_ONLY and any(_by_id(each) for each in request.topics or ()):
         return encode(_refuse(request.topics or ()), call.version)
-    question = (call.version, call.listener, request.topics)
+    question = (call.version, call.listener, request.topics, ctx.replicas.offline)
     body = ctx.answers.get(image, question)
     if body is None:
-        body = encode(_describe(image, request.topics, call.listener), call.version)
+        body = encode(_describe(ctx, request.topics, call.listener), call.version)
         ctx.answers.keep(question, body)
     return body
 
@@ -64,11 +65,12 @@ def _refuse(asked: tuple[MetadataRequestTopic, ...]) -> MetadataResponse:
     return MetadataResponse(brokers=(), topics=topics)
 
 
-def _describe(image: ClusterImage, asked: tuple[MetadataRequestTopic, ...] | None, listener: str) -> MetadataResponse:
+def _describe(ctx: Context, asked: tuple[MetadataRequestTopic, ...] | None, listener: str) -> MetadataResponse:
+    image = ctx.image
     if asked is None:
-        found = tuple(_topic(topic) for topic in image.topics.values())
+        found = tuple(_topic(ctx, topic) for topic in image.topics.values())
     else:
-        found = tuple(_entry(image, each) for each in asked)
+        found = tuple(_entry(ctx, each) for each in asked)
     return MetadataResponse(
         brokers=tuple(
             MetadataResponseBroker(node_id=broker.id, host=endpoint.host, port=endpoint.port, rack=broker.rack)
@@ -81,13 +83,14 @@ def _describe(image: ClusterImage, asked: tuple[MetadataRequestTopic, ...] | Non
     )
 
 
-def _entry(image: ClusterImage, asked: MetadataRequestTopic) -> MetadataResponseTopic:
+def _entry(ctx: Context, asked: MetadataRequestTopic) -> MetadataResponseTopic:
+    image = ctx.image
     if asked.name is None or asked.topic_id != ZERO_UUID:
         topic = image.topics_by_id.get(asked.topic_id)
-        return _topic(topic) if topic is not None else _missing(WireError.UNKNOWN_TOPIC_ID, None, asked.topic_id)
+        return _topic(ctx, topic) if topic is not None else _missing(WireError.UNKNOWN_TOPIC_ID, None, asked.topic_id)
     topic = image.topics.get(asked.name)
     if topic is not None:
-        return _topic(topic)
+        return _topic(ctx, topic)
     bad_name = name_problem(asked.name) is not None
     code = WireError.INVALID_TOPIC_EXCEPTION if bad_name else WireError.UNKNOWN_TOPIC_OR_PARTITION
     return _missing(code, asked.name, ZERO_UUID)
@@ -97,7 +100,7 @@ def _missing(code: WireError, name: str | None, topic_id: UUID) -> MetadataRespo
     return MetadataResponseTopic(error_code=code, name=name, topic_id=topic_id, partitions=())
 
 
-def _topic(topic: Topic) -> MetadataResponseTopic:
+def _topic(ctx: Context, topic: Topic) -> MetadataResponseTopic:
     return MetadataResponseTopic(
         error_code=WireError.NONE,
         name=topic.name,
@@ -105,13 +108,15 @@ def _topic(topic: Topic) -> MetadataResponseTopic:
         is_internal=topic.internal,
         partitions=tuple(
             MetadataResponsePartition(
-                error_code=WireError.NONE,
+                error_code=state.error,
                 partition_index=partition.index,
-                leader_id=partition.leader,
+                leader_id=state.leader,
                 leader_epoch=partition.leader_epoch,
                 replica_nodes=partition.replicas,
                 isr_nodes=partition.isr,
+                offline_replicas=state.offline_replicas,
             )
             for partition in topic.partitions
+            for state in (seen(ctx, topic.name, partition),)
         ),
     )

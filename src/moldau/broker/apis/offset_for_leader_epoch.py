@@ -30,6 +30,8 @@ def _end_offset(ctx: Context, topic: str, asked: OffsetForLeaderPartition) -> Ep
     partition = ctx.replicas.get(topic, asked.partition)
     if partition is None:
         return EpochEndOffset(error_code=WireError.UNKNOWN_TOPIC_OR_PARTITION, partition=asked.partition)
+    if partition.offline:
+        return EpochEndOffset(error_code=WireError.KAFKA_STORAGE_ERROR, partition=asked.partition)
     fenced = partition.fenced(asked.current_leader_epoch)
     if fenced:
         return EpochEndOffset(error_code=fenced, partition=asked.partition)

@@ -1,4 +1,4 @@
-"""Broker settings of clusters, compaction and tiered storage, which are not there yet: checked, but without effect."""
+"""Broker settings of clusters and tiered storage, which are not there yet: checked, but without effect."""
 
 from moldau.base.settings import Group, Kind, Live, Setting
 
@@ -55,20 +55,6 @@ STORAGE: tuple[Group, ...] = (
                 doc="First wait for a connection to another broker."),
         Setting("unclean.leader.election.interval.ms", LONG, 300_000, least=1, hidden=True,
                 doc="How often partitions without leader are looked at for an unclean election."),
-    )),
-    Group("compaction", (
-        Setting("log.cleaner.backoff.ms", LONG, 15000, least=0, live=CLUSTER_WIDE,
-                doc="Pause of the cleaner when there is nothing to clean."),
-        Setting("log.cleaner.dedupe.buffer.size", LONG, 134_217_728, live=CLUSTER_WIDE,
-                doc="Memory for the keys that the cleaner compares."),
-        Setting("log.cleaner.enable", BOOL, True, doc="Run the cleaner that compacts topics."),
-        Setting("log.cleaner.io.buffer.load.factor", DOUBLE, 0.9, live=CLUSTER_WIDE,
-                doc="How full the cleaner's key memory may get."),
-        Setting("log.cleaner.io.buffer.size", INT, 524_288, least=0, live=CLUSTER_WIDE,
-                doc="Memory for the data that the cleaner reads and writes."),
-        Setting("log.cleaner.io.max.bytes.per.second", DOUBLE, 1.7976931348623157e+308, live=CLUSTER_WIDE,
-                doc="The most that the cleaner reads and writes in a second."),
-        Setting("log.cleaner.threads", INT, 1, least=0, live=CLUSTER_WIDE, doc="Threads that clean."),
     )),
     Group("client telemetry", (
         Setting("telemetry.max.bytes", INT, 1_048_576, least=1,

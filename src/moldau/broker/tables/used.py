@@ -2,7 +2,7 @@
 
 from moldau.base.settings import Kind, Live, Setting
 
-BOOL, INT, LIST, LONG, STRING = Kind.BOOL, Kind.INT, Kind.LIST, Kind.LONG, Kind.STRING
+BOOL, DOUBLE, INT, LIST, LONG, STRING = Kind.BOOL, Kind.DOUBLE, Kind.INT, Kind.LIST, Kind.LONG, Kind.STRING
 CLUSTER_WIDE = Live.CLUSTER_WIDE
 MAX_INT = 2**31 - 1
 MAX_LONG = 2**63 - 1
@@ -29,6 +29,19 @@ USED: tuple[Setting, ...] = (
             doc="Which protocol each listener name speaks, as NAME:PROTOCOL pairs; only PLAINTEXT for now."),
     Setting("listeners", LIST, ("PLAINTEXT://:9092",),
             doc="Addresses to listen on, as NAME://host:port; an empty host is every interface, port 0 a free one."),
+    Setting("log.cleaner.backoff.ms", LONG, 15000, least=0, live=CLUSTER_WIDE,
+            doc="How often logs are looked at for one that is due for compaction."),
+    Setting("log.cleaner.dedupe.buffer.size", LONG, 134_217_728, live=CLUSTER_WIDE,
+            doc="Memory for keys, of all cleaner processes together; a log with more keys takes several passes."),
+    Setting("log.cleaner.enable", BOOL, True, doc="Compact the topics whose cleanup.policy asks for it."),
+    Setting("log.cleaner.io.buffer.load.factor", DOUBLE, 0.9, live=CLUSTER_WIDE,
+            doc="Share of log.cleaner.dedupe.buffer.size that is used for keys."),
+    Setting("log.cleaner.io.buffer.size", INT, 524_288, least=0, live=CLUSTER_WIDE,
+            doc="Memory for what cleaners read and write, of all together; each takes at least 64 KiB."),
+    Setting("log.cleaner.io.max.bytes.per.second", DOUBLE, 1.7976931348623157e+308, live=CLUSTER_WIDE,
+            doc="The most that cleaners read and write in a second, all together."),
+    Setting("log.cleaner.threads", INT, 1, least=0, live=CLUSTER_WIDE,
+            doc="Cleaner processes at a time; they run only while a log is due."),
     Setting("log.dir", LIST, ("./data",), doc="Data directory, used where log.dirs is not set."),
     Setting("log.dirs", LIST, doc="Data directories, separated by commas."),
     Setting("log.flush.interval.ms", LONG, live=CLUSTER_WIDE, doc="Default of the topic setting flush.ms."),

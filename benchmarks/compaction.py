@@ -1,0 +1,249 @@
+"""The cleaner beside Apache Kafka's, on copies of the same log; and a producer's p99 while ours works.
+
+Both clean each copy once, from its beginning, one copy after the other in one process; the first one warms it and does
+not count. Ours is the program that the broker runs, asked as the broker asks it; theirs is called by `Clean.java`.
+"""
+
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+from uuid import UUID
+
+import psutil  # type: ignore[import-untyped]
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+
+from benchmarks import drive, frames, topics
+from benchmarks.isolation import RATE, Finding
+from benchmarks.jars import Jars
+from benchmarks.measures import PARTITIONS
+from benchmarks.peers import Moldau, Peer, cpu_seconds, running
+from benchmarks.topics import IN_FLIGHT, Topic
+from moldau.log.compaction.choice import measure, plan
+from moldau.log.compaction.work import Work
+from moldau.log.log import Log
+from moldau.log.settings import LogConfig
+from moldau.wire.batch import read_header
+from moldau.wire.compression import Codec
+from moldau.wire.records import Record, encode_batch
+
+Say = Callable[[str], None]
+PROGRAM = Path(__file__).parent / "Clean.java"
+NOW = 1_800_000_000_000
+TOPIC_ID = UUID(int=1)
+BATCH_RECORDS = 200
+VALUE_BYTES = 100
+SEGMENT_BYTES = 64 * 1024 * 1024
+KEY_MEMORY = 134_217_728 * 9 // 10  # a broker's defaults
+CHUNK = 524_288 // 2
+CLEANS_PER_S = 700_000  # records: so many are prepared for each second that a producer is watched
+COMPACTED = {"cleanup.policy": "compact", "segment.bytes": "16777216"}
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    name: str
+    codec: Codec
+    records_per_key: int
+
+
+CASES = (
+    Case("no codec, 10 records per key", Codec.NONE, 10),
+    Case("zstd, 10 records per key", Codec.ZSTD, 10),
+    Case("no codec, 2 records per key", Codec.NONE, 2),
+)
+
+
+def batches(case: Case, records: int, now: int = NOW) -> list[bytes]:
+    """Random keys, values that hardly compress."""
+    source = random.Random(5)
+    noise = source.randbytes(1 << 16)
+    keys = max(records // case.records_per_key, 1)
+    made = []
+    for first in range(0, records, BATCH_RECORDS):
+        chosen = []
+        for place in range(BATCH_RECORDS):
+            at = source.randrange(len(noise) - VALUE_BYTES)
+            key = b"key-%08d" % source.randrange(keys)
+            chosen.append(Record(place, now + first + place, key, noise[at : at + VALUE_BYTES]))
+        made.append(encode_batch(chosen, codec=case.codec))
+    return made
+
+
+def _log(directory: Path, *, clean: bool) -> Log:
+    config = LogConfig(cleanup_policy=frozenset({"compact"}), segment_bytes=SEGMENT_BYTES)
+    return Log.open(directory / "topic-0", "topic-0", config, clean=clean, now=NOW, topic_id=TOPIC_ID)
+
+
+def write_log(directory: Path, case: Case, records: int) -> None:
+    """A partition of a stopped broker; the last segment holds one batch."""
+    log = _log(directory, clean=False)
+    for data in (*batches(case, records), None, *batches(case, 1)):
+        if data is None:
+            log.roll(NOW)
+        else:
+            log.append(read_header(data), data, 0, NOW)
+    log.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Speed:
+    """Of one cleaning."""
+
+    records: int
+    kept: int
+    seconds: float
+    cpu_seconds: float
+
+    @property
+    def per_second(self) -> float:
+        return self.records / self.seconds
+
+    @property
+    def per_cpu_second(self) -> float:
+        return self.records / self.cpu_seconds
+
+
+def clean_by_us(copies: list[Path]) -> list[Speed]:
+    command = [sys.executable, "-m", "moldau.replication.cleaner_main"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        speeds = [_ask(process, _work(copy)) for copy in copies]
+        process.kill()
+    return speeds
+
+
+def _work(copy: Path) -> Work:
+    log = _log(copy, clean=True)
+    dirt = measure(log, log.end_offset, NOW)
+    work = plan(log, dirt, NOW, KEY_MEMORY, CHUNK)
+    log.close()
+    return work
+
+
+def _ask(process: "subprocess.Popen[str]", work: Work) -> Speed:
+    assert process.stdin is not None
+    assert process.stdout is not None
+    began, cpu = time.perf_counter(), cpu_seconds(process.pid)
+    process.stdin.write(json.dumps({"work": work.to_json(), "bytes_per_second": sys.float_info.max}) + "\n")
+    process.stdin.flush()
+    for line in process.stdout:
+        [(what, value)] = json.loads(line).items()
+        if what == "done":
+            seconds, used = time.perf_counter() - began, cpu_seconds(process.pid) - cpu
+            return Speed(value["records_read"], value["records_kept"], seconds, used)
+        if what != "cleaned":
+            raise RuntimeError(f"cleaning failed: {value}")
+    raise RuntimeError("the cleaner ended")
+
+
+def clean_by_kafka(copies: list[Path], jars: Jars) -> list[Speed]:
+    settings = f"segment.bytes={SEGMENT_BYTES}"
+    paths = [str(copy / "topic-0") for copy in copies]
+    command = jars.command(str(PROGRAM), str(NOW), settings, *paths, options=("-Xmx1g",))
+    printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    rows = [json.loads(line) for line in printed.splitlines() if line.startswith("{")]
+    return [Speed(row["read"], row["kept"], row["seconds"], row["cpu_seconds"]) for row in rows]
+
+
+def speeds(scratch: Path, jars: Jars | None, records: int, rounds: int, say: Say) -> list[dict[str, Any]]:
+    rows = []
+    for case in CASES:
+        say(f"compaction: {case.name}")
+        source = scratch / "source"
+        write_log(source, case, records)
+        ours = clean_by_us(_copies(source, scratch, "ours", rounds))[1:]
+        theirs = clean_by_kafka(_copies(source, scratch, "theirs", rounds), jars)[1:] if jars else []
+        if theirs and {each.kept for each in ours} != {each.kept for each in theirs}:
+            raise RuntimeError(f"ours kept {ours[0].kept} records, theirs {theirs[0].kept}")
+        rows.append({"name": case.name, "records": records, "ours": _figures(ours), "theirs": _figures(theirs)})
+        for path in scratch.iterdir():
+            shutil.rmtree(path)
+    return rows
+
+
+def _figures(found: list[Speed]) -> dict[str, float] | None:
+    if not found:
+        return None
+    return {
+        "records_per_s": median(each.per_second for each in found),
+        "records_per_cpu_s": median(each.per_cpu_second for each in found),
+    }
+
+
+def _copies(source: Path, scratch: Path, name: str, rounds: int) -> list[Path]:
+    copies = [scratch / f"{name}-{number}" for number in range(rounds + 1)]
+    for copy in copies:
+        shutil.copytree(source, copy)
+    os.sync()
+    return copies
+
+
+# -- a producer beside it
+
+
+class Compacting(Moldau):
+    """Looks for dirty logs without a long pause."""
+
+    def command(self, home: Path, port: int) -> list[str]:
+        return [*Moldau.command(self, home, port), "--set", "log.cleaner.backoff.ms=50"]
+
+
+def beside(scratch: Path, seconds: float, pairs: int, say: Say) -> Finding:
+    """A producer's p99 alone, and while another topic is cleaned."""
+    alone, disturbed, shares = [], [], []
+    data = batches(CASES[0], 200 * BATCH_RECORDS, time.time_ns() // 1_000_000)
+    with running(Compacting(), scratch, "compacting") as peer:
+        probe = topics.create(peer, PARTITIONS)
+        drive.latency(peer, probe, rate=RATE, seconds=min(seconds, 5))  # warms both ends
+        for number in range(pairs):
+            say(f"p99 alone, and while a log is compacted: {number + 1} of {pairs}")
+            dirty = topics.create(peer, 1, {**COMPACTED, "min.cleanable.dirty.ratio": "1.0"})
+            _fill(peer, dirty, data, int(CLEANS_PER_S * seconds) // BATCH_RECORDS)
+            os.sync()
+            alone.append(drive.latency(peer, probe, rate=RATE, seconds=seconds)["p99_ms"])
+            _make_due(peer, dirty)
+            used = _cleaner_cpu(peer)
+            began = time.perf_counter()
+            disturbed.append(drive.latency(peer, probe, rate=RATE, seconds=seconds)["p99_ms"])
+            shares.append((_cleaner_cpu(peer) - used) / (time.perf_counter() - began))
+            topics.delete(peer, dirty)
+    note = f"the cleaner used {median(shares):.0%} of a core meanwhile"
+    return Finding(
+        "p99-compaction", "p99 while a log is compacted", median(alone), median(disturbed), "ms", "≤ 1.5", note
+    )
+
+
+def _fill(peer: Peer, target: Topic, data: list[bytes], count: int) -> None:
+    requests = [frames.produce(target.id, [(0, each)]) for each in data]
+    with frames.Connection(peer.address) as connection:
+        for number in range(count + IN_FLIGHT):
+            if number < count:
+                connection.send(requests[number % len(requests)])
+            if number >= IN_FLIGHT:
+                frames.check_produced(connection.receive(), 1)
+
+
+def _make_due(peer: Peer, target: Topic) -> None:
+    entry = ConfigEntry("min.cleanable.dirty.ratio", "0.01", incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, target.name, incremental_configs=[entry])
+    admin = AdminClient({"bootstrap.servers": peer.bootstrap})
+    for altered in admin.incremental_alter_configs([resource]).values():
+        altered.result(topics.LIMIT_S)
+    deadline = time.monotonic() + topics.LIMIT_S
+    while not psutil.Process(peer.pid).children():
+        if time.monotonic() > deadline:
+            raise TimeoutError("no cleaner was started")
+        time.sleep(0.01)
+
+
+def _cleaner_cpu(peer: Peer) -> float:
+    """CPU seconds of the cleaner so far; of one that has ended, none."""
+    return sum(cpu_seconds(child.pid) for child in psutil.Process(peer.pid).children())

@@ -1,0 +1,22 @@
+"""How partitions look to clients whose disk failed here: without a leader, as Kafka shows them."""
+
+from typing import NamedTuple
+
+from moldau.base.errors import WireError
+from moldau.broker.context import Context
+from moldau.metadata.image import NO_BROKER, PartitionState
+
+
+class Seen(NamedTuple):
+    error: WireError
+    leader: int
+    offline_replicas: tuple[int, ...]
+
+
+def seen(ctx: Context, topic: str, partition: PartitionState) -> Seen:
+    brokers, here = ctx.image.brokers, ctx.config.node_id
+    failed = (topic, partition.index) in ctx.replicas.offline
+    offline = tuple(each for each in partition.replicas if each not in brokers or (failed and each == here))
+    if failed and partition.leader == here:
+        return Seen(WireError.LEADER_NOT_AVAILABLE, NO_BROKER, offline)
+    return Seen(WireError.NONE, partition.leader, offline)

@@ -1,0 +1,111 @@
+"""Which log to compact, and how far: as Kafka, the dirtiest one, up to the first segment that must stay as it is."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from moldau.log.compaction.work import Work
+from moldau.log.log import Log
+from moldau.log.segment import CorruptLogError, Segment
+from moldau.log.settings import MAX_LONG
+
+LEAST_CHUNK = 65536  # bytes; io.buffer.size may be set to less, which would only be slower
+
+
+class Dirt(NamedTuple):
+    """How dirty a log is."""
+
+    first_dirty: int
+    upper: int  # from here on nothing may be touched yet; a segment begins here
+    clean_bytes: int
+    dirty_bytes: int
+    overdue: bool  # max.compaction.lag.ms has passed for some record
+
+    @property
+    def ratio(self) -> float:
+        whole = self.clean_bytes + self.dirty_bytes
+        return self.dirty_bytes / whole if whole else 0.0
+
+    def due(self, least_ratio: float) -> bool:
+        return self.dirty_bytes > 0 and (self.overdue or self.ratio > least_ratio)
+
+
+def measure(log: Log, stable: int, now: int) -> Dirt:
+    """`stable`: the last stable offset; what is not decided yet, or not replicated, is not compacted."""
+    first_dirty = log.clean_to
+    if not log.start_offset <= first_dirty <= log.end_offset:  # retention went further, or the checkpoint is wrong
+        first_dirty = log.start_offset
+    segments = list(_finished(log))
+    limit = min(stable, segments[-1].end if segments else first_dirty)
+    dirty = [each for each in segments if each.end > first_dirty]
+    lag_ms = log.config.min_compaction_lag_ms
+    if lag_ms > 0:
+        young = (each.segment.base for each in dirty if log.segments.max_timestamp(each.segment)[0] > now - lag_ms)
+        limit = min(limit, next(young, limit))
+    upper = max((each.end for each in segments if each.end <= limit), default=first_dirty)
+    return Dirt(
+        first_dirty=first_dirty,
+        upper=upper,
+        clean_bytes=sum(each.segment.size for each in segments if each.segment.base < first_dirty),
+        dirty_bytes=sum(each.segment.size for each in dirty if each.end <= upper),
+        overdue=_overdue(log, dirty, now),
+    )
+
+
+class _Finished(NamedTuple):
+    segment: Segment
+    end: int
+
+
+def _finished(log: Log) -> Iterator[_Finished]:
+    """The segments whose files are complete, with the offset behind each."""
+    each, bases = log.segments.each, log.segments.bases
+    for segment, end in zip(each, bases[1:], strict=False):
+        if segment.live is not None:  # its indexes are not written yet
+            break
+        yield _Finished(segment, end)
+
+
+def _overdue(log: Log, dirty: list[_Finished], now: int) -> bool:
+    if log.config.max_compaction_lag_ms == MAX_LONG:
+        return False
+    begun = (each.segment.first_timestamp() or 0 for each in dirty)
+    return any(0 < timestamp < now - log.config.max_compaction_lag_ms for timestamp in begun)
+
+
+def plan(log: Log, dirt: Dirt, now: int, key_memory: int, chunk: int) -> Work:
+    """What to ask of a cleaner."""
+    upper, config = dirt.upper, log.config
+    segments = [each.segment for each in _finished(log) if each.end <= upper]
+    for segment in segments:
+        if segment.aborts:
+            _mend_aborted(log, segment)
+    last_data, last_epochs = {}, {}
+    for producer in log.producers:
+        if not producer.batches:
+            last_epochs[producer.producer_id] = producer.epoch
+        elif producer.batches[-1].last_offset < upper:
+            last_data[producer.producer_id] = producer.batches[-1].last_offset
+    return Work(
+        directory=log.directory,
+        segments=[(segment.base, segment.size, segment.aborts) for segment in segments],
+        first_dirty=dirt.first_dirty,
+        upper=upper,
+        now=now,
+        delete_retention_ms=config.delete_retention_ms,
+        segment_bytes=config.segment_bytes,
+        segment_index_bytes=config.segment_index_bytes,
+        index_interval_bytes=config.index_interval_bytes,
+        key_memory=key_memory,
+        chunk=max(chunk, LEAST_CHUNK),
+        last_data=last_data,
+        last_epochs=last_epochs,
+        aborted_later=[tuple(each) for each in log.aborted_transactions(upper, upper)],  # type: ignore[misc]
+    )
+
+
+def _mend_aborted(log: Log, segment: Segment) -> None:
+    """The cleaner reads the file of aborted transactions; one that is damaged is made anew by asking the log for it."""
+    try:
+        segment.aborted_entries()
+    except CorruptLogError:
+        log.aborted_transactions(segment.base, segment.base + 1)

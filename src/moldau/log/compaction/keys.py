@@ -1,0 +1,49 @@
+"""The key map: of each key in the dirty part of a log the last offset. Bounded in memory; knows no files.
+
+Exact: a key is itself (or, when long, a digest of 64 bytes), so two keys are never taken for one. A Python dictionary
+of short bytes costs more than Kafka's table of hashes and is several times faster than one of our own would be.
+"""
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+
+ENTRY_BYTES = 145  # of an entry beside its key: the objects of key and offset, and the dictionary's share, at its worst
+
+
+class KeyMap:
+    __slots__ = ("_memory", "_used", "end", "keyless", "offsets", "tombstoned")
+
+    def __init__(self, memory: int) -> None:
+        """`memory`: bytes that it may take. It is looked at before a batch is added, so one batch may go beyond."""
+        self._memory = memory
+        self._used = 0
+        self.offsets: dict[bytes, int] = {}
+        self.end = 0  # every record before this offset that should be in the map is
+        self.keyless = 0  # records without a key
+        self.tombstoned = array("q")  # base offsets of batches that have a tombstone, ascending
+
+    @property
+    def full(self) -> bool:
+        return self._used >= self._memory
+
+    def add(self, keys: Sequence[bytes | None], offsets: Iterable[int]) -> None:
+        """Later offsets replace earlier ones. Records without a key are left out."""
+        known = self.offsets
+        before = len(known)
+        known.update(zip(keys, offsets, strict=True))  # type: ignore[arg-type]  # None is taken out again below
+        if known.pop(None, None) is not None:  # type: ignore[call-overload]
+            self.keyless += keys.count(None)
+            keys = [key for key in keys if key is not None]
+        new = len(known) - before
+        if new:
+            self._used += new * (ENTRY_BYTES + sum(map(len, keys)) // len(keys))  # type: ignore[arg-type]
+
+    def note_tombstones(self, base_offset: int) -> None:
+        self.tombstoned.append(base_offset)
+        self._used += self.tombstoned.itemsize
+
+    def has_tombstones(self, base_offset: int) -> bool:
+        """Whether a batch that was added has any."""
+        place = bisect_left(self.tombstoned, base_offset)
+        return place < len(self.tombstoned) and self.tombstoned[place] == base_offset

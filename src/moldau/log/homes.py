@@ -1,0 +1,55 @@
+"""Which log directory holds which partition, and what is to be done where two say that they do. Opens no log."""
+
+import logging
+from pathlib import Path
+from uuid import uuid4
+
+from moldau.log.checkpoints import Partition
+from moldau.log.directory import MOVED, DirectoryRefused, LogDirectory
+from moldau.log.files import remove
+
+logger = logging.getLogger("moldau.log")
+
+LONGEST_CONDEMNED = 215  # of a name that takes 40 letters more, and file systems allow 255
+
+
+def condemned_path(path: Path) -> Path:
+    """Where a partition's directory goes that is to be removed, under the name that Kafka gives to such."""
+    return path.with_name(f"{path.name[:LONGEST_CONDEMNED]}.{uuid4().hex}-delete")
+
+
+def homes(directories: list[LogDirectory]) -> dict[Partition, LogDirectory]:
+    """The directory of each partition.
+
+    A move to another directory that was cut short after its last step but one leaves two, of which one is marked as
+    moved: that one goes. Otherwise nobody can say which is right: the node does not start, as Kafka does not.
+    """
+    found: dict[Partition, tuple[LogDirectory, Path]] = {}
+    for directory in directories:
+        for key, path in directory.partitions().items():
+            if key not in found:
+                found[key] = (directory, path)
+                continue
+            old_directory, old = found[key]
+            if (old / MOVED).exists():
+                found[key] = (directory, path)
+                path, directory = old, old_directory
+            elif not (path / MOVED).exists():
+                raise DirectoryRefused(
+                    f"{old} and {path} are both partition {key[1]} of topic {key[0]}; "
+                    "find out which is right (moldau log check), and take the other one away"
+                )
+            logger.warning("%s was moved to %s before the last stop: removing it", path, found[key][1])
+            directory.forget(key)
+            path.rename(condemned_path(path))
+    for _, path in found.values():
+        remove([path / MOVED])  # without a second directory the move did not get that far
+    return {key: directory for key, (directory, _) in found.items()}
+
+
+def interrupted(directories: list[LogDirectory]) -> dict[Partition, LogDirectory]:
+    """Where partitions were on their way to; their unfinished copies are removed."""
+    unfinished = {key: directory for directory in directories for key in directory.futures()}
+    for directory in directories:
+        remove(directory.futures().values())
+    return unfinished

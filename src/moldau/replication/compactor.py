@@ -1,0 +1,286 @@
+"""Compaction of this broker's logs: looks for the dirtiest one, has it cleaned by a process, exchanges its segments.
+
+A cleaner process is started when a log is due and ended when none is. What it wrote is only used if the log is still
+what it was. How far each log is compacted is kept in each directory's `cleaner-offset-checkpoint`, as Kafka has it.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from moldau.log.checkpoints import CLEANER_OFFSETS, MalformedCheckpointError, read_offsets, write_offsets
+from moldau.log.compaction.choice import Dirt, measure, plan
+from moldau.log.compaction.rewriting import remove_cleaned
+from moldau.log.compaction.swapping import Swaps
+from moldau.log.compaction.work import Cleaned, Tally, Work
+from moldau.log.segment import CorruptLogError, file_stem
+from moldau.replication.cleaner import Cleaner, CleanerFailed, LogUncleanable
+from moldau.replication.partition import Partition
+from moldau.replication.replicas import Key, Replicas
+
+logger = logging.getLogger("moldau.replication")
+
+AT_A_TIME = 50  # logs that are looked at before others get their turn
+REST_S = 60.0  # how long a log is left alone after cleaning it failed
+
+
+class CleanerSettings(NamedTuple):
+    """The broker's `log.cleaner.*`, as they are now."""
+
+    processes: int  # none: compaction is switched off
+    key_memory: int  # bytes, of each process
+    chunk: int
+    bytes_per_second: float  # of each process
+    backoff_ms: int
+
+
+class Due(NamedTuple):
+    partition: Partition
+    dirt: Dirt
+
+
+class Changed(Exception):
+    """The log is not what it was when its cleaning began: what was written is of no use."""
+
+
+class Cleaning:
+    """One log being cleaned. Its partition waits for the end of it before it stops."""
+
+    def __init__(self, cleaner: Cleaner) -> None:
+        self.cleaner = cleaner
+        self.given_up = False
+        self.over = asyncio.Event()
+
+    async def stop(self) -> None:
+        self.given_up = True
+        await self.cleaner.stop()
+        await self.over.wait()
+
+
+class Compactor:
+    def __init__(self, replicas: Replicas, settings: Callable[[], CleanerSettings], now: Callable[[], int]) -> None:
+        self._replicas = replicas
+        self._settings = settings
+        self._now = now
+        self._workers: set[asyncio.Task[None]] = set()
+        self._claimed: set[Partition] = set()
+        self._resting: dict[Partition, float] = {}  # until when, in the loop's time
+        self._uncleanable: set[Partition] = set()
+        self._written: dict[Path, dict[Key, int]] = {}
+        self._checkpointing = asyncio.Lock()
+        self._watch: asyncio.Task[None] | None = None
+        self._stopping = False
+
+    def start(self) -> None:
+        """The logs are open."""
+        for directory in self._replicas.directories:
+            known = _read_checkpoint(directory.path / CLEANER_OFFSETS)
+            self._written[directory.path] = known
+            for partition in self._replicas.in_directory(directory):
+                partition.log.clean_to = known.get((partition.topic, partition.index), 0)
+        self._watch = asyncio.get_running_loop().create_task(self._look_again_and_again(), name="compaction")
+
+    async def stop(self) -> None:
+        """What is being cleaned stays as it was."""
+        self._stopping = True
+        if self._watch is None:
+            return
+        self._watch.cancel()
+        for partition in list(self._claimed):
+            if partition.cleaning is not None:
+                await partition.cleaning.stop()
+        await asyncio.gather(self._watch, *self._workers, return_exceptions=True)
+        await self._checkpoint()
+
+    async def _look_again_and_again(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            settings = self._settings()
+            await asyncio.sleep(max(settings.backoff_ms, 10) / 1000)
+            self._forget_deleted()
+            for _ in range(settings.processes - len(self._workers)):
+                worker = loop.create_task(self._work())
+                self._workers.add(worker)
+                worker.add_done_callback(self._workers.discard)
+            await self._checkpoint()
+
+    def _forget_deleted(self) -> None:
+        present = set(self._replicas)
+        self._uncleanable &= present
+        self._resting = {each: until for each, until in self._resting.items() if each in present}
+
+    # -- one worker --------------------------------------------------------------------------------------------------
+
+    async def _work(self) -> None:
+        """Cleans one log after the other, until none is due."""
+        cleaner: Cleaner | None = None
+        try:
+            while (due := await self._dirtiest()) is not None:
+                try:
+                    if cleaner is None or not cleaner.alive:
+                        cleaner = await Cleaner.start()
+                    await self._clean(due, cleaner)
+                finally:
+                    self._claimed.discard(due.partition)
+        except Exception:
+            logger.exception("compaction failed")
+        finally:
+            if cleaner is not None:
+                await cleaner.stop()
+
+    async def _dirtiest(self) -> Due | None:
+        """The log with the largest share of dirt, of those that are due; it is claimed."""
+        best: Due | None = None
+        now = self._now()
+        for place, partition in enumerate(self._replicas):
+            if place % AT_A_TIME == AT_A_TIME - 1:
+                await asyncio.sleep(0)
+            if self._stopping:
+                return None
+            if not self._may_clean(partition):
+                continue
+            dirt = self._measured(partition, now)
+            if dirt is not None and (best is None or dirt.ratio > best.dirt.ratio):
+                best = Due(partition, dirt)
+        if best is not None and self._may_clean(best.partition):
+            self._claimed.add(best.partition)
+            return best
+        return None
+
+    def _may_clean(self, partition: Partition) -> bool:
+        known = self._replicas.get(partition.topic, partition.index) is partition
+        rests = self._resting.get(partition, 0) > asyncio.get_running_loop().time()
+        passed = partition.offline or partition in self._claimed or partition in self._uncleanable or rests
+        return known and partition.log.config.compacts and not passed
+
+    def _measured(self, partition: Partition, now: int) -> Dirt | None:
+        """How dirty a log is that is due."""
+        log = partition.log
+        if log.flush_due:  # after a crash: segments can be compacted when their indexes are on disk
+            partition.flusher.soon()
+        try:
+            dirt = measure(log, partition.last_stable_offset, now)
+        except (CorruptLogError, OSError) as fault:
+            self._give_up_on(partition, str(fault))
+            return None
+        return dirt if dirt.due(log.config.min_cleanable_dirty_ratio) else None
+
+    def _give_up_on(self, partition: Partition, fault: str) -> None:
+        self._uncleanable.add(partition)
+        logger.error("%s cannot be compacted and is left as it is: %s", partition.log.name, fault)
+
+    # -- one log -----------------------------------------------------------------------------------------------------
+
+    async def _clean(self, due: Due, cleaner: Cleaner) -> None:
+        partition = due.partition
+        cleaning = partition.cleaning = Cleaning(cleaner)
+        work: Work | None = None
+        try:
+            # Measured again: others had their turn since, and what is planned now must hold in this very turn.
+            dirt = measure(partition.log, partition.last_stable_offset, self._now())
+            if not dirt.dirty_bytes:
+                return
+            settings = self._settings()
+            work = plan(partition.log, dirt, self._now(), settings.key_memory, settings.chunk)
+            await self._carry_out(work, partition, cleaning, settings.bytes_per_second)
+        except CorruptLogError as fault:
+            self._give_up_on(partition, str(fault))
+        finally:
+            if work is not None:
+                await asyncio.to_thread(_remove_leftovers, work)
+            partition.cleaning = None
+            cleaning.over.set()
+
+    async def _carry_out(self, work: Work, partition: Partition, cleaning: Cleaning, bytes_per_second: float) -> None:
+        log = partition.log
+        swaps = Swaps(log, work)
+        try:
+            async for told in cleaning.cleaner.do(work, bytes_per_second):
+                if isinstance(told, Cleaned):
+                    await self._exchange(partition, swaps, told, cleaning)
+                else:
+                    log.clean_to = told.end
+                    _report(log.name, told)
+            await self._checkpoint()
+        except (Changed, CleanerFailed, LogUncleanable, OSError) as problem:
+            await cleaning.cleaner.stop()  # what it does further is of no use
+            if cleaning.given_up:
+                return
+            if isinstance(problem, Changed) or swaps.disturbed():
+                logger.info("%s changed while it was compacted; that begins anew", log.name)
+            elif isinstance(problem, LogUncleanable):
+                self._give_up_on(partition, str(problem))
+            else:
+                self._resting[partition] = asyncio.get_running_loop().time() + REST_S
+                logger.warning("compacting %s failed: %s; it is tried again later", log.name, problem)
+
+    async def _exchange(self, partition: Partition, swaps: Swaps, cleaned: Cleaned, cleaning: Cleaning) -> None:
+        """The compacted segment for those that it was made of, if these are still there."""
+
+        def possible() -> bool:
+            wanted = partition.log.config.compacts and not partition.offline and not cleaning.given_up
+            return wanted and swaps.possible(cleaned)
+
+        if not possible():
+            raise Changed
+        try:
+            await asyncio.to_thread(swaps.commit, cleaned)
+            if not possible():
+                await asyncio.to_thread(swaps.undo, cleaned)
+                raise Changed
+            removed = swaps.carry_out(cleaned, self._now())
+            await asyncio.to_thread(swaps.settle)
+        except OSError as problem:
+            logger.error("exchanging segments of %s failed: %s", partition.log.name, problem)
+            partition.fail(problem)
+            raise
+        self._replicas.remove_later(removed, partition.log.config.file_delete_delay_ms)
+
+    # -- checkpoints -------------------------------------------------------------------------------------------------
+
+    async def _checkpoint(self) -> None:
+        """Writes how far logs are compacted, where that changed: by cleaning, truncation or deletion."""
+        async with self._checkpointing:
+            for directory in self._replicas.directories:
+                offsets = self._replicas.unopened_of(directory, self._written[directory.path])
+                for partition in self._replicas.in_directory(directory):
+                    if partition.log.clean_to:
+                        offsets[partition.topic, partition.index] = partition.log.clean_to
+                if offsets != self._written[directory.path]:
+                    self._written[directory.path] = offsets  # even if that fails: it is said once, not all the time
+                    try:
+                        await asyncio.to_thread(write_offsets, directory.path / CLEANER_OFFSETS, offsets)
+                    except OSError as problem:
+                        logger.error("writing %s failed: %s", directory.path / CLEANER_OFFSETS, problem)
+
+
+def _read_checkpoint(path: Path) -> dict[Key, int]:
+    """Without it logs are cleaned from their beginning again, which takes longer and changes nothing."""
+    try:
+        return read_offsets(path)
+    except (MalformedCheckpointError, OSError) as fault:
+        logger.warning("compaction begins anew in %s: %s", path.parent, fault)
+        return {}
+
+
+def _remove_leftovers(work: Work) -> None:
+    with suppress(OSError):  # the directory may be gone, or its disk
+        for base, _, _ in work.segments:
+            remove_cleaned(file_stem(work.directory, base))
+
+
+def _report(name: str, tally: Tally) -> None:
+    logger.info(
+        "compacted %s up to offset %d: %d of %d records and %d of %d bytes are left",
+        name,
+        tally.end,
+        tally.records_kept,
+        tally.records_read,
+        tally.bytes_kept,
+        tally.bytes_read,
+    )
+    if tally.keyless:
+        logger.warning("%s: compaction removed %d records without a key", name, tally.keyless)

@@ -1,0 +1,176 @@
+"""Moves a partition into another log directory of this broker while it is written to (KIP-113).
+
+A copy grows beside the log, in a directory under Kafka's name for such (`orders-0.<id>-future`), by rounds in a thread.
+When little is left, the last round goes through the partition's slow lane: batches that arrive meanwhile queue behind
+it, so the copy is complete. It is synced, gets the partition's name, and takes the place of the log, which is removed.
+
+A crash leaves the old log whole. Its copy is begun anew at the next start, unless it was complete: then the old
+directory has a mark that says so, and goes.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from pathlib import Path
+from typing import NamedTuple
+from uuid import uuid4
+
+from moldau.base.errors import Refusal, WireError
+from moldau.log import files
+from moldau.log.directory import MOVED, LogDirectory
+from moldau.log.flush import FlushJob
+from moldau.log.log import Log
+from moldau.log.reading import Batch
+from moldau.replication.partition import Partition
+
+logger = logging.getLogger("moldau.replication")
+
+LAST_ROUND = 1024 * 1024  # bytes that may be left to copy while producers wait
+LONGEST_FUTURE = 215  # of a name that takes 40 letters more, and file systems allow 255
+
+
+class MoveEnded(Exception):
+    """Nobody wants the copy any more."""
+
+
+class Hands(NamedTuple):
+    """What a move needs of the partitions' keeper."""
+
+    open_copy: Callable[[Partition, Path, int, bool], Log]  # in a thread: where, from which offset, whether clean
+    settle: Callable[[Partition, LogDirectory, Log], Awaitable[None]]  # the copy took the place of this log
+    fail: Callable[[LogDirectory, OSError], None]
+    now: Callable[[], int]
+
+
+class Move:
+    def __init__(self, partition: Partition, target: LogDirectory, hands: Hands) -> None:
+        self.partition = partition
+        self.target = target
+        self.copy: Log | None = None
+        self._hands = hands
+        self._ended = False
+        self._clean_to = partition.log.clean_to  # what is compacted from here on may be copied as it was
+        self._swapped: asyncio.Future[Refusal | None] = asyncio.get_running_loop().create_future()
+        name = Path(partition.log.directory).name
+        self._name = name
+        self._path = target.path / f"{name[:LONGEST_FUTURE]}.{uuid4().hex}-future"
+        self.task = asyncio.get_running_loop().create_task(self._run())
+
+    @property
+    def lag(self) -> int:
+        """Offsets that the copy is behind."""
+        log = self.partition.log
+        return log.end_offset - (self.copy.end_offset if self.copy is not None else log.start_offset)
+
+    def give_up(self) -> None:
+        """Once the copy has taken the log's place there is nothing to give up."""
+        self._ended = True
+
+    async def end(self) -> None:
+        """Give the copy up, and wait until it is gone."""
+        self.give_up()
+        await asyncio.wait([self.task])
+
+    async def _run(self) -> None:
+        try:
+            await self._copy_most()
+            refusal = await self._swap()
+        except MoveEnded:
+            refusal = Refusal(WireError.NONE, "it is not wanted any more")
+        except OSError as problem:
+            refusal = Refusal(WireError.KAFKA_STORAGE_ERROR, str(problem))
+            if not files.passing(problem):
+                self._hands.fail(self.target, problem)
+        if refusal is not None:
+            logger.warning("moving %s to %s ended: %s", self._name, self.target.path, refusal.message)
+            await asyncio.to_thread(self._discard)
+
+    async def _copy_most(self) -> None:
+        """Round after round, until what is left can be copied while producers wait."""
+        log = self.partition.log
+        first = next(log.read_headers(log.start_offset), None)  # a log may start within a batch
+        begin = first.base_offset if first is not None else log.start_offset
+        copy = self.copy = await asyncio.to_thread(self._hands.open_copy, self.partition, self._path, begin, False)
+        while True:
+            end = max(copy.end_offset, log.start_offset)
+            left = log.bytes_between(end, log.end_offset)
+            if left:
+                await asyncio.to_thread(self._append, log.read_batches(end), copy)
+            if left <= LAST_ROUND:
+                return
+
+    def _append(self, batches: Iterable[Batch], copy: Log) -> None:
+        """In a thread."""
+        for header, data in batches:
+            if self._ended:
+                raise MoveEnded
+            if header.base_offset < copy.end_offset:  # the batch that the last round ended in
+                continue
+            copy.end_offset = header.base_offset  # compaction leaves gaps
+            copy.append(header, data, header.leader_epoch, self._hands.now())
+        _flush(copy)
+
+    async def _swap(self) -> Refusal | None:
+        """The end of it, behind all batches that came before and before all that come."""
+        self.partition.moving = True
+        self.partition.take_turn(self._complete, self._take_over)
+        return await self._swapped
+
+    def _complete(self) -> bytes | Refusal:
+        """In a thread: nothing is written to the log meanwhile."""
+        copy, log = self.copy, self.partition.log
+        assert copy is not None
+        try:
+            end = max(copy.end_offset, log.start_offset)
+            if end < log.end_offset:
+                self._append(log.read_batches(end), copy)
+            if self._ended or self.partition.offline:
+                return Refusal(WireError.NONE, "it is not wanted any more")
+            copy.end_offset = log.end_offset
+            copy.close()
+            files.replace(f"{log.directory}/{MOVED}", str(self.target.path).encode())
+            path = self.target.path / self._name
+            self._path.rename(path)
+            self._path = path
+            files.sync_directory(self.target.path)
+            self.copy = self._hands.open_copy(self.partition, path, log.start_offset, True)
+        except MoveEnded:
+            return Refusal(WireError.NONE, "it is not wanted any more")
+        except OSError as problem:
+            return Refusal(WireError.KAFKA_STORAGE_ERROR, str(problem))
+        return b""
+
+    def _take_over(self, outcome: bytes | Refusal) -> None:
+        """On the loop, in the turn in which producers go on."""
+        self.partition.moving = False
+        if isinstance(outcome, Refusal):
+            self._swapped.set_result(outcome)
+            return
+        assert self.copy is not None
+        old, flusher = self.partition.log, self.partition.flusher
+        self.copy.clean_to = self._clean_to
+        self.partition.adopt(self.copy)
+
+        async def settle() -> None:
+            await flusher.stop()
+            await self._hands.settle(self.partition, self.target, old)
+            logger.info("moved %s to %s", self._name, self.target.path)
+            self._swapped.set_result(None)
+
+        self._settling = asyncio.get_running_loop().create_task(settle())
+
+    def _discard(self) -> None:
+        """In a thread."""
+        try:
+            if self.copy is not None:
+                self.copy.close(clean=False)
+            files.remove([self._path] if self._path.exists() else [])
+            files.remove([Path(self.partition.log.directory) / MOVED])
+        except OSError as problem:
+            logger.warning("removing the copy in %s failed: %s", self._path, problem)
+
+
+def _flush(copy: Log) -> None:
+    job: FlushJob = copy.begin_flush()
+    job.run()
+    copy.finish_flush(job)

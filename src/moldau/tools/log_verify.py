@@ -1,0 +1,245 @@
+"""Looks through the log directories of a stopped broker: what is wrong, and what its next start would do. Only reads.
+
+Like `log_files` a second opinion: it shares no code with the log that wrote the files, and does as recovery does by its
+description, not by its functions.
+"""
+
+import fcntl
+import os
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from moldau.tools.log_files import (
+    AbortedTransaction,
+    Batch,
+    CorruptFile,
+    PartitionOffset,
+    TimeEntry,
+    ZeroTail,
+    base_offset_of,
+    read_file,
+    read_records,
+)
+from moldau.wire.batch import CONTROL, TRANSACTIONAL
+
+PARTITION = re.compile(r"(?P<topic>.+)-(?P<number>0|[1-9][0-9]{0,9})")
+ASIDE = re.compile(r".+\.[0-9a-f]+-(?P<why>delete|future|stray)")
+METADATA_LOG = "__cluster_metadata-0"
+CLEAN = ".kafka_cleanshutdown"
+CHECKPOINTS = ("recovery-point-offset-checkpoint", "replication-offset-checkpoint", "log-start-offset-checkpoint")
+SEGMENT, INDEX, TIME_INDEX, TXN_INDEX, SNAPSHOT = ".log", ".index", ".timeindex", ".txnindex", ".snapshot"
+LEFTOVERS = {
+    ".deleted": "it is removed",
+    ".tmp": "it is removed",
+    ".cleaned": "it is removed: the compaction was not finished",
+    ".swap": "it takes the place of the segments that it was made from",
+}
+ASIDE_WORDS = {
+    "delete": "a deleted partition; it is removed",
+    "future": "a copy on its way to this directory; it is made again",
+    "stray": "put aside, it belongs to no topic; nothing touches it",
+}
+
+
+class Finding(NamedTuple):
+    path: Path
+    problem: str
+    remedy: str  # what the next start does about it
+    wrong: bool = True  # otherwise it is only worth knowing
+
+
+@dataclass(slots=True)
+class Tally:
+    logs: int = 0
+    segments: int = 0
+    bytes: int = 0
+    findings: list[Finding] = field(default_factory=list)
+
+    def add(self, path: Path, problem: str, remedy: str, *, wrong: bool = True) -> None:
+        self.findings.append(Finding(path, problem, remedy, wrong))
+
+
+class InUse(Exception):
+    """A broker has the directory open."""
+
+
+def verify(directories: Iterable[Path]) -> Tally:
+    """Raises OSError where a directory cannot be read, and InUse."""
+    tally = Tally()
+    claimed: dict[str, Path] = {}
+    for directory in directories:
+        _refuse_if_locked(directory)
+        clean = (directory / CLEAN).exists()
+        if not clean:
+            tally.add(directory, "no clean stop", "logs are checked from their recovery points on", wrong=False)
+        recovery_points = dict(_checkpoints(directory, tally))
+        for path in sorted(each for each in directory.iterdir() if each.is_dir()):
+            aside = ASIDE.fullmatch(path.name)
+            if aside:
+                tally.add(path, "a directory that is no partition", ASIDE_WORDS[aside["why"]], wrong=False)
+            elif PARTITION.fullmatch(path.name) and path.name != METADATA_LOG:
+                if path.name in claimed:
+                    tally.add(path, f"{claimed[path.name]} is the same partition", "the broker does not start")
+                claimed[path.name] = path
+                _Log(path, clean, recovery_points.get(path.name, 0), tally).verify()
+    return tally
+
+
+def _refuse_if_locked(directory: Path) -> None:
+    lock = directory / ".lock"
+    if not lock.exists():
+        return
+    fd = os.open(lock, os.O_RDONLY)
+    try:
+        fcntl.lockf(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        raise InUse(f"a broker uses {directory}; stop it first") from None
+    finally:
+        os.close(fd)
+
+
+def _checkpoints(directory: Path, tally: Tally) -> Iterator[tuple[str, int]]:
+    """Recovery points by the partition's name; the other checkpoints are looked at as well."""
+    for name in CHECKPOINTS:
+        path = directory / name
+        if not path.exists() or not path.stat().st_size:
+            continue
+        try:
+            for entry in read_file(path):
+                if name == CHECKPOINTS[0] and isinstance(entry, PartitionOffset):
+                    yield f"{entry.topic}-{entry.partition}", entry.offset
+        except CorruptFile as fault:
+            tally.add(path, str(fault), "it counts as missing, and every log is checked from its beginning")
+
+
+class _Log:
+    """One partition's directory."""
+
+    def __init__(self, path: Path, clean: bool, recovery_point: int, tally: Tally) -> None:
+        self.path = path
+        self.clean = clean
+        self.recovery_point = recovery_point
+        self.tally = tally
+        self.end = 0
+        self.open: dict[int, int] = {}  # transactions: first offset by producer id
+        self.cut = False  # from here on recovery removes segments
+
+    def verify(self) -> None:
+        self.tally.logs += 1
+        files = {each.name: each for each in self.path.iterdir() if each.is_file()}
+        for name, path in sorted(files.items()):
+            for suffix, remedy in LEFTOVERS.items():
+                if name.endswith(suffix):
+                    self.tally.add(path, "left over", remedy, wrong=False)
+        self._verify_small_files(files)
+        segments = sorted(path for name, path in files.items() if name.endswith(SEGMENT))
+        for place, path in enumerate(segments):
+            following = base_offset_of(segments[place + 1]) if place + 1 < len(segments) else None
+            self._verify_segment(path, following, files)
+        stems = {path.stem for path in segments}
+        for name, path in sorted(files.items()):
+            if name.endswith((INDEX, TIME_INDEX, TXN_INDEX)) and path.stem not in stems:
+                self.tally.add(path, "has no segment", "it is removed")
+        if self.recovery_point > self.end:
+            problem = f"the recovery point {self.recovery_point} lies behind its end at offset {self.end}"
+            self.tally.add(self.path, problem, "all that is there is trusted; synced records are missing")
+
+    def _verify_small_files(self, files: dict[str, Path]) -> None:
+        for name, remedy in (
+            ("leader-epoch-checkpoint", "the epochs are read from the batches again"),
+            *((name, "an older one is used, and more of the log read") for name in files if name.endswith(SNAPSHOT)),
+        ):
+            path = files.get(name)
+            if path is not None and path.stat().st_size:
+                self._read(path, remedy)
+        metadata = files.get("partition.metadata")
+        text = metadata.read_text("utf-8", "replace") if metadata else ""
+        if not re.fullmatch(r"version: 0\ntopic_id: [A-Za-z0-9_-]{22}\n?", text):
+            problem = "it names no topic id" if metadata else "partition.metadata is missing"
+            self.tally.add(metadata or self.path, problem, "the id is taken from the broker's metadata")
+
+    def _read(self, path: Path, remedy: str) -> None:
+        try:
+            for _ in read_file(path):
+                pass
+        except CorruptFile as fault:
+            self.tally.add(path, str(fault), remedy)
+
+    def _verify_segment(self, path: Path, following: int | None, files: dict[str, Path]) -> None:
+        base = base_offset_of(path) or 0
+        self.tally.segments += 1
+        self.tally.bytes += path.stat().st_size
+        if self.cut:
+            self.tally.add(path, "lies behind a damaged segment", "it is removed")
+            return
+        self.end = max(self.end, base)
+        latest, aborted = -1, 0
+        try:
+            for entry in read_file(path):
+                if isinstance(entry, ZeroTail):
+                    self._damaged(path, f"{entry.size} zeros from position {entry.zeros_from} on", following)
+                elif isinstance(entry, Batch):
+                    latest = max(latest, entry.header.max_timestamp)
+                    aborted += self._follow(entry)
+                    self.end = entry.header.last_offset + 1
+        except CorruptFile as fault:
+            self._damaged(path, str(fault), following)
+            return
+        checked_again = not self.clean and (following is None or following > self.recovery_point)
+        if not checked_again and path.stat().st_size:
+            self._verify_indexes(path, latest, aborted, files)
+
+    def _damaged(self, path: Path, fault: str, following: int | None) -> None:
+        """As recovery decides: past the recovery point the log ends here, before it nothing is looked at."""
+        last = following is None
+        if last or (not self.clean and following is not None and following > self.recovery_point):
+            self.cut = True
+            lost = "" if self.end >= self.recovery_point else "; records before it were synced, and are lost"
+            self.tally.add(path, fault, f"the log is cut at offset {self.end}{lost}")
+        else:
+            self.tally.add(path, fault, "nothing: the segment is trusted, and what lies behind cannot be read")
+
+    def _follow(self, batch: Batch) -> int:
+        """1 if the batch ends a transaction that an index must name."""
+        header = batch.header
+        if header.attributes & CONTROL:
+            began = self.open.pop(header.producer_id, None)
+            marker = next((control for _, control in read_records(batch)), "") or ""
+            return int(began is not None and marker.startswith("ABORT"))
+        if header.attributes & TRANSACTIONAL:
+            self.open.setdefault(header.producer_id, header.base_offset)
+        return 0
+
+    def _verify_indexes(self, segment: Path, latest: int, aborted: int, files: dict[str, Path]) -> None:
+        rebuilt = "the indexes of the segment are made anew"
+        for suffix in (INDEX, TIME_INDEX):
+            path = files.get(segment.stem + suffix)
+            if path is None:
+                self.tally.add(segment.with_suffix(suffix), "missing", rebuilt)
+                continue
+            last = None
+            try:
+                for last in read_file(path):  # noqa: B007 - the last one counts
+                    pass
+            except CorruptFile as fault:
+                self.tally.add(path, str(fault), rebuilt)
+                continue
+            if suffix == TIME_INDEX and latest >= 0 and not (isinstance(last, TimeEntry) and last.timestamp == latest):
+                problem = f"its last entry is not the latest timestamp of the segment, {latest}"
+                self.tally.add(path, problem, "nothing: retention may think that the segment is older than it is")
+        self._verify_aborted(segment, aborted, files.get(segment.stem + TXN_INDEX))
+
+    def _verify_aborted(self, segment: Path, expected: int, path: Path | None) -> None:
+        try:
+            entries = read_file(path) if path is not None else iter(())
+            found = sum(isinstance(entry, AbortedTransaction) for entry in entries)
+        except CorruptFile as fault:
+            self.tally.add(path or segment, str(fault), "it is made anew when a reader needs it")
+            return
+        if found != expected:
+            problem = f"{found} aborted transactions are named, the segment has {expected}"
+            remedy = "nothing: readers of committed records may see what was aborted; remove .kafka_cleanshutdown"
+            self.tally.add(segment.with_suffix(TXN_INDEX), problem, remedy)

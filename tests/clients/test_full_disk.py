@@ -1,0 +1,168 @@
+"""Disks that are full, and disks that fail, under a real broker: who is refused, who goes on, and what is told."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from moldau.base.errors import WireError
+from support.batches import plain_values
+from support.brokers import BrokerProcess, broker_environment
+from support.raw import RawClient
+
+SMALL = 8 << 20
+PATIENCE = 60
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of its own with little room."""
+    path = tmp_path / "small"
+    path.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={SMALL}", "tmpfs", str(path)], capture_output=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip("mounting a small file system needs root: sudo make test")
+    yield path
+    subprocess.run(["umount", "--lazy", str(path)], check=True)
+
+
+def eventually(what: Callable[[], object]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not what():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def values(bootstrap: str, topic: str, partition: int = 0) -> list[bytes | None]:
+    found: list[bytes | None] = []
+    with RawClient(bootstrap) as client:
+        end = client.list_offset(topic, -1, partition).offset
+        while len(found) < end:
+            for each in client.fetched(topic, len(found), partition):
+                found += plain_values(each)
+    return found
+
+
+def test_a_full_disk_refuses_writers_serves_readers_and_goes_on_once_there_is_room(
+    small_disk: Path, tmp_path: Path
+) -> None:
+    own = BrokerProcess(tmp_path / "broker", {"log.flush.offset.checkpoint.interval.ms": 100})
+    own.data = small_disk / "data"
+    own.start()
+    try:
+        admin = AdminClient({"bootstrap.servers": own.bootstrap})
+        admin.create_topics([NewTopic("t", 1)])["t"].result(PATIENCE)
+        settings = {"bootstrap.servers": own.bootstrap, "enable.idempotence": True, "message.timeout.ms": 120_000}
+        producer = Producer({**settings, "batch.size": 20_000})
+        expected = [b"%05d" % number + bytes(5_000) for number in range(500)]  # more than fits
+        errors: list[object] = []
+        producer.produce("t", expected[0])
+        assert producer.flush(PATIENCE) == 0
+        ballast = small_disk / "ballast"
+        ballast.write_bytes(bytes(SMALL - (1 << 20)))
+        for value in expected[1:]:
+            producer.produce("t", value, on_delivery=lambda error, _: errors.append(error) if error else None)
+        eventually(lambda: producer.poll(0.05) >= 0 and "No space left" in own.log_text())
+        with RawClient(own.bootstrap) as client:  # readers go on
+            assert plain_values(client.fetched("t", 0)[0])[0] == expected[0]
+        consumer = Consumer({"bootstrap.servers": own.bootstrap, "group.id": "g", "auto.offset.reset": "earliest"})
+        created = admin.create_topics([NewTopic("u", 3)])["u"]
+        ballast.unlink()
+        assert producer.flush(PATIENCE) == 0
+        assert not errors
+        assert values(own.bootstrap, "t") == expected
+        refused = created.exception(PATIENCE)
+        if refused is not None:  # the store had no room for it: the client is told, and comes again
+            assert isinstance(refused, KafkaException)
+            assert refused.args[0].code() == WireError.KAFKA_STORAGE_ERROR
+            admin.create_topics([NewTopic("u", 3)])["u"].result(PATIENCE)
+        eventually(lambda: writable(own.bootstrap, "u"))
+        consumer.subscribe(["t"])
+        eventually(lambda: consumer.poll(0.2) is not None)
+        consumer.commit(asynchronous=False)  # the coordinator goes on as well
+        consumer.close()
+    finally:
+        own.close()
+    own.start()
+    try:
+        assert values(own.bootstrap, "t") == expected
+    finally:
+        own.close()
+
+
+def writable(bootstrap: str, topic: str) -> bool:
+    producer = Producer({"bootstrap.servers": bootstrap, "message.timeout.ms": 2_000})
+    failed: list[object] = []
+    for partition in range(3):
+        producer.produce(topic, b"v", partition=partition, on_delivery=lambda error, _: failed.append(error))
+    return producer.flush(PATIENCE) == 0 and failed == [None] * 3
+
+
+FAILING = """
+import errno, os, sys
+from moldau.log import flush
+from moldau.testing import serve
+
+real, broken = flush._sync, sys.argv.pop(1)
+
+def sync(fd):
+    path = os.readlink(f"/proc/self/fd/{fd}")
+    if path.startswith(broken) and os.path.exists(broken + ".broken"):
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+    real(fd)
+
+flush._sync = sync
+serve.main()
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the disk that fails is told by /proc: run it on Linux")
+def test_a_directory_that_fails_takes_its_partitions_alone(tmp_path: Path) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    arguments = [f"log.dirs={one},{two}", "listeners=PLAINTEXT://127.0.0.1:0", "log.flush.interval.messages=1"]
+    command = [sys.executable, "-c", FAILING, str(two), *arguments]
+    with open(tmp_path / "log", "wb") as log:
+        process = subprocess.Popen(command, env=broker_environment(), stdout=subprocess.PIPE, stderr=log)
+    try:
+        assert process.stdout is not None
+        bootstrap = process.stdout.readline().split()[1].decode()
+        admin = AdminClient({"bootstrap.servers": bootstrap})
+        admin.create_topics([NewTopic("t", 4)])["t"].result(PATIENCE)
+        assert all(write(bootstrap, "t", partition) is None for partition in range(4))
+        with RawClient(bootstrap) as client:
+            homes = {each.log_dir: each.topics[0].partitions for each in client.log_dirs()}
+        there = [row.partition_index for row in homes[str(two)]]
+        here = [row.partition_index for row in homes[str(one)]]
+        assert len(there) == len(here) == 2
+        Path(f"{two}.broken").touch()
+        assert write(bootstrap, "t", there[0]) is not None
+        with RawClient(bootstrap) as client:
+            codes = {each.log_dir: (each.error_code, len(each.topics)) for each in client.log_dirs()}
+            assert codes == {str(one): (0, 1), str(two): (WireError.KAFKA_STORAGE_ERROR, 0)}
+        partitions = admin.list_topics("t", timeout=PATIENCE).topics["t"].partitions
+        assert {index for index, each in partitions.items() if each.leader == -1} == set(there)
+        assert all(write(bootstrap, "t", partition) is None for partition in here)
+        told = [line for line in (tmp_path / "log").read_text().splitlines() if "is offline" in line]
+        assert len(told) == 1
+        assert str(two) in told[0]
+        Path(f"{two}.broken").rename(f"{one}.broken")
+    finally:
+        process.terminate()
+        process.wait(PATIENCE)
+    assert process.returncode == 0
+
+
+def write(bootstrap: str, topic: str, partition: int) -> object:
+    """None, or the error that a producer without much patience gets."""
+    producer = Producer({"bootstrap.servers": bootstrap, "message.timeout.ms": 3_000})
+    outcome: list[object] = []
+    producer.produce(topic, b"v", partition=partition, on_delivery=lambda error, _: outcome.append(error))
+    producer.flush(PATIENCE)
+    return outcome[0]

@@ -1,0 +1,360 @@
+"""Lives of a log directory on a disk that lies: seeded actions until the power goes or the process dies, then a look.
+
+A life keeps a ledger of what it was promised: which batches were written, up to where they are safe, where the log
+begins at least and at most. After the crash the broker's own start-up opens what is left, and the ledger is compared
+with it. One number makes a life: seed 17 of a promise is always the same life with the same end.
+"""
+
+import random
+import struct
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from uuid import UUID
+
+from log_batches import NOW, batch, record
+from moldau.log.checkpoints import CLEANER_OFFSETS, read_offsets, write_offsets
+from moldau.log.compaction.choice import measure, plan
+from moldau.log.compaction.rewriting import clean as rewrite
+from moldau.log.compaction.swapping import Swaps
+from moldau.log.compaction.work import Cleaned
+from moldau.log.directory import LogDirectory
+from moldau.log.files import remove
+from moldau.log.log import Log
+from moldau.log.settings import LogConfig
+from moldau.metadata.image import ClusterImage, PartitionState, Topic
+from moldau.replication.replicas import Replicas
+from moldau.wire.batch import read_header
+from moldau.wire.records import decode_records
+from support.lying_disk import LyingDisk, PowerCut, lying
+
+NODE = 1
+PRODUCER = 7
+LONGEST_LIFE = 400  # calls to the disk before the end comes
+KEYS = 9
+KEY_MEMORY = 100_000
+TOPICS = ("first", "second")
+CONFIG = LogConfig(segment_bytes=700, index_interval_bytes=150, segment_ms=2**62)
+
+
+@dataclass
+class Ledger:
+    """What a topic's only partition must hold after a crash, and may."""
+
+    topic_id: UUID
+    written: dict[int, bytes] = field(default_factory=dict)  # batches by base offset, as stored
+    safe: int = 0  # everything before this offset was promised to survive a power cut
+    end: int = 0
+    least_start: int = 0  # this log start was promised
+    most_start: int = 0  # and this one asked for
+    sequence: int = 0
+    epoch: int = 0
+    cleaned: int = 0  # before this offset records may be missing that later ones of their key replace
+
+
+@dataclass(frozen=True)
+class Promise:
+    """What is promised, and the life that puts it to the test."""
+
+    says: str
+    actions: Mapping[str, float]  # by name, with weights
+    power: bool = True  # a power cut; otherwise only the process dies
+    config: LogConfig = CONFIG
+    flush_messages: int = 0  # so many records are acknowledged unsynced less one, at most; 0: any number
+
+
+class Life:
+    def __init__(self, root: Path, promise: Promise, seed: int) -> None:
+        self.promise = promise
+        self.dice = random.Random(f"{promise.says} {seed}")
+        self.root = root
+        self.ledgers: dict[str, Ledger] = {name: Ledger(self._id()) for name in TOPICS}
+        self.condemned: list[Path] = []
+        self.directory: LogDirectory | None = None
+        self.replicas: Replicas
+
+    def _id(self) -> UUID:
+        return UUID(int=self.dice.getrandbits(128) | 1)
+
+    # ── start and stop ──
+
+    def start(self) -> None:
+        """As a broker does it: directories first, then every partition of the image."""
+        self.directory = directory = LogDirectory.open(self.root)
+        self.replicas = Replicas(NODE, [directory], lambda _: self.promise.config, lambda: NOW, 86_400_000)
+        self.replicas.load(image_of(self.ledgers), 1, lambda: False)
+        clean_to = read_offsets(self.root / CLEANER_OFFSETS)
+        for partition in self.replicas:
+            partition.log.clean_to = clean_to.get((partition.topic, 0), 0)
+            partition.log.on_roll = None  # there is no loop to flush on: this life flushes when its dice say so
+
+    @property
+    def here(self) -> LogDirectory:
+        assert self.directory is not None
+        return self.directory
+
+    def log(self, name: str) -> Log:
+        partition = self.replicas.get(name, 0)
+        assert partition is not None, f"{name}-0 was not opened"
+        return partition.log
+
+    def let_go(self) -> None:
+        for partition in self.replicas:
+            partition.log.close(clean=False)
+        self._close(clean=False)
+
+    def _close(self, *, clean: bool) -> None:
+        directory, self.directory = self.here, None
+        directory.close(clean=clean)
+
+    def restart(self) -> None:
+        """A clean stop, and a start."""
+        for name, ledger in self.ledgers.items():
+            self.log(name).close()
+            ledger.safe = ledger.end
+        self.checkpoint()
+        self._close(clean=True)
+        self.start()
+        assert self.here.clean
+        self.look()
+
+    def die(self) -> None:
+        """kill -9, and a start: nothing at all is lost."""
+        self.let_go()
+        self.start()
+        self.look()
+
+    # ── actions ──
+
+    def append(self) -> None:
+        name = self.dice.choice(TOPICS)
+        self._append(name)
+        ledger, log, most = self.ledgers[name], self.log(name), self.promise.flush_messages
+        if most and log.end_offset - log.recovery_point >= most:  # as `Partition` does before it answers
+            self._flush(name)
+        if most:
+            ledger.safe = max(ledger.safe, ledger.end - (most - 1))
+
+    def _append(self, name: str) -> None:
+        ledger, log, dice = self.ledgers[name], self.log(name), self.dice
+        count = dice.randint(1, 3)
+        if dice.random() < 0.1:
+            ledger.epoch += 1
+        data = batch(
+            count,
+            timestamp=NOW + ledger.end,
+            body=b"".join(_record(delta, dice) for delta in range(count)),
+            producer_id=PRODUCER,
+            epoch=0,
+            sequence=ledger.sequence,
+        )
+        base = ledger.end
+        stored = struct.pack(">qii", base, len(data) - 12, ledger.epoch) + bytes(data[16:])
+        ledger.written[base] = stored  # before the write: a crash within it may leave all of the batch
+        assert log.append(read_header(data), data, ledger.epoch, NOW) == base
+        ledger.sequence += count
+        ledger.end += count
+
+    def flush(self) -> None:
+        self._flush(self.dice.choice(TOPICS))
+
+    def _flush(self, name: str) -> None:
+        ledger, log = self.ledgers[name], self.log(name)
+        job = log.begin_flush()
+        if not self.promise.flush_messages and self.dice.random() < 0.3:  # on the loop, while a thread syncs
+            self._append(name)
+        job.run()
+        log.finish_flush(job)
+        ledger.safe = max(ledger.safe, job.end_offset)
+
+    def checkpoint(self) -> None:
+        self.here.write_checkpoints(*self.replicas._checkpoints(self.here))
+        for name, ledger in self.ledgers.items():
+            ledger.least_start = self.log(name).start_offset
+
+    def shorten(self) -> None:
+        """Retention and DeleteRecords: what lies before an offset goes; files are removed later."""
+        name = self.dice.choice(TOPICS)
+        log = self.log(name)
+        offset = self.dice.randint(log.start_offset, log.end_offset)
+        self.ledgers[name].most_start = offset
+        if offset == log.end_offset:
+            log.roll(NOW)
+        self.condemned += log.advance_start(offset)
+
+    def clean(self) -> None:
+        """Compaction, as the broker does it; a life ends at any of its steps."""
+        name = self.dice.choice(TOPICS)
+        log, ledger = self.log(name), self.ledgers[name]
+        log.roll(NOW)
+        self._flush(name)
+        dirt = measure(log, log.end_offset, NOW)
+        if not dirt.dirty_bytes:
+            return
+        work = plan(log, dirt, NOW, KEY_MEMORY, 0)
+        ledger.cleaned = max(ledger.cleaned, work.upper)
+        swaps = Swaps(log, work)
+        for told in rewrite(work, lambda _: None):
+            if isinstance(told, Cleaned):
+                swaps.commit(told)
+                self.condemned += swaps.carry_out(told, NOW)
+                swaps.settle()
+            else:
+                log.clean_to = told.end
+        offsets = {(each, 0): self.log(each).clean_to for each in TOPICS}
+        write_offsets(self.root / CLEANER_OFFSETS, offsets)
+
+    def sweep(self) -> None:
+        condemned, self.condemned = self.condemned, []
+        remove(condemned)
+
+    def replace(self) -> None:
+        """A topic is deleted and made again: the metadata says so first, the disk follows."""
+        name = self.dice.choice(TOPICS)
+        old = self.log(name)
+        self.ledgers[name] = Ledger(self._id())
+        self.condemned += old.delete()
+        self.here.forget((name, 0))
+        [partition] = [each for each in self.replicas if each.topic == name]
+        del self.replicas._homes[partition]
+        self.here.write_checkpoints(*self.replicas._checkpoints(self.here))
+        topic = topic_of(name, self.ledgers[name])
+        self.replicas._make_row(topic)
+        opening = self.replicas._opening(topic, topic.partitions[0], new=True)
+        self.replicas._place(opening, self.replicas._open(opening))
+        self.log(name).on_roll = None
+
+    # ── after the end ──
+
+    def look(self) -> None:
+        """Compares what was opened with the ledger, after the death of a process: nothing is missing."""
+        for name, ledger in self.ledgers.items():
+            check(self.log(name), ledger, complete=True)
+
+
+ACTIONS: dict[str, Callable[[Life], None]] = {
+    "append": Life.append,
+    "flush": Life.flush,
+    "checkpoint": Life.checkpoint,
+    "shorten": Life.shorten,
+    "clean": Life.clean,
+    "sweep": Life.sweep,
+    "replace": Life.replace,
+    "restart": Life.restart,
+    "die": Life.die,
+}
+
+
+def topic_of(name: str, ledger: Ledger) -> Topic:
+    return Topic(name, ledger.topic_id, (PartitionState(0, (NODE,), (NODE,), NODE),), {})
+
+
+def image_of(ledgers: Mapping[str, Ledger]) -> ClusterImage:
+    return ClusterImage(topics={name: topic_of(name, ledger) for name, ledger in ledgers.items()})
+
+
+def live_and_crash(directory: Path, promise: Promise, seed: int) -> None:
+    """A whole life: actions, the crash, often another crash while recovering, and the look at what is left."""
+    (directory / "0").mkdir(parents=True)
+    life = Life(directory / "0", promise, seed)
+    disk = LyingDisk(directory / "0", seed)
+    disk.cut_at = life.dice.randint(1, LONGEST_LIFE)
+    _run(life, disk, lambda: _live(life))
+    lives = 1
+    while life.dice.random() < 0.3:  # and the power goes again, while what it left is being repaired
+        life.root = directory / str(lives)
+        disk.leave(life.root, power=promise.power)
+        disk = LyingDisk(life.root, seed + lives)
+        disk.cut_at = life.dice.randint(1, 30)
+        _run(life, disk, life.start)
+        lives += 1
+    life.root = directory / str(lives)
+    disk.leave(life.root, power=promise.power)
+    with lying(LyingDisk(life.root)):
+        life.start()
+        for name, ledger in life.ledgers.items():
+            check(life.log(name), ledger, complete=not promise.power)
+        go_on(life)
+
+
+def _live(life: Life) -> None:
+    life.start()
+    names, weights = zip(*life.promise.actions.items(), strict=True)
+    while True:
+        [name] = life.dice.choices(names, weights)
+        ACTIONS[name](life)
+
+
+def _run(life: Life, disk: LyingDisk, work: Callable[[], None]) -> None:
+    with lying(disk):
+        try:
+            work()
+        except PowerCut:
+            disk.dead = True
+    if life.directory is not None:
+        life.directory._unlock()
+        life.directory = None
+
+
+def check(log: Log, ledger: Ledger, *, complete: bool) -> None:
+    """What is there was written, what was promised is there, and what the log knows agrees with its batches."""
+    found = {header.base_offset: bytes(data) for header, data in log.read_batches(log.start_offset)}
+    for base, data in found.items():
+        known = ledger.written.get(base) == data
+        assert known or base < ledger.cleaned, f"the batch at {base} was never written"
+    assert ledger.least_start <= log.start_offset <= ledger.most_start
+    must = ledger.end if complete else ledger.safe
+    for base, data in ledger.written.items():
+        end = base + read_header(data).record_count
+        if ledger.cleaned <= base < must and end > log.start_offset:
+            assert base in found, f"the batch at {base} is lost; safe up to {must}"
+    check_keys(found, ledger, log.start_offset, must)
+    assert log.end_offset >= must
+    headers = list(log.read_headers(log.start_offset))
+    if headers:
+        assert log.end_offset > headers[-1].last_offset  # an empty segment that survived may begin behind it
+        assert log.epochs.latest == headers[-1].leader_epoch
+        state = log.producers.get(PRODUCER)
+        assert state is not None
+        assert state.last_sequence == headers[-1].base_sequence + headers[-1].last_offset_delta
+    for header in headers:
+        assert next(iter(log.read_headers(header.base_offset))) == header
+        at_time = log.batch_at_time(header.max_timestamp)
+        assert at_time is not None
+        assert read_header(at_time).max_timestamp >= header.max_timestamp
+
+
+def check_keys(found: Mapping[int, bytes], ledger: Ledger, start: int, must: int) -> None:
+    """Of each key the last record that was promised is there, or a later one; and each record is as it was written."""
+    written, kept = _records(ledger.written), _records(found)
+    for offset, each in kept.items():
+        assert written[offset] == each, f"the record at {offset} was never written"
+    newest = {key: offset for offset, (key, _) in sorted(kept.items())}
+    for offset, (key, _) in written.items():
+        if start <= offset < must:
+            assert newest.get(key, -1) >= offset, f"the last record of {key!r} was at {offset} at least"
+
+
+def _records(batches: Mapping[int, bytes]) -> dict[int, tuple[bytes | None, bytes | None]]:
+    decoded = (record for data in batches.values() for record in decode_records(memoryview(data), limit=1 << 20))
+    return {record.offset: (record.key, record.value) for record in decoded}
+
+
+def _record(delta: int, dice: random.Random) -> bytes:
+    return record(delta, dice.randbytes(dice.randint(0, 120)), key=b"%d" % dice.randrange(KEYS))
+
+
+def go_on(life: Life) -> None:
+    """The log can be written to, stopped and started as if nothing had been."""
+    for name, ledger in life.ledgers.items():
+        log = life.log(name)
+        ledger.written = {header.base_offset: bytes(data) for header, data in log.read_batches(log.start_offset)}
+        ledger.end = ledger.safe = log.end_offset
+        ledger.cleaned = 0
+        ledger.least_start = ledger.most_start = log.start_offset
+        state = log.producers.get(PRODUCER)
+        ledger.sequence = state.last_sequence + 1 if state is not None else 0
+        ledger.epoch = max(ledger.epoch, log.epochs.latest)
+        life._append(name)
+    life.restart()
+    life.let_go()

@@ -1,0 +1,255 @@
+"""Partitions on their way to another directory: complete, in order, and never in two places."""
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from log_batches import NOW
+from moldau.base.errors import Refusal, WireError
+from moldau.log.directory import MOVED, DirectoryRefused, LogDirectory
+from moldau.log.log import Log
+from moldau.log.settings import LogConfig
+from moldau.metadata.image import ClusterImage, PartitionState, Topic
+from moldau.replication import moving
+from moldau.replication.partition import Partition
+from moldau.replication.replicas import Replicas
+from moldau.wire.records import decode_records
+from support.batches import Producer
+from support.loops import run, turns, until
+from support.lying_disk import LyingDisk, lying
+from support.parts import Outcomes, some
+
+NODE = 1
+FIVE = Producer(5, 0)
+TOPIC = Topic("t", UUID(int=7), (PartitionState(0, (NODE,), (NODE,), NODE),), {"internal.segment.bytes": "1000"})
+IMAGE = ClusterImage(topics={"t": TOPIC})
+
+
+class Node:
+    def __init__(self, tmp_path: Path) -> None:
+        self.directories = [LogDirectory.open(tmp_path / name) for name in ("one", "two")]
+        self.replicas = Replicas(NODE, self.directories, lambda each: LogConfig.of(each.config), lambda: NOW, 10**9)
+        self.replicas.load(IMAGE, 1, lambda: False)
+
+    @property
+    def partition(self) -> Partition:
+        found = self.replicas.get("t", 0)
+        assert found is not None
+        return found
+
+    @property
+    def elsewhere(self) -> LogDirectory:
+        return next(each for each in self.directories if self.partition not in self.replicas.in_directory(each))
+
+    async def move(self) -> None:
+        await self.replicas.move(self.partition, self.elsewhere)
+        await until(lambda: not self.replicas.moves)
+
+    def crash(self) -> None:
+        for partition in self.replicas:
+            partition.log.close(clean=False)
+        for directory in self.directories:
+            directory.close(clean=False)
+
+
+def check(test: Callable[[], Awaitable[None]]) -> None:
+    async def main() -> None:
+        await test()
+
+    run("asyncio", main())
+
+
+def content(log: Log) -> list[bytes]:
+    return [bytes(data) for _, data in log.read_batches(log.start_offset)]
+
+
+def places(tmp_path: Path) -> list[str]:
+    return sorted(path.parent.name + "/" + path.name[:3] for path in tmp_path.glob("*/t-0*"))
+
+
+def list_of(directory: Path, pattern: str) -> list[Path]:
+    return list(directory.glob(pattern))
+
+
+def test_a_partition_moves_while_it_is_written_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(moving, "LAST_ROUND", 2_000)
+
+    async def test() -> None:
+        node = Node(tmp_path)
+        outcomes = Outcomes(node.partition)
+        written = 0
+
+        def write(count: int) -> None:
+            nonlocal written
+            for _ in range(count):
+                batch = some(b"%d" % written, producer=FIVE, sequence=written)
+                outcome = outcomes.produce(batch)
+                if outcome is not None:
+                    outcomes.later.append(outcome)
+                written += 1
+
+        write(200)
+        node.partition.log.advance_start(5)
+        target = node.elsewhere
+        await node.replicas.move(node.partition, target)
+        await until(lambda: node.replicas.moves and next(iter(node.replicas.moves.values())).copy)
+        [future] = target.path.glob("t-0.*-future")
+        while node.replicas.moves:
+            write(1)
+            await asyncio.sleep(0.001)
+        write(5)
+        assert Path(node.partition.log.directory).parent == target.path
+        assert not future.exists()
+        await until(lambda: len(outcomes.later) == written)
+        assert [outcome.base_offset for outcome in outcomes.later] == list(range(written))  # type: ignore[union-attr]
+        assert node.partition.log.start_offset == 5
+        assert [int(value) for value in values(node.partition.log)] == list(range(5, written))
+        duplicate = some(b"%d" % (written - 1), producer=FIVE, sequence=written - 1)
+        assert outcomes.offset(duplicate) == written - 1  # the copy knows its producers
+        await node.replicas.stop()
+        again = Node(tmp_path)
+        assert [directory.clean for directory in again.directories] == [True, True]
+        assert Path(again.partition.log.directory).parent == target.path
+        assert (again.partition.log.start_offset, again.partition.log.end_offset) == (5, written)
+        await again.replicas.stop()
+
+    check(test)
+    assert len([path for path in tmp_path.glob("*/t-0") if path.is_dir()]) == 1
+
+
+def values(log: Log) -> list[bytes]:
+    records = (record for data in content(log) for record in decode_records(memoryview(data), limit=1 << 20))
+    return [record.value or b"" for record in records]
+
+
+def test_what_does_not_queue_is_asked_to_come_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    go_on = threading.Event()
+    real = moving.Move._complete
+    monkeypatch.setattr(moving.Move, "_complete", lambda move: go_on.wait(30) and real(move))
+
+    async def test() -> None:
+        node = Node(tmp_path)
+        outcomes = Outcomes(node.partition)
+        outcomes.offset(some())
+        await node.replicas.move(node.partition, node.elsewhere)
+        await until(lambda: node.partition.moving)
+        refused = node.partition.append_records([(b"k", b"v")], NOW)
+        assert isinstance(refused, Refusal)
+        assert refused.error is WireError.NOT_LEADER_OR_FOLLOWER
+        assert outcomes.produce(some()) is None  # and what queues does not notice
+        go_on.set()
+        await until(lambda: not node.replicas.moves and outcomes.later)
+        assert node.partition.log.end_offset == 2
+        await node.replicas.stop()
+
+    check(test)
+
+
+def test_a_move_that_a_stop_interrupted_is_begun_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test() -> None:
+        node = Node(tmp_path)
+        for _ in range(50):
+            Outcomes(node.partition).offset(some())
+        before, target = content(node.partition.log), node.elsewhere.path
+        with monkeypatch.context() as patch:
+            patch.setattr(moving.Move, "_complete", lambda _: Refusal(WireError.NONE, "stopped"))
+            patch.setattr(moving.Move, "_discard", lambda _: None)
+            await node.move()
+        assert list(target.glob("*-future"))
+        node.crash()
+        again = Node(tmp_path)
+        assert not list(target.glob("*-future"))
+        assert content(again.partition.log) == before
+        await again.replicas.resume_moves()
+        await until(lambda: not again.replicas.moves)
+        assert Path(again.partition.log.directory).parent == target
+        assert content(again.partition.log) == before
+        await again.replicas.stop()
+
+    check(test)
+
+
+def test_a_crash_between_the_two_renames_leaves_one_of_two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test() -> None:
+        node = Node(tmp_path)
+        for _ in range(50):
+            Outcomes(node.partition).offset(some())
+        before, target = content(node.partition.log), node.elsewhere.path
+
+        def crashes(_: Log) -> list[Path]:
+            raise OSError(5, "the power went")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Log, "delete", crashes)
+            await node.move()
+        node.crash()
+        assert places(tmp_path) == ["one/t-0", "two/t-0"]
+        again = Node(tmp_path)
+        assert Path(again.partition.log.directory).parent == target
+        assert content(again.partition.log) == before
+        await again.replicas.stop()
+        assert len(places(tmp_path)) == 1 + len(list_of(tmp_path, "*/t-0.*-delete"))
+
+    check(test)
+
+
+def test_two_directories_that_claim_a_partition_stop_the_start(tmp_path: Path) -> None:
+    async def test() -> None:
+        node = Node(tmp_path)
+        Outcomes(node.partition).offset(some())
+        here, there = Path(node.partition.log.directory), node.elsewhere.path / "t-0"
+        await node.replicas.stop()
+        there.mkdir()
+        with pytest.raises(DirectoryRefused, match="are both partition 0 of topic t") as refused:
+            Node(tmp_path)
+        assert str(here) in str(refused.value)
+        assert str(there) in str(refused.value)
+
+    check(test)
+
+
+def test_a_target_without_room_ends_the_move_and_nothing_else(tmp_path: Path) -> None:
+    async def test() -> None:
+        node = Node(tmp_path)
+        for _ in range(50):
+            Outcomes(node.partition).offset(some())
+        here = node.partition.log.directory
+        with lying(LyingDisk(node.elsewhere.path)) as disk:
+            disk.room = 2_000
+            await node.move()
+        assert node.partition.log.directory == here
+        assert not node.replicas.offline
+        assert Outcomes(node.partition).offset(some()) == 50
+        assert not list_of(tmp_path, "*/*-future")
+        assert not list_of(tmp_path, f"*/*/{MOVED}")
+        await node.move()
+        assert node.partition.log.directory != here
+        await node.replicas.stop()
+
+    check(test)
+
+
+def test_turning_round_and_deleting_end_a_move(tmp_path: Path) -> None:
+    async def test() -> None:
+        node = Node(tmp_path)
+        for _ in range(50):
+            Outcomes(node.partition).offset(some())
+        here = node.partition.log.directory
+        home = next(each for each in node.directories if each.path == Path(here).parent)
+        await node.replicas.move(node.partition, node.elsewhere)
+        await node.replicas.move(node.partition, home)
+        assert not node.replicas.moves
+        assert node.partition.log.directory == here
+        await node.replicas.move(node.partition, node.elsewhere)
+        await turns(2)
+        node.replicas.follow(IMAGE, ClusterImage())
+        await node.replicas.settled()
+        assert not node.replicas.moves
+        assert not list_of(tmp_path, "*/t-0")
+        await node.replicas.stop()
+
+    check(test)
