@@ -38,7 +38,7 @@ $(EVERYTHING): $(BROKER)
 
 test: setup check
 	@$(BIN)/python -m pytest tests -n 2 --dist worksteal --ignore tests/spark
-	@$(BIN)/python -m pytest tests/spark --timeout 900  # one process: each starts a JVM, which keeps two cores busy enough
+	@$(BIN)/python -m pytest tests/spark -n 2 --dist loadfile --timeout 900  # each process starts a JVM: by file, to start few
 
 check: setup
 	@$(BIN)/ruff check src tests benchmarks demo

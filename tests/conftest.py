@@ -29,6 +29,7 @@ SHORT_WAITS = {  # groups and transactions of tests are not waited for as long a
     "group.consumer.assignment.interval.ms": 0,
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": 200,
 }
+NO_RETENTION = {"log.initial.task.delay.ms": 86_400_000}  # tests write records of any age, which are to stay
 
 
 @pytest.fixture(scope="session")
@@ -37,7 +38,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AnyBroker]:
     if BOOTSTRAP:
         yield ExternalBroker(BOOTSTRAP)
         return
-    process = PROCESS(tmp_path_factory.mktemp("broker"), SHORT_WAITS).start()
+    process = PROCESS(tmp_path_factory.mktemp("broker"), SHORT_WAITS | NO_RETENTION).start()
     yield process
     process.close()
 
