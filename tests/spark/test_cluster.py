@@ -65,6 +65,7 @@ def driver(cluster: SparkCluster, pack: str, python_path: str, tmp_path: Path) -
     process.kill()
 
 
+@pytest.mark.skipif(not os.environ.get("MOLDAU_FULL"), reason="the sums below read too; set MOLDAU_FULL=1 for both")
 def test_it_reads_what_is_there(
     cluster: SparkCluster, driver: SparkProcess, broker: AnyBroker, create_topic: CreateTopic
 ) -> None:
