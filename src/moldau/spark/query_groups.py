@@ -30,7 +30,7 @@ class QueryGroups:
 
     def __init__(self, spark: Any) -> None:
         self._spark = spark
-        self._lock = threading.Lock()
+        self._lock = threading.Condition()  # notified when a query has ended
         self._reports: dict[str, Report] = {}
 
     def started(self, event: Any) -> None:
@@ -54,6 +54,15 @@ class QueryGroups:
             report = self._reports.pop(str(event.runId), None)
             if report is not None:
                 report.close()
+            self._lock.notify_all()
+
+    def settle(self) -> None:
+        """When the process ends: Spark tells later than a query ends, and its last batch is to be committed too."""
+        if self._spark.sparkContext._jsc is None:  # stopped: nothing more is told
+            return
+        running = {str(query.runId) for query in self._spark.streams.active}
+        with self._lock:
+            self._lock.wait_for(lambda: self._reports.keys() <= running, PATIENCE_MS / 1000)
 
 
 class Report:

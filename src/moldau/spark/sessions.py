@@ -3,6 +3,7 @@
 Settings that are given win over all that is chosen here.
 """
 
+import atexit
 import os
 import re
 import sys
@@ -194,6 +195,7 @@ def _report_to_groups(spark: "SparkSession") -> None:
         _reporting.add(application)
         groups = QueryGroups(spark)
         spark.streams.addListener(Listener(started=groups.started, progressed=groups.progressed, ended=groups.ended))
+        atexit.register(groups.settle)
 
 
 @contextmanager
