@@ -20,7 +20,7 @@ from moldau.log.compaction.work import Tally, Work
 from moldau.log.segment import CorruptLogError
 from moldau.wire.compression import CorruptRecords
 
-NICENESS = 19  # the broker comes first
+NICENESS = 19
 LEAST_PAUSE_S = 0.01
 
 
@@ -41,7 +41,7 @@ class Throttle:
 
 
 def main() -> None:
-    os.nice(NICENESS)
+    step_back()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the broker, which ends this process in its own time
     requests: SimpleQueue[dict[str, Any]] = SimpleQueue()
     threading.Thread(target=_read, args=(requests,), daemon=True).start()
@@ -54,6 +54,13 @@ def main() -> None:
             tell("corrupt", str(fault))
         except OSError as problem:
             tell("failed", str(problem))
+
+
+def step_back() -> None:
+    """The broker and its clients come first: a mere nice value would let this process finish its turn before them."""
+    os.nice(NICENESS)
+    if hasattr(os, "SCHED_IDLE"):
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
 
 
 def _read(requests: "SimpleQueue[dict[str, Any]]") -> None:
