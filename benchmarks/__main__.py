@@ -20,6 +20,7 @@ from benchmarks import cpu as counter
 from benchmarks import group_commit, measures, report
 from benchmarks import isolation as studies
 from benchmarks import jars as kafka_jars
+from benchmarks import loading as offsets
 from benchmarks import soak as soaking
 from benchmarks.compare import compare
 from benchmarks.jars import Jars
@@ -166,6 +167,21 @@ def fsync(quick: Quick = False, workdir: Workdir = None) -> None:
         for row in group_commit.study(scratch, quick=quick):
             table.add_row(str(row.producers), f"{row.requests_per_s:,.0f}", f"{row.gain:.1f} ×")
     table.title = f"flush.messages=1, an fsync takes {group_commit.FSYNC_MS} ms longer than the disk's own"
+    console.print(table)
+
+
+@app.command()
+def loading(
+    commits: Annotated[int, typer.Option(min=1000, help="Offsets that were committed.")] = 10_000_000,
+    keys: Annotated[int, typer.Option(min=1000, help="Of so many partitions of groups.")] = 10_000,
+    workdir: Workdir = None,
+) -> None:
+    """How long a broker takes to know committed offsets again, before and after compaction."""
+    table = Table("log", "MiB", "seconds until every group is answered")
+    with _scratch(workdir) as scratch, console.status("") as status:
+        for row in offsets.study(scratch, commits, keys, _saying(status)):
+            table.add_row(row.what, f"{row.mib:,.1f}", f"{row.seconds:.1f}")
+    table.title = f"{commits:,} commits over {keys:,} keys"
     console.print(table)
 
 
