@@ -68,6 +68,9 @@ class PartitionChanged:
     isr: tuple[int, ...]
     leader: int
     leader_epoch: int
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+    elr: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +83,7 @@ class BrokerRegistered:
 @dataclass(frozen=True, slots=True)
 class BrokerGone:
     broker_id: int
+    expired: bool = False  # its session ended, and took the broker's node away
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,6 +219,9 @@ def _with_partition(topic: Topic, change: PartitionChanged) -> Topic:
         leader=change.leader,
         leader_epoch=change.leader_epoch,
         partition_epoch=old.partition_epoch + 1,
+        adding=change.adding,
+        removing=change.removing,
+        elr=change.elr,
     )
     return replace(topic, partitions=(*topic.partitions[: change.index], new, *topic.partitions[change.index + 1 :]))
 
@@ -270,20 +277,26 @@ def _change(form: Mapping[str, Any]) -> Change:
 
 
 def _plain_partitions(partitions: Sequence[PartitionState]) -> list[tuple[Any, ...]]:
-    return [(s.index, s.replicas, s.isr, s.leader, s.leader_epoch, s.partition_epoch) for s in partitions]
+    return [
+        (s.index, s.leader, s.leader_epoch, s.partition_epoch, s.replicas, s.isr, s.adding, s.removing, s.elr)
+        for s in partitions
+    ]
 
 
 def _partitions(form: Sequence[Sequence[Any]]) -> tuple[PartitionState, ...]:
-    return tuple(PartitionState(index, tuple(replicas), tuple(isr), *rest) for index, replicas, isr, *rest in form)
+    return tuple(
+        PartitionState(index, tuple(replicas), tuple(isr), leader, leader_epoch, partition_epoch, *map(tuple, rest))
+        for index, leader, leader_epoch, partition_epoch, replicas, isr, *rest in form
+    )
 
 
 def _plain_broker(broker: Broker) -> dict[str, Any]:
-    return {"id": broker.id, "endpoints": dict(broker.endpoints), "rack": broker.rack}
+    return {"id": broker.id, "endpoints": dict(broker.endpoints), "rack": broker.rack, "leaving": broker.leaving}
 
 
 def _broker(form: Mapping[str, Any]) -> Broker:
     endpoints = {name: Endpoint(host, port) for name, (host, port) in form["endpoints"].items()}
-    return Broker(form["id"], endpoints, form["rack"])
+    return Broker(form["id"], endpoints, form["rack"], leaving=form["leaving"])
 
 
 _WRITE: dict[str, Callable[[Any], Any]] = {
@@ -300,6 +313,9 @@ _READ: dict[str, Callable[[Any], Any]] = {
     "partitions": _partitions,
     "replicas": tuple,
     "isr": tuple,
+    "adding": tuple,
+    "removing": tuple,
+    "elr": tuple,
     "broker": _broker,
     "changes": lambda forms: tuple(_change(form) for form in forms),
 }

@@ -28,6 +28,7 @@ class Broker:
     endpoints: Mapping[str, Endpoint]  # by listener name
     rack: str | None = None
     epoch: int = -1
+    leaving: bool = False  # it is being shut down in order: nothing new is given to it
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,9 @@ class PartitionState:
     leader: int
     leader_epoch: int = 0
     partition_epoch: int = 0  # grows with every change of the partition: what a compare-and-set compares
+    adding: tuple[int, ...] = ()  # of the replicas: those that a reassignment brings
+    removing: tuple[int, ...] = ()  # of the replicas: those that go when it is done
+    elr: tuple[int, ...] = ()  # KIP-966: out of the ISR, but they have all that was committed
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ epoch likewise: a deposed controller's change fails on the first operation.
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import quote, unquote
@@ -130,8 +131,9 @@ def _writes(change: Change, image: ClusterImage, after: ClusterImage) -> Iterato
             broker = after.brokers[change.broker.id]
             yield Create(_broker_path(broker.id), _broker_data(broker), ephemeral=True)
         case BrokerGone():
-            yield Delete(_broker_path(change.broker_id))
-            if image.controller_id == change.broker_id:
+            if not change.expired:
+                yield Delete(_broker_path(change.broker_id))
+            if not change.expired and image.controller_id == change.broker_id:
                 yield Delete(CONTROLLER)
         case ControllerElected():
             yield Create(CONTROLLER, _json({"version": 1, "brokerid": change.broker_id}), ephemeral=True)
@@ -170,7 +172,7 @@ def _change_partition(change: PartitionChanged, image: ClusterImage, after: Clus
     topic = after.topics[change.topic]
     old, new = image.topics[change.topic].partitions[change.index], topic.partitions[change.index]
     yield Set(_state_path(topic.name, new.index), _state_data(new), old.partition_epoch)
-    if new.replicas != old.replicas:
+    if (new.replicas, new.adding, new.removing) != (old.replicas, old.adding, old.removing):
         yield Set(_topic_path(topic.name), _topic_data(topic))
 
 
@@ -230,11 +232,15 @@ def image_from(tree: Mapping[str, bytes]) -> ClusterImage:
 
 
 def _topic_from(name: str, data: bytes, states: Mapping[int, bytes], config: Mapping[str, str]) -> Topic:
-    topic_id, assignment = _read(_topic_path(name), data, _parse_topic)
+    topic_id, assignment, adding, removing = _read(_topic_path(name), data, _parse_topic)
     if sorted(assignment) != list(range(len(assignment))) or assignment.keys() != states.keys():
         raise DamagedTree(f"{_topic_path(name)}: its partitions and their states do not match")
     partitions = tuple(
-        _read(_state_path(name, index), states[index], partial(_parse_state, index, assignment[index]))
+        replace(
+            _read(_state_path(name, index), states[index], partial(_parse_state, index, assignment[index])),
+            adding=adding.get(index, ()),
+            removing=removing.get(index, ()),
+        )
         for index in range(len(assignment))
     )
     return Topic(name, topic_id, partitions, config)
@@ -262,15 +268,20 @@ def _topic_data(topic: Topic) -> bytes:
             "version": 3,
             "topic_id": text_of(topic.id),
             "partitions": {str(state.index): state.replicas for state in topic.partitions},
-            "adding_replicas": {},
-            "removing_replicas": {},
+            "adding_replicas": {str(state.index): state.adding for state in topic.partitions if state.adding},
+            "removing_replicas": {str(state.index): state.removing for state in topic.partitions if state.removing},
         }
     )
 
 
-def _parse_topic(data: bytes) -> tuple[UUID, dict[int, tuple[int, ...]]]:
+Assignment = dict[int, tuple[int, ...]]
+
+
+def _parse_topic(data: bytes) -> tuple[UUID, Assignment, Assignment, Assignment]:
     form = json.loads(data)
-    return uuid_of(form["topic_id"]), {int(index): tuple(replicas) for index, replicas in form["partitions"].items()}
+    names = ("partitions", "adding_replicas", "removing_replicas")
+    placed, adding, removing = ({int(index): tuple(ids) for index, ids in form[name].items()} for name in names)
+    return uuid_of(form["topic_id"]), placed, adding, removing
 
 
 def _state_data(state: PartitionState) -> bytes:
@@ -281,6 +292,7 @@ def _state_data(state: PartitionState) -> bytes:
             "leader_epoch": state.leader_epoch,
             "isr": state.isr,
             "partition_epoch": state.partition_epoch,
+            "elr": state.elr,
         }
     )
 
@@ -294,6 +306,7 @@ def _parse_state(index: int, replicas: tuple[int, ...], data: bytes) -> Partitio
         leader=form["leader"],
         leader_epoch=form["leader_epoch"],
         partition_epoch=form["partition_epoch"],
+        elr=tuple(form.get("elr", ())),  # stores of earlier releases have none
     )
 
 
@@ -307,7 +320,8 @@ def _parse_config(data: bytes) -> Mapping[str, str]:
 
 def _broker_data(broker: Broker) -> bytes:
     endpoints = [f"{name}://{_bracketed(host)}:{port}" for name, (host, port) in broker.endpoints.items()]
-    return _json({"version": 5, "id": broker.id, "endpoints": endpoints, "rack": broker.rack, "epoch": broker.epoch})
+    form = {"version": 5, "id": broker.id, "endpoints": endpoints, "rack": broker.rack, "epoch": broker.epoch}
+    return _json({**form, "leaving": broker.leaving})
 
 
 def _parse_broker(data: bytes) -> Broker:
@@ -317,7 +331,7 @@ def _parse_broker(data: bytes) -> Broker:
         name, _, address = text.partition("://")
         host, _, port = address.rpartition(":")
         endpoints[name] = Endpoint(host.removeprefix("[").removesuffix("]"), int(port))
-    return Broker(form["id"], endpoints, form["rack"], form["epoch"])
+    return Broker(form["id"], endpoints, form["rack"], form["epoch"], form.get("leaving", False))
 
 
 def _bracketed(host: str) -> str:
