@@ -12,16 +12,10 @@ a new session when the old one has expired, by itself; what this file adds:
 
 import asyncio
 import logging
-import socket
 import threading
 from collections.abc import Callable
 from functools import partial
 from typing import Any
-
-from kazoo.client import KazooClient, KazooState  # type: ignore[import-untyped]
-from kazoo.exceptions import ZookeeperError  # type: ignore[import-untyped]
-from kazoo.handlers.threading import SequentialThreadingHandler  # type: ignore[import-untyped]
-from kazoo.protocol.states import KeeperState  # type: ignore[import-untyped]
 
 from moldau.store.port import StoreUnavailable
 
@@ -30,10 +24,11 @@ log = logging.getLogger("moldau.store")
 IN_FLIGHT = 100
 CLOSE_S = 3.0  # for the server to hear that the session ends; it would find out by itself
 REVIVE_S = 1.0
-RETRY = {"max_tries": -1, "delay": 0.05, "max_delay": 1.0}  # kazoo's own would come to wait for an hour
+CONNECTED, CLOSED = "CONNECTED", "CLOSED"  # states of kazoo's
 # Codes below this are ZooKeeper's answers, but for these: the session ended, or moved to another server.
 ANSWERS = -100
 NO_ANSWERS = (-112, -118)
+UNIMPLEMENTED = -6
 
 
 class Refused(Exception):
@@ -44,42 +39,18 @@ class Refused(Exception):
         self.code = code
 
 
-class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
-    """kazoo's threads, with two changes that keep one dead server from taking all of a session's time, or the loop's."""
-
-    def __init__(self, connect_s: float) -> None:
-        super().__init__()
-        self._connect_s = connect_s
-
-    def create_connection(self, *arguments: Any, **named: Any) -> Any:
-        named["timeout"] = self._connect_s  # kazoo's is the whole session's
-        return super().create_connection(*arguments, **named)
-
-    def create_socket_pair(self) -> tuple[socket.socket, socket.socket]:
-        reading, writing = super().create_socket_pair()
-        writing.setblocking(False)
-        return reading, writing
-
-
 class Session:
     """`lost` is called when the connection is gone, `renewed` when a new session took the place of an expired one."""
 
     def __init__(self, hosts: str, timeout_ms: int, lost: Callable[[], None], renewed: Callable[[], None]) -> None:
+        from moldau.store.kazoo_client import new_client  # a single node runs without kazoo
+
         self.connected = False
         self._hosts = hosts
         self._loop = asyncio.get_running_loop()
         self._lost = lost
         self._renewed = renewed
-        quiet = logging.getLogger("moldau.store.kazoo")
-        quiet.setLevel(logging.ERROR)  # what is worth telling is told here
-        timeout_s = timeout_ms / 1000
-        self.client = KazooClient(
-            hosts=hosts,
-            timeout=timeout_s,
-            handler=_Handler(timeout_s / len(hosts.split(","))),
-            connection_retry=dict(RETRY),
-            logger=quiet,
-        )
+        self.client = new_client(hosts, timeout_ms / 1000)
         self.client.add_listener(self._heard)
         self._id = 0
         self._waiting: set[asyncio.Future[Any]] = set()
@@ -145,12 +116,12 @@ class Session:
     # In kazoo's threads
 
     def _heard(self, state: str) -> None:
-        if state == KazooState.CONNECTED:
+        if state == CONNECTED:
             session_id, _ = self.client.client_id
             self.post(self._on_connected, session_id)
             return
         self.post(self._on_lost)
-        if self.client.client_state == KeeperState.CLOSED:
+        if self.client.client_state == CLOSED:
             self.post(self._on_ended)
 
     def _answered(self, answer: asyncio.Future[Any], result: Any) -> None:
@@ -209,15 +180,15 @@ def _settle(answer: asyncio.Future[Any], result: Any) -> None:
     error = result.exception
     if error is None:
         answer.set_result(result.value)
-    elif isinstance(error, ZookeeperError) and is_answer(error.code):
-        answer.set_exception(Refused(error.code, type(error).__name__))
+    elif _is_answer(code := getattr(error, "code", 0)):
+        answer.set_exception(Refused(code, type(error).__name__))
     else:
         what = str(error) or type(error).__name__
         answer.set_exception(StoreUnavailable(f"no answer from ZooKeeper ({what}): it may or may not have been done"))
 
 
-def is_answer(code: int) -> bool:
-    return code <= ANSWERS and code not in NO_ANSWERS
+def _is_answer(code: int) -> bool:
+    return code == UNIMPLEMENTED or (code <= ANSWERS and code not in NO_ANSWERS)
 
 
 def _done(future: asyncio.Future[None]) -> None:

@@ -9,19 +9,23 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Self
 
 from moldau.base.tree import Check, Create, Delete, Op, Set, check_path
 from moldau.store.port import Conflict, Done, Node, Reason, StoreError
+from moldau.store.session import UNIMPLEMENTED, Refused, Session
 
 if TYPE_CHECKING:
-    from moldau.store.session import Session
+    from moldau.store.kazoo_client import Seen
 
 INSTALL = "pip install 'moldau[cluster]'"
 # ZooKeeper drops a connection that sends more than this (its jute.maxbuffer), without a word.
 MAX_REQUEST_BYTES = 0xFFFFF
 # What a multi takes on the wire besides paths and data: headers, lengths, versions; for Create also an access list.
 REQUEST_BYTES, OP_BYTES, CREATE_BYTES = 24, 24, 48
+
+MANY = 100  # nodes that are read with one request
 
 NO_NODE = -101
 NODE_EXISTS = -110
@@ -48,7 +52,7 @@ class _Watch:
 
 
 def read_connect(text: str) -> tuple[str, str]:
-    """`host:port,host:port/chroot` as hosts and chroot, which is empty if there is none; ValueError if it is not that."""
+    """`host:port,host:port/chroot` as hosts and chroot, which may be empty; ValueError for anything else."""
     hosts, slash, chroot = text.strip().partition("/")
     for host in hosts.split(","):
         match = HOST.fullmatch(host.strip())
@@ -64,13 +68,11 @@ class ZooKeeperStore:
     """Open it with `await ZooKeeperStore.open(connect)`; see `store.port.Store` for what its methods promise."""
 
     def __init__(self, hosts: str, root: str, session_timeout_ms: int) -> None:
-        from moldau.store.session import Session
-
         self._loop = asyncio.get_running_loop()
         self._root = root
         self._watches: dict[tuple[str, str], _Watch] = {}
         self._callbacks: list[Callable[[], None]] = []
-        self._session: Session = Session(hosts, session_timeout_ms, self._fire_all, self._tell_renewed)
+        self._session = Session(hosts, session_timeout_ms, self._fire_all, self._tell_renewed)
         self._client = self._session.client
 
     @classmethod
@@ -104,8 +106,12 @@ class ZooKeeperStore:
         await self._ask(self._client.sync_async, self._full("/"))
 
     async def get(self, path: str) -> Node | None:
-        found = await self._look(path)
-        return None if found is None else found[0]
+        check_path(path)
+        found = await self._ask(self._client.get_async, self._full(path))
+        if found is None:
+            return None
+        data, stat = found
+        return Node(data, stat.version)
 
     async def exists(self, path: str) -> bool:
         return await self._ask(self._client.exists_async, self._full(path)) is not None
@@ -114,18 +120,19 @@ class ZooKeeperStore:
         return sorted(await self._ask(self._client.get_children_async, self._full(path)) or ())
 
     async def subtree(self, path: str) -> dict[str, Node]:
+        """Level by level. All of a level is asked for at once: it takes as many round trips as there are levels."""
+        check_path(path)
         nodes: dict[str, Node] = {}
         level = [path]
         while level:
-            found = await asyncio.gather(*map(self._look, level))
-            parents = []
-            for each, answer in zip(level, found, strict=True):
-                if answer is not None:
-                    nodes[each], children = answer
-                    if children:
-                        parents.append(each)
-            names = await asyncio.gather(*map(self.children, parents))
-            level = [_join(parent, name) for parent, of in zip(parents, names, strict=True) for name in of]
+            parts = [level[at : at + MANY] for at in range(0, len(level), MANY)]
+            answers = await asyncio.gather(*map(self._read_many, parts))
+            below = []
+            for each, seen in zip(level, chain.from_iterable(answers), strict=True):
+                if seen is not None:
+                    nodes[each] = seen.node
+                    below += [_join(each, name) for name in seen.children]
+            level = below
         return nodes
 
     async def multi(self, ops: Sequence[Op]) -> list[Done] | Conflict:
@@ -158,8 +165,6 @@ class ZooKeeperStore:
 
     async def _ask(self, request: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
         """The answer; None if there is no such node."""
-        from moldau.store.session import Refused
-
         try:
             return await self._session.ask(request, *arguments, **named)
         except Refused as refused:
@@ -167,18 +172,19 @@ class ZooKeeperStore:
                 return None
             raise StoreError(str(refused)) from None
 
-    async def _look(self, path: str) -> tuple[Node, int] | None:
-        """A node, and how many children it has."""
-        check_path(path)
-        answer = await self._ask(self._client.get_async, self._full(path))
-        if answer is None:
-            return None
-        data, stat = answer
-        return Node(data, stat.version), stat.numChildren
+    async def _read_many(self, paths: Sequence[str]) -> list["Seen | None"]:
+        from moldau.store.kazoo_client import read_many_async
+
+        try:
+            seen: list[Seen | None] = await self._session.ask(
+                read_many_async, self._client, [self._full(path) for path in paths]
+            )
+        except Refused as refused:
+            too_old = " Moldau needs ZooKeeper 3.6 or later" if refused.code == UNIMPLEMENTED else ""
+            raise StoreError(f"{refused}.{too_old}") from None
+        return seen
 
     async def _make_root(self) -> None:
-        from moldau.store.session import Refused
-
         parts = self._root.split("/")[1:]
         for end in range(1, len(parts) + 1):
             try:
