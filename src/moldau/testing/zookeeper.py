@@ -9,19 +9,19 @@ import tempfile
 from pathlib import Path
 from types import TracebackType
 
-from moldau.ensemble.servers import Ensemble, EnsembleFailed, Tuning, free_ports
+from moldau.ensemble.servers import Ensemble, EnsembleFailed, EnsembleMissing, Tuning, free_ports
 
 TICK_MS = 250  # sessions may be as short as half a second
 
-__all__ = ["EnsembleFailed", "ZooKeeper"]
+__all__ = ["EnsembleFailed", "EnsembleMissing", "ZooKeeper"]
 
 
 class ZooKeeper:
     """`with ZooKeeper() as zookeeper: zookeeper.connect` — stopped, and its data removed, at the end.
 
     Servers are counted from 0. With `directory` the data stays. With `log` the servers tell what they do, in
-    `server-1/server.log` and so on, and take half a second longer to start. Raises EnsembleFailed, with what to
-    install, where PySpark or Java is missing.
+    `server-1/server.log` and so on, and take half a second longer to start. Raises EnsembleMissing, with what to
+    install, where there is no PySpark or no Java.
     """
 
     def __init__(self, nodes: int = 1, directory: str | Path | None = None, *, log: bool = False) -> None:
