@@ -6,7 +6,7 @@ from random import randrange
 from moldau.base.errors import Refusal
 from moldau.broker import configs
 from moldau.broker.context import Context
-from moldau.broker.controller import fresh_id
+from moldau.broker.fresh import fresh_id
 from moldau.broker.internal_topics import internal_spec
 from moldau.metadata.changes import Decide, Decision
 from moldau.metadata.image import ClusterImage

@@ -8,7 +8,7 @@ from moldau.base.coordination import Caller, Decision
 from moldau.base.errors import WireError
 from moldau.base.uuids import text_of
 from moldau.broker.call import Call
-from moldau.broker.controller import fresh_id
+from moldau.broker.fresh import fresh_id
 from moldau.broker.coordinators.placing import partition_of
 from moldau.broker.coordinators.runtime import Runtime
 from moldau.broker.internal_topics import OFFSETS
