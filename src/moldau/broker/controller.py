@@ -37,6 +37,7 @@ TRIMMED_AT_ONCE = 100  # feed entries removed beside one change at most, which b
 ATTEMPTS = 5  # decisions on a fresh image before giving up against another writer
 PRODUCER_ID_BLOCK = 1_000  # ids taken at once; what a restart leaves unused of a block is lost, not reused
 
+NOTHING = Batch(())  # a decision that nothing has to change
 NOT_CONTROLLER = Refusal(WireError.NOT_CONTROLLER, "Another broker has become the controller.")
 CONTENDED = Refusal(WireError.NOT_CONTROLLER, "Others change the metadata all the time.")
 
@@ -44,15 +45,19 @@ CONTENDED = Refusal(WireError.NOT_CONTROLLER, "Others change the metadata all th
 class Controller:
     """Made with a store, then `load`, `join`, any number of submits, `leave`; `image` is always the newest one.
 
-    `limit`: the most bytes that a transaction may take, where the store has a limit.
+    `limit`: the most bytes that a transaction may take, where the store has a limit. `patience_s`: how long a change
+    waits for a store that is out of reach.
     """
 
-    def __init__(self, store: Store, *, feed_entries: int = FEED_ENTRIES, limit: int | None = None) -> None:
+    def __init__(
+        self, store: Store, *, feed_entries: int = FEED_ENTRIES, limit: int | None = None, patience_s: float = 0
+    ) -> None:
         self.feed = Feed(store)
         # What else has to change because of a change; given the images before and after it.
         self.consequences: Callable[[ClusterImage, ClusterImage], Sequence[Change]] = lambda before, after: ()
         self._feed_entries = feed_entries
         self._limit = limit
+        self._patience_s = patience_s
         self._running: set[asyncio.Task[Any]] = set()
         self._broker_id = NO_BROKER
         self._epoch = 0  # the controller epoch that this process was elected with
@@ -97,12 +102,13 @@ class Controller:
         return await self._unbroken(self._claim(decide))
 
     async def _claim(self, decide: Decide) -> Decision:
+        deadline = self._deadline()
         async with self.feed.turn:
             for _ in range(ATTEMPTS):
                 decision = decide(self.image)
                 if isinstance(decision, Refusal):
                     return decision
-                result = await self._commit_all(decision)
+                result = await self._commit_all(decision, deadline)
                 if isinstance(result, Refusal):
                     return result
                 if result is None:
@@ -162,26 +168,32 @@ class Controller:
 
     async def _submit(self, decides: Sequence[Decide]) -> list[Decision]:
         done: list[Decision] = []
+        deadline = self._deadline()
         async with self.feed.turn:
             for _ in range(ATTEMPTS):
                 if not self.leads:
                     break
-                result = await self._decide_and_commit(decides, done)
+                result = await self._decide_and_commit(decides, done, deadline)
                 if isinstance(result, Refusal):
                     return [*done, *(result for _ in decides[len(done) :])]
                 if result is None:
                     return done
         return [*done, *(NOT_CONTROLLER for _ in decides[len(done) :])]
 
-    async def _decide_and_commit(self, decides: Sequence[Decide], done: list[Decision]) -> Conflict | Refusal | None:
+    def _deadline(self) -> float:
+        return asyncio.get_running_loop().time() + self._patience_s
+
+    async def _decide_and_commit(
+        self, decides: Sequence[Decide], done: list[Decision], deadline: float
+    ) -> Conflict | Refusal | None:
         """Adds to `done` what is done: of a store without a limit all or nothing."""
         decisions = decide_each(self.image, decides[len(done) :])
         while decisions:
             count = self._fitting(decisions)
-            changes = tuple(each for each in decisions[:count] if not isinstance(each, Refusal))
+            changes = tuple(each for each in decisions[:count] if not isinstance(each, Refusal) and each != NOTHING)
             if changes:
                 change = changes[0] if len(changes) == 1 else Batch(changes)
-                result = await self._commit_all(self._with_consequences(change))
+                result = await self._commit_all(self._with_consequences(change), deadline)
                 if result is not None:
                     return result
             done += decisions[:count]
@@ -201,20 +213,21 @@ class Controller:
         caused = tuple(self.consequences(self.image, fold(self.image, change)))
         return Batch((change, *caused)) if caused else change
 
-    async def _commit_all(self, change: Change) -> Conflict | Refusal | None:
+    async def _commit_all(self, change: Change, deadline: float) -> Conflict | Refusal | None:
         pieces = [change] if self._limit is None else portions(change, self.image, self._limit)
         for number, piece in enumerate(pieces):
-            result = await self._commit(piece)
+            result = await self._commit(piece, deadline)
             if isinstance(result, Conflict) and number and not isinstance(change, Batch):
                 # Somebody registered meanwhile. A topic that is there in part must not stay so.
-                result = await self._commit(piece)
+                result = await self._commit(piece, deadline)
             if result is not None:
                 return result
         return None
 
-    async def _commit(self, change: Change) -> Conflict | Refusal | None:
+    async def _commit(self, change: Change, deadline: float = 0) -> Conflict | Refusal | None:
         """None: the change is made, and `image` has it."""
-        return await self.feed.commit(change, self._surplus_entries() if self.leads or self.founded else range(0))
+        trim = self._surplus_entries() if self.leads or self.founded else range(0)
+        return await self.feed.commit(change, trim, deadline)
 
     def _surplus_entries(self) -> range:
         """The feed's oldest entries, which must go for it to keep its size with the one about to be written."""

@@ -186,9 +186,10 @@ def fold(image: ClusterImage, change: Change) -> ClusterImage:
             controller = NO_BROKER if image.controller_id == change.broker_id else image.controller_id
             return replace(image, brokers=brokers, controller_id=controller)
         case BrokerLeaving():
-            known = image.brokers.get(change.broker_id)  # who reads the tree may know that it is gone already
-            brokers = {**image.brokers, known.id: replace(known, leaving=True)} if known else image.brokers
-            return replace(image, brokers=brokers)
+            known = image.brokers.get(change.broker_id)
+            if known is None:  # who reads the tree may know that it is gone already
+                return image
+            return replace(image, brokers={**image.brokers, known.id: replace(known, leaving=True)})
         case ControllerElected():
             return replace(image, controller_id=change.broker_id, controller_epoch=image.controller_epoch + 1)
         case FeaturesFinalized():

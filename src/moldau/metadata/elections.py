@@ -61,7 +61,7 @@ def settled(image: ClusterImage, rules: Rules, restarted: Collection[int] = ()) 
     """
     there, able = frozenset(image.brokers), candidates(image)
     steady = there.difference(restarted)
-    changes = []
+    changes: list[PartitionChanged] = []
     for topic, state in _states(image):
         if state.leader in able and not state.elr and steady.issuperset(state.isr):
             continue  # by far the most: nothing to look at
@@ -104,7 +104,7 @@ def distrusted(image: ClusterImage, broker_id: int, rules: Rules) -> tuple[Parti
     partition that nobody else has ever had is not affected: there is nothing to compare it with.
     """
     able = candidates(image) - {broker_id}
-    changes = []
+    changes: list[PartitionChanged] = []
     for topic, state in _states(image):
         if len(state.replicas) > 1 and (broker_id in state.isr or broker_id in state.elr):
             left = _with(state, _without(state.isr, broker_id), _without(state.elr, broker_id))
@@ -121,7 +121,7 @@ def leaving(image: ClusterImage, broker_id: int, rules: Rules) -> tuple[Partitio
     What nobody else is in sync with stays with it until it is gone.
     """
     able = candidates(image) - {broker_id}
-    changes = []
+    changes: list[PartitionChanged] = []
     for topic, state in _states(image):
         if broker_id not in state.isr:
             continue

@@ -1,8 +1,8 @@
 """A leader tells the controller who is in sync with it (AlterPartition): what of that becomes true, and why not.
 
-KIP-497: the ISR changes by compare-and-set on the partition's epoch, under the leader's epoch. KIP-903: a replica is let
-in with the epoch that its broker is registered with, so one that has restarted meanwhile is not. A leader that is not
-in its own new ISR resigns: its disk failed.
+KIP-497: the ISR changes by compare-and-set on the partition's epoch, under the leader's epoch. KIP-903: a replica is
+let in with the epoch that its broker is registered with, so one that has restarted meanwhile is not. A leader that is
+not in its own new ISR resigns: its disk failed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ class NewIsr(NamedTuple):
     """What a leader asks for one partition; the brokers of the new ISR with the epochs it knows them by."""
 
     topic_id: UUID
-    index: int
+    partition: int
     leader_epoch: int
     partition_epoch: int
     members: Mapping[int, int]  # broker id to broker epoch
@@ -44,7 +44,7 @@ def alter_partition(
     topic = image.topics_by_id.get(asked.topic_id)
     if topic is None:
         return Refusal(WireError.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
-    state = image.partition(topic.name, asked.index)
+    state = image.partition(topic.name, asked.partition)
     if state is None:
         return Refusal(WireError.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
     refusal = _outdated(state, broker_id, asked) or _unfit(image, state, asked)

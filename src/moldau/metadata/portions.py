@@ -1,7 +1,7 @@
-"""Cuts changes into portions that a store takes in one transaction: ZooKeeper's limit is 1 MB, feed entry included. Pure.
+"""Cuts changes into portions that a store takes in one transaction: ZooKeeper's limit is 1 MB, feed entry included.
 
-What one decision changes goes into as few portions as possible. A topic of thousands of partitions is created with its
-first ones and grows by the others.
+Pure. What one decision changes goes into as few portions as possible. A topic of thousands of partitions is created
+with its first ones and grows by the others.
 """
 
 from collections.abc import Iterable, Iterator

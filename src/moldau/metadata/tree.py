@@ -41,6 +41,7 @@ from moldau.metadata.image import CLUSTER_DEFAULT, NO_BROKER, Broker, ClusterIma
 S = TypeVar("S")
 T = TypeVar("T")
 
+BROKERS = "/brokers/ids"
 CLUSTER_ID = "/cluster/id"
 CONTROLLER = "/controller"
 CONTROLLER_EPOCH = "/controller_epoch"
@@ -65,7 +66,7 @@ def founding_ops(cluster_id: str) -> list[Op]:
     return [
         Create("/cluster"),
         Create(CLUSTER_ID, _json({"version": "1", "id": cluster_id})),
-        *(Create(path) for path in ("/brokers", "/brokers/ids", "/brokers/topics")),
+        *(Create(path) for path in ("/brokers", BROKERS, "/brokers/topics")),
         *(Create(path) for path in ("/config", "/config/topics", "/config/brokers", "/config/groups")),
         Create(CONTROLLER_EPOCH, b"0"),
         Create(FEATURES, _json({"version": 1, "features": {}, "epoch": -1})),
@@ -404,7 +405,7 @@ def _group_config_path(group: str) -> str:
 
 
 def broker_path(broker_id: int) -> str:
-    return f"/brokers/ids/{broker_id}"
+    return f"{BROKERS}/{broker_id}"
 
 
 def _json(form: Mapping[str, Any]) -> bytes:

@@ -1,1 +1,1 @@
-"""The broker among others: follows the cluster's metadata, stays registered, notices who is gone, asks the controller."""
+"""The broker among others: follows the metadata, stays registered, notices who is gone, asks the controller."""

@@ -1,9 +1,10 @@
-"""The newest image, kept in step with the store: read from the tree once, then from the feed of changes. Decides nothing.
+"""The newest image, kept in step with the store: read from the tree once, then from the feed of changes. Decides
+nothing.
 
-Whoever changes the metadata holds `turn` from deciding to committing, so that nothing moves in between; `catch_up` takes
-it too. A feed that was trimmed too far, has a gap or cannot be read is no harm: then the tree is read again. Ephemeral
-nodes go without an entry in the feed, so a tree may tell of fewer brokers than a feed of the same version; the entry
-follows as soon as a controller has noticed.
+Whoever changes the metadata holds `turn` from deciding to committing, so that nothing moves in between; `catch_up`
+takes it too. A feed that was trimmed too far, has a gap or cannot be read is no harm: then the tree is read again.
+Ephemeral nodes go without an entry in the feed, so a tree may tell of fewer brokers than a feed of the same version;
+the entry follows as soon as a controller has noticed.
 """
 
 import asyncio
@@ -16,9 +17,8 @@ from moldau.base.tree import Delete
 from moldau.base.uuids import text_of
 from moldau.broker.fresh import fresh_id
 from moldau.metadata import tree
-from moldau.metadata.changes import Change, apply
+from moldau.metadata.changes import Change, apply, to_json
 from moldau.metadata.image import ClusterImage, Topic
-
 from moldau.store.port import Conflict, Store, StoreDamaged, StoreError, StoreUnavailable
 
 log = logging.getLogger("moldau.broker")
@@ -27,6 +27,7 @@ Listener = Callable[[ClusterImage, ClusterImage], None]
 
 READ_AT_ONCE = 64  # entries of the feed
 READS = 3  # of a tree that changes meanwhile, before giving up
+RETRY_S = 0.1  # between attempts to make a change while the store is out of reach
 PAUSE_S = 0.5  # before a store that could not be read is asked again
 
 
@@ -38,6 +39,7 @@ class Feed:
         self.store = store
         self.turn = asyncio.Lock()
         self.oldest_entry = 1
+        self.unannounced: set[int] = set()  # brokers that the tree has no more, and no entry of the feed has told of
         self._listeners: list[Listener] = []
 
     def on_image(self, listener: Listener) -> None:
@@ -62,8 +64,10 @@ class Feed:
                 log.warning("cannot read the cluster's metadata, trying again: %s", problem)
                 await asyncio.sleep(PAUSE_S)
 
-    async def catch_up(self) -> None:
-        """Takes over all changes that the store has now. Raises StoreError."""
+    async def catch_up(self, *, sync: bool = False) -> None:
+        """Takes over all changes; with `sync` surely those that were made before. Raises StoreError."""
+        if sync:
+            await self.store.sync()
         async with self.turn:
             await self._read_feed()
 
@@ -74,19 +78,36 @@ class Feed:
         if self.image.version == version:  # what is different does not come by the feed
             await self.reload()
 
-    async def commit(self, change: Change, trim: range = range(0)) -> Conflict | Refusal | None:
-        """For whoever holds the turn. None: the change is made, and `image` has it."""
+    async def commit(self, change: Change, trim: range = range(0), deadline: float = 0) -> Conflict | Refusal | None:
+        """For whoever holds the turn. None: the change is made, and `image` has it.
+
+        A store out of reach is waited for until the deadline, which the loop's clock counts.
+        """
+        loop = asyncio.get_running_loop()
         ops = [*tree.ops_for(change, self.image), *(Delete(tree.entry_path(number)) for number in trim)]
-        try:
-            result = await self.store.multi(ops)
-            if isinstance(result, Conflict):
-                await self.refresh()
-                return result
-        except StoreUnavailable as problem:
-            return Refusal(WireError.KAFKA_STORAGE_ERROR, f"The metadata store is not available: {problem}")
+        doubt = False  # whether an attempt may have succeeded, with its answer lost
+        while True:
+            try:
+                made = doubt and await self._made(change)
+                result = None if made else await self.store.multi(ops)
+                if isinstance(result, Conflict):
+                    await self.refresh()
+                    return result
+                break
+            except StoreUnavailable as problem:
+                doubt = True
+                if loop.time() >= deadline:
+                    return Refusal(WireError.KAFKA_STORAGE_ERROR, f"The metadata store is not available: {problem}")
+                await asyncio.sleep(RETRY_S)
         self.oldest_entry += len(trim)
         self._become(apply(self.image, change))
         return None
+
+    async def _made(self, change: Change) -> bool:
+        """Whether the entry behind the last one known here is this very change."""
+        await self.store.sync()
+        node = await self.store.get(tree.entry_path(self.image.version + 1))
+        return node is not None and node.data == to_json(change)
 
     async def _read_feed(self) -> None:
         head = await self.store.get(tree.FEED)
@@ -100,6 +121,11 @@ class Feed:
                 if node is None or not self._take_over(path, node.data):
                     await self.reload()
                     break
+
+    async def find_oldest(self) -> None:
+        """Which entry is the first that is still there, for whoever trims the feed from now on."""
+        entries = await self.store.children(tree.FEED)
+        self.oldest_entry = int(entries[0]) if entries else self.image.version + 1
 
     def _take_over(self, path: str, data: bytes) -> bool:
         try:
@@ -127,6 +153,7 @@ class Feed:
         except tree.DamagedTree as error:
             raise StoreDamaged(f"the metadata in the store is damaged: {error}") from error
         self.oldest_entry = int(entries[0]) if entries else image.version + 1
+        self.unannounced |= self.image.brokers.keys() - image.brokers.keys()
         self._become(_sharing(self.image, image))
 
     def _become(self, image: ClusterImage) -> None:

@@ -73,9 +73,7 @@ class ApiMessages(NamedTuple):
     between_brokers: bool = False  # clients are not told of it
 
 
-def _api(
-    request: type, response: type, advertised: int | None = None, *, between_brokers: bool = False
-) -> ApiMessages:
+def _api(request: type, response: type, advertised: int | None = None, *, between_brokers: bool = False) -> ApiMessages:
     layout = layout_of(request)
     lowest, highest = layout.versions
     name = request.__name__.removesuffix("Request")
