@@ -1,5 +1,6 @@
-"""A real broker inside a test: `from moldau.testing import Broker`."""
+"""Real servers inside a test: `from moldau.testing import Broker, ZooKeeper`."""
 
 from moldau.testing.broker import Broker, BrokerFailed
+from moldau.testing.zookeeper import EnsembleFailed, ZooKeeper
 
-__all__ = ["Broker", "BrokerFailed"]
+__all__ = ["Broker", "BrokerFailed", "EnsembleFailed", "ZooKeeper"]
