@@ -1,6 +1,6 @@
 """Throttles of replication (KIP-73): how much a broker may copy, or send, for the replicas that topics' settings name.
 
-Pure arithmetic: time is an argument. Only replicas that are not in sync are meant to be held up, which is for the caller
+Pure arithmetic: time is an argument. Only replicas that are not in sync are to be held up, which is for the caller
 to see to: a throttled replica that has caught up must stay so.
 """
 
