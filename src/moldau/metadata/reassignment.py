@@ -16,7 +16,7 @@ from moldau.metadata.image import NO_BROKER, ClusterImage, PartitionState
 
 Reassigned = PartitionChanged | Batch | Refusal  # an empty batch: it is as it was asked for already
 
-NO_REASSIGNMENT = Refusal(WireError.NO_REASSIGNMENT_IN_PROGRESS, "No partition reassignment is in progress.")
+NO_REASSIGNMENT = Refusal(WireError.NO_REASSIGNMENT_IN_PROGRESS, "")  # Kafka has no words for it either
 
 
 def reassigning(state: PartitionState) -> bool:
