@@ -82,6 +82,7 @@ class WireError(IntEnum):
     FENCED_INSTANCE_ID = 82, False, "Another member has taken over the instance id."
     ELIGIBLE_LEADERS_NOT_AVAILABLE = 83, True, "None of the partition's replicas can lead it now."
     ELECTION_NOT_NEEDED = 84, True, "The partition has the leader that was asked for."
+    NO_REASSIGNMENT_IN_PROGRESS = 85, False, "The partition is not being reassigned."
     GROUP_SUBSCRIBED_TO_TOPIC = 86, False, "The group is subscribed to the topic."
     INVALID_RECORD = 87, False, "A record breaks a rule of its topic or of the format."
     UNSTABLE_OFFSET_COMMIT = 88, True, "The offset is part of a transaction that has not ended."

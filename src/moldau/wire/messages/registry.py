@@ -8,6 +8,10 @@ from moldau.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from moldau.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from moldau.wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from moldau.wire.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+from moldau.wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+)
 from moldau.wire.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse
 from moldau.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from moldau.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
@@ -44,6 +48,10 @@ from moldau.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupRespon
 from moldau.wire.messages.list_config_resources import ListConfigResourcesRequest, ListConfigResourcesResponse
 from moldau.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from moldau.wire.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from moldau.wire.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
 from moldau.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from moldau.wire.messages.metadata import MetadataRequest, MetadataResponse
 from moldau.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
@@ -123,6 +131,8 @@ APIS: Final = (
     _api(DeleteGroupsRequest, DeleteGroupsResponse),
     _api(ElectLeadersRequest, ElectLeadersResponse),
     _api(IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse),
+    _api(AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse),
+    _api(ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse),
     _api(OffsetDeleteRequest, OffsetDeleteResponse),
     _api(AlterPartitionRequest, AlterPartitionResponse, between_brokers=True),
     _api(UpdateFeaturesRequest, UpdateFeaturesResponse),
