@@ -8,6 +8,8 @@ from moldau.broker.configs import Layers
 from moldau.broker.controller import Controller
 from moldau.broker.coordinators.groups import Groups
 from moldau.broker.coordinators.transactions import Transactions
+from moldau.broker.holding import Holding
+from moldau.broker.peers import Peers
 from moldau.broker.producer_ids import ProducerIds
 from moldau.broker.sessions import FetchSessions
 from moldau.broker.settings import BrokerConfig
@@ -28,6 +30,8 @@ class Context:
     producer_ids: ProducerIds
     groups: Groups
     transactions: Transactions
+    holding: Holding
+    peers: Peers
     now: Callable[[], int]  # milliseconds since the Unix epoch
 
     @property

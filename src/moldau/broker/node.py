@@ -25,8 +25,11 @@ from moldau.broker.context import Context
 from moldau.broker.controller import Controller
 from moldau.broker.coordinators.groups import Groups
 from moldau.broker.coordinators.markers import Markers
+from moldau.broker.coordinators.post import Post
 from moldau.broker.coordinators.transactions import Transactions
 from moldau.broker.dispatch import Dispatcher
+from moldau.broker.holding import Holding
+from moldau.broker.peers import Peers
 from moldau.broker.producer_ids import ProducerIds
 from moldau.broker.sessions import FetchSessions
 from moldau.broker.settings import BrokerConfig, load
@@ -175,7 +178,7 @@ class Node:
             directory.claim(controller.image.cluster_id, config.node_id)
         self._replicas = Replicas(config.node_id, directories, self._configure, now, config.producer_id_expiration_ms)
         self._compactor = Compactor(self._replicas, lambda: _cleaners(self._context.config), now)
-        producer_ids = ProducerIds(controller)
+        producer_ids = ProducerIds(controller.allocate_producer_ids)
 
         def running() -> BrokerConfig:
             return self._context.config
@@ -183,8 +186,10 @@ class Node:
         def image() -> ClusterImage:
             return controller.image
 
+        peers = Peers(image, _inter_broker_listener(config), node_id=config.node_id)
+        self._post = post = Post(peers)
         groups = Groups(self._replicas, running, image, now)
-        markers = Markers(self._replicas, groups, image, now)
+        markers = Markers(self._replicas, groups, image, now, config.node_id, post)
         self._context = Context(
             config=config,
             static=self._static,
@@ -195,7 +200,9 @@ class Node:
             answers=Answers(),
             producer_ids=producer_ids,
             groups=groups,
-            transactions=Transactions(self._replicas, markers, producer_ids, running, image, now),
+            transactions=Transactions(self._replicas, markers, producer_ids, running, image, now, post),
+            holding=Holding(),
+            peers=peers,
             now=now,
         )
         self._dispatcher = Dispatcher(self._context, APIS)
@@ -299,6 +306,7 @@ class Node:
         self._replicas.follow(old, new)
         self._context.groups.follow(old, new)
         self._context.transactions.follow(old, new)
+        self._post.follow(old, new)
 
     def _adapt(self, image: ClusterImage) -> None:
         """Settings that were changed while the broker runs, or in an earlier life of it, take effect."""
@@ -315,10 +323,12 @@ class Node:
         await self._compactor.stop()
         await self._context.transactions.stop()
         await self._context.groups.stop()
+        await self._post.stop()
         await self._gate.drain()
         self._listeners.close()
         await self._replicas.stop()
         await self._controller.leave()
+        await self._context.peers.stop()
         if self._store is not None:
             try:
                 await self._store.close()
@@ -332,6 +342,12 @@ class Node:
             await self._store.close()
         for directory in self._directories:
             directory.close(clean=directory.clean and not self._loading)
+
+
+def _inter_broker_listener(config: BrokerConfig) -> str:
+    """The listener that brokers meet on: the one that is named, or the first."""
+    name = config.values["inter.broker.listener.name"]
+    return str(name) if name else config.listeners[0].name
 
 
 def _store_path(directories: list[LogDirectory]) -> Path:

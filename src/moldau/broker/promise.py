@@ -60,9 +60,9 @@ def joined(parts: Sequence[Any], make: Callable[[list[Any]], Any]) -> Any:
 
     for place in missing:
         parts[place].then(partial(arrived, place))
-    return whole
+    return whole.answer if whole.done else whole
 
 
 def after(part: Any, make: Callable[[Any], Any]) -> Any:
     """`make` of one answer, which may be promised."""
-    return joined([part], lambda answers: make(answers[0]))
+    return joined([part], lambda answers: make(answers[0])) if isinstance(part, Promise) else make(part)

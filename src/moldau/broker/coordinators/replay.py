@@ -1,4 +1,4 @@
-"""How a shard's machine gets its state: all records of its log, read in a thread. Decides nothing and writes nothing."""
+"""How a shard's machine gets its state: all records of its log, read in a thread. Decides and writes nothing."""
 
 from typing import Any, Protocol
 

@@ -39,7 +39,6 @@ FAILED_APPENDS = {
     WireError.UNKNOWN_TOPIC_OR_PARTITION: WireError.COORDINATOR_NOT_AVAILABLE,
     WireError.REQUEST_TIMED_OUT: WireError.COORDINATOR_NOT_AVAILABLE,
     WireError.NOT_ENOUGH_REPLICAS: WireError.COORDINATOR_NOT_AVAILABLE,
-    WireError.NOT_ENOUGH_REPLICAS_AFTER_APPEND: WireError.COORDINATOR_NOT_AVAILABLE,
     WireError.INVALID_PRODUCER_EPOCH: WireError.INVALID_PRODUCER_EPOCH,  # no failure: the producer was replaced
 }
 NO_FAULT = (WireError.INVALID_PRODUCER_EPOCH, WireError.NOT_LEADER_OR_FOLLOWER)  # as things go: no error in our log
@@ -244,9 +243,7 @@ class Runtime(Generic[M]):
 
     # ── what is not committed yet ──
 
-    def _wait_for(
-        self, shard: Shard[M], later: Later, told: Callable[[WireError], None] | None = None
-    ) -> Pending:
+    def _wait_for(self, shard: Shard[M], later: Later, told: Callable[[WireError], None] | None = None) -> Pending:
         loop = asyncio.get_running_loop()
         pending = Pending(loop.time() + self.patience_ms() / 1000, told)
         shard.pending.append(pending)

@@ -35,7 +35,18 @@ class Pending:
 
 
 class Shard(Generic[M]):
-    __slots__ = ("closed", "epoch", "index", "loading", "machine", "overdue", "partition", "pending", "timers", "waiting")
+    __slots__ = (
+        "closed",
+        "epoch",
+        "index",
+        "loading",
+        "machine",
+        "overdue",
+        "partition",
+        "pending",
+        "timers",
+        "waiting",
+    )
 
     def __init__(self, index: int, partition: Partition, machine: M) -> None:
         self.index = index
