@@ -27,6 +27,8 @@ _TRY_AGAIN = (
     WireError.COORDINATOR_LOAD_IN_PROGRESS,
     WireError.COORDINATOR_NOT_AVAILABLE,
     WireError.NOT_COORDINATOR,
+    WireError.UNKNOWN_TOPIC_OR_PARTITION,  # it has not heard of a new topic yet
+    WireError.OPERATION_NOT_ATTEMPTED,
 )
 
 Key = tuple[str, int]  # topic and index
