@@ -12,6 +12,7 @@ from moldau.broker.configs import Layers
 from moldau.broker.controller import Controller
 from moldau.broker.coordinators.groups import Groups
 from moldau.broker.coordinators.transactions import Transactions
+from moldau.broker.holding import Holding
 from moldau.broker.peers import Peers
 from moldau.broker.producer_ids import ProducerIds
 from moldau.broker.sessions import FetchSessions
@@ -34,6 +35,7 @@ class Context:
     producer_ids: ProducerIds
     groups: Groups
     transactions: Transactions
+    holding: Holding
     peers: Peers
     now: Callable[[], int]  # milliseconds since the Unix epoch
     asking: Asking | None = None  # how the controller is asked, in a cluster

@@ -29,8 +29,10 @@ from moldau.broker.context import Context
 from moldau.broker.controller import Controller
 from moldau.broker.coordinators.groups import Groups
 from moldau.broker.coordinators.markers import Markers
+from moldau.broker.coordinators.post import Post
 from moldau.broker.coordinators.transactions import Transactions
 from moldau.broker.dispatch import Dispatcher
+from moldau.broker.holding import Holding
 from moldau.broker.peers import Peers
 from moldau.broker.producer_ids import ProducerIds
 from moldau.broker.sessions import FetchSessions
@@ -203,8 +205,9 @@ class Node:
             return controller.image
 
         peers = Peers(image, _inter_broker_listener(config), node_id=config.node_id)
+        self._post = post = Post(peers)
         groups = Groups(self._replicas, running, image, now)
-        markers = Markers(self._replicas, groups, image, now)
+        markers = Markers(self._replicas, groups, image, now, config.node_id, post)
         self._context = Context(
             config=config,
             static=self._static,
@@ -215,7 +218,8 @@ class Node:
             answers=Answers(),
             producer_ids=producer_ids,
             groups=groups,
-            transactions=Transactions(self._replicas, markers, producer_ids, running, image, now),
+            transactions=Transactions(self._replicas, markers, producer_ids, running, image, now, post),
+            holding=Holding(),
             peers=peers,
             now=now,
         )
@@ -350,6 +354,7 @@ class Node:
         self._replicas.follow(old, new)
         self._context.groups.follow(old, new)
         self._context.transactions.follow(old, new)
+        self._post.follow(old, new)
 
     def _adapt(self, image: ClusterImage) -> None:
         """Settings that were changed while the broker runs, or in an earlier life of it, take effect."""
@@ -370,6 +375,7 @@ class Node:
         await self._compactor.stop()
         await self._context.transactions.stop()
         await self._context.groups.stop()
+        await self._post.stop()
         await self._gate.drain()
         self._listeners.close()
         await self._replicas.stop()

@@ -128,6 +128,7 @@ class BrokerConfig:
     num_partitions: int
     num_recovery_threads_per_data_dir: int
     offset_metadata_max_bytes: int
+    offsets_commit_timeout_ms: int
     offsets_retention_check_interval_ms: int
     offsets_retention_minutes: int
     offsets_topic_num_partitions: int
