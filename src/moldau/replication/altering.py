@@ -59,8 +59,9 @@ class IsrChanges:
         """The partition's leader wishes another ISR."""
         self._due[partition] = None
         self._wake.set()
-        if self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._run(), name="in-sync replicas")
+
+    def start(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._run(), name="in-sync replicas")
 
     async def stop(self) -> None:
         if self._task is not None:
@@ -97,7 +98,7 @@ class IsrChanges:
         for partition in list(self._due)[:AT_ONCE]:
             del self._due[partition]
             role = partition.role
-            wish = role.wished() if isinstance(role, Leader) else None
+            wish = role.wished() if isinstance(role, Leader) and partition.leads else None
             if wish is None or not isinstance(role, Leader):  # decided meanwhile, or led by another
                 self._unsure.pop(partition, None)
                 continue

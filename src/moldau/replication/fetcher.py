@@ -16,7 +16,7 @@ from moldau.log.segment import CorruptLogError
 from moldau.net.peer import Answer, PeerLost
 from moldau.replication.follower import Follower
 from moldau.replication.partition import Partition
-from moldau.replication.throttle import Throttle
+from moldau.replication.throttle import UNLIMITED, Throttle, named
 from moldau.wire.fetching import (
     FETCH,
     VERSION,
@@ -202,7 +202,7 @@ class Fetcher:
         throttle = self._hands.throttle
         for place in self._dirty:
             partition = self._partitions[place]
-            if throttle.limited and throttle.must_wait(partition):
+            if throttle.rate != UNLIMITED and self._throttled(partition) and throttle.exceeded(self._hands.now()):
                 self._resting[place] = asyncio.get_running_loop().time() + THROTTLED_S
             if place in self._resting:
                 continue
@@ -229,6 +229,14 @@ class Fetcher:
         replica = self._hands.replica()
         return pack_fetch_request(
             replica, settings.limits, self._session, list(topics.items()), list(forgotten.items())
+        )
+
+    def _throttled(self, partition: Partition) -> bool:
+        """KIP-73: replicas in sync are not, they must stay so."""
+        here = self._hands.replica()[0]
+        in_sync = partition.state is not None and here in partition.state.isr
+        return not in_sync and named(
+            partition.log.config.follower_replication_throttled_replicas, partition.index, here
         )
 
     # ── answers ──
@@ -270,7 +278,8 @@ class Fetcher:
                 removed = role.part_ways(*row.diverging, now)
             else:
                 removed = role.append(frame[row.start : row.stop], row.high_watermark, row.log_start, now)
-                self._hands.throttle.count(partition, row.stop - row.start)
+                if self._hands.throttle.rate != UNLIMITED and self._throttled(partition):
+                    self._hands.throttle.record(row.stop - row.start, now)
             self._failures.pop(place, None)
             self._dirty.add(place)
             if removed:

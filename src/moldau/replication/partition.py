@@ -5,6 +5,7 @@ is here has no `role`: what is appended is committed, and the high watermark is 
 `Leader` or `Follower`, which know what is committed.
 """
 
+import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -125,6 +126,9 @@ class Partition:
             return WireError.NONE
         return WireError.FENCED_LEADER_EPOCH if claimed < self.leader_epoch else WireError.UNKNOWN_LEADER_EPOCH
 
+    def not_led(self) -> WireError:
+        return WireError.NONE if self.leads else WireError.NOT_LEADER_OR_FOLLOWER
+
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """The largest epoch up to the asked one, and where it ended. An empty log knows its current epoch too."""
         if epoch == self.leader_epoch:
@@ -221,6 +225,16 @@ class Partition:
             elif now_stable > stable:
                 waiter.grown(self.log.bytes_between(stable, now_stable))
         return now_stable
+
+    async def committed(self, offset: int) -> None:
+        """Until all records before this offset are committed, or somebody else leads."""
+        role = self.role
+        if isinstance(role, Leader) and role.high_watermark < offset:
+            reached = asyncio.Event()
+            later = Later()
+            later.tell = lambda _: reached.set()
+            role.await_commit(offset, Appended(offset, NO_APPEND_TIME, self.log.start_offset), later)
+            await reached.wait()
 
     # ── writing ──
 

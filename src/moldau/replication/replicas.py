@@ -255,11 +255,11 @@ class Replicas:
             return
         self._homes[partition] = opening.directory
         partition.on_failure = lambda problem: self.fail(self._homes[partition], problem)
+        key = (partition.topic, partition.index)
+        partition.assign(opening.state, self.around, opening.directory.high_watermarks.get(key, 0))
         if opening.directory.offline:
             partition.go_offline()
         self._take_stock()
-        key = (partition.topic, partition.index)
-        partition.assign(opening.state, self.around, opening.directory.high_watermarks.get(key, 0))
         partition.log.on_roll = lambda _: partition.flusher.soon()  # a segment is finished: make it durable
         topic = self._topics.get(opening.topic.id.bytes)
         if topic is not None and self._node_id in topic.partitions[partition.index].replicas:
