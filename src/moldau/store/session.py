@@ -107,6 +107,8 @@ class Session:
     def _finished(self, answer: asyncio.Future[Any]) -> None:
         self._waiting.discard(answer)
         self._turns.release()
+        if not answer.cancelled():
+            answer.exception()  # whoever asked may have been cancelled: then nobody looks at it
 
     def _fail_all(self, why: str) -> None:
         for answer in list(self._waiting):
