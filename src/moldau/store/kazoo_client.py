@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from kazoo.client import KazooClient  # type: ignore[import-untyped]
-from kazoo.handlers.threading import SequentialThreadingHandler  # type: ignore[import-untyped]
+from kazoo.client import KazooClient
+from kazoo.handlers.threading import SequentialThreadingHandler
 
 from moldau.store.port import Node
 

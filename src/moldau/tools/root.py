@@ -19,6 +19,7 @@ from moldau.tools.options import Output, OutputOption, Properties, RootBootstrap
 COMMANDS = {
     "up": ("moldau.tools.broker_app", "up_app"),
     "broker": ("moldau.tools.broker_app", "broker_app"),
+    "zookeeper": ("moldau.tools.zookeeper", "app"),
     "topic": ("moldau.tools.topic", "app"),
     "produce": ("moldau.tools.produce", "app"),
     "consume": ("moldau.tools.consume", "app"),

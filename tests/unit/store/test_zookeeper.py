@@ -4,7 +4,7 @@ import asyncio
 import socket
 import sys
 import uuid
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Coroutine, Iterator
 from typing import Any
 
 import pytest
@@ -14,10 +14,11 @@ from moldau.store.port import Conflict, Done, Node, Reason, StoreError, StoreUna
 from moldau.store.session import IN_FLIGHT
 from moldau.store.zookeeper import MAX_REQUEST_BYTES, ZooKeeperStore, read_connect
 from moldau.testing import ZooKeeper
+from support import loops
 from support.ensembles import start_zookeeper
+from support.loops import until
 
 NODES = 3
-PATIENCE_S = 60
 SHORT_SESSION_MS = 2000
 
 
@@ -42,13 +43,8 @@ def ensemble(servers: ZooKeeper) -> Iterator[ZooKeeper]:
     servers.start()
 
 
-def run(scenario: Awaitable[None]) -> None:
-    asyncio.run(asyncio.wait_for(scenario, PATIENCE_S))
-
-
-async def until(holds: Callable[[], Any]) -> None:
-    while not holds():  # noqa: ASYNC110 - the test waits for what other processes do
-        await asyncio.sleep(0.01)
+def run(scenario: Coroutine[Any, Any, None]) -> None:
+    loops.run("uvloop", scenario)
 
 
 async def insist(store: ZooKeeperStore, ops: list[Op]) -> list[Done] | Conflict:
