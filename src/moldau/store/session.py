@@ -111,7 +111,7 @@ class Session:
     def _fail_all(self, why: str) -> None:
         for answer in list(self._waiting):
             if not answer.done():
-                answer.set_exception(StoreUnavailable(f"{why}: the change may or may not have been made"))
+                answer.set_exception(StoreUnavailable(f"{why}: what was asked for may or may not have been done"))
 
     # In kazoo's threads
 
@@ -128,9 +128,10 @@ class Session:
         self.post(_settle, answer, result)
 
     def _stop_client(self, stopped: asyncio.Future[None]) -> None:
+        from moldau.store.kazoo_client import stop_client
+
         try:
-            self.client.stop()
-            self.client.close()
+            stop_client(self.client)
         finally:
             self.post(_done, stopped)
 
