@@ -40,7 +40,7 @@ appender.console.layout.type = PatternLayout
 appender.console.layout.pattern = %d %p %c{1}: %m%n%xEx
 """
 SERVER = "server-"  # and a number: a server's directory
-START_S = 60.0
+START_S = 120.0
 STOP_S = 20.0
 ASK_S = 2.0
 POLL_S = 0.02

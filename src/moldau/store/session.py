@@ -17,7 +17,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from moldau.store.port import StoreUnavailable
+from moldau.store.port import StoreError, StoreUnavailable
 
 log = logging.getLogger("moldau.store")
 
@@ -31,7 +31,7 @@ NO_ANSWERS = (-112, -118)
 UNIMPLEMENTED = -6
 
 
-class Refused(Exception):
+class Refused(StoreError):
     """ZooKeeper's answer is an error code: the request was heard, and not carried out."""
 
     def __init__(self, code: int, name: str) -> None:

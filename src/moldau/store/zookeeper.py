@@ -110,7 +110,7 @@ class ZooKeeperStore:
         if found is None:
             return None
         data, stat = found
-        return Node(data, stat.version)
+        return Node(data or b"", stat.version)  # null, which other clients may write, is None here
 
     async def exists(self, path: str) -> bool:
         return await self._ask(self._client.exists_async, self._full(path)) is not None
@@ -165,7 +165,7 @@ class ZooKeeperStore:
         except Refused as refused:
             if refused.code == NO_NODE:
                 return None
-            raise StoreError(str(refused)) from None
+            raise
 
     async def _read_many(self, paths: Sequence[str]) -> list["Seen | None"]:
         from moldau.store.kazoo_client import read_many_async
@@ -175,8 +175,9 @@ class ZooKeeperStore:
                 read_many_async, self._client, [self._full(path) for path in paths]
             )
         except Refused as refused:
-            too_old = " Moldau needs ZooKeeper 3.6 or later" if refused.code == UNIMPLEMENTED else ""
-            raise StoreError(f"{refused}.{too_old}") from None
+            if refused.code == UNIMPLEMENTED:
+                raise StoreError("this ZooKeeper is too old: Moldau needs 3.6 or later") from None
+            raise
         return seen
 
     async def _make_root(self) -> None:
