@@ -147,12 +147,8 @@ def elect(
         return
     kind = ElectionType.UNCLEAN if unclean else ElectionType.PREFERRED
     admin = build_admin(session.target)
-    future = admin.elect_leaders(
-        kind,
-        [TopicPartition(*place) for place in wanted],
-        request_timeout=REQUEST_TIMEOUT_S,
-        operation_timeout=REQUEST_TIMEOUT_S,
-    )
+    asked = [TopicPartition(*place) for place in wanted]
+    future = admin.elect_leaders(kind, asked, request_timeout=REQUEST_TIMEOUT_S)
     results = await_result(future, session.target)
     _show_elections(session, {Place(each.topic, each.partition): error for each, error in results.items()})
 
