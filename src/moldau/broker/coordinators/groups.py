@@ -8,10 +8,10 @@ from moldau.base.coordination import Caller, Decision
 from moldau.base.errors import WireError
 from moldau.base.uuids import text_of
 from moldau.broker.call import Call
-from moldau.broker.controller import fresh_id
 from moldau.broker.coordinators.placing import partition_of
 from moldau.broker.coordinators.runtime import Runtime
 from moldau.broker.coordinators.shard import Shard
+from moldau.broker.fresh import fresh_id
 from moldau.broker.internal_topics import OFFSETS
 from moldau.broker.settings import BrokerConfig
 from moldau.groups.env import Env, GroupConfig, Topics, TopicView
