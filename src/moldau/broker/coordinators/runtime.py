@@ -226,7 +226,7 @@ class Runtime(Generic[M]):
                 self.on_work(shard, work)
 
     def _answer(self, token: Asked, response: Any) -> None:
-        """An answer that trips over a bug of ours must not keep others from theirs, nor the log from its next commit."""
+        """An answer that trips over a bug of ours must not keep others from theirs, nor the log from going on."""
         try:
             token.promise.resolve(response)
         except Exception:
