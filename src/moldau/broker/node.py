@@ -24,6 +24,7 @@ from moldau.broker.cluster.asking import Asking
 from moldau.broker.cluster.boot import boot_id, note, trusted
 from moldau.broker.cluster.member import Member
 from moldau.broker.cluster.membership import Membership
+from moldau.broker.cluster.rules import consequences
 from moldau.broker.configs import effective
 from moldau.broker.context import Context
 from moldau.broker.controller import Controller
@@ -228,6 +229,7 @@ class Node:
             asking = Asking(controller, peers, config.node_id, self._dispatcher.serve)
             membership = Membership(controller, config.node_id, peers.listener_name, self._context.rules)
             self._member = Member(controller, membership, asking, config.node_id)
+            controller.consequences = lambda before, after: consequences(running(), before, after)
             self._context.asking = asking
             self._context.serve_forwarded = self._dispatcher.serve_forwarded
 

@@ -12,7 +12,7 @@ from moldau.broker.fresh import fresh_id
 from moldau.metadata import tree
 from moldau.metadata.changes import BrokerConfigured, Decide, TopicCreated
 from moldau.metadata.image import Broker, ClusterImage
-from moldau.metadata.topics import TopicDefaults, TopicSpec, create_topic
+from moldau.metadata.topics import TopicDefaults, TopicSpec, create_topic, delete_topic
 from moldau.store.port import Conflict, Done, StoreUnavailable
 from moldau.store.sqlite import SqliteStore
 
@@ -152,3 +152,32 @@ def test_a_store_with_a_limit_gets_large_changes_in_portions(tmp_path: Path) -> 
         assert largest < 20_000
 
     session(tmp_path, scenario, limit=20_000)
+
+
+def test_a_large_topic_is_deleted_in_one_change_and_can_be_created_again(tmp_path: Path) -> None:
+    async def scenario(controller: Controller, follower: Feed) -> None:
+        size = tree.DELETED_AT_ONCE + 1
+        for _ in range(2):
+            await controller.submit(creating("t", size))
+            version = controller.image.version
+            await controller.submit(lambda image: delete_topic(image, name="t"))
+            assert controller.image.version == version + 1
+            assert await follower.store.children(tree.TOPICS) == []
+        await follower.catch_up()
+        await follower.reload()
+        assert follower.image == controller.image
+
+    session(tmp_path, scenario)
+
+
+def test_what_a_dead_controller_left_of_a_topic_is_swept_by_the_next(tmp_path: Path) -> None:
+    async def scenario(controller: Controller, follower: Feed) -> None:
+        await controller.submit(creating("t", 3))
+        await controller.submit(creating("u", 3))
+        await follower.store.multi([Delete("/config/topics/t"), Set(f"{tree.TOPICS}/t", tree.DELETED)])
+        await controller.feed.reload()
+        assert list(controller.image.topics) == ["u"]
+        await controller.sweep()
+        assert await follower.store.children(tree.TOPICS) == ["u"]
+
+    session(tmp_path, scenario)

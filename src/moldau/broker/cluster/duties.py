@@ -91,6 +91,7 @@ class Duties:
         new, dead, restarted = self._new, dict(self._dead), set(self._restarted)
         if new:
             await feed.find_oldest()
+            await self._controller.sweep()
         known = {broker.id: broker.epoch for broker in self._controller.image.brokers.values()}
         registered = {int(name) for name in await feed.store.children(tree.BROKERS)}
         ended = dead | {each: epoch for each, epoch in known.items() if each not in registered}
