@@ -211,3 +211,21 @@ def test_the_partitions_of_a_dead_broker_get_leaders_in_few_transactions(
         assert nodes[1].image.version - version <= 3
 
     members(connect, scenario)
+
+
+def test_a_controller_that_restarts_at_once_is_the_controller_again(connect: str) -> None:
+    async def scenario() -> None:
+        first = await Node(connect, 1).start()
+        await create(first, "t", 3, replication=1)
+        await first.die()
+        again = await Node(connect, 1).start()
+        try:
+            assert again.controller.leads
+            assert again.membership.epoch > first.membership.epoch
+            await until(lambda: all(state.leader_epoch == 1 for state in again.image.topics["t"].partitions))
+            assert leaders(again.image) == {1}
+        finally:
+            await first.store.close()
+            await again.stop()
+
+    asyncio.run(scenario())

@@ -7,7 +7,7 @@ is to do is then read from the image and the store, so nothing is missed if it h
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from moldau.base.errors import Refusal
 from moldau.broker.cluster.detector import Watched
@@ -34,8 +34,9 @@ class Duties:
         self._restarted: set[int] = set()
         self._new = False  # elected just now: what predecessors left undone is not known
 
-    def elected(self) -> None:
+    def elected(self, restarted: Iterable[int] = ()) -> None:
         self._new = True
+        self._restarted.update(restarted)
         self._due.set()
 
     def died(self, broker: Watched) -> None:
