@@ -40,6 +40,7 @@ T = TypeVar("T")
 FEED_ENTRIES = 1_000  # how many changes the feed keeps; who is further behind reads the whole tree
 TRIMMED_AT_ONCE = 100  # feed entries removed beside one change at most, which bounds the transaction
 ATTEMPTS = 5  # decisions on a fresh image before giving up against another writer
+CLAIMS = 50  # the same for a broker's own affairs: many may start at once
 PRODUCER_ID_BLOCK = 1_000  # ids taken at once; what a restart leaves unused of a block is lost, not reused
 
 NOTHING = Batch(())  # a decision that nothing has to change
@@ -109,7 +110,7 @@ class Controller:
     async def _claim(self, decide: Decide) -> Decision:
         deadline = self._deadline()
         async with self.feed.turn:
-            for _ in range(ATTEMPTS):
+            for _ in range(CLAIMS):
                 decision = decide(self.image)
                 if isinstance(decision, Refusal):
                     return decision

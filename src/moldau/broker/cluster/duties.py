@@ -96,10 +96,9 @@ class Duties:
         known = {broker.id: broker.epoch for broker in self._controller.image.brokers.values()}
         registered = {int(name) for name in await feed.store.children(tree.BROKERS)}
         ended = dead | {each: epoch for each, epoch in known.items() if each not in registered}
-        unannounced = set(feed.unannounced)
 
         def decide(image: ClusterImage) -> Decision:
-            gone = _gone(image, registered, ended, unannounced | (_mentioned(image) if new else set()))
+            gone = _gone(image, registered, ended, feed.unannounced | (_mentioned(image) if new else set()))
             after = image
             for change in gone:
                 after = fold(after, change)
@@ -109,7 +108,7 @@ class Duties:
         if isinstance(decision, Refusal):
             return not self._controller.leads
         self._new = self._new and not new
-        feed.unannounced -= unannounced
+        feed.unannounced.clear()
         self._restarted -= restarted
         self._dead = {each: epoch for each, epoch in self._dead.items() if dead.get(each) != epoch}
         _tell(decision, time.monotonic() - begun)

@@ -117,7 +117,7 @@ class Membership:
 
         def decide(image: ClusterImage) -> Decision:
             doubts = () if trusted else distrusted(image, broker.id, self._rules(image))
-            here = (*doubts, BrokerRegistered(broker))
+            here: tuple[Change, ...] = (*doubts, BrokerRegistered(broker))
             if image.controller_id != broker.id or broker.id not in image.brokers or self._controller.leads:
                 return Batch(here)
             # An earlier life of this broker was the controller, and its session is not over yet.
