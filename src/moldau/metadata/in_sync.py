@@ -6,6 +6,7 @@ not in its own new ISR resigns: its disk failed.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 from uuid import UUID
 
@@ -13,6 +14,7 @@ from moldau.base.errors import Refusal, WireError
 from moldau.metadata.changes import PartitionChanged
 from moldau.metadata.elections import Choice, Rules, candidates, elect, eligible
 from moldau.metadata.image import NO_BROKER, ClusterImage, PartitionState
+from moldau.metadata.reassignment import changed, completed, elected
 
 UNKNOWN_EPOCH = -1  # the leader does not know the epoch of this broker; that is no reason against it
 
@@ -55,17 +57,9 @@ def alter_partition(
     if broker_id not in isr:
         choice, failed = _resigned(image, state, isr), broker_id
     elr = eligible(state, choice, rules.min_isr(topic), untrusted=failed)
-    return PartitionChanged(
-        topic.name,
-        state.index,
-        state.replicas,
-        choice.isr,
-        choice.leader,
-        state.leader_epoch + (choice.leader != state.leader),
-        adding=state.adding,
-        removing=state.removing,
-        elr=elr,
-    )
+    new = replace(state, leader=choice.leader, isr=choice.isr, elr=elr)
+    done = completed(new, new.isr)
+    return changed(topic.name, state, new if done is None else elected(image, done))
 
 
 def _outdated(state: PartitionState, broker_id: int, asked: NewIsr) -> Refusal | None:

@@ -1,6 +1,6 @@
 """Notices that a broker's process has died: its connections end, and nobody listens where it did.
 
-A connection is kept to each broker that is watched; nothing is said on it. When it ends, another one is tried at once.
+A connection is kept to each broker that is watched; little is said on it. When it ends, another one is tried at once.
 A machine that refuses the connection twice has no such process any more. Whatever else goes wrong (no answer, no
 route) proves nothing: that is left to the session with the store. Who is told of a death fences the dead by epoch, so
 a mistake costs an election and loses nothing.
@@ -12,12 +12,14 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from moldau.net.peer import Address, Peer, PeerLost
+from moldau.wire.messages.api_versions import ApiVersionsRequest
 
 log = logging.getLogger("moldau.broker")
 
 REFUSALS = 2  # in a row
 BETWEEN_REFUSALS_S = 0.1
 BETWEEN_ATTEMPTS_S = 1.0  # where nobody answered at all
+HELLO, HELLO_VERSION = ApiVersionsRequest(), 0
 
 
 class Watched(NamedTuple):
@@ -32,7 +34,8 @@ Died = Callable[[Watched], None]
 
 
 class Detector:
-    def __init__(self, died: Died) -> None:
+    def __init__(self, node_id: int, died: Died) -> None:
+        self._node_id = node_id
         self._died = died
         self._tasks: dict[Watched, asyncio.Task[None]] = {}
 
@@ -51,22 +54,28 @@ class Detector:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _hold(self, broker: Watched) -> None:
-        peer = Peer(lambda: broker.address, name=f"broker {broker.broker_id}")
+        name = f"broker {broker.broker_id}"
+        peer = Peer(lambda: broker.address, name=name, client_id=f"broker-{self._node_id}-watch")
         refusals = 0
         try:
             while True:
-                ended = asyncio.Event()
-                peer.on_closed = lambda lost, ended=ended: ended.set()
                 try:
-                    await peer.connect()
+                    await self._until_it_ends(peer)
                     refusals = 0
-                    await ended.wait()
                 except PeerLost as lost:
                     refusals = refusals + 1 if lost.refused else 0
                     if refusals >= REFUSALS:
                         if refusals == REFUSALS:
                             log.warning("broker %d is dead: %s", broker.broker_id, lost.reason)
                         self._died(broker)
-                    await asyncio.sleep(BETWEEN_REFUSALS_S if lost.refused else BETWEEN_ATTEMPTS_S)
+                    await asyncio.sleep(BETWEEN_REFUSALS_S if refusals else BETWEEN_ATTEMPTS_S)
         finally:
             await peer.stop()
+
+    async def _until_it_ends(self, peer: Peer) -> None:
+        """Connected, and answered once, it lasts as long as the process. PeerLost: it was not even that."""
+        ended = asyncio.Event()
+        peer.on_closed = lambda _: ended.set()
+        await peer.connect()
+        await peer.ask(HELLO, HELLO_VERSION)
+        await ended.wait()

@@ -40,7 +40,7 @@ class Membership:
         self._epoch = -1  # of the registration that counts
         self._leaving = False
         self._duties = Duties(controller, rules)
-        self._detector = Detector(self._died)
+        self._detector = Detector(node_id, self._died)
         self._gone = asyncio.Event()  # the node of this broker may be gone
         self._elections: set[asyncio.Task[None]] = set()
         self._tasks: list[asyncio.Task[None]] = []
