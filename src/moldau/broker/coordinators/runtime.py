@@ -15,12 +15,13 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from moldau.base.coordination import Caller, Decision, Fired, Record, Timer, TimerKey
 from moldau.base.errors import Refusal, WireError
+from moldau.broker.coordinators.outcomes import failed
 from moldau.broker.coordinators.placing import partition_of
 from moldau.broker.coordinators.replay import replay
 from moldau.broker.coordinators.shard import Asked, Pending, Shard
 from moldau.broker.promise import Promise
 from moldau.metadata.image import ClusterImage
-from moldau.replication.partition import Appended, Later, Outcome, Partition
+from moldau.replication.partition import Later, Outcome, Partition
 from moldau.replication.replicas import Replicas
 
 log = logging.getLogger("moldau.broker")
@@ -170,8 +171,9 @@ class Runtime(Generic[M]):
     def carry_out(self, shard: Shard[M], decision: Decision) -> bool:
         """Append, apply, set timers, reply. False: the append failed, and nothing of the decision has happened."""
         outcome = self._append(shard, decision) if decision.records else None
-        if isinstance(outcome, Refusal):
-            self._refuse(shard, decision, outcome)
+        refusal = failed(outcome)
+        if refusal is not None:
+            self._refuse(shard, decision, refusal)
             return False
         machine = shard.machine
         for record in decision.records:
@@ -193,7 +195,7 @@ class Runtime(Generic[M]):
         shard: Shard[M],
         producer_id: int,
         commit: bool,
-        outcome: Appended | Later,
+        outcome: Outcome | Later,
         told: Callable[[WireError], None],
     ) -> None:
         """A marker was appended to the shard's log, and counts from here on; `told` hears when it is committed."""
@@ -262,8 +264,9 @@ class Runtime(Generic[M]):
         """What was appended is committed, and so is all that lies before it in the log; or else it is lost."""
         if shard.closed or pending not in shard.pending:  # whoever waited was told so
             return
-        if isinstance(outcome, Refusal):
-            log.info("%s-%d was not committed: %s", self.topic, shard.index, outcome.message)
+        refusal = failed(outcome)
+        if refusal is not None:
+            log.info("%s-%d was not committed: %s", self.topic, shard.index, refusal.message)
             self._close(shard)  # its machine tells of what is not so
             return
         done = False
