@@ -121,7 +121,7 @@ class Stores:
         index: int,
         producer_id: int,
         commit: bool,
-        outcome: Appended | Later,
+        outcome: Outcome | Later,
         told: Callable[[WireError], None],
     ) -> None:
         self.told_groups.append((index, producer_id, commit))

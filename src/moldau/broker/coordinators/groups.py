@@ -18,7 +18,7 @@ from moldau.groups.env import Env, GroupConfig, Topics, TopicView
 from moldau.groups.shard import TOPICS, GroupShard
 from moldau.metadata.features import GROUP_VERSION, level
 from moldau.metadata.image import ClusterImage, Topic
-from moldau.replication.partition import Appended, Later
+from moldau.replication.partition import Later, Outcome
 from moldau.replication.replicas import Replicas
 
 MINUTE_MS = 60_000
@@ -74,7 +74,7 @@ class Groups:
         return self._runtime.at(index)
 
     def marker_written(
-        self, index: int, producer_id: int, commit: bool, outcome: Appended | Later, told: Callable[[WireError], None]
+        self, index: int, producer_id: int, commit: bool, outcome: Outcome | Later, told: Callable[[WireError], None]
     ) -> None:
         """A transaction that commits offsets has ended: its marker was appended to this partition just now."""
         shard = self._runtime.at(index)

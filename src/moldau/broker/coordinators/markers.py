@@ -8,10 +8,11 @@ the shard as well.
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
-from moldau.base.errors import Refusal, WireError
+from moldau.base.errors import WireError
+from moldau.broker.coordinators.outcomes import failed
 from moldau.broker.internal_topics import OFFSETS
 from moldau.metadata.image import NO_BROKER, ClusterImage
-from moldau.replication.partition import Appended, Later, Outcome
+from moldau.replication.partition import Later, Outcome
 from moldau.replication.replicas import Replicas
 
 Told = Callable[[WireError], None]
@@ -30,7 +31,7 @@ class OffsetShards(Protocol):
 
     def takes_markers(self, index: int) -> bool: ...
     def marker_written(
-        self, index: int, producer_id: int, commit: bool, outcome: Appended | Later, told: Told
+        self, index: int, producer_id: int, commit: bool, outcome: Outcome | Later, told: Told
     ) -> None: ...
 
 
@@ -90,8 +91,8 @@ class Markers:
             marker.transaction_version,
             self._now(),
         )
-        if isinstance(outcome, Refusal):
-            told(outcome.error)
+        if failed(outcome) is not None:
+            told(_error_of(outcome))
         elif topic == OFFSETS:
             self._groups.marker_written(index, marker.producer_id, marker.commit, outcome, told)
         elif isinstance(outcome, Later):
@@ -100,5 +101,6 @@ class Markers:
             told(WireError.NONE)
 
 
-def _error_of(outcome: Outcome) -> WireError:
-    return outcome.error if isinstance(outcome, Refusal) else WireError.NONE
+def _error_of(outcome: Outcome | Later) -> WireError:
+    refusal = failed(outcome)
+    return WireError.NONE if refusal is None else refusal.error

@@ -15,12 +15,13 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from moldau.base.coordination import Caller, Decision, Fired, Record, Timer, TimerKey
 from moldau.base.errors import Refusal, WireError
+from moldau.broker.coordinators.outcomes import failed
 from moldau.broker.coordinators.placing import partition_of
 from moldau.broker.coordinators.replay import replay
 from moldau.broker.coordinators.shard import Asked, Pending, Shard
 from moldau.broker.promise import Promise
 from moldau.metadata.image import ClusterImage
-from moldau.replication.partition import Appended, Later, Outcome, Partition
+from moldau.replication.partition import Later, Outcome, Partition
 from moldau.replication.replicas import Replicas
 
 log = logging.getLogger("moldau.broker")
@@ -170,8 +171,9 @@ class Runtime(Generic[M]):
     def carry_out(self, shard: Shard[M], decision: Decision) -> bool:
         """Append, apply, set timers, reply. False: the append failed, and nothing of the decision has happened."""
         outcome = self._append(shard, decision) if decision.records else None
-        if isinstance(outcome, Refusal):
-            self._refuse(shard, decision, outcome)
+        refusal = failed(outcome)
+        if refusal is not None:
+            self._refuse(shard, decision, refusal)
             return False
         machine = shard.machine
         for record in decision.records:
@@ -193,7 +195,7 @@ class Runtime(Generic[M]):
         shard: Shard[M],
         producer_id: int,
         commit: bool,
-        outcome: Appended | Later,
+        outcome: Outcome | Later,
         told: Callable[[WireError], None],
     ) -> None:
         """A marker was appended to the shard's log, and counts from here on; `told` hears when it is committed."""
@@ -220,10 +222,17 @@ class Runtime(Generic[M]):
         for token, response in decision.replies:
             if isinstance(token, Asked):
                 shard.waiting.discard(token)
-                token.promise.resolve(response)
+                self._answer(token, response)
         for work in decision.work:
             if self.on_work is not None:
                 self.on_work(shard, work)
+
+    def _answer(self, token: Asked, response: Any) -> None:
+        """An answer that trips over a bug of ours must not keep others from theirs, nor the log from going on."""
+        try:
+            token.promise.resolve(response)
+        except Exception:
+            log.exception("a reply of %s failed", self.topic)
 
     def _refuse(self, shard: Shard[M], decision: Decision, refusal: Refusal) -> None:
         level = logging.INFO if refusal.error in NO_FAULT else logging.ERROR
@@ -232,14 +241,13 @@ class Runtime(Generic[M]):
         if not shard.current:  # nothing will be written by it ever again: no timer need try
             self._close(shard)
 
-    @staticmethod
-    def _send_away(shard: Shard[M], decision: Decision, error: WireError) -> None:
+    def _send_away(self, shard: Shard[M], decision: Decision, error: WireError) -> None:
         """Whoever waits for this decision waits no longer."""
         replies, decision.replies = decision.replies, []
         for token, _ in replies:
             if isinstance(token, Asked):
                 shard.waiting.discard(token)
-                token.promise.resolve(token.refused(error))
+                self._answer(token, token.refused(error))
 
     # ── what is not committed yet ──
 
@@ -256,8 +264,9 @@ class Runtime(Generic[M]):
         """What was appended is committed, and so is all that lies before it in the log; or else it is lost."""
         if shard.closed or pending not in shard.pending:  # whoever waited was told so
             return
-        if isinstance(outcome, Refusal):
-            log.info("%s-%d was not committed: %s", self.topic, shard.index, outcome.message)
+        refusal = failed(outcome)
+        if refusal is not None:
+            log.info("%s-%d was not committed: %s", self.topic, shard.index, refusal.message)
             self._close(shard)  # its machine tells of what is not so
             return
         done = False
@@ -392,7 +401,7 @@ class Runtime(Generic[M]):
                 each.told(WireError.NOT_LEADER_OR_FOLLOWER)
         waiting, shard.waiting = shard.waiting, set()
         for asked in waiting:
-            asked.promise.resolve(asked.refused(STOPPED))
+            self._answer(asked, asked.refused(STOPPED))
         if self.on_closed is not None:
             self.on_closed(shard)
 
