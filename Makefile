@@ -41,8 +41,8 @@ test: setup check
 	@$(BIN)/python -m pytest tests/spark -n 2 --dist loadfile --timeout 900  # each process starts a JVM: by file, to start few
 
 check: setup
-	@$(BIN)/ruff check src tests benchmarks demo
-	@$(BIN)/ruff format --check src tests benchmarks demo
+	@$(BIN)/ruff check src tests benchmarks chaos demo
+	@$(BIN)/ruff format --check src tests benchmarks chaos demo
 	@$(BIN)/mypy
 
 exactly-once: setup
