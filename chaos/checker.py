@@ -172,15 +172,18 @@ def _of_topic(facts: Facts, topic: str) -> Iterator[Fate]:
 def _lost_commits(facts: Facts) -> Found:
     """A group's committed offset is older than one that was acknowledged before it was asked for.
 
-    Members of a group commit ever higher offsets: whoever takes over begins where the group was.
+    Members of a group commit ever higher offsets: whoever takes over begins where the group was. But a commit that was
+    not acknowledged may lie in a paused broker's socket and be carried out later than its successor.
     """
     for (group, place), events in facts.commits.items():
-        acknowledged = sorted((each.at, each.offset) for each in events if isinstance(each, Committed))
-        highest = _running_maximum(acknowledged)
+        acknowledged = [each for each in events if isinstance(each, Committed)]
+        begun = Counter(each.offset for each in events if isinstance(each, Committing))
+        late = begun - Counter(each.offset for each in acknowledged)
+        highest = _running_maximum(sorted((each.at, each.offset) for each in acknowledged))
         for each in events:
             if isinstance(each, Fetched):
                 least = _before(highest, each.since)
-                if each.offset < least:
+                if each.offset < least and not late[each.offset]:
                     yield place, f"{group} had committed {least}, but {each.offset} was there at {each.at}"
 
 

@@ -94,8 +94,8 @@ ANOMALIES = {
         .send("a.0~1", 0, place="target/0").send("a.0~2", 1, place="target/0")
         .read((0, "a.0~1"), (1, "a.0~2"), place="target/0")
     ),
-    "lost commit": committed(7).then(Committing, "member", "group", PLACE, 3).then(
-        Fetched, "asker", "group", PLACE, 3, 2.5
+    "lost commit": committed(3).then(Committing, "m", "group", PLACE, 7).then(Committed, "m", "group", PLACE, 7).then(
+        Fetched, "asker", "group", PLACE, 3, 3.5
     ),
     "strange commit": committed(7).then(Fetched, "asker", "group", PLACE, 8, 1.5),
     "stale end": story().send("a.0", 4).read((4, "a.0")).then(Listed, "asker", PLACE, 4, 2.5),
@@ -194,6 +194,10 @@ CLEAN = {
     "a commit that was under way while the question was": (
         story().then(Committing, "m", "group", PLACE, 7).then(Fetched, "asker", "group", PLACE, -1, 0.5)
         .then(Committed, "m", "group", PLACE, 7)
+    ),
+    "a commit that was not acknowledged comes late": (
+        story().then(Committing, "m", "group", PLACE, 3).then(Committing, "m", "group", PLACE, 7)
+        .then(Committed, "m", "group", PLACE, 7).then(Fetched, "asker", "group", PLACE, 3, 2.5)
     ),
     "ends": story().send("a.0", 4).read((4, "a.0")).then(Listed, "asker", PLACE, 5, 2.5),
     "an end that was asked for before": story().send("a.0", 4).read((4, "a.0")).then(Listed, "asker", PLACE, 4, 0.5),

@@ -1,0 +1,172 @@
+"""One run: a cluster, clients, faults by seed, a last reading, and what the checker says of it all."""
+
+import contextlib
+import random
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from benchmarks import jars
+from chaos.apache import ApacheCluster
+from chaos.checker import Anomaly, check
+from chaos.faults import ENSEMBLE, FAULTS, Scene, await_in_sync
+from chaos.history import Acked, Committed, Noted, Polled, Recorder, Send
+from chaos.workloads.base import Gave, wait_until
+from chaos.workloads.read import read_everything
+from chaos.workloads.table import Cast, cast_of
+
+Say = Callable[[str], None]
+TOPIC_SETTINGS = {"min.insync.replicas": "2"}
+REPLICAS = 3
+CREATE_S = 60.0
+MORE = 20  # what every client gets done between two faults
+SETTINGS = {  # of Moldau's brokers beside those that tests have anyway
+    "min_insync_replicas": 2,
+    "transaction_state_log_min_isr": 2,
+    "replica_lag_time_max_ms": 3000,
+    "group_min_session_timeout_ms": 500,
+    "unclean_leader_election_enable": False,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """All that decides a run, as far as timing allows."""
+
+    seed: int
+    faults: list[str]  # among which the dice choose
+    workloads: list[str]
+    rounds: int = 3
+    rate: float = 100.0
+    system: str = "moldau"
+
+    @property
+    def command(self) -> str:
+        parts = ["python -m chaos run", f"--seed {self.seed}", f"--rounds {self.rounds}", f"--rate {self.rate:g}"]
+        parts += [f"--fault {name}" for name in self.faults]
+        parts += [f"--workload {name}" for name in self.workloads]
+        if self.system != "moldau":
+            parts.append(f"--system {self.system}")
+        return " ".join(parts)
+
+
+@dataclass(slots=True)
+class Outcome:
+    plan: Plan
+    done: list[str] = field(default_factory=list)  # faults
+    sent: int = 0
+    acked: int = 0
+    failed: int = 0
+    read: int = 0
+    committed: int = 0
+    seconds: float = 0.0
+    anomalies: list[Anomaly] = field(default_factory=list)
+    trouble: str = ""  # why it did not come to its end
+    history: Path | None = None
+
+    @property
+    def good(self) -> bool:
+        return not self.anomalies and not self.trouble
+
+
+def run(plan: Plan, directory: Path, say: Say) -> Outcome:
+    """Leaves the history, and the brokers' directories with their logs, where something was found."""
+    directory.mkdir(parents=True, exist_ok=True)
+    outcome = Outcome(plan, history=directory / "history.jsonl")
+    recorder = Recorder(outcome.history)
+    began = time.monotonic()
+    home = directory / "cluster"
+    try:
+        with _cluster(plan.system, home) as cluster:
+            _disturb(plan, cluster, recorder, outcome, say)
+    except (Gave, TimeoutError) as failure:
+        outcome.trouble = str(failure)
+    except Exception as failure:  # noqa: BLE001 - whatever breaks a run is its result, beside the history up to there
+        outcome.trouble = repr(failure)
+    finally:
+        recorder.close()
+    if not outcome.trouble:
+        outcome.anomalies = check(recorder.events)
+    _count(recorder, outcome)
+    outcome.seconds = time.monotonic() - began
+    if outcome.good:
+        shutil.rmtree(home, ignore_errors=True)
+    return outcome
+
+
+def _disturb(plan: Plan, cluster: Any, recorder: Recorder, outcome: Outcome, say: Say) -> None:
+    cast = cast_of(plan.workloads, cluster.bootstrap_servers, recorder, plan.seed, plan.rate)
+    _create(cluster.bootstrap_servers, cast.topics)
+    dice = random.Random(plan.seed)
+    scene = Scene(cluster, dice, cast.topics, list(cast.groups), lambda text: recorder.tell(Noted, "faults", text))
+    await_in_sync(scene)
+    for each in cast.everybody:
+        each.start()
+    _await_more(cast, "before any fault")
+    for number in range(plan.rounds):
+        name = dice.choice(plan.faults)
+        say(f"seed {plan.seed}, {number + 1} of {plan.rounds}: {name}")
+        recorder.tell(Noted, "faults", f"begin {name}")
+        FAULTS[name](scene)
+        recorder.tell(Noted, "faults", f"end {name}")
+        outcome.done.append(name)
+        _await_more(cast, f"after {name}")
+        await_in_sync(scene)
+    say(f"seed {plan.seed}: the last reading")
+    cast.end()
+    read_everything(cluster.bootstrap_servers, recorder, cast.topics)
+
+
+def _await_more(cast: Cast, when: str) -> None:
+    """Every client gets on: whoever does not has been stopped by the fault for good."""
+    wanted = [(each, each.acked + MORE) for each in cast.everybody]
+    for each, least in wanted:
+        wait_until(lambda each=each, least=least: each.acked >= least or each.broken is not None, f"{each.name} {when}")  # type: ignore[misc]
+        if each.broken is not None:
+            raise Gave(f"{each.name} broke {when}: {each.broken!r}")
+
+
+def _create(bootstrap: str, topics: dict[str, int]) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    wanted = [
+        NewTopic(name, num_partitions=partitions, replication_factor=REPLICAS, config=TOPIC_SETTINGS)
+        for name, partitions in topics.items()
+    ]
+    for created in admin.create_topics(wanted, operation_timeout=CREATE_S, request_timeout=CREATE_S).values():
+        created.result(CREATE_S)
+
+
+@contextlib.contextmanager
+def _cluster(system: str, home: Path) -> Iterator[Any]:
+    if system == "apache":
+        found = jars.obtain()
+        if isinstance(found, str):
+            raise Gave(f"no Apache Kafka: {found}")
+        with ApacheCluster(found, home) as apache:
+            yield apache
+    else:
+        from moldau.testing.cluster import Cluster
+
+        home.mkdir(parents=True, exist_ok=True)
+        with Cluster(REPLICAS, zookeeper_nodes=ENSEMBLE, directory=home, **SETTINGS) as cluster:
+            yield cluster
+
+
+def _count(recorder: Recorder, outcome: Outcome) -> None:
+    for event in recorder.events:
+        match event:
+            case Send():
+                outcome.sent += 1
+            case Acked():
+                outcome.acked += 1
+            case Polled():
+                outcome.read += len(event.reads)
+            case Committed():
+                outcome.committed += 1
+    outcome.failed = outcome.sent - outcome.acked
