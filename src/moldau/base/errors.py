@@ -78,6 +78,7 @@ class WireError(IntEnum):
     MEMBER_ID_REQUIRED = 79, False, "The member has to join again with the id that it is given."
     GROUP_MAX_SIZE_REACHED = 81, False, "The group has as many members as it may have."
     FENCED_INSTANCE_ID = 82, False, "Another member has taken over the instance id."
+    NO_REASSIGNMENT_IN_PROGRESS = 85, False, "The partition is not being reassigned."
     GROUP_SUBSCRIBED_TO_TOPIC = 86, False, "The group is subscribed to the topic."
     INVALID_RECORD = 87, False, "A record breaks a rule of its topic or of the format."
     UNSTABLE_OFFSET_COMMIT = 88, True, "The offset is part of a transaction that has not ended."

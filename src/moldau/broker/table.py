@@ -3,6 +3,7 @@
 from moldau.broker.apis.add_offsets_to_txn import add_offsets_to_txn
 from moldau.broker.apis.add_partitions_to_txn import add_partitions_to_txn
 from moldau.broker.apis.alter_configs import alter_configs, incremental_alter_configs
+from moldau.broker.apis.alter_partition_reassignments import alter_partition_reassignments
 from moldau.broker.apis.alter_replica_log_dirs import alter_replica_log_dirs
 from moldau.broker.apis.api_versions import api_versions
 from moldau.broker.apis.consumer_group_describe import consumer_group_describe
@@ -29,6 +30,7 @@ from moldau.broker.apis.leave_group import leave_group
 from moldau.broker.apis.list_config_resources import list_config_resources
 from moldau.broker.apis.list_groups import list_groups
 from moldau.broker.apis.list_offsets import list_offsets
+from moldau.broker.apis.list_partition_reassignments import list_partition_reassignments
 from moldau.broker.apis.list_transactions import list_transactions
 from moldau.broker.apis.metadata import metadata
 from moldau.broker.apis.offset_commit import offset_commit
@@ -75,6 +77,8 @@ APIS = (
     Api(BY_KEY[37], create_partitions),
     Api(BY_KEY[42], delete_groups),
     Api(BY_KEY[44], incremental_alter_configs),
+    Api(BY_KEY[45], alter_partition_reassignments),
+    Api(BY_KEY[46], list_partition_reassignments),
     Api(BY_KEY[47], offset_delete),
     Api(BY_KEY[57], update_features),
     Api(BY_KEY[60], describe_cluster),

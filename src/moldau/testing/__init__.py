@@ -1,5 +1,7 @@
-"""A real broker inside a test: `from moldau.testing import Broker`."""
+"""Real servers inside a test: `from moldau.testing import Broker, Cluster, ZooKeeper`."""
 
 from moldau.testing.broker import Broker, BrokerFailed
+from moldau.testing.cluster import Cluster
+from moldau.testing.zookeeper import EnsembleFailed, ZooKeeper
 
-__all__ = ["Broker", "BrokerFailed"]
+__all__ = ["Broker", "BrokerFailed", "Cluster", "EnsembleFailed", "ZooKeeper"]

@@ -94,6 +94,10 @@ class Broker:
             process.wait()
             self._forget(process)
 
+    def signal(self, number: signal.Signals) -> None:
+        """Send it a signal, such as SIGSTOP."""
+        os.kill(self.pid, number)
+
     def log_text(self) -> str:
         """What the broker logged."""
         return self._log.read_text(errors="replace") if self._log.exists() else ""

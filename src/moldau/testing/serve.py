@@ -1,11 +1,13 @@
 """The broker process of `moldau.testing.Broker`: settings as arguments, its address on standard output once it answers.
 
 Without the command line's parser it starts sooner, which counts in a test. A number of milliseconds on standard input
-makes that time pass, and is answered when all that was due by then is done.
+makes that time pass, and is answered when all that was due by then is done. When standard input ends, so does the
+broker: the test was killed, and nobody is left to stop it.
 """
 
 import asyncio
 import os
+import signal
 import sys
 import threading
 
@@ -32,6 +34,7 @@ def _follow(clock: Clock, loop: asyncio.AbstractEventLoop) -> None:
     while line := os.read(0, 64):
         asyncio.run_coroutine_threadsafe(clock.pass_time(int(line)), loop).result()
         print("passed", flush=True)
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 if __name__ == "__main__":

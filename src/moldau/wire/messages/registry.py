@@ -6,6 +6,10 @@ from moldau.wire.declare import layout_of
 from moldau.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from moldau.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 from moldau.wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+from moldau.wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+)
 from moldau.wire.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse
 from moldau.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from moldau.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
@@ -39,6 +43,10 @@ from moldau.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupRespon
 from moldau.wire.messages.list_config_resources import ListConfigResourcesRequest, ListConfigResourcesResponse
 from moldau.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from moldau.wire.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from moldau.wire.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
 from moldau.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from moldau.wire.messages.metadata import MetadataRequest, MetadataResponse
 from moldau.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
@@ -115,6 +123,8 @@ APIS: Final = (
     _api(CreatePartitionsRequest, CreatePartitionsResponse),
     _api(DeleteGroupsRequest, DeleteGroupsResponse),
     _api(IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse),
+    _api(AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse),
+    _api(ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse),
     _api(OffsetDeleteRequest, OffsetDeleteResponse),
     _api(UpdateFeaturesRequest, UpdateFeaturesResponse),
     _api(DescribeClusterRequest, DescribeClusterResponse),

@@ -1,0 +1,58 @@
+"""AlterPartitionReassignments 0–1: partitions get other replicas, or go back to those they had (KIP-455).
+
+Version 1 can ask that the replication factor stays (KIP-860). The answer says that it has begun, not that it is done.
+"""
+
+from moldau.base.errors import Refusal, WireError
+from moldau.broker.call import Call
+from moldau.broker.context import Context
+from moldau.metadata.changes import Decide, Decision
+from moldau.metadata.image import ClusterImage
+from moldau.metadata.reassignment import cancel, reassign
+from moldau.wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartition,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
+)
+
+
+async def alter_partition_reassignments(
+    ctx: Context, request: AlterPartitionReassignmentsRequest, call: Call
+) -> AlterPartitionReassignmentsResponse:
+    decides = [
+        _deciding(ctx, topic.name, each, request.allow_replication_factor_change)
+        for topic in request.topics
+        for each in topic.partitions
+    ]
+    decisions = iter(await ctx.controller.submit_each(decides))
+    return AlterPartitionReassignmentsResponse(
+        allow_replication_factor_change=request.allow_replication_factor_change,
+        responses=tuple(
+            ReassignableTopicResponse(
+                name=topic.name,
+                partitions=tuple(_result(each.partition_index, next(decisions)) for each in topic.partitions),
+            )
+            for topic in request.topics
+        ),
+    )
+
+
+def _deciding(ctx: Context, topic: str, asked: ReassignablePartition, may_change_factor: bool) -> Decide:
+    def decide(image: ClusterImage) -> Decision:
+        if asked.replicas is not None:
+            return reassign(image, topic, asked.partition_index, asked.replicas, may_change_factor=may_change_factor)
+        found = image.topics.get(topic)
+        unclean = found is not None and ctx.config.topic_config(found.config).unclean_leader_election_enable
+        return cancel(image, topic, asked.partition_index, unclean=unclean)
+
+    return decide
+
+
+def _result(index: int, decision: Decision) -> ReassignablePartitionResponse:
+    if isinstance(decision, Refusal):
+        return ReassignablePartitionResponse(
+            partition_index=index, error_code=decision.error, error_message=decision.message
+        )
+    return ReassignablePartitionResponse(partition_index=index, error_code=WireError.NONE, error_message=None)

@@ -1,0 +1,60 @@
+"""Connections of this broker to the others, by broker id. What goes over them is their users' business.
+
+Requests of one connection are answered in order, so work that may wait long (a follower's fetch) has a connection of
+its own: that is what `purpose` keeps apart.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+from moldau.metadata.image import ClusterImage
+from moldau.net.peer import REQUEST_TIMEOUT_MS, Address, Peer
+
+CONTROL = "control"  # short questions
+
+
+class Peers:
+    """`listener_name` is the listener that brokers meet on (inter.broker.listener.name)."""
+
+    def __init__(
+        self,
+        image: Callable[[], ClusterImage],
+        listener_name: str,
+        *,
+        node_id: int = -1,
+        request_timeout_ms: int = REQUEST_TIMEOUT_MS,
+    ) -> None:
+        self.listener_name = listener_name
+        self._image = image
+        self._node_id = node_id
+        self._request_timeout_ms = request_timeout_ms
+        self._peers: dict[tuple[int, str], Peer] = {}
+
+    def to(self, broker_id: int, purpose: str = CONTROL) -> Peer:
+        """The same connection each time for a broker and purpose. Its address is the one that the image has then."""
+        known = self._peers.get((broker_id, purpose))
+        if known is None:
+            known = self._peers[broker_id, purpose] = Peer(
+                lambda: self._address(broker_id),
+                name=f"broker {broker_id}",
+                client_id=f"broker-{self._node_id}-{purpose}",
+                request_timeout_ms=self._request_timeout_ms,
+            )
+        return known
+
+    def _address(self, broker_id: int) -> Address | None:
+        broker = self._image().brokers.get(broker_id)
+        if broker is None:
+            return None
+        endpoint = broker.endpoints.get(self.listener_name)
+        return None if endpoint is None else Address(endpoint.host, endpoint.port)
+
+    async def drop(self, broker_id: int, purpose: str) -> None:
+        """Nobody needs this connection any more."""
+        peer = self._peers.pop((broker_id, purpose), None)
+        if peer is not None:
+            await peer.stop()
+
+    async def stop(self) -> None:
+        peers, self._peers = list(self._peers.values()), {}
+        await asyncio.gather(*(peer.stop() for peer in peers))

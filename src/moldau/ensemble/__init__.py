@@ -1,0 +1,1 @@
+"""ZooKeeper servers as child processes, for tests and for `moldau zookeeper`."""

@@ -1,0 +1,148 @@
+"""Decisions about reassignment: a partition moves to other replicas, and back. Looks at an image, writes nothing.
+
+While it lasts, a partition has its target's replicas and behind them, sorted, those that will go; `adding` names what
+it did not have before and `removing` what it will not have after. It is complete when all that come are in the ISR,
+which the leader's AlterPartition tells: see `completed`. Rules, codes and texts are those of Apache Kafka 4.3
+(KIP-455), but a second target while the first is being reached forgets nothing: to cancel always means the replicas
+before the first. Who should be where is not decided here: whoever asks brings the target.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+
+from moldau.base.errors import Refusal, WireError
+from moldau.metadata.changes import Batch, PartitionChanged
+from moldau.metadata.image import NO_BROKER, ClusterImage, PartitionState
+
+Reassigned = PartitionChanged | Batch | Refusal  # an empty batch: it is as it was asked for already
+
+NO_REASSIGNMENT = Refusal(WireError.NO_REASSIGNMENT_IN_PROGRESS, "No partition reassignment is in progress.")
+
+
+def reassigning(state: PartitionState) -> bool:
+    return bool(state.adding or state.removing)
+
+
+def target_of(state: PartitionState) -> tuple[int, ...]:
+    """The replicas that it will have when all is done; those it has, if nothing is under way."""
+    return _without(state.replicas, state.removing)
+
+
+def original_of(state: PartitionState) -> tuple[int, ...]:
+    """The replicas that it goes back to when the reassignment is cancelled."""
+    return _without(state.replicas, state.adding)
+
+
+def completed(state: PartitionState, isr: Sequence[int]) -> PartitionState | None:
+    """The partition after its reassignment, if this ISR completes it. Its leader may be one that has gone."""
+    if not reassigning(state):
+        return None
+    kept = _without(isr, state.removing)
+    awaited = set(state.adding) - set(state.removing)
+    if not kept or not awaited <= set(kept):
+        return None
+    replicas = target_of(state)
+    elr = tuple(each for each in state.elr if each in replicas and each not in kept)
+    return replace(state, replicas=replicas, isr=kept, elr=elr, adding=(), removing=())
+
+
+def reassign(
+    image: ClusterImage, topic: str, index: int, target: Sequence[int], *, may_change_factor: bool = True
+) -> Reassigned:
+    """Begins a reassignment, or gives the one under way another target; one that waits for nobody is done at once."""
+    state = image.partition(topic, index)
+    if state is None:
+        return _unknown(image, topic, index)
+    refusal = _check_target(image, state, target)
+    if refusal:
+        return refusal
+    current_factor = len(target_of(state))
+    if not may_change_factor and current_factor != len(target):  # KIP-860
+        text = f"The replication factor is changed from {current_factor} to {len(target)}"
+        return Refusal(WireError.INVALID_REPLICATION_FACTOR, text)
+    leaving = tuple(sorted(set(state.replicas) - set(target)))
+    # What an earlier target brought stays marked, or to cancel would keep it.
+    coming = tuple(sorted({*state.adding, *target} - set(original_of(state))))
+    begun = replace(state, replicas=(*target, *leaving), adding=coming, removing=leaving)
+    return _change(image, topic, state, completed(begun, begun.isr) or begun)
+
+
+def cancel(image: ClusterImage, topic: str, index: int, *, unclean: bool = False) -> Reassigned:
+    """Back to the replicas before. `unclean`: even if none of them has all that was committed."""
+    state = image.partition(topic, index)
+    if state is None:
+        return _unknown(image, topic, index)
+    if not reassigning(state):
+        return NO_REASSIGNMENT
+    replicas = original_of(state)
+    isr = _without(state.isr, state.adding)
+    elr = _without(state.elr, state.adding)
+    if not isr and not elr:
+        if not unclean or not replicas:
+            text = f"Unable to revert partition assignment for {topic}:{index} because it would require an unclean"
+            return Refusal(WireError.INVALID_REPLICA_ASSIGNMENT, f"{text} leader election.")
+        isr = tuple(each for each in replicas if _may_lead(image, each))[:1] or replicas[:1]
+    reverted = replace(state, replicas=replicas, isr=isr, elr=elr, adding=(), removing=())
+    return _change(image, topic, state, reverted)
+
+
+def elected(image: ClusterImage, state: PartitionState) -> PartitionState:
+    """With a leader that may lead, its own if possible: one of the ISR or, if that is empty, of the ELR (KIP-966)."""
+    eligible = state.isr or state.elr
+    candidates = [each for each in (state.leader, *state.replicas) if each in eligible and _may_lead(image, each)]
+    if not candidates:
+        return replace(state, leader=NO_BROKER)
+    leader = candidates[0]
+    if state.isr:
+        return replace(state, leader=leader)
+    return replace(state, leader=leader, isr=(leader,), elr=_without(state.elr, (leader,)))
+
+
+def _change(image: ClusterImage, topic: str, old: PartitionState, new: PartitionState) -> PartitionChanged | Batch:
+    new = elected(image, new)
+    # As Kafka does: who no longer belongs to the partition must not be believed under the old epoch.
+    moved = new.leader != old.leader or not set(old.replicas) <= set(new.replicas)
+    if new == old:
+        return Batch(())
+    return PartitionChanged(
+        topic,
+        new.index,
+        new.replicas,
+        new.isr,
+        new.leader,
+        old.leader_epoch + moved,
+        adding=new.adding,
+        removing=new.removing,
+        elr=new.elr,
+    )
+
+
+def _check_target(image: ClusterImage, state: PartitionState, target: Sequence[int]) -> Refusal | None:
+    what = "The manual partition assignment includes"
+    if not target:
+        return _bad_assignment(f"{what} an empty replica list.")
+    for broker in sorted(target):
+        # One that is down, but has the partition already, need not be there now.
+        if broker not in image.brokers and broker not in state.replicas:
+            return _bad_assignment(f"{what} broker {broker}, but no such broker is registered.")
+        if target.count(broker) > 1:
+            return _bad_assignment(f"{what} the broker {broker} more than once.")
+    return None
+
+
+def _may_lead(image: ClusterImage, broker_id: int) -> bool:
+    broker = image.brokers.get(broker_id)
+    return broker is not None and not broker.leaving
+
+
+def _without(replicas: Sequence[int], gone: Collection[int]) -> tuple[int, ...]:
+    return tuple(each for each in replicas if each not in gone)
+
+
+def _bad_assignment(message: str) -> Refusal:
+    return Refusal(WireError.INVALID_REPLICA_ASSIGNMENT, message)
+
+
+def _unknown(image: ClusterImage, topic: str, index: int) -> Refusal:
+    missing = f"partition {topic}:{index}" if topic in image.topics else f"a topic named {topic}"
+    return Refusal(WireError.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find {missing}.")

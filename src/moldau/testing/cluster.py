@@ -1,0 +1,327 @@
+"""A real cluster inside a test: brokers and a ZooKeeper as processes, on free ports, with a network that can fail.
+
+    with Cluster(brokers=3, min_insync_replicas=2) as cluster:
+        cluster.kill(cluster.leader_of("orders", 0))
+
+Clients talk to the brokers directly. Brokers talk to each other and to ZooKeeper through proxies (see proxies.py),
+which `isolate` holds up; so an isolated broker still answers its clients.
+"""
+
+import contextlib
+import shutil
+import signal
+import socket
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import TracebackType
+from typing import Literal, TypeVar
+
+from moldau.client.direct.connection import Connection
+from moldau.testing.broker import Broker, BrokerFailed
+from moldau.testing.proxies import HOST, Network, Proxy
+from moldau.testing.zookeeper import ZooKeeper
+from moldau.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+
+Direction = Literal["both", "in", "out"]
+Found = TypeVar("Found")
+
+ZOOKEEPER = "zookeeper"  # the other party of a broker's network
+NO_LEADER = -1
+# What a test does not want to wait for, and internal topics that it has the time to create.
+SHORT_WAITS = {
+    "zookeeper.session.timeout.ms": 2000,
+    "replica.lag.time.max.ms": 5000,
+    "offsets.topic.num.partitions": 5,
+    "transaction.state.log.num.partitions": 5,
+}
+PATIENCE_S = 60.0  # for what must come true; it says that something is broken, not that it is slow
+ASK_AGAIN_S = 0.05
+ASK_S = 10.0
+
+
+class Cluster:
+    """Brokers 1 to `brokers`. Settings are Kafka's, with underscores for dots, and hold for all of them.
+
+    `racks` names the rack of each broker. Without `proxies` brokers talk directly, and cannot be isolated. With
+    `directory` the data stays, and brokers are stopped in order; without, they are killed in the end and all is gone.
+    """
+
+    def __init__(
+        self,
+        brokers: int = 3,
+        *,
+        racks: Sequence[str | None] = (),
+        zookeeper_nodes: int = 1,
+        proxies: bool = True,
+        directory: str | Path | None = None,
+        **settings: object,
+    ) -> None:
+        self._own = Path(tempfile.mkdtemp(prefix="moldau-cluster-")) if directory is None else None
+        self.directory = Path(directory) if directory is not None else self._own or Path()
+        self.zookeeper = ZooKeeper(zookeeper_nodes, self.directory / "zookeeper")
+        copies = min(brokers, 3)
+        defaults = {
+            "default.replication.factor": copies,
+            "offsets.topic.replication.factor": copies,
+            "transaction.state.log.replication.factor": copies,
+        }
+        given = {name.replace("_", "."): value for name, value in settings.items()}
+        self._settings: dict[str, object] = {**SHORT_WAITS, **defaults, **given}
+        self._wanted = [
+            (number, racks[number - 1] if number <= len(racks) else None) for number in range(1, brokers + 1)
+        ]
+        self._network = Network() if proxies else None
+        self._brokers: dict[int, Broker] = {}
+        self._doors: dict[int, Proxy] = {}  # where the other brokers reach each one
+        self._running: set[int] = set()
+        self._paused: set[int] = set()
+        self._isolated: set[int] = set()
+
+    # What there is.
+
+    @property
+    def broker_ids(self) -> list[int]:
+        """All of them, those that do not run included."""
+        return sorted(self._brokers)
+
+    @property
+    def running(self) -> list[int]:
+        return sorted(self._running)
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return ",".join(self._brokers[each].bootstrap_servers for each in self.broker_ids)
+
+    @property
+    def controller(self) -> int:
+        """The id of the broker that decides."""
+        return self.metadata().controller_id
+
+    def broker(self, broker_id: int) -> Broker:
+        return self._brokers[broker_id]
+
+    def log_text(self, broker_id: int) -> str:
+        """What this broker logged, in all its lives."""
+        return self._brokers[broker_id].log_text()
+
+    def leader_of(self, topic: str, partition: int = 0) -> int:
+        """The id of its leader, -1 if it has none just now; LookupError if there is no such partition."""
+        for row in self.metadata(topic).topics:
+            for each in row.partitions:
+                if each.partition_index == partition:
+                    return each.leader_id
+        raise LookupError(f"there is no partition {topic}-{partition}")
+
+    def in_sync(self, topic: str, partition: int = 0) -> set[int]:
+        """The ids of its in-sync replicas."""
+        rows = [each for row in self.metadata(topic).topics for each in row.partitions]
+        return {broker for each in rows if each.partition_index == partition for broker in each.isr_nodes}
+
+    def metadata(self, topic: str | None = None, *, of: int | None = None) -> MetadataResponse:
+        """What a broker knows: the one asked for, or else one that is neither paused nor isolated."""
+        reachable = [each for each in self.running if each not in self._paused]
+        asked = [of] if of is not None else sorted(reachable, key=lambda each: each in self._isolated)
+        topics = None if topic is None else (MetadataRequestTopic(name=topic),)
+        problem: Exception = BrokerFailed("no broker is running")
+        for each in asked:
+            try:
+                return self._ask(each, MetadataRequest(topics=topics, allow_auto_topic_creation=False))
+            except OSError as error:
+                problem = error
+        raise problem
+
+    def wait_for(self, condition: Callable[[], Found], what: str = "the condition") -> Found:
+        """Until the condition is true, which is then returned. Brokers that do not answer make it untrue."""
+        until = time.monotonic() + PATIENCE_S
+        while True:
+            with contextlib.suppress(OSError, LookupError):
+                found = condition()
+                if found:
+                    return found
+            if time.monotonic() > until:
+                raise TimeoutError(f"{what} did not come true within {PATIENCE_S:.0f} s")
+            time.sleep(ASK_AGAIN_S)
+
+    # What can happen to it.
+
+    def start(self, broker_id: int) -> None:
+        """Start a broker that does not run; it answers when this returns."""
+        if broker_id in self._running:
+            return
+        door = self._doors.get(broker_id)
+        if door is not None:
+            door.listen()
+        self._brokers[broker_id].start()
+        self._running.add(broker_id)
+        if door is not None:
+            door.target_runs = True
+
+    def stop(self, broker_id: int) -> None:
+        """Stop a broker in order, as SIGTERM does: it hands over its partitions first."""
+        self.resume(broker_id)
+        self._running.discard(broker_id)
+        self._brokers[broker_id].stop()
+        self._close_door(broker_id)
+
+    def kill(self, broker_id: int) -> None:
+        """End a broker at once, as `kill -9` does."""
+        self._close_door(broker_id)
+        self._running.discard(broker_id)
+        self._paused.discard(broker_id)
+        self._brokers[broker_id].kill()
+
+    def restart(self, broker_id: int) -> None:
+        """Stop it in order, if it runs, and start it again."""
+        if broker_id in self._running:
+            self.stop(broker_id)
+        self.start(broker_id)
+
+    def pause(self, broker_id: int) -> None:
+        """Stop it in its tracks (SIGSTOP): its connections stay open and say nothing."""
+        self._signal(broker_id, signal.SIGSTOP)
+        self._paused.add(broker_id)
+
+    def resume(self, broker_id: int) -> None:
+        """Let a paused broker go on."""
+        if broker_id in self._paused:
+            self._signal(broker_id, signal.SIGCONT)
+            self._paused.discard(broker_id)
+
+    def isolate(self, broker_id: int, direction: Direction = "both", *, zookeeper: bool = True) -> None:
+        """Cut a broker off from the others and, unless told otherwise, from ZooKeeper. Its clients still reach it.
+
+        "out": nothing that it sends arrives, neither what it asks nor what it answers; "in": nothing arrives at it.
+        """
+        others = [each for each in self.broker_ids if each != broker_id]
+        for other in (*others, *([ZOOKEEPER] if zookeeper else ())):
+            if direction in ("both", "out"):
+                self._proxied().hold(broker_id, other)
+            if direction in ("both", "in"):
+                self._proxied().hold(other, broker_id)
+        self._isolated.add(broker_id)
+
+    def cut(self, sender: int, receiver: int) -> None:
+        """Nothing that one broker sends to the other arrives: connections of both ways halve."""
+        self._proxied().hold(sender, receiver)
+
+    def isolate_from_zookeeper(self, broker_id: int) -> None:
+        """The broker and ZooKeeper do not hear of each other; brokers do."""
+        self._proxied().hold(broker_id, ZOOKEEPER)
+        self._proxied().hold(ZOOKEEPER, broker_id)
+
+    def heal(self) -> None:
+        """The network is whole again; what was held up arrives."""
+        self._proxied().heal()
+        self._isolated.clear()
+        for broker_id in set(self._doors) - self._running:
+            self._doors[broker_id].refuse()
+
+    def add_broker(self, rack: str | None = None) -> int:
+        """One more broker joins; returns its id."""
+        broker_id = max(self._brokers, default=0) + 1
+        self._prepare(broker_id, rack)
+        self.start(broker_id)
+        self._await_all_known()
+        return broker_id
+
+    # How it is made.
+
+    def __enter__(self) -> "Cluster":
+        try:
+            self.zookeeper.start()
+            for broker_id, rack in self._wanted:
+                self._prepare(broker_id, rack)
+            with ThreadPoolExecutor(len(self._wanted)) as threads:
+                list(threads.map(self.start, self.broker_ids))
+            self._await_all_known()
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if self._own is None and kind is None:
+                for broker_id in self.running:
+                    self.stop(broker_id)
+        finally:
+            self._end()
+
+    def _prepare(self, broker_id: int, rack: str | None) -> None:
+        """A broker's ports, proxies and settings."""
+        client_port, inner_port = _free_ports(2)
+        advertised, ensemble = f"{HOST}:{inner_port}", self.zookeeper.connect
+        if self._network is not None:
+            door = self._network.proxy(broker_id, inner_port)
+            self._doors[broker_id] = door
+            servers = [int(address.rpartition(":")[2]) for address in ensemble.split(",")]
+            ways = [self._network.proxy(ZOOKEEPER, port, source=broker_id) for port in servers]
+            advertised, ensemble = door.address, ",".join(way.address for way in ways)
+        settings = {
+            "broker.id": broker_id,
+            "zookeeper.connect": ensemble,
+            "listeners": f"PLAINTEXT://{HOST}:{client_port},BROKERS://{HOST}:{inner_port}",
+            "advertised.listeners": f"PLAINTEXT://{HOST}:{client_port},BROKERS://{advertised}",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,BROKERS:PLAINTEXT",
+            "inter.broker.listener.name": "BROKERS",
+            **({} if rack is None else {"broker.rack": rack}),
+            **self._settings,
+        }
+        underscored = {name.replace(".", "_"): value for name, value in settings.items()}
+        self._brokers[broker_id] = Broker(self.directory / f"broker-{broker_id}", **underscored)
+
+    def _await_all_known(self) -> None:
+        def known() -> bool:
+            seen = [{row.node_id for row in self.metadata(of=each).brokers} for each in self.running]
+            return all(set(self._running) <= ids for ids in seen)
+
+        self.wait_for(known, "that every broker knows every other")
+
+    def _ask(self, broker_id: int, request: MetadataRequest) -> MetadataResponse:
+        host, _, port = self._brokers[broker_id].bootstrap_servers.rpartition(":")
+        connection = Connection(host, int(port), client_id="moldau-testing", timeout_s=ASK_S)
+        try:
+            return connection.ask(request, MetadataResponse)
+        finally:
+            connection.close()
+
+    def _signal(self, broker_id: int, number: signal.Signals) -> None:
+        self._brokers[broker_id].signal(number)
+
+    def _close_door(self, broker_id: int) -> None:
+        door = self._doors.get(broker_id)
+        if door is not None and broker_id not in self._isolated:
+            door.refuse()
+
+    def _proxied(self) -> Network:
+        if self._network is None:
+            raise BrokerFailed("this cluster was made without proxies")
+        return self._network
+
+    def _end(self) -> None:
+        """Whatever still runs is killed; what is ours is removed."""
+        with contextlib.ExitStack() as ending:
+            if self._own is not None:
+                ending.callback(shutil.rmtree, self._own, ignore_errors=True)
+            if self._network is not None:
+                ending.callback(self._network.close)
+            ending.callback(self.zookeeper.stop)
+            for broker in self._brokers.values():
+                ending.callback(broker.kill)
+        self._running.clear()
+
+
+def _free_ports(count: int) -> list[int]:
+    """Ports that nobody has now. All are held until the last is known, so that none is given twice."""
+    with contextlib.ExitStack() as stack:
+        held: Iterable[socket.socket] = [stack.enter_context(socket.socket()) for _ in range(count)]
+        numbers = []
+        for each in held:
+            each.bind((HOST, 0))
+            numbers.append(each.getsockname()[1])
+    return numbers
