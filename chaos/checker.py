@@ -101,11 +101,14 @@ def _duplicates(facts: Facts) -> Found:
 
 
 def _nonmonotonic_sends(facts: Facts) -> Found:
-    """A producer's later record comes before an earlier one."""
+    """A producer's later record comes before an earlier one.
+
+    One that the producer gave up may come late: it lay in a connection that nobody waited for any more.
+    """
     for (_, place), fates in facts.sends.items():
         last: Fate | None = None
         for fate in fates:
-            if fate.offset is None or not fate.send.once:
+            if fate.offset is None or fate.failed is not None or not fate.send.once:
                 continue
             if last is not None and last.offset is not None and fate.offset < last.offset:
                 yield place, f"{fate.send.value} is at {fate.offset}, after {last.send.value} at {last.offset}"

@@ -1,11 +1,13 @@
 """One run: a cluster, clients, faults by seed, a last reading, and what the checker says of it all."""
 
 import contextlib
+import logging
 import random
 import shutil
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ from chaos.apache import ApacheCluster
 from chaos.checker import Anomaly, check
 from chaos.faults import ENSEMBLE, FAULTS, Scene, await_in_sync
 from chaos.history import Acked, Committed, Noted, Polled, Recorder, Send
-from chaos.workloads.base import Gave, wait_until
+from chaos.workloads.base import Gave, Workload, wait_until
 from chaos.workloads.read import read_everything
 from chaos.workloads.table import Cast, cast_of
 
@@ -26,7 +28,7 @@ TOPIC_SETTINGS = {"min.insync.replicas": "2"}
 REPLICAS = 3
 CREATE_S = 60.0
 MORE = 20  # what every client gets done between two faults
-SETTINGS = {  # of Moldau's brokers beside those that tests have anyway
+SETTINGS: dict[str, Any] = {  # of Moldau's brokers beside those that tests have anyway
     "min_insync_replicas": 2,
     "transaction_state_log_min_isr": 2,
     "replica_lag_time_max_ms": 3000,
@@ -80,6 +82,7 @@ def run(plan: Plan, directory: Path, say: Say) -> Outcome:
     directory.mkdir(parents=True, exist_ok=True)
     outcome = Outcome(plan, history=directory / "history.jsonl")
     recorder = Recorder(outcome.history)
+    _log_clients(directory / "clients.log")
     began = time.monotonic()
     home = directory / "cluster"
     try:
@@ -98,6 +101,13 @@ def run(plan: Plan, directory: Path, say: Say) -> Outcome:
     if outcome.good:
         shutil.rmtree(home, ignore_errors=True)
     return outcome
+
+
+def _log_clients(path: Path) -> None:
+    """What the clients in Python say goes to a file: with brokers gone they say a lot."""
+    for name in ("aiokafka", "kafka"):
+        logger = logging.getLogger(name)
+        logger.handlers, logger.propagate = [logging.FileHandler(path)], False
 
 
 def _disturb(plan: Plan, cluster: Any, recorder: Recorder, outcome: Outcome, say: Say) -> None:
@@ -127,9 +137,13 @@ def _await_more(cast: Cast, when: str) -> None:
     """Every client gets on: whoever does not has been stopped by the fault for good."""
     wanted = [(each, each.acked + MORE) for each in cast.everybody]
     for each, least in wanted:
-        wait_until(lambda each=each, least=least: each.acked >= least or each.broken is not None, f"{each.name} {when}")  # type: ignore[misc]
+        wait_until(partial(_got_on, each, least), f"{each.name} {when}")
         if each.broken is not None:
             raise Gave(f"{each.name} broke {when}: {each.broken!r}")
+
+
+def _got_on(each: Workload, least: int) -> bool:
+    return each.acked >= least or each.broken is not None
 
 
 def _create(bootstrap: str, topics: dict[str, int]) -> None:

@@ -5,7 +5,20 @@ from collections.abc import Callable
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from chaos.history import ATTEMPT, Acked, Copies, Ended, Ending, Failed, Placed, Polled, Send
+from chaos.history import (
+    ATTEMPT,
+    Acked,
+    Committed,
+    Committing,
+    Copies,
+    Ended,
+    Ending,
+    Event,
+    Failed,
+    Placed,
+    Polled,
+    Send,
+)
 from chaos.workloads.base import HASTY, PATIENCE_S, Setting, Workload
 from chaos.workloads.read import READING, reads_of
 
@@ -63,13 +76,19 @@ class Copy(Workload):
             offsets = [TopicPartition(self.setting.topic, index, offset) for index, offset in ends.items()]
             group = consumer.consumer_group_metadata()
             self._again(lambda: producer.send_offsets_to_transaction(offsets, group, CALL_S))
+            self._tell_offsets(Committing, ends)
             self.tell(Ending, self.name, transaction, True)
             self._again(lambda: producer.commit_transaction(CALL_S))
             self.tell(Ended, self.name, transaction, True)
+            self._tell_offsets(Committed, ends)
             self.acked += len(messages)
         except KafkaException as failure:
             self._abort(producer, transaction, failure)
             self._rewind(consumer)
+
+    def _tell_offsets(self, kind: type[Event], ends: dict[int, int]) -> None:
+        for index, offset in ends.items():
+            self.tell(kind, self.name, self.name, f"{self.setting.topic}/{index}", offset)
 
     def _send(self, producer: Producer, message: Message, transaction: str) -> None:
         self._attempts += 1

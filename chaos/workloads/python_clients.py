@@ -18,24 +18,38 @@ class Aiokafka(Numbered):
         asyncio.run(self._produce())
 
     async def _produce(self) -> None:
-        producer = AIOKafkaProducer(
-            bootstrap_servers=self.setting.bootstrap, enable_idempotence=True, request_timeout_ms=5_000,
-            retry_backoff_ms=50, metadata_max_age_ms=5_000, linger_ms=2,
-        )  # fmt: skip
-        await producer.start()
         waiting: set[asyncio.Task[None]] = set()
         while not self.ending.is_set():
-            if len(waiting) < UNDER_WAY:
-                partition, value = self.next_record()
-                # Handed over here, because tasks may run in any order; awaited apart.
-                future = await producer.send(self.setting.topic, value.encode(), partition=partition)
-                task = asyncio.ensure_future(self._outcome(future, partition, value))
-                waiting.add(task)
-                task.add_done_callback(waiting.discard)
-            await asyncio.sleep(self.dice.random() * 2 / self.setting.rate)
-        if waiting:
-            await asyncio.wait(waiting, timeout=PATIENCE_S)
-        await asyncio.wait_for(producer.stop(), PATIENCE_S)
+            producer = AIOKafkaProducer(
+                bootstrap_servers=self.setting.bootstrap, enable_idempotence=True, request_timeout_ms=5_000,
+                retry_backoff_ms=50, metadata_max_age_ms=5_000, linger_ms=2,
+            )  # fmt: skip
+            try:
+                await producer.start()
+            except AiokafkaError as failure:
+                self.note(f"starts again: {failure!r}")
+                continue
+            failed = self.failed
+            # It numbers on behind a record that it gave up, which no broker takes then: only another producer can go on.
+            while self.failed == failed and not self.ending.is_set():
+                if len(waiting) < UNDER_WAY:
+                    await self._send(producer, waiting)
+                await asyncio.sleep(self.dice.random() * 2 / self.setting.rate)
+            if waiting:
+                await asyncio.wait(waiting, timeout=PATIENCE_S)
+            await asyncio.wait_for(producer.stop(), PATIENCE_S)
+
+    async def _send(self, producer: AIOKafkaProducer, waiting: "set[asyncio.Task[None]]") -> None:
+        """Handed over here, because tasks may run in any order; awaited apart."""
+        partition, value = self.next_record()
+        try:
+            future = await producer.send(self.setting.topic, value.encode(), partition=partition)
+        except AiokafkaError as failure:
+            return self.not_delivered(partition, value, repr(failure))
+        task = asyncio.ensure_future(self._outcome(future, partition, value))
+        waiting.add(task)
+        task.add_done_callback(waiting.discard)
+        return None
 
     async def _outcome(self, future: "asyncio.Future[Any]", partition: int, value: str) -> None:
         try:

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from chaos.history import Recorder
-from chaos.workloads import base, produce
+from chaos.history import Noted, Recorder
+from chaos.workloads import produce
 from chaos.workloads.base import Numbered, Setting, Workload, wait_until
 from chaos.workloads.copy import Copy
 from chaos.workloads.group import Member
@@ -62,7 +62,7 @@ class Cast:
                 committed = asker.committed(places, timeout=ASK_S)
                 ends = [asker.get_watermark_offsets(each, timeout=ASK_S) for each in places]
             except KafkaException as failure:
-                self.recorder.tell(base.Noted, "end", f"{group}: {failure.args[0].str()}")
+                self.recorder.tell(Noted, "end", f"{group}: {failure.args[0].str()}")
                 return False
             return all(
                 end is not None and max(each.offset, 0) == end[1] for each, end in zip(committed, ends, strict=True)

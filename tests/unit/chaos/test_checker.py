@@ -166,6 +166,9 @@ CLEAN = {
     "a failure that may be there, and is not": (
         story().send("a.0").then(Failed, "a", PLACE, "a.0", "timed out").send("a.1", 0).read((0, "a.1"))
     ),
+    "a failure that comes late": (
+        story().send("a.0").then(Failed, "a", PLACE, "a.0", "timed out").send("a.1", 0).read((0, "a.1"), (1, "a.0"))
+    ),
     "an aborted transaction": story().send("a.0", 0, transaction="t").end("t", commit=False),
     "read_uncommitted sees it": (
         story().send("a.0", 0, transaction="t").read((0, "a.0"), isolated=False).end("t", commit=False)
