@@ -13,7 +13,7 @@ from chaos.checker import Anomaly, check
 from chaos.faults import ANYWHERE, FAULTS
 from chaos.history import load
 from chaos.run import Outcome, Plan, run
-from chaos.workloads.table import WORKLOADS
+from chaos.workloads.table import WORKLOADS, available
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, help="Does the cluster lose anything?")
 console = Console(highlight=False)
@@ -67,7 +67,7 @@ def one(
 ) -> None:
     """One run, as a failing one tells how to repeat it."""
     known = ANYWHERE if system == "apache" else list(FAULTS)
-    plan = Plan(seed, fault or known, workload or list(WORKLOADS), rounds, rate, system)
+    plan = Plan(seed, fault or known, workload or available(), rounds, rate, system)
     outcome = _run(plan, _home(directory) / f"seed-{seed}")
     if not outcome.good:
         _complain(outcome)

@@ -7,7 +7,7 @@ from pathlib import Path
 from chaos.checker import FINDERS, counts
 from chaos.faults import ANYWHERE, FAULTS
 from chaos.run import Outcome, Plan
-from chaos.workloads.table import WORKLOADS
+from chaos.workloads.table import available
 
 PAGE = Path("docs/reliability.md")
 BEGIN, END = "<!-- matrix -->", "<!-- /matrix -->"
@@ -18,7 +18,7 @@ MIX_ROUNDS = 12
 def plans(seed: int, rounds: int, system: str = "moldau", *, quick: bool = False) -> Iterator[Plan]:
     """One run per fault, and mixes of all; everybody works in each."""
     faults = ANYWHERE if system == "apache" else list(FAULTS)
-    everybody = list(WORKLOADS)
+    everybody = available()
     for number, fault in enumerate(faults):
         yield Plan(seed + number, [fault], everybody, 1 if quick else rounds, system=system)
     for number in range(1 if quick else MIXES):

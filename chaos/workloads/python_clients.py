@@ -30,7 +30,7 @@ class Aiokafka(Numbered):
                 self.note(f"starts again: {failure!r}")
                 continue
             failed = self.failed
-            # It numbers on behind a record that it gave up, which no broker takes then: only another producer can go on.
+            # It numbers on behind a record that it gave up, which no broker takes then: only another producer helps.
             while self.failed == failed and not self.ending.is_set():
                 if len(waiting) < UNDER_WAY:
                     await self._send(producer, waiting)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from chaos.history import Noted, Recorder
-from chaos.workloads import produce
+from chaos.workloads import produce, programs
 from chaos.workloads.base import Numbered, Setting, Workload, wait_until
 from chaos.workloads.copy import Copy
 from chaos.workloads.group import Member
@@ -103,14 +103,22 @@ def _grouping(cast: Cast, name: str) -> None:
     cast.groups[group] = setting.topic
 
 
+MISSING: dict[str, Callable[[], str]] = {"java": programs.missing_java, "go": programs.missing_go}
 WORKLOADS: dict[str, tuple[str, Callable[[Cast, str], None]]] = {
     "plain": ("librdkafka, acks=all, each record sent at most once", _producing(produce.plain)),
     "idempotent": ("librdkafka, idempotent", _producing(produce.idempotent)),
     "aiokafka": ("aiokafka, idempotent", _producing(lambda setting: Aiokafka("aiokafka", setting))),
     "kafka-python": ("kafka-python, idempotent", _producing(lambda setting: KafkaPython("kafka-python", setting))),
+    "java": ("Java's client, idempotent", _producing(programs.java)),
+    "go": ("franz-go, idempotent", _producing(programs.go)),
     "copy": ("librdkafka copies a topic in transactions", _copying),
     "group": ("two members of librdkafka read and commit", _grouping),
 }
+
+
+def available() -> list[str]:
+    """The workloads whose clients this machine has."""
+    return [name for name in WORKLOADS if name not in MISSING or not MISSING[name]()]
 
 
 def cast_of(names: list[str], bootstrap: str, recorder: Recorder, seed: int, rate: float) -> Cast:
