@@ -9,7 +9,7 @@ EVERYTHING := $(VENV)/.ready-for-tests
 # Or a while after the first result: make demo DEMO_SECONDS=20
 DEMO_SECONDS ?=
 
-.PHONY: up demo setup test check bench exactly-once storm spark spark-faults soak clean
+.PHONY: up demo setup test check bench exactly-once storm spark spark-faults soak chaos clean
 
 up: $(BROKER)
 	@exec $(BIN)/moldau up --dir ./data --listen localhost:9092
@@ -62,6 +62,10 @@ soak: setup
 
 bench: setup
 	@$(BIN)/python -m benchmarks $(ARGS)
+	@$(if $(ARGS),,$(BIN)/python -m benchmarks cluster)
+
+chaos: setup
+	@$(BIN)/python -m chaos $(ARGS)
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -4,21 +4,30 @@ Built of `peers`; watched from the outside, like them. Knows nothing of load.
 """
 
 import contextlib
+import itertools
+import os
 import shutil
 import sys
+import time
+import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 import psutil  # type: ignore[import-untyped]
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 import moldau
 from benchmarks.jars import KAFKA_VERSION, Jars
 from benchmarks.peers import HOST, KAFKA_JVM, SETTINGS, Peer, format_storage, free_port
+from benchmarks.topics import Topic
 from moldau.testing.zookeeper import ZooKeeper
 
 BROKERS = 3
+LIMIT_S = 120.0
+_numbers = itertools.count()
 REPLICATED = {  # of both
     **SETTINGS,
     "default.replication.factor": "3",
@@ -155,6 +164,43 @@ class RunningCluster:
     @property
     def bootstrap(self) -> str:
         return ",".join(peer.bootstrap for peer in self.nodes.peers)
+
+    def leader_of(self, topic: str) -> int:
+        """Of its first partition."""
+        found = self._admin().list_topics(topic, timeout=LIMIT_S).topics[topic].partitions[0].leader
+        return int(found)
+
+    @contextlib.contextmanager
+    def topic(self, partitions: int) -> Iterator[Topic]:
+        """A topic of its own, on all brokers and in sync there; it is deleted with its files at the end."""
+        name, admin = f"bench-{next(_numbers)}", self._admin()
+        wanted = NewTopic(name, num_partitions=partitions, replication_factor=BROKERS)
+        admin.create_topics([wanted], operation_timeout=LIMIT_S)[name].result(LIMIT_S)
+        self.await_in_sync(name, partitions)
+        try:
+            yield Topic(name, uuid.UUID(int=0), partitions)
+        finally:
+            admin.delete_topics([name], operation_timeout=LIMIT_S)[name].result(LIMIT_S)
+            self._await_gone(name)
+            os.sync()
+
+    def await_in_sync(self, name: str, partitions: int) -> None:
+        deadline = time.monotonic() + LIMIT_S
+        while True:
+            found = self._admin().list_topics(name, timeout=LIMIT_S).topics[name].partitions.values()
+            if len(found) == partitions and all(len(each.isrs) == BROKERS for each in found):
+                return
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{name} is not in sync: {[each.isrs for each in found]}")
+            time.sleep(0.05)
+
+    def _await_gone(self, name: str) -> None:
+        deadline = time.monotonic() + LIMIT_S
+        while any(any(peer.data.glob(f"{name}-*")) for peer in self.nodes.peers) and time.monotonic() < deadline:
+            time.sleep(0.05)
+
+    def _admin(self) -> AdminClient:
+        return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
 
     def cpu_seconds(self) -> float:
         return sum(peer.cpu_seconds() for peer in self.nodes.peers)
