@@ -6,6 +6,9 @@ BROKER := $(VENV)/.ready
 SPARK := $(VENV)/.ready-for-spark
 EVERYTHING := $(VENV)/.ready-for-tests
 
+# Tests wait often: one process more than cores keeps these busy. Each may start a JVM for Spark, of a gigabyte.
+WORKERS ?= 3
+
 # Or a while after the first result: make demo DEMO_SECONDS=20
 DEMO_SECONDS ?=
 
@@ -37,8 +40,7 @@ $(EVERYTHING): $(BROKER)
 	@touch $(SPARK) $@
 
 test: setup check
-	@$(BIN)/python -m pytest tests -n 2 --dist worksteal --ignore tests/spark
-	@$(BIN)/python -m pytest tests/spark -n 2 --dist loadfile --timeout 900  # each process starts a JVM: by file, to start few
+	@$(BIN)/python -m pytest tests -n $(WORKERS) --dist loadgroup
 
 check: setup
 	@$(BIN)/ruff check src tests benchmarks chaos demo

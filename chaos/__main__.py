@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from chaos import matrix
-from chaos.checker import Anomaly, check
+from chaos.checker import check
 from chaos.faults import ANYWHERE, FAULTS
 from chaos.history import load
 from chaos.run import Outcome, Plan, run
@@ -19,7 +19,6 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, help="Do
 console = Console(highlight=False)
 if not console.is_terminal:
     console = Console(highlight=False, width=150)
-SHOWN = 5  # anomalies of a run that are printed; the history has them all
 
 Seed = Annotated[int, typer.Option(help="Decides the faults and what the clients do.")]
 Rounds = Annotated[int, typer.Option(min=0, help="Faults of a run.")]
@@ -47,7 +46,7 @@ def main(
     console.print(table)
     bad = [outcome for outcome in outcomes if not outcome.good]
     for outcome in bad:
-        _complain(outcome)
+        console.print(outcome.complaint, style="red", markup=False)
     if system == "moldau" and not quick:
         matrix.publish(outcomes)
         console.print(f"Table: {matrix.PAGE}")
@@ -70,7 +69,7 @@ def one(
     plan = Plan(seed, fault or known, workload or available(), rounds, rate, system)
     outcome = _run(plan, _home(directory) / f"seed-{seed}")
     if not outcome.good:
-        _complain(outcome)
+        console.print(outcome.complaint, style="red", markup=False)
         raise typer.Exit(1)
 
 
@@ -79,7 +78,7 @@ def look(history: Annotated[Path, typer.Argument(help="A history file.")]) -> No
     """Check a recorded history again."""
     found = check(load(history))
     for anomaly in found:
-        console.print(_line(anomaly), markup=False)
+        console.print(str(anomaly), markup=False)
     console.print(f"{len(found)} anomalies")
     if found:
         raise typer.Exit(1)
@@ -87,25 +86,8 @@ def look(history: Annotated[Path, typer.Argument(help="A history file.")]) -> No
 
 def _run(plan: Plan, directory: Path) -> Outcome:
     outcome = run(plan, directory, console.print)
-    console.print(
-        f"seed {plan.seed}, {matrix.title(plan)}: {outcome.sent:,} sent, {outcome.acked:,} acknowledged, "
-        f"{outcome.read:,} read, {outcome.committed:,} offsets committed, {len(outcome.anomalies)} anomalies, "
-        f"{outcome.seconds:.0f} s{', ' + outcome.trouble if outcome.trouble else ''}",
-        markup=False,
-    )
+    console.print(outcome.summary, markup=False)
     return outcome
-
-
-def _complain(outcome: Outcome) -> None:
-    console.print(f"[red]seed {outcome.plan.seed}[/] {outcome.trouble}")
-    for anomaly in outcome.anomalies[:SHOWN]:
-        console.print(f"  {_line(anomaly)}", markup=False)
-    console.print(f"  again: {outcome.plan.command}", markup=False)
-    console.print(f"  history: {outcome.history}", markup=False)
-
-
-def _line(anomaly: Anomaly) -> str:
-    return f"{anomaly.kind} in {anomaly.place}: {anomaly.text}"
 
 
 def _home(directory: Path | None) -> Path:

@@ -19,6 +19,9 @@ class Anomaly(NamedTuple):
     place: str
     text: str
 
+    def __str__(self) -> str:
+        return f"{self.kind} in {self.place}: {self.text}"
+
 
 Found = Iterator[tuple[str, str]]  # a place, and what is wrong there
 

@@ -27,6 +27,7 @@ Say = Callable[[str], None]
 TOPIC_SETTINGS = {"min.insync.replicas": "2"}
 REPLICAS = 3
 CREATE_S = 60.0
+SHOWN = 10  # anomalies of a run that are printed; the history has them all
 MORE = 20  # what every client gets done between two faults
 SETTINGS: dict[str, Any] = {  # of Moldau's brokers beside those that tests have anyway
     "min_insync_replicas": 2,
@@ -76,6 +77,23 @@ class Outcome:
     def good(self) -> bool:
         return not self.anomalies and not self.trouble
 
+    @property
+    def summary(self) -> str:
+        """One line."""
+        return (
+            f"seed {self.plan.seed}, {' '.join(self.done) or 'no fault'}: "
+            f"{self.sent:,} sent, {self.acked:,} acknowledged, {self.read:,} read, {self.committed:,} offsets committed, {len(self.anomalies)} anomalies, "
+            f"{self.seconds:.0f} s{', ' + self.trouble if self.trouble else ''}"
+        )
+
+    @property
+    def complaint(self) -> str:
+        """What is wrong, and how to have the same again."""
+        lines = [f"seed {self.plan.seed}: {self.trouble or 'anomalies'}"]
+        lines += [f"  {each}" for each in self.anomalies[:SHOWN]]
+        lines += [f"  again: {self.plan.command}", f"  history: {self.history}; brokers' logs are beside it"]
+        return "\n".join(lines)
+
 
 def run(plan: Plan, directory: Path, say: Say) -> Outcome:
     """Leaves the history, and the brokers' directories with their logs, where something was found."""
@@ -119,9 +137,8 @@ def _disturb(plan: Plan, cluster: Any, recorder: Recorder, outcome: Outcome, say
     for each in cast.everybody:
         each.start()
     _await_more(cast, "before any fault")
-    for number in range(plan.rounds):
-        name = dice.choice(plan.faults)
-        say(f"seed {plan.seed}, {number + 1} of {plan.rounds}: {name}")
+    for number, name in enumerate(_order(plan, dice), start=1):
+        say(f"seed {plan.seed}, {number} of {plan.rounds}: {name}")
         recorder.tell(Noted, "faults", f"begin {name}")
         FAULTS[name](scene)
         recorder.tell(Noted, "faults", f"end {name}")
@@ -131,6 +148,14 @@ def _disturb(plan: Plan, cluster: Any, recorder: Recorder, outcome: Outcome, say
     say(f"seed {plan.seed}: the last reading")
     cast.end()
     read_everything(cluster.bootstrap_servers, recorder, cast.topics)
+
+
+def _order(plan: Plan, dice: random.Random) -> list[str]:
+    """Every fault once before any comes again."""
+    order: list[str] = []
+    while len(order) < plan.rounds:
+        order += dice.sample(plan.faults, len(plan.faults))
+    return order[: plan.rounds]
 
 
 def _await_more(cast: Cast, when: str) -> None:

@@ -13,7 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from moldau.testing import ZooKeeper
 from support.brokers import AnyBroker, ApacheKafkaProcess, BrokerProcess, CreateTopic, ExternalBroker, StartBroker
+from support.ensembles import start_zookeeper
 from support.raw import RawClient
 
 BOOTSTRAP = os.environ.get("MOLDAU_TEST_BOOTSTRAP")
@@ -41,6 +43,13 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AnyBroker]:
     process = PROCESS(tmp_path_factory.mktemp("broker"), SHORT_WAITS | NO_RETENTION).start()
     yield process
     process.close()
+
+
+@pytest.fixture(scope="session")
+def zookeeper() -> Iterator[ZooKeeper]:
+    """One ZooKeeper server for all tests of this process that do not disturb it; each uses a chroot of its own."""
+    with start_zookeeper() as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from log_batches import NOW, append, batch, flush, headers_on_disk, open_log, read, segment_files, whole_batches
@@ -160,6 +160,7 @@ def test_the_state_is_what_the_log_says(plan: list[tuple[str, int]]) -> None:
 
 
 @settings(max_examples=50, deadline=None)
+@example([("data", 2243), ("whole", 0), ("flush", 0), ("data", 0)], False)  # flushed, rolled, killed
 @given(steps, st.booleans())
 def test_replayed_state_is_the_live_state(plan: list[tuple[str, int]], clean: bool) -> None:
     with TemporaryDirectory() as name:

@@ -1,7 +1,7 @@
 """Fixtures for tests with a real Spark: one session for all of them, and records on the shared broker.
 
 `broker`, `topic` (a fresh name) and `create_topic` come from tests/conftest.py. A process of pytest has one JVM, which
-takes seconds to start and a gigabyte: these tests run in one process, after the others (see the Makefile).
+takes seconds to start and a gigabyte: the tests of a file stay in one process, so that not every one needs it.
 """
 
 import os
@@ -20,6 +20,16 @@ SETTINGS = {"spark.driver.memory": "1g", "spark.ui.enabled": False}
 
 Send = Callable[..., None]
 Stored = Callable[..., list[Record]]
+
+LIMIT_S = 900
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    for item in items:
+        if item.path.is_relative_to(here):
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))
+            item.add_marker(pytest.mark.timeout(LIMIT_S))
 
 
 @pytest.fixture(scope="session")

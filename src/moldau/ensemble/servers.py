@@ -45,7 +45,11 @@ POLL_S = 0.02
 
 
 class EnsembleFailed(Exception):
-    """The servers cannot run or did not start; one text with what to do about it."""
+    """The servers did not start; the text says why."""
+
+
+class EnsembleMissing(EnsembleFailed):
+    """PySpark or Java is not there; the text says how to get it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,19 +71,19 @@ class Tuning:
 
 
 def find_command(log: bool) -> list[str]:
-    """Java and the class path, or EnsembleFailed with what is missing."""
+    """Java and the class path, or EnsembleMissing with what is missing."""
     from moldau.spark.java import NoJava, find_java  # here: most who import `moldau.testing` start no server
 
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
-        raise EnsembleFailed(f"the ZooKeeper server comes with PySpark, which is not installed. Get it: {INSTALL}")
+        raise EnsembleMissing(f"the ZooKeeper server comes with PySpark, which is not installed. Get it: {INSTALL}")
     jars = Path(spec.origin).parent / "jars"
     found = [path for name in (*JARS, *(LOG_JARS if log else ())) for path in sorted(jars.glob(name))]
     if not any(path.name.startswith("zookeeper-") for path in found):
-        raise EnsembleFailed(f"this PySpark has no ZooKeeper server in {jars}. Get one that has: {INSTALL}")
+        raise EnsembleMissing(f"this PySpark has no ZooKeeper server in {jars}. Get one that has: {INSTALL}")
     java = find_java(asker="ZooKeeper")
     if isinstance(java, NoJava):
-        raise EnsembleFailed(java.reason)
+        raise EnsembleMissing(java.reason)
     return [str(java.command), *JAVA_OPTIONS, *SERVER_OPTIONS, "-cp", ":".join(map(str, found))]
 
 

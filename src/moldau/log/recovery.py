@@ -214,6 +214,10 @@ class Loader:
         if not clean:
             past = next((place for place, base in enumerate(bases) if base > recovery_point), len(bases))
             trusted = bases[: max(past - 1, 0)]
+            # A flush may have ended where only later the next segment began. The last thing that is written of a
+            # finished segment, after its indexes, is the snapshot at its end.
+            if trusted and bases[len(trusted)] == recovery_point and recovery_point not in self.listing.snapshots:
+                trusted = trusted[:-1]
         for base in trusted[: -1 if clean else None]:
             self.segments.append(self._cold(base))
         if clean and bases:

@@ -9,10 +9,14 @@ kept in the tree. Three rules for callers:
   fire without a change (a lost connection), never the other way round.
 - `subtree` is for reading much at once. It is one snapshot on the embedded store and many reads on ZooKeeper: who needs
   a consistent picture compares a version before and after.
+
+And two for a store that others write to. A session sees its own changes at once, those of other sessions a little
+later: `sync` first where that matters. A session can end without having been closed (the process stood still, the
+network was cut): its ephemeral nodes are gone then, and `on_session` tells when there is a new one.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
@@ -70,6 +74,16 @@ class Conflict:
 
 
 class Store(Protocol):
+    @property
+    def connected(self) -> bool:
+        """Whether it can be asked now. If not, everything but `close` raises StoreUnavailable at once."""
+
+    def on_session(self, callback: Callable[[], None]) -> None:
+        """Calls it, on the loop, when a new session took the place of one that ended: ephemeral nodes are gone."""
+
+    async def sync(self) -> None:
+        """Reads that are asked for after this see every change that was made before it, whoever made it."""
+
     async def get(self, path: str) -> Node | None: ...
 
     async def exists(self, path: str) -> bool: ...

@@ -64,6 +64,16 @@ class SqliteStore:
             raise
         return cls(path, thread, connection)
 
+    @property
+    def connected(self) -> bool:
+        return not self._closed
+
+    def on_session(self, callback: Callable[[], None]) -> None:
+        """Never called: the one session ends when the file is closed."""
+
+    async def sync(self) -> None:
+        """Nobody else writes to the file."""
+
     async def get(self, path: str) -> Node | None:
         return await self._run(lambda: _node(self._connection, path))
 

@@ -2,6 +2,6 @@
 
 from moldau.testing.broker import Broker, BrokerFailed
 from moldau.testing.cluster import Cluster
-from moldau.testing.zookeeper import EnsembleFailed, ZooKeeper
+from moldau.testing.zookeeper import EnsembleFailed, EnsembleMissing, ZooKeeper
 
-__all__ = ["Broker", "BrokerFailed", "Cluster", "EnsembleFailed", "ZooKeeper"]
+__all__ = ["Broker", "BrokerFailed", "Cluster", "EnsembleFailed", "EnsembleMissing", "ZooKeeper"]

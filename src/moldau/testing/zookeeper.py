@@ -9,25 +9,25 @@ import tempfile
 from pathlib import Path
 from types import TracebackType
 
-from moldau.ensemble.servers import Ensemble, EnsembleFailed, Tuning, free_ports
+from moldau.ensemble.servers import Ensemble, EnsembleFailed, EnsembleMissing, Tuning, free_ports
 
 TICK_MS = 250  # sessions may be as short as half a second
 
-__all__ = ["EnsembleFailed", "ZooKeeper"]
+__all__ = ["EnsembleFailed", "EnsembleMissing", "ZooKeeper"]
 
 
 class ZooKeeper:
     """`with ZooKeeper() as zookeeper: zookeeper.connect` — stopped, and its data removed, at the end.
 
     Servers are counted from 0. With `directory` the data stays. With `log` the servers tell what they do, in
-    `server-1/server.log` and so on, and take half a second longer to start. Raises EnsembleFailed, with what to install,
-    where PySpark or Java is missing.
+    `server-1/server.log` and so on, and take half a second longer to start. Raises EnsembleMissing, with what to
+    install, where there is no PySpark or no Java.
     """
 
     def __init__(self, nodes: int = 1, directory: str | Path | None = None, *, log: bool = False) -> None:
         self._own = Path(tempfile.mkdtemp(prefix="moldau-zookeeper-")) if directory is None else None
         self.directory = Path(directory) if directory is not None else self._own or Path()
-        # A killed server loses nothing that it wrote, and nobody pulls the plug of a test: no need to wait for the disk.
+        # A killed server loses nothing that it wrote, and nobody pulls the plug: no need to wait for the disk.
         tuning = Tuning(tick_ms=TICK_MS, force_sync=False, log=log)
         self._ensemble = Ensemble(self.directory, free_ports(nodes), tuning)
 

@@ -188,19 +188,23 @@ class _Log:
         except CorruptFile as fault:
             self._damaged(path, str(fault), following)
             return
-        checked_again = not self.clean and (following is None or following > self.recovery_point)
-        if not checked_again and path.stat().st_size:
+        if not self._checked_again(path, following) and path.stat().st_size:
             self._verify_indexes(path, latest, aborted, files)
 
     def _damaged(self, path: Path, fault: str, following: int | None) -> None:
         """As recovery decides: past the recovery point the log ends here, before it nothing is looked at."""
-        last = following is None
-        if last or (not self.clean and following is not None and following > self.recovery_point):
+        if following is None or self._checked_again(path, following):
             self.cut = True
             lost = "" if self.end >= self.recovery_point else "; records before it were synced, and are lost"
             self.tally.add(path, fault, f"the log is cut at offset {self.end}{lost}")
         else:
             self.tally.add(path, fault, "nothing: the segment is trusted, and what lies behind cannot be read")
+
+    def _checked_again(self, path: Path, following: int | None) -> bool:
+        """Whether the next start reads the segment before it trusts it. The snapshot at its end says it is finished."""
+        if self.clean or following is None or following > self.recovery_point:
+            return not self.clean
+        return following == self.recovery_point and not path.with_name(f"{following:020d}.snapshot").exists()
 
     def _follow(self, batch: Batch) -> int:
         """1 if the batch ends a transaction that an index must name."""

@@ -1,6 +1,7 @@
 """What every coordination store promises. A new implementation adds one row to FACTORIES and passes all of this."""
 
 import asyncio
+import uuid
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -9,21 +10,30 @@ import pytest
 from moldau.base.tree import Check, Create, Delete, Set
 from moldau.store.port import Conflict, Done, Node, Reason, Store, StoreUnavailable
 from moldau.store.sqlite import SqliteStore
+from moldau.store.zookeeper import ZooKeeperStore
+from moldau.testing import ZooKeeper
 
 OpenStore = Callable[[], Awaitable[Store]]  # each call is a new session on the same tree
 
 
-def sqlite_factory(directory: Path) -> OpenStore:
+def sqlite_factory(request: pytest.FixtureRequest) -> OpenStore:
+    directory: Path = request.getfixturevalue("tmp_path")
     return lambda: SqliteStore.open(directory / "store.db")
 
 
-FACTORIES = {"sqlite": sqlite_factory}
+def zookeeper_factory(request: pytest.FixtureRequest) -> OpenStore:
+    zookeeper: ZooKeeper = request.getfixturevalue("zookeeper")
+    chroot = f"/{uuid.uuid4().hex}"
+    return lambda: ZooKeeperStore.open(zookeeper.connect + chroot)
+
+
+FACTORIES = {"sqlite": sqlite_factory, "zookeeper": zookeeper_factory}
 
 
 @pytest.fixture(params=FACTORIES.values(), ids=FACTORIES.keys())
-def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> OpenStore:
-    factory: Callable[[Path], OpenStore] = request.param
-    return factory(tmp_path)
+def open_store(request: pytest.FixtureRequest) -> OpenStore:
+    factory: Callable[[pytest.FixtureRequest], OpenStore] = request.param
+    return factory(request)
 
 
 def with_store(open_store: OpenStore, scenario: Callable[[Store], Awaitable[None]]) -> None:
@@ -232,5 +242,53 @@ def test_concurrent_changes_of_one_version_let_one_through(open_store: OpenStore
         await store.multi([Create("/a")])
         results = await asyncio.gather(*(store.multi([Set("/a", bytes([i]), 0)]) for i in range(10)))
         assert sum(not isinstance(result, Conflict) for result in results) == 1
+
+    with_store(open_store, scenario)
+
+
+def test_a_multi_of_nothing_does_nothing(open_store: OpenStore) -> None:
+    async def scenario(store: Store) -> None:
+        assert await store.multi([]) == []
+
+    with_store(open_store, scenario)
+
+
+def test_a_store_is_connected_until_it_is_closed(open_store: OpenStore) -> None:
+    async def session() -> None:
+        told: list[str] = []
+        store = await open_store()
+        store.on_session(lambda: told.append("a new session"))
+        assert store.connected
+        await store.sync()
+        await store.close()
+        assert not store.connected
+        assert not told
+
+    asyncio.run(session())
+
+
+def test_a_subtree_of_thousands_of_nodes_is_complete(open_store: OpenStore) -> None:
+    async def scenario(store: Store) -> None:
+        expected = {"/t": Node(b"", 0)}
+        await store.multi([Create("/t")])
+        for topic in range(30):
+            ops = [Create(f"/t/{topic}", b"topic")]
+            for partition in range(40):
+                ops += [Create(f"/t/{topic}/{partition}"), Create(f"/t/{topic}/{partition}/state", b"%d" % partition)]
+            await store.multi(ops)
+            expected |= {op.path: Node(op.data, 0) for op in ops}
+        assert await store.subtree("/t") == expected
+
+    with_store(open_store, scenario)
+
+
+def test_a_caller_who_stops_waiting_does_not_stop_the_change(open_store: OpenStore) -> None:
+    async def scenario(store: Store) -> None:
+        tasks = [asyncio.create_task(store.multi([Create(f"/{number}")])) for number in range(50)]
+        await asyncio.sleep(0)  # all have asked
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        assert await store.children("/") == sorted(map(str, range(50)))
 
     with_store(open_store, scenario)
