@@ -82,7 +82,8 @@ class Outcome:
         """One line."""
         return (
             f"seed {self.plan.seed}, {' '.join(self.done) or 'no fault'}: "
-            f"{self.sent:,} sent, {self.acked:,} acknowledged, {self.read:,} read, {self.committed:,} offsets committed, {len(self.anomalies)} anomalies, "
+            f"{self.sent:,} sent, {self.acked:,} acknowledged, {self.read:,} read, "
+            f"{self.committed:,} offsets committed, {len(self.anomalies)} anomalies, "
             f"{self.seconds:.0f} s{', ' + self.trouble if self.trouble else ''}"
         )
 
