@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Literal, Protocol
 
-from confluent_kafka import ElectionType, KafkaException
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from chaos.reassigning import reassign
+from chaos.reassigning import elect_preferred, reassign
 
 Direction = Literal["both", "in", "out"]
 ASK_S = 10.0
@@ -205,8 +205,7 @@ def _reassign(scene: Scene) -> None:
 
 
 def _elect(scene: Scene) -> None:
-    admin = AdminClient({"bootstrap.servers": scene.nodes.bootstrap_servers, "log_level": 0})
-    admin.elect_leaders(ElectionType.PREFERRED, None, request_timeout=ASK_S).result()
+    elect_preferred(scene.nodes.bootstrap_servers)
 
 
 def _kill_under_reassignment(scene: Scene) -> None:

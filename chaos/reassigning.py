@@ -1,11 +1,11 @@
-"""Moves the replicas of a partition and waits until that is done, with kafka-python's admin client."""
+"""Moves replicas of a partition and waits until that is done, and has leaders elected, with kafka-python's admin client."""
 
 import time
 from collections.abc import Callable
 from typing import TypeVar
 
 from kafka import TopicPartition
-from kafka.admin import KafkaAdminClient
+from kafka.admin import ElectionType, KafkaAdminClient
 from kafka.errors import KafkaError, NoReassignmentInProgressError
 
 Found = TypeVar("Found")
@@ -21,6 +21,12 @@ def reassign(bootstrap: str, topic: str, partition: int, replicas: list[int]) ->
         if time.monotonic() > until:
             raise TimeoutError(f"{topic}-{partition} did not get the replicas {replicas} within {PATIENCE_S:.0f} s")
         time.sleep(AGAIN_S)
+
+
+def elect_preferred(bootstrap: str) -> None:
+    """The first replica of every partition leads it again, where that is possible."""
+    until = time.monotonic() + PATIENCE_S
+    _again(bootstrap, lambda admin: admin.elect_leaders(ElectionType.PREFERRED, raise_errors=False), until)
 
 
 def _ask(admin: KafkaAdminClient, place: TopicPartition, replicas: list[int]) -> bool:
