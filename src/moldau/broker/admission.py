@@ -1,13 +1,16 @@
 """May these batches begin a transaction in their partitions? Asked of the transaction coordinator before a produce.
 
 KIP-890: a batch of a transaction is written only where the coordinator knows that the partition belongs to it. A
-partition whose log has the transaction open already need not be asked about. The coordinator answers at once.
+partition whose log has the transaction open already need not be asked about. A coordinator on this broker that waits
+for nobody answers at once; else the proofs are promised, and `holding` keeps the requests of the producer meanwhile.
 """
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import NamedTuple, Protocol
 
 from moldau.base.errors import Refusal, WireError
+from moldau.broker.promise import Promise, after
 from moldau.log.producers import NOT_ASKED, NOT_NEEDED, Verification
 from moldau.replication.partition import Partition
 from moldau.wire.batch import HEADER, HEADER_SIZE, MAGIC, TRANSACTIONAL
@@ -24,10 +27,13 @@ _TRY_AGAIN = (
     WireError.COORDINATOR_LOAD_IN_PROGRESS,
     WireError.COORDINATOR_NOT_AVAILABLE,
     WireError.NOT_COORDINATOR,
+    WireError.UNKNOWN_TOPIC_OR_PARTITION,  # it has not heard of a new topic yet
+    WireError.OPERATION_NOT_ATTEMPTED,
 )
 
 Key = tuple[str, int]  # topic and index
 Proof = Verification | Refusal
+Proofs = dict[Partition, Proof] | Refusal
 
 
 class Admission(Protocol):
@@ -35,7 +41,7 @@ class Admission(Protocol):
 
     def admit(
         self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: list[Key], adds: bool
-    ) -> Mapping[Key, Refusal | None]:
+    ) -> Mapping[Key, WireError] | Promise:
         """Which partitions the producer's open transaction includes; with `adds` they are added to it."""
 
 
@@ -61,7 +67,7 @@ def transactional_batch(partition: Partition, data: memoryview) -> Batch | None:
 
 def prove(
     coordinator: Admission, transactional_id: bytes, batches: Iterable[Batch], version: int, *, enabled: bool, now: int
-) -> dict[Partition, Proof] | Refusal:
+) -> Proofs | Promise:
     """How each batch that begins a transaction in its partition was let in, or why not; or why none of the request is.
 
     `enabled`: transaction.partition.verification.enable.
@@ -80,13 +86,21 @@ def prove(
             asked[batch.partition.topic, batch.partition.index] = batch.partition
             proof = proof if enabled else NOT_NEEDED
         proofs[batch.partition] = proof
-    if asked:
-        name = transactional_id.decode(errors="replace")
-        answers = coordinator.admit(name, batches[0].producer_id, batches[0].epoch, list(asked), adds)
-        for key, partition in asked.items():
-            refusal = answers[key]
-            if refusal is not None:
-                proofs[partition] = _for_producer(refusal, version)
+    if not asked:
+        return proofs
+    name = transactional_id.decode(errors="replace")
+    answers = coordinator.admit(name, batches[0].producer_id, batches[0].epoch, list(asked), adds)
+    answered: Proofs | Promise = after(answers, partial(_with_answers, proofs, asked, version))
+    return answered
+
+
+def _with_answers(
+    proofs: dict[Partition, Proof], asked: Mapping[Key, Partition], version: int, answers: Mapping[Key, WireError]
+) -> Proofs:
+    for key, partition in asked.items():
+        error = answers[key]
+        if error is not WireError.NONE:
+            proofs[partition] = _for_producer(Refusal.of(error), version)
     return proofs
 
 

@@ -1,16 +1,23 @@
 """What a handler may use. Handlers read `ctx.image` once per request and change state through the controller alone."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from moldau.base.errors import Refusal
 from moldau.broker.answers import Answers
+from moldau.broker.call import Call
+from moldau.broker.cluster.asking import Asking
+from moldau.broker.cluster.rules import rules_of
 from moldau.broker.configs import Layers
 from moldau.broker.controller import Controller
 from moldau.broker.coordinators.groups import Groups
 from moldau.broker.coordinators.transactions import Transactions
+from moldau.broker.holding import Holding
+from moldau.broker.peers import Peers
 from moldau.broker.producer_ids import ProducerIds
 from moldau.broker.sessions import FetchSessions
 from moldau.broker.settings import BrokerConfig
+from moldau.metadata.elections import Rules
 from moldau.metadata.image import CLUSTER_DEFAULT, ClusterImage
 from moldau.replication.replicas import Replicas
 from moldau.wire.messages.registry import ApiMessages
@@ -28,7 +35,14 @@ class Context:
     producer_ids: ProducerIds
     groups: Groups
     transactions: Transactions
+    holding: Holding
+    peers: Peers
     now: Callable[[], int]  # milliseconds since the Unix epoch
+    asking: Asking | None = None  # how the controller is asked, in a cluster
+    serve_forwarded: Callable[[memoryview, Call], Awaitable[bytes | Refusal]] | None = None  # a frame in an envelope
+
+    def rules(self, image: ClusterImage) -> Rules:
+        return rules_of(self.config, image)
 
     @property
     def image(self) -> ClusterImage:

@@ -4,17 +4,16 @@ A change is decided on the current image, written as one transaction of the stor
 its entry in the change feed), folded into the next image, and told to the listeners; then the caller goes on. So what
 an answered request changed is already in `image`. One change at a time: there is no other writer in this process, and
 one elsewhere makes the transaction fail, upon which the image is read anew and the decision made again.
+
+Every broker has one of these, and one of them leads: the others refuse whatever is submitted.
 """
 
 import asyncio
-import uuid
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 from moldau.base.errors import Refusal, WireError
-from moldau.base.tree import Delete
-from moldau.base.uuids import text_of
-from moldau.metadata import tree
+from moldau.broker.cluster.feed import Feed, Listener
 from moldau.metadata.changes import (
     Batch,
     BrokerGone,
@@ -24,68 +23,113 @@ from moldau.metadata.changes import (
     Decide,
     Decision,
     ProducerIdsAllocated,
-    apply,
     decide_each,
+    fold,
 )
 from moldau.metadata.image import NO_BROKER, Broker, ClusterImage
-from moldau.store.port import Conflict, Store, StoreDamaged, StoreUnavailable
+from moldau.metadata.portions import portions
+from moldau.store.port import Conflict, Store
 
 T = TypeVar("T")
-Listener = Callable[[ClusterImage, ClusterImage], None]
 
 FEED_ENTRIES = 1_000  # how many changes the feed keeps; who is further behind reads the whole tree
 TRIMMED_AT_ONCE = 100  # feed entries removed beside one change at most, which bounds the transaction
-ATTEMPTS = 3  # decisions on a fresh image before giving up against another writer
+ATTEMPTS = 5  # decisions on a fresh image before giving up against another writer
 PRODUCER_ID_BLOCK = 1_000  # ids taken at once; what a restart leaves unused of a block is lost, not reused
 
+NOTHING = Batch(())  # a decision that nothing has to change
 NOT_CONTROLLER = Refusal(WireError.NOT_CONTROLLER, "Another broker has become the controller.")
+CONTENDED = Refusal(WireError.NOT_CONTROLLER, "Others change the metadata all the time.")
 
 
 class Controller:
-    """Made with a store, then `load`, `join`, any number of submits, `leave`; `image` is always the newest one."""
+    """Made with a store, then `load`, `join`, any number of submits, `leave`; `image` is always the newest one.
 
-    def __init__(self, store: Store, *, feed_entries: int = FEED_ENTRIES) -> None:
-        self.image = ClusterImage()
-        self._store = store
+    `limit`: the most bytes that a transaction may take, where the store has a limit. `patience_s`: how long a change
+    waits for a store that is out of reach.
+    """
+
+    def __init__(
+        self, store: Store, *, feed_entries: int = FEED_ENTRIES, limit: int | None = None, patience_s: float = 0
+    ) -> None:
+        self.feed = Feed(store)
+        # What else has to change because of a change; given the images before and after it.
+        self.consequences: Callable[[ClusterImage, ClusterImage], Sequence[Change]] = lambda before, after: ()
         self._feed_entries = feed_entries
-        self._oldest_entry = 1
-        self._listeners: list[Listener] = []
-        self._turn = asyncio.Lock()
+        self._limit = limit
+        self._patience_s = patience_s
         self._running: set[asyncio.Task[Any]] = set()
         self._broker_id = NO_BROKER
         self._epoch = 0  # the controller epoch that this process was elected with
 
+    @property
+    def image(self) -> ClusterImage:
+        return self.feed.image
+
+    @property
+    def leads(self) -> bool:
+        """Whether this broker is the controller, as far as it knows; the store knows better."""
+        return self._epoch > 0 and self.image.controller_epoch == self._epoch
+
     def on_image(self, listener: Listener) -> None:
         """Has `listener(old, new)` called after every change, in order, before the change is answered."""
-        self._listeners.append(listener)
+        self.feed.on_image(listener)
 
     async def load(self, new_cluster_id: str | None = None) -> None:
         """Reads the image from the store; an empty store becomes that of a new cluster. Raises StoreError."""
-        if not await self._store.exists(tree.FEED):
-            # A conflict here means that another process founded the cluster just now: then that one counts.
-            await self._store.multi(tree.founding_ops(new_cluster_id or text_of(fresh_id())))
-        await self._reload()
-
-    async def join(self, broker: Broker, *brought: Change) -> Refusal | None:
-        """Registers this broker and takes the controller's place; the broker's epoch is given to it here.
-
-        What a new broker has `brought` along counts with its first registration or not at all.
-        """
-        async with self._turn:
-            result = await self._commit(Batch((ControllerElected(broker.id), BrokerRegistered(broker), *brought)))
-            if result is None:
-                self._broker_id, self._epoch = broker.id, self.image.controller_epoch
-        return NOT_CONTROLLER if isinstance(result, Conflict) else result
+        await self.feed.load(new_cluster_id)
 
     @property
     def founded(self) -> bool:
         """Whether this is a new cluster, which nobody has joined yet."""
         return self.image.controller_epoch == 0
 
+    # ── what brokers do by themselves ──
+
+    async def join(self, broker: Broker, *brought: Change) -> Refusal | None:
+        """Registers this broker and takes the controller's place; the broker's epoch is given to it here.
+
+        What a new broker has `brought` along counts with its first registration or not at all.
+        """
+        async with self.feed.turn:
+            result = await self._commit(Batch((ControllerElected(broker.id), BrokerRegistered(broker), *brought)))
+            if result is None:
+                self._elected(broker.id)
+        return NOT_CONTROLLER if isinstance(result, Conflict) else result
+
+    async def claim(self, decide: Decide) -> Decision:
+        """Makes a change that is not the controller's to make: a broker's own registration, or its election."""
+        return await self._unbroken(self._claim(decide))
+
+    async def _claim(self, decide: Decide) -> Decision:
+        deadline = self._deadline()
+        async with self.feed.turn:
+            for _ in range(ATTEMPTS):
+                decision = decide(self.image)
+                if isinstance(decision, Refusal):
+                    return decision
+                result = await self._commit_all(decision, deadline)
+                if isinstance(result, Refusal):
+                    return result
+                if result is None:
+                    self._notice_election(decision)
+                    return decision
+        return CONTENDED
+
+    def _notice_election(self, change: Change) -> None:
+        for each in change.changes if isinstance(change, Batch) else (change,):
+            if isinstance(each, ControllerElected):
+                self._elected(each.broker_id)
+
+    def _elected(self, broker_id: int) -> None:
+        self._broker_id, self._epoch = broker_id, self.image.controller_epoch
+
     async def leave(self) -> Refusal | None:
         """Signs this broker off, at a clean shutdown."""
         result = await self.submit(lambda _: BrokerGone(self._broker_id))
         return result if isinstance(result, Refusal) else None
+
+    # ── what the controller does ──
 
     async def submit(self, decide: Decide) -> Decision:
         """Makes the decided change and returns it, or returns why there is none. `decide` may be called again."""
@@ -93,17 +137,20 @@ class Controller:
         return result
 
     async def submit_each(self, decides: Sequence[Decide]) -> list[Decision]:
-        """Like `submit` for several, each deciding on what the ones before it led to; all changes are made in one."""
+        """Like `submit` for several, each deciding on what the ones before it led to; all changes are made in one.
+
+        Where the store has a limit, what is too much for one transaction is made in several.
+        """
         return await self._unbroken(self._submit(decides))
 
-    async def allocate_producer_ids(self) -> range | Refusal:
+    async def allocate_producer_ids(self, broker_id: int | None = None) -> range | Refusal:
         """A block of producer ids that nobody got before and nobody will get again."""
         taken = range(0)
 
         def decide(image: ClusterImage) -> Change:
             nonlocal taken
             taken = range(image.next_producer_id, image.next_producer_id + PRODUCER_ID_BLOCK)
-            return ProducerIdsAllocated(self._broker_id, taken.stop)
+            return ProducerIdsAllocated(self._broker_id if broker_id is None else broker_id, taken.stop)
 
         result = await self.submit(decide)
         return result if isinstance(result, Refusal) else taken
@@ -120,67 +167,70 @@ class Controller:
         return await asyncio.shield(task)
 
     async def _submit(self, decides: Sequence[Decide]) -> list[Decision]:
-        async with self._turn:
+        done: list[Decision] = []
+        deadline = self._deadline()
+        async with self.feed.turn:
             for _ in range(ATTEMPTS):
-                if self._epoch == 0 or self.image.controller_epoch != self._epoch:
+                if not self.leads:
                     break
-                decisions = decide_each(self.image, decides)
-                changes = tuple(decision for decision in decisions if not isinstance(decision, Refusal))
-                result = await self._commit(changes[0] if len(changes) == 1 else Batch(changes)) if changes else None
+                result = await self._decide_and_commit(decides, done, deadline)
                 if isinstance(result, Refusal):
-                    return [decision if isinstance(decision, Refusal) else result for decision in decisions]
+                    return [*done, *(result for _ in decides[len(done) :])]
                 if result is None:
-                    return decisions
-        return [NOT_CONTROLLER for _ in decides]
+                    return done
+        return [*done, *(NOT_CONTROLLER for _ in decides[len(done) :])]
 
-    async def _commit(self, change: Change) -> Conflict | Refusal | None:
-        """None: the change is made, and `image` has it."""
-        trim = [Delete(tree.entry_path(number)) for number in self._surplus_entries()]
-        try:
-            result = await self._store.multi([*tree.ops_for(change, self.image), *trim])
-            if isinstance(result, Conflict):
-                await self._reload()
-                return result
-        except StoreUnavailable as error:
-            return Refusal(WireError.KAFKA_STORAGE_ERROR, f"The metadata store is not available: {error}")
-        self._oldest_entry += len(trim)
-        self._become(apply(self.image, change))
+    def _deadline(self) -> float:
+        return asyncio.get_running_loop().time() + self._patience_s
+
+    async def _decide_and_commit(
+        self, decides: Sequence[Decide], done: list[Decision], deadline: float
+    ) -> Conflict | Refusal | None:
+        """Adds to `done` what is done: of a store without a limit all or nothing."""
+        decisions = decide_each(self.image, decides[len(done) :])
+        while decisions:
+            count = self._fitting(decisions)
+            changes = tuple(each for each in decisions[:count] if not isinstance(each, Refusal) and each != NOTHING)
+            if changes:
+                change = changes[0] if len(changes) == 1 else Batch(changes)
+                result = await self._commit_all(self._with_consequences(change), deadline)
+                if result is not None:
+                    return result
+            done += decisions[:count]
+            decisions = decisions[count:]
         return None
+
+    def _fitting(self, decisions: Sequence[Decision]) -> int:
+        """How many of the decisions go into one transaction; at least one."""
+        if self._limit is None:
+            return len(decisions)
+        changes = [each for each in decisions if not isinstance(each, Refusal)]
+        if len(changes) < 2 or len(portions(Batch(tuple(changes)), self.image, self._limit)) == 1:
+            return len(decisions)
+        return max(len(decisions) // 2, 1)
+
+    def _with_consequences(self, change: Change) -> Change:
+        caused = tuple(self.consequences(self.image, fold(self.image, change)))
+        return Batch((change, *caused)) if caused else change
+
+    async def _commit_all(self, change: Change, deadline: float) -> Conflict | Refusal | None:
+        pieces = [change] if self._limit is None else portions(change, self.image, self._limit)
+        for number, piece in enumerate(pieces):
+            result = await self._commit(piece, deadline)
+            if isinstance(result, Conflict) and number and not isinstance(change, Batch):
+                # Somebody registered meanwhile. A topic that is there in part must not stay so.
+                result = await self._commit(piece, deadline)
+            if result is not None:
+                return result
+        return None
+
+    async def _commit(self, change: Change, deadline: float = 0) -> Conflict | Refusal | None:
+        """None: the change is made, and `image` has it."""
+        trim = self._surplus_entries() if self.leads or self.founded else range(0)
+        return await self.feed.commit(change, trim, deadline)
 
     def _surplus_entries(self) -> range:
         """The feed's oldest entries, which must go for it to keep its size with the one about to be written."""
-        surplus = self.image.version + 2 - self._oldest_entry - self._feed_entries
-        return range(self._oldest_entry, self._oldest_entry + min(surplus, TRIMMED_AT_ONCE))
-
-    async def _reload(self) -> None:
-        """The image as the store has it now, read again if a change came between the reads."""
-        for _ in range(ATTEMPTS):
-            before = await self._store.get(tree.FEED)
-            nodes = {tree.FEED: before.data} if before else {}
-            for root in tree.ROOTS:
-                nodes |= {path: node.data for path, node in (await self._store.subtree(root)).items()}
-            entries = await self._store.children(tree.FEED)
-            if await self._store.get(tree.FEED) == before:
-                break
-        else:
-            raise StoreUnavailable("the metadata changes faster than it can be read")
-        try:
-            image = tree.image_from(nodes)
-        except tree.DamagedTree as error:
-            raise StoreDamaged(f"the metadata in the store is damaged: {error}") from error
-        self._oldest_entry = int(entries[0]) if entries else image.version + 1
-        self._become(image)
-
-    def _become(self, image: ClusterImage) -> None:
-        old, self.image = self.image, image
-        if image.version != old.version:
-            for listener in self._listeners:
-                listener(old, image)
-
-
-def fresh_id() -> uuid.UUID:
-    """A random id for a topic or a cluster. Its text never begins with a dash: command lines would see an option."""
-    while True:
-        value = uuid.uuid4()
-        if not text_of(value).startswith("-"):
-            return value
+        oldest = self.feed.oldest_entry
+        surplus = self.image.version + 2 - oldest - self._feed_entries
+        return range(oldest, oldest + min(surplus, TRIMMED_AT_ONCE))

@@ -9,12 +9,15 @@ import logging
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, NamedTuple
 
+from moldau.base.errors import Refusal, WireError
 from moldau.broker.call import Call
+from moldau.broker.cluster.asking import Asking
 from moldau.broker.context import Context
 from moldau.broker.promise import Promise
 from moldau.net.connection import Connection, Handled
 from moldau.net.reply import BadRequest, Parked, Reply
 from moldau.wire.codec import decode, encode
+from moldau.wire.declare import fields_of, layout_of
 from moldau.wire.frames import LENGTH
 from moldau.wire.headers import (
     API_VERSIONS,
@@ -30,6 +33,7 @@ from moldau.wire.primitives import MalformedMessage
 log = logging.getLogger("moldau.broker")
 
 COLD_REQUEST_AT_MOST = 4 * 1024 * 1024  # all but Produce and Fetch: what is decoded takes many times its bytes
+FORWARDED_MS = 30_000  # how long a controller is looked for, if the request itself does not set less
 FALLBACK_VERSION = 0  # what an ApiVersions request of an unknown version is answered with (KIP-511)
 
 
@@ -43,6 +47,7 @@ class Api(NamedTuple):
     messages: ApiMessages
     handler: Handler | None = None
     hot: HotHandler | None = None
+    forwarded: bool = False  # it changes metadata: only the controller can serve it
 
 
 class Dispatcher:
@@ -98,6 +103,9 @@ class Dispatcher:
             raise BadRequest(f"{messages.name} request of {len(frame)} bytes; at most {COLD_REQUEST_AT_MOST} are read")
         request: object = decode(messages.request, version, frame, at, exact=False)
         call = Call(version, header.client_id, connection.listener, connection.peer)
+        if api.forwarded and self._context.asking is not None:
+            work = self._by_the_controller(self._context.asking, api, request, bytes(frame), call)
+            return self._answer_later(api, version, correlation, work, call)
         return self._answer(api, version, correlation, request, call)
 
     def _answer(self, api: Api, version: int, correlation: int, request: object, call: Call) -> Handled:
@@ -118,6 +126,60 @@ class Dispatcher:
             log.exception("request failed (%s %d) from %s", api.messages.name, version, call.peer)
             raise BadRequest("an internal error") from None
 
+    # ── between brokers ──
+
+    async def _by_the_controller(self, asking: Asking, api: Api, request: object, frame: bytes, call: Call) -> object:
+        """The response, or its frame without a length, of whoever is the controller while the request lasts."""
+        if self._context.controller.leads:
+            response = await self._serve(api, request, call)
+            if self._context.controller.leads or not _deposed(response):
+                return response
+        patience_s = min(getattr(request, "timeout_ms", FORWARDED_MS), FORWARDED_MS) / 1000
+        answer = await asking.forward(frame, call.peer.encode(), patience_s)
+        if isinstance(answer, bytes):
+            return Enveloped(answer)
+        return await self._serve(api, request, call)  # as the controller or, if there is none, to say so in each row
+
+    async def serve_forwarded(self, frame: memoryview, call: Call) -> bytes | Refusal:
+        """The answer to a client's request that another broker sent on, header included."""
+        key, version, correlation = read_request_prefix(frame)
+        api = self._apis.get(key)
+        if api is None or not api.forwarded:
+            return Refusal(WireError.INVALID_REQUEST, f"API key {key} is not forwarded.")
+        if not api.messages.lowest <= version <= api.messages.highest:
+            return Refusal(WireError.UNSUPPORTED_VERSION, f"{api.messages.name} version {version} is not served.")
+        header, at = read_request_header(frame)
+        request: object = decode(api.messages.request, version, frame, at, exact=False)
+        if self._context.controller.leads:
+            asked = call._replace(version=version, client_id=header.client_id)
+            response = await self._serve(api, request, asked)
+            if self._context.controller.leads or not _deposed(response):
+                return _frame(api, version, correlation, response)[LENGTH.size :]
+        return Refusal(WireError.NOT_CONTROLLER, "This broker is not the controller.")
+
+    async def serve(self, request: object, version: int) -> object:
+        """What this broker answers to a question of its own."""
+        return await self._serve(self._apis[layout_of(type(request)).key], request, Call(version, None, "", ""))
+
+    async def _serve(self, api: Api, request: object, call: Call) -> object:
+        assert api.handler is not None
+        response = api.handler(self._context, request, call)
+        return await response if inspect.isawaitable(response) else response
+
+
+class Enveloped(bytes):
+    """A response that the controller has packed, header included."""
+
+
+def _deposed(response: object) -> bool:
+    """Whether a response says anywhere that this broker is not the controller."""
+    if isinstance(response, tuple):
+        return any(map(_deposed, response))
+    names = [field.name for field in fields_of(type(response))] if hasattr(response, "__wire_fields__") else []
+    if any(name == "error_code" and getattr(response, name) == WireError.NOT_CONTROLLER for name in names):
+        return True
+    return any(_deposed(getattr(response, name)) for name in names)
+
 
 def _park(api: Api, version: int, correlation: int, promise: Promise) -> Parked:
     """Nothing runs while the answer is waited for, so it takes no place among the requests in progress."""
@@ -136,6 +198,8 @@ def _park(api: Api, version: int, correlation: int, promise: Promise) -> Parked:
 
 def _frame(api: Api, version: int, correlation: int, response: object) -> bytes:
     """The response as a frame; a handler that keeps its answer as bytes gives the body."""
+    if isinstance(response, Enveloped):
+        return LENGTH.pack(len(response)) + response
     body = response if isinstance(response, bytes) else encode(response, version)
     header = pack_response_header(api.messages.key, version, correlation)
     return LENGTH.pack(len(header) + len(body)) + header + body

@@ -20,13 +20,20 @@ from moldau.broker import adoption, process
 from moldau.broker.answers import Answers
 from moldau.broker.chores import Chore, Chores
 from moldau.broker.clock import Clock
+from moldau.broker.cluster.asking import Asking
+from moldau.broker.cluster.boot import boot_id, note, trusted
+from moldau.broker.cluster.member import Member
+from moldau.broker.cluster.membership import Membership
 from moldau.broker.configs import effective
 from moldau.broker.context import Context
 from moldau.broker.controller import Controller
 from moldau.broker.coordinators.groups import Groups
 from moldau.broker.coordinators.markers import Markers
+from moldau.broker.coordinators.post import Post
 from moldau.broker.coordinators.transactions import Transactions
 from moldau.broker.dispatch import Dispatcher
+from moldau.broker.holding import Holding
+from moldau.broker.peers import Peers
 from moldau.broker.producer_ids import ProducerIds
 from moldau.broker.sessions import FetchSessions
 from moldau.broker.settings import BrokerConfig, load
@@ -36,16 +43,19 @@ from moldau.log.settings import LogConfig
 from moldau.metadata import features
 from moldau.metadata.changes import Change
 from moldau.metadata.image import Broker, ClusterImage, Endpoint, Topic
+from moldau.metadata.portions import PORTION_BYTES
 from moldau.net.gate import Gate
 from moldau.net.listener import CannotListen, ConnectionLimits, Listeners
 from moldau.replication.compactor import CleanerSettings, Compactor
 from moldau.replication.replicas import Replicas
-from moldau.store.port import StoreError
+from moldau.store.port import Store, StoreError
 from moldau.store.sqlite import SqliteStore
+from moldau.store.zookeeper import ZooKeeperStore
 
 log = logging.getLogger("moldau.broker")
 
 STORE_FILE = "moldau-metadata.sqlite"
+STORE_PATIENCE_S = 15.0  # how long a change waits for an ensemble that is out of reach
 IDLE_CHECKS = 10  # how often an idle time is looked at while it passes
 LEAST_IDLE_CHECK_MS = 100
 REOPEN_MS = 1_000  # how often partitions are tried that could not be opened for want of room
@@ -137,7 +147,8 @@ class Node:
         self._clock = clock
         self._static = config.static
         self._directories: list[LogDirectory] = []
-        self._store: SqliteStore | None = None
+        self._store: Store | None = None
+        self._member: Member | None = None  # of a cluster
         self._loading = False  # from here on the logs are not as the last run left them
 
     async def start(self, begun: float) -> Started:
@@ -155,7 +166,9 @@ class Node:
             await self._open_metadata()
             await self._join(ports)
             await self._open_logs()
-            return self._go(ports, begun)
+            self._go()
+            await self._be_a_member()
+            return self._started(ports, begun)
         except BaseException:
             await self._release()
             raise
@@ -164,18 +177,26 @@ class Node:
         for path in self._config.log_dirs:
             self._directories.append(LogDirectory.open(Path(path)))
 
+    async def _open_store(self) -> Controller:
+        """A store of its own for a single node, a ZooKeeper ensemble for a cluster."""
+        config = self._config
+        if config.zookeeper_connect:
+            timeouts = (config.zookeeper_session_timeout_ms, config.zookeeper_connection_timeout_ms)
+            self._store = await ZooKeeperStore.open(config.zookeeper_connect, *timeouts)
+            return Controller(self._store, limit=PORTION_BYTES, patience_s=STORE_PATIENCE_S)
+        self._store = await SqliteStore.open(_store_path(self._directories))
+        return Controller(self._store)
+
     async def _open_metadata(self) -> None:
         config, directories = self._config, self._directories
         now = self._clock.now
-        store = await SqliteStore.open(_store_path(directories))
-        self._store = store
-        self._controller = controller = Controller(store)
+        self._controller = controller = await self._open_store()
         await controller.load(next((each.cluster_id for each in directories if each.cluster_id), None))
         for directory in directories:
             directory.claim(controller.image.cluster_id, config.node_id)
         self._replicas = Replicas(config.node_id, directories, self._configure, now, config.producer_id_expiration_ms)
         self._compactor = Compactor(self._replicas, lambda: _cleaners(self._context.config), now)
-        producer_ids = ProducerIds(controller)
+        producer_ids = ProducerIds(self._allocate_producer_ids)
 
         def running() -> BrokerConfig:
             return self._context.config
@@ -183,26 +204,42 @@ class Node:
         def image() -> ClusterImage:
             return controller.image
 
+        peers = Peers(image, _inter_broker_listener(config), node_id=config.node_id)
+        self._post = post = Post(peers)
         groups = Groups(self._replicas, running, image, now)
-        markers = Markers(self._replicas, groups, image, now)
+        markers = Markers(self._replicas, groups, image, now, config.node_id, post)
         self._context = Context(
             config=config,
             static=self._static,
-            served=[api.messages for api in APIS],
+            served=[api.messages for api in APIS if not api.messages.between_brokers],
             controller=controller,
             replicas=self._replicas,
             sessions=FetchSessions(config.max_incremental_fetch_session_cache_slots),
             answers=Answers(),
             producer_ids=producer_ids,
             groups=groups,
-            transactions=Transactions(self._replicas, markers, producer_ids, running, image, now),
+            transactions=Transactions(self._replicas, markers, producer_ids, running, image, now, post),
+            holding=Holding(),
+            peers=peers,
             now=now,
         )
         self._dispatcher = Dispatcher(self._context, APIS)
+        if config.zookeeper_connect:
+            asking = Asking(controller, peers, config.node_id, self._dispatcher.serve)
+            membership = Membership(controller, config.node_id, peers.listener_name, self._context.rules)
+            self._member = Member(controller, membership, asking, config.node_id)
+            self._context.asking = asking
+            self._context.serve_forwarded = self._dispatcher.serve_forwarded
+
+    async def _allocate_producer_ids(self) -> range | Refusal:
+        member = self._member
+        return await (member.allocate_producer_ids() if member else self._controller.allocate_producer_ids())
 
     async def _join(self, ports: dict[str, int]) -> None:
+        """A single node is its own controller from here on; a broker of a cluster is told of when it serves."""
         config, controller = self._config, self._controller
         endpoints = {each.name: Endpoint(each.host, each.port or ports.get(each.name, 0)) for each in config.advertised}
+        self._broker = Broker(config.node_id, endpoints, config.broker_rack)
         brought: tuple[Change, ...] = ()
         if controller.image.features_epoch < 0:  # a new cluster, or one of a release that had no features
             brought = (features.newest(),)
@@ -210,7 +247,12 @@ class Node:
             metadata_directory = config.values["metadata.log.dir"]
             kraft = str(metadata_directory) if metadata_directory else None
             brought += adoption.adopted(self._directories, kraft, config.node_id)
-        refusal = await controller.join(Broker(config.node_id, endpoints, config.broker_rack), *brought)
+        if self._member is None:
+            refusal = await controller.join(self._broker, *brought)
+        else:
+            wait_s = 2 * config.zookeeper_session_timeout_ms / 1000
+            await self._member.check_alone(self._broker, self._context.peers.listener_name, wait_s)
+            refusal = await self._member.membership.found(brought) if controller.founded else None
         if isinstance(refusal, Refusal):
             raise StoreError(refusal.message)
 
@@ -225,15 +267,14 @@ class Node:
         adoption.warn_of_unknown(controller.image, self._directories)
         # An id that a log has seen must not be given to another producer, even where the metadata was lost.
         used = [producer.producer_id for each in replicas for producer in each.log.producers]
-        if max(used, default=-1) >= controller.image.next_producer_id:
+        if max(used, default=-1) >= controller.image.next_producer_id and controller.leads:
             await controller.skip_producer_ids(max(used))
 
         gc.collect()
         gc.freeze()  # what is here now stays: collections need not look at thousands of partitions every time
 
-    def _go(self, ports: dict[str, int], begun: float) -> Started:
-        config, controller = self._config, self._controller
-        controller.on_image(self._follow)
+    def _go(self) -> None:
+        self._controller.on_image(self._follow)
         self._replicas.on_last_failure = self._give_up
         self._context.groups.start()
         self._context.transactions.start()
@@ -241,6 +282,17 @@ class Node:
         self._listeners.start()
         self._chores = Chores(self._daily_work(), self._clock)
         self._compactor.start()
+
+    async def _be_a_member(self) -> None:
+        """Only now: who is registered may be given partitions to lead, and must be there when others look for it."""
+        if self._member is None:
+            return
+        boot = boot_id()
+        await self._member.membership.start(self._broker, trusted=trusted(self._directories, boot))
+        await asyncio.to_thread(note, self._directories, boot)
+
+    def _started(self, ports: dict[str, int], begun: float) -> Started:
+        config, controller = self._config, self._controller
         bound = [each._replace(port=ports[each.name]) for each in config.listeners]
         here = [each._replace(host="localhost") if each.everywhere else each for each in bound]
         return Started(
@@ -276,6 +328,9 @@ class Node:
             ),
             Chore("producers", config.producer_id_expiration_check_interval_ms, self._replicas.expire_producers),
         ]
+        if self._member is not None and config.auto_leader_rebalance_enable:
+            every = config.leader_imbalance_check_interval_seconds * 1000
+            chores.append(Chore("balance of leaders", every, self._member.membership.balance))
         if idle_ms > 0:
             every = max(idle_ms // IDLE_CHECKS, LEAST_IDLE_CHECK_MS)
             chores.append(Chore("idle connections", every, self._listeners.close_idle))
@@ -299,6 +354,7 @@ class Node:
         self._replicas.follow(old, new)
         self._context.groups.follow(old, new)
         self._context.transactions.follow(old, new)
+        self._post.follow(old, new)
 
     def _adapt(self, image: ClusterImage) -> None:
         """Settings that were changed while the broker runs, or in an earlier life of it, take effect."""
@@ -310,15 +366,24 @@ class Node:
 
     async def stop(self) -> None:
         """In order: nothing new comes in, what runs ends, the logs are closed, then the marks of a clean stop."""
+        if self._member is not None:
+            if self._config.controlled_shutdown_enable:
+                await self._member.shut_down()
+            self._member.membership.leave()
         self._listeners.stop_listening()
         await self._chores.stop()
         await self._compactor.stop()
         await self._context.transactions.stop()
         await self._context.groups.stop()
+        await self._post.stop()
         await self._gate.drain()
         self._listeners.close()
         await self._replicas.stop()
-        await self._controller.leave()
+        if self._member is not None:
+            await self._member.membership.stop()  # its registration goes with its session
+        else:
+            await self._controller.leave()
+        await self._context.peers.stop()
         if self._store is not None:
             try:
                 await self._store.close()
@@ -332,6 +397,12 @@ class Node:
             await self._store.close()
         for directory in self._directories:
             directory.close(clean=directory.clean and not self._loading)
+
+
+def _inter_broker_listener(config: BrokerConfig) -> str:
+    """The listener that brokers meet on: the one that is named, or the first."""
+    name = config.values["inter.broker.listener.name"]
+    return str(name).upper() if name else config.listeners[0].name
 
 
 def _store_path(directories: list[LogDirectory]) -> Path:

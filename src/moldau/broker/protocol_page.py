@@ -14,7 +14,8 @@ HEAD = """# Protocol
 
 This page is made from the tables in the code (`python -m moldau.broker.protocol_page > docs/protocol.md`), and a test
 keeps it up to date. Moldau speaks Kafka's protocol; clients learn from ApiVersions what is in this table. An API that
-is not in it is not served, and a request for it closes the connection.
+is not in it is not served, and a request for it closes the connection. What brokers alone ask of each other is marked,
+and not told to clients.
 """
 
 VERSIONS = """## APIs
@@ -67,6 +68,8 @@ def _row(api: ApiMessages) -> str:
     versions = served(api)
     if api.advertised != api.lowest:
         versions += f" (advertised from {api.advertised})"
+    if api.between_brokers:
+        versions += " (between brokers)"
     flexible = "never" if api.flexible is None else api.flexible
     return f"| {api.key} | {api.name} | {versions} | {flexible} |\n"
 

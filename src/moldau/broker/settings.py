@@ -18,6 +18,7 @@ from moldau.broker.listeners import (
     read_protocols,
     wrong_advertised,
 )
+from moldau.broker.tables.clusters import CLUSTERS
 from moldau.broker.tables.coordination import COORDINATION
 from moldau.broker.tables.coordinators import COORDINATORS
 from moldau.broker.tables.idle import IDLE
@@ -44,7 +45,13 @@ GUARDS = SECURITY_GUARDS | STORAGE_GUARDS  # name → what would happen if it we
 
 BROKER = Table(
     "broker",
-    (*USED, *COORDINATION, *TOPIC_DEFAULTS, *(setting for group in (*IDLE, *LATER) for setting in group.settings)),
+    (
+        *USED,
+        *CLUSTERS,
+        *COORDINATION,
+        *TOPIC_DEFAULTS,
+        *(setting for group in (*IDLE, *LATER) for setting in group.settings),
+    ),
 )
 
 # Names that older versions of Kafka knew; Kafka 4 does not, and nor does Moldau.
@@ -58,9 +65,6 @@ GONE = {
     "log.message.downconversion.enable": "leave it out",
     "log.message.format.version": "leave it out",
     "log.message.timestamp.difference.max.ms": "write log.message.timestamp.before.max.ms and .after.max.ms instead",
-    "zookeeper.connect": "leave it out",
-    "zookeeper.connection.timeout.ms": "leave it out",
-    "zookeeper.session.timeout.ms": "leave it out",
 }
 PLUGIN_PREFIXES = {"rsm.config.": "tiered storage", "rlmm.config.": "tiered storage"}
 LEAST_KEY_MEMORY = 1024 * 1024  # bytes, of a cleaner
@@ -80,7 +84,9 @@ class BrokerConfig:
 
     broker_rack: str | None
     auto_create_topics_enable: bool
+    auto_leader_rebalance_enable: bool
     connections_max_idle_ms: int
+    controlled_shutdown_enable: bool
     default_replication_factor: int
     delete_topic_enable: bool
     fetch_max_bytes: int
@@ -102,6 +108,7 @@ class BrokerConfig:
     group_max_session_timeout_ms: int
     group_max_size: int
     group_min_session_timeout_ms: int
+    leader_imbalance_check_interval_seconds: int
     log_cleaner_backoff_ms: int
     log_cleaner_dedupe_buffer_size: int
     log_cleaner_enable: bool
@@ -121,6 +128,7 @@ class BrokerConfig:
     num_partitions: int
     num_recovery_threads_per_data_dir: int
     offset_metadata_max_bytes: int
+    offsets_commit_timeout_ms: int
     offsets_retention_check_interval_ms: int
     offsets_retention_minutes: int
     offsets_topic_num_partitions: int
@@ -142,6 +150,9 @@ class BrokerConfig:
     transaction_state_log_replication_factor: int
     transaction_state_log_segment_bytes: int
     transactional_id_expiration_ms: int
+    zookeeper_connect: str | None
+    zookeeper_connection_timeout_ms: int | None
+    zookeeper_session_timeout_ms: int
 
     def topic_defaults(self) -> LogConfig:
         """The values of a topic that sets nothing itself."""

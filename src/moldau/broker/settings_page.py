@@ -2,6 +2,7 @@
 
 from moldau.base.settings import Group, markdown
 from moldau.broker.settings import GUARDS, LATER, TOPIC_DEFAULTS
+from moldau.broker.tables.clusters import CLUSTERS
 from moldau.broker.tables.coordination import COORDINATION
 from moldau.broker.tables.idle import IDLE
 from moldau.broker.tables.used import USED
@@ -12,7 +13,8 @@ HEAD = """# Settings
 
 This page is made from the tables in the code (`python -m moldau.broker.settings > docs/settings.md`), and a test keeps
 it up to date. Names, kinds, bounds and defaults are Kafka's, except that `log.dir` is `./data` and `node.id` is 1 when
-nobody sets them, and that listeners change only with a restart. Numbers are plain: `10485760`, not `10MB`.
+nobody sets them, and that listeners change only with a restart; `zookeeper.*` are those of Kafka 3. Numbers are plain:
+`10485760`, not `10MB`.
 
 A value that does not fit, or a name that Kafka does not know, is refused with the reason and the nearest valid name.
 """
@@ -23,9 +25,8 @@ TOPICS = """
 Set with `moldau topic create` and `moldau topic alter`, or by any Kafka tool. A topic without a value of its own
 follows the broker's settings that the second table names, and then the default.
 
-Replication and tiered storage are still to come: their settings (`*.replication.throttled.replicas`, `remote.*`,
-`local.*`, `unclean.leader.election.enable`) are checked, kept and shown, but have no effect yet. `preallocate` has none
-either.
+Throttles and tiered storage are still to come: their settings (`*.replication.throttled.replicas`, `remote.*`,
+`local.*`) are checked, kept and shown, but have no effect yet. `preallocate` has none either.
 """
 
 SYNONYMS = """
@@ -94,7 +95,7 @@ def render() -> str:
         GROUPS,
         markdown(GROUP, live=False),
         BROKERS,
-        markdown((*USED, *COORDINATION, *TOPIC_DEFAULTS), live=True),
+        markdown((*USED, *CLUSTERS, *COORDINATION, *TOPIC_DEFAULTS), live=True),
         NOT_THERE,
         _groups(LATER),
         REFUSED + refused,

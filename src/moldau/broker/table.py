@@ -2,10 +2,13 @@
 
 from moldau.broker.apis.add_offsets_to_txn import add_offsets_to_txn
 from moldau.broker.apis.add_partitions_to_txn import add_partitions_to_txn
+from moldau.broker.apis.allocate_producer_ids import allocate_producer_ids
 from moldau.broker.apis.alter_configs import alter_configs, incremental_alter_configs
+from moldau.broker.apis.alter_partition import alter_partitions
 from moldau.broker.apis.alter_partition_reassignments import alter_partition_reassignments
 from moldau.broker.apis.alter_replica_log_dirs import alter_replica_log_dirs
 from moldau.broker.apis.api_versions import api_versions
+from moldau.broker.apis.broker_heartbeat import broker_heartbeat
 from moldau.broker.apis.consumer_group_describe import consumer_group_describe
 from moldau.broker.apis.consumer_group_heartbeat import consumer_group_heartbeat
 from moldau.broker.apis.create_partitions import create_partitions
@@ -20,7 +23,9 @@ from moldau.broker.apis.describe_log_dirs import describe_log_dirs
 from moldau.broker.apis.describe_producers import describe_producers
 from moldau.broker.apis.describe_topic_partitions import describe_topic_partitions
 from moldau.broker.apis.describe_transactions import describe_transactions
+from moldau.broker.apis.elect_leaders import elect_leaders
 from moldau.broker.apis.end_txn import end_txn
+from moldau.broker.apis.envelope import envelope
 from moldau.broker.apis.fetch import fetch
 from moldau.broker.apis.find_coordinator import find_coordinator
 from moldau.broker.apis.heartbeat import heartbeat
@@ -60,8 +65,8 @@ APIS = (
     Api(BY_KEY[15], describe_groups),
     Api(BY_KEY[16], list_groups),
     Api(BY_KEY[18], api_versions),
-    Api(BY_KEY[19], create_topics),
-    Api(BY_KEY[20], delete_topics),
+    Api(BY_KEY[19], create_topics, forwarded=True),
+    Api(BY_KEY[20], delete_topics, forwarded=True),
     Api(BY_KEY[21], delete_records),
     Api(BY_KEY[22], init_producer_id),
     Api(BY_KEY[23], offset_for_leader_epoch),
@@ -71,20 +76,25 @@ APIS = (
     Api(BY_KEY[27], write_txn_markers),
     Api(BY_KEY[28], txn_offset_commit),
     Api(BY_KEY[32], describe_configs),
-    Api(BY_KEY[33], alter_configs),
+    Api(BY_KEY[33], alter_configs, forwarded=True),
     Api(BY_KEY[34], alter_replica_log_dirs),
     Api(BY_KEY[35], describe_log_dirs),
-    Api(BY_KEY[37], create_partitions),
+    Api(BY_KEY[37], create_partitions, forwarded=True),
     Api(BY_KEY[42], delete_groups),
-    Api(BY_KEY[44], incremental_alter_configs),
-    Api(BY_KEY[45], alter_partition_reassignments),
+    Api(BY_KEY[43], elect_leaders, forwarded=True),
+    Api(BY_KEY[44], incremental_alter_configs, forwarded=True),
+    Api(BY_KEY[45], alter_partition_reassignments, forwarded=True),
     Api(BY_KEY[46], list_partition_reassignments),
     Api(BY_KEY[47], offset_delete),
-    Api(BY_KEY[57], update_features),
+    Api(BY_KEY[56], alter_partitions),
+    Api(BY_KEY[57], update_features, forwarded=True),
+    Api(BY_KEY[58], envelope),
     Api(BY_KEY[60], describe_cluster),
     Api(BY_KEY[61], describe_producers),
+    Api(BY_KEY[63], broker_heartbeat),
     Api(BY_KEY[65], describe_transactions),
     Api(BY_KEY[66], list_transactions),
+    Api(BY_KEY[67], allocate_producer_ids),
     Api(BY_KEY[68], consumer_group_heartbeat),
     Api(BY_KEY[69], consumer_group_describe),
     Api(BY_KEY[74], list_config_resources),

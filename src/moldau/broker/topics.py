@@ -6,13 +6,16 @@ from random import randrange
 from moldau.base.errors import Refusal
 from moldau.broker import configs
 from moldau.broker.context import Context
-from moldau.broker.controller import fresh_id
+from moldau.broker.fresh import fresh_id
 from moldau.broker.internal_topics import internal_spec
 from moldau.metadata.changes import Decide, Decision
 from moldau.metadata.image import ClusterImage
 from moldau.metadata.topics import TopicDefaults, TopicSpec, create_topic
+from moldau.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 
 MAX_START = 2**31
+CREATE_VERSION = 7
+NEEDED_S = 10.0  # how long a client waits for a topic that it needs; it asks again after that
 
 
 def deciding(ctx: Context, spec: TopicSpec) -> Decide:
@@ -38,3 +41,26 @@ async def create_all(ctx: Context, specs: Sequence[TopicSpec]) -> list[Decision]
     decisions = await ctx.controller.submit_each([deciding(ctx, spec) for spec in specs])
     await ctx.replicas.settled()
     return decisions
+
+
+async def create_needed(ctx: Context, names: Sequence[str]) -> None:
+    """Create topics that somebody needs, here or by the controller; what cannot be created is seen by its absence."""
+    specs = [automatic(ctx, name) for name in names]
+    if ctx.asking is None or ctx.controller.leads:
+        await create_all(ctx, specs)
+        return
+    request = CreateTopicsRequest(
+        topics=tuple(
+            CreatableTopic(
+                name=spec.name,
+                num_partitions=spec.partitions,
+                replication_factor=spec.replication,
+                assignments=(),
+                configs=tuple(CreatableTopicConfig(name=name, value=value) for name, value in spec.config.items()),
+            )
+            for spec in specs
+        ),
+        timeout_ms=int(NEEDED_S * 1000),
+    )
+    await ctx.asking.have_done(request, CREATE_VERSION, NEEDED_S)
+    await ctx.replicas.settled()

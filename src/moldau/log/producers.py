@@ -228,6 +228,10 @@ class Producers:
             asked.lowest_sequence = sequence
         return asked
 
+    def holds(self, producer_id: int, asked: Verification) -> bool:
+        """Whether what was asked of the coordinator still counts: no marker has come since."""
+        return self._verifications.get(producer_id) is asked
+
     def update(
         self,
         producer_id: int,

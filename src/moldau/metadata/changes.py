@@ -7,6 +7,7 @@ or differ between brokers. Decisions are made in topics.py and its neighbours.
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from itertools import groupby
 from typing import Any
 from uuid import UUID
 
@@ -87,6 +88,13 @@ class BrokerGone:
 
 
 @dataclass(frozen=True, slots=True)
+class BrokerLeaving:
+    """A broker is about to stop in order: it stays, but gets nothing new to do."""
+
+    broker_id: int
+
+
+@dataclass(frozen=True, slots=True)
 class ControllerElected:
     """This broker decides from now on, under the next controller epoch."""
 
@@ -125,6 +133,7 @@ Change = (
     | PartitionChanged
     | BrokerRegistered
     | BrokerGone
+    | BrokerLeaving
     | ControllerElected
     | FeaturesFinalized
     | ProducerIdsAllocated
@@ -164,7 +173,7 @@ def fold(image: ClusterImage, change: Change) -> ClusterImage:
         case TopicConfigured():
             return _with_topic(image, replace(image.topics[change.topic], config=change.config))
         case PartitionChanged():
-            return _with_topic(image, _with_partition(image.topics[change.topic], change))
+            return _with_partitions(image, (change,))
         case BrokerConfigured():
             return replace(image, broker_configs=_with_config(image.broker_configs, change.broker_name, change.config))
         case GroupConfigured():
@@ -176,6 +185,11 @@ def fold(image: ClusterImage, change: Change) -> ClusterImage:
             brokers = {id_: broker for id_, broker in image.brokers.items() if id_ != change.broker_id}
             controller = NO_BROKER if image.controller_id == change.broker_id else image.controller_id
             return replace(image, brokers=brokers, controller_id=controller)
+        case BrokerLeaving():
+            known = image.brokers.get(change.broker_id)
+            if known is None:  # who reads the tree may know that it is gone already
+                return image
+            return replace(image, brokers={**image.brokers, known.id: replace(known, leaving=True)})
         case ControllerElected():
             return replace(image, controller_id=change.broker_id, controller_epoch=image.controller_epoch + 1)
         case FeaturesFinalized():
@@ -183,8 +197,12 @@ def fold(image: ClusterImage, change: Change) -> ClusterImage:
         case ProducerIdsAllocated():
             return replace(image, next_producer_id=change.next_producer_id)
         case Batch():
-            for part in change.changes:
-                image = fold(image, part)
+            for partitions, parts in groupby(change.changes, key=lambda part: isinstance(part, PartitionChanged)):
+                if partitions:  # a broker's end changes thousands: each topic is made anew once, not once for each
+                    image = _with_partitions(image, parts)  # type: ignore[arg-type]  # groupby's key says so
+                else:
+                    for part in parts:
+                        image = fold(image, part)
             return image
 
 
@@ -210,9 +228,22 @@ def _with_config(
     return {**others, name: config} if config else others
 
 
-def _with_partition(topic: Topic, change: PartitionChanged) -> Topic:
-    old = topic.partitions[change.index]
-    new = PartitionState(
+def _with_partitions(image: ClusterImage, changes: Iterable[PartitionChanged]) -> ClusterImage:
+    states: dict[str, list[PartitionState]] = {}
+    for change in changes:
+        topic = states.get(change.topic)
+        if topic is None:
+            topic = states[change.topic] = list(image.topics[change.topic].partitions)
+        topic[change.index] = _after(topic[change.index], change)
+    topics, by_id = dict(image.topics), dict(image.topics_by_id)
+    for name, partitions in states.items():
+        new = replace(topics[name], partitions=tuple(partitions))
+        topics[name] = by_id[new.id] = new
+    return replace(image, topics=topics, topics_by_id=by_id)
+
+
+def _after(old: PartitionState, change: PartitionChanged) -> PartitionState:
+    return PartitionState(
         index=change.index,
         replicas=change.replicas,
         isr=change.isr,
@@ -223,7 +254,6 @@ def _with_partition(topic: Topic, change: PartitionChanged) -> Topic:
         removing=change.removing,
         elr=change.elr,
     )
-    return replace(topic, partitions=(*topic.partitions[: change.index], new, *topic.partitions[change.index + 1 :]))
 
 
 # The change feed's form: {"change": "TopicCreated", "topic": …}. A field of one name has one type in every change.
@@ -240,6 +270,7 @@ _KINDS: dict[str, type] = {
         PartitionChanged,
         BrokerRegistered,
         BrokerGone,
+        BrokerLeaving,
         ControllerElected,
         FeaturesFinalized,
         ProducerIdsAllocated,

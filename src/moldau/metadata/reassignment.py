@@ -16,7 +16,7 @@ from moldau.metadata.image import NO_BROKER, ClusterImage, PartitionState
 
 Reassigned = PartitionChanged | Batch | Refusal  # an empty batch: it is as it was asked for already
 
-NO_REASSIGNMENT = Refusal(WireError.NO_REASSIGNMENT_IN_PROGRESS, "No partition reassignment is in progress.")
+NO_REASSIGNMENT = Refusal(WireError.NO_REASSIGNMENT_IN_PROGRESS, "")  # Kafka has no words for it either
 
 
 def reassigning(state: PartitionState) -> bool:
@@ -100,10 +100,13 @@ def elected(image: ClusterImage, state: PartitionState) -> PartitionState:
 
 def _change(image: ClusterImage, topic: str, old: PartitionState, new: PartitionState) -> PartitionChanged | Batch:
     new = elected(image, new)
+    return Batch(()) if new == old else changed(topic, old, new)
+
+
+def changed(topic: str, old: PartitionState, new: PartitionState) -> PartitionChanged:
+    """The change from one state to the other, under a new leader epoch where that is due."""
     # As Kafka does: who no longer belongs to the partition must not be believed under the old epoch.
     moved = new.leader != old.leader or not set(old.replicas) <= set(new.replicas)
-    if new == old:
-        return Batch(())
     return PartitionChanged(
         topic,
         new.index,

@@ -7,7 +7,7 @@ epoch likewise: a deposed controller's change fails on the first operation.
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
@@ -20,6 +20,7 @@ from moldau.metadata.changes import (
     Batch,
     BrokerConfigured,
     BrokerGone,
+    BrokerLeaving,
     BrokerRegistered,
     Change,
     ControllerElected,
@@ -40,6 +41,7 @@ from moldau.metadata.image import CLUSTER_DEFAULT, NO_BROKER, Broker, ClusterIma
 S = TypeVar("S")
 T = TypeVar("T")
 
+BROKERS = "/brokers/ids"
 CLUSTER_ID = "/cluster/id"
 CONTROLLER = "/controller"
 CONTROLLER_EPOCH = "/controller_epoch"
@@ -64,7 +66,7 @@ def founding_ops(cluster_id: str) -> list[Op]:
     return [
         Create("/cluster"),
         Create(CLUSTER_ID, _json({"version": "1", "id": cluster_id})),
-        *(Create(path) for path in ("/brokers", "/brokers/ids", "/brokers/topics")),
+        *(Create(path) for path in ("/brokers", BROKERS, "/brokers/topics")),
         *(Create(path) for path in ("/config", "/config/topics", "/config/brokers", "/config/groups")),
         Create(CONTROLLER_EPOCH, b"0"),
         Create(FEATURES, _json({"version": 1, "features": {}, "epoch": -1})),
@@ -94,15 +96,35 @@ def feed_entry(path: str, data: bytes) -> Change:
 
 
 def _steps(change: Change, image: ClusterImage) -> Iterator[tuple[Change, ClusterImage, ClusterImage]]:
-    """The single changes of a change, each with the image before and after it."""
-    for part in change.changes if isinstance(change, Batch) else (change,):
-        if isinstance(part, Batch):
-            yield from _steps(part, image)
-            image = fold(image, part)
-        else:
+    """What a change writes step by step, each with the image before and after it.
+
+    Changes of different partitions that follow each other are one step, a batch: there may be thousands.
+    """
+    run: dict[tuple[str, int], PartitionChanged] = {}
+    for part in (*_flat(change), None):
+        if isinstance(part, PartitionChanged) and (part.topic, part.index) not in run:
+            run[part.topic, part.index] = part
+            continue
+        if run:
+            step = Batch(tuple(run.values()))
+            after = fold(image, step)
+            yield step, image, after
+            image = after
+            run.clear()
+        if isinstance(part, PartitionChanged):
+            run[part.topic, part.index] = part
+        elif part is not None:
             after = fold(image, part)
             yield part, image, after
             image = after
+
+
+def _flat(change: Change) -> Iterator[Change]:
+    if isinstance(change, Batch):
+        for part in change.changes:
+            yield from _flat(part)
+    else:
+        yield change
 
 
 def _writes(change: Change, image: ClusterImage, after: ClusterImage) -> Iterator[Op]:
@@ -118,7 +140,7 @@ def _writes(change: Change, image: ClusterImage, after: ClusterImage) -> Iterato
         case TopicConfigured():
             yield Set(_config_path(change.topic), _config_data(change.config))
         case PartitionChanged():
-            yield from _change_partition(change, image, after)
+            yield from _change_partitions((change,), image, after)
         case BrokerConfigured():
             path = f"/config/brokers/{change.broker_name or DEFAULT_BROKER_NODE}"
             yield from _configure(path, change.config, exists=change.broker_name in image.broker_configs)
@@ -127,14 +149,17 @@ def _writes(change: Change, image: ClusterImage, after: ClusterImage) -> Iterato
             yield from _configure(path, change.config, exists=change.group in image.group_configs)
         case BrokerRegistered():
             if change.broker.id in image.brokers:  # a new session's node in place of an old session's
-                yield Delete(_broker_path(change.broker.id))
+                yield Delete(broker_path(change.broker.id))
             broker = after.brokers[change.broker.id]
-            yield Create(_broker_path(broker.id), _broker_data(broker), ephemeral=True)
+            yield Create(broker_path(broker.id), _broker_data(broker), ephemeral=True)
         case BrokerGone():
             if not change.expired:
-                yield Delete(_broker_path(change.broker_id))
+                yield Delete(broker_path(change.broker_id))
             if not change.expired and image.controller_id == change.broker_id:
                 yield Delete(CONTROLLER)
+        case BrokerLeaving():
+            broker = after.brokers[change.broker_id]
+            yield Set(broker_path(broker.id), _broker_data(broker))
         case ControllerElected():
             yield Create(CONTROLLER, _json({"version": 1, "brokerid": change.broker_id}), ephemeral=True)
             yield Set(CONTROLLER_EPOCH, str(after.controller_epoch).encode(), image.controller_epoch)
@@ -142,8 +167,8 @@ def _writes(change: Change, image: ClusterImage, after: ClusterImage) -> Iterato
             yield Set(FEATURES, _json({"version": 1, "features": dict(after.features), "epoch": after.features_epoch}))
         case ProducerIdsAllocated():
             yield Set(PRODUCER_IDS, _producer_ids_data(change, image))
-        case Batch():
-            raise TypeError("a batch is written in steps")
+        case Batch():  # of partitions: see `_steps`
+            yield from _change_partitions(change.changes, image, after)
 
 
 def _create_topic(topic: Topic) -> Iterator[Op]:
@@ -168,12 +193,17 @@ def _delete_topic(topic: Topic) -> Iterator[Op]:
     yield Delete(_config_path(topic.name))
 
 
-def _change_partition(change: PartitionChanged, image: ClusterImage, after: ClusterImage) -> Iterator[Op]:
-    topic = after.topics[change.topic]
-    old, new = image.topics[change.topic].partitions[change.index], topic.partitions[change.index]
-    yield Set(_state_path(topic.name, new.index), _state_data(new), old.partition_epoch)
-    if (new.replicas, new.adding, new.removing) != (old.replicas, old.adding, old.removing):
-        yield Set(_topic_path(topic.name), _topic_data(topic))
+def _change_partitions(changes: Iterable[Change], image: ClusterImage, after: ClusterImage) -> Iterator[Op]:
+    reassigned: dict[str, Topic] = {}
+    for change in changes:
+        assert isinstance(change, PartitionChanged)
+        topic = after.topics[change.topic]
+        old, new = image.topics[change.topic].partitions[change.index], topic.partitions[change.index]
+        yield Set(_state_path(topic.name, new.index), _state_data(new), old.partition_epoch)
+        if (new.replicas, new.adding, new.removing) != (old.replicas, old.adding, old.removing):
+            reassigned[topic.name] = topic
+    for name, topic in reassigned.items():
+        yield Set(_topic_path(name), _topic_data(topic))
 
 
 def _configure(path: str, config: Mapping[str, str], *, exists: bool) -> Iterator[Op]:
@@ -374,8 +404,8 @@ def _group_config_path(group: str) -> str:
     return f"/config/groups/{name if name.strip('.') else name.replace('.', '%2E')}"
 
 
-def _broker_path(broker_id: int) -> str:
-    return f"/brokers/ids/{broker_id}"
+def broker_path(broker_id: int) -> str:
+    return f"{BROKERS}/{broker_id}"
 
 
 def _json(form: Mapping[str, Any]) -> bytes:

@@ -93,6 +93,13 @@ class Partition:
         self._lane = Lane()
 
     @property
+    def leads(self) -> bool:
+        return True
+
+    async def committed(self, offset: int) -> None:
+        """Until all records before this offset are committed."""
+
+    @property
     def high_watermark(self) -> int:
         return self.log.end_offset
 

@@ -22,7 +22,7 @@ UP_SETTINGS = {"group.initial.rebalance.delay.ms": "0"}
 
 # Flag → field of Launch; a command takes the flags of its row.
 FLAGS = {
-    "up": {"--dir": "directory", "--listen": "listen"},
+    "up": {"--dir": "directory", "--listen": "listen", "--zookeeper": "zookeeper", "--id": "number"},
     "broker": {"--dir": "directory", "--listen": "listen", "--config": "config", "--set": "settings"},
 }
 
@@ -36,6 +36,8 @@ class Launch:
     listen: str | None = None
     config: str | None = None
     settings: tuple[str, ...] = ()
+    zookeeper: str | None = None
+    number: str | None = None
 
 
 class Started(Protocol):
@@ -94,6 +96,10 @@ def build_properties(launch: Launch) -> dict[str, str]:
         properties["log.dirs"] = directory
     if listen is not None:
         properties["listeners"] = f"PLAINTEXT://{read_listen(listen)}"
+    if launch.zookeeper is not None:
+        properties["zookeeper.connect"] = launch.zookeeper
+    if launch.number is not None:
+        properties["node.id"] = launch.number
     properties.update(split_pair(text, "--set") for text in launch.settings)
     return properties
 

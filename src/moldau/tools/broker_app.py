@@ -19,9 +19,16 @@ def up(
     listen: Annotated[
         str | None, typer.Option("--listen", metavar="HOST:PORT", help="Where to listen.", show_default=UP_LISTEN)
     ] = None,
+    zookeeper: Annotated[
+        str | None,
+        typer.Option("--zookeeper", metavar="HOST:PORT", help="Be a broker of the cluster of this ZooKeeper."),
+    ] = None,
+    number: Annotated[
+        str | None, typer.Option("--id", metavar="N", help="The broker's number in its cluster.", show_default="1")
+    ] = None,
 ) -> None:
     """Start everything on this machine and say what to try next."""
-    raise typer.Exit(start(Launch("up", directory, listen)))
+    raise typer.Exit(start(Launch("up", directory, listen, zookeeper=zookeeper, number=number)))
 
 
 @broker_app.command()

@@ -181,3 +181,17 @@ def read_span(text: str) -> int:
     if total > LONGEST_SPAN_MS:
         raise ValueError(f"{text!r} is too long a time")
     return round(total)
+
+
+SIZE = re.compile(r"(\d+)\s*([KMG]i?)?B?", re.ASCII | re.IGNORECASE)
+SIZE_UNITS = {"": 1, "K": 1000, "KI": 1024, "M": 1000**2, "MI": 1024**2, "G": 1000**3, "GI": 1024**3}
+LARGEST_SIZE = 2**63 - 1
+
+
+def read_size(text: str) -> int:
+    """A number of bytes, at least one: `5000000`, `10MB`, `10MiB`."""
+    found = SIZE.fullmatch(text.strip())
+    size = int(found[1]) * SIZE_UNITS[(found[2] or "").upper()] if found else 0
+    if not 0 < size <= LARGEST_SIZE:
+        raise ValueError(f"{text!r} is not a number of bytes such as 5000000, 10MB or 10MiB")
+    return size

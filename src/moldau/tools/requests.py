@@ -26,12 +26,14 @@ Answer = TypeVar("Answer")
 CLIENT_ID = "moldau-cli"
 GROUP, TRANSACTION = 0, 1  # kinds of coordinators
 ASK_AGAIN_S = 0.2
-# Errors that pass by themselves: a coordinator that is being found or is still loading, a transaction that is ending.
+# Errors that pass by themselves: a coordinator that is being found or is still loading, a transaction that is
+# ending, a controller that is being elected.
 PASSING = {
     WireError.COORDINATOR_LOAD_IN_PROGRESS,
     WireError.COORDINATOR_NOT_AVAILABLE,
     WireError.NOT_COORDINATOR,
     WireError.CONCURRENT_TRANSACTIONS,
+    WireError.NOT_CONTROLLER,
 }
 
 
@@ -81,6 +83,10 @@ class Cluster:
             known = ", ".join(map(str, self.ids))
             raise CommandError(f"there is no broker {node_id}", remedy=f"There are: {known}")
         return self._connect(self._addresses[node_id])
+
+    def ask(self, request: object, answer: type[Answer]) -> Answer:
+        """What any broker can answer."""
+        return self._first.ask(request, answer)
 
     def coordinator(self, kind: int, key: str) -> int:
         """The id of the broker that coordinates a group or a transactional id."""

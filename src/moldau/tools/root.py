@@ -19,7 +19,9 @@ from moldau.tools.options import Output, OutputOption, Properties, RootBootstrap
 COMMANDS = {
     "up": ("moldau.tools.broker_app", "up_app"),
     "broker": ("moldau.tools.broker_app", "broker_app"),
+    "cluster": ("moldau.tools.cluster", "app"),
     "topic": ("moldau.tools.topic", "app"),
+    "partition": ("moldau.tools.partition", "app"),
     "produce": ("moldau.tools.produce", "app"),
     "consume": ("moldau.tools.consume", "app"),
     "group": ("moldau.tools.group", "app"),

@@ -9,7 +9,8 @@ import pytest
 
 from moldau.base.errors import Refusal, WireError
 from moldau.base.tree import Op, Set
-from moldau.broker.controller import PRODUCER_ID_BLOCK, Controller, fresh_id
+from moldau.broker.controller import PRODUCER_ID_BLOCK, Controller
+from moldau.broker.fresh import fresh_id
 from moldau.metadata import tree
 from moldau.metadata.changes import BrokerConfigured, Decide, GroupConfigured, PartitionChanged, TopicCreated, apply
 from moldau.metadata.image import Broker, ClusterImage, Endpoint
@@ -162,7 +163,7 @@ def test_a_caller_that_goes_away_leaves_image_and_store_in_step(tmp_path: Path) 
 def test_an_unavailable_store_is_a_retriable_refusal(tmp_path: Path) -> None:
     async def scenario(controller: Controller, store: SqliteStore) -> None:
         flaky = FlakyStore(store)
-        controller._store = flaky  # type: ignore[assignment]
+        controller.feed.store = flaky  # type: ignore[assignment]
         flaky.fail_before = True
         before = controller.image
         result = await controller.submit(creating("t"))
@@ -180,7 +181,7 @@ def test_an_unavailable_store_is_a_retriable_refusal(tmp_path: Path) -> None:
 def test_a_change_whose_answer_was_lost_is_found_again(tmp_path: Path) -> None:
     async def scenario(controller: Controller, store: SqliteStore) -> None:
         flaky = FlakyStore(store)
-        controller._store = flaky  # type: ignore[assignment]
+        controller.feed.store = flaky  # type: ignore[assignment]
         flaky.fail_after = True
         assert isinstance(await controller.submit(creating("t")), Refusal)
         flaky.fail_after = False

@@ -162,14 +162,18 @@ def test_where_the_log_refuses_nothing_has_happened(loop_kind: str, tmp_path: Pa
 class Refusing:
     """A partition whose disk refuses."""
 
-    offline = False
+    offline, leads = False, True
 
     def __init__(self, partition: Partition, refusal: Refusal) -> None:
         self.log = partition.log
+        self.leader_epoch = partition.leader_epoch
         self._refusal = refusal
 
     def append_records(self, *_: object, **__: object) -> Refusal:
         return self._refusal
+
+    async def committed(self, offset: int) -> None:
+        """There is but one replica."""
 
 
 @on_both_loops

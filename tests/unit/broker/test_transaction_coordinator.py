@@ -1,7 +1,7 @@
 """The transaction coordinator on real partitions: markers that are written at once, later, again, or not at all."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -11,7 +11,7 @@ import pytest
 from log_batches import NOW, open_log
 from moldau.base.errors import Refusal, WireError
 from moldau.broker.call import Call
-from moldau.broker.coordinators.markers import Markers
+from moldau.broker.coordinators.markers import Marker, Markers
 from moldau.broker.coordinators.transactions import Transactions
 from moldau.broker.promise import Promise
 from moldau.broker.settings import load
@@ -58,6 +58,33 @@ class Disk(Partition):
         self.held.clear()
 
 
+class Others:
+    """Stands where other brokers are asked: remembers what, and has the test answer."""
+
+    def __init__(self) -> None:
+        self.markers: list[tuple[int, str, Marker, Callable[[WireError], None]]] = []
+        self.asked: list[tuple[int, bool]] = []
+        self.says = WireError.NONE
+
+    def send_marker(
+        self, broker_id: int, topic: str, index: int, marker: Marker, told: Callable[[WireError], None]
+    ) -> None:
+        self.markers.append((broker_id, topic, marker, told))
+
+    def answer(self, error: WireError) -> None:
+        markers, self.markers = self.markers, []
+        for *_, told in markers:
+            told(error)
+
+    def ask_admission(
+        self, broker_id: int, name: str, producer: int, epoch: int, places: Sequence[tuple[str, int]], adds: bool
+    ) -> Promise:
+        self.asked.append((broker_id, adds))
+        promise = Promise()
+        promise.resolve(dict.fromkeys(places, self.says))
+        return promise
+
+
 class Stores:
     """Stands where the broker finds partitions, group shards and producer ids."""
 
@@ -66,6 +93,8 @@ class Stores:
         self.groups_loaded = True
         self.told_groups: list[tuple[int, int, bool]] = []
         self.producer_id: int | Refusal = 4000
+        self.leaders: dict[str, int] = {}  # of topics that this broker does not lead
+        self.others = Others()
 
     @property
     def by_name(self) -> dict[bytes, list[Disk | None]]:
@@ -78,15 +107,28 @@ class Stores:
         return self.disks.get(topic) if index == 0 else None
 
     def image(self) -> ClusterImage:
-        state = PartitionState(0, (1,), (1,), 1)
-        topics = {name: Topic(name, UUID(int=1), (state,), {}) for name in self.disks}
+        topics = {
+            name: Topic(name, UUID(int=1), (PartitionState(0, (1, 2), (1, 2), self.leaders.get(name, 1)),), {})
+            for name in self.disks
+        }
         return ClusterImage(topics=topics, features={"transaction.version": 2})
 
     def takes_markers(self, index: int) -> bool:
         return self.groups_loaded
 
-    def marker_written(self, index: int, producer_id: int, commit: bool) -> None:
+    def marker_written(
+        self,
+        index: int,
+        producer_id: int,
+        commit: bool,
+        outcome: Appended | Later,
+        told: Callable[[WireError], None],
+    ) -> None:
         self.told_groups.append((index, producer_id, commit))
+        if isinstance(outcome, Later):
+            outcome.tell = lambda settled: told(settled.error if isinstance(settled, Refusal) else WireError.NONE)
+        else:
+            told(WireError.NONE)
 
     async def next(self) -> int | Refusal:
         await asyncio.sleep(0)
@@ -98,15 +140,16 @@ class Client:
 
     def __init__(self, stores: Stores) -> None:
         self.stores = stores
-        image = stores.image()
-        markers = Markers(stores, stores, stores.image, lambda: NOW)  # type: ignore[arg-type]
+        here = CONFIG.node_id
+        markers = Markers(stores, stores, stores.image, lambda: NOW, here, stores.others)  # type: ignore[arg-type]
         self.coordinator = Transactions(
             stores,  # type: ignore[arg-type]
             markers,
             stores,  # type: ignore[arg-type]
             lambda: CONFIG,
-            lambda: image,
+            stores.image,
             lambda: NOW,
+            stores.others,
         )
         self.producer = -1, -1
 
@@ -123,7 +166,8 @@ class Client:
     def admit(self, *topics: str, adds: bool = True) -> list[WireError]:
         places = [(topic, 0) for topic in topics]
         found = self.coordinator.admit("tx", *self.producer, places, adds)
-        return [WireError.NONE if refusal is None else refusal.error for refusal in found.values()]
+        assert not isinstance(found, Promise)
+        return list(found.values())
 
     def end(self, commit: bool = True) -> EndTxnResponse | Promise:
         request = EndTxnRequest(
@@ -137,10 +181,13 @@ class Client:
         return answer
 
     @property
+    def loading(self) -> bool:
+        return self.coordinator.read("tx", lambda _: False, lambda error: error) is not False
+
+    @property
     def transaction(self) -> Transaction:
-        shard = self.coordinator.shard("tx")
-        assert not isinstance(shard, WireError)
-        return shard.transactions["tx"]
+        (found,) = [shard.machine for shard in self.coordinator._runtime.opened()]
+        return found.transactions["tx"]
 
     def is_in(self, state: TransactionState) -> bool:
         return self.transaction.state is state
@@ -288,9 +335,104 @@ def test_records_are_let_in_when_the_transaction_is_safe(loop_kind: str, tmp_pat
     async def story(client: Client, stores: Stores) -> None:
         await client.init()
         stores.disks[STATE].waits = True
-        assert client.admit("orders") == [WireError.CONCURRENT_TRANSACTIONS]
+        adding = client.coordinator.admit("tx", *client.producer, [("orders", 0)], True)
+        looking = client.coordinator.admit("tx", *client.producer, [("orders", 0)], False)
+        assert isinstance(adding, Promise)
+        assert isinstance(looking, Promise), "what is not committed is not told"
+        assert not adding.done
+        assert not looking.done
         stores.disks[STATE].go_on()
+        assert await adding == await looking == {("orders", 0): WireError.NONE}
         assert client.admit("orders") == [WireError.NONE]
+
+    told(loop_kind, tmp_path, story)
+
+
+@on_both_loops
+def test_markers_go_to_the_leaders_of_their_partitions(loop_kind: str, tmp_path: Path) -> None:
+    async def story(client: Client, stores: Stores) -> None:
+        await client.init()
+        client.admit("orders", "payments")
+        stores.leaders["payments"] = 2
+        client.end()
+        assert client.end_of("orders") == 1
+        ((broker, topic, marker, _),) = stores.others.markers
+        assert (broker, topic) == (2, "payments")
+        assert marker == Marker(4000, 1, True, coordinator_epoch=4, transaction_version=2)
+        assert client.is_in(TransactionState.PREPARE_COMMIT)
+        stores.others.answer(WireError.NONE)
+        assert client.is_in(TransactionState.COMPLETE_COMMIT)
+
+    told(loop_kind, tmp_path, story)
+
+
+@on_both_loops
+@pytest.mark.parametrize("error", [WireError.NETWORK_EXCEPTION, WireError.NOT_LEADER_OR_FOLLOWER])
+def test_a_marker_follows_its_partition_to_the_next_leader(loop_kind: str, tmp_path: Path, error: WireError) -> None:
+    async def story(client: Client, stores: Stores) -> None:
+        await client.init()
+        client.admit("orders", "payments")
+        stores.leaders["payments"] = 2
+        client.end()
+        stores.others.answer(error)
+        stores.leaders["payments"] = -1  # nobody leads it for a while
+        await asyncio.sleep(0.15)
+        assert not stores.others.markers
+        stores.leaders["payments"] = 3
+        await until(lambda: bool(stores.others.markers))
+        assert [broker for broker, *_ in stores.others.markers] == [3]
+        stores.leaders["payments"] = 1
+        stores.others.answer(error)
+        await until(lambda: client.is_in(TransactionState.COMPLETE_COMMIT))
+        assert (client.end_of("orders"), client.end_of("payments")) == (1, 1)
+
+    told(loop_kind, tmp_path, story)
+
+
+@on_both_loops
+def test_a_topic_that_is_deleted_is_not_waited_for(loop_kind: str, tmp_path: Path) -> None:
+    async def story(client: Client, stores: Stores) -> None:
+        await client.init()
+        client.admit("payments")
+        stores.leaders["payments"] = 2
+        client.end()
+        del stores.disks["payments"]
+        stores.others.answer(WireError.NOT_LEADER_OR_FOLLOWER)
+        await until(lambda: client.is_in(TransactionState.COMPLETE_COMMIT))
+
+    told(loop_kind, tmp_path, story)
+
+
+@on_both_loops
+@pytest.mark.parametrize("adds", [True, False])
+def test_the_coordinator_may_be_another_broker(loop_kind: str, tmp_path: Path, adds: bool) -> None:
+    async def story(client: Client, stores: Stores) -> None:
+        stores.leaders[STATE] = 2
+        answer = client.coordinator.admit("tx", 4000, 0, [("orders", 0)], adds)
+        assert isinstance(answer, Promise)
+        assert await answer == {("orders", 0): WireError.NONE}
+        assert stores.others.asked == [(2, adds)]
+        stores.leaders[STATE] = -1
+        assert client.admit("orders", adds=adds) == [WireError.COORDINATOR_NOT_AVAILABLE]
+
+    told(loop_kind, tmp_path, story)
+
+
+@on_both_loops
+def test_who_leads_the_log_next_ends_what_was_decided(loop_kind: str, tmp_path: Path) -> None:
+    async def story(client: Client, stores: Stores) -> None:
+        await client.init()
+        client.admit("payments")
+        stores.leaders["payments"] = 2
+        client.end()
+        assert len(stores.others.markers) == 1
+        stores.disks[STATE].leader_epoch = 5  # it was another's for a while
+        assert client.loading
+        await until(lambda: len(stores.others.markers) == 2)
+        assert [marker.coordinator_epoch for _, _, marker, _ in stores.others.markers] == [4, 5]
+        stores.others.answer(WireError.NONE)
+        assert client.is_in(TransactionState.COMPLETE_COMMIT)
+        assert not client.coordinator._endings
 
     told(loop_kind, tmp_path, story)
 
@@ -363,8 +505,8 @@ def test_a_start_completes_what_was_decided(loop_kind: str, tmp_path: Path, comm
         await client.coordinator.stop()  # no timer of the old life fires any more
         again = Client(stores)
         again.coordinator.start()
-        assert again.coordinator.shard("tx") is WireError.COORDINATOR_LOAD_IN_PROGRESS
-        await until(lambda: not isinstance(again.coordinator.shard("tx"), WireError))
+        assert again.loading
+        await until(lambda: not again.loading)
         done = TransactionState.COMPLETE_COMMIT if commit else TransactionState.COMPLETE_ABORT
         await until(lambda: again.is_in(done))
         assert again.end_of("orders") == 1

@@ -26,8 +26,8 @@ def in_transaction(producer: Producer, sequence: int = 0, value: bytes = b"value
 class Coordinator:
     """Lets in what it is told to, and remembers what it was asked."""
 
-    def __init__(self, refusal: Refusal | None = None) -> None:
-        self.refusal = refusal
+    def __init__(self, says: WireError = WireError.NONE) -> None:
+        self.says = says
         self.asked: list[tuple[str, int, int, list[tuple[str, int]], bool]] = []
 
     def admit(
@@ -37,9 +37,9 @@ class Coordinator:
         producer_epoch: int,
         partitions: list[tuple[str, int]],
         adds: bool,
-    ) -> dict[tuple[str, int], Refusal | None]:
+    ) -> dict[tuple[str, int], WireError]:
         self.asked.append((transactional_id, producer_id, producer_epoch, partitions, adds))
-        return dict.fromkeys(partitions, self.refusal)
+        return dict.fromkeys(partitions, self.says)
 
 
 def proof_of(
@@ -177,7 +177,7 @@ def test_a_batch_that_was_put_off_keeps_its_place(tmp_path: Path) -> None:
     """What the coordinator could not admit is sent again; what follows it must not be written first."""
     partition = a_partition(tmp_path)
     producer = Producer(1, 0)
-    busy = Coordinator(Refusal.of(WireError.CONCURRENT_TRANSACTIONS))
+    busy = Coordinator(WireError.CONCURRENT_TRANSACTIONS)
     assert error(produce(partition, in_transaction(producer), busy, 11)) is WireError.NOT_ENOUGH_REPLICAS
     following = produce(partition, in_transaction(producer, 1), Coordinator(), 11)
     assert error(following) is WireError.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -203,6 +203,8 @@ def test_in_version_two_a_transaction_of_an_unknown_producer_begins_at_zero(tmp_
         (WireError.CONCURRENT_TRANSACTIONS, 12, WireError.CONCURRENT_TRANSACTIONS),
         (WireError.COORDINATOR_LOAD_IN_PROGRESS, 12, WireError.NOT_ENOUGH_REPLICAS),
         (WireError.NOT_COORDINATOR, 11, WireError.NOT_ENOUGH_REPLICAS),
+        (WireError.UNKNOWN_TOPIC_OR_PARTITION, 12, WireError.NOT_ENOUGH_REPLICAS),
+        (WireError.OPERATION_NOT_ATTEMPTED, 12, WireError.NOT_ENOUGH_REPLICAS),
         (WireError.INVALID_PRODUCER_ID_MAPPING, 12, WireError.INVALID_PRODUCER_ID_MAPPING),
     ],
 )
@@ -210,7 +212,7 @@ def test_the_coordinators_refusal_in_the_producers_words(
     tmp_path: Path, said: WireError, version: int, told: WireError
 ) -> None:
     partition = a_partition(tmp_path)
-    outcome = produce(partition, in_transaction(Producer(1, 0)), Coordinator(Refusal.of(said)), version)
+    outcome = produce(partition, in_transaction(Producer(1, 0)), Coordinator(said), version)
     assert error(outcome) is told
 
 

@@ -3,31 +3,28 @@
 2: PRODUCER_FENCED. Clients of transaction version 2 do not ask: TxnOffsetCommit adds the partition by itself (KIP-890).
 """
 
-from collections.abc import Coroutine
+from typing import Any
 
 from moldau.base.errors import WireError
 from moldau.broker import topics
 from moldau.broker.call import Call
 from moldau.broker.context import Context
 from moldau.broker.internal_topics import OFFSETS
-from moldau.broker.promise import Promise
+from moldau.broker.promise import Promise, after
 from moldau.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 
 FENCED_SINCE = 2  # the version that first knew PRODUCER_FENCED
 OLD_PROTOCOL = 0  # the transaction version that clients speak who ask this
 
 
-Answer = AddOffsetsToTxnResponse | Coroutine[object, object, AddOffsetsToTxnResponse]
-
-
-def add_offsets_to_txn(ctx: Context, request: AddOffsetsToTxnRequest, call: Call) -> Answer:
+def add_offsets_to_txn(ctx: Context, request: AddOffsetsToTxnRequest, call: Call) -> Any:
     index = ctx.groups.partition_of(request.group_id)
     if index is None:
         return _create(ctx, request, call)
     error = ctx.transactions.add(
         request.transactional_id, request.producer_id, request.producer_epoch, [(OFFSETS, index)], OLD_PROTOCOL
     )
-    return _answer_later(error, call.version) if isinstance(error, Promise) else _answer(error, call.version)
+    return after(error, lambda found: _answer(found, call.version))
 
 
 async def _create(ctx: Context, request: AddOffsetsToTxnRequest, call: Call) -> AddOffsetsToTxnResponse:
@@ -36,11 +33,8 @@ async def _create(ctx: Context, request: AddOffsetsToTxnRequest, call: Call) -> 
     if ctx.groups.partition_of(request.group_id) is None:
         return _answer(WireError.COORDINATOR_NOT_AVAILABLE, call.version)
     answer = add_offsets_to_txn(ctx, request, call)
-    return answer if isinstance(answer, AddOffsetsToTxnResponse) else await answer
-
-
-async def _answer_later(promise: Promise, version: int) -> AddOffsetsToTxnResponse:
-    return _answer(await promise, version)
+    response: AddOffsetsToTxnResponse = await answer if isinstance(answer, Promise) else answer
+    return response
 
 
 def _answer(error: WireError, version: int) -> AddOffsetsToTxnResponse:

@@ -11,7 +11,7 @@ from moldau.base.errors import WireError
 from moldau.broker.call import Call
 from moldau.broker.context import Context
 from moldau.broker.internal_topics import OFFSETS, TRANSACTIONS
-from moldau.broker.promise import Promise
+from moldau.broker.promise import Promise, joined
 from moldau.transactions.state import TopicPartition
 from moldau.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
@@ -33,15 +33,7 @@ Errors = Mapping[TopicPartition, WireError] | WireError  # one for all
 
 def add_partitions_to_txn(ctx: Context, request: AddPartitionsToTxnRequest, call: Call) -> Any:
     errors = [_add(ctx, asked, call.version) for asked in request.transactions]
-    if any(isinstance(each, Promise) for each in errors):
-        return _answer_later(request, errors, call.version)
-    return _answer(request, errors, call.version)
-
-
-async def _answer_later(
-    request: AddPartitionsToTxnRequest, errors: list[Errors | Promise], version: int
-) -> AddPartitionsToTxnResponse:
-    return _answer(request, [await each if isinstance(each, Promise) else each for each in errors], version)
+    return joined(errors, lambda found: _answer(request, found, call.version))
 
 
 def _answer(request: AddPartitionsToTxnRequest, errors: list[Any], version: int) -> AddPartitionsToTxnResponse:

@@ -53,6 +53,6 @@ def _deciding(ctx: Context, topic: str, asked: ReassignablePartition, may_change
 def _result(index: int, decision: Decision) -> ReassignablePartitionResponse:
     if isinstance(decision, Refusal):
         return ReassignablePartitionResponse(
-            partition_index=index, error_code=decision.error, error_message=decision.message
+            partition_index=index, error_code=decision.error, error_message=decision.message or None
         )
     return ReassignablePartitionResponse(partition_index=index, error_code=WireError.NONE, error_message=None)

@@ -3,9 +3,13 @@
 6: a group that is not there is an error; before, it was a group in the state Dead.
 """
 
+from typing import Any
+
 from moldau.base.errors import WireError
 from moldau.broker.call import Call
 from moldau.broker.context import Context
+from moldau.broker.promise import joined
+from moldau.groups.shard import GroupShard
 from moldau.wire.declare import replace
 from moldau.wire.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 
@@ -16,20 +20,24 @@ ERRORS_SINCE = 6
 GROUP_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
 
 
-def describe_groups(ctx: Context, request: DescribeGroupsRequest, call: Call) -> DescribeGroupsResponse:
+def describe_groups(ctx: Context, request: DescribeGroupsRequest, call: Call) -> Any:
     groups = [_describe(ctx, group_id, call.version) for group_id in request.groups]
-    if request.include_authorized_operations:
+    return joined(groups, lambda described: _answer(described, request.include_authorized_operations))
+
+
+def _answer(groups: list[DescribedGroup], include_operations: bool) -> DescribeGroupsResponse:
+    if include_operations:
         groups = [
             group if group.error_code else replace(group, authorized_operations=GROUP_OPERATIONS) for group in groups
         ]
     return DescribeGroupsResponse(groups=tuple(groups))
 
 
-def _describe(ctx: Context, group_id: str, version: int) -> DescribedGroup:
-    shard = ctx.groups.shard(group_id)
-    if isinstance(shard, WireError):
-        return DescribedGroup(group_id=group_id, error_code=shard)
-    group = shard.describe_classic(group_id)
-    if group.error_code == WireError.GROUP_ID_NOT_FOUND and version < ERRORS_SINCE:
-        return replace(group, error_code=WireError.NONE, error_message=None)
-    return group
+def _describe(ctx: Context, group_id: str, version: int) -> Any:
+    def look(shard: GroupShard) -> DescribedGroup:
+        group = shard.describe_classic(group_id)
+        if group.error_code == WireError.GROUP_ID_NOT_FOUND and version < ERRORS_SINCE:
+            return replace(group, error_code=WireError.NONE, error_message=None)
+        return group
+
+    return ctx.groups.read(group_id, look, lambda error: DescribedGroup(group_id=group_id, error_code=error))

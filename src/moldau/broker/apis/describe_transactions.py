@@ -1,10 +1,13 @@
 """DescribeTransactions 0 (KIP-664): what the coordinator knows of transactional ids."""
 
 from itertools import groupby
+from typing import Any
 
 from moldau.base.errors import WireError
 from moldau.broker.call import Call
 from moldau.broker.context import Context
+from moldau.broker.promise import joined
+from moldau.transactions.shard import TransactionShard
 from moldau.transactions.state import Transaction
 from moldau.wire.messages.describe_transactions import (
     DescribedTransaction,
@@ -14,25 +17,29 @@ from moldau.wire.messages.describe_transactions import (
 )
 
 
-def describe_transactions(
-    ctx: Context, request: DescribeTransactionsRequest, call: Call
-) -> DescribeTransactionsResponse:
-    return DescribeTransactionsResponse(
-        transaction_states=tuple(_describe(ctx, transactional_id) for transactional_id in request.transactional_ids)
+def describe_transactions(ctx: Context, request: DescribeTransactionsRequest, call: Call) -> Any:
+    return joined(
+        [_describe(ctx, transactional_id) for transactional_id in request.transactional_ids],
+        lambda described: DescribeTransactionsResponse(transaction_states=tuple(described)),
     )
 
 
-def _describe(ctx: Context, transactional_id: str) -> DescribedTransaction:
+def _describe(ctx: Context, transactional_id: str) -> Any:
+    def refused(error: WireError) -> DescribedTransaction:
+        return DescribedTransaction(error_code=error, transactional_id=transactional_id)
+
+    def look(shard: TransactionShard) -> DescribedTransaction:
+        found = shard.transactions.get(transactional_id)
+        return refused(WireError.TRANSACTIONAL_ID_NOT_FOUND) if found is None else _described(found)
+
     if not transactional_id:
-        return DescribedTransaction(error_code=WireError.INVALID_REQUEST, transactional_id=transactional_id)
-    shard = ctx.transactions.shard(transactional_id)
-    if isinstance(shard, WireError):
-        return DescribedTransaction(error_code=shard, transactional_id=transactional_id)
-    found = shard.transactions.get(transactional_id)
-    if found is None:
-        return DescribedTransaction(error_code=WireError.TRANSACTIONAL_ID_NOT_FOUND, transactional_id=transactional_id)
+        return refused(WireError.INVALID_REQUEST)
+    return ctx.transactions.read(transactional_id, look, refused)
+
+
+def _described(found: Transaction) -> DescribedTransaction:
     return DescribedTransaction(
-        transactional_id=transactional_id,
+        transactional_id=found.transactional_id,
         transaction_state=found.state.title,
         transaction_timeout_ms=found.timeout_ms,
         transaction_start_time_ms=found.start_time,

@@ -32,7 +32,7 @@ def find_coordinator(ctx: Context, request: FindCoordinatorRequest, call: Call) 
 
 async def _create(ctx: Context, topic: str, request: FindCoordinatorRequest, call: Call) -> FindCoordinatorResponse:
     """The first one to ask has the topic made. If two ask at once, the second finds that it is there."""
-    await topics.create_all(ctx, [topics.automatic(ctx, topic)])
+    await topics.create_needed(ctx, [topic])
     return _answer(ctx.image, topic, request, call)
 
 

@@ -5,13 +5,16 @@ no pattern can make slow.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import re2
 
 from moldau.base.errors import WireError
 from moldau.broker.call import Call
 from moldau.broker.context import Context
-from moldau.transactions.state import TransactionState
+from moldau.broker.promise import joined
+from moldau.transactions.shard import TransactionShard
+from moldau.transactions.state import Transaction, TransactionState
 from moldau.wire.messages.list_transactions import (
     ListedTransaction,
     ListTransactionsRequest,
@@ -21,24 +24,31 @@ from moldau.wire.messages.list_transactions import (
 STATES = {state.title: state for state in TransactionState}
 
 
-def list_transactions(ctx: Context, request: ListTransactionsRequest, call: Call) -> ListTransactionsResponse:
+def list_transactions(ctx: Context, request: ListTransactionsRequest, call: Call) -> Any:
     unknown = tuple(dict.fromkeys(name for name in request.state_filters if name not in STATES))
     matches = _matcher(request.transactional_id_pattern)
     if matches is None:
         return ListTransactionsResponse(error_code=WireError.INVALID_REGULAR_EXPRESSION)
     states = {STATES[name] for name in request.state_filters if name in STATES} if request.state_filters else None
+
+    def look(shard: TransactionShard) -> list[Transaction]:
+        return shard.listed(states, set(request.producer_id_filters), request.duration_filter, matches, ctx.now())
+
+    return joined(ctx.transactions.read_all(look), lambda found: _answer(found, unknown))
+
+
+def _answer(found: list[list[Transaction] | WireError], unknown: tuple[str, ...]) -> ListTransactionsResponse:
     listed: list[ListedTransaction] = []
-    for shard in ctx.transactions.shards():
-        if isinstance(shard, WireError):
-            return ListTransactionsResponse(error_code=shard)
-        found = shard.listed(states, set(request.producer_id_filters), request.duration_filter, matches, ctx.now())
+    for each in found:
+        if isinstance(each, WireError):
+            return ListTransactionsResponse(error_code=each)
         listed.extend(
             ListedTransaction(
-                transactional_id=each.transactional_id,
-                producer_id=each.producer_id,
-                transaction_state=each.state.title,
+                transactional_id=transaction.transactional_id,
+                producer_id=transaction.producer_id,
+                transaction_state=transaction.state.title,
             )
-            for each in found
+            for transaction in each
         )
     return ListTransactionsResponse(unknown_state_filters=unknown, transaction_states=tuple(listed))
 

@@ -40,7 +40,7 @@ def metadata(ctx: Context, request: MetadataRequest, call: Call) -> bytes | Coro
 
 async def _create(ctx: Context, names: list[str], request: MetadataRequest, call: Call) -> bytes:
     """Create what can be created; what cannot is told from the image afterwards."""
-    await topics.create_all(ctx, [topics.automatic(ctx, name) for name in names])
+    await topics.create_needed(ctx, names)
     return _answer(ctx, request, call)
 
 

@@ -3,29 +3,25 @@
 8: many groups. 9: the member that asks. 10: topics by their ids.
 """
 
-from moldau.base.errors import WireError
+from typing import Any
+
 from moldau.broker.call import Call
 from moldau.broker.context import Context
+from moldau.broker.promise import joined
 from moldau.groups import offsets_fetch
 from moldau.groups.env import Topics
-from moldau.wire.messages.offset_fetch import (
-    OffsetFetchGroup,
-    OffsetFetchGroupResponse,
-    OffsetFetchRequest,
-    OffsetFetchResponse,
-)
+from moldau.wire.messages.offset_fetch import OffsetFetchGroup, OffsetFetchRequest, OffsetFetchResponse
 
 
-def offset_fetch(ctx: Context, request: OffsetFetchRequest, call: Call) -> OffsetFetchResponse:
+def offset_fetch(ctx: Context, request: OffsetFetchRequest, call: Call) -> Any:
     topics = ctx.groups.env().topics
-    groups = tuple(_one(ctx, group, request.require_stable, call.version, topics) for group in request.groups)
-    return OffsetFetchResponse(groups=groups)
+    groups = [_one(ctx, group, request.require_stable, call.version, topics) for group in request.groups]
+    return joined(groups, lambda fetched: OffsetFetchResponse(groups=tuple(fetched)))
 
 
-def _one(
-    ctx: Context, group: OffsetFetchGroup, require_stable: bool, version: int, topics: Topics
-) -> OffsetFetchGroupResponse:
-    shard = ctx.groups.shard(group.group_id)
-    if isinstance(shard, WireError):
-        return offsets_fetch.refused(group, shard, version)
-    return shard.fetch_offsets(group, require_stable, version, topics)
+def _one(ctx: Context, group: OffsetFetchGroup, require_stable: bool, version: int, topics: Topics) -> Any:
+    return ctx.groups.read(
+        group.group_id,
+        lambda shard: shard.fetch_offsets(group, require_stable, version, topics),
+        lambda error: offsets_fetch.refused(group, error, version),
+    )

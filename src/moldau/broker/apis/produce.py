@@ -5,15 +5,16 @@ Advertised from 0 (KAFKA-18659: older librdkafka otherwise stops compressing) th
 transaction. 12: partitions join their producer's transaction by being written to (KIP-890). 13: topic ids.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 
 from moldau.base.errors import Refusal, WireError
 from moldau.base.ids import NO_TIMESTAMP
-from moldau.broker.admission import Proof, prove, transactional_batch
+from moldau.broker.admission import Batch, Proof, Proofs, prove, transactional_batch
 from moldau.broker.context import Context
+from moldau.broker.promise import Promise
 from moldau.log.producers import NOT_ASKED
-from moldau.net.reply import BadRequest, Parked
+from moldau.net.reply import BadRequest, Parked, Reply
 from moldau.replication.partition import Appended, Later, Outcome, Partition
 from moldau.wire.headers import PREFIX_AND_LENGTH
 from moldau.wire.hot import PRODUCE_BY_ID, ProduceAsk, ProduceResult, pack_produce, read_produce
@@ -27,21 +28,28 @@ UNANSWERED = Refusal.of(WireError.REQUEST_TIMED_OUT)
 Results = list[tuple[bytes, list[ProduceResult]]]
 
 
-def produce(ctx: Context, frame: memoryview, at: int, version: int, correlation: int) -> bytes | Parked | None:
+def produce(ctx: Context, frame: memoryview, at: int, version: int, correlation: int) -> Reply:
     ask = read_produce(frame, at, version)
-    acks = ask.acks
-    if acks not in ACKS:
+    if ask.acks not in ACKS:
         return pack_produce(version, correlation, _refuse_all(ask, Refusal.of(WireError.INVALID_REQUIRED_ACKS)))
+    if ask.transactional_id is not None:
+        return _produce_in_transaction(ctx, frame, ask, version, correlation)
+    return _append_all(ctx, frame, ask, version, correlation, None)
+
+
+def _append_all(
+    ctx: Context,
+    frame: memoryview,
+    ask: ProduceAsk,
+    version: int,
+    correlation: int,
+    proofs: dict[Partition, Proof] | None,
+) -> Reply:
+    acks = ask.acks
     by_id = version >= PRODUCE_BY_ID
     replicas = ctx.replicas
     topics = replicas.by_id if by_id else replicas.by_name
     now = ctx.now()
-    proofs = None
-    if ask.transactional_id is not None:
-        proved = _prove(ctx, ask, frame, version, now)
-        if isinstance(proved, Refusal):
-            return _refused_all(ask, proved, version, correlation)
-        proofs = proved
     results: Results = []
     waiting: list[tuple[list[ProduceResult], int, Later]] = []
     for token, rows in ask.topics:
@@ -81,22 +89,35 @@ def _is_broker(frame: memoryview) -> bool:
     return frame[PREFIX_AND_LENGTH.size : PREFIX_AND_LENGTH.size + max(size, 0)] == INTERNAL_CLIENT
 
 
-def _prove(
-    ctx: Context, ask: ProduceAsk, frame: memoryview, version: int, now: int
-) -> dict[Partition, Proof] | Refusal:
-    """Ask the transaction coordinator about the batches of a request with a transactional id."""
+def _produce_in_transaction(ctx: Context, frame: memoryview, ask: ProduceAsk, version: int, correlation: int) -> Reply:
+    """Its transaction's coordinator is asked first, which may take a while if it is another broker."""
     assert ask.transactional_id is not None
-    topics = ctx.replicas.by_id if version >= PRODUCE_BY_ID else ctx.replicas.by_name
-    places = (
-        (ctx.replicas.find(topics, token, index), start, stop)
-        for token, rows in ask.topics
-        for index, start, stop in rows
-        if stop >= 0
-    )
-    batches = (transactional_batch(partition, frame[start:stop]) for partition, start, stop in places if partition)
+    transactional_id = ask.transactional_id
     enabled = ctx.config.transaction_partition_verification_enable
-    known = (batch for batch in batches if batch)
-    return prove(ctx.transactions, ask.transactional_id, known, version, enabled=enabled, now=now)
+    batches = list(_transactional_batches(ctx, ask, frame, version))
+
+    def proofs_of(view: memoryview) -> Proofs | Promise:
+        found = batches if view is frame else _transactional_batches(ctx, ask, view, version)
+        return prove(ctx.transactions, transactional_id, found, version, enabled=enabled, now=ctx.now())
+
+    def go_on(view: memoryview, proofs: Proofs) -> Reply:
+        if isinstance(proofs, Refusal):
+            return _refused_all(ask, proofs, version, correlation)
+        return _append_all(ctx, view, ask, version, correlation, proofs)
+
+    return ctx.holding.serve(batches[0].producer_id, frame, proofs_of, go_on) if batches else go_on(frame, {})
+
+
+def _transactional_batches(ctx: Context, ask: ProduceAsk, frame: memoryview, version: int) -> Iterator[Batch]:
+    """Those of the request that are part of a transaction, for partitions that this broker leads."""
+    topics = ctx.replicas.by_id if version >= PRODUCE_BY_ID else ctx.replicas.by_name
+    for token, rows in ask.topics:
+        for index, start, stop in rows:
+            partition = ctx.replicas.find(topics, token, index)
+            if partition is not None and partition.leads and stop >= 0:
+                batch = transactional_batch(partition, frame[start:stop])
+                if batch is not None:
+                    yield batch
 
 
 def _produce(

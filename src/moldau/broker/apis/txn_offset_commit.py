@@ -3,18 +3,22 @@
 4: knows TRANSACTION_ABORTABLE. 5: adds the group to the transaction by itself (KIP-890).
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 from moldau.base.errors import WireError
 from moldau.broker.call import Call
 from moldau.broker.context import Context
 from moldau.broker.internal_topics import OFFSETS
+from moldau.broker.promise import after
 from moldau.groups import offsets_commit
+from moldau.transactions.state import TopicPartition
 from moldau.wire.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 
 LOADING_SINCE = 2  # from this version on clients know COORDINATOR_LOAD_IN_PROGRESS
 ABORTABLE_SINCE = 4
 ADDS_SINCE = 5
+NO_SEQUENCE = -1  # the group coordinator's batches have none
 
 
 def txn_offset_commit(ctx: Context, request: TxnOffsetCommitRequest, call: Call) -> Any:
@@ -25,25 +29,43 @@ def txn_offset_commit(ctx: Context, request: TxnOffsetCommitRequest, call: Call)
             error = WireError.COORDINATOR_NOT_AVAILABLE
         return offsets_commit.refuse_in_transaction(request, error, topics)
 
-    if request.group_id and offsets_commit.has_something(request, topics):
-        error = _admitted(ctx, request, call.version)
+    def commit(error: WireError) -> Any:
         if error is not WireError.NONE:
             return refused(error)
-    return ctx.groups.ask(request.group_id, request, call, refused)
+        return ctx.groups.ask(request.group_id, request, call, refused)
+
+    if request.group_id and offsets_commit.has_something(request, topics):
+        return after(_admitted(ctx, request, call.version), commit)
+    return commit(WireError.NONE)
 
 
-def _admitted(ctx: Context, request: TxnOffsetCommitRequest, version: int) -> WireError:
-    """Whether the producer's open transaction includes the group's offsets."""
+def _admitted(ctx: Context, request: TxnOffsetCommitRequest, version: int) -> Any:
+    """Whether the producer's open transaction includes the group's offsets: an error, or a Promise of one."""
     adds = version >= ADDS_SINCE
     if not adds and not ctx.config.transaction_partition_verification_enable:
         return WireError.NONE
     index = ctx.groups.partition_of(request.group_id)
     if index is None:
         return WireError.NOT_COORDINATOR
+    shard = ctx.groups.shard_at(index)
+    if isinstance(shard, WireError):
+        return shard
+    partition, producer_id, epoch = shard.partition, request.producer_id, request.producer_epoch
+    if partition.log.producers.open_in(producer_id, epoch):
+        return WireError.NONE
+    asked = partition.log.producers.verify(producer_id, epoch, NO_SEQUENCE, False, ctx.now())
+
+    def judged(errors: Mapping[TopicPartition, WireError]) -> WireError:
+        error = errors[OFFSETS, index]
+        if error is not WireError.NONE:
+            return _for_producer(error, version)
+        # The answer may come late, when a marker has ended the transaction that it speaks of.
+        producers = partition.log.producers
+        still = producers.open_in(producer_id, epoch) or producers.holds(producer_id, asked)
+        return WireError.NONE if still else WireError.INVALID_TXN_STATE
+
     key = (OFFSETS, index)
-    answers = ctx.transactions.admit(request.transactional_id, request.producer_id, request.producer_epoch, [key], adds)
-    refusal = answers[key]
-    return WireError.NONE if refusal is None else _for_producer(refusal.error, version)
+    return after(ctx.transactions.admit(request.transactional_id, producer_id, epoch, [key], adds), judged)
 
 
 def _for_producer(error: WireError, version: int) -> WireError:

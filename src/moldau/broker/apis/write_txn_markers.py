@@ -3,11 +3,13 @@
 Kafka's tool sends it to end a transaction that hangs in a partition. 2: the transaction version (KIP-1228).
 """
 
+from typing import Any
+
 from moldau.base.errors import WireError
 from moldau.broker.call import Call
 from moldau.broker.context import Context
 from moldau.broker.coordinators.markers import Marker
-from moldau.broker.promise import Promise
+from moldau.broker.promise import Promise, joined
 from moldau.wire.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerPartitionResult,
@@ -19,22 +21,14 @@ from moldau.wire.messages.write_txn_markers import (
 )
 
 
-async def write_txn_markers(ctx: Context, request: WriteTxnMarkersRequest, call: Call) -> WriteTxnMarkersResponse:
-    begun = [[_begin(ctx, asked, topic) for topic in asked.topics] for asked in request.markers]
-    return WriteTxnMarkersResponse(
-        markers=tuple(
-            [
-                WritableTxnMarkerResult(
-                    producer_id=asked.producer_id,
-                    topics=tuple([await _result(*pair) for pair in zip(asked.topics, promises, strict=True)]),
-                )
-                for asked, promises in zip(request.markers, begun, strict=True)
-            ]
-        )
+def write_txn_markers(ctx: Context, request: WriteTxnMarkersRequest, call: Call) -> Any:
+    return joined(
+        [_end(ctx, asked) for asked in request.markers],
+        lambda results: WriteTxnMarkersResponse(markers=tuple(results)),
     )
 
 
-def _begin(ctx: Context, asked: WritableTxnMarker, topic: WritableTxnMarkerTopic) -> list[Promise]:
+def _end(ctx: Context, asked: WritableTxnMarker) -> Any:
     marker = Marker(
         asked.producer_id,
         asked.producer_epoch,
@@ -42,16 +36,22 @@ def _begin(ctx: Context, asked: WritableTxnMarker, topic: WritableTxnMarkerTopic
         asked.coordinator_epoch,
         asked.transaction_version,
     )
+    return joined(
+        [_write(ctx, marker, topic) for topic in asked.topics],
+        lambda results: WritableTxnMarkerResult(producer_id=asked.producer_id, topics=tuple(results)),
+    )
+
+
+def _write(ctx: Context, marker: Marker, topic: WritableTxnMarkerTopic) -> Any:
     promises = []
     for index in topic.partition_indexes:
         promise = Promise()
         ctx.transactions.markers.write(topic.name, index, marker, promise.resolve)
         promises.append(promise)
-    return promises
+    return joined(promises, lambda errors: _result(topic, errors))
 
 
-async def _result(topic: WritableTxnMarkerTopic, promises: list[Promise]) -> WritableTxnMarkerTopicResult:
-    errors: list[WireError] = [await promise for promise in promises]
+def _result(topic: WritableTxnMarkerTopic, errors: list[WireError]) -> WritableTxnMarkerTopicResult:
     return WritableTxnMarkerTopicResult(
         name=topic.name,
         partitions=tuple(

@@ -1,22 +1,24 @@
 """The group coordinator: the group machines of groups/ on the runtime. Handlers and chores come here."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from moldau.base.coordination import Caller, Decision
 from moldau.base.errors import WireError
 from moldau.base.uuids import text_of
 from moldau.broker.call import Call
-from moldau.broker.controller import fresh_id
 from moldau.broker.coordinators.placing import partition_of
 from moldau.broker.coordinators.runtime import Runtime
+from moldau.broker.coordinators.shard import Shard
+from moldau.broker.fresh import fresh_id
 from moldau.broker.internal_topics import OFFSETS
 from moldau.broker.settings import BrokerConfig
 from moldau.groups.env import Env, GroupConfig, Topics, TopicView
 from moldau.groups.shard import TOPICS, GroupShard
 from moldau.metadata.features import GROUP_VERSION, level
 from moldau.metadata.image import ClusterImage, Topic
+from moldau.replication.partition import Appended, Later
 from moldau.replication.replicas import Replicas
 
 MINUTE_MS = 60_000
@@ -37,6 +39,7 @@ class Groups:
         self._topics = Topics()
         self._settings: tuple[object, object, GroupConfig] = (None, None, GroupConfig())
         self._runtime = Runtime(OFFSETS, replicas, GroupShard, self._decide, self._loaded, now)
+        self._runtime.patience_ms = lambda: config().offsets_commit_timeout_ms
 
     # ── for handlers ──
 
@@ -44,14 +47,13 @@ class Groups:
         """The reply to a command for a group, or a Promise of it."""
         return self._runtime.ask(group_id, command, call.caller(), refused)
 
-    def shard(self, group_id: str) -> GroupShard | WireError:
-        """For reading: the shard that a group belongs to."""
-        found = self._runtime.find(group_id)
-        return found if isinstance(found, WireError) else found.machine
+    def read(self, group_id: str, look: Callable[[GroupShard], Any], refused: Callable[[WireError], Any]) -> Any:
+        """What is seen in the shard that a group belongs to, or a Promise of it."""
+        return self._runtime.read(group_id, look, refused)
 
-    def shards(self) -> Iterator[GroupShard | WireError]:
-        """For reading: all shards, with an error for each that is still loading."""
-        return (each if isinstance(each, WireError) else each.machine for each in self._runtime.shards())
+    def read_all(self, look: Callable[[GroupShard], Any]) -> list[Any]:
+        """What is seen in each shard of this broker, or a Promise of it; an error for each that is still loading."""
+        return self._runtime.read_all(look)
 
     def env(self) -> Env:
         return self._env(self._now())
@@ -67,11 +69,19 @@ class Groups:
         """Whether this partition's shard is loaded: a marker that is written before could be missed, or seen twice."""
         return not isinstance(self._runtime.at(index), WireError)
 
-    def marker_written(self, index: int, producer_id: int, commit: bool) -> None:
-        """A transaction that commits offsets has ended, and its marker is in this partition of the offsets topic."""
+    def shard_at(self, index: int) -> Shard[GroupShard] | WireError:
+        """The shard of a partition of the offsets topic, or why it cannot be asked now."""
+        return self._runtime.at(index)
+
+    def marker_written(
+        self, index: int, producer_id: int, commit: bool, outcome: Appended | Later, told: Callable[[WireError], None]
+    ) -> None:
+        """A transaction that commits offsets has ended: its marker was appended to this partition just now."""
         shard = self._runtime.at(index)
-        if not isinstance(shard, WireError):
-            shard.machine.end_transaction(producer_id, commit)
+        if isinstance(shard, WireError):
+            told(WireError.NOT_LEADER_OR_FOLLOWER)
+        else:
+            self._runtime.marked(shard, producer_id, commit, outcome, told)
 
     # ── for the node ──
 
@@ -79,8 +89,9 @@ class Groups:
         self._runtime.start()
 
     def follow(self, old: ClusterImage, new: ClusterImage) -> None:
-        if old.topics is not new.topics:
-            self._runtime.follow(new)
+        self._runtime.follow(old, new)
+        before = self._topics
+        if self._topics_of(new) is not before:
             for shard in self._runtime.opened():
                 self._runtime.wake(shard, TOPICS, self._now())
 
@@ -107,11 +118,16 @@ class Groups:
 
     def _env(self, now: int) -> Env:
         image, config = self._image(), self._config()
-        if image.topics is not self._seen.topics or image.brokers is not self._seen.brokers:
-            self._seen, self._topics = image, topics_of(image)
         if config is not self._settings[0] or image.features is not self._settings[1]:
             self._settings = config, image.features, group_config(config, level(image, GROUP_VERSION))
-        return Env(now, self._settings[2], _new_id, self._topics, image.group_configs)
+        return Env(now, self._settings[2], _new_id, self._topics_of(image), image.group_configs)
+
+    def _topics_of(self, image: ClusterImage) -> Topics:
+        """Leaders and replicas in sync come and go all the time. Groups hear of what concerns them alone."""
+        if image.topics is not self._seen.topics or image.brokers is not self._seen.brokers:
+            self._topics = topics_of(image, self._seen, self._topics)
+            self._seen = image
+        return self._topics
 
 
 def _new_id() -> str:
@@ -143,10 +159,21 @@ def group_config(config: BrokerConfig, group_version: int) -> GroupConfig:
     )
 
 
-def topics_of(image: ClusterImage) -> Topics:
-    racks = {broker.id: broker.rack for broker in image.brokers.values() if broker.rack is not None}
-    views = [_view(topic, racks) for topic in image.topics.values()]
-    return Topics(image.version, {view.name: view for view in views}, {view.id: view for view in views})
+def topics_of(image: ClusterImage, seen: ClusterImage, known: Topics) -> Topics:
+    """The topics of an image; the same as before if to groups they are. `known` are those of the image `seen`."""
+    racks, old_racks = _racks(image), _racks(seen)
+    views: dict[str, TopicView] = {}
+    for name, topic in image.topics.items():
+        same = racks == old_racks and seen.topics.get(name) is topic
+        view = known.by_name.get(name) if same else None
+        views[name] = view or _view(topic, racks)
+    if views == known.by_name and known.version:
+        return known
+    return Topics(image.version, views, {view.id: view for view in views.values()})
+
+
+def _racks(image: ClusterImage) -> dict[int, str]:
+    return {broker.id: broker.rack for broker in image.brokers.values() if broker.rack is not None}
 
 
 def _view(topic: Topic, racks: dict[int, str]) -> TopicView:

@@ -1,6 +1,8 @@
-"""Transaction markers for partitions of this broker: written, and told to the groups where they concern offsets.
+"""Transaction markers: written to partitions that this broker leads, sent to the leaders of the others.
 
-Used by the transaction coordinator and by WriteTxnMarkers. What a failed marker means is for them to say.
+Used by the transaction coordinator and by WriteTxnMarkers. What a failed marker means is for them to say. A marker of
+the offsets topic is told to the group shard there as it is appended, so that what follows it in the log follows it in
+the shard as well.
 """
 
 from collections.abc import Callable
@@ -8,9 +10,11 @@ from typing import NamedTuple, Protocol
 
 from moldau.base.errors import Refusal, WireError
 from moldau.broker.internal_topics import OFFSETS
-from moldau.metadata.image import ClusterImage
-from moldau.replication.partition import Later, Outcome
+from moldau.metadata.image import NO_BROKER, ClusterImage
+from moldau.replication.partition import Appended, Later, Outcome
 from moldau.replication.replicas import Replicas
+
+Told = Callable[[WireError], None]
 
 
 class Marker(NamedTuple):
@@ -25,7 +29,15 @@ class OffsetShards(Protocol):
     """As much of the group coordinator as markers concern."""
 
     def takes_markers(self, index: int) -> bool: ...
-    def marker_written(self, index: int, producer_id: int, commit: bool) -> None: ...
+    def marker_written(
+        self, index: int, producer_id: int, commit: bool, outcome: Appended | Later, told: Told
+    ) -> None: ...
+
+
+class MarkerPost(Protocol):
+    """Takes markers to other brokers."""
+
+    def send_marker(self, broker_id: int, topic: str, index: int, marker: Marker, told: Told) -> None: ...
 
 
 class Markers:
@@ -35,32 +47,41 @@ class Markers:
         groups: OffsetShards,
         image: Callable[[], ClusterImage],
         now: Callable[[], int],
+        node_id: int,
+        post: MarkerPost,
     ) -> None:
         self._replicas = replicas
         self._groups = groups
         self._image = image
         self._now = now
+        self._node_id = node_id
+        self._post = post
 
-    def write(self, topic: str, index: int, marker: Marker, told: Callable[[WireError], None]) -> None:
-        """`told` hears the outcome once: before this returns, or later if the disk is waited for.
+    def send(self, topic: str, index: int, marker: Marker, told: Told) -> None:
+        """Write a marker wherever its partition is led; `told` hears the outcome once, now or later.
 
-        UNKNOWN_TOPIC_OR_PARTITION: there is no such partition. NOT_LEADER_OR_FOLLOWER: it is still being opened.
+        UNKNOWN_TOPIC_OR_PARTITION: there is no such partition in the cluster.
+        """
+        state = self._image().partition(topic, index)
+        if state is None:
+            told(WireError.UNKNOWN_TOPIC_OR_PARTITION)
+        elif state.leader == self._node_id:
+            self.write(topic, index, marker, told)
+        elif state.leader == NO_BROKER:
+            told(WireError.LEADER_NOT_AVAILABLE)
+        else:
+            self._post.send_marker(state.leader, topic, index, marker, told)
+
+    def write(self, topic: str, index: int, marker: Marker, told: Told) -> None:
+        """Write a marker here. `told` hears the outcome once: before this returns, or when the marker is committed.
+
+        UNKNOWN_TOPIC_OR_PARTITION: there is no such partition. NOT_LEADER_OR_FOLLOWER: not here, or not yet.
         """
         partition = self._replicas.get(topic, index)
-        if partition is None or (topic == OFFSETS and not self._groups.takes_markers(index)):
-            known = self._image().topics.get(topic)
-            missing = known is None or not 0 <= index < len(known.partitions)
+        if partition is None or not partition.leads or (topic == OFFSETS and not self._groups.takes_markers(index)):
+            missing = self._image().partition(topic, index) is None
             told(WireError.UNKNOWN_TOPIC_OR_PARTITION if missing else WireError.NOT_LEADER_OR_FOLLOWER)
             return
-
-        def settled(outcome: Outcome) -> None:
-            if isinstance(outcome, Refusal):
-                told(outcome.error)
-                return
-            if topic == OFFSETS:
-                self._groups.marker_written(index, marker.producer_id, marker.commit)
-            told(WireError.NONE)
-
         outcome = partition.write_marker(
             marker.producer_id,
             marker.producer_epoch,
@@ -69,7 +90,15 @@ class Markers:
             marker.transaction_version,
             self._now(),
         )
-        if isinstance(outcome, Later):
-            outcome.tell = settled
+        if isinstance(outcome, Refusal):
+            told(outcome.error)
+        elif topic == OFFSETS:
+            self._groups.marker_written(index, marker.producer_id, marker.commit, outcome, told)
+        elif isinstance(outcome, Later):
+            outcome.tell = lambda settled: told(_error_of(settled))
         else:
-            settled(outcome)
+            told(WireError.NONE)
+
+
+def _error_of(outcome: Outcome) -> WireError:
+    return outcome.error if isinstance(outcome, Refusal) else WireError.NONE

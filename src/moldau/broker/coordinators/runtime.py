@@ -1,32 +1,36 @@
 """The runtime of a coordinator: decide → append → apply → reply. Knows nothing of groups or transactions.
 
-A coordinator's state lies in one topic. Each partition of it is a shard: a pure machine, fed by replaying the log. A
-command is decided on the machine's state, what was decided is appended as one batch, then applied, and the replies go
-out when the batch is committed. If the append fails nothing has happened, and whoever waited is told to try again.
+A coordinator's state lies in one topic. Each partition of it that this broker leads is a shard: a pure machine, fed by
+replaying the log. A command is decided on the machine's state, what was decided is appended as one batch, then applied,
+and the replies go out when the batch is committed. If the append fails nothing has happened, and whoever waited is told
+to try again. If what was appended is lost with the leadership, so is the shard: nobody has heard of it.
 """
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from moldau.base.coordination import Caller, Decision, Fired, Record, Timer, TimerKey
 from moldau.base.errors import Refusal, WireError
 from moldau.broker.coordinators.placing import partition_of
+from moldau.broker.coordinators.replay import replay
+from moldau.broker.coordinators.shard import Asked, Pending, Shard
 from moldau.broker.promise import Promise
 from moldau.metadata.image import ClusterImage
-from moldau.replication.partition import Later, Outcome, Partition
+from moldau.replication.partition import Appended, Later, Outcome, Partition
 from moldau.replication.replicas import Replicas
-from moldau.wire.batch import CONTROL, TRANSACTIONAL
-from moldau.wire.records import ControlType, decode_control, iter_records
 
 log = logging.getLogger("moldau.broker")
 
 RETRY_MS = 1_000  # before a timer whose records could not be appended is tried again
-LARGEST_BATCH = 256 * 1024 * 1024  # bytes that a batch of a coordinator's log may unpack to
+PATIENCE_MS = 5_000  # how long a reply may wait for replicas, unless the coordinator says otherwise
+PENDING_AT_MOST = 10_000  # appends of one shard that are not committed; clients' own limits keep it far below
 NOBODY = Caller(None, 0, "", "")  # who decides by a timer, or for the broker itself
 STOPPED = WireError.NOT_COORDINATOR  # clients look for the coordinator anew
+CROWDED = Refusal(WireError.REQUEST_TIMED_OUT, "too much waits for replicas")
 
 # What clients of a coordinator are told where its log refuses a write: their retry rules know these.
 FAILED_APPENDS = {
@@ -34,8 +38,10 @@ FAILED_APPENDS = {
     WireError.NOT_LEADER_OR_FOLLOWER: WireError.NOT_COORDINATOR,
     WireError.UNKNOWN_TOPIC_OR_PARTITION: WireError.COORDINATOR_NOT_AVAILABLE,
     WireError.REQUEST_TIMED_OUT: WireError.COORDINATOR_NOT_AVAILABLE,
+    WireError.NOT_ENOUGH_REPLICAS: WireError.COORDINATOR_NOT_AVAILABLE,
     WireError.INVALID_PRODUCER_EPOCH: WireError.INVALID_PRODUCER_EPOCH,  # no failure: the producer was replaced
 }
+NO_FAULT = (WireError.INVALID_PRODUCER_EPOCH, WireError.NOT_LEADER_OR_FOLLOWER)  # as things go: no error in our log
 
 
 class Machine(Protocol):
@@ -48,29 +54,6 @@ class Machine(Protocol):
 
 
 M = TypeVar("M", bound=Machine)
-
-
-class Asked(NamedTuple):
-    """The token of a command: who gets the reply, and how it is told that there will be none."""
-
-    promise: Promise
-    refused: Callable[[WireError], Any]
-
-
-class Shard(Generic[M]):
-    """One partition of the coordinator's topic: its machine, its timers, and who waits for it."""
-
-    __slots__ = ("closed", "index", "loading", "machine", "partition", "timers", "unsafe", "waiting")
-
-    def __init__(self, index: int, partition: Partition, machine: M) -> None:
-        self.index = index
-        self.partition = partition
-        self.machine = machine
-        self.loading: asyncio.Task[None] | None = None
-        self.closed = False
-        self.timers: dict[TimerKey, asyncio.TimerHandle] = {}
-        self.waiting: set[Asked] = set()
-        self.unsafe: list[Decision] | None = None  # the last one that the disk is waited for, and those that saw it
 
 
 class Runtime(Generic[M]):
@@ -87,6 +70,8 @@ class Runtime(Generic[M]):
     ) -> None:
         self.topic = topic
         self.on_work: Callable[[Shard[M], Any], None] | None = None  # told what a decision leaves others to do
+        self.on_closed: Callable[[Shard[M]], None] | None = None
+        self.patience_ms: Callable[[], int] = lambda: PATIENCE_MS
         self._replicas = replicas
         self._make = make
         self._decide = decide
@@ -94,8 +79,10 @@ class Runtime(Generic[M]):
         self._now = now
         self._token = topic.encode()
         self._shards: dict[int, Shard[M]] = {}
+        self._running = False
         self._stopped = False
         self._turn = asyncio.Lock()  # one shard after the other: threads would only take turns, and the loop's as well
+        self._settling: asyncio.Task[None] | None = None
         self._loaded_records = 0
         self._started = 0
 
@@ -103,7 +90,7 @@ class Runtime(Generic[M]):
 
     @property
     def partitions(self) -> int:
-        """How many shards there are; 0 before the topic is created."""
+        """How many shards there are in the cluster; 0 before the topic is created."""
         return len(self._replicas.by_name.get(self._token, ()))
 
     def find(self, key: str) -> Shard[M] | WireError:
@@ -116,16 +103,17 @@ class Runtime(Generic[M]):
     def at(self, index: int) -> Shard[M] | WireError:
         partition = self._replicas.find(self._replicas.by_name, self._token, index)
         shard = self._shards.get(index)
-        if shard is not None and (shard.partition is not partition or partition.offline):
+        if shard is not None and (shard.partition is not partition or not shard.current):
             self._close(shard)
-        if partition is None or partition.offline or self._stopped:
+        if partition is None or not partition.leads or partition.offline or self._stopped:
             return WireError.NOT_COORDINATOR
         shard = self._shards.get(index) or self._open(index, partition)
         return shard if shard.loading is None else WireError.COORDINATOR_LOAD_IN_PROGRESS
 
     def shards(self) -> Iterator[Shard[M] | WireError]:
-        """All of them; an error for each that is still loading."""
-        return (self.at(index) for index in range(self.partitions))
+        """Those of this broker; an error for each that is still loading."""
+        found = (self.at(index) for index in range(self.partitions))
+        return (each for each in found if each is not WireError.NOT_COORDINATOR)
 
     def opened(self) -> list[Shard[M]]:
         """Those that are loaded."""
@@ -149,10 +137,35 @@ class Runtime(Generic[M]):
         decision = self._decide(shard.machine, command, caller._replace(token=asked), self._now())
         if not self.carry_out(shard, decision):
             asked.promise.resolve(refused(STOPPED))  # it would have had to wait: the group does not know of it
+        elif shard.closed:  # what followed from it has ended the shard
+            asked.promise.resolve(refused(STOPPED))
         if asked.promise.done:
             return asked.promise.answer
         shard.waiting.add(asked)
         return asked.promise
+
+    def read(self, key: str, look: Callable[[M], Any], refused: Callable[[WireError], Any]) -> Any:
+        """What is seen in the shard of a key, or a Promise of it: nobody is told what may still be lost."""
+        shard = self.find(key)
+        return refused(shard) if isinstance(shard, WireError) else self._seen(shard, look, refused)
+
+    def read_all(self, look: Callable[[M], Any]) -> list[Any]:
+        """What is seen in each shard of this broker, or a Promise or an error of it."""
+        return [
+            shard if isinstance(shard, WireError) else self._seen(shard, look, lambda error: error)
+            for shard in self.shards()
+        ]
+
+    def _seen(self, shard: Shard[M], look: Callable[[M], Any], refused: Callable[[WireError], Any]) -> Any:
+        answer = look(shard.machine)
+        if not shard.pending:
+            return answer
+        asked = Asked(Promise(), refused)
+        shard.waiting.add(asked)
+        shard.pending[-1].decisions.append(Decision(replies=[(asked, answer)]))
+        return asked.promise
+
+    # ── carrying out ──
 
     def carry_out(self, shard: Shard[M], decision: Decision) -> bool:
         """Append, apply, set timers, reply. False: the append failed, and nothing of the decision has happened."""
@@ -168,15 +181,31 @@ class Runtime(Generic[M]):
         for timer in decision.timers:
             self._set(shard, timer)
         if isinstance(outcome, Later):
-            shard.unsafe = together = [decision]
-            outcome.tell = lambda settled: self._settle(shard, together, settled)
-        elif outcome is None and shard.unsafe is not None:  # it may rest on what the disk has not got yet
-            shard.unsafe.append(decision)
+            self._wait_for(shard, outcome).decisions.append(decision)
+        elif outcome is None and shard.pending:  # it may rest on what is not committed yet
+            shard.pending[-1].decisions.append(decision)
         else:
             self._reply(shard, decision)
         return True
 
+    def marked(
+        self,
+        shard: Shard[M],
+        producer_id: int,
+        commit: bool,
+        outcome: Appended | Later,
+        told: Callable[[WireError], None],
+    ) -> None:
+        """A marker was appended to the shard's log, and counts from here on; `told` hears when it is committed."""
+        shard.machine.end_transaction(producer_id, commit)
+        if isinstance(outcome, Later):
+            self._wait_for(shard, outcome, told)
+        else:
+            told(WireError.NONE)
+
     def _append(self, shard: Shard[M], decision: Decision) -> Outcome | Later:
+        if len(shard.pending) >= PENDING_AT_MOST:
+            return CROWDED
         encode = shard.machine.encode
         records = [encode(record) for record in decision.records]
         return shard.partition.append_records(
@@ -186,17 +215,6 @@ class Runtime(Generic[M]):
             producer_epoch=decision.producer_epoch,
             transactional=decision.producer_id >= 0,
         )
-
-    def _settle(self, shard: Shard[M], together: list[Decision], outcome: Outcome) -> None:
-        if shard.unsafe is together:
-            shard.unsafe = None
-        for decision in together:
-            if shard.closed:  # whoever waited was told so
-                return
-            if isinstance(outcome, Refusal):
-                self._refuse(shard, decision, outcome)
-            else:
-                self._reply(shard, decision)
 
     def _reply(self, shard: Shard[M], decision: Decision) -> None:
         for token, response in decision.replies:
@@ -208,15 +226,66 @@ class Runtime(Generic[M]):
                 self.on_work(shard, work)
 
     def _refuse(self, shard: Shard[M], decision: Decision, refusal: Refusal) -> None:
-        level = logging.INFO if refusal.error is WireError.INVALID_PRODUCER_EPOCH else logging.ERROR
+        level = logging.INFO if refusal.error in NO_FAULT else logging.ERROR
         log.log(level, "%s-%d could not be written: %s", self.topic, shard.index, refusal.message)
-        error = FAILED_APPENDS.get(refusal.error, WireError.UNKNOWN_SERVER_ERROR)
-        for token, _ in decision.replies:
+        self._send_away(shard, decision, FAILED_APPENDS.get(refusal.error, WireError.UNKNOWN_SERVER_ERROR))
+        if not shard.current:  # nothing will be written by it ever again: no timer need try
+            self._close(shard)
+
+    @staticmethod
+    def _send_away(shard: Shard[M], decision: Decision, error: WireError) -> None:
+        """Whoever waits for this decision waits no longer."""
+        replies, decision.replies = decision.replies, []
+        for token, _ in replies:
             if isinstance(token, Asked):
                 shard.waiting.discard(token)
                 token.promise.resolve(token.refused(error))
-        if shard.partition.offline:  # nothing will ever be written to it again: no timer need try
-            self._close(shard)
+
+    # ── what is not committed yet ──
+
+    def _wait_for(self, shard: Shard[M], later: Later, told: Callable[[WireError], None] | None = None) -> Pending:
+        loop = asyncio.get_running_loop()
+        pending = Pending(loop.time() + self.patience_ms() / 1000, told)
+        shard.pending.append(pending)
+        if shard.overdue is None:
+            shard.overdue = loop.call_at(pending.deadline, self._look_for_overdue, shard)
+        later.tell = lambda outcome: self._settle(shard, pending, outcome)
+        return pending
+
+    def _settle(self, shard: Shard[M], pending: Pending, outcome: Outcome) -> None:
+        """What was appended is committed, and so is all that lies before it in the log; or else it is lost."""
+        if shard.closed or pending not in shard.pending:  # whoever waited was told so
+            return
+        if isinstance(outcome, Refusal):
+            log.info("%s-%d was not committed: %s", self.topic, shard.index, outcome.message)
+            self._close(shard)  # its machine tells of what is not so
+            return
+        done = False
+        while not done and not shard.closed:
+            first = shard.pending.popleft()
+            done = first is pending
+            if first.told is not None:
+                first.told(WireError.NONE)
+            for decision in first.decisions:
+                self._reply(shard, decision)
+
+    def _look_for_overdue(self, shard: Shard[M]) -> None:
+        """Replicas take too long: clients come again. What they asked for may still be done, as after any time-out."""
+        shard.overdue = None
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        error = FAILED_APPENDS[WireError.REQUEST_TIMED_OUT]
+        for pending in list(shard.pending):
+            if pending.deadline > now:
+                shard.overdue = loop.call_at(pending.deadline, self._look_for_overdue, shard)
+                break
+            told, pending.told = pending.told, None
+            decisions, pending.decisions = pending.decisions, []
+            pending.decisions = [decision for decision in decisions if decision.work]
+            if told is not None:
+                told(WireError.REQUEST_TIMED_OUT)
+            for decision in decisions:
+                self._send_away(shard, decision, error)
 
     # ── timers ──
 
@@ -246,6 +315,7 @@ class Runtime(Generic[M]):
 
     def start(self) -> None:
         """Begin to load every shard that there is."""
+        self._running = True
         self._started = self._now()
         for _ in self.shards():
             pass
@@ -257,15 +327,23 @@ class Runtime(Generic[M]):
         return shard
 
     async def _load(self, shard: Shard[M]) -> None:
-        """Replay the log in a thread: nobody else knows the machine before it is loaded."""
+        """Replay the log in a thread: nobody else knows the machine before it is loaded.
+
+        What a new leader finds in its log is not all committed at first. It counts, so the shard waits until it is.
+        """
+        partition = shard.partition
         try:
             async with self._turn:
-                count = await asyncio.to_thread(replay, shard)
+                count = await asyncio.to_thread(replay, shard, partition.log)
+            await partition.committed(partition.log.end_offset)
+            if shard.closed:
+                return
             decision = self._loaded(shard.machine, self._now())
             if not self.carry_out(shard, decision):  # what lives on its timers does not wait for the disk
                 self.carry_out(shard, replace(decision, records=[]))
         except Exception:
-            log.exception("%s-%d could not be loaded: its groups or transactions wait", self.topic, shard.index)
+            if not shard.closed:
+                log.exception("%s-%d could not be loaded: its groups or transactions wait", self.topic, shard.index)
             return  # it stays loading: a coordinator that has forgotten half of its state must not answer
         shard.loading = None
         self._loaded_records += count
@@ -273,52 +351,57 @@ class Runtime(Generic[M]):
             seconds = (self._now() - self._started) / 1000
             log.info("loaded %d records of %s in %.2f s", self._loaded_records, self.topic, seconds)
 
-    def follow(self, image: ClusterImage) -> None:
-        """The image changed: shards whose partition is gone end with it."""
-        if self._shards and self.topic not in image.topics:
-            for shard in list(self._shards.values()):
+    def follow(self, old: ClusterImage, new: ClusterImage) -> None:
+        """The image changed: shards that this broker does not lead any more end, those that it leads now are loaded."""
+        if not self._running or old.topics.get(self.topic) is new.topics.get(self.topic):
+            return
+        if all(each.loading is None for each in self._shards.values()):
+            self._started, self._loaded_records = self._now(), 0
+        self._look_after()
+        if self._settling is not None:
+            self._settling.cancel()
+        self._settling = asyncio.get_running_loop().create_task(self._look_again())
+
+    async def _look_again(self) -> None:
+        """Partitions may still be being opened."""
+        await self._replicas.settled()
+        self._look_after()
+
+    def _look_after(self) -> None:
+        for shard in list(self._shards.values()):
+            if self._replicas.find(self._replicas.by_name, self._token, shard.index) is not shard.partition:
                 self._close(shard)
+        for _ in self.shards():
+            pass
 
     def _close(self, shard: Shard[M]) -> None:
-        self._shards.pop(shard.index, None)
+        if shard.closed:
+            return
+        if self.has(shard):
+            del self._shards[shard.index]
         shard.closed = True
         if shard.loading is not None:
             shard.loading.cancel()
-        for timer in shard.timers.values():
-            timer.cancel()
+        for timer in (*shard.timers.values(), shard.overdue):
+            if timer is not None:
+                timer.cancel()
         shard.timers.clear()
+        pending, shard.pending = shard.pending, deque()
+        for each in pending:
+            if each.told is not None:
+                each.told(WireError.NOT_LEADER_OR_FOLLOWER)
         waiting, shard.waiting = shard.waiting, set()
         for asked in waiting:
             asked.promise.resolve(asked.refused(STOPPED))
+        if self.on_closed is not None:
+            self.on_closed(shard)
 
     async def stop(self) -> None:
         self._stopped = True
-        loading = [shard.loading for shard in self._shards.values() if shard.loading is not None]
+        tasks = [shard.loading for shard in self._shards.values() if shard.loading is not None]
         for shard in list(self._shards.values()):
             self._close(shard)
-        await asyncio.gather(*loading, return_exceptions=True)
-
-
-def replay(shard: Shard[M]) -> int:
-    """Feed a machine all records of its log, in a thread, until somebody closes it. Returns how many there were."""
-    machine, stored = shard.machine, shard.partition.log
-    count = 0
-    for header, batch in stored.read_batches(stored.start_offset):
-        if shard.closed:
-            break
-        if header.attributes & CONTROL:
-            _replay_markers(header.producer_id, batch, machine)
-            continue
-        producer_id = header.producer_id if header.attributes & TRANSACTIONAL else -1
-        for record in iter_records(batch, limit=LARGEST_BATCH):
-            if record.key is not None:
-                machine.replay(record.key, record.value, producer_id)
-                count += 1
-    return count
-
-
-def _replay_markers(producer_id: int, batch: memoryview | bytes, machine: Machine) -> None:
-    for record in iter_records(batch, limit=LARGEST_BATCH):
-        kind = decode_control(record).type
-        if kind in (ControlType.ABORT, ControlType.COMMIT):
-            machine.end_transaction(producer_id, kind is ControlType.COMMIT)
+        if self._settling is not None:
+            self._settling.cancel()
+            tasks.append(self._settling)
+        await asyncio.gather(*tasks, return_exceptions=True)

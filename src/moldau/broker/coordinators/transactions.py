@@ -1,26 +1,28 @@
 """The transaction coordinator: the machine of transactions/ on the runtime, and the work that it leaves to others.
 
-Partitions are on this broker, so the markers of a transaction are usually written before EndTxn is answered, and a
-client never hears that its last transaction is still being ended. Where a disk makes them wait it does, as in Kafka.
+On a single node the markers of a transaction are usually written before EndTxn is answered, and a client never hears
+that its last transaction is still being ended. Where a disk or other brokers make them wait it does, as in Kafka.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from moldau.base.coordination import Caller, Decision, Fired, Timer, TimerKey
 from moldau.base.errors import Refusal, WireError
 from moldau.broker.call import Call
 from moldau.broker.coordinators.markers import Marker, Markers
-from moldau.broker.coordinators.runtime import NOBODY, Asked, Runtime, Shard
+from moldau.broker.coordinators.placing import partition_of
+from moldau.broker.coordinators.runtime import NOBODY, Runtime
+from moldau.broker.coordinators.shard import Asked, Shard
 from moldau.broker.internal_topics import TRANSACTIONS
 from moldau.broker.producer_ids import ProducerIds
-from moldau.broker.promise import Promise
+from moldau.broker.promise import Promise, after
 from moldau.broker.settings import BrokerConfig
 from moldau.metadata.features import TRANSACTION_VERSION, level
-from moldau.metadata.image import ClusterImage
+from moldau.metadata.image import NO_BROKER, ClusterImage
 from moldau.replication.replicas import Replicas
 from moldau.transactions.commands import (
     AddPartitions,
@@ -39,6 +41,26 @@ log = logging.getLogger("moldau.broker")
 
 RETRY_MS = 100  # before markers that could not be written, or a producer id, are tried for again
 _GONE = (WireError.NONE, WireError.UNKNOWN_TOPIC_OR_PARTITION)  # written, or nobody is left to read it
+_PASSING = (  # as happens when leaders change
+    WireError.NOT_LEADER_OR_FOLLOWER,
+    WireError.LEADER_NOT_AVAILABLE,
+    WireError.NETWORK_EXCEPTION,
+    WireError.REQUEST_TIMED_OUT,
+)
+
+
+class AdmissionPost(Protocol):
+    """Asks the coordinators on other brokers about partitions of this one."""
+
+    def ask_admission(
+        self,
+        broker_id: int,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Sequence[TopicPartition],
+        adds: bool,
+    ) -> Promise: ...
 
 
 class Transactions:
@@ -50,8 +72,10 @@ class Transactions:
         config: Callable[[], BrokerConfig],
         image: Callable[[], ClusterImage],
         now: Callable[[], int],
+        post: AdmissionPost,
     ) -> None:
         self.markers = markers
+        self._post = post
         self._producer_ids = producer_ids
         self._config = config
         self._image = image
@@ -61,6 +85,7 @@ class Transactions:
         self._tasks: set[asyncio.Task[None]] = set()
         self._runtime = Runtime(TRANSACTIONS, replicas, TransactionShard, self._decide, self._loaded, now)
         self._runtime.on_work = self._work
+        self._runtime.on_closed = self._forget_endings
 
     # ── for handlers ──
 
@@ -89,38 +114,57 @@ class Transactions:
         return answer
 
     def verify(
-        self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: Iterable[TopicPartition]
-    ) -> Mapping[TopicPartition, WireError]:
-        shard = self.shard(transactional_id)
-        if isinstance(shard, WireError):
-            return dict.fromkeys(partitions, shard)
-        return shard.verify(transactional_id, producer_id, producer_epoch, partitions)
+        self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: Sequence[TopicPartition]
+    ) -> Mapping[TopicPartition, WireError] | Promise:
+        """Whether each partition is in the producer's open transaction, or a Promise of that."""
+        answer: Mapping[TopicPartition, WireError] | Promise = self._runtime.read(
+            transactional_id,
+            lambda shard: shard.verify(transactional_id, producer_id, producer_epoch, partitions),
+            lambda error: dict.fromkeys(partitions, error),
+        )
+        return answer
 
     def admit(
         self,
         transactional_id: str,
         producer_id: int,
         producer_epoch: int,
-        partitions: list[TopicPartition],
+        partitions: Sequence[TopicPartition],
         adds: bool,
-    ) -> Mapping[TopicPartition, Refusal | None]:
-        """Whether records of a transaction may go to these partitions (KIP-890); with `adds` they join it by that."""
+    ) -> Mapping[TopicPartition, WireError] | Promise:
+        """Whether records of a transaction may go to these partitions (KIP-890); with `adds` they join it by that.
+
+        Asked for partitions of this broker. The transaction may be another broker's: then that one is asked.
+        """
+        leader = self._leader(transactional_id)
+        if leader == NO_BROKER:
+            return dict.fromkeys(partitions, WireError.COORDINATOR_NOT_AVAILABLE)
+        if leader != self._config().node_id:
+            return self._post.ask_admission(leader, transactional_id, producer_id, producer_epoch, partitions, adds)
         if not adds:
-            found = self.verify(transactional_id, producer_id, producer_epoch, partitions)
-            return {partition: _refusal(error) for partition, error in found.items()}
+            return self.verify(transactional_id, producer_id, producer_epoch, partitions)
         error = self.add(transactional_id, producer_id, producer_epoch, partitions, BUMPING)
-        if isinstance(error, Promise):  # the log waits for its disk: the producer comes again
-            error = WireError.CONCURRENT_TRANSACTIONS
-        return dict.fromkeys(partitions, _refusal(error))
+        answer: Mapping[TopicPartition, WireError] | Promise = after(
+            error, lambda found: dict.fromkeys(partitions, found)
+        )
+        return answer
 
-    def shard(self, transactional_id: str) -> TransactionShard | WireError:
-        """For reading: the shard that a transactional id belongs to."""
-        found = self._runtime.find(transactional_id)
-        return found if isinstance(found, WireError) else found.machine
+    def _leader(self, transactional_id: str) -> int:
+        """The broker that coordinates a transactional id."""
+        topic = self._image().topics.get(TRANSACTIONS)
+        if topic is None:
+            return NO_BROKER
+        return topic.partitions[partition_of(transactional_id, len(topic.partitions))].leader
 
-    def shards(self) -> Iterator[TransactionShard | WireError]:
-        """For reading: all shards, with an error for each that is still loading."""
-        return (each if isinstance(each, WireError) else each.machine for each in self._runtime.shards())
+    def read(
+        self, transactional_id: str, look: Callable[[TransactionShard], Any], refused: Callable[[WireError], Any]
+    ) -> Any:
+        """What is seen in the shard that a transactional id belongs to, or a Promise of it."""
+        return self._runtime.read(transactional_id, look, refused)
+
+    def read_all(self, look: Callable[[TransactionShard], Any]) -> list[Any]:
+        """What is seen in each shard of this broker, or a Promise of it; an error for each that is still loading."""
+        return self._runtime.read_all(look)
 
     # ── for the node ──
 
@@ -128,8 +172,7 @@ class Transactions:
         self._runtime.start()
 
     def follow(self, old: ClusterImage, new: ClusterImage) -> None:
-        if old.topics is not new.topics:
-            self._runtime.follow(new)
+        self._runtime.follow(old, new)
 
     def expire(self) -> None:
         """Forget transactional ids that nobody used for long."""
@@ -190,12 +233,10 @@ class Transactions:
             ending = self._endings[work.transactional_id] = _Ending(shard, work)
         elif ending.waiting:
             return
-        marker = Marker(
-            work.producer_id, work.producer_epoch, work.commit, shard.partition.leader_epoch, work.transaction_version
-        )
+        marker = Marker(work.producer_id, work.producer_epoch, work.commit, shard.epoch, work.transaction_version)
         ending.waiting = len(ending.unmarked) + 1  # one more, so that it does not end before all are begun
         for partition in sorted(ending.unmarked):
-            self.markers.write(*partition, marker, partial(self._marked, ending, partition))
+            self.markers.send(*partition, marker, partial(self._marked, ending, partition))
         self._arrived(ending)
 
     def _marked(self, ending: "_Ending", partition: TopicPartition, error: WireError) -> None:
@@ -203,7 +244,9 @@ class Transactions:
             ending.unmarked.discard(partition)
         if error not in _GONE and not ending.failed:
             ending.failed = True
-            log.error("the marker of %s for %s-%d failed: %s", ending.work.transactional_id, *partition, error.name)
+            level = logging.INFO if error in _PASSING else logging.ERROR
+            name = ending.work.transactional_id
+            log.log(level, "the marker of %s for %s-%d failed: %s", name, *partition, error.name)
         self._arrived(ending)
 
     def _arrived(self, ending: "_Ending") -> None:
@@ -219,6 +262,11 @@ class Transactions:
             del self._endings[work.transactional_id]
         else:
             self._again(ending.shard, markers_key(work.transactional_id))
+
+    def _forget_endings(self, shard: Shard[TransactionShard]) -> None:
+        """The next leader of the shard begins them anew."""
+        for transactional_id in [each for each, ending in self._endings.items() if ending.shard is shard]:
+            del self._endings[transactional_id]
 
     def _tell(self, shard: Shard[TransactionShard], command: Any, caller: Caller) -> bool:
         return self._runtime.carry_out(shard, self._decide(shard.machine, command, caller, self._now()))
@@ -246,7 +294,3 @@ class _Ending:
         self.unmarked = set(work.partitions)
         self.waiting = 0  # for disks
         self.failed = False  # and the log says so
-
-
-def _refusal(error: WireError) -> Refusal | None:
-    return None if error is WireError.NONE else Refusal.of(error)

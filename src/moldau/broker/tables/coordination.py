@@ -44,6 +44,7 @@ COORDINATION: tuple[Setting, ...] = (
     Setting("group.max.size", INT, MAX_INT, least=1, doc="The most members of a classic group."),
     Setting("group.min.session.timeout.ms", INT, 6000, doc="Smallest session timeout of a classic member."),
     Setting("offset.metadata.max.bytes", INT, 4096, doc="The longest note that a commit may carry."),
+    Setting("offsets.commit.timeout.ms", INT, 5000, least=1, doc="How long a commit may wait for its replicas."),
     Setting("offsets.retention.check.interval.ms", LONG, 600_000, least=1,
             doc="How often committed offsets are looked at for expiry."),
     Setting("offsets.retention.minutes", INT, 10080, least=1,

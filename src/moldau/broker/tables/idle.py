@@ -34,7 +34,6 @@ IDLE: tuple[Group, ...] = (
         Setting("group.coordinator.cached.buffer.max.bytes", INT, 1_048_588, least=524_288, live=CLUSTER_WIDE,
                 doc="Largest write buffer that the group coordinator keeps."),
         Setting("group.coordinator.threads", INT, 4, least=1, doc="Threads of Apache Kafka's group coordinator."),
-        Setting("offsets.commit.timeout.ms", INT, 5000, least=1, doc="How long a commit may wait for its replicas."),
         Setting("offsets.load.buffer.size", INT, 5_242_880, least=1,
                 doc="Bytes read at a time when committed offsets are loaded."),
         Setting("add.partitions.to.txn.retry.backoff.max.ms", INT, 100, least=0,

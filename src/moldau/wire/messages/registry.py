@@ -5,13 +5,16 @@ from typing import Final, NamedTuple
 from moldau.wire.declare import layout_of
 from moldau.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from moldau.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
+from moldau.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from moldau.wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+from moldau.wire.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from moldau.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
 )
 from moldau.wire.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse
 from moldau.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from moldau.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from moldau.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
 from moldau.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from moldau.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
@@ -29,7 +32,9 @@ from moldau.wire.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponse,
 )
 from moldau.wire.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
+from moldau.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 from moldau.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
+from moldau.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from moldau.wire.messages.fetch import FetchRequest, FetchResponse
 from moldau.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from moldau.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -73,9 +78,10 @@ class ApiMessages(NamedTuple):
     highest: int  # the last one, which is also the last that Kafka calls stable
     flexible: int | None  # compact lengths and tag sections, and the newer headers, from this version on
     advertised: int  # what ApiVersions says is the lowest, where a client wants to see less than is served
+    between_brokers: bool = False  # clients are not told of it
 
 
-def _api(request: type, response: type, advertised: int | None = None) -> ApiMessages:
+def _api(request: type, response: type, advertised: int | None = None, *, between_brokers: bool = False) -> ApiMessages:
     layout = layout_of(request)
     lowest, highest = layout.versions
     name = request.__name__.removesuffix("Request")
@@ -88,6 +94,7 @@ def _api(request: type, response: type, advertised: int | None = None) -> ApiMes
         highest,
         layout.flexible,
         lowest if advertised is None else advertised,
+        between_brokers,
     )
 
 
@@ -122,15 +129,20 @@ APIS: Final = (
     _api(DescribeLogDirsRequest, DescribeLogDirsResponse),
     _api(CreatePartitionsRequest, CreatePartitionsResponse),
     _api(DeleteGroupsRequest, DeleteGroupsResponse),
+    _api(ElectLeadersRequest, ElectLeadersResponse),
     _api(IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse),
     _api(AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse),
     _api(ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse),
     _api(OffsetDeleteRequest, OffsetDeleteResponse),
+    _api(AlterPartitionRequest, AlterPartitionResponse, between_brokers=True),
     _api(UpdateFeaturesRequest, UpdateFeaturesResponse),
+    _api(EnvelopeRequest, EnvelopeResponse, between_brokers=True),
     _api(DescribeClusterRequest, DescribeClusterResponse),
     _api(DescribeProducersRequest, DescribeProducersResponse),
+    _api(BrokerHeartbeatRequest, BrokerHeartbeatResponse, between_brokers=True),
     _api(DescribeTransactionsRequest, DescribeTransactionsResponse),
     _api(ListTransactionsRequest, ListTransactionsResponse),
+    _api(AllocateProducerIdsRequest, AllocateProducerIdsResponse, between_brokers=True),
     _api(ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse),
     _api(ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse),
     _api(ListConfigResourcesRequest, ListConfigResourcesResponse),

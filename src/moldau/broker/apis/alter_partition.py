@@ -1,0 +1,78 @@
+"""AlterPartition 2–3: leaders tell the controller who is in sync with them. Between brokers. 3: brokers' epochs."""
+
+from moldau.base.errors import Refusal, WireError
+from moldau.broker.call import Call
+from moldau.broker.context import Context
+from moldau.metadata.changes import Decide, Decision
+from moldau.metadata.image import ClusterImage
+from moldau.metadata.in_sync import UNKNOWN_EPOCH, NewIsr, alter_partition, stale
+from moldau.store.port import StoreError
+from moldau.wire.messages.alter_partition import (
+    AlteredPartition,
+    AlteredTopic,
+    AlterPartitionData,
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    AlterPartitionTopic,
+)
+
+
+async def alter_partitions(ctx: Context, request: AlterPartitionRequest, call: Call) -> AlterPartitionResponse:
+    refusal = await current(ctx, request.broker_id, request.broker_epoch)
+    if refusal:
+        return AlterPartitionResponse(error_code=refusal.error)
+    asked = [(topic, row) for topic in request.topics for row in topic.partitions]
+    decisions = await ctx.controller.submit_each([_deciding(ctx, request, topic, row) for topic, row in asked])
+    outcomes = iter(decisions)
+    return AlterPartitionResponse(
+        error_code=WireError.NONE,
+        topics=tuple(
+            AlteredTopic(
+                topic_id=topic.topic_id,
+                partitions=tuple(_result(ctx, topic, row, next(outcomes)) for row in topic.partitions),
+            )
+            for topic in request.topics
+        ),
+    )
+
+
+async def current(ctx: Context, broker_id: int, broker_epoch: int) -> Refusal | None:
+    """Why this broker's question is not for us, if so. Who has just registered may be ahead of our image."""
+    if not ctx.controller.leads:
+        return Refusal(WireError.NOT_CONTROLLER, "This broker is not the controller.")
+    if stale(ctx.image, broker_id, broker_epoch):
+        try:
+            await ctx.controller.feed.catch_up(sync=True)
+        except StoreError as problem:
+            return Refusal(WireError.NOT_CONTROLLER, f"The controller cannot reach the metadata store: {problem}")
+    return stale(ctx.image, broker_id, broker_epoch)
+
+
+def _deciding(
+    ctx: Context, request: AlterPartitionRequest, topic: AlterPartitionTopic, row: AlterPartitionData
+) -> Decide:
+    members = {each.broker_id: each.broker_epoch for each in row.new_isr_with_epochs}
+    members = members or dict.fromkeys(row.new_isr, UNKNOWN_EPOCH)
+    asked = NewIsr(topic.topic_id, row.partition_index, row.leader_epoch, row.partition_epoch, members)
+
+    def decide(image: ClusterImage) -> Decision:
+        return alter_partition(image, request.broker_id, request.broker_epoch, asked, ctx.rules(image))
+
+    return decide
+
+
+def _result(ctx: Context, topic: AlterPartitionTopic, row: AlterPartitionData, decision: Decision) -> AlteredPartition:
+    if isinstance(decision, Refusal):
+        return AlteredPartition(partition_index=row.partition_index, error_code=decision.error)
+    found = ctx.image.topics_by_id.get(topic.topic_id)
+    state = ctx.image.partition(found.name, row.partition_index) if found else None
+    if state is None:  # deleted a moment later
+        return AlteredPartition(partition_index=row.partition_index, error_code=WireError.UNKNOWN_TOPIC_OR_PARTITION)
+    return AlteredPartition(
+        partition_index=row.partition_index,
+        error_code=WireError.NONE,
+        leader_id=state.leader,
+        leader_epoch=state.leader_epoch,
+        isr=state.isr,
+        partition_epoch=state.partition_epoch,
+    )

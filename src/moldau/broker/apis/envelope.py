@@ -1,0 +1,16 @@
+"""Envelope 0: a client's request that another broker forwards to the controller (KIP-590). Between brokers."""
+
+from moldau.base.errors import Refusal, WireError
+from moldau.broker.call import Call
+from moldau.broker.context import Context
+from moldau.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
+
+
+async def envelope(ctx: Context, request: EnvelopeRequest, call: Call) -> EnvelopeResponse:
+    if ctx.serve_forwarded is None:
+        return EnvelopeResponse(error_code=WireError.INVALID_REQUEST)
+    peer = request.client_host_address.decode(errors="replace")
+    answer = await ctx.serve_forwarded(memoryview(request.request_data), call._replace(peer=peer))
+    if isinstance(answer, Refusal):
+        return EnvelopeResponse(error_code=answer.error)
+    return EnvelopeResponse(error_code=WireError.NONE, response_data=answer)

@@ -1,0 +1,1 @@
+"""The broker among others: follows the metadata, stays registered, notices who is gone, asks the controller."""

@@ -1,0 +1,138 @@
+"""What the controller does of its own accord: leaders for partitions whose broker is gone, and word of who is gone.
+
+Other brokers have this too and do nothing with it until they are elected. Whatever happens only sets `due`; what there
+is to do is then read from the image and the store, so nothing is missed if it happened under another controller.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+
+from moldau.base.errors import Refusal
+from moldau.broker.cluster.detector import Watched
+from moldau.broker.controller import Controller
+from moldau.metadata import tree
+from moldau.metadata.changes import Batch, BrokerGone, Change, Decision, fold
+from moldau.metadata.elections import Rules, settled, unbalanced
+from moldau.metadata.image import ClusterImage
+from moldau.store.port import StoreError
+
+log = logging.getLogger("moldau.broker")
+
+PAUSE_S = 0.2  # before the next attempt, when the store or another writer was in the way
+
+
+class Duties:
+    """`rules(image)` says what topics' settings demand."""
+
+    def __init__(self, controller: Controller, rules: Callable[[ClusterImage], Rules]) -> None:
+        self._controller = controller
+        self._rules = rules
+        self._due = asyncio.Event()
+        self._dead: dict[int, int] = {}  # broker id to the epoch of the life that ended
+        self._restarted: set[int] = set()
+        self._new = False  # elected just now: what predecessors left undone is not known
+
+    def elected(self) -> None:
+        self._new = True
+        self._due.set()
+
+    def died(self, broker: Watched) -> None:
+        """Its process is gone; its session may live on for a while."""
+        self._dead[broker.broker_id] = broker.epoch
+        self._due.set()
+
+    def follow(self, old: ClusterImage, new: ClusterImage) -> None:
+        if old.brokers is new.brokers or not self._controller.leads:
+            return
+        for broker_id, broker in new.brokers.items():
+            known = old.brokers.get(broker_id)
+            if known is not None and known.epoch != broker.epoch:
+                self._restarted.add(broker_id)
+        self._due.set()
+
+    async def work(self) -> None:
+        """Never ends."""
+        while True:
+            await self._due.wait()
+            self._due.clear()
+            if not self._controller.leads:
+                self._dead.clear()
+                self._restarted.clear()
+                continue
+            try:
+                done = await self._settle()
+            except StoreError as problem:
+                log.warning("the controller's work waits for the metadata store: %s", problem)
+                done = False
+            if not done:
+                await asyncio.sleep(PAUSE_S)
+                self._due.set()
+
+    async def watch_registrations(self) -> None:
+        """Never ends: a broker's node goes with its session, whatever became of its process."""
+        while True:
+            try:
+                changed = await self._controller.feed.store.watch_children(tree.BROKERS)
+                self._due.set()
+                await changed
+            except StoreError:
+                await asyncio.sleep(PAUSE_S)
+
+    async def balance(self) -> None:
+        """Preferred replicas lead again (auto.leader.rebalance.enable)."""
+        if self._controller.leads and unbalanced(self._controller.image):
+            await self._controller.submit(lambda image: Batch(unbalanced(image)))
+
+    async def _settle(self) -> bool:
+        begun = time.monotonic()
+        feed = self._controller.feed
+        new, dead, restarted = self._new, dict(self._dead), set(self._restarted)
+        if new:
+            await feed.find_oldest()
+        known = {broker.id: broker.epoch for broker in self._controller.image.brokers.values()}
+        registered = {int(name) for name in await feed.store.children(tree.BROKERS)}
+        ended = dead | {each: epoch for each, epoch in known.items() if each not in registered}
+        unannounced = set(feed.unannounced)
+
+        def decide(image: ClusterImage) -> Decision:
+            gone = _gone(image, registered, ended, unannounced | (_mentioned(image) if new else set()))
+            after = image
+            for change in gone:
+                after = fold(after, change)
+            return Batch((*gone, *settled(after, self._rules(image), restarted & after.brokers.keys())))
+
+        decision = await self._controller.submit(decide)
+        if isinstance(decision, Refusal):
+            return not self._controller.leads
+        self._new = self._new and not new
+        feed.unannounced -= unannounced
+        self._restarted -= restarted
+        self._dead = {each: epoch for each, epoch in self._dead.items() if dead.get(each) != epoch}
+        _tell(decision, time.monotonic() - begun)
+        return True
+
+
+def _gone(
+    image: ClusterImage, registered: set[int], ended: dict[int, int], unannounced: set[int]
+) -> tuple[BrokerGone, ...]:
+    """Who is to be told of as gone. `ended` are lives, by their epoch: a broker may have registered again since."""
+    lives = [broker.id for broker in image.brokers.values() if ended.get(broker.id) == broker.epoch]
+    return (
+        *(BrokerGone(each, expired=True) for each in sorted(unannounced - image.brokers.keys())),
+        *(BrokerGone(each, expired=each not in registered) for each in lives),
+    )
+
+
+def _mentioned(image: ClusterImage) -> set[int]:
+    return {each for topic in image.topics.values() for state in topic.partitions for each in state.replicas}
+
+
+def _tell(change: Change, seconds: float) -> None:
+    parts = change.changes if isinstance(change, Batch) else (change,)
+    gone = [part.broker_id for part in parts if isinstance(part, BrokerGone)]
+    partitions = len(parts) - len(gone)
+    if gone or partitions:
+        names = ", ".join(map(str, gone)) or "none"
+        log.info("brokers gone: %s; %d partitions changed, in %.0f ms", names, partitions, seconds * 1000)

@@ -1,0 +1,176 @@
+"""The newest image, kept in step with the store: read from the tree once, then from the feed of changes. Decides
+nothing.
+
+Whoever changes the metadata holds `turn` from deciding to committing, so that nothing moves in between; `catch_up`
+takes it too. A feed that was trimmed too far, has a gap or cannot be read is no harm: then the tree is read again.
+Ephemeral nodes go without an entry in the feed, so a tree may tell of fewer brokers than a feed of the same version;
+the entry follows as soon as a controller has noticed.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+
+from moldau.base.errors import Refusal, WireError
+from moldau.base.tree import Delete
+from moldau.base.uuids import text_of
+from moldau.broker.fresh import fresh_id
+from moldau.metadata import tree
+from moldau.metadata.changes import Change, apply, to_json
+from moldau.metadata.image import ClusterImage, Topic
+from moldau.store.port import Conflict, Store, StoreDamaged, StoreError, StoreUnavailable
+
+log = logging.getLogger("moldau.broker")
+
+Listener = Callable[[ClusterImage, ClusterImage], None]
+
+READ_AT_ONCE = 64  # entries of the feed
+READS = 3  # of a tree that changes meanwhile, before giving up
+RETRY_S = 0.1  # between attempts to make a change while the store is out of reach
+PAUSE_S = 0.5  # before a store that could not be read is asked again
+
+
+class Feed:
+    """`image` is always the newest one known here."""
+
+    def __init__(self, store: Store) -> None:
+        self.image = ClusterImage()
+        self.store = store
+        self.turn = asyncio.Lock()
+        self.oldest_entry = 1
+        self.unannounced: set[int] = set()  # brokers that the tree has no more, and no entry of the feed has told of
+        self._listeners: list[Listener] = []
+
+    def on_image(self, listener: Listener) -> None:
+        """Has `listener(old, new)` called after every change, in order."""
+        self._listeners.append(listener)
+
+    async def load(self, new_cluster_id: str | None = None) -> None:
+        """Reads the image from the store; an empty store becomes that of a new cluster. Raises StoreError."""
+        if not await self.store.exists(tree.FEED):
+            # A conflict here means that another process founded the cluster just now: then that one counts.
+            await self.store.multi(tree.founding_ops(new_cluster_id or text_of(fresh_id())))
+        await self.reload()
+
+    async def follow(self) -> None:
+        """Never ends: takes over every change, soon after it was made. A store out of reach is waited for."""
+        while True:
+            try:
+                changed = await self.store.watch_data(tree.FEED)
+                await self.catch_up()
+                await changed
+            except StoreError as problem:
+                log.warning("cannot read the cluster's metadata, trying again: %s", problem)
+                await asyncio.sleep(PAUSE_S)
+
+    async def catch_up(self, *, sync: bool = False) -> None:
+        """Takes over all changes; with `sync` surely those that were made before. Raises StoreError."""
+        if sync:
+            await self.store.sync()
+        async with self.turn:
+            await self._read_feed()
+
+    async def refresh(self) -> None:
+        """Whoever holds the turn found that the image is not what the store has."""
+        version = self.image.version
+        await self._read_feed()
+        if self.image.version == version:  # what is different does not come by the feed
+            await self.reload()
+
+    async def commit(self, change: Change, trim: range = range(0), deadline: float = 0) -> Conflict | Refusal | None:
+        """For whoever holds the turn. None: the change is made, and `image` has it.
+
+        A store out of reach is waited for until the deadline, which the loop's clock counts.
+        """
+        loop = asyncio.get_running_loop()
+        ops = [*tree.ops_for(change, self.image), *(Delete(tree.entry_path(number)) for number in trim)]
+        doubt = False  # whether an attempt may have succeeded, with its answer lost
+        while True:
+            try:
+                made = doubt and await self._made(change)
+                result = None if made else await self.store.multi(ops)
+                if isinstance(result, Conflict):
+                    await self.refresh()
+                    return result
+                break
+            except StoreUnavailable as problem:
+                doubt = True
+                if loop.time() >= deadline:
+                    return Refusal(WireError.KAFKA_STORAGE_ERROR, f"The metadata store is not available: {problem}")
+                await asyncio.sleep(RETRY_S)
+        self.oldest_entry += len(trim)
+        self._become(apply(self.image, change))
+        return None
+
+    async def _made(self, change: Change) -> bool:
+        """Whether the entry behind the last one known here is this very change."""
+        await self.store.sync()
+        node = await self.store.get(tree.entry_path(self.image.version + 1))
+        return node is not None and node.data == to_json(change)
+
+    async def _read_feed(self) -> None:
+        head = await self.store.get(tree.FEED)
+        if head is None:
+            raise StoreDamaged(f"{tree.FEED} is missing")
+        while self.image.version < head.version:
+            first = self.image.version + 1
+            paths = [tree.entry_path(n) for n in range(first, min(head.version + 1, first + READ_AT_ONCE))]
+            nodes = await asyncio.gather(*(self.store.get(path) for path in paths))
+            for path, node in zip(paths, nodes, strict=True):
+                if node is None or not self._take_over(path, node.data):
+                    await self.reload()
+                    break
+
+    async def find_oldest(self) -> None:
+        """Which entry is the first that is still there, for whoever trims the feed from now on."""
+        entries = await self.store.children(tree.FEED)
+        self.oldest_entry = int(entries[0]) if entries else self.image.version + 1
+
+    def _take_over(self, path: str, data: bytes) -> bool:
+        try:
+            image = apply(self.image, tree.feed_entry(path, data))
+        except (tree.DamagedTree, LookupError) as problem:
+            log.warning("reading the whole metadata again, since a change cannot be taken over: %s", problem)
+            return False
+        self._become(image)
+        return True
+
+    async def reload(self) -> None:
+        """The image as the store's tree has it now, read again if a change came between the reads."""
+        for _ in range(READS):
+            before = await self.store.get(tree.FEED)
+            nodes = {tree.FEED: before.data} if before else {}
+            for root in tree.ROOTS:
+                nodes |= {path: node.data for path, node in (await self.store.subtree(root)).items()}
+            entries = await self.store.children(tree.FEED)
+            if await self.store.get(tree.FEED) == before:
+                break
+        else:
+            raise StoreUnavailable("the metadata changes faster than it can be read")
+        try:
+            image = tree.image_from(nodes)
+        except tree.DamagedTree as error:
+            raise StoreDamaged(f"the metadata in the store is damaged: {error}") from error
+        self.oldest_entry = int(entries[0]) if entries else image.version + 1
+        self.unannounced |= self.image.brokers.keys() - image.brokers.keys()
+        self._become(_sharing(self.image, image))
+
+    def _become(self, image: ClusterImage) -> None:
+        old, self.image = self.image, image
+        if image.version != old.version or image.brokers != old.brokers:
+            for listener in self._listeners:
+                listener(old, image)
+
+
+def _sharing(old: ClusterImage, new: ClusterImage) -> ClusterImage:
+    """The new image with the old one's topics where they are the same: who follows compares by identity."""
+
+    def same(topic: Topic) -> Topic:
+        known = old.topics.get(topic.name)
+        return known if known is not None and known == topic else topic
+
+    topics = {name: same(topic) for name, topic in new.topics.items()}
+    if topics == old.topics:
+        return replace(new, topics=old.topics, topics_by_id=old.topics_by_id)
+    return replace(new, topics=topics, topics_by_id={topic.id: topic for topic in topics.values()})

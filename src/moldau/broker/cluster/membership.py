@@ -1,0 +1,214 @@
+"""A broker's place in its cluster: registered as long as it runs, and the controller if it is elected.
+
+Registration and candidacy are ephemeral nodes of the broker's session with the store. The broker looks after both: a
+node that is gone (the session expired, or somebody took the broker for dead) is made again, and a controller that is
+gone is replaced by whoever is first. Nothing here needs a restart, and nothing here keeps clients waiting.
+"""
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable, Sequence
+
+from moldau.base.errors import Refusal, WireError
+from moldau.broker.cluster.detector import Detector, Watched
+from moldau.broker.cluster.duties import PAUSE_S, Duties
+from moldau.broker.controller import Controller
+from moldau.metadata import features, tree
+from moldau.metadata.changes import Batch, BrokerGone, BrokerRegistered, Change, ControllerElected, Decision
+from moldau.metadata.elections import Rules, distrusted
+from moldau.metadata.image import NO_BROKER, Broker, ClusterImage
+from moldau.net.peer import Address
+from moldau.store.port import StoreError
+
+log = logging.getLogger("moldau.broker")
+
+NOT_NEEDED = Refusal(WireError.ELECTION_NOT_NEEDED, "There is a controller.")
+
+
+class Membership:
+    """`listener_name` is the one that brokers meet on; `rules(image)` says what topics' settings demand."""
+
+    def __init__(
+        self, controller: Controller, node_id: int, listener_name: str, rules: Callable[[ClusterImage], Rules]
+    ) -> None:
+        self._controller = controller
+        self._node_id = node_id
+        self._listener_name = listener_name
+        self._rules = rules
+        self._broker: Broker | None = None
+        self._epoch = -1  # of the registration that counts
+        self._leaving = False
+        self._duties = Duties(controller, rules)
+        self._detector = Detector(node_id, self._died)
+        self._gone = asyncio.Event()  # the node of this broker may be gone
+        self._elections: set[asyncio.Task[None]] = set()
+        self._tasks: list[asyncio.Task[None]] = []
+        controller.on_image(self._follow)
+
+    @property
+    def epoch(self) -> int:
+        """Of this broker, as the others know it."""
+        return self._epoch
+
+    async def found(self, brought: Sequence[Change]) -> Refusal | None:
+        """The first broker of a new cluster becomes its controller, with what it brings along."""
+
+        def decide(image: ClusterImage) -> Decision:
+            return Batch((ControllerElected(self._node_id), *brought)) if image.controller_epoch == 0 else NOT_NEEDED
+
+        result = await self._controller.claim(decide)
+        return None if result is NOT_NEEDED else result if isinstance(result, Refusal) else None
+
+    async def start(self, broker: Broker, *, trusted: bool) -> None:
+        """From here on the others know this broker. StoreError if that cannot be."""
+        self._broker = broker
+        refusal = await self._register(trusted=trusted)
+        if refusal is not None:
+            raise StoreError(refusal.message)
+        if self._controller.leads:
+            self._duties.elected()
+        loop = asyncio.get_running_loop()
+        feed = self._controller.feed
+        feed.store.on_session(self._gone.set)
+        works = (
+            feed.follow(),
+            self._stay_registered(),
+            self._have_a_controller(),
+            self._duties.work(),
+            self._duties.watch_registrations(),
+        )
+        self._tasks = [loop.create_task(work) for work in works]
+        self._watch_others(self._controller.image)
+
+    def leave(self) -> None:
+        """This broker is about to go: whoever takes it for dead from here on is right."""
+        self._leaving = True
+
+    async def stop(self) -> None:
+        """The registration goes with the session."""
+        self._leaving = True
+        await self._detector.stop()
+        tasks = [*self._tasks, *self._elections]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def balance(self) -> None:
+        await self._duties.balance()
+
+    # ── being registered ──
+
+    async def _register(self, *, trusted: bool = True) -> Refusal | None:
+        broker = self._broker
+        assert broker is not None
+
+        def decide(image: ClusterImage) -> Decision:
+            doubts = () if trusted else distrusted(image, broker.id, self._rules(image))
+            return Batch((*doubts, BrokerRegistered(broker)))
+
+        result = await self._controller.claim(decide)
+        if isinstance(result, Refusal):
+            return result
+        self._epoch = self._controller.image.brokers[broker.id].epoch
+        log.info("registered as broker %d, epoch %d", broker.id, self._epoch)
+        return None
+
+    async def _stay_registered(self) -> None:
+        path = tree.broker_path(self._node_id)
+        store = self._controller.feed.store
+        while True:
+            try:
+                changed = await store.watch_data(path)
+                changed.add_done_callback(lambda _: self._gone.set())
+                node = await store.get(path)
+                if node is None or json.loads(node.data)["epoch"] != self._epoch:
+                    await self._register_again()
+                await self._gone.wait()
+                self._gone.clear()
+                changed.cancel()
+            except StoreError:
+                await asyncio.sleep(PAUSE_S)
+
+    async def _register_again(self) -> None:
+        if self._leaving:
+            return
+        log.warning("broker %d is not registered any more, and registers again", self._node_id)
+        refusal = await self._register()
+        if refusal is not None:
+            log.warning("broker %d could not register: %s", self._node_id, refusal.message)
+            await asyncio.sleep(PAUSE_S)
+            self._gone.set()
+
+    # ── having a controller ──
+
+    async def _have_a_controller(self) -> None:
+        store = self._controller.feed.store
+        while True:
+            try:
+                changed = await store.watch_data(tree.CONTROLLER)
+                if await store.exists(tree.CONTROLLER) or await self._stand(NO_BROKER):
+                    await changed
+            except StoreError:
+                await asyncio.sleep(PAUSE_S)
+
+    async def _stand(self, dead: int) -> bool:
+        """Be elected, unless somebody else was first. `dead` is the controller whose nodes may still be there."""
+        known_epoch = self._controller.image.controller_epoch
+
+        def decide(image: ClusterImage) -> Decision:
+            if image.controller_epoch != known_epoch:
+                return NOT_NEEDED
+            new: list[Change] = [ControllerElected(self._node_id)]
+            if image.features_epoch < 0:
+                new.append(features.newest())
+            if image.controller_id == dead and dead in image.brokers:
+                new.insert(0, BrokerGone(dead))  # takes its two nodes away
+            return Batch(tuple(new))
+
+        if self._leaving:
+            return True
+        result = await self._controller.claim(decide)
+        if isinstance(result, Refusal):
+            await asyncio.sleep(PAUSE_S if result is not NOT_NEEDED else 0)
+            return result is NOT_NEEDED
+        log.info("broker %d is the controller, epoch %d", self._node_id, self._controller.image.controller_epoch)
+        self._duties.elected()
+        self._watch_others(self._controller.image)
+        return True
+
+    # ── the others ──
+
+    def _died(self, broker: Watched) -> None:
+        if self._controller.leads:
+            self._duties.died(broker)
+        elif self._controller.image.controller_id == broker.broker_id and not self._elections:
+            task = asyncio.get_running_loop().create_task(self._replace(broker.broker_id))
+            self._elections.add(task)
+            task.add_done_callback(self._elections.discard)
+
+    async def _replace(self, dead: int) -> None:
+        try:
+            await self._stand(dead)
+        except StoreError as problem:
+            log.warning("the dead controller cannot be replaced yet: %s", problem)
+
+    def _follow(self, old: ClusterImage, new: ClusterImage) -> None:
+        self._duties.follow(old, new)
+        if self._epoch < 0 or self._leaving:
+            return
+        if old.brokers is not new.brokers or old.controller_id != new.controller_id:
+            self._watch_others(new)
+        ours = new.brokers.get(self._node_id)
+        if ours is None or ours.epoch < self._epoch:
+            self._gone.set()
+
+    def _watch_others(self, image: ClusterImage) -> None:
+        """The controller watches all, the others the controller."""
+        watched = {}
+        for broker in image.brokers.values():
+            endpoint = broker.endpoints.get(self._listener_name)
+            of_interest = self._controller.leads or broker.id == image.controller_id
+            if of_interest and broker.id != self._node_id and endpoint is not None:
+                watched[broker.id] = Watched(broker.id, broker.epoch, Address(endpoint.host, endpoint.port))
+        self._detector.watch(watched)

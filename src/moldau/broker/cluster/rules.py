@@ -1,0 +1,24 @@
+"""What topics' settings say to elections: min.insync.replicas and unclean.leader.election.enable, defaults included."""
+
+from moldau.base.settings import Value
+from moldau.broker.settings import BrokerConfig
+from moldau.log.settings import TOPIC
+from moldau.metadata.elections import Rules
+from moldau.metadata.image import CLUSTER_DEFAULT, ClusterImage, Topic
+
+MIN_ISR = "min.insync.replicas"
+UNCLEAN = "unclean.leader.election.enable"
+
+
+def rules_of(config: BrokerConfig, image: ClusterImage) -> Rules:
+    """As of this image: what was set for all brokers while they run stands before what this one was started with."""
+    defaults = image.broker_configs.get(CLUSTER_DEFAULT, {})
+
+    def value(topic: Topic, name: str) -> Value:
+        text = topic.config.get(name, defaults.get(name))
+        return config.values[name] if text is None else TOPIC.parse(name, text)  # type: ignore[return-value]  # checked
+
+    return Rules(
+        min_isr=lambda topic: int(value(topic, MIN_ISR)),  # type: ignore[arg-type]  # the row is of kind INT
+        unclean=lambda topic: bool(value(topic, UNCLEAN)),
+    )

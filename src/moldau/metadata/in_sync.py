@@ -1,0 +1,96 @@
+"""A leader tells the controller who is in sync with it (AlterPartition): what of that becomes true, and why not.
+
+KIP-497: the ISR changes by compare-and-set on the partition's epoch, under the leader's epoch. KIP-903: a replica is
+let in with the epoch that its broker is registered with, so one that has restarted meanwhile is not. A leader that is
+not in its own new ISR resigns: its disk failed.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+from uuid import UUID
+
+from moldau.base.errors import Refusal, WireError
+from moldau.metadata.changes import PartitionChanged
+from moldau.metadata.elections import Choice, Rules, candidates, elect, eligible
+from moldau.metadata.image import NO_BROKER, ClusterImage, PartitionState
+from moldau.metadata.reassignment import changed, completed, elected
+
+UNKNOWN_EPOCH = -1  # the leader does not know the epoch of this broker; that is no reason against it
+
+
+class NewIsr(NamedTuple):
+    """What a leader asks for one partition; the brokers of the new ISR with the epochs it knows them by."""
+
+    topic_id: UUID
+    partition: int
+    leader_epoch: int
+    partition_epoch: int
+    members: Mapping[int, int]  # broker id to broker epoch
+
+
+def stale(image: ClusterImage, broker_id: int, broker_epoch: int) -> Refusal | None:
+    """A request of an earlier life of a broker is not listened to."""
+    broker = image.brokers.get(broker_id)
+    if broker is None or broker.epoch != broker_epoch:
+        return Refusal(WireError.STALE_BROKER_EPOCH, f"Broker {broker_id} is not registered with epoch {broker_epoch}.")
+    return None
+
+
+def alter_partition(
+    image: ClusterImage, broker_id: int, broker_epoch: int, asked: NewIsr, rules: Rules
+) -> PartitionChanged | Refusal:
+    refusal = stale(image, broker_id, broker_epoch)
+    if refusal:
+        return refusal
+    topic = image.topics_by_id.get(asked.topic_id)
+    if topic is None:
+        return Refusal(WireError.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
+    state = image.partition(topic.name, asked.partition)
+    if state is None:
+        return Refusal(WireError.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
+    refusal = _outdated(state, broker_id, asked) or _unfit(image, state, asked)
+    if refusal:
+        return refusal
+    isr = tuple(each for each in state.replicas if each in asked.members)
+    choice, failed = Choice(state.leader, isr, state.elr), NO_BROKER
+    if broker_id not in isr:
+        choice, failed = _resigned(image, state, isr), broker_id
+    elr = eligible(state, choice, rules.min_isr(topic), untrusted=failed)
+    new = replace(state, leader=choice.leader, isr=choice.isr, elr=elr)
+    done = completed(new, new.isr)
+    return changed(topic.name, state, new if done is None else elected(image, done))
+
+
+def _outdated(state: PartitionState, broker_id: int, asked: NewIsr) -> Refusal | None:
+    if asked.leader_epoch > state.leader_epoch or asked.partition_epoch > state.partition_epoch:
+        return Refusal(WireError.NOT_CONTROLLER, "The leader knows more than this controller.")
+    if asked.leader_epoch < state.leader_epoch:
+        return Refusal(WireError.FENCED_LEADER_EPOCH, "The partition has another leader, or a newer epoch.")
+    if broker_id != state.leader:
+        return Refusal(WireError.INVALID_REQUEST, f"Broker {broker_id} does not lead the partition.")
+    if asked.partition_epoch < state.partition_epoch:
+        return Refusal(WireError.INVALID_UPDATE_VERSION, "The partition has changed since.")
+    return None
+
+
+def _unfit(image: ClusterImage, state: PartitionState, asked: NewIsr) -> Refusal | None:
+    """Why a member may not be in the ISR. Who is in it already may stay, even if it is leaving."""
+    if not set(asked.members) <= set(state.replicas):
+        return Refusal(WireError.INVALID_REQUEST, "The new ISR has brokers that have no replica.")
+    able = candidates(image)
+    for broker_id, epoch in asked.members.items():
+        broker = image.brokers.get(broker_id)
+        known = broker is not None and epoch in (UNKNOWN_EPOCH, broker.epoch)
+        if not known or (broker_id not in able and broker_id not in state.isr):
+            return Refusal(WireError.INELIGIBLE_REPLICA, f"Broker {broker_id} cannot be in sync now.")
+    return None
+
+
+def _resigned(image: ClusterImage, state: PartitionState, isr: Sequence[int]) -> Choice:
+    rest = tuple(each for each in isr if each != state.leader)
+    able = candidates(image) - {state.leader}
+    choice = elect(PartitionState(state.index, state.replicas, rest, state.leader, elr=state.elr), able)
+    if choice.leader == NO_BROKER:
+        return choice._replace(isr=rest or (state.leader,))
+    return choice

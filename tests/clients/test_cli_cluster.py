@@ -1,0 +1,69 @@
+"""`moldau cluster` and `moldau partition` on one broker: what they show, and what they refuse in one line."""
+
+import json
+
+import pytest
+
+from support.brokers import CreateTopic
+from support.cli import Run, fail, runner, succeed
+
+
+@pytest.fixture
+def moldau(bootstrap: str) -> Run:
+    return runner(bootstrap)
+
+
+def test_one_broker_described(moldau: Run, create_topic: CreateTopic) -> None:
+    create_topic(partitions=2)
+    found = json.loads(succeed(moldau("cluster", "describe", "-o", "json")))
+    (broker,) = found["brokers"]
+    assert broker["controller"]
+    assert broker["leads"] == broker["replicas"] == broker["in_sync"] >= 2
+    assert str(broker["id"]) in succeed(moldau("cluster", "describe"))
+
+
+def test_a_broker_that_is_well(moldau: Run, create_topic: CreateTopic) -> None:
+    create_topic()
+    assert "All is well" in succeed(moldau("cluster", "health"))
+    found = json.loads(succeed(moldau("cluster", "health", "-o", "json")))
+    assert found["well"]
+
+
+def test_a_topic_below_its_min_isr_is_not_well(moldau: Run, create_topic: CreateTopic) -> None:
+    name = create_topic()
+    succeed(moldau("topic", "alter", name, "--set", "min.insync.replicas=2"))
+    done = moldau("cluster", "health")
+    assert done.returncode == 1
+    assert f"below min.insync.replicas (1): {name}:0" in done.stdout
+    succeed(moldau("topic", "delete", name, "--yes"))
+
+
+def test_nowhere_to_go(moldau: Run, create_topic: CreateTopic) -> None:
+    name = create_topic()
+    node = json.loads(succeed(moldau("cluster", "describe", "-o", "json")))["controller"]
+    fail(moldau("cluster", "decommission", str(node)), 1, "there are 0 brokers", "Add a broker")
+    fail(moldau("cluster", "decommission", "99"), 1, "no broker 99", str(node))
+    fail(moldau("partition", "replicate", name, "--factor", "3"), 1, "3 replicas need 3 brokers")
+    fail(moldau("partition", "reassign", "--run", "--brokers", "99"), 1, "no broker 99")
+
+
+def test_places_that_are_not_there(moldau: Run, create_topic: CreateTopic, tmp_path) -> None:
+    name = create_topic(partitions=2)
+    fail(moldau("partition", "reassign", "--plan", "-t", "nope"), 1, "no topic 'nope'")
+    fail(moldau("partition", "reassign", "--plan", "-t", f"{name}:7"), 1, f"no partition {name}-7", "has 2")
+    fail(moldau("partition", "replicate", "nope", "--factor", "1"), 1, "no topic 'nope'")
+    plan = tmp_path / "plan.json"
+    plan.write_text(json.dumps({"partitions": [{"topic": name, "partition": 9, "replicas": [1]}]}))
+    fail(moldau("partition", "reassign", "--run", "--file", str(plan)), 1, f"no partition {name}-9")
+
+
+def test_nothing_to_move(moldau: Run, create_topic: CreateTopic) -> None:
+    name = create_topic(partitions=2)
+    assert "Nothing has to move" in succeed(moldau("partition", "reassign", "--plan", "-t", name))
+    assert "Nothing has to move" in succeed(moldau("partition", "replicate", name, "--factor", "1"))
+    assert succeed(moldau("partition", "reassign", "--list")) == "Nothing moves.\n"
+    assert "nothing to cancel" in succeed(moldau("partition", "reassign", "--cancel"))
+    assert json.loads(succeed(moldau("partition", "reassign", "--plan", "-o", "json"))) == {
+        "version": 1,
+        "partitions": [],
+    }

@@ -1,0 +1,217 @@
+"""Administration of a real cluster: our commands, and Kafka's own where Java is there. One cluster for all tests.
+
+Every test makes topics of its own and leaves three brokers behind that are well.
+"""
+
+import json
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from moldau.testing import Cluster
+from support import kafka_java
+from support.cli import Run, runner, succeed
+
+java = pytest.mark.skipif(kafka_java.classpath() is None, reason=kafka_java.why_missing() or "no reason")
+
+Layout = dict[int, list[int]]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with Cluster(brokers=3) as made:
+        yield made
+
+
+@pytest.fixture
+def moldau(cluster: Cluster) -> Run:
+    return runner(cluster.bootstrap_servers)
+
+
+def create(cluster: Cluster, layout: Layout) -> str:
+    """A topic with these replicas of its partitions."""
+    name = f"topic-{uuid.uuid4().hex[:8]}"
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    replicas = [layout[index] for index in sorted(layout)]
+    admin.create_topics([NewTopic(name, len(replicas), replica_assignment=replicas)])[name].result(30)
+    cluster.wait_for(lambda: cluster.in_sync(name) == set(layout[0]), "that the topic is there")
+    return name
+
+
+def write(cluster: Cluster, topic: str, count: int, size: int = 10) -> list[bytes]:
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": "all", "partitioner": "random"})
+    failed: list[object] = []
+    values = [f"{number}".encode().ljust(size, b".") for number in range(count)]
+    for value in values:
+        producer.produce(topic, value, on_delivery=lambda error, _: error and failed.append(error))
+    assert producer.flush(60) == 0
+    assert not failed, failed[:3]
+    return values
+
+
+def read(cluster: Cluster, topic: str, partitions: int, count: int) -> list[bytes]:
+    consumer = Consumer(
+        {"bootstrap.servers": cluster.bootstrap_servers, "group.id": topic, "enable.auto.commit": False}
+    )
+    consumer.assign([TopicPartition(topic, index, 0) for index in range(partitions)])
+    found = []
+    while len(found) < count:
+        message = consumer.poll(30)
+        assert message is not None, f"only {len(found)} of {count} records came"
+        assert message.error() is None, message.error()
+        found.append(message.value())
+    consumer.close()
+    return found
+
+
+def replicas(cluster: Cluster, topic: str) -> Layout:
+    (row,) = cluster.metadata(topic).topics
+    return {each.partition_index: list(each.replica_nodes) for each in row.partitions}
+
+
+def throttles(moldau: Run, topic: str) -> dict[str, str]:
+    (document,) = json.loads(succeed(moldau("topic", "describe", topic, "-o", "json")))
+    return {name: value for name, value in document["configs"].items() if "throttled" in name}
+
+
+def plan_file(directory: Path, topic: str, layout: Layout) -> str:
+    rows = [{"topic": topic, "partition": index, "replicas": ids} for index, ids in layout.items()]
+    file = directory / "plan.json"
+    file.write_text(json.dumps({"version": 1, "partitions": rows}))
+    return str(file)
+
+
+def test_a_cluster_that_is_well(cluster: Cluster, moldau: Run) -> None:
+    topic = create(cluster, {0: [1, 2, 3], 1: [2, 3, 1]})
+    values = write(cluster, topic, 100)
+    assert sorted(read(cluster, topic, 2, 100)) == sorted(values)
+    described = json.loads(succeed(moldau("cluster", "describe", "-o", "json")))
+    assert [broker["id"] for broker in described["brokers"]] == [1, 2, 3]
+    assert described["controller"] == cluster.controller
+    cluster.wait_for(lambda: moldau("cluster", "health").returncode == 0, "that all is well")
+
+
+def test_partitions_move_with_their_records(cluster: Cluster, moldau: Run, tmp_path: Path) -> None:
+    topic = create(cluster, {0: [1, 2], 1: [2, 1]})
+    values = write(cluster, topic, 500)
+    plan = plan_file(tmp_path, topic, {0: [3, 2], 1: [3, 1]})
+    succeed(moldau("partition", "reassign", "--run", "--file", plan, "--throttle", "50MB"))
+    assert replicas(cluster, topic) == {0: [3, 2], 1: [3, 1]}
+    assert throttles(moldau, topic) == {}
+    assert sorted(read(cluster, topic, 2, 500)) == sorted(values)
+
+
+def test_a_topic_is_spread_over_named_brokers(cluster: Cluster, moldau: Run) -> None:
+    topic = create(cluster, {0: [1], 1: [1], 2: [1], 3: [2]})
+    shown = json.loads(
+        succeed(moldau("partition", "reassign", "--plan", "-t", topic, "--brokers", "2,3", "-o", "json"))
+    )
+    assert len(shown["partitions"]) == 3
+    succeed(moldau("partition", "reassign", "--run", "-t", topic, "--brokers", "2,3"))
+    assert sorted(ids[0] for ids in replicas(cluster, topic).values()) == [2, 2, 3, 3]
+
+
+def test_a_slow_move_is_seen_and_cancelled(cluster: Cluster, moldau: Run, tmp_path: Path) -> None:
+    topic = create(cluster, {0: [1, 2]})
+    values = write(cluster, topic, 3000, size=1000)
+    plan = plan_file(tmp_path, topic, {0: [1, 3]})
+    succeed(moldau("partition", "reassign", "--run", "--file", plan, "--throttle", "1KB", "--no-wait"))
+    (row,) = json.loads(succeed(moldau("partition", "reassign", "--list", "-t", topic, "-o", "json")))
+    assert (row["replicas"], row["adding"], row["removing"]) == ([1, 3], [3], [2])
+    assert throttles(moldau, topic)
+    assert moldau("cluster", "health").returncode == 0, "a replica that only just comes is not missed"
+    assert "Cancelled 1 moves" in succeed(moldau("partition", "reassign", "--cancel", "-t", topic))
+    assert replicas(cluster, topic) == {0: [1, 2]}
+    assert throttles(moldau, topic) == {}
+    assert sorted(read(cluster, topic, 1, 3000)) == sorted(values)
+
+
+def test_more_and_fewer_replicas(cluster: Cluster, moldau: Run) -> None:
+    topic = create(cluster, {0: [2]})
+    values = write(cluster, topic, 100)
+    succeed(moldau("partition", "replicate", topic, "--factor", "3"))
+    assert cluster.in_sync(topic) == {1, 2, 3}
+    succeed(moldau("partition", "replicate", topic, "--factor", "2"))
+    assert replicas(cluster, topic)[0][0] == 2
+    assert len(replicas(cluster, topic)[0]) == 2
+    assert sorted(read(cluster, topic, 1, 100)) == sorted(values)
+
+
+def test_a_broker_that_is_missing_and_comes_back(cluster: Cluster, moldau: Run) -> None:
+    topic = create(cluster, {0: [1, 2, 3]})
+    cluster.kill(1)
+    cluster.wait_for(lambda: cluster.leader_of(topic) in (2, 3), "that another one leads")
+    done = moldau("cluster", "health")
+    assert done.returncode == 1
+    assert "broker 1 is missing" in done.stdout
+    assert topic in done.stdout
+    cluster.start(1)
+    cluster.wait_for(lambda: cluster.in_sync(topic) == {1, 2, 3}, "that it is in sync again")
+    succeed(moldau("partition", "elect", "-t", topic))
+    assert cluster.leader_of(topic) == 1
+    assert "led as it should be" in succeed(moldau("partition", "elect", "-t", topic))
+
+
+def test_a_broker_that_cannot_be_heard(cluster: Cluster) -> None:
+    topic = create(cluster, {0: [3, 1, 2]})
+    cluster.isolate(3)
+    cluster.wait_for(lambda: cluster.leader_of(topic) in (1, 2), "that another one leads")
+    cluster.heal()
+    cluster.wait_for(lambda: cluster.in_sync(topic) == {1, 2, 3}, "that it is in sync again")
+
+
+@java
+def test_kafkas_own_tools(cluster: Cluster, tmp_path: Path) -> None:
+    topic = create(cluster, {0: [1, 2], 1: [2, 3]})
+    write(cluster, topic, 100)
+
+    def reassign(layout: Layout, *arguments: str) -> str:
+        plan = plan_file(tmp_path, topic, layout)
+        return tool(cluster, "reassign.ReassignPartitionsCommand", "--reassignment-json-file", plan, *arguments)
+
+    said = reassign({0: [3, 2], 1: [1, 3]}, "--execute", "--throttle", "10000000")
+    assert "Successfully started partition reassignments" in said
+    cluster.wait_for(lambda: replicas(cluster, topic) == {0: [3, 2], 1: [1, 3]}, "that the partitions moved")
+    said = reassign({0: [3, 2], 1: [1, 3]}, "--verify")
+    assert said.count("is completed") == 2
+    assert "Clearing topic-level throttles" in said
+
+    write(cluster, topic, 3000, size=1000)
+    reassign({0: [1, 2], 1: [2, 3]}, "--execute", "--throttle", "1000")
+    assert topic in tool(cluster, "reassign.ReassignPartitionsCommand", "--list")
+    said = reassign({0: [1, 2], 1: [2, 3]}, "--cancel")
+    assert "Successfully cancelled" in said
+    assert {index: set(ids) for index, ids in replicas(cluster, topic).items()} == {0: {2, 3}, 1: {1, 3}}
+    said = tool(cluster, "LeaderElectionCommand", "--election-type", "preferred", "--all-topic-partitions")
+    assert "rror" not in said
+
+
+def tool(cluster: Cluster, name: str, *arguments: str) -> str:
+    done = kafka_java.run(f"org.apache.kafka.tools.{name}", "--bootstrap-server", cluster.bootstrap_servers, *arguments)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def test_a_broker_leaves_for_good(cluster: Cluster, moldau: Run) -> None:
+    """The last test: it leaves another broker in the place of one."""
+    topic = create(cluster, {0: [3, 1], 1: [2, 3]})
+    values = write(cluster, topic, 200)
+    new = cluster.add_broker()
+    assert "NEW REPLICAS" in succeed(moldau("cluster", "decommission", "3"))
+    assert 3 in replicas(cluster, topic)[0]
+    done = moldau("cluster", "decommission", "3", "--run", "--throttle", "100MB")
+    assert "can be stopped for good" in done.stderr, done.stderr
+    assert done.returncode == 0
+    (gone,) = [
+        row for row in json.loads(succeed(moldau("cluster", "describe", "-o", "json")))["brokers"] if row["id"] == 3
+    ]
+    assert gone["replicas"] == gone["leads"] == 0
+    cluster.stop(3)
+    assert 3 not in {row.node_id for row in cluster.metadata().brokers}
+    assert new in {broker for ids in replicas(cluster, topic).values() for broker in ids}
+    cluster.wait_for(lambda: moldau("cluster", "health").returncode == 0, "that all is well")
+    assert sorted(read(cluster, topic, 2, 200)) == sorted(values)
