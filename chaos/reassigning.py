@@ -1,4 +1,4 @@
-"""Moves replicas of a partition and waits until that is done, and has leaders elected, with kafka-python's admin client."""
+"""Moves replicas of a partition and has leaders elected, with kafka-python's admin client; waits until it is done."""
 
 import time
 from collections.abc import Callable
