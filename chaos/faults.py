@@ -240,6 +240,14 @@ FAULTS: dict[str, Callable[[Scene], None]] = {
     "elect": _elect,
     "kill-under-reassignment": _kill_under_reassignment,
 }
+SORTS: dict[str, list[str]] = {  # what a run of the matrix has, every fault in one of them
+    "kill": [f"{how}-{who}" for how in ("kill", "stop") for who in WHO],
+    "pause": [*(f"pause-{who}" for who in WHO), "jump-clock"],
+    "isolate": [f"{how}-{who}" for how in ("isolate", "deafen", "mute") for who in WHO],
+    "zookeeper": ["kill-zookeeper", "pause-zookeeper", "kill-ensemble", "expire-session"],
+    "all": ["kill-all", "pause-all", "rolling-restart"],
+    "move": ["reassign", "elect", "kill-under-reassignment"],
+}
 ANYWHERE = [  # what Apache Kafka can be put through too
     *(f"{how}-{who}" for how in ("kill", "stop", "pause") for who in WHO), "kill-all", "pause-all", "rolling-restart",
     "elect", "reassign",

@@ -5,7 +5,8 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from kafka import TopicPartition
-from kafka.admin import ElectionType, KafkaAdminClient
+from kafka.admin import KafkaAdminClient
+from kafka.admin._partitions import ElectionType
 from kafka.errors import KafkaError, NoReassignmentInProgressError
 
 Found = TypeVar("Found")

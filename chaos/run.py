@@ -5,6 +5,7 @@ import logging
 import random
 import shutil
 import time
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -28,6 +29,7 @@ TOPIC_SETTINGS = {"min.insync.replicas": "2"}
 REPLICAS = 3
 CREATE_S = 60.0
 SHOWN = 10  # anomalies of a run that are printed; the history has them all
+FAULTS_TELL, BEGIN = "faults", "begin "  # how a history says what is done to the cluster
 MORE = 20  # what every client gets done between two faults
 SETTINGS: dict[str, Any] = {  # of Moldau's brokers beside those that tests have anyway
     "min_insync_replicas": 2,
@@ -63,11 +65,7 @@ class Plan:
 class Outcome:
     plan: Plan
     done: list[str] = field(default_factory=list)  # faults
-    sent: int = 0
-    acked: int = 0
-    failed: int = 0
-    read: int = 0
-    committed: int = 0
+    by_fault: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))  # "": before the first
     seconds: float = 0.0
     anomalies: list[Anomaly] = field(default_factory=list)
     trouble: str = ""  # why it did not come to its end
@@ -78,12 +76,16 @@ class Outcome:
         return not self.anomalies and not self.trouble
 
     @property
+    def all(self) -> Counter[str]:
+        return sum(self.by_fault.values(), Counter())
+
+    @property
     def summary(self) -> str:
         """One line."""
         return (
             f"seed {self.plan.seed}, {' '.join(self.done) or 'no fault'}: "
-            f"{self.sent:,} sent, {self.acked:,} acknowledged, {self.read:,} read, "
-            f"{self.committed:,} offsets committed, {len(self.anomalies)} anomalies, "
+            f"{self.all['sent']:,} sent, {self.all['acked']:,} acknowledged, {self.all['read']:,} read, "
+            f"{self.all['committed']:,} offsets committed, {len(self.anomalies)} anomalies, "
             f"{self.seconds:.0f} s{', ' + self.trouble if self.trouble else ''}"
         )
 
@@ -133,16 +135,16 @@ def _disturb(plan: Plan, cluster: Any, recorder: Recorder, outcome: Outcome, say
     cast = cast_of(plan.workloads, cluster.bootstrap_servers, recorder, plan.seed, plan.rate)
     _create(cluster.bootstrap_servers, cast.topics)
     dice = random.Random(plan.seed)
-    scene = Scene(cluster, dice, cast.topics, list(cast.groups), lambda text: recorder.tell(Noted, "faults", text))
+    scene = Scene(cluster, dice, cast.topics, list(cast.groups), lambda text: recorder.tell(Noted, FAULTS_TELL, text))
     await_in_sync(scene)
     for each in cast.everybody:
         each.start()
     _await_more(cast, "before any fault")
     for number, name in enumerate(_order(plan, dice), start=1):
         say(f"seed {plan.seed}, {number} of {plan.rounds}: {name}")
-        recorder.tell(Noted, "faults", f"begin {name}")
+        recorder.tell(Noted, FAULTS_TELL, BEGIN + name)
         FAULTS[name](scene)
-        recorder.tell(Noted, "faults", f"end {name}")
+        recorder.tell(Noted, FAULTS_TELL, f"end {name}")
         outcome.done.append(name)
         _await_more(cast, f"after {name}")
         await_in_sync(scene)
@@ -199,14 +201,16 @@ def _cluster(system: str, home: Path) -> Iterator[Any]:
 
 
 def _count(recorder: Recorder, outcome: Outcome) -> None:
+    """What was done in all, and from the beginning of each fault to that of the next."""
+    window = ""
     for event in recorder.events:
-        match event:
-            case Send():
-                outcome.sent += 1
-            case Acked():
-                outcome.acked += 1
-            case Polled():
-                outcome.read += len(event.reads)
-            case Committed():
-                outcome.committed += 1
-    outcome.failed = outcome.sent - outcome.acked
+        counted = Counter(
+            sent=isinstance(event, Send),
+            acked=isinstance(event, Acked),
+            read=len(event.reads) if isinstance(event, Polled) else 0,
+            committed=isinstance(event, Committed),
+        )
+        if isinstance(event, Noted) and event.who == FAULTS_TELL and event.text.startswith(BEGIN):
+            window = event.text.removeprefix(BEGIN)
+            counted["times"] = 1
+        outcome.by_fault[window].update(counted)

@@ -21,5 +21,5 @@ def test_nothing_is_lost(seed: int, tmp_path: Path) -> None:
     outcome = run(Plan(seed, faults, workloads, rounds=len(faults), rate=60), tmp_path, print)
     assert outcome.good, outcome.complaint
     assert sorted(outcome.done) == sorted(faults)
-    assert outcome.acked > 0
+    assert outcome.all["acked"] > 0
     print(outcome.summary)

@@ -8,7 +8,7 @@ import pytest
 
 from chaos import matrix
 from chaos.checker import FINDERS, Anomaly
-from chaos.faults import ANYWHERE, FAULTS, WHO
+from chaos.faults import ANYWHERE, FAULTS, SORTS, WHO
 from chaos.run import Outcome, Plan, _order
 from chaos.workloads import programs
 from chaos.workloads.table import WORKLOADS
@@ -37,9 +37,10 @@ def test_the_command_repeats_a_run() -> None:
 
 
 def test_the_matrix_has_every_fault_and_mixes() -> None:
-    plans = list(matrix.plans(1, 3))
-    assert [plan.faults[0] for plan in plans if len(plan.faults) == 1] == list(FAULTS)
-    assert sum(len(plan.faults) > 1 for plan in plans) == matrix.MIXES
+    plans = list(matrix.plans(1, repeat=3, mixes=2))
+    assert sorted(fault for sort in SORTS.values() for fault in sort) == sorted(FAULTS)
+    assert [plan.faults for plan in plans[: len(SORTS)]] == list(SORTS.values())
+    assert [plan.faults for plan in plans[len(SORTS) :]] == [list(FAULTS)] * 2
     assert len({plan.seed for plan in plans}) == len(plans)
     assert set(ANYWHERE) < set(FAULTS)
 
@@ -53,19 +54,23 @@ def test_a_complaint_tells_how_to_repeat_it() -> None:
 
 
 def test_the_table_adds_up(tmp_path: Path) -> None:
-    first = Outcome(Plan(1, ["kill-leader"], []), ["kill-leader"] * 3, sent=1000, acked=990, read=2000)
-    second = Outcome(Plan(2, ["kill-leader"], []), ["kill-leader"] * 2, sent=500, acked=500, read=900)
-    mixed = Outcome(Plan(3, list(FAULTS), []), ["elect"], sent=10, anomalies=[Anomaly("unseen", "plain/0", "…")])
-    rows = matrix.rows([first, second, mixed])
-    assert rows[0] == ["kill-leader", "2", "5", "1,500", "1,490", "2,900", "0", "0", "0"]
-    assert rows[1][0] == "all mixed"
-    assert rows[2] == ["in all", "3", "6", "1,510", "1,490", "2,900", "0", "1", "0"]
+    first, second = Outcome(Plan(1, ["kill-leader"], [])), Outcome(Plan(2, list(FAULTS), []))
+    first.by_fault["kill-leader"].update(times=3, sent=1000, acked=990, read=2000)
+    second.by_fault["kill-leader"].update(times=1, sent=500, acked=500, read=900)
+    second.by_fault["elect"].update(times=1, sent=10)
+    second.by_fault[""].update(sent=7, acked=7)
+    second.anomalies.append(Anomaly("unseen", "plain/0", "…"))
+    rows = matrix.rows([first, second])
+    assert rows[0] == ["kill-leader", "4", "1,500", "1,490", "2,900", "0"]
+    assert [row[0] for row in rows] == ["kill-leader", "elect", matrix.REST, "in all"]
+    assert rows[-1] == ["in all", "5", "1,517", "1,497", "2,900", "0"]
     page = tmp_path / "page.md"
     page.write_text(f"before\n{matrix.BEGIN}\nold\n{matrix.END}\nafter\n")
-    matrix.publish([first, mixed], page)
+    matrix.publish([first, second], page)
     assert page.read_text().startswith("before\n")
     assert page.read_text().endswith("\nafter\n")
     assert "old" not in page.read_text()
+    assert "2 runs" in page.read_text()
     assert "unseen 1" in page.read_text()
 
 
