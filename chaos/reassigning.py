@@ -6,12 +6,12 @@ from typing import TypeVar
 
 from kafka import TopicPartition
 from kafka.admin import KafkaAdminClient
-from kafka.admin._partitions import ElectionType
 from kafka.errors import KafkaError, NoReassignmentInProgressError
 
 Found = TypeVar("Found")
 PATIENCE_S = 120.0
 AGAIN_S = 0.1
+PREFERRED = 0  # the sort of election
 
 
 def reassign(bootstrap: str, topic: str, partition: int, replicas: list[int]) -> None:
@@ -27,7 +27,7 @@ def reassign(bootstrap: str, topic: str, partition: int, replicas: list[int]) ->
 def elect_preferred(bootstrap: str) -> None:
     """The first replica of every partition leads it again, where that is possible."""
     until = time.monotonic() + PATIENCE_S
-    _again(bootstrap, lambda admin: admin.elect_leaders(ElectionType.PREFERRED, raise_errors=False), until)
+    _again(bootstrap, lambda admin: admin.elect_leaders(PREFERRED, raise_errors=False), until)
 
 
 def _ask(admin: KafkaAdminClient, place: TopicPartition, replicas: list[int]) -> bool:
