@@ -67,20 +67,17 @@ class Ask(Workload):
         self._groups = groups  # group → its topic
 
     def work(self) -> None:
-        bootstrap = self.setting.bootstrap
-        askers = {
-            group: Consumer(
-                {**READING, "bootstrap.servers": bootstrap, "group.id": group, "isolation.level": "read_uncommitted"}
-            )
-            for group in ("nobody", *self._groups)
-        }
+        settings = {**READING, "bootstrap.servers": self.setting.bootstrap}
+        # Ends are those of everybody's records. Offsets of transactions are waited for, as read_committed does (KIP-447).
+        ends = Consumer({**settings, "group.id": "nobody", "isolation.level": "read_uncommitted"})
+        askers = {group: Consumer({**settings, "group.id": group}) for group in self._groups}
         while not self.ending.is_set():
             for topic, partitions in self._topics.items():
-                self._ask_end(askers["nobody"], topic, self.dice.randrange(partitions))
+                self._ask_end(ends, topic, self.dice.randrange(partitions))
             for group, topic in self._groups.items():
                 self._ask_committed(askers[group], group, topic)
             self.ending.wait(0.2)
-        for asker in askers.values():
+        for asker in (ends, *askers.values()):
             asker.close()
 
     def _ask_end(self, asker: Consumer, topic: str, partition: int) -> None:
