@@ -68,7 +68,7 @@ class Ask(Workload):
 
     def work(self) -> None:
         settings = {**READING, "bootstrap.servers": self.setting.bootstrap}
-        # Ends are those of everybody's records. Offsets of transactions are waited for, as read_committed does (KIP-447).
+        # Ends are those of all records. Offsets of transactions are waited for, as read_committed does (KIP-447).
         ends = Consumer({**settings, "group.id": "nobody", "isolation.level": "read_uncommitted"})
         askers = {group: Consumer({**settings, "group.id": group}) for group in self._groups}
         while not self.ending.is_set():

@@ -15,6 +15,7 @@ MIXES = {
 }
 
 
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("seed", MIXES)
 def test_nothing_is_lost(seed: int, tmp_path: Path) -> None:
     faults, workloads = MIXES[seed]

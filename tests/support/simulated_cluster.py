@@ -16,6 +16,7 @@ from moldau.metadata.changes import Batch, BrokerRegistered, Change, TopicCreate
 from moldau.metadata.elections import Rules, distrusted, lost, settled
 from moldau.metadata.image import Broker, ClusterImage, PartitionState
 from moldau.metadata.in_sync import NewIsr, alter_partition
+from moldau.replication.altering import REFUSED
 from moldau.replication.isr import Isr, Wish
 
 TOPIC, PLACE, TOPIC_ID = "topic", "topic/0", UUID(int=7)
@@ -69,6 +70,8 @@ class Node:
     alive: bool = True
     paused: bool = False
     unclean: bool = False  # it has lost records, and registers as one that has
+    asked: Wish | None = None  # the last one
+    unsure: bool = False  # whether that was granted already
     fetching: bool = False  # a fetch of its is under way
 
     def end_of_epoch(self, epoch: int) -> tuple[int, int]:
@@ -253,7 +256,9 @@ class SimulatedCluster:
         decision = alter_partition(self.image, who, broker_epoch, asked, RULES)
         if not isinstance(decision, Refusal):
             self._commit(decision)
-        elif self._acts(node) and node.isr is not None and node.isr.pending == wish:
+            return
+        certain = decision.error in REFUSED and not node.unsure
+        if certain and self._acts(node) and node.isr is not None and node.isr.pending is wish:
             node.isr.drop_wish()
 
     def follow_somebody(self) -> None:
@@ -394,7 +399,9 @@ class SimulatedCluster:
         return None if found is None or found.leaving else found.epoch
 
     def _ask(self, node: Node, wish: Wish) -> None:
+        """What is asked again may have been granted the first time: a refusal says nothing then."""
         assert node.isr is not None
+        node.unsure, node.asked = node.asked is wish, wish
         members = {
             each: node.epoch if each == node.id else node.isr.followers[each].broker_epoch
             for each in wish.isr
