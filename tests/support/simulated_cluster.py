@@ -12,16 +12,19 @@ from uuid import UUID
 
 from chaos.history import Acked, Event, Failed, Placed, Polled, Recorder, Send
 from moldau.base.errors import Refusal
-from moldau.metadata.changes import Batch, BrokerRegistered, Change, TopicCreated, apply, fold
-from moldau.metadata.elections import Rules, distrusted, lost, settled
+from moldau.metadata.changes import Batch, BrokerLeaving, BrokerRegistered, Change, TopicCreated, apply, fold
+from moldau.metadata.elections import Rules, distrusted, leaving, lost, preferred, settled
 from moldau.metadata.image import Broker, ClusterImage, PartitionState
 from moldau.metadata.in_sync import NewIsr, alter_partition
+from moldau.metadata.reassignment import cancel, reassign
 from moldau.replication.altering import REFUSED
 from moldau.replication.isr import Isr, Wish
 
 TOPIC, PLACE, TOPIC_ID = "topic", "topic/0", UUID(int=7)
 MIN_ISR = 2
+REPLICAS = 3
 LAG_MS = 1_000
+ROUNDS_OF_REST = 60
 RULES = Rules(min_isr=lambda _: MIN_ISR, unclean=lambda _: False)
 STEP_MS = 60  # at most, from one action to the next
 
@@ -81,7 +84,7 @@ class Node:
 
 
 class SimulatedCluster:
-    def __init__(self, seed: int, brokers: int = 3) -> None:
+    def __init__(self, seed: int, brokers: int = 4) -> None:
         self.dice = Random(seed)
         self.now = 0
         self.recorder = Recorder(clock=lambda: self.now / 1000)
@@ -95,7 +98,7 @@ class SimulatedCluster:
         self._position = 0
         for node in self.nodes.values():
             self._register(node)
-        ids = tuple(self.nodes)
+        ids = tuple(self.nodes)[:REPLICAS]
         self._commit(TopicCreated(TOPIC, TOPIC_ID, (PartitionState(0, ids, ids, ids[0]),), {}))
         for node in self.nodes.values():
             while node.version < self.image.version:
@@ -124,9 +127,13 @@ class SimulatedCluster:
     def come_to_rest(self) -> None:
         """All are there and hear of each other until nothing changes; then somebody reads everything."""
         self.cut_off.clear()
-        for _ in range(60):
+        for _ in range(ROUNDS_OF_REST):
             for node in self.nodes.values():
                 node.paused = False
+                known = self.image.brokers.get(node.id)
+                if known is not None and known.leaving:  # it ends, and comes back
+                    node.alive = False
+                    self._step_down(node)
                 if not node.alive:
                     self.start(node)
                 while node.version < self.image.version:
@@ -180,7 +187,7 @@ class SimulatedCluster:
         if not self._acts(node) or node.isr is not None or node.fetching:
             return
         state = self._known(node)
-        if state.leader in self.nodes and state.leader != node.id:
+        if state.leader in self.nodes and state.leader != node.id and node.id in state.replicas:
             last = node.log[-1][0] if node.log else -1
             node.fetching = True
             self.requests.append((state.leader, Fetch(node.id, node.epoch, node.leader_epoch, len(node.log), last)))
@@ -281,6 +288,12 @@ class SimulatedCluster:
 
     def _take(self, node: Node, state: PartitionState) -> None:
         """The partition as the controller has it now."""
+        if node.id not in state.replicas:
+            self._step_down(node)
+            node.log.clear()
+            node.synced = node.high_watermark = 0
+            node.leader_epoch, node.fetching = max(node.leader_epoch, state.leader_epoch), False
+            return
         if state.leader == node.id and state.leader_epoch > node.leader_epoch:
             watermark = node.isr.high_watermark if node.isr is not None else node.high_watermark
             node.isr = Isr(
@@ -362,6 +375,25 @@ class SimulatedCluster:
         """A session ends, be the broker dead or only slow."""
         if node.id in self.image.brokers and len(self.image.brokers) > 1:
             self._commit(Batch(lost(self.image, [node.id], RULES, expired=True)))
+
+    def leave(self) -> None:
+        """A broker is about to stop in order: it stays in the cluster until it is killed or forgotten."""
+        node = self._somebody()
+        if self._acts(node) and node.id in self.image.brokers and node.id not in self.cut_off:
+            told = BrokerLeaving(node.id)
+            self._commit(Batch((told, *leaving(fold(self.image, told), node.id, RULES))))
+
+    def elect(self) -> None:
+        self._try(preferred(self.image, TOPIC, 0))
+
+    def reassign(self) -> None:
+        """Other replicas, or back to those before."""
+        target = self.dice.sample(sorted(self.nodes), REPLICAS)
+        self._try(reassign(self.image, TOPIC, 0, target) if self.dice.random() < 0.8 else cancel(self.image, TOPIC, 0))
+
+    def _try(self, decision: Change | Refusal) -> None:
+        if not isinstance(decision, Refusal):
+            self._commit(decision)
 
     def sync(self) -> None:
         node = self._somebody()
@@ -458,5 +490,8 @@ WEIGHTED = {
     SimulatedCluster.isolate: 0.5,
     SimulatedCluster.heal: 1.5,
     SimulatedCluster.believe_dead_somebody: 0.3,
+    SimulatedCluster.leave: 0.2,
+    SimulatedCluster.elect: 0.3,
+    SimulatedCluster.reassign: 0.3,
 }
 ACTIONS, WEIGHTS = list(WEIGHTED), list(WEIGHTED.values())
