@@ -37,7 +37,7 @@ FORWARDED_MS = 30_000  # how long a controller is looked for, if the request its
 FALLBACK_VERSION = 0  # what an ApiVersions request of an unknown version is answered with (KIP-511)
 
 
-HotHandler = Callable[[Context, memoryview, int, int, int], Reply]
+HotHandler = Callable[[Context, memoryview, int, int, int, str], Reply]  # …, correlation id, listener
 Handler = Callable[[Context, Any, Call], Any]
 
 
@@ -85,7 +85,7 @@ class Dispatcher:
                 raise MalformedMessage("the frame is shorter than its request header")
             if flexible:
                 at = at + 1 if frame[at] == 0 else skip_tag_section(frame, at)
-            return serve(self._context, frame, at, version, correlation)
+            return serve(self._context, frame, at, version, correlation, connection.listener)
         return self._dispatch_cold(connection, frame)
 
     def _dispatch_cold(self, connection: Connection, frame: memoryview) -> Handled:

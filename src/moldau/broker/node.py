@@ -35,6 +35,7 @@ from moldau.broker.dispatch import Dispatcher
 from moldau.broker.holding import Holding
 from moldau.broker.peers import Peers
 from moldau.broker.producer_ids import ProducerIds
+from moldau.broker.replication import Replication
 from moldau.broker.sessions import FetchSessions
 from moldau.broker.settings import BrokerConfig, load
 from moldau.broker.table import APIS
@@ -149,6 +150,7 @@ class Node:
         self._directories: list[LogDirectory] = []
         self._store: Store | None = None
         self._member: Member | None = None  # of a cluster
+        self._replication: Replication | None = None  # in a cluster
         self._loading = False  # from here on the logs are not as the last run left them
 
     async def start(self, begun: float) -> Started:
@@ -228,6 +230,7 @@ class Node:
             asking = Asking(controller, peers, config.node_id, self._dispatcher.serve)
             membership = Membership(controller, config.node_id, peers.listener_name, self._context.rules)
             self._member = Member(controller, membership, asking, config.node_id)
+            self._replication = Replication(self._replicas, peers, self._member, image, running, now)
             self._context.asking = asking
             self._context.serve_forwarded = self._dispatcher.serve_forwarded
 
@@ -276,6 +279,8 @@ class Node:
     def _go(self) -> None:
         self._controller.on_image(self._follow)
         self._replicas.on_last_failure = self._give_up
+        if self._replication is not None:
+            self._replication.start()
         self._context.groups.start()
         self._context.transactions.start()
         self._resuming = asyncio.get_running_loop().create_task(self._replicas.resume_moves())
@@ -328,6 +333,11 @@ class Node:
             ),
             Chore("producers", config.producer_id_expiration_check_interval_ms, self._replicas.expire_producers),
         ]
+        if self._replication is not None:
+            chores += [
+                Chore("lagging followers", config.replica_lag_time_max_ms // 2, self._replication.shrink),
+                Chore("high watermarks", config.replica_high_watermark_checkpoint_interval_ms, self._checkpoint),
+            ]
         if self._member is not None and config.auto_leader_rebalance_enable:
             every = config.leader_imbalance_check_interval_seconds * 1000
             chores.append(Chore("balance of leaders", every, self._member.membership.balance))
@@ -352,6 +362,8 @@ class Node:
             self._adapt(new)
             self._replicas.reconfigure(new.topics.values())
         self._replicas.follow(old, new)
+        if self._replication is not None:
+            self._replication.follow(old, new)
         self._context.groups.follow(old, new)
         self._context.transactions.follow(old, new)
         self._post.follow(old, new)
@@ -363,6 +375,8 @@ class Node:
         self._context.sessions.slots = config.max_incremental_fetch_session_cache_slots
         self._gate.largest_request = config.socket_request_max_bytes
         self._listeners.limits = _limits(config)
+        if self._replication is not None:
+            self._replication.adapt()
 
     async def stop(self) -> None:
         """In order: nothing new comes in, what runs ends, the logs are closed, then the marks of a clean stop."""
@@ -378,6 +392,8 @@ class Node:
         await self._post.stop()
         await self._gate.drain()
         self._listeners.close()
+        if self._replication is not None:
+            await self._replication.stop()
         await self._replicas.stop()
         if self._member is not None:
             await self._member.membership.stop()  # its registration goes with its session

@@ -90,6 +90,15 @@ class Fetch:
                 topics.append((token, [result]))
         return topics
 
+    def tells_more(self, results: list[tuple[bytes, FetchResult]]) -> bool:
+        """Whether a follower would learn of another high watermark or log start than it was told last."""
+        known = self.session.partitions if self.session is not None else {}
+        return any(
+            remembered.high_watermark != result.high_watermark or remembered.log_start != result.log_start
+            for token, result in results
+            if (remembered := known.get((token, result.partition))) is not None
+        )
+
     def _tell(self, session: Session, token: bytes, result: FetchResult) -> bool:
         remembered = session.partitions.get((token, result.partition))
         if remembered is None:

@@ -22,6 +22,7 @@ from moldau.broker.tables.clusters import CLUSTERS
 from moldau.broker.tables.coordination import COORDINATION
 from moldau.broker.tables.coordinators import COORDINATORS
 from moldau.broker.tables.idle import IDLE
+from moldau.broker.tables.replication import REPLICATION
 from moldau.broker.tables.security import SECURITY, SECURITY_GUARDS
 from moldau.broker.tables.storage import STORAGE, STORAGE_GUARDS
 from moldau.broker.tables.used import USED
@@ -49,6 +50,7 @@ BROKER = Table(
         *USED,
         *CLUSTERS,
         *COORDINATION,
+        *REPLICATION,
         *TOPIC_DEFAULTS,
         *(setting for group in (*IDLE, *LATER) for setting in group.settings),
     ),
@@ -127,6 +129,7 @@ class BrokerConfig:
     max_request_partition_size_limit: int
     num_partitions: int
     num_recovery_threads_per_data_dir: int
+    num_replica_fetchers: int
     offset_metadata_max_bytes: int
     offsets_commit_timeout_ms: int
     offsets_retention_check_interval_ms: int
@@ -138,6 +141,15 @@ class BrokerConfig:
     producer_id_expiration_ms: int
     queued_max_request_bytes: int
     queued_max_requests: int
+    replica_fetch_backoff_ms: int
+    replica_fetch_max_bytes: int
+    replica_fetch_min_bytes: int
+    replica_fetch_response_max_bytes: int
+    replica_fetch_wait_max_ms: int
+    replica_high_watermark_checkpoint_interval_ms: int
+    replica_lag_time_max_ms: int
+    replica_selector_class: str | None
+    replica_socket_timeout_ms: int
     socket_listen_backlog_size: int
     socket_receive_buffer_bytes: int
     socket_request_max_bytes: int

@@ -5,6 +5,7 @@ from moldau.broker.settings import GUARDS, LATER, TOPIC_DEFAULTS
 from moldau.broker.tables.clusters import CLUSTERS
 from moldau.broker.tables.coordination import COORDINATION
 from moldau.broker.tables.idle import IDLE
+from moldau.broker.tables.replication import REPLICATION
 from moldau.broker.tables.used import USED
 from moldau.groups.settings import GROUP
 from moldau.log.settings import TOPIC
@@ -25,8 +26,8 @@ TOPICS = """
 Set with `moldau topic create` and `moldau topic alter`, or by any Kafka tool. A topic without a value of its own
 follows the broker's settings that the second table names, and then the default.
 
-Throttles and tiered storage are still to come: their settings (`*.replication.throttled.replicas`, `remote.*`,
-`local.*`) are checked, kept and shown, but have no effect yet. `preallocate` has none either.
+Tiered storage is still to come: its settings (`remote.*`, `local.*`) are checked, kept and shown, but have no effect
+yet. `preallocate` has none either.
 """
 
 SYNONYMS = """
@@ -95,7 +96,7 @@ def render() -> str:
         GROUPS,
         markdown(GROUP, live=False),
         BROKERS,
-        markdown((*USED, *CLUSTERS, *COORDINATION, *TOPIC_DEFAULTS), live=True),
+        markdown((*USED, *CLUSTERS, *COORDINATION, *REPLICATION, *TOPIC_DEFAULTS), live=True),
         NOT_THERE,
         _groups(LATER),
         REFUSED + refused,

@@ -9,6 +9,7 @@ import logging
 import os
 import random
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from uuid import UUID
@@ -19,15 +20,17 @@ from moldau.log.aborted import Aborted
 from moldau.log.aborted import find as find_aborted
 from moldau.log.claim import claim
 from moldau.log.epochs import LeaderEpochs
-from moldau.log.files import OpenFiles, Slice, remove, replace
+from moldau.log.files import OpenFiles, Slice, remove
 from moldau.log.flush import FlushJob
+from moldau.log.following import Copies, fitting, write_copies
 from moldau.log.header import RawHeader
 from moldau.log.homes import condemned_path
 from moldau.log.producers import NOT_ASKED, Producers, Verification, Written
 from moldau.log.reading import Batch
+from moldau.log.rebuilding import epochs_of, read_epochs, rebuild_aborted, rebuild_producers, refill
 from moldau.log.recovery import Loader, rebuild_indexes, thaw
-from moldau.log.replay import aborted_of, follow, replay, written_before
-from moldau.log.segment import MAX_RELATIVE_OFFSET, NEVER, TXN_INDEX, CorruptLogError, Segment, create, file_stem
+from moldau.log.replay import follow
+from moldau.log.segment import MAX_RELATIVE_OFFSET, NEVER, CorruptLogError, Segment, create, file_stem
 from moldau.log.segments import Segments
 from moldau.log.settings import LogConfig
 from moldau.log.snapshots import Snapshots, snapshot_path
@@ -36,7 +39,6 @@ from moldau.wire.batch import ASSIGNED, ASSIGNED_SIZE, CONTROL, PREFIX_SIZE, TRA
 logger = logging.getLogger("moldau.log")
 
 HOT_TAIL = 16 * 1024 * 1024  # bytes at the log's end that the page cache surely holds: they were just written
-REFILL_OFFSETS = 50_000  # how far back the batches of a producer are looked for that a snapshot does not hold
 _DEFAULT_FILES = OpenFiles()
 _writev = os.writev
 _assign = ASSIGNED.pack
@@ -65,6 +67,7 @@ class Log:
         "recovery_point",
         "start_offset",
         "topic_id",
+        "unsettled",
     )
 
     def __init__(self, directory: Path, name: str, config: LogConfig, files: OpenFiles, topic_id: UUID) -> None:
@@ -79,6 +82,7 @@ class Log:
         self.clean_to = 0  # what lies before was compacted
         self.epochs = LeaderEpochs()
         self.producers = Producers()
+        self.unsettled: deque[tuple[int, int]] | None = None  # with followers: markers not committed, where it began
         self._files = files
         self._segments = Segments(config, name)
         self._snapshots = Snapshots(self.directory, name)
@@ -113,7 +117,9 @@ class Log:
             log._fresh = True
         log._fresh |= claim(directory, topic_id) or not clean  # a killed process may not have synced the names
         loader = Loader(directory, name, config, files, now)
-        epochs_known = not loader.listing.logs or log._read_epochs()
+        if loader.listing.logs:
+            log.epochs = read_epochs(log.directory, name)
+        epochs_known = not loader.listing.logs or bool(log.epochs.entries())
         loader.load(clean=clean, recovery_point=recovery_point, epochs=log.epochs)
         log._snapshots = Snapshots(log.directory, name, loader.listing.snapshots)
         log._take(loader, log_start, now)
@@ -121,24 +127,9 @@ class Log:
         log.recovery_point = log.end_offset if untouched else min(recovery_point, log.end_offset)
         remove(log._rebuild_producers(now, loader.checked_from))
         if not epochs_known:
-            log._rebuild_epochs()
-        for segment in log._segments.each:
-            segment.close()
+            log.epochs = epochs_of(log.read_headers(log.start_offset), log.start_offset)
+        log.close(clean=False)
         return log
-
-    def _read_epochs(self) -> bool:
-        try:
-            self.epochs = LeaderEpochs(checkpoints.read_epochs(f"{self.directory}/{checkpoints.LEADER_EPOCHS}"))
-        except checkpoints.MalformedCheckpointError as fault:
-            logger.warning("%s: reading the leader epochs from the batches: %s", self.name, fault)
-            return False
-        return bool(self.epochs.entries())
-
-    def _rebuild_epochs(self) -> None:
-        self.epochs = LeaderEpochs()
-        for header in self.read_headers(self.start_offset):
-            if header.leader_epoch > self.epochs.latest:
-                self.epochs.assign(header.leader_epoch, max(header.base_offset, self.start_offset))
 
     def _take(self, loader: Loader, log_start: int, now: int) -> None:
         """Adopts the segments that were loaded."""
@@ -272,10 +263,49 @@ class Log:
                 )
         return base
 
+    def append_copies(self, copies: Copies, now: int) -> None:
+        """Writes batches of the leader as they are, with one system call for all that one segment takes.
+
+        OSError: what was not written completely was cut off again; what came before it is in the log.
+        """
+        headers, data = copies
+        done = at = 0
+        while done < len(headers):
+            segment = self._active
+            stop = fitting(headers, done, segment, self._segment_bytes, now)
+            if stop == done and segment.size:
+                segment = self.roll(now)
+                stop = fitting(headers, done, segment, self._segment_bytes, now)
+            group = headers[done : max(stop, done + 1)]
+            size = sum(header[1] for header in group) + PREFIX_SIZE * len(group)
+            if not segment.size:
+                segment.schedule_roll(group[0][8], self._due_after())
+            write_copies(segment, self._files, group, data[at : at + size])
+            self._take_note(segment, group, data[at : at + size])
+            done, at = done + len(group), at + size
+
+    def _take_note(self, segment: Segment, headers: list[RawHeader], data: memoryview) -> None:
+        at = 0
+        for header in headers:
+            stop = at + header[1] + PREFIX_SIZE
+            self.end_offset = header[0] + header[6] + 1
+            if header[2] > self.epochs.latest:
+                self.epochs.assign(header[2], header[0])
+            if header[9] >= 0:
+                if header[5] & CONTROL:
+                    self._end_transaction(segment, header, data[at:stop], header[0])
+                else:
+                    follow(self.producers, header, header[0], bytes)
+            at = stop
+
     def _end_transaction(
         self, segment: Segment, header: RawHeader | BatchHeader, batch: memoryview | bytes, base: int
     ) -> None:
+        state = self.producers.get(header[9])
+        began = -1 if state is None else state.txn_start_offset
         aborted = follow(self.producers, header, base, lambda: bytes(batch))
+        if self.unsettled is not None and began >= 0:
+            self.unsettled.append((base, began))
         if aborted is not None:
             if not segment.aborts:
                 self._segments.aborting.append(segment)
@@ -290,16 +320,20 @@ class Log:
         if type(answer) is Refusal and answer.error is WireError.OUT_OF_ORDER_SEQUENCE_NUMBER:
             state = self.producers.get(header[9])
             if state is not None and state.from_snapshot:
-                self._refill(header[9])
+                refill(self.producers, self._segments, header[9], self.start_offset)
                 return self.check_producer(header, proof)  # once: the state is no longer as the snapshot gave it
         return answer
 
     def last_stable_offset(self, high_watermark: int) -> int:
         """Where the oldest undecided transaction begins, or the high watermark: readers of committed records end here.
 
-        A transaction counts as decided once its marker is written. With followers it must be below the high watermark.
+        A transaction is decided once its marker lies before the high watermark. Without followers it does at once.
         """
         first_open = self.producers.first_open_offset
+        if self.unsettled:
+            while self.unsettled and self.unsettled[0][0] < high_watermark:
+                self.unsettled.popleft()
+            first_open = min(first_open, min((began for _, began in self.unsettled), default=first_open))
         if first_open >= high_watermark:
             return high_watermark
         return min(max(first_open, self.start_offset), high_watermark)
@@ -434,11 +468,14 @@ class Log:
     def truncate_to(self, offset: int, now: int) -> list[Path]:
         """Drops what lies at `offset` and behind; a batch that `offset` falls into goes as a whole."""
         if offset >= self.end_offset:
+            self.epochs.cut_end(offset)  # a leader that wrote nothing leaves its epoch here, which others may not know
             return []
+        if self.unsettled:
+            self.unsettled = deque(each for each in self.unsettled if each[0] < offset)
         self.generation += 1
         self.clean_to = min(self.clean_to, offset)
         if offset < self._segments.bases[0]:
-            return self._restart_at(offset, now)
+            return self.restart_at(offset, now)
         removed = self._segments.drop_behind(offset)
         segment = self._active = self._segments.each[-1]
         if segment.live is None:
@@ -458,11 +495,16 @@ class Log:
         removed += self._rebuild_producers(now)
         return removed
 
-    def _restart_at(self, offset: int, now: int) -> list[Path]:
+    def restart_at(self, offset: int, now: int) -> list[Path]:
+        """Drops everything; the log goes on, empty, at `offset`."""
+        self.generation += 1
+        self.clean_to = 0
         removed = [path for segment in self._segments.each for path in segment.condemn()]
         self._begin(offset, now)
         self.start_offset = self.recovery_point = offset
-        self.epochs.cut_end(offset)
+        self.epochs.cut_end(-1)
+        if self.unsettled:
+            self.unsettled.clear()
         return removed + self._rebuild_producers(now)
 
     def _thaw(self, segment: Segment) -> None:
@@ -498,8 +540,7 @@ class Log:
         No flush may be under way.
         """
         self.generation += 1
-        for segment in self._segments.each:
-            segment.close()
+        self.close(clean=False)
         directory = Path(self.directory)
         return [directory.rename(condemned_path(directory))]
 
@@ -547,48 +588,13 @@ class Log:
     @property
     def checkpoint(self) -> int:
         """The recovery point to write down. Finished segments whose indexes are not on disk are checked again."""
-        point, place = self.recovery_point, len(self._segments.each) - 2
-        while place >= 0 and self._segments.each[place].live is not None:
-            point = min(point, self._segments.each[place].base)
-            place -= 1
-        return point
+        return self._segments.indexed_to(self.recovery_point)
 
     # -- producers ---------------------------------------------------------------------------------------------------
 
     def _rebuild_producers(self, now: int, unindexed_from: int = NEVER) -> list[Path]:
-        """State as of the log's end: the newest usable snapshot, and the batches behind it.
-
-        Segments from `unindexed_from` on also get their aborted transactions back, so older snapshots are to be used.
-        """
-        removed = self._snapshots.tidy(self._segments.bases, self.end_offset)
-        replay_from, broken = self._snapshots.load(self.producers, self.start_offset, now, unindexed_from)
-        if replay_from < self.end_offset:
-            for segment, aborted in replay(self.producers, self._segments.headers(replay_from), replay_from):
-                if segment.base >= unindexed_from:
-                    segment.add_aborted(aborted)
-        if unindexed_from != NEVER:
-            self._segments.replace(self._segments.each)
-        return removed + broken
+        bounds = (self.start_offset, self.end_offset)
+        return rebuild_producers(self.producers, self._segments, self._snapshots, bounds, now, unindexed_from)
 
     def _rebuild_aborted(self, segment: Segment, fault: object) -> bytes:
-        """Finds the aborted transactions of a finished segment again, from the batches, and writes their file anew."""
-        producers = Producers()
-        begin, broken = self._snapshots.load(producers, self.start_offset, 0, segment.base)
-        remove(broken)
-        found = aborted_of(segment, producers, self._segments.headers(begin), begin)
-        logger.warning("%s: rebuilt the transaction index of segment %d: %s", self.name, segment.base, fault)
-        entries = b"".join(aborted.pack() for aborted in found)
-        replace(segment.stem + TXN_INDEX, entries)
-        if not entries:
-            remove([Path(segment.stem + TXN_INDEX)])
-            segment.aborts = False
-            self._segments.replace(self._segments.each)
-        return entries
-
-    def _refill(self, producer_id: int) -> None:
-        """After a restart a producer may retry any of its five requests in flight; a snapshot knows the last one."""
-        state = self.producers.get(producer_id)
-        assert state is not None
-        end = state.batches[0].base_offset if state.batches else self.start_offset
-        batches = self._segments.headers(max(self.start_offset, end - REFILL_OFFSETS))
-        self.producers.refill(producer_id, written_before(state, batches, end))
+        return rebuild_aborted(segment, self._segments, self._snapshots, self.start_offset, fault)

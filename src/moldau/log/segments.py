@@ -104,6 +104,14 @@ class Segments:
             self._reindex(segment, fault)
             return segment.max_timestamp()
 
+    def indexed_to(self, point: int) -> int:
+        """`point`, or before it where a finished segment begins whose indexes are not on disk."""
+        place = len(self.each) - 2
+        while place >= 0 and self.each[place].live is not None:
+            point = min(point, self.each[place].base)
+            place -= 1
+        return point
+
     def held(self, end_offset: int) -> Iterator[Held]:
         """End, size and age of each, oldest first. Reads time indexes as it goes."""
         for place, segment in enumerate(self.each):

@@ -1,10 +1,13 @@
 """One partition on this broker: its log, its leadership and who waits for it.
 
-Order is fixed in `_append`: what comes before it is checks, what comes after is waiting. Today a partition has one
-replica, so what is appended is committed and the high watermark is the end of the log.
+Order is fixed in `_append`: what comes before it is checks, what comes after is waiting. A partition whose only replica
+is here has no `role`: what is appended is committed, and the high watermark is the end of the log. Otherwise it is
+`Leader` or `Follower`, which know what is committed.
 """
 
+import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -17,9 +20,13 @@ from moldau.log.log import Log
 from moldau.log.markers import Marker, encode_marker
 from moldau.log.producers import NOT_ASKED, Verification
 from moldau.log.retention import retire
+from moldau.metadata.image import PartitionState
 from moldau.replication import inspection
 from moldau.replication.flusher import Flusher
+from moldau.replication.follower import Follower
 from moldau.replication.lane import Job, Lane
+from moldau.replication.leader import ALL, NOT_LEADER, Leader
+from moldau.replication.roles import Surroundings
 from moldau.replication.waiters import FetchWaiter
 from moldau.wire.batch import CODEC_MASK, HEADER, TRANSACTIONAL
 from moldau.wire.compression import Codec
@@ -31,7 +38,8 @@ ZSTD_SINCE = 7  # the produce version that first knew zstd
 NEVER = 2**63 - 1  # flush.messages and flush.ms: left to the operating system
 NO_APPEND_TIME = -1
 ZSTD = int(Codec.ZSTD)
-_ATTRIBUTES, _PRODUCER_ID = 5, 9  # places in a raw batch header
+_ATTRIBUTES, _LAST_DELTA, _PRODUCER_ID = 5, 6, 9  # places in a raw batch header
+LOST = Refusal(WireError.KAFKA_STORAGE_ERROR, "the disk failed before the batch was safe")
 
 
 class Appended(NamedTuple):
@@ -65,14 +73,19 @@ class Partition:
         "_dirty_since",
         "_lane",
         "cleaning",
+        "damaged",
         "flusher",
         "index",
         "internal",
         "leader_epoch",
+        "leads",
         "log",
         "moving",
         "offline",
         "on_failure",
+        "plain",
+        "role",
+        "state",
         "topic",
         "waiters",
     )
@@ -83,7 +96,12 @@ class Partition:
         self.log = log
         self.leader_epoch = leader_epoch
         self.internal = internal  # of a topic that only the broker writes to
+        self.state: PartitionState | None = None  # as the image has it; None in tests of a partition alone
+        self.leads = True
+        self.role: Leader | Follower | None = None  # None: the only replica is here
+        self.plain = True  # led here, by the only replica, whose disk works: the fast way
         self.offline = False  # its disk failed: nothing more is written to it
+        self.damaged = False  # reading it failed: to be repaired from the leader
         self.moving = False  # about to go on in another directory: what does not queue comes again
         self.waiters: set[FetchWaiter] = set()
         self.on_failure: Callable[[OSError], None] | None = None  # told when the disk fails: others are on it as well
@@ -93,15 +111,9 @@ class Partition:
         self._lane = Lane()
 
     @property
-    def leads(self) -> bool:
-        return True
-
-    async def committed(self, offset: int) -> None:
-        """Until all records before this offset are committed."""
-
-    @property
     def high_watermark(self) -> int:
-        return self.log.end_offset
+        role = self.role
+        return self.log.end_offset if role is None else role.high_watermark
 
     @property
     def last_stable_offset(self) -> int:
@@ -114,6 +126,9 @@ class Partition:
             return WireError.NONE
         return WireError.FENCED_LEADER_EPOCH if claimed < self.leader_epoch else WireError.UNKNOWN_LEADER_EPOCH
 
+    def not_led(self) -> WireError:
+        return WireError.NONE if self.leads else WireError.NOT_LEADER_OR_FOLLOWER
+
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """The largest epoch up to the asked one, and where it ended. An empty log knows its current epoch too."""
         if epoch == self.leader_epoch:
@@ -124,21 +139,122 @@ class Partition:
         """The epoch of the record at an offset, -1 if unknown. In an empty log the first one will be of the current."""
         return self.leader_epoch if offset == self.log.end_offset else self.log.epochs.epoch_of(offset)
 
+    # ── leading and following ──
+
+    def assign(self, state: PartitionState, around: Surroundings, high_watermark: int | None = None) -> None:
+        """Take the part that the image gives to this broker. `high_watermark`: what is known of it, at the start."""
+        old, self.state = self.state, state
+        here = around.node_id
+        if high_watermark is None:
+            high_watermark = self.high_watermark
+        known = min(max(high_watermark, self.log.start_offset), self.log.end_offset)
+        self.leads = state.leader == here
+        if not self.leads:
+            self._follow(state, around, known, old)
+        elif state.replicas == (here,):
+            self._lead_alone()
+        else:
+            self._lead(state, around, known, old)
+        self.leader_epoch = state.leader_epoch
+        self._set_plain()
+
+    def _lead_alone(self) -> None:
+        role, self.role, self.log.unsettled = self.role, None, None
+        if isinstance(role, Leader):
+            role.end_alone()
+        if role is not None:
+            self.changed()
+
+    def _lead(self, state: PartitionState, around: Surroundings, known: int, old: PartitionState | None) -> None:
+        role, end = self.role, self.log.end_offset
+        if isinstance(role, Leader) and old is not None and old.leader_epoch == state.leader_epoch:
+            role.adopt(state)
+            return
+        if state.leader_epoch > self.log.epochs.latest:
+            self.log.epochs.assign(state.leader_epoch, end)  # KIP-101: where the epoch begins, even without a record
+        if self.log.unsettled is None:
+            self.log.unsettled = deque()
+        if isinstance(role, Leader):
+            role.begin_epoch(state, end)
+        else:
+            self.role = leader = Leader(self, state, around, known, end)
+            leader.advance()
+        self.changed()
+
+    def _follow(self, state: PartitionState, around: Surroundings, known: int, old: PartitionState | None) -> None:
+        role = self.role
+        if self.log.unsettled is None:
+            self.log.unsettled = deque()
+        if isinstance(role, Leader):
+            role.end()
+        if isinstance(role, Follower):
+            role.leader = state.leader
+        else:
+            self.role = Follower(self, state, known)
+        if old is None or (old.leader, old.leader_epoch) != (state.leader, state.leader_epoch):
+            self.changed()
+
+    def dismiss(self) -> None:
+        """The partition is not this broker's any more: whoever waits here has to look for it elsewhere."""
+        self.leads = self.plain = False
+        if isinstance(self.role, Leader):
+            self.role.end()
+        self.changed()
+
+    def _set_plain(self) -> None:
+        self.plain = self.leads and self.role is None and not self.offline
+
+    def unwritable(self, acks: int) -> Refusal | None:
+        """Why nothing may be appended here just now, by whoever wants this many replicas to have it."""
+        if self.plain:
+            return None
+        if self.offline:
+            return Refusal.of(WireError.KAFKA_STORAGE_ERROR)
+        if not self.leads:
+            return NOT_LEADER
+        return self.role.refusal(acks) if isinstance(self.role, Leader) else None
+
+    def tell_readers(self, size: int, stable: int) -> int:
+        """So many bytes were committed; the last stable offset was `stable`, and what it is now is returned."""
+        now_stable = self.last_stable_offset
+        for waiter in self.waiters:
+            if waiter.follower:
+                waiter.fire_soon()
+            elif not waiter.committed:
+                waiter.grown(size)
+            elif now_stable > stable:
+                waiter.grown(self.log.bytes_between(stable, now_stable))
+        return now_stable
+
+    async def committed(self, offset: int) -> None:
+        """Until all records before this offset are committed, or somebody else leads."""
+        role = self.role
+        if isinstance(role, Leader) and role.high_watermark < offset:
+            reached = asyncio.Event()
+            later = Later()
+            later.tell = lambda _: reached.set()
+            role.await_commit(offset, Appended(offset, NO_APPEND_TIME, self.log.start_offset), later)
+            await reached.wait()
+
+    # ── writing ──
+
     def produce(
-        self, batch: memoryview, version: int, now: int, proof: Verification | None = None
+        self, batch: memoryview, version: int, now: int, proof: Verification | None = None, acks: int = 1
     ) -> "Outcome | Later":
         """Check and append one batch of a client.
 
         `proof`: how its transaction was verified; None for a request without a transactional id.
         """
-        if self.offline:
-            return Refusal.of(WireError.KAFKA_STORAGE_ERROR)
+        if not self.plain:
+            refusal = self.unwritable(acks)
+            if refusal is not None:
+                return refusal
         config = self.log.config
         header = validate.check(batch, config, now)
         if isinstance(header, Refusal):
             if header.error is WireError.INVALID_TIMESTAMP:  # the header tells that it is so; clients ask which records
-                refusal = header
-                return self._enter_lane(batch, lambda copy: inspection.blame(copy, config, now, refusal), now)
+                wrong = header
+                return self._enter_lane(batch, lambda copy: inspection.blame(copy, config, now, wrong), now, None, acks)
             return header
         attributes = header[_ATTRIBUTES]
         if attributes & TRANSACTIONAL and proof is None:
@@ -150,28 +266,45 @@ class Partition:
         if codec == ZSTD and version < ZSTD_SINCE:
             return Refusal(WireError.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs produce version 7 or later")
         if self._lane.busy or inspection.needed(config, codec):
-            return self._enter_lane(batch, lambda copy: inspection.inspect(copy, config), now, proof)
+            return self._enter_lane(batch, lambda copy: inspection.inspect(copy, config), now, proof, acks)
         outcome = self._append(header, batch, now, proof)
-        if config.flush_messages == NEVER or isinstance(outcome, Refusal):
+        if self.role is None and config.flush_messages == NEVER:
             return outcome
-        return self._after_flush(outcome, Later())
+        return self._settle(outcome, header[_LAST_DELTA], acks, None)
 
-    def _after_flush(self, outcome: Outcome, later: "Later") -> "Outcome | Later":
-        """The outcome, or if flush.messages asks for the disk first, `later`, which gets it after the fsync."""
-        log = self.log
-        end = log.end_offset
-        if isinstance(outcome, Refusal) or end - log.recovery_point < log.config.flush_messages:
+    def _settle(self, outcome: Outcome, delta: int, acks: int, later: "Later | None") -> "Outcome | Later":
+        """The outcome, or if it has to wait for the disk or for followers, a `Later` that gets it afterwards."""
+        if isinstance(outcome, Refusal):
             return outcome
-        lost = Refusal(WireError.KAFKA_STORAGE_ERROR, "the disk failed before the batch was safe")
-        self.flusher.when_durable(end, lambda durable: later.resolve(outcome if durable else lost))
+        log, appended = self.log, outcome
+        later = later or Later()
+        end = log.end_offset
+        if log.config.flush_messages == NEVER or end - log.recovery_point < log.config.flush_messages:
+            return self._await_commit(appended, delta, acks, later)
+
+        def flushed(durable: bool) -> None:
+            settled = self._await_commit(appended, delta, acks, later) if durable else LOST
+            if settled is not later:
+                later.resolve(settled)  # type: ignore[arg-type]  # it is no Later but this one
+
+        self.flusher.when_durable(end, flushed)
         return later
+
+    def _await_commit(self, outcome: Appended, delta: int, acks: int, later: "Later") -> "Outcome | Later":
+        role = self.role
+        if acks != ALL or role is None:
+            return outcome
+        if not isinstance(role, Leader):
+            return NOT_LEADER
+        return role.await_commit(outcome.base_offset + delta + 1, outcome, later)
 
     def _enter_lane(
         self,
         batch: memoryview,
         work: Callable[[bytes], bytes | Refusal],
         now: int,
-        proof: Verification | None = None,
+        proof: Verification | None,
+        acks: int,
     ) -> "Refusal | Later":
         if self._lane.full:
             return Refusal(WireError.REQUEST_TIMED_OUT, "too many batches wait for their records to be checked")
@@ -179,10 +312,13 @@ class Partition:
         later = Later()
 
         def finish(inspected: bytes | Refusal) -> None:
-            outcome = inspected if isinstance(inspected, Refusal) else self._append_inspected(inspected, now, proof)
-            settled = self._after_flush(outcome, later)
-            if settled is not later:
-                later.resolve(outcome)
+            if isinstance(inspected, Refusal):
+                later.resolve(inspected)
+                return
+            outcome = self._append_inspected(inspected, now, proof, acks)
+            settled = self._settle(outcome, HEADER.unpack_from(inspected)[_LAST_DELTA], acks, later)
+            if not isinstance(settled, Later):
+                later.resolve(settled)
 
         self._lane.enter(Job(len(copy), lambda: work(copy), finish))
         return later
@@ -199,11 +335,12 @@ class Partition:
         self.log = log
         self.flusher = Flusher(log, self.fail)
 
-    def _append_inspected(self, batch: bytes, now: int, proof: Verification | None) -> Outcome:
+    def _append_inspected(self, batch: bytes, now: int, proof: Verification | None, acks: int) -> Outcome:
         """The end of the slow lane. Whatever happens there is an outcome, since a producer waits for one."""
         try:
-            if self.offline:
-                return Refusal.of(WireError.KAFKA_STORAGE_ERROR)
+            refusal = self.unwritable(acks)
+            if refusal is not None:
+                return refusal
             view = memoryview(batch)
             header = validate.check(view, self.log.config, now)
             return header if isinstance(header, Refusal) else self._append(header, view, now, proof)
@@ -221,6 +358,8 @@ class Partition:
         now: int,
     ) -> "Outcome | Later":
         """End a producer's transaction here, and let readers of committed records see what was behind it (KIP-98)."""
+        if not self.leads:
+            return NOT_LEADER
         producers = self.log.producers
         refusal = producers.check_marker(producer_id, producer_epoch, coordinator_epoch, transaction_version)
         if refusal is not None:
@@ -228,7 +367,7 @@ class Partition:
         stable = self.last_stable_offset
         batch = encode_marker(producer_id, producer_epoch, Marker(commit, coordinator_epoch), now)
         outcome = self._append_own(batch, now)
-        if self.waiters:
+        if self.waiters and self.role is None:
             self._tell_decided(stable)
         return outcome
 
@@ -242,8 +381,10 @@ class Partition:
     ) -> "Outcome | Later":
         """Append keys and values of a coordinator of ours as one batch; with `transactional`, as part of a transaction.
 
-        Whether the transaction includes this partition is the caller's to know.
+        Whether the transaction includes this partition is the caller's to know. It is answered when it is committed.
         """
+        if not self.leads:
+            return NOT_LEADER
         if producer_id >= 0:
             refusal = self.log.producers.check_epoch(producer_id, producer_epoch)
             if refusal is not None:
@@ -256,15 +397,19 @@ class Partition:
 
     def _append_own(self, batch: bytes, now: int) -> "Outcome | Later":
         """Append a batch that this broker made: it waits for no other, and its sequence is not checked."""
-        if self.offline:
-            return Refusal.of(WireError.KAFKA_STORAGE_ERROR)
+        refusal = self.unwritable(ALL)
+        if refusal is not None:
+            return refusal
         if self.moving:
             return Refusal(WireError.NOT_LEADER_OR_FOLLOWER, "the partition is moving to another directory")
         config = self.log.config
         if len(batch) > config.max_message_bytes or len(batch) > config.segment_bytes:
             return Refusal(WireError.MESSAGE_TOO_LARGE, f"A batch of {len(batch)} bytes is too large for its topic.")
-        outcome = self._append(HEADER.unpack_from(batch), memoryview(batch), now, None, own=True)
-        return outcome if config.flush_messages == NEVER else self._after_flush(outcome, Later())
+        header: RawHeader = HEADER.unpack_from(batch)
+        outcome = self._append(header, memoryview(batch), now, None, own=True)
+        if self.role is None and config.flush_messages == NEVER:
+            return outcome
+        return self._settle(outcome, header[_LAST_DELTA], ALL, None)
 
     def _append(
         self, header: RawHeader, batch: memoryview, now: int, proof: Verification | None, *, own: bool = False
@@ -287,7 +432,10 @@ class Partition:
             logger.error("appending to %s-%d failed: %s", self.topic, self.index, problem)
             self.fail_unless_passing(problem)
             return Refusal(WireError.KAFKA_STORAGE_ERROR, f"the disk refused the write: {problem.strerror}")
-        if self.waiters:
+        if self.role is not None:
+            assert isinstance(self.role, Leader)
+            self.role.appended(log.end_offset, len(batch))
+        elif self.waiters:
             self._tell_waiters(base_offset, len(batch))
         return Appended(base_offset, append_time, log.start_offset)
 
@@ -317,9 +465,19 @@ class Partition:
         if self.on_failure is not None:
             self.on_failure(problem)
 
+    def cannot_read(self) -> None:
+        """What is on disk is damaged. A leader that others can take the place of leaves it to them."""
+        self.damaged = True
+        if isinstance(self.role, Leader) and len(self.role.isr.committed) > 1:
+            self.role.resign()
+
     def go_offline(self) -> None:
         """Its disk failed: what is on it cannot be trusted before a restart has checked it."""
         self.offline = True
+        self._set_plain()
+        if isinstance(self.role, Leader):
+            self.role.end(Refusal.of(WireError.KAFKA_STORAGE_ERROR))
+            self.role.resign()
         self.changed()
 
     def flush_if_due(self, now: int) -> None:

@@ -25,6 +25,7 @@ from moldau.metadata.image import ClusterImage, PartitionState, Topic
 from moldau.replication.loading import open_all
 from moldau.replication.moving import Hands, Move
 from moldau.replication.partition import Partition
+from moldau.replication.roles import alone
 
 logger = logging.getLogger("moldau.replication")
 
@@ -69,6 +70,9 @@ class Replicas:
         self._put_off: set[Key] = set()  # those of them that wait for room on their disk
         self.offline: frozenset[Key] = frozenset()  # partitions that nobody can use: their disk failed
         self.on_last_failure: Callable[[str], None] | None = None  # told when no directory is left
+        self.around = alone(node_id, now)  # the cluster, once there is one
+        self.on_role: Callable[[Partition], None] | None = None  # told of partitions whose leader is another
+        self.on_gone: Callable[[Partition], None] | None = None  # and of those that are no longer here
         self._disk = ThreadPoolExecutor(1, "moldau-disk")
         self._last: asyncio.Task[None] | None = None  # the newest change of partitions; it waits for those before it
         self._removals: set[asyncio.TimerHandle] = set()
@@ -134,7 +138,9 @@ class Replicas:
             if known is topic:
                 continue
             if known is not None and known.id == topic.id:
-                openings += self._changed(known, topic)
+                more, gone = self._changed(known, topic)
+                openings += more
+                dropped += gone
             else:
                 self._make_row(topic)
                 openings += [self._opening(topic, state, new=True) for state in self._ours(topic.partitions)]
@@ -156,17 +162,41 @@ class Replicas:
     def _ours(self, states: Iterable[PartitionState]) -> list[PartitionState]:
         return [state for state in states if self._node_id in state.replicas]
 
-    def _changed(self, before: Topic, topic: Topic) -> list[Opening]:
+    def _changed(self, before: Topic, topic: Topic) -> tuple[list[Opening], list[Partition]]:
+        """Partitions of a topic to be opened, and those to be deleted; the others take their new part at once."""
         self._topics[topic.id.bytes] = topic
         row = self.by_id[topic.id.bytes]
         row.extend([None] * (len(topic.partitions) - len(row)))
-        for partition, state in zip(row, topic.partitions, strict=True):
-            if partition is not None:
-                partition.leader_epoch = state.leader_epoch
         if before.config != topic.config:
             self.reconfigure([topic])
-        added = self._ours(topic.partitions[len(before.partitions) :])
-        return [self._opening(topic, state, new=True) for state in added]
+        openings: list[Opening] = []
+        dropped: list[Partition] = []
+        for index, state in enumerate(topic.partitions):
+            known = before.partitions[index] if index < len(before.partitions) else None
+            if known is state or known == state:
+                continue
+            partition = row[index]
+            if self._node_id not in state.replicas:
+                row[index] = None
+                dropped += [partition] if partition is not None else []
+            elif known is None or self._node_id not in known.replicas:
+                openings.append(self._opening(topic, state, new=True))
+            elif partition is not None:
+                self._assign(partition, state)
+        for partition in dropped:
+            self._dismiss(partition)
+        return openings, dropped
+
+    def _assign(self, partition: Partition, state: PartitionState, high_watermark: int | None = None) -> None:
+        partition.assign(state, self.around, high_watermark)
+        if self.on_role is not None:
+            self.on_role(partition)
+
+    def _dismiss(self, partition: Partition) -> None:
+        """It is no longer of this broker; its log goes in the background."""
+        partition.dismiss()
+        if self.on_gone is not None:
+            self.on_gone(partition)
 
     def _make_row(self, topic: Topic) -> None:
         self._topics[topic.id.bytes] = topic
@@ -184,7 +214,7 @@ class Replicas:
         self._take_stock()
         dropped = [partition for partition in row if partition is not None]
         for partition in dropped:
-            partition.changed()
+            self._dismiss(partition)
         return dropped
 
     def _opening(self, topic: Topic, state: PartitionState, *, new: bool) -> Opening:
@@ -209,11 +239,13 @@ class Replicas:
             topic = self._topics.get(opening.topic.id.bytes)
             if partition is None:
                 continue
-            if topic is None:  # deleted while it was being opened
+            state = None if topic is None else topic.partitions[partition.index]
+            if topic is None or state is None or self._node_id not in state.replicas:  # gone while it was being opened
+                self._dismiss(partition)
                 ghosts.append(partition)
-            else:  # settings may have changed while it was being opened
-                partition.leader_epoch = topic.partitions[partition.index].leader_epoch
+            else:  # settings and leaders may have changed while it was being opened
                 partition.log.configure(self._configure(topic))
+                self._assign(partition, state)
         await self._delete(ghosts)
 
     def _place(self, opening: Opening, partition: Partition | None) -> None:
@@ -223,13 +255,15 @@ class Replicas:
             return
         self._homes[partition] = opening.directory
         partition.on_failure = lambda problem: self.fail(self._homes[partition], problem)
+        key = (partition.topic, partition.index)
+        partition.assign(opening.state, self.around, opening.directory.high_watermarks.get(key, 0))
         if opening.directory.offline:
             partition.go_offline()
         self._take_stock()
         partition.log.on_roll = lambda _: partition.flusher.soon()  # a segment is finished: make it durable
-        row = self.by_id.get(opening.topic.id.bytes)
-        if row is not None:
-            row[partition.index] = partition
+        topic = self._topics.get(opening.topic.id.bytes)
+        if topic is not None and self._node_id in topic.partitions[partition.index].replicas:
+            self.by_id[opening.topic.id.bytes][partition.index] = partition
 
     def _open(self, opening: Opening) -> Partition | None:
         """In a thread. A log that cannot be opened leaves its partition out, and the reason in the broker's log."""
@@ -384,6 +418,8 @@ class Replicas:
         )
         for partition in partitions:
             partition.go_offline()
+            if self.on_role is not None:
+                self.on_role(partition)
         for move in self.moves.values():
             if move.target is directory:
                 move.give_up()
@@ -428,12 +464,13 @@ class Replicas:
 
     def _checkpoints(self, directory: LogDirectory) -> tuple[dict[Key, int], dict[Key, int], dict[Key, int]]:
         """Recovery points, high watermarks and log starts; of logs that could not be opened those last known."""
-        logs = {(each.topic, each.index): each.log for each in self.in_directory(directory)}
+        partitions = {(each.topic, each.index): each for each in self.in_directory(directory)}
+        logs = {key: each.log for key, each in partitions.items()}
         last_known = (directory.recovery_points, directory.high_watermarks, directory.log_starts)
         recovery_points, high_watermarks, log_starts = (self.unopened_of(directory, each) for each in last_known)
         return (
             recovery_points | {key: log.checkpoint for key, log in logs.items()},
-            high_watermarks | {key: log.end_offset for key, log in logs.items()},
+            high_watermarks | {key: each.high_watermark for key, each in partitions.items()},
             log_starts | {key: log.start_offset for key, log in logs.items() if log.start_offset},
         )
 

@@ -15,7 +15,7 @@ class Watched(Protocol):
 
 
 class FetchWaiter:
-    __slots__ = ("_action", "_done", "_loop", "_timer", "_watched", "committed", "fired", "missing")
+    __slots__ = ("_action", "_done", "_loop", "_timer", "_watched", "committed", "fired", "follower", "missing")
 
     def __init__(
         self,
@@ -25,12 +25,14 @@ class FetchWaiter:
         action: Callable[[], None],
         *,
         committed: bool = False,
+        follower: bool = False,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._action = action
         self._watched = watched
         self.missing = missing
         self.committed = committed  # it counts what lies before the last stable offset alone
+        self.follower = follower  # it counts what is not committed as well, and wants to know what is
         self.fired = False
         self._done = False
         self._timer = self._loop.call_later(wait_ms / 1000, self.fire)

@@ -15,8 +15,10 @@ from moldau.wire.primitives import skip_tags as skip_tag_fields
 
 PRODUCE_FLEXIBLE = 9
 PRODUCE_BY_ID = 13
+PRODUCE_LEADERS = 10  # a refusal names the current leader
 FETCH_FLEXIBLE = 12
 FETCH_BY_ID = 13
+FETCH_LEADERS = 16
 
 PARTITIONS_AT_MOST = 50_000  # that one Produce or Fetch may name
 
@@ -44,6 +46,16 @@ class ProduceResult(NamedTuple):
     log_start: int
     message: str | None = None
     record_errors: tuple[tuple[int, str | None], ...] = ()
+    leader: tuple[int, int] | None = None  # the current one and its epoch, where this broker is not (KIP-951)
+
+
+class NodeEndpoint(NamedTuple):
+    """Where a leader is that an answer names (KIP-951)."""
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None
 
 
 def skip_tags(view: memoryview, at: int) -> int:
@@ -165,7 +177,12 @@ _PRODUCE_ROW = {  # version → (what an answer without a message is packed with
 }
 
 
-def pack_produce(version: int, correlation: int, topics: list[tuple[bytes, list[ProduceResult]]]) -> bytes:
+def pack_produce(
+    version: int,
+    correlation: int,
+    topics: list[tuple[bytes, list[ProduceResult]]],
+    endpoints: Sequence[NodeEndpoint] = (),
+) -> bytes:
     """The whole frame of a produce response."""
     flexible = version >= PRODUCE_FLEXIBLE
     row, tail = _PRODUCE_ROW[version]
@@ -174,27 +191,50 @@ def pack_produce(version: int, correlation: int, topics: list[tuple[bytes, list[
     for token, results in topics:
         body.append(_token(token, version >= PRODUCE_BY_ID, flexible))
         body.append(_array(len(results), flexible))
-        for index, code, base, time, start, message, record_errors in results:
+        for index, code, base, time, start, message, record_errors, leader in results:
             body.append(row.pack(index, code, base, time, start) if with_start else row.pack(index, code, base, time))
             if message is None and not record_errors:
                 body.append(tail)
             elif version >= 8:
-                body.append(_pack_produce_errors(message, record_errors, flexible))
+                tags = _leader_tag(0, leader) if leader is not None and version >= PRODUCE_LEADERS else b"\0"
+                body.append(_pack_produce_errors(message, record_errors, flexible, tags))
         if flexible:
             body.append(b"\0")
-    body.append(b"\0\0\0\0\0" if flexible else b"\0\0\0\0")  # throttle time, tags
+    body.append(b"\0\0\0\0")  # throttle time
+    if flexible:
+        body.append(_endpoints_tag(endpoints) if endpoints and version >= PRODUCE_LEADERS else b"\0")
     rest = b"".join(body)
     return _LENGTH_CORRELATION.pack(len(rest) + 4, correlation) + rest
 
 
 def _pack_produce_errors(
-    message: str | None, record_errors: tuple[tuple[int, str | None], ...], flexible: bool
+    message: str | None, record_errors: tuple[tuple[int, str | None], ...], flexible: bool, row_tags: bytes
 ) -> bytes:
     out = [_array(len(record_errors), flexible)]
     for batch_index, text in record_errors:
         out += (_INT32.pack(batch_index), _nullable(text, flexible), b"\0" if flexible else b"")
-    out += (_nullable(message, flexible), b"\0" if flexible else b"")
+    out += (_nullable(message, flexible), row_tags if flexible else b"")
     return b"".join(out)
+
+
+_LEADER = Struct(">BBBii")  # one tag, which one, its size, leader and epoch; no tags within
+
+
+def _leader_tag(tag: int, leader: tuple[int, int]) -> bytes:
+    return _LEADER.pack(1, tag, 9, *leader) + b"\0"
+
+
+def _endpoints_tag(endpoints: Sequence[NodeEndpoint]) -> bytes:
+    rows = [
+        _INT32.pack(each.node_id)
+        + _nullable(each.host, True)
+        + _INT32.pack(each.port)
+        + _nullable(each.rack, True)
+        + b"\0"
+        for each in endpoints
+    ]
+    value = _array(len(rows), True) + b"".join(rows)
+    return b"\x01\x00" + uvarint(len(value)) + value
 
 
 def _array(count: int, flexible: bool) -> bytes:
@@ -222,6 +262,7 @@ class FetchPartition(NamedTuple):
     offset: int
     last_fetched_epoch: int
     most_bytes: int
+    log_start: int = -1  # of a follower
 
 
 class FetchAsk(NamedTuple):
@@ -234,6 +275,8 @@ class FetchAsk(NamedTuple):
     session_epoch: int
     topics: list[tuple[bytes, list[FetchPartition]]]
     forgotten: list[tuple[bytes, list[int]]]
+    rack: bytes = b""
+    replica_epoch: int = -1  # the follower's broker epoch (KIP-903)
 
 
 class FetchResult(NamedTuple):
@@ -245,11 +288,14 @@ class FetchResult(NamedTuple):
     records: FileSlice | None = None
     diverging: tuple[int, int] | None = None  # epoch and its end offset (KIP-595)
     aborted: Sequence[tuple[int, int]] | None = None  # producer id and first offset; null unless committed is asked for
+    preferred: int = -1  # the replica that this consumer should rather read from (KIP-392)
+    leader: tuple[int, int] | None = None  # the current one and its epoch, where this broker is not (KIP-951)
 
 
 _FETCH_HEAD = Struct(">iiiib")  # replica, wait, min, max, isolation
 _FETCH_HEAD_15 = Struct(">iiib")  # the replica moved into a tag
 _SESSION = Struct(">ii")
+_REPLICA = Struct(">iq")
 _FETCH_ROW_4 = Struct(">iqi")
 _FETCH_ROW_5 = Struct(">iqqi")
 _FETCH_ROW_9 = Struct(">iiqqi")
@@ -290,12 +336,18 @@ def _read_fetch(view: memoryview, at: int, version: int) -> FetchAsk:
     forgotten: list[tuple[bytes, list[int]]] = []
     if version >= 7:
         forgotten, at = _read_forgotten(view, at, version)
-    if version >= 11:  # the client's rack: one replica on one node, nothing to choose from
+    rack = b""
+    if version >= 11:
         size, at = read_uvarint(view, at) if flexible else (_INT16.unpack_from(view, at)[0] + 1, at + 2)
-        at = _stretch(view, at, size - 1)
-    if flexible:
-        replica_id = _read_fetch_tags(view, at, version, replica_id)
-    return FetchAsk(replica_id, wait, least, most, isolation, session_id, session_epoch, topics, forgotten)
+        stop = _stretch(view, at, size - 1)
+        if size > 1:
+            rack = bytes(view[at:stop])
+        at = stop
+    epoch = -1
+    if flexible and view[at]:
+        replica_id, epoch = _read_fetch_tags(view, at, version, replica_id)
+    session = (session_id, session_epoch)
+    return FetchAsk(replica_id, wait, least, most, isolation, *session, topics, forgotten, rack, epoch)
 
 
 def _read_array(view: memoryview, at: int, flexible: bool) -> tuple[int, int]:
@@ -324,21 +376,21 @@ def _read_fetch_partitions(view: memoryview, at: int, version: int, seen: int) -
     _bounded(seen + count + 1)
     partitions: list[FetchPartition] = []
     for _ in range(count):
-        fetched = epoch = -1
+        fetched = epoch = log_start = -1
         if version >= 12:
-            index, epoch, offset, fetched, _, most = _FETCH_ROW_12.unpack_from(view, at)
+            index, epoch, offset, fetched, log_start, most = _FETCH_ROW_12.unpack_from(view, at)
             at += 32
             at = at + 1 if view[at] == 0 else skip_tags(view, at)
         elif version >= 9:
-            index, epoch, offset, _, most = _FETCH_ROW_9.unpack_from(view, at)
+            index, epoch, offset, log_start, most = _FETCH_ROW_9.unpack_from(view, at)
             at += 28
         elif version >= 5:
-            index, offset, _, most = _FETCH_ROW_5.unpack_from(view, at)
+            index, offset, log_start, most = _FETCH_ROW_5.unpack_from(view, at)
             at += 24
         else:
             index, offset, most = _FETCH_ROW_4.unpack_from(view, at)
             at += 16
-        partitions.append(FetchPartition(index, epoch, offset, fetched, most))
+        partitions.append(FetchPartition(index, epoch, offset, fetched, most, log_start))
     return partitions, at
 
 
@@ -358,17 +410,18 @@ def _read_forgotten(view: memoryview, at: int, version: int) -> tuple[list[tuple
     return forgotten, at
 
 
-def _read_fetch_tags(view: memoryview, at: int, version: int, replica_id: int) -> int:
-    """Tag 1 is the replica's state from version 15 on; the others do not matter here."""
+def _read_fetch_tags(view: memoryview, at: int, version: int, replica_id: int) -> tuple[int, int]:
+    """Tag 1 is the replica's state from version 15 on, its id and epoch; the others do not matter here."""
+    epoch = -1
     count, at = read_uvarint(view, at)
     for _ in range(_count(view, at, count)):
         tag, at = read_uvarint(view, at)
         size, at = read_uvarint(view, at)
         stop = _stretch(view, at, size)
         if tag == 1 and version >= 15:
-            (replica_id,) = _INT32.unpack_from(view[:stop], at)
+            replica_id, epoch = _REPLICA.unpack_from(view[:stop], at)
         at = stop
-    return replica_id
+    return replica_id, epoch
 
 
 _FETCH_RESULT_4 = Struct(">ihqq")
@@ -384,6 +437,7 @@ def pack_fetch(
     code: int,
     session_id: int,
     topics: list[tuple[bytes, list[FetchResult]]],
+    endpoints: Sequence[NodeEndpoint] = (),
 ) -> list[bytes | bytearray | FileSlice]:
     """The frame of a fetch response: bytes, and between them the stretches of files that the network sends itself."""
     flexible = version >= FETCH_FLEXIBLE
@@ -413,7 +467,7 @@ def pack_fetch(
         if flexible:
             current += b"\0"
     if flexible:
-        current += b"\0"
+        current += _endpoints_tag(endpoints) if endpoints and version >= FETCH_LEADERS else b"\0"
     _INT32.pack_into(head, 0, length + len(current) - 4)
     if not current:
         parts.pop()
@@ -421,7 +475,7 @@ def pack_fetch(
 
 
 def _fetch_row(version: int, result: FetchResult) -> bytes:
-    index, code, high, stable, start, _, _, aborted = result
+    index, code, high, stable, start, _, _, aborted, preferred, _ = result
     row = (
         _FETCH_RESULT_5.pack(index, code, high, stable, start)
         if version >= 5
@@ -434,12 +488,14 @@ def _fetch_row(version: int, result: FetchResult) -> bytes:
     if aborted:
         tags = b"\0" if version >= FETCH_FLEXIBLE else b""
         row += b"".join([_ABORTED.pack(*each) + tags for each in aborted])
-    return row + _NO_PREFERRED if version >= 11 else row
+    if version < 11:
+        return row
+    return row + (_NO_PREFERRED if preferred < 0 else _INT32.pack(preferred))
 
 
 def _fetch_row_tags(version: int, result: FetchResult) -> bytes:
     if version < FETCH_FLEXIBLE:
         return b""
     if result.diverging is None:
-        return b"\0"
+        return _leader_tag(1, result.leader) if result.leader is not None and version >= FETCH_LEADERS else b"\0"
     return b"\x01\x00" + bytes((_DIVERGING.size + 1,)) + _DIVERGING.pack(*result.diverging) + b"\0"

@@ -5,6 +5,7 @@ from dataclasses import replace
 from moldau.base.errors import WireError
 from moldau.broker.call import Call
 from moldau.broker.context import Context
+from moldau.broker.leaders import absent
 from moldau.wire.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsPartitionResult,
@@ -40,9 +41,11 @@ def _unsafe(result: DeleteRecordsPartitionResult) -> DeleteRecordsPartitionResul
 def _delete(ctx: Context, topic: str, asked: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
     partition = ctx.replicas.get(topic, asked.partition_index)
     if partition is None:
-        return _failure(asked, WireError.UNKNOWN_TOPIC_OR_PARTITION)
+        return _failure(asked, absent(ctx, topic.encode(), asked.partition_index, by_id=False)[0])
     if partition.offline:
         return _failure(asked, WireError.KAFKA_STORAGE_ERROR)
+    if not partition.leads:
+        return _failure(asked, WireError.NOT_LEADER_OR_FOLLOWER)
     if not partition.log.config.deletes:
         return _failure(asked, WireError.POLICY_VIOLATION)
     offset = partition.high_watermark if asked.offset == HIGH_WATERMARK else asked.offset

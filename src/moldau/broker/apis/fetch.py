@@ -2,16 +2,24 @@
 
 7: fetch sessions. 9: leader epochs. 11: the client's rack. 12: flexible, divergence by epoch. 13: topic ids.
 15: the replica's id is a tag. 16–18: tags for clusters.
+
+Consumers read what is committed. Followers read up to the end of the log, and what they ask for tells the leader what
+they have; a fetch of theirs that waits is also answered when the high watermark moves, which consumers of theirs see.
 """
 
 import logging
+from collections.abc import Callable
 from typing import NamedTuple
 
 from moldau.base.errors import WireError
 from moldau.broker.context import Context
+from moldau.broker.leaders import Leader as CurrentLeader
+from moldau.broker.leaders import absent, endpoints, leader_of
+from moldau.broker.selection import NONE, RACK_AWARE, Choice, preferred_replica
 from moldau.broker.sessions import Fetch
 from moldau.log.segment import CorruptLogError
 from moldau.net.reply import BadRequest, Parked, Parts
+from moldau.replication.leader import Leader
 from moldau.replication.partition import Partition
 from moldau.replication.waiters import FetchWaiter
 from moldau.wire.hot import FETCH_BY_ID, FetchAsk, FetchPartition, FetchResult, pack_fetch, read_fetch
@@ -19,92 +27,165 @@ from moldau.wire.hot import FETCH_BY_ID, FetchAsk, FetchPartition, FetchResult, 
 logger = logging.getLogger("moldau.broker")
 
 READ_COMMITTED = 1
-UNKNOWN_TOPIC_ID = WireError.UNKNOWN_TOPIC_ID
-UNKNOWN_TOPIC_OR_PARTITION = WireError.UNKNOWN_TOPIC_OR_PARTITION
+FOLLOWERS_SERVE = 11  # the version from which on followers serve consumers (KIP-392)
+NOT_LEADER = WireError.NOT_LEADER_OR_FOLLOWER
+
+
+class Reader(NamedTuple):
+    """Who asks, and for what."""
+
+    ask: FetchAsk
+    version: int
+    committed: bool  # it wants no records of transactions that are not committed
+    follower: bool
+    again: bool  # it has waited: what it has was taken note of
 
 
 class Plan(NamedTuple):
     results: list[tuple[bytes, FetchResult]]
     partitions: list[Partition]
     size: int
-    failed: bool
+    ready: bool  # there is more to tell than records: an error, another replica to ask
 
 
-def fetch(ctx: Context, body: memoryview, at: int, version: int, correlation: int) -> "Parts | Parked":
+def fetch(
+    ctx: Context, body: memoryview, at: int, version: int, correlation: int, listener: str = ""
+) -> "Parts | Parked":
     ask = read_fetch(body, at, version)
     opened = ctx.sessions.open(ask, version, ctx.now())
     if opened.asked is None:
         return pack_fetch(version, correlation, opened.error, 0, [])
-    plan = plan_fetch(ctx, ask, opened.asked, version)
-    if plan.failed or plan.size >= ask.min_bytes or ask.max_wait_ms <= 0 or not opened.asked:
-        return _answer(opened, plan, version, correlation)
-    return _park(ctx, opened, plan, ask, version, correlation)
+    reader = Reader(ask, version, ask.isolation == READ_COMMITTED, ask.replica_id >= 0, False)
+    plan = plan_fetch(ctx, reader, opened.asked)
+
+    def answer(plan: Plan) -> Parts:
+        answers = opened.answer(plan.results)
+        if not plan.ready:
+            return pack_fetch(version, correlation, 0, opened.session_id, answers)
+        leaders = endpoints(ctx, listener, (result.leader for _, result in plan.results))
+        return pack_fetch(version, correlation, 0, opened.session_id, answers, leaders)
+
+    if plan.ready or plan.size >= ask.min_bytes or ask.max_wait_ms <= 0 or not opened.asked:
+        return answer(plan)
+    if reader.follower and opened.tells_more(plan.results):
+        return answer(plan)
+    return _park(ctx, opened, plan, reader, answer)
 
 
-def _park(ctx: Context, opened: Fetch, plan: Plan, ask: FetchAsk, version: int, correlation: int) -> Parked:
-    def answer() -> None:
+def _park(ctx: Context, opened: Fetch, plan: Plan, reader: Reader, answer: Callable[[Plan], Parts]) -> Parked:
+    def fire() -> None:
         try:
-            later = plan_fetch(ctx, ask, opened.asked or [], version)
-            parked.resolve(_answer(opened, later, version, correlation))
+            parked.resolve(answer(plan_fetch(ctx, reader._replace(again=True), opened.asked or [])))
         except Exception:
             logger.exception("answering a fetch that had waited failed")
             parked.resolve(BadRequest("an internal error"))
 
-    missing = ask.min_bytes - plan.size
-    committed = ask.isolation == READ_COMMITTED
-    waiter = FetchWaiter(list(plan.partitions), missing, ask.max_wait_ms, answer, committed=committed)
+    ask = reader.ask
+    waiter = FetchWaiter(
+        list(plan.partitions),
+        ask.min_bytes - plan.size,
+        ask.max_wait_ms,
+        fire,
+        committed=reader.committed,
+        follower=reader.follower,
+    )
     parked = Parked(waiter.cancel)
     return parked
 
 
-def _answer(opened: Fetch, plan: Plan, version: int, correlation: int) -> Parts:
-    return pack_fetch(version, correlation, 0, opened.session_id, opened.answer(plan.results))
-
-
-def plan_fetch(ctx: Context, ask: FetchAsk, asked: list[tuple[bytes, FetchPartition]], version: int) -> Plan:
-    topics = ctx.replicas.by_id if version >= FETCH_BY_ID else ctx.replicas.by_name
+def plan_fetch(ctx: Context, reader: Reader, asked: list[tuple[bytes, FetchPartition]]) -> Plan:
+    ask = reader.ask
+    by_id = reader.version >= FETCH_BY_ID
+    topics = ctx.replicas.by_id if by_id else ctx.replicas.by_name
     room = min(ask.max_bytes, ctx.config.fetch_max_bytes)
-    committed = ask.isolation == READ_COMMITTED
     results: list[tuple[bytes, FetchResult]] = []
     partitions: list[Partition] = []
     size = 0
-    failed = False
+    ready = False
     for token, row in asked:
         partition = ctx.replicas.find(topics, token, row.partition)
         if partition is None:
-            unknown_id = version >= FETCH_BY_ID and token not in topics
-            result = _failure(row.partition, UNKNOWN_TOPIC_ID if unknown_id else UNKNOWN_TOPIC_OR_PARTITION)
-        elif ask.replica_id >= 0:
-            result = _failure(row.partition, WireError.NOT_LEADER_OR_FOLLOWER)
+            result = _failure(row.partition, *absent(ctx, token, row.partition, by_id=by_id))
         else:
-            result = _read_or_fail(partition, row, room - size, committed, whole_first=size == 0)
+            result = _read_or_fail(ctx, partition, row, room - size, reader, whole_first=size == 0)
             partitions.append(partition)
         if result.records is not None:
             size += result.records.length
-        failed = failed or result.error != 0 or result.diverging is not None
+        ready = ready or result.error != 0 or result.diverging is not None or result.preferred >= 0
         results.append((token, result))
-    return Plan(results, partitions, size, failed)
+    return Plan(results, partitions, size, ready)
 
 
-def _failure(index: int, code: WireError) -> FetchResult:
-    return FetchResult(index, code, -1, -1, -1)
+def _failure(index: int, code: WireError, leader: CurrentLeader | None = None) -> FetchResult:
+    return FetchResult(index, code, -1, -1, -1, leader=leader)
 
 
 def _read_or_fail(
-    partition: Partition, row: FetchPartition, room: int, committed: bool, *, whole_first: bool
+    ctx: Context, partition: Partition, row: FetchPartition, room: int, reader: Reader, *, whole_first: bool
 ) -> FetchResult:
     """A damaged log is an error of its partition; the others in the request are answered."""
     try:
-        return _read(partition, row, room, committed, whole_first=whole_first)
+        if not partition.plain or reader.follower:
+            return _read_replica(ctx, partition, row, room, reader, whole_first=whole_first)
+        return _read(partition, row, room, reader.committed, whole_first=whole_first)
     except (CorruptLogError, OSError) as problem:
         logger.error("reading %s-%d failed: %s", partition.topic, partition.index, problem)
         corrupt = isinstance(problem, CorruptLogError)
+        partition.cannot_read()
         return _failure(row.partition, WireError.CORRUPT_MESSAGE if corrupt else WireError.KAFKA_STORAGE_ERROR)
 
 
-def _read(partition: Partition, row: FetchPartition, room: int, committed: bool, *, whole_first: bool) -> FetchResult:
+def _read_replica(
+    ctx: Context, partition: Partition, row: FetchPartition, room: int, reader: Reader, *, whole_first: bool
+) -> FetchResult:
+    """Of a partition with several replicas, or for a follower."""
     if partition.offline:
         return _failure(row.partition, WireError.KAFKA_STORAGE_ERROR)
+    refused = _refused(partition, row, reader)
+    if refused:
+        return _failure(row.partition, refused, leader_of(partition.state))
+    ahead = not partition.leads and row.offset > partition.log.end_offset
+    if ahead:  # KIP-392: this follower is behind, and the leader may well have it
+        return _failure(row.partition, WireError.OFFSET_NOT_AVAILABLE)
+    if not reader.follower:
+        preferred = _preferred(ctx, partition, row.offset, reader.ask.rack)
+        if preferred == NONE:
+            return _read(partition, row, room, reader.committed, whole_first=whole_first)
+        high = partition.high_watermark
+        stable = partition.last_stable_offset
+        return FetchResult(row.partition, 0, high, stable, partition.log.start_offset, preferred=preferred)
+    result = _read(partition, row, room, False, whole_first=whole_first, to_end=True)
+    if reader.again or result.error or result.diverging is not None:
+        return result
+    leader, before = partition.role, result.high_watermark
+    assert isinstance(leader, Leader)
+    leader.fetched(reader.ask.replica_id, row.offset, row.log_start, reader.ask.replica_epoch)
+    high = leader.high_watermark
+    return result if high == before else result._replace(high_watermark=high)
+
+
+def _refused(partition: Partition, row: FetchPartition, reader: Reader) -> WireError:
+    if row.leader_epoch != -1 and row.leader_epoch != partition.leader_epoch:
+        return partition.fenced(row.leader_epoch)
+    if not reader.follower:
+        return WireError.NONE if partition.leads or reader.version >= FOLLOWERS_SERVE else NOT_LEADER
+    role, ask = partition.role, reader.ask
+    if not partition.leads or not isinstance(role, Leader) or not role.knows(ask.replica_id):
+        return NOT_LEADER
+    return NOT_LEADER if role.stale(ask.replica_id, ask.replica_epoch) else WireError.NONE
+
+
+def _preferred(ctx: Context, partition: Partition, offset: int, rack: bytes) -> int:
+    role = partition.role
+    if not rack or not isinstance(role, Leader) or ctx.config.replica_selector_class != RACK_AWARE:
+        return NONE
+    choice = Choice(ctx.config.node_id, role.isr.followers, ctx.image.brokers)
+    return preferred_replica(choice, rack.decode("utf-8", "replace"), offset)
+
+
+def _read(
+    partition: Partition, row: FetchPartition, room: int, committed: bool, *, whole_first: bool, to_end: bool = False
+) -> FetchResult:
     log = partition.log
     if row.leader_epoch != -1 and row.leader_epoch != partition.leader_epoch:
         return _failure(row.partition, partition.fenced(row.leader_epoch))
@@ -119,7 +200,7 @@ def _read(partition: Partition, row: FetchPartition, room: int, committed: bool,
     if not log.start_offset <= row.offset <= log.end_offset:
         return _failure(row.partition, WireError.OFFSET_OUT_OF_RANGE)
     stable = log.last_stable_offset(high)
-    upper = stable if committed else high
+    upper = log.end_offset if to_end else stable if committed else high
     records = None
     if row.offset < upper and (room > 0 or whole_first):
         records = log.locate(row.offset, min(room, row.most_bytes), upper, whole_first=whole_first)

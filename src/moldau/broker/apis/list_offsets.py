@@ -6,12 +6,15 @@ remote storage. 11: -6, the first one not yet there. There is no remote storage,
 
 import asyncio
 from collections.abc import Iterator
+from enum import Enum
 
 from moldau.base.errors import WireError
 from moldau.broker.call import Call
 from moldau.broker.context import Context
+from moldau.broker.leaders import absent
 from moldau.log.log import Log
 from moldau.replication.inspection import LARGEST_UNPACKED
+from moldau.replication.leader import Leader
 from moldau.replication.partition import Partition
 from moldau.wire.batch import read_header
 from moldau.wire.compression import CorruptRecords
@@ -28,7 +31,16 @@ LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING
 SINCE = {LATEST: 0, EARLIEST: 0, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING: 11}
 EPOCH_SINCE = 4
 READ_COMMITTED = 1
+LAGGING_SINCE = 5  # the first version with an error of its own for a leader that is too new
 NOTHING = (-1, -1)  # offset and timestamp where there is no such record
+
+
+class View(Enum):
+    """Who asks, and so how far it can read."""
+
+    FOLLOWER = 0  # to the end of the log
+    CONSUMER = 1  # to the high watermark
+    COMMITTED = 2  # to the last stable offset
 
 
 async def list_offsets(ctx: Context, request: ListOffsetsRequest, call: Call) -> ListOffsetsResponse:
@@ -40,8 +52,8 @@ async def list_offsets(ctx: Context, request: ListOffsetsRequest, call: Call) ->
             if (topic.name, asked.partition_index) in asked_twice:
                 answers.append(_failure(asked, WireError.INVALID_REQUEST))
             else:
-                committed = request.isolation_level == READ_COMMITTED
-                answers.append(await _answer(ctx, topic.name, asked, call.version, committed=committed))
+                view = _view(request)
+                answers.append(await _answer(ctx, topic.name, asked, call.version, view))
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=tuple(answers)))
     return ListOffsetsResponse(topics=tuple(topics))
 
@@ -56,22 +68,26 @@ def _keys(request: ListOffsetsRequest) -> Iterator[tuple[str, int]]:
 
 
 async def _answer(
-    ctx: Context, topic: str, asked: ListOffsetsPartition, version: int, *, committed: bool
+    ctx: Context, topic: str, asked: ListOffsetsPartition, version: int, view: View
 ) -> ListOffsetsPartitionResponse:
     partition = ctx.replicas.get(topic, asked.partition_index)
     if partition is None:
-        return _failure(asked, WireError.UNKNOWN_TOPIC_OR_PARTITION)
+        return _failure(asked, absent(ctx, topic.encode(), asked.partition_index, by_id=False)[0])
     if partition.offline:
         return _failure(asked, WireError.KAFKA_STORAGE_ERROR)
-    fenced = partition.fenced(asked.current_leader_epoch)
-    if fenced:
-        return _failure(asked, fenced)
+    refused = partition.fenced(asked.current_leader_epoch) or partition.not_led()
+    if refused:
+        return _failure(asked, refused)
     if asked.timestamp < 0 and version < SINCE.get(asked.timestamp, version + 1):
         return _failure(asked, WireError.UNSUPPORTED_VERSION)
     try:
-        offset, timestamp = await _find(partition, asked.timestamp, committed=committed)
+        found = await _find(partition, asked.timestamp, view)
     except CorruptRecords:
         return _failure(asked, WireError.CORRUPT_MESSAGE)
+    if found is None:
+        lagging = WireError.OFFSET_NOT_AVAILABLE if version >= LAGGING_SINCE else WireError.LEADER_NOT_AVAILABLE
+        return _failure(asked, lagging)
+    offset, timestamp = found
     epoch = -1
     if version >= EPOCH_SINCE:
         epoch = partition.leader_epoch if asked.timestamp == LATEST else partition.epoch_of(offset)
@@ -84,12 +100,12 @@ async def _answer(
     )
 
 
-async def _find(partition: Partition, timestamp: int, *, committed: bool) -> tuple[int, int]:
-    """Offset and timestamp. Only a search by time reads records, and does so in a thread."""
+async def _find(partition: Partition, timestamp: int, view: View) -> tuple[int, int] | None:
+    """Offset and timestamp; None: a new leader does not know yet. Only a search by time reads records, in a thread."""
     log = partition.log
     match timestamp:
         case -1:
-            return _end(partition, committed), -1
+            return None if _lagging(partition, view) else (_end(partition, view), -1)
         case -2 | -4:
             return log.start_offset, -1
         case -5 | -6:
@@ -98,14 +114,28 @@ async def _find(partition: Partition, timestamp: int, *, committed: bool) -> tup
             found = await asyncio.to_thread(_latest_record, log)
         case _:
             found = await asyncio.to_thread(_first_record, log, timestamp)
-    if found is None or found.offset >= _end(partition, committed):
-        return NOTHING
+    if found is None or found.offset >= _end(partition, view):
+        return None if _lagging(partition, view) else NOTHING
     return found.offset, found.timestamp
 
 
-def _end(partition: Partition, committed: bool) -> int:
-    """Where reading ends: a search finds nothing that a consumer of this isolation level could not fetch."""
-    return partition.last_stable_offset if committed else partition.high_watermark
+def _view(request: ListOffsetsRequest) -> View:
+    if request.replica_id >= 0:
+        return View.FOLLOWER
+    return View.COMMITTED if request.isolation_level == READ_COMMITTED else View.CONSUMER
+
+
+def _lagging(partition: Partition, view: View) -> bool:
+    """A new leader may not know yet that what consumers have read was committed: offsets must not go back."""
+    role = partition.role
+    return view is not View.FOLLOWER and isinstance(role, Leader) and role.high_watermark < role.isr.epoch_start
+
+
+def _end(partition: Partition, view: View) -> int:
+    """Where reading ends: a search finds nothing that who asks could not fetch."""
+    if view is View.FOLLOWER:
+        return partition.log.end_offset
+    return partition.last_stable_offset if view is View.COMMITTED else partition.high_watermark
 
 
 def _latest_record(log: Log) -> Found | None:

@@ -3,6 +3,7 @@
 from moldau.base.errors import WireError
 from moldau.broker.call import Call
 from moldau.broker.context import Context
+from moldau.broker.leaders import absent
 from moldau.wire.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
@@ -29,11 +30,12 @@ def offset_for_leader_epoch(
 def _end_offset(ctx: Context, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
     partition = ctx.replicas.get(topic, asked.partition)
     if partition is None:
-        return EpochEndOffset(error_code=WireError.UNKNOWN_TOPIC_OR_PARTITION, partition=asked.partition)
+        code, _ = absent(ctx, topic.encode(), asked.partition, by_id=False)
+        return EpochEndOffset(error_code=code, partition=asked.partition)
     if partition.offline:
         return EpochEndOffset(error_code=WireError.KAFKA_STORAGE_ERROR, partition=asked.partition)
-    fenced = partition.fenced(asked.current_leader_epoch)
-    if fenced:
-        return EpochEndOffset(error_code=fenced, partition=asked.partition)
+    refused = partition.fenced(asked.current_leader_epoch) or partition.not_led()
+    if refused:
+        return EpochEndOffset(error_code=refused, partition=asked.partition)
     epoch, end = partition.end_offset_for_epoch(asked.leader_epoch)
     return EpochEndOffset(error_code=WireError.NONE, partition=asked.partition, leader_epoch=epoch, end_offset=end)

@@ -5,16 +5,20 @@ Advertised from 0 (KAFKA-18659: older librdkafka otherwise stops compressing) th
 transaction. 12: partitions join their producer's transaction by being written to (KIP-890). 13: topic ids.
 """
 
+import asyncio
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import NamedTuple
 
 from moldau.base.errors import Refusal, WireError
 from moldau.base.ids import NO_TIMESTAMP
 from moldau.broker.admission import Batch, Proof, Proofs, prove, transactional_batch
 from moldau.broker.context import Context
+from moldau.broker.leaders import absent, endpoints, leader_of
 from moldau.broker.promise import Promise
 from moldau.log.producers import NOT_ASKED
 from moldau.net.reply import BadRequest, Parked, Reply
+from moldau.replication.leader import ALL
 from moldau.replication.partition import Appended, Later, Outcome, Partition
 from moldau.wire.headers import PREFIX_AND_LENGTH
 from moldau.wire.hot import PRODUCE_BY_ID, ProduceAsk, ProduceResult, pack_produce, read_produce
@@ -28,13 +32,22 @@ UNANSWERED = Refusal.of(WireError.REQUEST_TIMED_OUT)
 Results = list[tuple[bytes, list[ProduceResult]]]
 
 
-def produce(ctx: Context, frame: memoryview, at: int, version: int, correlation: int) -> Reply:
+class Waiting(NamedTuple):
+    """A batch whose outcome comes later, and where it goes in the answer."""
+
+    answers: list[ProduceResult]
+    place: int
+    partition: Partition
+    later: Later
+
+
+def produce(ctx: Context, frame: memoryview, at: int, version: int, correlation: int, listener: str = "") -> Reply:
     ask = read_produce(frame, at, version)
     if ask.acks not in ACKS:
         return pack_produce(version, correlation, _refuse_all(ask, Refusal.of(WireError.INVALID_REQUIRED_ACKS)))
     if ask.transactional_id is not None:
-        return _produce_in_transaction(ctx, frame, ask, version, correlation)
-    return _append_all(ctx, frame, ask, version, correlation, None)
+        return _produce_in_transaction(ctx, frame, ask, version, correlation, listener)
+    return _append_all(ctx, frame, ask, version, correlation, listener, None)
 
 
 def _append_all(
@@ -43,6 +56,7 @@ def _append_all(
     ask: ProduceAsk,
     version: int,
     correlation: int,
+    listener: str,
     proofs: dict[Partition, Proof] | None,
 ) -> Reply:
     acks = ask.acks
@@ -51,37 +65,39 @@ def _append_all(
     topics = replicas.by_id if by_id else replicas.by_name
     now = ctx.now()
     results: Results = []
-    waiting: list[tuple[list[ProduceResult], int, Later]] = []
+    waiting: list[Waiting] = []
     for token, rows in ask.topics:
         answers: list[ProduceResult] = []
         results.append((token, answers))
         for index, start, stop in rows:
             partition = replicas.find(topics, token, index)
             if partition is None:
-                answers.append(_unknown(index, by_id and token not in topics))
+                answers.append(_absent(ctx, token, index, by_id))
             elif stop < 0:
                 answers.append(_refused(index, NULL_RECORDS))
             elif partition.internal and not _is_broker(frame):
                 answers.append(_refused(index, INTERNAL_TOPIC))
             else:
+                proof = None if proofs is None else proofs.get(partition, NOT_ASKED)
                 outcome = (
-                    partition.produce(frame[start:stop], version, now)
-                    if proofs is None
-                    else _produce(partition, frame[start:stop], version, now, proofs)
+                    proof
+                    if isinstance(proof, Refusal)
+                    else partition.produce(frame[start:stop], version, now, proof, acks)
                 )
                 if isinstance(outcome, Appended):
                     answers.append(ProduceResult(index, 0, *outcome))
                 elif isinstance(outcome, Refusal):
-                    answers.append(_refused(index, outcome))
+                    answers.append(_refused(index, outcome, partition))
                 else:
-                    waiting.append((answers, len(answers), outcome))
+                    waiting.append(Waiting(answers, len(answers), partition, outcome))
                     answers.append(_refused(index, UNANSWERED))  # its place, until it arrives
+    reply = partial(_reply, ctx, results, acks, version, correlation, listener)
     if waiting:
-        return _park(results, waiting, lambda: _reply(results, acks, version, correlation))
-    reply = _reply(results, acks, version, correlation)
-    if isinstance(reply, BadRequest):
-        raise reply
-    return reply
+        return _park(waiting, reply, ask.timeout_ms if acks == ALL else None)
+    answer = reply()
+    if isinstance(answer, BadRequest):
+        raise answer
+    return answer
 
 
 def _is_broker(frame: memoryview) -> bool:
@@ -89,7 +105,9 @@ def _is_broker(frame: memoryview) -> bool:
     return frame[PREFIX_AND_LENGTH.size : PREFIX_AND_LENGTH.size + max(size, 0)] == INTERNAL_CLIENT
 
 
-def _produce_in_transaction(ctx: Context, frame: memoryview, ask: ProduceAsk, version: int, correlation: int) -> Reply:
+def _produce_in_transaction(
+    ctx: Context, frame: memoryview, ask: ProduceAsk, version: int, correlation: int, listener: str
+) -> Reply:
     """Its transaction's coordinator is asked first, which may take a while if it is another broker."""
     assert ask.transactional_id is not None
     transactional_id = ask.transactional_id
@@ -103,7 +121,7 @@ def _produce_in_transaction(ctx: Context, frame: memoryview, ask: ProduceAsk, ve
     def go_on(view: memoryview, proofs: Proofs) -> Reply:
         if isinstance(proofs, Refusal):
             return _refused_all(ask, proofs, version, correlation)
-        return _append_all(ctx, view, ask, version, correlation, proofs)
+        return _append_all(ctx, view, ask, version, correlation, listener, proofs)
 
     return ctx.holding.serve(batches[0].producer_id, frame, proofs_of, go_on) if batches else go_on(frame, {})
 
@@ -120,36 +138,44 @@ def _transactional_batches(ctx: Context, ask: ProduceAsk, frame: memoryview, ver
                     yield batch
 
 
-def _produce(
-    partition: Partition, batch: memoryview, version: int, now: int, proofs: dict[Partition, Proof]
-) -> Outcome | Later:
-    proof = proofs.get(partition, NOT_ASKED)
-    return proof if isinstance(proof, Refusal) else partition.produce(batch, version, now, proof)
+def _reply(
+    ctx: Context, results: Results, acks: int, version: int, correlation: int, listener: str
+) -> bytes | BadRequest | None:
+    if acks == 0:
+        return _failure(results)
+    leaders = [answer.leader for _, answers in results for answer in answers if answer.leader is not None]
+    return pack_produce(version, correlation, results, endpoints(ctx, listener, leaders) if leaders else ())
 
 
-def _reply(results: Results, acks: int, version: int, correlation: int) -> bytes | BadRequest | None:
-    return _failure(results) if acks == 0 else pack_produce(version, correlation, results)
-
-
-def _park(
-    results: Results,
-    waiting: list[tuple[list[ProduceResult], int, Later]],
-    reply: Callable[[], bytes | BadRequest | None],
-) -> Parked:
-    """The answer of a request some of whose batches come later: complete when the last of them has come."""
+def _park(waiting: list[Waiting], reply: Callable[[], bytes | BadRequest | None], timeout_ms: int | None) -> Parked:
+    """The answer of a request some of whose batches come later: complete when the last of them has come, or in time."""
     parked = Parked()
     missing = len(waiting)
+    timer: asyncio.TimerHandle | None = None
 
-    def arrived(answers: list[ProduceResult], place: int, outcome: Outcome) -> None:
+    def finish() -> None:
+        for each in waiting:
+            each.later.tell = None
+        if timer is not None:
+            timer.cancel()
+        parked.resolve(reply())
+
+    def arrived(each: Waiting, outcome: Outcome) -> None:
         nonlocal missing
-        index = answers[place].partition
-        answers[place] = _refused(index, outcome) if isinstance(outcome, Refusal) else ProduceResult(index, 0, *outcome)
+        index = each.answers[each.place].partition
+        each.answers[each.place] = (
+            _refused(index, outcome, each.partition)
+            if isinstance(outcome, Refusal)
+            else ProduceResult(index, 0, *outcome)
+        )
         missing -= 1
         if not missing:
-            parked.resolve(reply())
+            finish()
 
-    for answers, place, later in waiting:
-        later.tell = partial(arrived, answers, place)
+    for each in waiting:
+        each.later.tell = partial(arrived, each)
+    if timeout_ms is not None:  # who has not arrived by then keeps the answer that stands in its place
+        timer = asyncio.get_running_loop().call_later(max(timeout_ms, 0) / 1000, finish)
     return parked
 
 
@@ -163,13 +189,16 @@ def _failure(results: Results) -> BadRequest | None:
     return None
 
 
-def _unknown(index: int, unknown_id: bool) -> ProduceResult:
-    code = WireError.UNKNOWN_TOPIC_ID if unknown_id else WireError.UNKNOWN_TOPIC_OR_PARTITION
-    return _refused(index, Refusal(code, code.doc))
+def _absent(ctx: Context, token: bytes, index: int, by_id: bool) -> ProduceResult:
+    code, leader = absent(ctx, token, index, by_id=by_id)
+    return _refused(index, Refusal(code, code.doc))._replace(leader=leader)
 
 
-def _refused(index: int, refusal: Refusal) -> ProduceResult:
-    return ProduceResult(index, refusal.error, -1, NO_TIMESTAMP, -1, refusal.message, refusal.records)
+def _refused(index: int, refusal: Refusal, partition: Partition | None = None) -> ProduceResult:
+    result = ProduceResult(index, refusal.error, -1, NO_TIMESTAMP, -1, refusal.message, refusal.records)
+    if partition is None or refusal.error is not WireError.NOT_LEADER_OR_FOLLOWER:
+        return result
+    return result._replace(leader=leader_of(partition.state))
 
 
 def _refused_all(ask: ProduceAsk, refusal: Refusal, version: int, correlation: int) -> bytes | None:

@@ -38,7 +38,7 @@ class Asking:
 
     async def ask(self, message: Any, version: int, patience_s: float = PATIENCE_S) -> Any | Refusal:
         """The controller's response, or why there is none. Its own errors are in the response."""
-        return await self._until_answered(lambda left: self._ask_once(message, version, left), patience_s)
+        return await self._until_answered(lambda left: self.ask_once(message, version, left), patience_s)
 
     async def have_done(self, message: Any, version: int, patience_s: float = PATIENCE_S) -> None:
         """Has the controller carry out a client's kind of request; what came of it is seen in the image."""
@@ -74,7 +74,8 @@ class Asking:
         except StoreError:
             return
 
-    async def _ask_once(self, message: Any, version: int, left: float) -> Any | None:
+    async def ask_once(self, message: Any, version: int, left: float) -> Any | None:
+        """One attempt. None: no answer came, or nobody is there to ask."""
         if self._controller.leads:
             return await self._serve(message, version)
         return await self._send(message, version, left)

@@ -29,12 +29,17 @@ class Member:
         self._controller = controller
         self._node_id = node_id
 
-    async def alter_partitions(self, topics: Sequence[AlterPartitionTopic]) -> AlterPartitionResponse | Refusal:
-        """Who is in sync with the partitions that this broker leads. Errors are in the response, and its rows."""
+    async def alter_partitions(
+        self, topics: Sequence[AlterPartitionTopic], patience_s: float
+    ) -> AlterPartitionResponse | None:
+        """Who is in sync with the partitions that this broker leads. Errors are in the response, and its rows.
+
+        One attempt alone. None: there was no answer, and nobody knows whether the request was carried out.
+        """
         request = AlterPartitionRequest(
             broker_id=self._node_id, broker_epoch=self.membership.epoch, topics=tuple(topics)
         )
-        response: AlterPartitionResponse | Refusal = await self.asking.ask(request, ALTER_VERSION)
+        response: AlterPartitionResponse | None = await self.asking.ask_once(request, ALTER_VERSION, patience_s)
         return response
 
     async def allocate_producer_ids(self) -> range | Refusal:

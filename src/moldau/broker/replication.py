@@ -1,0 +1,163 @@
+"""Replication put together, for a broker of a cluster: fetchers, changes of in-sync replicas, and their chores.
+
+What a partition does as leader or follower is in `moldau.replication`; here it gets connections, settings and a
+controller to ask. A single node has none of this.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from uuid import UUID
+
+from moldau.base.errors import WireError
+from moldau.broker.cluster.member import Member
+from moldau.broker.peers import Peers
+from moldau.broker.settings import BrokerConfig
+from moldau.metadata.image import ClusterImage
+from moldau.net.peer import PeerLost
+from moldau.replication.altering import Granted, IsrChanges, Proposal
+from moldau.replication.fetcher import FetchSettings, Hands
+from moldau.replication.fetchers import Fetchers, ask_bounds
+from moldau.replication.leader import Leader
+from moldau.replication.partition import Partition
+from moldau.replication.replicas import Replicas
+from moldau.replication.roles import Surroundings
+from moldau.replication.throttle import Throttle
+from moldau.wire.fetching import FetchLimits
+from moldau.wire.messages.alter_partition import (
+    AlterPartitionData,
+    AlterPartitionResponse,
+    AlterPartitionTopic,
+    BrokerState,
+)
+
+log = logging.getLogger("moldau.broker")
+
+ASKING_S = 5.0  # how long one attempt to reach the controller may take
+AT_A_TIME = 200  # partitions that are looked at before others get their turn
+PAUSED = 3  # a chore that comes so many times too late says that the whole process stood still
+
+
+class Replication:
+    def __init__(
+        self,
+        replicas: Replicas,
+        peers: Peers,
+        member: Member,
+        image: Callable[[], ClusterImage],
+        config: Callable[[], BrokerConfig],
+        now: Callable[[], int],
+    ) -> None:
+        self._replicas = replicas
+        self._member = member
+        self._image = image
+        self._config = config
+        self._now = now
+        self._node_id = node_id = config().node_id
+        self._shrunk_at: float | None = None
+        self.throttle = Throttle()  # of what is copied to this broker
+        self._changes = IsrChanges(self._alter, self._epoch_of, node_id)
+        lag_ms = config().replica_lag_time_max_ms
+        replicas.around = Surroundings(node_id, now, self._epoch_of, self._changes.ask, lag_ms)
+        hands = Hands(
+            replica=lambda: (node_id, member.membership.epoch),
+            settings=self._settings,
+            now=now,
+            remove_later=replicas.remove_later,
+            bounds=lambda link, partitions: ask_bounds(link, partitions, node_id),
+            throttle=self.throttle,
+        )
+        self._fetchers = Fetchers(peers.to, hands, config().num_replica_fetchers)
+
+    def start(self) -> None:
+        """The logs are open: copy what others lead."""
+        self._replicas.on_role = self._fetchers.assign
+        self._replicas.on_gone = self._fetchers.dismiss
+        self._changes.start()
+        for partition in self._replicas:
+            self._fetchers.assign(partition)
+
+    async def stop(self) -> None:
+        self._replicas.on_role = self._replicas.on_gone = None
+        await self._changes.stop()
+        await self._fetchers.stop()
+
+    def follow(self, old: ClusterImage, new: ClusterImage) -> None:
+        """Who is gone or leaving is not waited for: what the others have may be committed now."""
+        if old.brokers != new.brokers:
+            for _, leader in self._led():
+                leader.advance()
+
+    # ── chores ──
+
+    async def shrink(self) -> None:
+        """Followers that lag leave the in-sync replicas. Not judged by a process that has just stood still itself."""
+        every = self._config().replica_lag_time_max_ms / 2000
+        now = asyncio.get_running_loop().time()
+        before, self._shrunk_at = self._shrunk_at, now
+        if before is not None and now - before > PAUSED * every:
+            return
+        for place, (_, leader) in enumerate(self._led()):
+            leader.shrink()
+            if place % AT_A_TIME == AT_A_TIME - 1:
+                await asyncio.sleep(0)
+
+    def adapt(self) -> None:
+        rate = self._config().values["follower.replication.throttled.rate"]
+        assert isinstance(rate, int)
+        self.throttle.rate = rate
+
+    def _led(self) -> Iterator[tuple[Partition, Leader]]:
+        for partition in self._replicas:
+            if isinstance(partition.role, Leader) and partition.leads:
+                yield partition, partition.role
+
+    # ── what partitions ask ──
+
+    def _epoch_of(self, broker_id: int) -> int | None:
+        broker = self._image().brokers.get(broker_id)
+        return None if broker is None or broker.leaving else broker.epoch
+
+    def _settings(self) -> FetchSettings:
+        config = self._config()
+        limits = FetchLimits(
+            config.replica_fetch_wait_max_ms, config.replica_fetch_min_bytes, config.replica_fetch_response_max_bytes
+        )
+        return FetchSettings(
+            limits, config.replica_fetch_max_bytes, config.replica_fetch_backoff_ms, config.replica_socket_timeout_ms
+        )
+
+    async def _alter(self, proposals: Sequence[Proposal]) -> Sequence[Granted | WireError]:
+        response = await self._member.alter_partitions(_topics(proposals), ASKING_S)
+        if response is None:
+            raise PeerLost("no controller answered")
+        if response.error_code:
+            return [WireError(response.error_code) for _ in proposals]
+        answers = _answers(response)
+        lost = WireError.UNKNOWN_SERVER_ERROR
+        return [answers.get((each.topic_id, each.partition), lost) for each in proposals]
+
+
+def _topics(proposals: Sequence[Proposal]) -> list[AlterPartitionTopic]:
+    rows: dict[UUID, list[AlterPartitionData]] = {}
+    for each in proposals:
+        row = AlterPartitionData(
+            partition_index=each.partition,
+            leader_epoch=each.leader_epoch,
+            partition_epoch=each.partition_epoch,
+            new_isr_with_epochs=tuple(BrokerState(broker_id=id_, broker_epoch=epoch) for id_, epoch in each.isr),
+        )
+        rows.setdefault(each.topic_id, []).append(row)
+    return [AlterPartitionTopic(topic_id=topic_id, partitions=tuple(found)) for topic_id, found in rows.items()]
+
+
+def _answers(response: AlterPartitionResponse) -> dict[tuple[UUID, int], Granted | WireError]:
+    return {
+        (topic.topic_id, row.partition_index): (
+            WireError(row.error_code)
+            if row.error_code
+            else Granted(row.isr, row.leader_id, row.leader_epoch, row.partition_epoch)
+        )
+        for topic in response.topics
+        for row in topic.partitions
+    }

@@ -1,0 +1,331 @@
+"""Copies partitions from one leading broker: asks it for all of them again and again, and appends what comes.
+
+One connection and one task; a fetch session keeps the requests short. A partition whose fetch failed is left out for a
+moment, which grows with each failure, and is tried again; the image changing is what usually helps.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from moldau.base.errors import WireError
+from moldau.log.following import CorruptCopy
+from moldau.log.segment import CorruptLogError
+from moldau.net.peer import Answer, PeerLost
+from moldau.replication.follower import Follower
+from moldau.replication.partition import Partition
+from moldau.replication.throttle import UNLIMITED, Throttle, named
+from moldau.wire.fetching import (
+    FETCH,
+    VERSION,
+    Fetched,
+    FetchedAll,
+    FetchLimits,
+    Wanted,
+    pack_fetch_request,
+    read_fetch_response,
+)
+from moldau.wire.primitives import MalformedMessage
+
+logger = logging.getLogger("moldau.replication")
+
+TURN_BYTES = 1024 * 1024  # appended before others on the loop get their turn
+LEAST_BACKOFF_S = 0.02
+THROTTLED_S = 0.1  # a partition is left out for so long when its throttle has no room
+NEW_SESSION = (0, 0)
+LAST_EPOCH = 2**31 - 1
+EXPECTED = frozenset(
+    {  # while leaders change, and one of the two brokers knows it and the other does not yet
+        WireError.NOT_LEADER_OR_FOLLOWER,
+        WireError.FENCED_LEADER_EPOCH,
+        WireError.UNKNOWN_LEADER_EPOCH,
+        WireError.UNKNOWN_TOPIC_ID,
+        WireError.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+)
+
+Place = tuple[bytes, int]  # topic id and index
+
+
+class Link(Protocol):
+    """What a fetcher needs of the connection to its leader: `net.peer.Peer` has it."""
+
+    async def ask_raw(self, api_key: int, version: int, body: bytes, timeout_ms: int | None = None) -> Answer: ...
+
+    async def ask(self, message: object, version: int, timeout_ms: int | None = None) -> Any: ...
+
+    def disconnect(self, reason: str) -> None: ...
+
+
+class FetchSettings(NamedTuple):
+    limits: FetchLimits
+    partition_bytes: int  # replica.fetch.max.bytes
+    backoff_ms: int
+    timeout_ms: int
+
+
+class Bounds(NamedTuple):
+    """Where a leader's log starts and ends."""
+
+    start: int
+    end: int
+
+
+class Hands(NamedTuple):
+    """What a fetcher needs of its keeper."""
+
+    replica: Callable[[], tuple[int, int]]  # this broker's id and epoch
+    settings: Callable[[], FetchSettings]
+    now: Callable[[], int]
+    remove_later: Callable[[list[Path], int], None]
+    bounds: Callable[[Link, list[Partition]], Awaitable[dict[Partition, Bounds]]]
+    throttle: Throttle
+
+
+class Fetcher:
+    def __init__(self, leader: int, link: Link, hands: Hands) -> None:
+        self.leader = leader
+        self._link = link
+        self._hands = hands
+        self._partitions: dict[Place, Partition] = {}
+        self._resting: dict[Place, float] = {}  # partitions that are left out, and until when in the loop's time
+        self._failures: dict[Place, int] = {}
+        self._dirty: set[Place] = set()  # what the leader's session does not know as it is
+        self._told: dict[Place, Wanted] = {}  # what it knows
+        self._session = NEW_SESSION
+        self._misses = 0  # requests in a row without an answer
+        self._wake = asyncio.Event()
+        self._task = asyncio.get_running_loop().create_task(self._run(), name=f"copying from broker {leader}")
+
+    @property
+    def idle(self) -> bool:
+        return not self._partitions
+
+    def add(self, partition: Partition) -> None:
+        """Copy a partition, or go on with it under another leader epoch."""
+        place = _place(partition)
+        self._partitions[place] = partition
+        self._resting.pop(place, None)
+        self._failures.pop(place, None)
+        self._dirty.add(place)
+        self._wake.set()
+
+    def remove(self, partition: Partition) -> None:
+        place = _place(partition)
+        if self._partitions.get(place) is partition:
+            del self._partitions[place]
+            self._resting.pop(place, None)
+            self._failures.pop(place, None)
+            self._dirty.discard(place)
+
+    async def stop(self) -> None:
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    # ── the loop ──
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                if not await self._something_to_ask():
+                    continue
+                await self._round()
+                self._misses = 0
+            except PeerLost as lost:
+                logger.info("copying from broker %d: %s", self.leader, lost.reason)
+                await self._rest()
+            except MalformedMessage as problem:
+                logger.error("broker %d answered a fetch with nonsense: %s", self.leader, problem)
+                self._link.disconnect("a fetch response was malformed")
+                await self._rest()
+            except Exception:
+                logger.exception("copying from broker %d failed", self.leader)
+                await self._rest()
+
+    async def _rest(self) -> None:
+        self._forget_session()
+        pause = min(LEAST_BACKOFF_S * 2**self._misses, self._hands.settings().backoff_ms / 1000)
+        self._misses = min(self._misses + 1, 10)
+        await asyncio.sleep(pause)
+
+    def _forget_session(self) -> None:
+        self._session = NEW_SESSION
+        self._told = {}
+        self._dirty.update(place for place in self._partitions if place not in self._resting)
+
+    async def _something_to_ask(self) -> bool:
+        """Whether there is a partition to ask for; waits for one otherwise."""
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        due = [place for place, until in self._resting.items() if until <= now]
+        for place in due:
+            del self._resting[place]
+            self._dirty.add(place)
+        if len(self._partitions) > len(self._resting):
+            return True
+        self._wake.clear()
+        pause = min(self._resting.values(), default=now + 60) - now
+        try:
+            await asyncio.wait_for(self._wake.wait(), pause)
+        except TimeoutError:
+            return False
+        return False
+
+    async def _round(self) -> None:
+        hands = self._hands
+        settings = hands.settings()
+        body = self._request(settings)
+        self._wake.clear()
+        timeout_ms = settings.limits.wait_ms + settings.timeout_ms
+        answer = await self._link.ask_raw(FETCH, VERSION, body, timeout_ms)
+        fetched = read_fetch_response(answer.frame, answer.at)
+        if fetched.error:
+            self._forget_session()
+            return
+        told = self._told
+        self._continue_session(fetched)
+        await self._take(fetched, answer.frame, told)
+
+    def _continue_session(self, fetched: FetchedAll) -> None:
+        session_id, epoch = self._session
+        if not fetched.session_id:  # the leader has no room for a session: each request says everything
+            self._forget_session()
+        elif session_id == 0:
+            self._session = (fetched.session_id, 1)
+        else:
+            self._session = (session_id, epoch + 1 if epoch < LAST_EPOCH else 1)
+
+    def _request(self, settings: FetchSettings) -> bytes:
+        topics: dict[bytes, list[Wanted]] = {}
+        throttle = self._hands.throttle
+        for place in self._dirty:
+            partition = self._partitions[place]
+            if throttle.rate != UNLIMITED and self._throttled(partition) and throttle.exceeded(self._hands.now()):
+                self._resting[place] = asyncio.get_running_loop().time() + THROTTLED_S
+            if place in self._resting:
+                continue
+            log = partition.log
+            wanted = Wanted(
+                place[1],
+                partition.leader_epoch,
+                log.end_offset,
+                log.epochs.latest,
+                log.start_offset,
+                settings.partition_bytes,
+            )
+            if self._told.get(place) == wanted:
+                continue
+            self._told[place] = wanted
+            topics.setdefault(place[0], []).append(wanted)
+        self._dirty.clear()
+        forgotten: dict[bytes, list[int]] = {}
+        for place in [each for each in self._told if each not in self._partitions or each in self._resting]:
+            del self._told[place]
+            forgotten.setdefault(place[0], []).append(place[1])
+        if self._session == NEW_SESSION:
+            forgotten.clear()
+        replica = self._hands.replica()
+        return pack_fetch_request(
+            replica, settings.limits, self._session, list(topics.items()), list(forgotten.items())
+        )
+
+    def _throttled(self, partition: Partition) -> bool:
+        """KIP-73: replicas in sync are not, they must stay so."""
+        here = self._hands.replica()[0]
+        in_sync = partition.state is not None and here in partition.state.isr
+        return not in_sync and named(
+            partition.log.config.follower_replication_throttled_replicas, partition.index, here
+        )
+
+    # ── answers ──
+
+    async def _take(self, fetched: FetchedAll, frame: memoryview, asked: dict[Place, Wanted]) -> None:
+        appended = 0
+        lost: list[Partition] = []
+        for topic_id, rows in fetched.topics:
+            for row in rows:
+                place = (topic_id, row.partition)
+                partition = self._partitions.get(place)
+                told = asked.get(place)
+                if partition is None or told is None or told.leader_epoch != partition.leader_epoch:
+                    continue  # of a partition that is not followed any more, or not under this leader
+                if row.error == WireError.OFFSET_OUT_OF_RANGE:
+                    lost.append(partition)
+                else:
+                    self._take_one(place, partition, told, row, frame)
+                appended += row.stop - row.start
+                if appended >= TURN_BYTES:
+                    appended = 0
+                    await asyncio.sleep(0)
+        if lost:
+            await self._find_again(lost)
+
+    def _take_one(self, place: Place, partition: Partition, told: Wanted, row: Fetched, frame: memoryview) -> None:
+        role = partition.role
+        if row.error:
+            self._pause(place, partition, row.error)
+            return
+        if not isinstance(role, Follower) or partition.offline or told.offset != partition.log.end_offset:
+            return
+        if partition.moving:
+            self._pause(place, partition, WireError.NONE)
+            return
+        now = self._hands.now()
+        try:
+            if row.diverging is not None:
+                removed = role.part_ways(*row.diverging, now)
+            else:
+                removed = role.append(frame[row.start : row.stop], row.high_watermark, row.log_start, now)
+                if self._hands.throttle.rate != UNLIMITED and self._throttled(partition):
+                    self._hands.throttle.record(row.stop - row.start, now)
+            self._failures.pop(place, None)
+            self._dirty.add(place)
+            if removed:
+                self._hands.remove_later(removed, partition.log.config.file_delete_delay_ms)
+        except CorruptCopy as problem:
+            logger.error("what broker %d sent of %s-%d is broken: %s", self.leader, *_name(partition), problem)
+            self._pause(place, partition, WireError.CORRUPT_MESSAGE)
+        except (OSError, CorruptLogError) as problem:
+            logger.error("appending to %s-%d failed: %s", *_name(partition), problem)
+            if isinstance(problem, OSError):
+                partition.fail_unless_passing(problem)
+            self._pause(place, partition, WireError.KAFKA_STORAGE_ERROR)
+
+    def _pause(self, place: Place, partition: Partition, error: int) -> None:
+        failures = self._failures.get(place, 0)
+        self._failures[place] = min(failures + 1, 10)
+        if error and error not in EXPECTED and failures == 0:
+            logger.warning("copying %s-%d from broker %d: %s", *_name(partition), self.leader, WireError(error).name)
+        pause = min(LEAST_BACKOFF_S * 2**failures, self._hands.settings().backoff_ms / 1000)
+        self._resting[place] = asyncio.get_running_loop().time() + pause
+
+    async def _find_again(self, lost: list[Partition]) -> None:
+        """Their next offset is not in the leader's log: it lost its end, or retention took its beginning."""
+        bounds = await self._hands.bounds(self._link, lost)
+        now = self._hands.now()
+        for partition in lost:
+            role, found = partition.role, bounds.get(partition)
+            place = _place(partition)
+            if self._partitions.get(place) is not partition or not isinstance(role, Follower):
+                continue
+            self._dirty.add(place)
+            end = partition.log.end_offset
+            if found is None or found.start <= end <= found.end:
+                self._pause(place, partition, WireError.NONE)
+                continue
+            try:
+                removed = role.truncate(found.end, now) if found.end < end else role.restart(found.start, now)
+                self._hands.remove_later(removed, partition.log.config.file_delete_delay_ms)
+            except OSError as problem:
+                partition.fail_unless_passing(problem)
+                self._pause(place, partition, WireError.KAFKA_STORAGE_ERROR)
+
+
+def _place(partition: Partition) -> Place:
+    return partition.log.topic_id.bytes, partition.index
+
+
+def _name(partition: Partition) -> tuple[str, int]:
+    return partition.topic, partition.index

@@ -1,0 +1,207 @@
+"""The leader's role of a replicated partition: takes followers' fetches, commits, and lets go whoever waited for that.
+
+A partition whose only replica is here has no role object at all: what is appended there is committed at once. What the
+numbers mean is in `isr`; which ISR holds is the controller's to say, and is asked for through `Surroundings.ask_isr`.
+"""
+
+import heapq
+import logging
+from typing import TYPE_CHECKING
+
+from moldau.base.errors import Refusal, WireError
+from moldau.metadata.image import PartitionState
+from moldau.replication.isr import Isr, Wish
+from moldau.replication.roles import Surroundings, Uncommitted
+
+if TYPE_CHECKING:
+    from moldau.replication.partition import Appended, Later, Partition
+
+logger = logging.getLogger("moldau.replication")
+
+ALL = -1  # acks: answered when the batch is committed
+NOT_LEADER = Refusal.of(WireError.NOT_LEADER_OR_FOLLOWER)
+TOO_FEW = Refusal.of(WireError.NOT_ENOUGH_REPLICAS)
+TOO_FEW_NOW = Refusal.of(WireError.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+
+
+class Leader:
+    __slots__ = ("_around", "_awaiting", "_number", "_partition", "_resigned", "_stable", "_uncommitted", "isr")
+
+    def __init__(
+        self, partition: "Partition", state: PartitionState, around: Surroundings, high_watermark: int, epoch_start: int
+    ) -> None:
+        self._partition = partition
+        self._around = around
+        self._awaiting: list[tuple[int, int, Appended, Later]] = []  # a heap: by the offset that must be committed
+        self._number = 0  # of those who waited, so that equal offsets are let go in order
+        self._resigned = False
+        self._uncommitted = Uncommitted()
+        self._begin(state, high_watermark, epoch_start)
+        if partition.log.end_offset > high_watermark:
+            self._uncommitted.add(
+                partition.log.end_offset, partition.log.bytes_between(high_watermark, partition.log.end_offset)
+            )
+        self._stable = partition.log.last_stable_offset(high_watermark)
+
+    def _begin(self, state: PartitionState, high_watermark: int, epoch_start: int) -> None:
+        self.isr = Isr(
+            self._around.node_id,
+            state.replicas,
+            state.isr,
+            state.partition_epoch,
+            epoch_start=epoch_start,
+            high_watermark=high_watermark,
+            now=self._around.now(),
+        )
+
+    @property
+    def high_watermark(self) -> int:
+        return self.isr.high_watermark
+
+    # ── the controller's word ──
+
+    def begin_epoch(self, state: PartitionState, epoch_start: int) -> None:
+        """Elected again: who waits goes on waiting, followers have to show again how far they are."""
+        self._resigned = False
+        self._begin(state, self.isr.high_watermark, epoch_start)
+        self.advance()
+
+    def adopt(self, state: PartitionState) -> None:
+        """Another ISR or other replicas, in the same epoch."""
+        if self.isr.adopt(state.replicas, state.isr, state.partition_epoch, self._around.now()):
+            self.advance()
+
+    def end(self, refusal: Refusal = NOT_LEADER) -> None:
+        """This broker does not lead any more: nobody knows what becomes of the batches that were waited for."""
+        awaiting, self._awaiting = self._awaiting, []
+        for _, _, _, later in awaiting:
+            later.resolve(refusal)
+
+    def end_alone(self) -> None:
+        """All other replicas were taken away: what is in the log is committed."""
+        awaiting, self._awaiting = self._awaiting, []
+        for _, _, outcome, later in sorted(awaiting, key=lambda each: each[:2]):
+            later.resolve(outcome)
+
+    # ── producers ──
+
+    def refusal(self, acks: int) -> Refusal | None:
+        """Why a batch may not be appended."""
+        if acks == ALL and not self.isr.enough(self._min_isr):
+            return TOO_FEW
+        return None
+
+    def appended(self, end: int, size: int) -> None:
+        self._uncommitted.add(end, size)
+        for waiter in self._partition.waiters:
+            if waiter.follower:
+                waiter.grown(size)
+        if len(self.isr.maximal) == 1:
+            self.advance()
+
+    def await_commit(self, end: int, outcome: "Appended", later: "Later") -> "Appended | Refusal | Later":
+        """The outcome if everything before `end` is committed, else `later`, which gets it then."""
+        if self.isr.high_watermark >= end:
+            return outcome if self._enough_now() else TOO_FEW_NOW
+        self._number += 1
+        heapq.heappush(self._awaiting, (end, self._number, outcome, later))
+        return later
+
+    @property
+    def _min_isr(self) -> int:
+        return self._partition.log.config.min_insync_replicas
+
+    def _enough_now(self) -> bool:
+        return len(self.isr.maximal) >= self.isr.required(self._min_isr)
+
+    # ── followers ──
+
+    def knows(self, broker: int) -> bool:
+        return broker in self.isr.followers
+
+    def stale(self, broker: int, broker_epoch: int) -> bool:
+        """Whether a fetch is of an earlier life of a broker (KIP-903)."""
+        current = self._around.epoch_of(broker)
+        return broker_epoch >= 0 and current is not None and broker_epoch < current
+
+    def fetched(self, broker: int, offset: int, log_start: int, broker_epoch: int) -> None:
+        """A follower asks for `offset`: it has everything before. May commit, and may be the moment for it to join."""
+        isr = self.isr
+        known = isr.followers[broker]
+        before = known.end_offset
+        end = self._partition.log.end_offset
+        if broker_epoch < 0:
+            broker_epoch = self._around.epoch_of(broker) or broker_epoch
+        known.fetched(offset, log_start, broker_epoch, end, self._around.now())
+        if broker not in isr.committed:
+            if isr.may_join(broker, self._around.epoch_of) and not self._resigned:
+                isr.wish({*isr.committed, broker})
+                self._around.ask_isr(self._partition)
+        elif isr.bereft(broker) and isr.pending is None and not self._resigned:
+            logger.error(
+                "broker %d lacks committed records of %s-%d from offset %d on; it leaves the in-sync replicas",
+                broker,
+                self._partition.topic,
+                self._partition.index,
+                offset,
+            )
+            isr.wish(isr.committed - {broker})
+            self._around.ask_isr(self._partition)
+        if offset != before:
+            self.advance()
+
+    def shrink(self) -> None:
+        """Ask for an ISR without those who lag. Called from time to time."""
+        isr = self.isr
+        if isr.pending is not None or self._resigned:
+            return
+        end, now = self._partition.log.end_offset, self._around.now()
+        laggards = isr.laggards(end, now, self._around.lag_ms)
+        if laggards:
+            logger.info(
+                "%s-%d: brokers %s lag, the in-sync replicas shrink",
+                self._partition.topic,
+                self._partition.index,
+                laggards,
+            )
+            isr.wish(isr.committed.difference(laggards))
+            self._around.ask_isr(self._partition)
+
+    def resign(self) -> None:
+        """This replica cannot serve any more. An ISR without its leader says so to the controller."""
+        if self._resigned:
+            return
+        self._resigned = True
+        self.isr.drop_wish()
+        self.isr.wish(self.isr.committed - {self._around.node_id})
+        self._around.ask_isr(self._partition)
+
+    def wished(self) -> Wish | None:
+        return self.isr.pending
+
+    def granted(self, isr: tuple[int, ...], partition_epoch: int) -> None:
+        if self.isr.adopt(self.isr.replicas, isr, partition_epoch, self._around.now()):
+            self.advance()
+
+    def refused(self) -> None:
+        """Certainly not granted."""
+        self.isr.drop_wish()
+        self.advance()
+
+    # ── committing ──
+
+    def advance(self) -> None:
+        """Move the high watermark as far as it goes, and tell those who wait for it."""
+        around = self._around
+        log = self._partition.log
+        if self.isr.advance(log.end_offset, self._min_isr, around.now(), around.lag_ms, around.epoch_of):
+            self._moved()
+
+    def _moved(self) -> None:
+        high_watermark = self.isr.high_watermark
+        awaiting = self._awaiting
+        enough = self._enough_now()
+        while awaiting and awaiting[0][0] <= high_watermark:
+            _, _, outcome, later = heapq.heappop(awaiting)
+            later.resolve(outcome if enough else TOO_FEW_NOW)
+        self._stable = self._partition.tell_readers(self._uncommitted.take(high_watermark), self._stable)
