@@ -9,11 +9,13 @@ Every broker has one of these, and one of them leads: the others refuse whatever
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 from moldau.base.errors import Refusal, WireError
 from moldau.broker.cluster.feed import Feed, Listener
+from moldau.broker.cluster.sweeping import sweep
 from moldau.metadata.changes import (
     Batch,
     BrokerGone,
@@ -23,12 +25,15 @@ from moldau.metadata.changes import (
     Decide,
     Decision,
     ProducerIdsAllocated,
+    TopicDeleted,
     decide_each,
     fold,
 )
 from moldau.metadata.image import NO_BROKER, Broker, ClusterImage
 from moldau.metadata.portions import portions
-from moldau.store.port import Conflict, Store
+from moldau.store.port import Conflict, Store, StoreError
+
+log = logging.getLogger("moldau.broker")
 
 T = TypeVar("T")
 
@@ -222,7 +227,22 @@ class Controller:
                 result = await self._commit(piece, deadline)
             if result is not None:
                 return result
+            await self._sweep_after(piece)
         return None
+
+    async def sweep(self) -> None:
+        """Removes what predecessors may have left of deleted topics."""
+        async with self.feed.turn:
+            if self.leads:
+                await sweep(self.feed.store, self._epoch, frozenset(self.image.topics))
+
+    async def _sweep_after(self, change: Change) -> None:
+        parts = change.changes if isinstance(change, Batch) else (change,)
+        if any(isinstance(part, TopicDeleted) for part in parts):
+            try:
+                await sweep(self.feed.store, self._epoch, frozenset(self.image.topics))
+            except StoreError as problem:
+                log.warning("what deleted topics left in the metadata store is removed later: %s", problem)
 
     async def _commit(self, change: Change, deadline: float = 0) -> Conflict | Refusal | None:
         """None: the change is made, and `image` has it."""

@@ -29,7 +29,7 @@ def add_offsets_to_txn(ctx: Context, request: AddOffsetsToTxnRequest, call: Call
 
 async def _create(ctx: Context, request: AddOffsetsToTxnRequest, call: Call) -> AddOffsetsToTxnResponse:
     """No group has ever stored an offset, and this one wants to."""
-    await topics.create_all(ctx, [topics.automatic(ctx, OFFSETS)])
+    await topics.create_needed(ctx, [OFFSETS])
     if ctx.groups.partition_of(request.group_id) is None:
         return _answer(WireError.COORDINATOR_NOT_AVAILABLE, call.version)
     answer = add_offsets_to_txn(ctx, request, call)

@@ -3,13 +3,14 @@
 Kafka's tool sends it to end a transaction that hangs in a partition. 2: the transaction version (KIP-1228).
 """
 
+import asyncio
 from typing import Any
 
 from moldau.base.errors import WireError
 from moldau.broker.call import Call
 from moldau.broker.context import Context
 from moldau.broker.coordinators.markers import Marker
-from moldau.broker.promise import Promise, joined
+from moldau.broker.promise import Promise, after, joined
 from moldau.wire.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerPartitionResult,
@@ -20,15 +21,33 @@ from moldau.wire.messages.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 
+PATIENCE_MS = 5_000  # of whoever asks: half of what coordinators have
+
 
 def write_txn_markers(ctx: Context, request: WriteTxnMarkersRequest, call: Call) -> Any:
-    return joined(
-        [_end(ctx, asked) for asked in request.markers],
+    """Answered when all of them are committed. One that takes long does not hold up the others for ever."""
+    begun: list[Promise] = []
+    answer = joined(
+        [_end(ctx, asked, begun) for asked in request.markers],
         lambda results: WriteTxnMarkersResponse(markers=tuple(results)),
     )
+    if not isinstance(answer, Promise):
+        return answer
+    timer = asyncio.get_running_loop().call_later(PATIENCE_MS / 1000, _give_up, begun)
+
+    def answered(response: WriteTxnMarkersResponse) -> WriteTxnMarkersResponse:
+        timer.cancel()
+        return response
+
+    return after(answer, answered)
 
 
-def _end(ctx: Context, asked: WritableTxnMarker) -> Any:
+def _give_up(begun: list[Promise]) -> None:
+    for promise in begun:
+        promise.resolve(WireError.REQUEST_TIMED_OUT)
+
+
+def _end(ctx: Context, asked: WritableTxnMarker, begun: list[Promise]) -> Any:
     marker = Marker(
         asked.producer_id,
         asked.producer_epoch,
@@ -37,17 +56,18 @@ def _end(ctx: Context, asked: WritableTxnMarker) -> Any:
         asked.transaction_version,
     )
     return joined(
-        [_write(ctx, marker, topic) for topic in asked.topics],
+        [_write(ctx, marker, topic, begun) for topic in asked.topics],
         lambda results: WritableTxnMarkerResult(producer_id=asked.producer_id, topics=tuple(results)),
     )
 
 
-def _write(ctx: Context, marker: Marker, topic: WritableTxnMarkerTopic) -> Any:
+def _write(ctx: Context, marker: Marker, topic: WritableTxnMarkerTopic, begun: list[Promise]) -> Any:
     promises = []
     for index in topic.partition_indexes:
         promise = Promise()
         ctx.transactions.markers.write(topic.name, index, marker, promise.resolve)
         promises.append(promise)
+    begun += promises
     return joined(promises, lambda errors: _result(topic, errors))
 
 

@@ -7,7 +7,7 @@ is to do is then read from the image and the store, so nothing is missed if it h
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from moldau.base.errors import Refusal
 from moldau.broker.cluster.detector import Watched
@@ -34,8 +34,9 @@ class Duties:
         self._restarted: set[int] = set()
         self._new = False  # elected just now: what predecessors left undone is not known
 
-    def elected(self) -> None:
+    def elected(self, restarted: Iterable[int] = ()) -> None:
         self._new = True
+        self._restarted.update(restarted)
         self._due.set()
 
     def died(self, broker: Watched) -> None:
@@ -91,6 +92,7 @@ class Duties:
         new, dead, restarted = self._new, dict(self._dead), set(self._restarted)
         if new:
             await feed.find_oldest()
+            await self._controller.sweep()
         known = {broker.id: broker.epoch for broker in self._controller.image.brokers.values()}
         registered = {int(name) for name in await feed.store.children(tree.BROKERS)}
         ended = dead | {each: epoch for each, epoch in known.items() if each not in registered}

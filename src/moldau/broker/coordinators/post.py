@@ -88,7 +88,7 @@ class Rounds(Generic[Item]):
                 items = [queue.popleft() for _ in range(min(len(queue), ITEMS_AT_MOST))]
                 errors = await self._round(broker_id, items)
                 for item in items:
-                    self._tell(item, errors)
+                    self._tell_safely(item, errors)
         finally:
             del self._tasks[broker_id]
 
@@ -100,6 +100,12 @@ class Rounds(Generic[Item]):
         except Exception:
             log.exception("asking broker %d failed (%s)", broker_id, self._purpose)
         return {}
+
+    def _tell_safely(self, item: Item, errors: Errors) -> None:
+        try:
+            self._tell(item, errors)
+        except Exception:  # a bug of ours; the others' answers do not wait for its end
+            log.exception("an answer of another broker could not be used (%s)", self._purpose)
 
     def give_up(self, broker_id: int) -> None:
         """The broker is gone: nobody waits for its answer."""

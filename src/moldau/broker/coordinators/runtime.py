@@ -220,10 +220,17 @@ class Runtime(Generic[M]):
         for token, response in decision.replies:
             if isinstance(token, Asked):
                 shard.waiting.discard(token)
-                token.promise.resolve(response)
+                self._answer(token, response)
         for work in decision.work:
             if self.on_work is not None:
                 self.on_work(shard, work)
+
+    def _answer(self, token: Asked, response: Any) -> None:
+        """An answer that trips over a bug of ours must not keep others from theirs, nor the log from going on."""
+        try:
+            token.promise.resolve(response)
+        except Exception:
+            log.exception("a reply of %s failed", self.topic)
 
     def _refuse(self, shard: Shard[M], decision: Decision, refusal: Refusal) -> None:
         level = logging.INFO if refusal.error in NO_FAULT else logging.ERROR
@@ -232,14 +239,13 @@ class Runtime(Generic[M]):
         if not shard.current:  # nothing will be written by it ever again: no timer need try
             self._close(shard)
 
-    @staticmethod
-    def _send_away(shard: Shard[M], decision: Decision, error: WireError) -> None:
+    def _send_away(self, shard: Shard[M], decision: Decision, error: WireError) -> None:
         """Whoever waits for this decision waits no longer."""
         replies, decision.replies = decision.replies, []
         for token, _ in replies:
             if isinstance(token, Asked):
                 shard.waiting.discard(token)
-                token.promise.resolve(token.refused(error))
+                self._answer(token, token.refused(error))
 
     # ── what is not committed yet ──
 
@@ -392,7 +398,7 @@ class Runtime(Generic[M]):
                 each.told(WireError.NOT_LEADER_OR_FOLLOWER)
         waiting, shard.waiting = shard.waiting, set()
         for asked in waiting:
-            asked.promise.resolve(asked.refused(STOPPED))
+            self._answer(asked, asked.refused(STOPPED))
         if self.on_closed is not None:
             self.on_closed(shard)
 
