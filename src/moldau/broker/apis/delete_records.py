@@ -38,10 +38,10 @@ async def delete_records(ctx: Context, request: DeleteRecordsRequest, call: Call
 
 
 async def _everywhere(
-    ctx: Context, topics: tuple[DeleteRecordsTopicResult, ...], timeout: float
+    ctx: Context, topics: tuple[DeleteRecordsTopicResult, ...], patience_s: float
 ) -> tuple[DeleteRecordsTopicResult, ...]:
     """The results with the low watermark of all replicas, which followers reach with their next fetches."""
-    deadline = asyncio.get_running_loop().time() + timeout
+    deadline = asyncio.get_running_loop().time() + patience_s
     return tuple(
         [
             replace(
