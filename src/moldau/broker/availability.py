@@ -17,6 +17,6 @@ def seen(ctx: Context, topic: str, partition: PartitionState) -> Seen:
     brokers, here = ctx.image.brokers, ctx.config.node_id
     failed = (topic, partition.index) in ctx.replicas.offline
     offline = tuple(each for each in partition.replicas if each not in brokers or (failed and each == here))
-    if partition.leader == NO_BROKER or (failed and partition.leader == here):
+    if partition.leader not in brokers or (failed and partition.leader == here):
         return Seen(WireError.LEADER_NOT_AVAILABLE, NO_BROKER, offline)
     return Seen(WireError.NONE, partition.leader, offline)

@@ -9,11 +9,13 @@ Every broker has one of these, and one of them leads: the others refuse whatever
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 from moldau.base.errors import Refusal, WireError
 from moldau.broker.cluster.feed import Feed, Listener
+from moldau.broker.cluster.sweeping import sweep
 from moldau.metadata.changes import (
     Batch,
     BrokerGone,
@@ -23,18 +25,22 @@ from moldau.metadata.changes import (
     Decide,
     Decision,
     ProducerIdsAllocated,
+    TopicDeleted,
     decide_each,
     fold,
 )
 from moldau.metadata.image import NO_BROKER, Broker, ClusterImage
 from moldau.metadata.portions import portions
-from moldau.store.port import Conflict, Store
+from moldau.store.port import Conflict, Store, StoreError
+
+log = logging.getLogger("moldau.broker")
 
 T = TypeVar("T")
 
 FEED_ENTRIES = 1_000  # how many changes the feed keeps; who is further behind reads the whole tree
 TRIMMED_AT_ONCE = 100  # feed entries removed beside one change at most, which bounds the transaction
 ATTEMPTS = 5  # decisions on a fresh image before giving up against another writer
+CLAIMS = 50  # the same for a broker's own affairs: many may start at once
 PRODUCER_ID_BLOCK = 1_000  # ids taken at once; what a restart leaves unused of a block is lost, not reused
 
 NOTHING = Batch(())  # a decision that nothing has to change
@@ -104,7 +110,7 @@ class Controller:
     async def _claim(self, decide: Decide) -> Decision:
         deadline = self._deadline()
         async with self.feed.turn:
-            for _ in range(ATTEMPTS):
+            for _ in range(CLAIMS):
                 decision = decide(self.image)
                 if isinstance(decision, Refusal):
                     return decision
@@ -222,7 +228,22 @@ class Controller:
                 result = await self._commit(piece, deadline)
             if result is not None:
                 return result
+            await self._sweep_after(piece)
         return None
+
+    async def sweep(self) -> None:
+        """Removes what predecessors may have left of deleted topics."""
+        async with self.feed.turn:
+            if self.leads:
+                await sweep(self.feed.store, self._epoch, frozenset(self.image.topics))
+
+    async def _sweep_after(self, change: Change) -> None:
+        parts = change.changes if isinstance(change, Batch) else (change,)
+        if any(isinstance(part, TopicDeleted) for part in parts):
+            try:
+                await sweep(self.feed.store, self._epoch, frozenset(self.image.topics))
+            except StoreError as problem:
+                log.warning("what deleted topics left in the metadata store is removed later: %s", problem)
 
     async def _commit(self, change: Change, deadline: float = 0) -> Conflict | Refusal | None:
         """None: the change is made, and `image` has it."""

@@ -22,8 +22,10 @@ from moldau.broker.chores import Chore, Chores
 from moldau.broker.clock import Clock
 from moldau.broker.cluster.asking import Asking
 from moldau.broker.cluster.boot import boot_id, note, trusted
+from moldau.broker.cluster.growing import changes_to, metadata_of, put_aside
 from moldau.broker.cluster.member import Member
 from moldau.broker.cluster.membership import Membership
+from moldau.broker.cluster.rules import consequences
 from moldau.broker.configs import effective
 from moldau.broker.context import Context
 from moldau.broker.controller import Controller
@@ -230,6 +232,7 @@ class Node:
             asking = Asking(controller, peers, config.node_id, self._dispatcher.serve)
             membership = Membership(controller, config.node_id, peers.listener_name, self._context.rules)
             self._member = Member(controller, membership, asking, config.node_id)
+            controller.consequences = lambda before, after: consequences(running(), before, after)
             self._replication = Replication(self._replicas, peers, self._member, image, running, now)
             self._context.asking = asking
             self._context.serve_forwarded = self._dispatcher.serve_forwarded
@@ -243,13 +246,7 @@ class Node:
         config, controller = self._config, self._controller
         endpoints = {each.name: Endpoint(each.host, each.port or ports.get(each.name, 0)) for each in config.advertised}
         self._broker = Broker(config.node_id, endpoints, config.broker_rack)
-        brought: tuple[Change, ...] = ()
-        if controller.image.features_epoch < 0:  # a new cluster, or one of a release that had no features
-            brought = (features.newest(),)
-        if controller.founded:
-            metadata_directory = config.values["metadata.log.dir"]
-            kraft = str(metadata_directory) if metadata_directory else None
-            brought += adoption.adopted(self._directories, kraft, config.node_id)
+        brought = await self._brought()
         if self._member is None:
             refusal = await controller.join(self._broker, *brought)
         else:
@@ -258,6 +255,23 @@ class Node:
             refusal = await self._member.membership.found(brought) if controller.founded else None
         if isinstance(refusal, Refusal):
             raise StoreError(refusal.message)
+        if self._member is not None:
+            put_aside(_store_path(self._directories))
+
+    async def _brought(self) -> tuple[Change, ...]:
+        """What this broker brings along: the first features, and for a new cluster what it had before."""
+        config, controller = self._config, self._controller
+        own_store = _store_path(self._directories)
+        if self._member is not None and controller.founded and own_store.exists():
+            return changes_to(await metadata_of(own_store), config.node_id)
+        brought: tuple[Change, ...] = ()
+        if controller.image.features_epoch < 0:  # a new cluster, or one of a release that had no features
+            brought = (features.newest(),)
+        if controller.founded:
+            metadata_directory = config.values["metadata.log.dir"]
+            kraft = str(metadata_directory) if metadata_directory else None
+            brought += adoption.adopted(self._directories, kraft, config.node_id)
+        return brought
 
     async def _open_logs(self) -> None:
         controller, replicas = self._controller, self._replicas

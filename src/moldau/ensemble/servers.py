@@ -13,6 +13,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 HOST = "127.0.0.1"
 MAIN_CLASS = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
@@ -21,7 +22,7 @@ INSTALL = "pip install 'moldau[cluster,spark]'"
 JARS = ("zookeeper-[0-9]*.jar", "zookeeper-jute-*.jar", "metrics-core-*.jar", "slf4j-api-*.jar", "snappy-java-*.jar")
 LOG_JARS = ("log4j-api-*.jar", "log4j-core-*.jar", "log4j-slf4j2-impl-*.jar")
 # A small server that starts at once: no second compiler, no threads for collecting garbage, classes from the archive.
-JAVA_OPTIONS = ("-Xmx160m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-XX:-UsePerfData")
+JAVA_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-XX:-UsePerfData")
 SERVER_OPTIONS = (
     "-Dzookeeper.jmx.log4j.disable=true",
     "-Dzookeeper.admin.enableServer=false",
@@ -38,7 +39,8 @@ appender.console.target = SYSTEM_ERR
 appender.console.layout.type = PatternLayout
 appender.console.layout.pattern = %d %p %c{1}: %m%n%xEx
 """
-START_S = 60.0
+SERVER = "server-"  # and a number: a server's directory
+START_S = 120.0
 STOP_S = 20.0
 ASK_S = 2.0
 POLL_S = 0.02
@@ -50,6 +52,14 @@ class EnsembleFailed(Exception):
 
 class EnsembleMissing(EnsembleFailed):
     """PySpark or Java is not there; the text says how to get it."""
+
+
+class PortTaken(EnsembleFailed):
+    """Another program listens there."""
+
+
+class DirectoryTaken(EnsembleFailed):
+    """Other servers use the directory, or have left data of theirs in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +78,7 @@ class Tuning:
     tick_ms: int = 2000  # sessions are at least two ticks long
     force_sync: bool = True
     log: bool = True  # costs half a second at start
+    heap_mb: int = 512
 
 
 def find_command(log: bool) -> list[str]:
@@ -106,16 +117,17 @@ class Server:
         """None if it does not run."""
         return self._process.pid if self._process is not None and self._process.poll() is None else None
 
-    def launch(self, command: Sequence[str]) -> None:
-        """Start the process; `serves` tells when it is ready."""
+    def launch(self, command: Sequence[str], claim: IO[bytes]) -> None:
+        """Start the process; `serves` tells when it is ready. It keeps the claim on the directory until it ends."""
         if self.pid is not None:
             return
-        self._directory.mkdir(parents=True, exist_ok=True)
         (self._directory / "data").mkdir(exist_ok=True)
         (self._directory / "data" / "myid").write_text(f"{self._number}\n")
         configuration = self._directory / "zoo.cfg"
         configuration.write_text(self._configuration())
-        options = [] if self._tuning.force_sync else ["-Dzookeeper.forceSync=no"]
+        options = [f"-Xmx{self._tuning.heap_mb}m"]
+        if not self._tuning.force_sync:
+            options.append("-Dzookeeper.forceSync=no")
         if self._tuning.log:
             logging = self._directory / "log4j2.properties"
             logging.write_text(LOG_CONFIGURATION)
@@ -128,6 +140,7 @@ class Server:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 process_group=0,
+                pass_fds=(claim.fileno(),),
             )
 
     def serves(self) -> bool:
@@ -169,10 +182,6 @@ class Server:
             self.kill()
 
     @property
-    def ended(self) -> bool:
-        return self.pid is None
-
-    @property
     def _log(self) -> Path:
         return self._directory / "server.log"
 
@@ -203,23 +212,41 @@ class Ensemble:
 
     def __init__(self, directory: Path, ports: Sequence[Ports], tuning: Tuning) -> None:
         self._tuning = tuning
-        root = directory.resolve()
-        self.servers = [Server(number, root / f"server-{number}", ports, tuning) for number in range(1, len(ports) + 1)]
+        self._directory = directory.resolve()
+        self._ports = ports
+        self._claim: IO[bytes] | None = None
+        self.servers = [
+            Server(number, self._directory / f"{SERVER}{number}", ports, tuning) for number in range(1, len(ports) + 1)
+        ]
 
     @property
     def connect(self) -> str:
         return ",".join(f"{HOST}:{server.port}" for server in self.servers)
 
     def start(self) -> None:
-        """Start all and wait until each serves."""
-        self.start_some(self.servers)
-
-    def start_some(self, servers: Sequence[Server], *, wait: bool = True) -> None:
+        """Start all that do not run, and wait until each serves."""
         command = find_command(self._tuning.log)
-        for server in servers:
-            server.launch(command)
+        claim = self._claim_directory()
+        self._check_ports()
+        for server in self.servers:
+            server.launch(command, claim)
+        self.wait_until_serving(self.servers)
+
+    def restart(self, server: Server, *, wait: bool) -> None:
+        """Start one again, which is killed first if it runs."""
+        server.kill()
+        server.launch(find_command(self._tuning.log), self._claim_directory())
         if wait:
-            self.wait_until_serving(servers)
+            self.wait_until_serving([server])
+
+    def stop(self) -> None:
+        for server in self.servers:
+            server.ask_to_stop()
+        for server in self.servers:
+            server.wait_until_stopped()
+        if self._claim is not None:
+            self._claim.close()
+            self._claim = None
 
     def wait_until_serving(self, servers: Sequence[Server]) -> None:
         until = time.monotonic() + START_S
@@ -232,11 +259,43 @@ class Ensemble:
                     )
                 time.sleep(POLL_S)
 
-    def stop(self) -> None:
-        for server in self.servers:
-            server.ask_to_stop()
-        for server in self.servers:
-            server.wait_until_stopped()
+    def _check_ports(self) -> None:
+        for server, ports in zip(self.servers, self._ports, strict=True):
+            used = (ports.client, ports.peer, ports.election) if len(self.servers) > 1 else (ports.client,)
+            for port in used if server.pid is None else ():
+                with socket.socket() as trial:
+                    trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the server does
+                    try:
+                        trial.bind((HOST, port))
+                    except OSError:
+                        raise PortTaken(f"port {port} is in use") from None
+
+    def _claim_directory(self) -> IO[bytes]:
+        """ZooKeeper does not notice when two servers have the same data. The lock lasts while any of ours runs."""
+        if self._claim is None:
+            try:
+                self._directory.mkdir(parents=True, exist_ok=True)
+                with contextlib.ExitStack() as stack:
+                    claim = stack.enter_context(open(self._directory / ".lock", "ab"))
+                    self._check_directory(claim)
+                    self._claim = claim
+                    stack.pop_all()
+            except OSError as error:
+                raise EnsembleFailed(f"cannot use the directory {self._directory}: {error.strerror}") from None
+        return self._claim
+
+    def _check_directory(self, claim: IO[bytes]) -> None:
+        import fcntl  # here: who imports `moldau.testing` on Windows need not start a server
+
+        try:
+            fcntl.flock(claim, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise DirectoryTaken(f"another ZooKeeper uses the directory {self._directory}") from None
+        there, wanted = len(list(self._directory.glob(f"{SERVER}[0-9]*"))), len(self.servers)
+        if there not in (0, wanted):
+            raise DirectoryTaken(f"{self._directory} has the data of an ensemble of {there}, not of {wanted}")
+        for number in range(1, wanted + 1):
+            (self._directory / f"{SERVER}{number}").mkdir(exist_ok=True)
 
 
 def free_ports(nodes: int) -> list[Ports]:

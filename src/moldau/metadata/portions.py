@@ -18,12 +18,14 @@ from moldau.metadata.changes import (
     TopicDeleted,
 )
 from moldau.metadata.image import ClusterImage
+from moldau.metadata.tree import DELETED_AT_ONCE
 
 PORTION_BYTES = 500_000  # half of what ZooKeeper takes by default
 
 # What a change weighs, generously: the paths and data of its nodes, the framing of operations, and its feed entry.
 SMALL = 600
 PER_PARTITION = 400
+PER_DELETED = 330  # two paths with the longest of names
 NAMES = 4  # how often a topic's name is written for each of its partitions
 
 
@@ -34,7 +36,8 @@ def weight(change: Change, image: ClusterImage) -> int:
             return SMALL + len(change.partitions) * _partition_weight(change.topic)
         case TopicDeleted():
             known = image.topics.get(change.topic)
-            return SMALL + (len(known.partitions) if known else 0) * _partition_weight(change.topic)
+            count = len(known.partitions) if known else 0
+            return SMALL + (0 if count > DELETED_AT_ONCE else count) * PER_DELETED
         case PartitionChanged():
             return _partition_weight(change.topic)
         case TopicConfigured() | BrokerConfigured() | GroupConfigured():

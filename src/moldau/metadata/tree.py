@@ -47,12 +47,15 @@ CONTROLLER = "/controller"
 CONTROLLER_EPOCH = "/controller_epoch"
 FEATURES = "/feature"
 PRODUCER_IDS = "/latest_producer_id_block"
+TOPICS = "/brokers/topics"
 FEED = "/moldau/changes"  # its data is the number of the last change; below it are the last changes by number
 
 # What `image_from` wants to see. The feed is not among it: only its head is.
 ROOTS = ("/cluster", "/brokers", "/config", CONTROLLER, CONTROLLER_EPOCH, FEATURES, PRODUCER_IDS)
 
 DEFAULT_BROKER_NODE = "<default>"
+DELETED = b""  # the data of a deleted topic's node, whose partitions' nodes are still to go
+DELETED_AT_ONCE = 1_500  # partitions that go with their topic's deletion; those of a larger topic are left for later
 
 _encode = json.JSONEncoder(separators=(",", ":")).encode  # made once: a topic of many partitions is many nodes
 
@@ -66,7 +69,7 @@ def founding_ops(cluster_id: str) -> list[Op]:
     return [
         Create("/cluster"),
         Create(CLUSTER_ID, _json({"version": "1", "id": cluster_id})),
-        *(Create(path) for path in ("/brokers", BROKERS, "/brokers/topics")),
+        *(Create(path) for path in ("/brokers", BROKERS, TOPICS)),
         *(Create(path) for path in ("/config", "/config/topics", "/config/brokers", "/config/groups")),
         Create(CONTROLLER_EPOCH, b"0"),
         Create(FEATURES, _json({"version": 1, "features": {}, "epoch": -1})),
@@ -185,12 +188,15 @@ def _create_states(topic: str, partitions: Sequence[PartitionState]) -> Iterator
 
 
 def _delete_topic(topic: Topic) -> Iterator[Op]:
+    yield Delete(_config_path(topic.name))
+    if len(topic.partitions) > DELETED_AT_ONCE:
+        yield Set(_topic_path(topic.name), DELETED)
+        return
     for state in topic.partitions:
         yield Delete(_state_path(topic.name, state.index))
         yield Delete(_partition_path(topic.name, state.index))
     yield Delete(f"{_topic_path(topic.name)}/partitions")
     yield Delete(_topic_path(topic.name))
-    yield Delete(_config_path(topic.name))
 
 
 def _change_partitions(changes: Iterable[Change], image: ClusterImage, after: ClusterImage) -> Iterator[Op]:
@@ -229,7 +235,8 @@ def image_from(tree: Mapping[str, bytes]) -> ClusterImage:
             case ["brokers", "topics", name, "partitions", index, "state"]:
                 states.setdefault(name, {})[_read(path, index, int)] = data
             case ["brokers", "topics", name]:
-                topic_nodes[name] = data
+                if data != DELETED:
+                    topic_nodes[name] = data
             case ["brokers", "ids", _]:
                 broker = _read(path, data, _parse_broker)
                 brokers[broker.id] = broker
@@ -383,15 +390,15 @@ def _producer_ids_data(change: ProducerIdsAllocated, image: ClusterImage) -> byt
 
 
 def _topic_path(topic: str) -> str:
-    return f"/brokers/topics/{topic}"
+    return f"{TOPICS}/{topic}"
 
 
 def _partition_path(topic: str, index: int) -> str:
-    return f"/brokers/topics/{topic}/partitions/{index}"
+    return f"{TOPICS}/{topic}/partitions/{index}"
 
 
 def _state_path(topic: str, index: int) -> str:
-    return f"/brokers/topics/{topic}/partitions/{index}/state"
+    return f"{TOPICS}/{topic}/partitions/{index}/state"
 
 
 def _config_path(topic: str) -> str:

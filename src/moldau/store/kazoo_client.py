@@ -6,16 +6,20 @@ version is pinned.
 """
 
 import logging
+import random
 import socket
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from kazoo.client import KazooClient  # type: ignore[import-untyped]
-from kazoo.handlers.threading import SequentialThreadingHandler  # type: ignore[import-untyped]
+from kazoo.client import KazooClient
+from kazoo.exceptions import WriterNotClosedException
+from kazoo.handlers.threading import SequentialThreadingHandler
 
 from moldau.store.port import Node
+
+log = logging.getLogger("moldau.store")
 
 RETRY = {"max_tries": -1, "delay": 0.05, "max_delay": 1.0}  # kazoo's own would come to wait for an hour
 
@@ -48,13 +52,26 @@ def new_client(hosts: str, timeout_s: float) -> Any:
     """A KazooClient that is not yet started."""
     quiet = logging.getLogger("moldau.store.kazoo")
     quiet.setLevel(logging.ERROR)  # what is worth telling is told in session.py
+    servers = hosts.split(",")
+    random.shuffle(servers)
     return KazooClient(
-        hosts=hosts,
+        hosts=",".join(servers),
+        # Shuffled once. kazoo would do so again and again, and may then try the server first that it has just given up.
+        randomize_hosts=False,
         timeout=timeout_s,
-        handler=_Handler(timeout_s / len(hosts.split(","))),
+        handler=_Handler(timeout_s / len(servers)),
         connection_retry=dict(RETRY),
         logger=quiet,
     )
+
+
+def stop_client(client: Any) -> None:
+    """Ends the session and the threads. Takes its time if there is no server to tell."""
+    try:
+        client.stop()
+        client.close()
+    except WriterNotClosedException:
+        log.info("a server that does not answer was not told that the session ended; it will find out")
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from moldau.store.port import StoreUnavailable
+from moldau.store.port import StoreError, StoreUnavailable
 
 log = logging.getLogger("moldau.store")
 
@@ -31,7 +31,7 @@ NO_ANSWERS = (-112, -118)
 UNIMPLEMENTED = -6
 
 
-class Refused(Exception):
+class Refused(StoreError):
     """ZooKeeper's answer is an error code: the request was heard, and not carried out."""
 
     def __init__(self, code: int, name: str) -> None:
@@ -107,11 +107,13 @@ class Session:
     def _finished(self, answer: asyncio.Future[Any]) -> None:
         self._waiting.discard(answer)
         self._turns.release()
+        if not answer.cancelled():
+            answer.exception()  # whoever asked may have been cancelled: then nobody looks at it
 
     def _fail_all(self, why: str) -> None:
         for answer in list(self._waiting):
             if not answer.done():
-                answer.set_exception(StoreUnavailable(f"{why}: the change may or may not have been made"))
+                answer.set_exception(StoreUnavailable(f"{why}: what was asked for may or may not have been done"))
 
     # In kazoo's threads
 
@@ -128,9 +130,10 @@ class Session:
         self.post(_settle, answer, result)
 
     def _stop_client(self, stopped: asyncio.Future[None]) -> None:
+        from moldau.store.kazoo_client import stop_client
+
         try:
-            self.client.stop()
-            self.client.close()
+            stop_client(self.client)
         finally:
             self.post(_done, stopped)
 

@@ -106,12 +106,11 @@ class ZooKeeperStore:
         await self._ask(self._client.sync_async, self._full("/"))
 
     async def get(self, path: str) -> Node | None:
-        check_path(path)
         found = await self._ask(self._client.get_async, self._full(path))
         if found is None:
             return None
         data, stat = found
-        return Node(data, stat.version)
+        return Node(data or b"", stat.version)  # null, which other clients may write, is None here
 
     async def exists(self, path: str) -> bool:
         return await self._ask(self._client.exists_async, self._full(path)) is not None
@@ -121,7 +120,6 @@ class ZooKeeperStore:
 
     async def subtree(self, path: str) -> dict[str, Node]:
         """Level by level. All of a level is asked for at once: it takes as many round trips as there are levels."""
-        check_path(path)
         nodes: dict[str, Node] = {}
         level = [path]
         while level:
@@ -136,8 +134,6 @@ class ZooKeeperStore:
         return nodes
 
     async def multi(self, ops: Sequence[Op]) -> list[Done] | Conflict:
-        for op in ops:
-            check_path(op.path)
         if not ops:
             return []
         size = self._size(ops)
@@ -155,11 +151,10 @@ class ZooKeeperStore:
         return await self._watch("children", path)
 
     async def close(self) -> None:
-        await self._session.close()
         for watch in list(self._watches.values()):
             for waiter in list(watch.waiters):
                 waiter.cancel()
-        self._watches.clear()
+        await self._session.close()
 
     # Requests
 
@@ -170,7 +165,7 @@ class ZooKeeperStore:
         except Refused as refused:
             if refused.code == NO_NODE:
                 return None
-            raise StoreError(str(refused)) from None
+            raise
 
     async def _read_many(self, paths: Sequence[str]) -> list["Seen | None"]:
         from moldau.store.kazoo_client import read_many_async
@@ -180,8 +175,9 @@ class ZooKeeperStore:
                 read_many_async, self._client, [self._full(path) for path in paths]
             )
         except Refused as refused:
-            too_old = " Moldau needs ZooKeeper 3.6 or later" if refused.code == UNIMPLEMENTED else ""
-            raise StoreError(f"{refused}.{too_old}") from None
+            if refused.code == UNIMPLEMENTED:
+                raise StoreError("this ZooKeeper is too old: Moldau needs 3.6 or later") from None
+            raise
         return seen
 
     async def _make_root(self) -> None:
@@ -194,6 +190,7 @@ class ZooKeeperStore:
                     raise StoreError(f"cannot create {self._root} in ZooKeeper: {refused}") from None
 
     def _full(self, path: str) -> str:
+        check_path(path)
         return self._root + path if path != "/" else self._root or "/"
 
     # Changes
@@ -243,7 +240,7 @@ class ZooKeeperStore:
     # Watches
 
     async def _watch(self, kind: str, path: str) -> asyncio.Future[None]:
-        check_path(path)
+        full = self._full(path)
         key = (kind, path)
         watch = self._watches.get(key)
         if watch is None:
@@ -252,7 +249,7 @@ class ZooKeeperStore:
         watch.waiters.add(waiter)
         waiter.add_done_callback(watch.waiters.discard)
         try:
-            await self._arm(kind, self._full(path), watch.event)
+            await self._arm(kind, full, watch.event)
         except BaseException:
             waiter.cancel()
             raise

@@ -103,6 +103,11 @@ class Broker:
         return self._log.read_text(errors="replace") if self._log.exists() else ""
 
     @property
+    def alive(self) -> bool:
+        """Whether its process is there."""
+        return self._process is not None and self._process.poll() is None
+
+    @property
     def pid(self) -> int:
         if self._process is None:
             raise BrokerFailed("the broker is not running")

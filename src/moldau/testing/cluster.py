@@ -13,7 +13,7 @@ import signal
 import socket
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
@@ -74,7 +74,7 @@ class Cluster:
         self._wanted = [
             (number, racks[number - 1] if number <= len(racks) else None) for number in range(1, brokers + 1)
         ]
-        self._network = Network() if proxies else None
+        self._network = Network(self._pids) if proxies else None
         self._brokers: dict[int, Broker] = {}
         self._doors: dict[int, Proxy] = {}  # where the other brokers reach each one
         self._running: set[int] = set()
@@ -293,6 +293,9 @@ class Cluster:
 
     def _signal(self, broker_id: int, number: signal.Signals) -> None:
         self._brokers[broker_id].signal(number)
+
+    def _pids(self) -> dict[Hashable, int]:
+        return {broker_id: broker.pid for broker_id, broker in list(self._brokers.items()) if broker.alive}
 
     def _close_door(self, broker_id: int) -> None:
         door = self._doors.get(broker_id)

@@ -1,32 +1,35 @@
-"""TCP proxies between the processes of a test's cluster, so that a network can fail. Knows of Kafka only who calls.
+"""TCP proxies between the processes of a test's cluster, so that a network can fail. Knows nothing of Kafka.
 
 What one party sends to another can be held up. Nothing is lost and nobody is told: bytes and the ends of connections
 wait where they are and go on when the network heals, as TCP would send them again. A connection that is made meanwhile
 is accepted and silent, and ends when the network heals, since in truth it would not have come about.
+
+Whose connection it is, the kernel knows (Linux): which process has the socket at the other end.
 """
 
 import asyncio
+import os
 import socket
 import struct
 import threading
-from collections.abc import Coroutine, Hashable
+from collections.abc import Callable, Coroutine, Hashable, Mapping
+from pathlib import Path
 from typing import Any, TypeVar
 
 HOST = "127.0.0.1"
 CHUNK = 256 * 1024
-LONGEST_NAME = 1024
 NO_LINGER = struct.pack("ii", 1, 0)  # close with a reset
-# Length, API key, version, correlation id, length of the client id: how every request of Kafka's protocol begins.
-_REQUEST_HEAD = struct.Struct(">ihhih")
+SOCKETS = Path("/proc/net/tcp")
 
 Party = Hashable
 T = TypeVar("T")
 
 
 class Network:
-    """The proxies of one cluster, on an event loop in a thread of its own."""
+    """The proxies of one cluster, on an event loop in a thread of its own. `pids` tells the parties that may call."""
 
-    def __init__(self) -> None:
+    def __init__(self, pids: Callable[[], Mapping[Party, int]] = dict) -> None:
+        self.pids = pids
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="moldau-proxies", daemon=True)
         self._held: set[tuple[Party, Party]] = set()  # sender, receiver
@@ -43,7 +46,7 @@ class Network:
         self._call(self._set_held(set()))
 
     def proxy(self, target: Party, port: int, source: Party = None) -> "Proxy":
-        """A proxy in front of a port of the target. Without a source, callers are brokers and say who they are."""
+        """A proxy in front of a port of the target, for one source, or for whoever it is that calls."""
         made = Proxy(self, target, port, source)
         made.listen()
         return made
@@ -57,6 +60,9 @@ class Network:
             self._loop.close()
 
     def is_held(self, sender: Party, receiver: Party) -> bool:
+        """A party that is not known (None) may be any."""
+        if sender is None or receiver is None:
+            return any(each[0] == sender or each[1] == receiver for each in self._held)
         return (sender, receiver) in self._held
 
     async def passable(self, sender: Party, receiver: Party) -> None:
@@ -128,7 +134,9 @@ class Proxy:
             writer.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        source, first = (self._source, b"") if self._source is not None else await _read_caller(reader)
+        source = self._source
+        if source is None:
+            source = find_caller(writer.get_extra_info("peername")[1], self.port, self._network.pids())
         held = [each for each in ((source, self._target), (self._target, source)) if self._network.is_held(*each)]
         for each in held:
             await self._network.passable(*each)
@@ -141,7 +149,6 @@ class Proxy:
                 await self._refuse()
             raise
         try:
-            behind_writer.write(first)
             await self._pass_on(source, (reader, writer), (behind_reader, behind_writer))
         finally:
             behind_writer.close()
@@ -179,15 +186,28 @@ class Proxy:
             await writer.drain()
 
 
-async def _read_caller(reader: asyncio.StreamReader) -> tuple[Party, bytes]:
-    """Which broker calls, by the client id of its first request (`broker-3-fetch`), and the bytes read for that."""
-    head = await reader.readexactly(_REQUEST_HEAD.size)
-    *_, length = _REQUEST_HEAD.unpack(head)
-    name = await reader.readexactly(min(max(length, 0), LONGEST_NAME))
-    kind, _, rest = name.decode(errors="replace").partition("-")
-    number = rest.partition("-")[0]
-    caller = int(number) if kind == "broker" and number.isdecimal() else None
-    return caller, head + name
+def find_caller(port: int, called: int, pids: Mapping[Party, int]) -> Party:
+    """Which of these processes has the socket that connects this port of this machine to the port called; or None."""
+    try:
+        rows = [line.split() for line in SOCKETS.read_text().splitlines()[1:]]
+    except OSError:  # no Linux
+        return None
+    ends = (f":{port:04X}", f":{called:04X}")
+    inodes = {f"socket:[{row[9]}]" for row in rows if row[1].endswith(ends[0]) and row[2].endswith(ends[1])}
+    for party, pid in pids.items():
+        if inodes & _open_files(pid):
+            return party
+    return None
+
+
+def _open_files(pid: int) -> set[str]:
+    found = set()
+    try:
+        for each in os.scandir(f"/proc/{pid}/fd"):
+            found.add(os.readlink(each.path))
+    except OSError:  # the process, or this file of it, has gone meanwhile
+        return found
+    return found
 
 
 def _reset(writer: asyncio.StreamWriter) -> None:

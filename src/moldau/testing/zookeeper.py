@@ -12,6 +12,7 @@ from types import TracebackType
 from moldau.ensemble.servers import Ensemble, EnsembleFailed, EnsembleMissing, Tuning, free_ports
 
 TICK_MS = 250  # sessions may be as short as half a second
+HEAP_MB = 160
 
 __all__ = ["EnsembleFailed", "EnsembleMissing", "ZooKeeper"]
 
@@ -28,7 +29,7 @@ class ZooKeeper:
         self._own = Path(tempfile.mkdtemp(prefix="moldau-zookeeper-")) if directory is None else None
         self.directory = Path(directory) if directory is not None else self._own or Path()
         # A killed server loses nothing that it wrote, and nobody pulls the plug: no need to wait for the disk.
-        tuning = Tuning(tick_ms=TICK_MS, force_sync=False, log=log)
+        tuning = Tuning(tick_ms=TICK_MS, force_sync=False, log=log, heap_mb=HEAP_MB)
         self._ensemble = Ensemble(self.directory, free_ports(nodes), tuning)
 
     @property
@@ -67,9 +68,7 @@ class ZooKeeper:
 
         A server serves only while more than half of the ensemble is there.
         """
-        server = self._ensemble.servers[node]
-        server.kill()
-        self._ensemble.start_some([server], wait=wait)
+        self._ensemble.restart(self._ensemble.servers[node], wait=wait)
 
     def __enter__(self) -> "ZooKeeper":
         return self.start()

@@ -2,18 +2,17 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from moldau.tools.complete import complete_topic
 from moldau.tools.confirm import require_yes
-from moldau.tools.connect import REQUEST_TIMEOUT_S, await_result, build_admin, explain
 from moldau.tools.failure import CommandError, misused, note
 from moldau.tools.options import Session, client_command
 from moldau.tools.output import print_json, print_table, print_text
 from moldau.tools.places import HIGHEST_PARTITION, Place, Scope, is_number, read_scope
-from moldau.tools.replica_admin import Layout, end_throttle, read_layout
+from moldau.tools.replica_admin import Layout, elect_leaders, end_throttle, read_layout
 from moldau.tools.replica_admin import reassign as begin
 from moldau.tools.replica_moves import (
     NoWait,
@@ -35,7 +34,6 @@ app = typer.Typer(
 )
 
 INTERNAL_FACTOR = 3  # of the brokers' own topics, where there are as many brokers
-NOT_NEEDED = "ELECTION_NOT_NEEDED"
 
 Topics = Annotated[
     list[str] | None,
@@ -133,45 +131,30 @@ def elect(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
     """Give partitions back to their preferred leaders; or give them any leader at all."""
-    from confluent_kafka import ElectionType, TopicPartition
-
     scopes = [read_scope(text, "--topic") for text in topics or ()]
     if unclean and not yes:
         require_yes("an unclean election", "Let replicas lead that may lack committed records?")
     with open_cluster(session.target) as cluster:
         layout = read_layout(cluster)
-    places = sorted(_find(layout, scopes))
-    wanted = [place for place in places if not unclean or layout.partitions[place].leader_id < 0]
-    if not wanted:
-        print_json([]) if session.json else print_text("There is nothing to elect.")
-        return
-    kind = ElectionType.UNCLEAN if unclean else ElectionType.PREFERRED
-    admin = build_admin(session.target)
-    future = admin.elect_leaders(
-        kind,
-        [TopicPartition(*place) for place in wanted],
-        request_timeout=REQUEST_TIMEOUT_S,
-        operation_timeout=REQUEST_TIMEOUT_S,
-    )
-    results = await_result(future, session.target)
-    _show_elections(session, {Place(each.topic, each.partition): error for each, error in results.items()})
+        places = sorted(_find(layout, scopes))
+        wanted = [place for place in places if not unclean or layout.partitions[place].leader_id < 0]
+        results = elect_leaders(cluster, wanted, unclean=unclean)
+    _show_elections(session, results)
 
 
-def _show_elections(session: Session, results: dict[Place, Any]) -> None:
-    rows, failed = [], 0
-    for place, error in sorted(results.items()):
-        kind = "" if error is None else (error.args[0] if isinstance(error, Exception) else error).name()
-        outcome = "elected" if error is None else "is so already" if kind == NOT_NEEDED else explain(error)
-        failed += outcome not in ("elected", "is so already")
-        rows.append((place.topic, place.partition, outcome))
+def _show_elections(session: Session, results: dict[Place, CommandError | None]) -> None:
+    """None: elected now. Who leads already is not told."""
+    rows = [
+        (place.topic, place.partition, "elected" if error is None else str(error))
+        for place, error in sorted(results.items())
+    ]
     if session.json:
         print_json([dict(zip(("topic", "partition", "outcome"), row, strict=True)) for row in rows])
+    elif rows:
+        print_table(("TOPIC", "PARTITION", "OUTCOME"), rows)
     else:
-        shown = [row for row in rows if row[2] != "is so already"]
-        if shown:
-            print_table(("TOPIC", "PARTITION", "OUTCOME"), shown)
-        else:
-            print_text("Every partition is led as it should be.")
+        print_text("Every partition has the leader that it should have.")
+    failed = sum(error is not None for error in results.values())
     if failed:
         raise CommandError(f"{failed} of {len(rows)} partitions could not be given a leader")
 

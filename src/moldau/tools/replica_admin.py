@@ -25,6 +25,7 @@ from moldau.wire.messages.describe_configs import (
     DescribeConfigsResource,
     DescribeConfigsResponse,
 )
+from moldau.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse, TopicPartitions
 from moldau.wire.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -49,6 +50,8 @@ PARTITIONS_AT_ONCE = 500
 LOOK_AGAIN_S = 0.5
 TOPIC, BROKER = 2, 4  # kinds of resources
 SET, DELETE = 0, 1
+PREFERRED, UNCLEAN = 0, 1  # kinds of elections
+ELECTION_MS = 10_000
 TOPIC_SETTING = 1  # a value's source: it was set for this topic
 LEADERS_REPLICAS = "leader.replication.throttled.replicas"
 FOLLOWERS_REPLICAS = "follower.replication.throttled.replicas"
@@ -152,6 +155,35 @@ def await_done(cluster: Cluster, places: Iterable[Place]) -> None:
         if not left:
             return
         time.sleep(LOOK_AGAIN_S)
+
+
+def elect_leaders(cluster: Cluster, places: Iterable[Place], *, unclean: bool) -> dict[Place, CommandError | None]:
+    """Those that got a leader now (None), and those that could not. Whoever leads already as asked is left out."""
+    outcomes: dict[Place, CommandError | None] = {}
+    for some in _batches(sorted(places), PARTITIONS_AT_ONCE):
+        topics = tuple(
+            TopicPartitions(topic=topic, partitions=tuple(place.partition for place in of_topic))
+            for topic, of_topic in groupby(some, lambda place: place.topic)
+        )
+        request = ElectLeadersRequest(
+            election_type=UNCLEAN if unclean else PREFERRED, topic_partitions=topics, timeout_ms=ELECTION_MS
+        )
+        answer = _ask_election(cluster, request)
+        for row in answer.replica_election_results:
+            for each in row.partition_result:
+                if each.error_code != WireError.ELECTION_NOT_NEEDED:
+                    said = (each.error_message or "refused").rstrip(".")
+                    outcomes[Place(row.topic, each.partition_id)] = (
+                        refusal(each.error_code, said) if each.error_code else None
+                    )
+    return outcomes
+
+
+def _ask_election(cluster: Cluster, request: ElectLeadersRequest) -> ElectLeadersResponse:
+    answer = await_passing(lambda: cluster.ask(request, ElectLeadersResponse), lambda found: found.error_code)
+    if answer.error_code:
+        raise refusal(answer.error_code, "cannot elect leaders")
+    return answer
 
 
 def throttle(cluster: Cluster, layout: Layout, plan: Mapping[Place, Replicas], rate: int) -> None:

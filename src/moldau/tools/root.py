@@ -20,6 +20,7 @@ COMMANDS = {
     "up": ("moldau.tools.broker_app", "up_app"),
     "broker": ("moldau.tools.broker_app", "broker_app"),
     "cluster": ("moldau.tools.cluster", "app"),
+    "zookeeper": ("moldau.tools.zookeeper", "app"),
     "topic": ("moldau.tools.topic", "app"),
     "partition": ("moldau.tools.partition", "app"),
     "produce": ("moldau.tools.produce", "app"),

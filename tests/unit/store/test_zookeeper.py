@@ -4,7 +4,7 @@ import asyncio
 import socket
 import sys
 import uuid
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Coroutine, Iterator
 from typing import Any
 
 import pytest
@@ -14,10 +14,11 @@ from moldau.store.port import Conflict, Done, Node, Reason, StoreError, StoreUna
 from moldau.store.session import IN_FLIGHT
 from moldau.store.zookeeper import MAX_REQUEST_BYTES, ZooKeeperStore, read_connect
 from moldau.testing import ZooKeeper
+from support import loops
 from support.ensembles import start_zookeeper
+from support.loops import until
 
 NODES = 3
-PATIENCE_S = 60
 SHORT_SESSION_MS = 2000
 
 
@@ -42,13 +43,8 @@ def ensemble(servers: ZooKeeper) -> Iterator[ZooKeeper]:
     servers.start()
 
 
-def run(scenario: Awaitable[None]) -> None:
-    asyncio.run(asyncio.wait_for(scenario, PATIENCE_S))
-
-
-async def until(holds: Callable[[], Any]) -> None:
-    while not holds():  # noqa: ASYNC110 - the test waits for what other processes do
-        await asyncio.sleep(0.01)
+def run(scenario: Coroutine[Any, Any, None]) -> None:
+    loops.run("uvloop", scenario)
 
 
 async def insist(store: ZooKeeperStore, ops: list[Op]) -> list[Done] | Conflict:
@@ -288,6 +284,49 @@ def test_of_concurrent_writers_one_wins_each_time(connect: str) -> None:
     run(scenario())
 
 
+def test_every_acknowledged_change_is_there_whatever_is_killed(ensemble: ZooKeeper) -> None:
+    async def scenario() -> None:
+        chroot = f"/{uuid.uuid4().hex}"
+        stores = [await ZooKeeperStore.open(ensemble.connect + chroot) for _ in range(3)]
+        await stores[0].multi([Create("/count", b"0")])
+        acknowledged = unknown = 0
+        over = asyncio.Event()
+
+        async def add(store: ZooKeeperStore) -> None:
+            nonlocal acknowledged, unknown
+            while not over.is_set():
+                try:
+                    node = await store.get("/count")
+                except StoreUnavailable:
+                    await asyncio.sleep(0.01)
+                    continue
+                assert node is not None
+                assert int(node.data) == node.version
+                try:
+                    outcome = await store.multi([Set("/count", b"%d" % (node.version + 1), node.version)])
+                except StoreUnavailable:
+                    unknown += 1
+                else:
+                    acknowledged += not isinstance(outcome, Conflict)
+
+        writers = [asyncio.create_task(add(store)) for store in stores]
+        for node in range(NODES):
+            ensemble.kill(node)
+            await asyncio.to_thread(ensemble.restart, node)
+        before = acknowledged
+        await until(lambda: acknowledged > before)
+        over.set()
+        await asyncio.gather(*writers)
+        await stores[0].sync()
+        found = await stores[0].get("/count")
+        assert found is not None
+        assert acknowledged <= found.version <= acknowledged + unknown
+        for store in stores:
+            await store.close()
+
+    run(scenario())
+
+
 def test_after_sync_a_read_sees_what_another_session_wrote_before(ensemble: ZooKeeper) -> None:
     async def scenario() -> None:
         chroot = f"/{uuid.uuid4().hex}"
@@ -315,6 +354,22 @@ def test_an_ephemeral_node_of_another_session_can_be_deleted_by_its_version(conn
         assert not await owner.exists("/e")
         await owner.close()
         await other.close()
+
+    run(scenario())
+
+
+def test_null_data_of_another_client_is_empty(connect: str) -> None:
+    async def scenario() -> None:
+        from kazoo.protocol.serialization import Create as KazooCreate
+        from kazoo.security import OPEN_ACL_UNSAFE
+
+        store = await ZooKeeperStore.open(connect)
+        client = store._session.client
+        request = KazooCreate(store._full("/null"), None, OPEN_ACL_UNSAFE, 0)
+        await store._session.ask(lambda: _call(client, request))
+        assert await store.get("/null") == Node(b"", 0)
+        assert (await store.subtree("/null")) == {"/null": Node(b"", 0)}
+        await store.close()
 
     run(scenario())
 

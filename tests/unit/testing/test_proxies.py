@@ -1,14 +1,16 @@
 """Proxies between the processes of a cluster: what is held up arrives later, in order, and nobody is told meanwhile."""
 
 import contextlib
+import os
 import socket
-import struct
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 
 import pytest
 
-from moldau.testing.proxies import Network
+from moldau.testing.proxies import SOCKETS, Network
 
 A_WHILE_S = 0.2
 
@@ -36,10 +38,12 @@ class Echo:
             link.sendall(data)
 
     def close(self) -> None:
-        self._listener.shutdown(socket.SHUT_RDWR)
+        with contextlib.suppress(OSError):  # it was closed before
+            self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         for link in self._open:
-            link.shutdown(socket.SHUT_RDWR)
+            with contextlib.suppress(OSError):
+                link.shutdown(socket.SHUT_RDWR)
 
 
 @pytest.fixture
@@ -117,22 +121,34 @@ def test_a_process_that_ended_by_itself_refuses_from_then_on(network: Network, e
     proxy = network.proxy("b", echo.port, source="a")
     proxy.target_runs = True
     echo.close()
-    with call(proxy.port) as link, pytest.raises(ConnectionResetError):
-        link.recv(1)
+    with pytest.raises(ConnectionResetError):
+        call(proxy.port).recv(1)
     with pytest.raises(ConnectionRefusedError):
         call(proxy.port)
-    echo._listener = socket.create_server(("127.0.0.1", 0))  # for the fixture to close
 
 
-def test_callers_say_who_they_are(network: Network, echo: Echo) -> None:
+@pytest.mark.skipif(not SOCKETS.exists(), reason="only Linux tells whose socket it is")
+def test_callers_are_known_by_their_process(echo: Echo) -> None:
+    program = (
+        "import socket, sys\n"
+        "link = socket.create_connection(('127.0.0.1', int(sys.argv[1])))\n"
+        "sys.stdin.readline()\n"
+        "link.sendall(b'x')\n"
+        "print(link.recv(1), flush=True)\n"
+    )
+    pids: dict[object, int] = {}
+    network = Network(lambda: pids)
     proxy = network.proxy(2, echo.port)
     network.hold(1, 2)
-
-    def first_request(name: bytes) -> bytes:
-        return struct.pack(">ihhih", 10 + len(name), 1, 1, 1, len(name)) + name
-
-    with call(proxy.port) as held, call(proxy.port) as free:
-        held.sendall(first_request(b"broker-1-fetch"))
-        free.sendall(first_request(b"broker-3-fetch"))
-        assert free.recv(100) == first_request(b"broker-3-fetch")
-        assert silent(held)
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    other = subprocess.Popen([sys.executable, "-c", program, str(proxy.port)], **pipes)
+    try:
+        pids[1], pids[3] = os.getpid(), other.pid
+        with call(proxy.port) as held:
+            held.sendall(b"y")
+            assert other.communicate(b"go\n", timeout=30)[0] == b"b'x'\n"
+            assert silent(held)
+    finally:
+        other.kill()
+        other.wait()
+        network.close()

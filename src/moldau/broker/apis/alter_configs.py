@@ -7,9 +7,9 @@ from typing import NamedTuple
 from moldau.base.errors import Refusal, WireError
 from moldau.broker import configs
 from moldau.broker.call import Call
-from moldau.broker.configs import Change, Op
+from moldau.broker.configs import Change, Layers, Op
 from moldau.broker.context import Context
-from moldau.broker.resources import Resource, broker_of, group_of, topic_of
+from moldau.broker.resources import Resource, group_of, topic_of
 from moldau.metadata.changes import BrokerConfigured, Decide, Decision, GroupConfigured, TopicConfigured, decide_each
 from moldau.metadata.image import CLUSTER_DEFAULT, ClusterImage
 from moldau.wire.messages import alter_configs as whole
@@ -85,7 +85,7 @@ def _deciding(ctx: Context, asked: Alteration, *, twice: bool) -> Decide:
             case Resource.TOPIC:
                 return _alter_topic(ctx, asked)
             case Resource.BROKER:
-                return _alter_broker(ctx, asked)
+                return _alter_broker(ctx, image, asked)
             case Resource.GROUP:
                 return _alter_group(ctx, asked)
         return Refusal(WireError.INVALID_REQUEST, f"Resource type {asked.kind} has no settings here.")
@@ -102,14 +102,15 @@ def _alter_topic(ctx: Context, asked: Alteration) -> Decision:
     return config if isinstance(config, Refusal) else TopicConfigured(asked.name, config)
 
 
-def _alter_broker(ctx: Context, asked: Alteration) -> Decision:
-    broker = broker_of(ctx, asked.name)
-    if isinstance(broker, Refusal):
-        return broker
-    layers = ctx.layers()
+def _alter_broker(ctx: Context, image: ClusterImage, asked: Alteration) -> Decision:
+    """Of any broker, or of all: each takes from the image what concerns it."""
+    if asked.name and asked.name not in map(str, image.brokers):
+        return Refusal(WireError.INVALID_REQUEST, f"No broker with id {asked.name} is registered.")
+    known = image.broker_configs
+    layers = Layers(known.get(asked.name, {}) if asked.name else {}, known.get(CLUSTER_DEFAULT, {}), ctx.static)
     if asked.replace:
-        layers = layers._replace(broker={}) if broker else layers._replace(cluster={})
-    config = configs.alter_broker(layers, asked.changes, per_broker=broker)
+        layers = layers._replace(broker={}) if asked.name else layers._replace(cluster={})
+    config = configs.alter_broker(layers, asked.changes, per_broker=bool(asked.name))
     return config if isinstance(config, Refusal) else BrokerConfigured(asked.name or CLUSTER_DEFAULT, config)
 
 

@@ -48,7 +48,7 @@ def _answer(ctx: Context, request: MetadataRequest, call: Call) -> bytes:
     image = ctx.image
     if call.version in NAMES_ONLY and any(_by_id(each) for each in request.topics or ()):
         return encode(_refuse(request.topics or ()), call.version)
-    question = (call.version, call.listener, request.topics, ctx.replicas.offline)
+    question = (call.version, call.listener, request.topics, ctx.replicas.offline, image.controller_id)
     body = ctx.answers.get(image, question)
     if body is None:
         body = encode(_describe(ctx, request.topics, call.listener), call.version)

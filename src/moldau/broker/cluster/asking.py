@@ -21,6 +21,7 @@ from moldau.wire.headers import pack_request_header
 from moldau.wire.messages.envelope import EnvelopeRequest
 
 PATIENCE_S = 30.0
+LOOK_UP_S = 0.2  # how often who waits for an answer looks whether the controller is still the same
 PAUSE_S = 0.05  # before the next attempt
 FORWARDING = "forwarding"  # has a connection of its own: requests of clients may take long
 
@@ -84,10 +85,16 @@ class Asking:
         target = self._controller.image.controller_id
         if target in (NO_BROKER, self._node_id):
             return None
+        asked = self._peers.to(target, purpose).ask(message, version, max(int(left * 1000), 1))
+        answer = asyncio.ensure_future(asked)
         try:
-            return await self._peers.to(target, purpose).ask(message, version, max(int(left * 1000), 1))
+            while not answer.done() and self._controller.image.controller_id == target:
+                await asyncio.wait([answer], timeout=LOOK_UP_S)  # a controller that stands still may be replaced
+            return await answer if answer.done() else None
         except PeerLost:
             return None
+        finally:
+            answer.cancel()
 
     async def _until_answered(self, attempt: Callable[[float], Awaitable[Any | None]], patience_s: float) -> Any:
         loop = asyncio.get_running_loop()

@@ -17,8 +17,8 @@ from moldau.wire.messages.api_versions import ApiVersionsRequest
 log = logging.getLogger("moldau.broker")
 
 REFUSALS = 2  # in a row
-BETWEEN_REFUSALS_S = 0.1
-BETWEEN_ATTEMPTS_S = 1.0  # where nobody answered at all
+PAUSE_S = 0.1  # after a refusal, or a connection that ended at once
+LONG_PAUSE_S = 1.0  # where nobody answered at all
 HELLO, HELLO_VERSION = ApiVersionsRequest(), 0
 
 
@@ -68,7 +68,7 @@ class Detector:
                         if refusals == REFUSALS:
                             log.warning("broker %d is dead: %s", broker.broker_id, lost.reason)
                         self._died(broker)
-                    await asyncio.sleep(BETWEEN_REFUSALS_S if refusals else BETWEEN_ATTEMPTS_S)
+                    await asyncio.sleep(PAUSE_S if lost.refused or lost.sent else LONG_PAUSE_S)
         finally:
             await peer.stop()
 

@@ -7,7 +7,7 @@ is to do is then read from the image and the store, so nothing is missed if it h
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from moldau.base.errors import Refusal
 from moldau.broker.cluster.detector import Watched
@@ -34,8 +34,9 @@ class Duties:
         self._restarted: set[int] = set()
         self._new = False  # elected just now: what predecessors left undone is not known
 
-    def elected(self) -> None:
+    def elected(self, restarted: Iterable[int] = ()) -> None:
         self._new = True
+        self._restarted.update(restarted)
         self._due.set()
 
     def died(self, broker: Watched) -> None:
@@ -91,13 +92,13 @@ class Duties:
         new, dead, restarted = self._new, dict(self._dead), set(self._restarted)
         if new:
             await feed.find_oldest()
+            await self._controller.sweep()
         known = {broker.id: broker.epoch for broker in self._controller.image.brokers.values()}
         registered = {int(name) for name in await feed.store.children(tree.BROKERS)}
         ended = dead | {each: epoch for each, epoch in known.items() if each not in registered}
-        unannounced = set(feed.unannounced)
 
         def decide(image: ClusterImage) -> Decision:
-            gone = _gone(image, registered, ended, unannounced | (_mentioned(image) if new else set()))
+            gone = _gone(image, registered, ended, feed.unannounced | (_mentioned(image) if new else set()))
             after = image
             for change in gone:
                 after = fold(after, change)
@@ -107,7 +108,7 @@ class Duties:
         if isinstance(decision, Refusal):
             return not self._controller.leads
         self._new = self._new and not new
-        feed.unannounced -= unannounced
+        feed.unannounced.clear()
         self._restarted -= restarted
         self._dead = {each: epoch for each, epoch in self._dead.items() if dead.get(each) != epoch}
         _tell(decision, time.monotonic() - begun)

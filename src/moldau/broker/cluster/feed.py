@@ -26,7 +26,7 @@ log = logging.getLogger("moldau.broker")
 Listener = Callable[[ClusterImage, ClusterImage], None]
 
 READ_AT_ONCE = 64  # entries of the feed
-READS = 3  # of a tree that changes meanwhile, before giving up
+READS = 30  # of a tree that changes meanwhile, before giving up
 RETRY_S = 0.1  # between attempts to make a change while the store is out of reach
 PAUSE_S = 0.5  # before a store that could not be read is asked again
 

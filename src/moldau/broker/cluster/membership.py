@@ -15,7 +15,15 @@ from moldau.broker.cluster.detector import Detector, Watched
 from moldau.broker.cluster.duties import PAUSE_S, Duties
 from moldau.broker.controller import Controller
 from moldau.metadata import features, tree
-from moldau.metadata.changes import Batch, BrokerGone, BrokerRegistered, Change, ControllerElected, Decision
+from moldau.metadata.changes import (
+    Batch,
+    BrokerGone,
+    BrokerRegistered,
+    Change,
+    ControllerElected,
+    Decision,
+    TopicCreated,
+)
 from moldau.metadata.elections import Rules, distrusted
 from moldau.metadata.image import NO_BROKER, Broker, ClusterImage
 from moldau.net.peer import Address
@@ -55,7 +63,11 @@ class Membership:
         """The first broker of a new cluster becomes its controller, with what it brings along."""
 
         def decide(image: ClusterImage) -> Decision:
-            return Batch((ControllerElected(self._node_id), *brought)) if image.controller_epoch == 0 else NOT_NEEDED
+            if image.controller_epoch > 0:
+                return NOT_NEEDED
+            # An earlier attempt may have ended half-way. Election comes last: from then on it is no new cluster.
+            new = (each for each in brought if not (isinstance(each, TopicCreated) and each.topic in image.topics))
+            return Batch((*new, ControllerElected(self._node_id)))
 
         result = await self._controller.claim(decide)
         return None if result is NOT_NEEDED else result if isinstance(result, Refusal) else None
@@ -105,13 +117,21 @@ class Membership:
 
         def decide(image: ClusterImage) -> Decision:
             doubts = () if trusted else distrusted(image, broker.id, self._rules(image))
-            return Batch((*doubts, BrokerRegistered(broker)))
+            here: tuple[Change, ...] = (*doubts, BrokerRegistered(broker))
+            if image.controller_id != broker.id or broker.id not in image.brokers or self._controller.leads:
+                return Batch(here)
+            # An earlier life of this broker was the controller, and its session is not over yet.
+            return Batch((BrokerGone(broker.id), *here, ControllerElected(broker.id)))
 
+        earlier = broker.id in self._controller.image.brokers
+        led = self._controller.leads
         result = await self._controller.claim(decide)
         if isinstance(result, Refusal):
             return result
         self._epoch = self._controller.image.brokers[broker.id].epoch
         log.info("registered as broker %d, epoch %d", broker.id, self._epoch)
+        if self._controller.leads and not led:
+            self._duties.elected(restarted=(broker.id,) if earlier else ())
         return None
 
     async def _stay_registered(self) -> None:

@@ -3,7 +3,8 @@
 from moldau.base.settings import Value
 from moldau.broker.settings import BrokerConfig
 from moldau.log.settings import TOPIC
-from moldau.metadata.elections import Rules
+from moldau.metadata.changes import PartitionChanged
+from moldau.metadata.elections import Rules, settled
 from moldau.metadata.image import CLUSTER_DEFAULT, ClusterImage, Topic
 
 MIN_ISR = "min.insync.replicas"
@@ -22,3 +23,21 @@ def rules_of(config: BrokerConfig, image: ClusterImage) -> Rules:
         min_isr=lambda topic: int(value(topic, MIN_ISR)),  # type: ignore[arg-type]  # the row is of kind INT
         unclean=lambda topic: bool(value(topic, UNCLEAN)),
     )
+
+
+def consequences(config: BrokerConfig, before: ClusterImage, after: ClusterImage) -> tuple[PartitionChanged, ...]:
+    """What new settings mean for partitions, in the same change as the settings themselves.
+
+    KIP-966: with fewer min.insync.replicas something may be committed at once without the eligible ones, which they
+    must not be any more by then.
+    """
+    if before.broker_configs is after.broker_configs and not _configured(before, after):
+        return ()
+    return settled(after, rules_of(config, after))
+
+
+def _configured(before: ClusterImage, after: ClusterImage) -> bool:
+    if before.topics is after.topics:
+        return False
+    pairs = ((before.topics.get(name), topic) for name, topic in after.topics.items())
+    return any(old is not None and old is not new and old.config != new.config for old, new in pairs)

@@ -1,0 +1,231 @@
+"""Members of a cluster on a real ZooKeeper: registered, led, and none the wiser for what happened to one of them."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from uuid import uuid4
+
+import pytest
+
+from moldau.base.errors import Refusal
+from moldau.base.tree import Delete
+from moldau.broker.cluster.membership import Membership
+from moldau.broker.controller import Controller
+from moldau.broker.fresh import fresh_id
+from moldau.metadata import tree
+from moldau.metadata.elections import Rules
+from moldau.metadata.image import NO_BROKER, Broker, ClusterImage, Endpoint
+from moldau.metadata.portions import PORTION_BYTES
+from moldau.metadata.topics import TopicDefaults, TopicSpec, create_topic
+from moldau.store.zookeeper import ZooKeeperStore
+from moldau.testing import ZooKeeper
+
+RULES = Rules(min_isr=lambda _: 1, unclean=lambda _: False)
+SESSION_MS = 4_000
+
+
+class Node:
+    """What a broker has of a cluster, without the rest of it: a port that answers nothing, a session, a membership."""
+
+    def __init__(self, connect: str, number: int) -> None:
+        self._connect = connect
+        self.number = number
+
+    async def start(self, *, trusted: bool = True) -> "Node":
+        self._server = await asyncio.start_server(self._hold, "127.0.0.1", 0)
+        port = self._server.sockets[0].getsockname()[1]
+        self._open: set[asyncio.StreamWriter] = set()
+        self.store = await ZooKeeperStore.open(self._connect, SESSION_MS)
+        self.controller = Controller(self.store, limit=PORTION_BYTES, patience_s=20)
+        await self.controller.load()
+        self.membership = Membership(self.controller, self.number, "X", lambda _: RULES)
+        if self.controller.founded:
+            await self.membership.found(())
+        await self.membership.start(Broker(self.number, {"X": Endpoint("127.0.0.1", port)}), trusted=trusted)
+        return self
+
+    async def _hold(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._open.add(writer)
+
+    @property
+    def image(self) -> ClusterImage:
+        return self.controller.image
+
+    async def die(self) -> None:
+        """As a killed process: nobody listens any more, and the session is not ended."""
+        self._server.close()
+        for writer in self._open:
+            writer.close()
+        await self.membership.stop()
+
+    async def stop(self) -> None:
+        await self.die()
+        await self.store.close()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    for _ in range(3000):
+        if condition():
+            return
+        await asyncio.sleep(0.01)
+    raise TimeoutError("it did not come true")
+
+
+async def create(node: Node, name: str, partitions: int, replication: int = 3) -> None:
+    spec, topic_id = TopicSpec(name, partitions, replication), fresh_id()
+    result = await node.controller.submit(
+        lambda image: create_topic(image, spec, topic_id=topic_id, defaults=TopicDefaults())
+    )
+    assert not isinstance(result, Refusal), result
+
+
+def leaders(image: ClusterImage) -> set[int]:
+    return {state.leader for topic in image.topics.values() for state in topic.partitions}
+
+
+@pytest.fixture
+def connect(zookeeper: ZooKeeper) -> str:
+    return f"{zookeeper.connect}/{uuid4().hex}"
+
+
+def members(connect: str, scenario: Callable[..., Awaitable[None]]) -> None:
+    async def run() -> None:
+        async with cluster(connect) as nodes:
+            await scenario(*nodes)
+
+    asyncio.run(run())
+
+
+@asynccontextmanager
+async def cluster(connect: str) -> AsyncIterator[list[Node]]:
+    nodes = [await Node(connect, number).start() for number in (1, 2, 3)]
+    try:
+        await until(lambda: all(set(node.image.brokers) == {1, 2, 3} for node in nodes))
+        yield nodes
+    finally:
+        for node in nodes:
+            await node.stop()
+
+
+def test_brokers_register_and_one_of_them_is_the_controller(connect: str) -> None:
+    async def scenario(*nodes: Node) -> None:
+        await until(lambda: nodes[0].image == nodes[1].image == nodes[2].image)
+        assert [node.controller.leads for node in nodes] == [True, False, False]
+        with pytest.raises(AssertionError, match="NOT_CONTROLLER"):
+            await create(nodes[1], "t", 6)
+        await create(nodes[0], "t", 6)
+        await until(lambda: all("t" in node.image.topics for node in nodes))
+        assert leaders(nodes[2].image) == {1, 2, 3}
+
+    members(connect, scenario)
+
+
+def test_when_the_controllers_session_ends_another_one_takes_its_place(connect: str) -> None:
+    async def scenario(first: Node, *others: Node) -> None:
+        await create(first, "t", 6)
+        await first.stop()
+        await until(lambda: all(set(node.image.brokers) == {2, 3} for node in others))
+        await until(lambda: all(leaders(node.image) <= {2, 3} for node in others))
+        (new,) = [node for node in others if node.controller.leads]
+        assert new.image.controller_epoch == 2
+        states = new.image.topics["t"].partitions
+        assert all(set(state.isr) == {2, 3} for state in states)
+        assert all(state.leader_epoch == (state.replicas[0] == 1) for state in states)
+
+    members(connect, scenario)
+
+
+@pytest.mark.parametrize("dead", [0, 1], ids=["the controller", "another one"])
+def test_a_killed_process_is_noticed_while_its_session_lives(connect: str, dead: int) -> None:
+    async def scenario(*nodes: Node) -> None:
+        await create(nodes[0], "t", 6)
+        others = [node for node in nodes if node is not nodes[dead]]
+        await until(lambda: all("t" in node.image.topics for node in others))
+        await nodes[dead].die()
+        await until(lambda: all(nodes[dead].number not in node.image.brokers for node in others))
+        await until(lambda: all(leaders(node.image) <= {node.number for node in others} for node in others))
+        assert nodes[dead].store.connected
+        assert sum(node.controller.leads for node in others) == 1
+
+    members(connect, scenario)
+
+
+def test_a_broker_whose_node_is_gone_registers_again(connect: str) -> None:
+    async def scenario(*nodes: Node) -> None:
+        epochs = [node.membership.epoch for node in nodes]
+        for node in nodes:
+            await nodes[0].store.multi([Delete(tree.broker_path(node.number))])
+        await until(lambda: all(node.membership.epoch > epoch for node, epoch in zip(nodes, epochs, strict=True)))
+        for node in nodes:
+            await node.controller.feed.catch_up(sync=True)
+            assert {each.id: each.epoch for each in node.image.brokers.values()} == {
+                each.number: each.membership.epoch for each in nodes
+            }
+
+    members(connect, scenario)
+
+
+def test_a_deposed_controller_knows_it_and_the_cluster_goes_on(connect: str) -> None:
+    async def scenario(*nodes: Node) -> None:
+        await nodes[2].store.multi([Delete(tree.CONTROLLER)])
+        await until(lambda: sum(node.controller.leads for node in nodes) == 1 and nodes[0].image.controller_epoch == 2)
+        (leader,) = [node for node in nodes if node.controller.leads]
+        await create(leader, "t", 3)
+        await until(lambda: all("t" in node.image.topics for node in nodes))
+
+    members(connect, scenario)
+
+
+def test_a_broker_that_may_have_lost_records_comes_back_as_a_follower(connect: str) -> None:
+    async def scenario(*nodes: Node) -> None:
+        await create(nodes[0], "t", 6)
+        await create(nodes[0], "alone", 3, replication=1)
+        await nodes[2].stop()
+        again = await Node(connect, 3).start(trusted=False)
+        try:
+            await until(lambda: 3 in nodes[0].image.brokers)
+            assert all(3 not in state.isr for state in nodes[0].image.topics["t"].partitions)
+            await until(lambda: NO_BROKER not in leaders(nodes[0].image))
+        finally:
+            await again.stop()
+
+    members(connect, scenario)
+
+
+def test_the_partitions_of_a_dead_broker_get_leaders_in_few_transactions(
+    connect: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def scenario(*nodes: Node) -> None:
+        for number in range(10):
+            await create(nodes[0], f"topic-{number}", 100)
+        await until(lambda: len(nodes[1].image.topics) == 10)
+        version = nodes[1].image.version
+        begun = time.monotonic()
+        await nodes[2].die()
+        await until(lambda: leaders(nodes[0].image) == {1, 2})
+        decided = time.monotonic() - begun
+        await until(lambda: leaders(nodes[1].image) == {1, 2})
+        with capsys.disabled():
+            print(f"\n1,000 partitions: decided {decided:.2f} s after the end, known {time.monotonic() - begun:.2f} s")
+        assert nodes[1].image.version - version <= 3
+
+    members(connect, scenario)
+
+
+def test_a_controller_that_restarts_at_once_is_the_controller_again(connect: str) -> None:
+    async def scenario() -> None:
+        first = await Node(connect, 1).start()
+        await create(first, "t", 3, replication=1)
+        await first.die()
+        again = await Node(connect, 1).start()
+        try:
+            assert again.controller.leads
+            assert again.membership.epoch > first.membership.epoch
+            await until(lambda: all(state.leader_epoch == 1 for state in again.image.topics["t"].partitions))
+            assert leaders(again.image) == {1}
+        finally:
+            await first.store.close()
+            await again.stop()
+
+    asyncio.run(scenario())
