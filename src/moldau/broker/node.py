@@ -11,6 +11,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -278,7 +279,10 @@ class Node:
         self._adapt(controller.image)
         self._loading = True
         threads = self._config.num_recovery_threads_per_data_dir
-        await asyncio.to_thread(replicas.load, controller.image, threads, self._stop.is_set)
+        self._boot = boot_id()
+        self._trusted = trusted(self._directories, self._boot)
+        opening = partial(replicas.load, controller.image, threads, self._stop.is_set, trusted=self._trusted)
+        await asyncio.to_thread(opening)
         if self._stop.is_set():
             raise StopAsked
         adoption.warn_of_unknown(controller.image, self._directories)
@@ -306,9 +310,8 @@ class Node:
         """Only now: who is registered may be given partitions to lead, and must be there when others look for it."""
         if self._member is None:
             return
-        boot = boot_id()
-        await self._member.membership.start(self._broker, trusted=trusted(self._directories, boot))
-        await asyncio.to_thread(note, self._directories, boot)
+        await self._member.membership.start(self._broker, trusted=self._trusted)
+        await asyncio.to_thread(note, self._directories, self._boot)
 
     def _started(self, ports: dict[str, int], begun: float) -> Started:
         config, controller = self._config, self._controller

@@ -117,12 +117,12 @@ class Log:
             log._fresh = True
         log._fresh |= claim(directory, topic_id) or not clean  # a killed process may not have synced the names
         loader = Loader(directory, name, config, files, now)
-        if loader.listing.logs:
-            log.epochs = read_epochs(log.directory, name)
+        log.epochs = read_epochs(log.directory, name)
         epochs_known = not loader.listing.logs or bool(log.epochs.entries())
         loader.load(clean=clean, recovery_point=recovery_point, epochs=log.epochs)
         log._snapshots = Snapshots(log.directory, name, loader.listing.snapshots)
         log._take(loader, log_start, now)
+        log.generation = int(loader.shortened)
         untouched = clean and not loader.repaired
         log.recovery_point = log.end_offset if untouched else min(recovery_point, log.end_offset)
         remove(log._rebuild_producers(now, loader.checked_from))

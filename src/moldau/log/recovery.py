@@ -206,6 +206,7 @@ class Loader:
         self.segments: list[Segment] = []
         self.end_offset = 0
         self.repaired = False  # something was cut or rebuilt
+        self.shortened = False  # records that were there are not any more
         self.checked_from = segments.NEVER  # from this offset on aborted transactions are to be found again
 
     def load(self, *, clean: bool, recovery_point: int, epochs: LeaderEpochs) -> None:
@@ -276,6 +277,7 @@ class Loader:
             )
             os.truncate(path, checked.size)
             segment.size = checked.size
+            self.shortened = True
         segment.live = checked.entries
         segment.aborts = False
         self.checked_from = min(self.checked_from, base)
@@ -287,6 +289,7 @@ class Loader:
         return segment
 
     def _drop(self, bases: list[int]) -> None:
+        self.shortened = True
         logger.warning(
             "%s: removed %d later segments (%d bytes), from offset %d on",
             self.name,

@@ -98,7 +98,7 @@ class IsrChanges:
         for partition in list(self._due)[:AT_ONCE]:
             del self._due[partition]
             role = partition.role
-            wish = role.wished() if isinstance(role, Leader) and partition.leads else None
+            wish = role.wished() if isinstance(role, Leader) else None
             if wish is None or not isinstance(role, Leader):  # decided meanwhile, or led by another
                 self._unsure.pop(partition, None)
                 continue

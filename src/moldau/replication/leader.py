@@ -70,6 +70,8 @@ class Leader:
         """Another ISR or other replicas, in the same epoch."""
         if self.isr.adopt(state.replicas, state.isr, state.partition_epoch, self._around.now()):
             self.advance()
+            if self._resigned:
+                self._ask_to_go()
 
     def end(self, refusal: Refusal = NOT_LEADER) -> None:
         """This broker does not lead any more: nobody knows what becomes of the batches that were waited for."""
@@ -169,12 +171,15 @@ class Leader:
 
     def resign(self) -> None:
         """This replica cannot serve any more. An ISR without its leader says so to the controller."""
-        if self._resigned:
-            return
-        self._resigned = True
-        self.isr.drop_wish()
-        self.isr.wish(self.isr.committed - {self._around.node_id})
-        self._around.ask_isr(self._partition)
+        if not self._resigned:
+            self._resigned = True
+            self.isr.drop_wish()
+            self._ask_to_go()
+
+    def _ask_to_go(self) -> None:
+        if self._around.node_id in self.isr.committed:
+            self.isr.wish(self.isr.committed - {self._around.node_id})
+            self._around.ask_isr(self._partition)
 
     def wished(self) -> Wish | None:
         return self.isr.pending

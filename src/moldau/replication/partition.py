@@ -72,6 +72,7 @@ class Partition:
     __slots__ = (
         "_dirty_since",
         "_lane",
+        "barred",
         "cleaning",
         "damaged",
         "flusher",
@@ -101,6 +102,7 @@ class Partition:
         self.role: Leader | Follower | None = None  # None: the only replica is here
         self.plain = True  # led here, by the only replica, whose disk works: the fast way
         self.offline = False  # its disk failed: nothing more is written to it
+        self.barred = -1  # it may have lost records that it wrote as leader up to this epoch, and must not go on in it
         self.damaged = False  # reading it failed: to be repaired from the leader
         self.moving = False  # about to go on in another directory: what does not queue comes again
         self.waiters: set[FetchWaiter] = set()
@@ -148,13 +150,16 @@ class Partition:
         if high_watermark is None:
             high_watermark = self.high_watermark
         known = min(max(high_watermark, self.log.start_offset), self.log.end_offset)
-        self.leads = state.leader == here
-        if not self.leads:
+        barred = len(state.replicas) > 1 and state.leader_epoch <= self.barred
+        self.leads = state.leader == here and not barred
+        if state.leader != here:
             self._follow(state, around, known, old)
         elif state.replicas == (here,):
             self._lead_alone()
         else:
             self._lead(state, around, known, old)
+            if barred and isinstance(self.role, Leader):
+                self.role.resign()
         self.leader_epoch = state.leader_epoch
         self._set_plain()
 
@@ -199,6 +204,7 @@ class Partition:
         self.leads = self.plain = False
         if isinstance(self.role, Leader):
             self.role.end()
+            self.role.isr.drop_wish()
         self.changed()
 
     def _set_plain(self) -> None:

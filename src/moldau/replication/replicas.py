@@ -70,6 +70,7 @@ class Replicas:
         self._put_off: set[Key] = set()  # those of them that wait for room on their disk
         self.offline: frozenset[Key] = frozenset()  # partitions that nobody can use: their disk failed
         self.on_last_failure: Callable[[str], None] | None = None  # told when no directory is left
+        self._trusted_start = True
         self.around = alone(node_id, now)  # the cluster, once there is one
         self.on_role: Callable[[Partition], None] | None = None  # told of partitions whose leader is another
         self.on_gone: Callable[[Partition], None] | None = None  # and of those that are no longer here
@@ -102,11 +103,12 @@ class Replicas:
 
     # ── following the image ──
 
-    def load(self, image: ClusterImage, threads: int, give_up: Callable[[], bool]) -> None:
+    def load(self, image: ClusterImage, threads: int, give_up: Callable[[], bool], *, trusted: bool = True) -> None:
         """Open every partition of ours, at start-up, before anything is served. Blocks, unless `give_up` turns true.
 
-        `threads` for each directory.
+        `threads` for each directory. Not `trusted`: what was written last may be lost, by a power cut.
         """
+        self._trusted_start = trusted
         openings = [
             self._opening(topic, state, new=False)
             for topic in image.topics.values()
@@ -256,6 +258,8 @@ class Replicas:
         self._homes[partition] = opening.directory
         partition.on_failure = lambda problem: self.fail(self._homes[partition], problem)
         key = (partition.topic, partition.index)
+        if not self._trusted_start or partition.log.generation:  # the same epoch would write other records again
+            partition.barred = opening.state.leader_epoch
         partition.assign(opening.state, self.around, opening.directory.high_watermarks.get(key, 0))
         if opening.directory.offline:
             partition.go_offline()
