@@ -66,8 +66,10 @@ def settled(image: ClusterImage, rules: Rules, restarted: Collection[int] = ()) 
         if state.leader in able and not state.elr and steady.issuperset(state.isr):
             continue  # by far the most: nothing to look at
         change = _settle(topic, state, steady, able & steady, rules)
-        if restarted and change is not None and change.leader == NO_BROKER:
-            change = _settle(topic, state, there, able, rules) or _again(topic, state)
+        if restarted and (state if change is None else change).leader == NO_BROKER:
+            change = _settle(topic, state, there, able, rules)
+            if change is None and state.leader in able:
+                change = _again(topic, state)
         changes += _only(change)
     return tuple(changes)
 
