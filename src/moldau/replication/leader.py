@@ -230,8 +230,11 @@ class Leader:
             self.advance()
 
     def refused(self) -> None:
-        """Certainly not granted."""
-        self.isr.drop_wish()
+        """Certainly not granted. One that was given up for it before may have been."""
+        if self._resigned:
+            self.isr.abandon_wish()
+        else:
+            self.isr.drop_wish()
         self.advance()
 
     # ── committing ──
