@@ -121,6 +121,7 @@ class Node:
             self.follow()
         if isinstance(self.partition.role, Leader):
             self.partition.role.advance()
+            self.partition.role.invite()
 
     def follow(self) -> None:
         role = self.partition.role

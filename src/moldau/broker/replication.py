@@ -113,6 +113,7 @@ class Replication:
         if old.brokers != new.brokers:
             for _, leader in self._led():
                 leader.advance()
+                leader.invite()
 
     # ── chores ──
 
@@ -125,6 +126,7 @@ class Replication:
             return
         for place, (_, leader) in enumerate(self._led()):
             leader.shrink()
+            leader.invite()
             if place % AT_A_TIME == AT_A_TIME - 1:
                 await asyncio.sleep(0)
 

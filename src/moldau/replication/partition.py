@@ -27,7 +27,7 @@ from moldau.replication.follower import Follower
 from moldau.replication.lane import Job, Lane
 from moldau.replication.leader import ALL, NOT_LEADER, Leader
 from moldau.replication.roles import Surroundings
-from moldau.replication.waiters import FetchWaiter
+from moldau.replication.waiters import Copier, FetchWaiter
 from moldau.wire.batch import CODEC_MASK, HEADER, TRANSACTIONAL
 from moldau.wire.compression import Codec
 from moldau.wire.records import encode_pairs
@@ -74,6 +74,7 @@ class Partition:
         "_lane",
         "barred",
         "cleaning",
+        "copiers",
         "damaged",
         "flusher",
         "index",
@@ -86,6 +87,7 @@ class Partition:
         "on_damage",
         "on_failure",
         "owed",
+        "place",
         "plain",
         "role",
         "state",
@@ -109,6 +111,8 @@ class Partition:
         self.damaged = False  # reading it failed: to be repaired from the leader
         self.moving = False  # about to go on in another directory: what does not queue comes again
         self.waiters: set[FetchWaiter] = set()
+        self.place = (log.topic_id.bytes, index)
+        self.copiers: dict[int, Copier] = {}  # followers that copy it, by broker
         self.on_failure: Callable[[OSError], None] | None = None  # told when the disk fails: others are on it as well
         self.on_damage: Callable[[], None] | None = None  # told when its log cannot be read
         self.cleaning: Stoppable | None = None  # while its log is compacted
@@ -205,6 +209,7 @@ class Partition:
             self.role = Follower(self, state, known)
         if old is None or (old.leader, old.leader_epoch) != (state.leader, state.leader_epoch):
             self.changed()
+            self.copiers.clear()
 
     def dismiss(self) -> None:
         """The partition is not this broker's any more: whoever waits here has to look for it elsewhere."""
@@ -230,6 +235,8 @@ class Partition:
     def tell_readers(self, size: int, stable: int) -> int:
         """So many bytes were committed; the last stable offset was `stable`, and what it is now is returned."""
         now_stable = self.last_stable_offset
+        if self.copiers:
+            self.touch()
         for waiter in self.waiters:
             if waiter.follower:
                 waiter.fire_soon()
@@ -447,7 +454,7 @@ class Partition:
             return Refusal(WireError.KAFKA_STORAGE_ERROR, f"the disk refused the write: {problem.strerror}")
         if self.role is not None:
             assert isinstance(self.role, Leader)
-            self.role.appended(log.end_offset, len(batch))
+            self.role.appended(base_offset, log.end_offset, len(batch))
         elif self.waiters:
             self._tell_waiters(base_offset, len(batch))
         return Appended(base_offset, append_time, log.start_offset)
@@ -523,8 +530,14 @@ class Partition:
             self.fail_unless_passing(problem)
             return []
 
+    def touch(self) -> None:
+        """There is something to tell to followers that copy this partition."""
+        for copier in self.copiers.values():
+            copier.touch(self.place, 0)
+
     def changed(self) -> None:
         """The partition is not what it was (deleted, truncated): whoever waits for it has to look again."""
+        self.touch()
         for waiter in list(self.waiters):
             waiter.fire_soon()
 
