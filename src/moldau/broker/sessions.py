@@ -5,10 +5,12 @@ cache: a client whose session is gone is told so and starts anew with a full fet
 """
 
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
 from random import randrange
 
 from moldau.base.errors import WireError
+from moldau.replication.waiters import Copier
 from moldau.wire.hot import FETCH_BY_ID, FetchAsk, FetchPartition, FetchResult
 
 FINAL_EPOCH = -1  # close the session, and do not make another
@@ -42,13 +44,15 @@ class Remembered:
 
 
 class Session:
-    __slots__ = ("by_id", "epoch", "id", "partitions", "used_at")
+    __slots__ = ("by_id", "copier", "epoch", "id", "partitions", "used_at", "waiting")
 
     def __init__(self, session_id: int, by_id: bool, now: int) -> None:
         self.id = session_id
         self.by_id = by_id
         self.epoch = 1
         self.used_at = now
+        self.waiting: Callable[[], None] | None = None  # ends the wait of the last request
+        self.copier: Copier | None = None  # of a follower: which partitions have news
         self.partitions: OrderedDict[Key, Remembered] = OrderedDict()
 
     def update(self, ask: FetchAsk) -> None:
@@ -142,7 +146,9 @@ class FetchSessions:
         session.epoch = session.epoch + 1 if session.epoch < LAST_EPOCH else 1
         session.used_at = now
         self._sessions.move_to_end(session.id)
-        asked = [(token, each.asked) for (token, _), each in session.partitions.items()]
+        asked: list[tuple[bytes, FetchPartition]] = []
+        if session.copier is None:
+            asked = [(token, each.asked) for (token, _), each in session.partitions.items()]
         return Fetch(session=session, incremental=True, asked=asked)
 
     def _create(self, version: int, now: int) -> Session | None:

@@ -35,6 +35,7 @@ TURN_BYTES = 1024 * 1024  # appended before others on the loop get their turn
 LEAST_BACKOFF_S = 0.02
 THROTTLED_S = 0.1  # a partition is left out for so long when its throttle has no room
 NEW_SESSION = (0, 0)
+UNSAID = -1
 LAST_EPOCH = 2**31 - 1
 EXPECTED = frozenset(
     {  # while leaders change, and one of the two brokers knows it and the other does not yet
@@ -66,6 +67,15 @@ class FetchSettings(NamedTuple):
     timeout_ms: int
 
 
+class Received(NamedTuple):
+    fetched: FetchedAll
+    frame: memoryview
+    told: dict[Place, Wanted]  # what was asked
+
+
+Waiting = asyncio.Future[Received]
+
+
 class Bounds(NamedTuple):
     """Where a leader's log starts and ends."""
 
@@ -94,6 +104,7 @@ class Fetcher:
         self._failures: dict[Place, int] = {}
         self._dirty: set[Place] = set()  # what the leader's session does not know as it is
         self._told: dict[Place, Wanted] = {}  # what it knows
+        self._left_out: set[Place] = set()  # what it may have to forget
         self._session = NEW_SESSION
         self._misses = 0  # requests in a row without an answer
         self._wake = asyncio.Event()
@@ -109,8 +120,15 @@ class Fetcher:
         self._partitions[place] = partition
         self._resting.pop(place, None)
         self._failures.pop(place, None)
+        self._say_again(place)
         self._dirty.add(place)
         self._wake.set()
+
+    def _say_again(self, place: Place) -> None:
+        """What the leader was told, or answered, does not count: it has to hear the same again."""
+        told = self._told.get(place)
+        if told is not None:
+            self._told[place] = told._replace(offset=UNSAID)
 
     def remove(self, partition: Partition) -> None:
         place = _place(partition)
@@ -119,6 +137,7 @@ class Fetcher:
             self._resting.pop(place, None)
             self._failures.pop(place, None)
             self._dirty.discard(place)
+            self._left_out.add(place)
 
     async def stop(self) -> None:
         self._task.cancel()
@@ -174,28 +193,46 @@ class Fetcher:
         return False
 
     async def _round(self) -> None:
-        hands = self._hands
-        settings = hands.settings()
+        first = self._send()
+        try:
+            second = await self._interrupt(first)
+            try:
+                await self._take(*await first)
+                if second is not None:
+                    await self._take(*await second)
+            finally:
+                if second is not None:
+                    second.cancel()
+        finally:
+            first.cancel()
+
+    async def _interrupt(self, first: Waiting) -> Waiting | None:
+        """A request waits at the leader for records. If a partition comes to be copied meanwhile, the next one goes out
+        at once, and the leader answers the one before it.
+        """
+        woken = asyncio.ensure_future(self._wake.wait())
+        try:
+            await asyncio.wait((first, woken), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            woken.cancel()
+        if first.done() or self._session == NEW_SESSION:
+            return None
+        self._told = dict(self._told)  # the first answer is to what was asked with it
+        return self._send()
+
+    def _send(self) -> Waiting:
+        settings = self._hands.settings()
         body = self._request(settings)
         self._wake.clear()
-        timeout_ms = settings.limits.wait_ms + settings.timeout_ms
-        answer = await self._link.ask_raw(FETCH, VERSION, body, timeout_ms)
-        fetched = read_fetch_response(answer.frame, answer.at)
-        if fetched.error:
-            self._forget_session()
-            return
-        told = self._told
-        self._continue_session(fetched)
-        await self._take(fetched, answer.frame, told)
-
-    def _continue_session(self, fetched: FetchedAll) -> None:
         session_id, epoch = self._session
-        if not fetched.session_id:  # the leader has no room for a session: each request says everything
-            self._forget_session()
-        elif session_id == 0:
-            self._session = (fetched.session_id, 1)
-        else:
+        if session_id:
             self._session = (session_id, epoch + 1 if epoch < LAST_EPOCH else 1)
+        timeout_ms = settings.limits.wait_ms + settings.timeout_ms
+        return asyncio.ensure_future(self._ask(body, timeout_ms, self._told))
+
+    async def _ask(self, body: bytes, timeout_ms: int, told: dict[Place, Wanted]) -> Received:
+        answer = await self._link.ask_raw(FETCH, VERSION, body, timeout_ms)
+        return Received(read_fetch_response(answer.frame, answer.at), answer.frame, told)
 
     def _request(self, settings: FetchSettings) -> bytes:
         topics: dict[bytes, list[Wanted]] = {}
@@ -204,6 +241,7 @@ class Fetcher:
             partition = self._partitions[place]
             if throttle.rate != UNLIMITED and self._throttled(partition) and throttle.exceeded(self._hands.now()):
                 self._resting[place] = asyncio.get_running_loop().time() + THROTTLED_S
+                self._left_out.add(place)
             if place in self._resting:
                 continue
             log = partition.log
@@ -221,11 +259,11 @@ class Fetcher:
             topics.setdefault(place[0], []).append(wanted)
         self._dirty.clear()
         forgotten: dict[bytes, list[int]] = {}
-        for place in [each for each in self._told if each not in self._partitions or each in self._resting]:
-            del self._told[place]
-            forgotten.setdefault(place[0], []).append(place[1])
-        if self._session == NEW_SESSION:
-            forgotten.clear()
+        for place in self._left_out:
+            left_out = place not in self._partitions or place in self._resting
+            if left_out and self._told.pop(place, None) is not None and self._session != NEW_SESSION:
+                forgotten.setdefault(place[0], []).append(place[1])
+        self._left_out.clear()
         replica = self._hands.replica()
         return pack_fetch_request(
             replica, settings.limits, self._session, list(topics.items()), list(forgotten.items())
@@ -242,6 +280,10 @@ class Fetcher:
     # ── answers ──
 
     async def _take(self, fetched: FetchedAll, frame: memoryview, asked: dict[Place, Wanted]) -> None:
+        if fetched.error or not fetched.session_id:  # without a session each request says everything
+            self._forget_session()
+        elif self._session == NEW_SESSION:
+            self._session = (fetched.session_id, 1)
         appended = 0
         lost: list[Partition] = []
         for topic_id, rows in fetched.topics:
@@ -268,6 +310,7 @@ class Fetcher:
             self._pause(place, partition, row.error)
             return
         if not isinstance(role, Follower) or partition.offline or told.offset != partition.log.end_offset:
+            self._dirty.add(place)
             return
         if partition.moving:
             self._pause(place, partition, WireError.NONE)
@@ -300,6 +343,8 @@ class Fetcher:
             logger.warning("copying %s-%d from broker %d: %s", *_name(partition), self.leader, WireError(error).name)
         pause = min(LEAST_BACKOFF_S * 2**failures, self._hands.settings().backoff_ms / 1000)
         self._resting[place] = asyncio.get_running_loop().time() + pause
+        self._left_out.add(place)
+        self._say_again(place)
 
     async def _find_again(self, lost: list[Partition]) -> None:
         """Their next offset is not in the leader's log: it lost its end, or retention took its beginning."""

@@ -44,6 +44,13 @@ class Progress:
         self._fetched_at = now
         self._leader_end = leader_end
 
+    def was_at(self, leader_end: int, asked_at: int) -> None:
+        """At its last request, of which nobody told this partition, it had all there was: the end was the same."""
+        if self.end_offset == leader_end:
+            self.caught_up_at = max(self.caught_up_at, asked_at)
+            self._fetched_at = max(self._fetched_at, asked_at)
+            self._leader_end = leader_end
+
     def keeps_up(self, leader_end: int, now: int, lag_ms: int) -> bool:
         return self.end_offset == leader_end or now - self.caught_up_at <= lag_ms
 

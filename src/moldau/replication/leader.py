@@ -6,6 +6,7 @@ numbers mean is in `isr`; which ISR holds is the controller's to say, and is ask
 
 import heapq
 import logging
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from moldau.base.errors import Refusal, WireError
@@ -25,7 +26,17 @@ TOO_FEW_NOW = Refusal.of(WireError.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
 
 
 class Leader:
-    __slots__ = ("_around", "_awaiting", "_number", "_partition", "_resigned", "_stable", "_uncommitted", "isr")
+    __slots__ = (
+        "_around",
+        "_awaiting",
+        "_low_waiting",
+        "_number",
+        "_partition",
+        "_resigned",
+        "_stable",
+        "_uncommitted",
+        "isr",
+    )
 
     def __init__(
         self, partition: "Partition", state: PartitionState, around: Surroundings, high_watermark: int, epoch_start: int
@@ -33,6 +44,7 @@ class Leader:
         self._partition = partition
         self._around = around
         self._awaiting: list[tuple[int, int, Appended, Later]] = []  # a heap: by the offset that must be committed
+        self._low_waiting: list[tuple[int, Callable[[], None]]] = []  # by offset: whoever deleted records
         self._number = 0  # of those who waited, so that equal offsets are let go in order
         self._resigned = False
         self._uncommitted = Uncommitted()
@@ -72,12 +84,17 @@ class Leader:
             self.advance()
             if self._resigned:
                 self._ask_to_go()
+            else:
+                self.invite()
 
     def end(self, refusal: Refusal = NOT_LEADER) -> None:
         """This broker does not lead any more: nobody knows what becomes of the batches that were waited for."""
         awaiting, self._awaiting = self._awaiting, []
         for _, _, _, later in awaiting:
             later.resolve(refusal)
+        lows, self._low_waiting = self._low_waiting, []
+        for _, tell in lows:
+            tell()
 
     def end_alone(self) -> None:
         """All other replicas were taken away: what is in the log is committed."""
@@ -93,8 +110,14 @@ class Leader:
             return TOO_FEW
         return None
 
-    def appended(self, end: int, size: int) -> None:
+    def appended(self, base: int, end: int, size: int) -> None:
         self._uncommitted.add(end, size)
+        partition = self._partition
+        for broker, copier in partition.copiers.items():
+            known = self.isr.followers.get(broker)
+            if known is not None:
+                known.was_at(base, copier.asked_at)
+            copier.touch(partition.place, size)
         for waiter in self._partition.waiters:
             if waiter.follower:
                 waiter.grown(size)
@@ -136,9 +159,7 @@ class Leader:
             broker_epoch = self._around.epoch_of(broker) or broker_epoch
         known.fetched(offset, log_start, broker_epoch, end, self._around.now())
         if broker not in isr.committed:
-            if isr.may_join(broker, self._around.epoch_of) and not self._resigned:
-                isr.wish({*isr.committed, broker})
-                self._around.ask_isr(self._partition)
+            self._invite(broker)
         elif isr.bereft(broker) and isr.pending is None and not self._resigned:
             logger.error(
                 "broker %d lacks committed records of %s-%d from offset %d on; it leaves the in-sync replicas",
@@ -151,6 +172,44 @@ class Leader:
             self._around.ask_isr(self._partition)
         if offset != before:
             self.advance()
+        if self._low_waiting and log_start >= self._low_waiting[0][0]:
+            self._tell_low()
+
+    # ── deleting records ──
+
+    @property
+    def low_watermark(self) -> int:
+        """Where the logs of all replicas that are alive begin, at the latest."""
+        starts = [self._partition.log.start_offset]
+        followers = self.isr.followers.items()
+        starts += [known.log_start for each, known in followers if self._around.epoch_of(each) is not None]
+        return min(starts)
+
+    def when_low(self, offset: int, tell: Callable[[], None]) -> Callable[[], None]:
+        """Tell when no replica has anything before `offset`, or nobody knows any more. Returns how to stop waiting."""
+        entry = (offset, tell)
+        self._low_waiting = sorted([*self._low_waiting, entry], key=lambda each: each[0])
+        self._partition.touch()  # followers learn of the new log start with the answer
+        return lambda: self._low_waiting.remove(entry) if entry in self._low_waiting else None
+
+    def _tell_low(self) -> None:
+        low = self.low_watermark
+        while self._low_waiting and self._low_waiting[0][0] <= low:
+            self._low_waiting.pop(0)[1]()
+
+    def _invite(self, broker: int) -> None:
+        isr = self.isr
+        if not self._resigned and isr.may_join(broker, self._around.epoch_of):
+            isr.wish({*isr.committed, broker})
+            self._around.ask_isr(self._partition)
+
+    def invite(self) -> None:
+        """Ask for those to become members who are ready for it. When a follower fetches, that is looked at; here, when
+        brokers or members have changed: who has everything does not say so again and again.
+        """
+        if self.isr.pending is None and len(self.isr.committed) < len(self.isr.replicas):
+            for broker in self.isr.followers:
+                self._invite(broker)
 
     def shrink(self) -> None:
         """Ask for an ISR without those who lag. Called from time to time."""
@@ -187,10 +246,14 @@ class Leader:
     def granted(self, isr: tuple[int, ...], partition_epoch: int) -> None:
         if self.isr.adopt(self.isr.replicas, isr, partition_epoch, self._around.now()):
             self.advance()
+            self.invite()
 
     def refused(self) -> None:
-        """Certainly not granted."""
-        self.isr.drop_wish()
+        """Certainly not granted. One that was given up for it before may have been."""
+        if self._resigned:
+            self.isr.abandon_wish()
+        else:
+            self.isr.drop_wish()
         self.advance()
 
     # ── committing ──

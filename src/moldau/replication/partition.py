@@ -27,7 +27,7 @@ from moldau.replication.follower import Follower
 from moldau.replication.lane import Job, Lane
 from moldau.replication.leader import ALL, NOT_LEADER, Leader
 from moldau.replication.roles import Surroundings
-from moldau.replication.waiters import FetchWaiter
+from moldau.replication.waiters import Copier, FetchWaiter
 from moldau.wire.batch import CODEC_MASK, HEADER, TRANSACTIONAL
 from moldau.wire.compression import Codec
 from moldau.wire.records import encode_pairs
@@ -74,6 +74,7 @@ class Partition:
         "_lane",
         "barred",
         "cleaning",
+        "copiers",
         "damaged",
         "flusher",
         "index",
@@ -83,7 +84,10 @@ class Partition:
         "log",
         "moving",
         "offline",
+        "on_damage",
         "on_failure",
+        "owed",
+        "place",
         "plain",
         "role",
         "state",
@@ -103,10 +107,14 @@ class Partition:
         self.plain = True  # led here, by the only replica, whose disk works: the fast way
         self.offline = False  # its disk failed: nothing more is written to it
         self.barred = -1  # it may have lost records that it wrote as leader up to this epoch, and must not go on in it
+        self.owed = 0  # what it once had, committed, and must have again before it leads
         self.damaged = False  # reading it failed: to be repaired from the leader
         self.moving = False  # about to go on in another directory: what does not queue comes again
         self.waiters: set[FetchWaiter] = set()
+        self.place = (log.topic_id.bytes, index)
+        self.copiers: dict[int, Copier] = {}  # followers that copy it, by broker
         self.on_failure: Callable[[OSError], None] | None = None  # told when the disk fails: others are on it as well
+        self.on_damage: Callable[[], None] | None = None  # told when its log cannot be read
         self.cleaning: Stoppable | None = None  # while its log is compacted
         self.flusher = Flusher(log, self.fail)
         self._dirty_since: int | None = None
@@ -149,16 +157,19 @@ class Partition:
         here = around.node_id
         if high_watermark is None:
             high_watermark = self.high_watermark
+        else:
+            self.owed = high_watermark
         known = min(max(high_watermark, self.log.start_offset), self.log.end_offset)
         barred = len(state.replicas) > 1 and state.leader_epoch <= self.barred
-        self.leads = state.leader == here and not barred
+        lacking = len(state.isr) > 1 and (self.damaged or self.log.end_offset < self.owed)
+        self.leads = state.leader == here and not barred and not lacking
         if state.leader != here:
             self._follow(state, around, known, old)
         elif state.replicas == (here,):
             self._lead_alone()
         else:
             self._lead(state, around, known, old)
-            if barred and isinstance(self.role, Leader):
+            if not self.leads and isinstance(self.role, Leader):
                 self.role.resign()
         self.leader_epoch = state.leader_epoch
         self._set_plain()
@@ -198,6 +209,7 @@ class Partition:
             self.role = Follower(self, state, known)
         if old is None or (old.leader, old.leader_epoch) != (state.leader, state.leader_epoch):
             self.changed()
+            self.copiers.clear()
 
     def dismiss(self) -> None:
         """The partition is not this broker's any more: whoever waits here has to look for it elsewhere."""
@@ -223,6 +235,8 @@ class Partition:
     def tell_readers(self, size: int, stable: int) -> int:
         """So many bytes were committed; the last stable offset was `stable`, and what it is now is returned."""
         now_stable = self.last_stable_offset
+        if self.copiers:
+            self.touch()
         for waiter in self.waiters:
             if waiter.follower:
                 waiter.fire_soon()
@@ -440,7 +454,7 @@ class Partition:
             return Refusal(WireError.KAFKA_STORAGE_ERROR, f"the disk refused the write: {problem.strerror}")
         if self.role is not None:
             assert isinstance(self.role, Leader)
-            self.role.appended(log.end_offset, len(batch))
+            self.role.appended(base_offset, log.end_offset, len(batch))
         elif self.waiters:
             self._tell_waiters(base_offset, len(batch))
         return Appended(base_offset, append_time, log.start_offset)
@@ -473,9 +487,13 @@ class Partition:
 
     def cannot_read(self) -> None:
         """What is on disk is damaged. A leader that others can take the place of leaves it to them."""
+        if self.role is None:
+            return  # nobody has a copy
         self.damaged = True
         if isinstance(self.role, Leader) and len(self.role.isr.committed) > 1:
             self.role.resign()
+        if self.on_damage is not None:
+            self.on_damage()
 
     def go_offline(self) -> None:
         """Its disk failed: what is on it cannot be trusted before a restart has checked it."""
@@ -512,8 +530,14 @@ class Partition:
             self.fail_unless_passing(problem)
             return []
 
+    def touch(self) -> None:
+        """There is something to tell to followers that copy this partition."""
+        for copier in self.copiers.values():
+            copier.touch(self.place, 0)
+
     def changed(self) -> None:
         """The partition is not what it was (deleted, truncated): whoever waits for it has to look again."""
+        self.touch()
         for waiter in list(self.waiters):
             waiter.fire_soon()
 

@@ -6,12 +6,38 @@ import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
+Place = tuple[bytes, int]  # a partition: its topic's id, and its number
+
 
 class Watched(Protocol):
     """What can be waited on: a set of waiters that its owner notifies."""
 
     @property
     def waiters(self) -> "set[FetchWaiter]": ...
+
+
+class Copier:
+    """A follower's fetch session, as partitions see it: they say which of them has news for it.
+
+    A follower asks for all its partitions again and again. Looking at each of them every time would cost more than what
+    there is to tell.
+    """
+
+    __slots__ = ("asked_at", "touched", "waiters")
+
+    def __init__(self, now: int) -> None:
+        self.asked_at = now  # the last time at which it asked for what there is
+        self.touched: dict[Place, None] = {}  # partitions that may have news
+        self.waiters: set[FetchWaiter] = set()
+
+    def touch(self, place: Place, size: int) -> None:
+        """A partition grew by so many bytes; 0: there is something else to tell."""
+        self.touched[place] = None
+        for waiter in self.waiters:
+            if size:
+                waiter.grown(size)
+            else:
+                waiter.fire_soon()
 
 
 class FetchWaiter:

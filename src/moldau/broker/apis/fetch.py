@@ -8,7 +8,8 @@ they have; a fetch of theirs that waits is also answered when the high watermark
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from functools import partial
 from typing import NamedTuple
 
 from moldau.base.errors import WireError
@@ -16,12 +17,13 @@ from moldau.broker.context import Context
 from moldau.broker.leaders import Leader as CurrentLeader
 from moldau.broker.leaders import absent, endpoints, leader_of
 from moldau.broker.selection import NONE, RACK_AWARE, Choice, preferred_replica
-from moldau.broker.sessions import Fetch
+from moldau.broker.sessions import Fetch, Session
 from moldau.log.segment import CorruptLogError
 from moldau.net.reply import BadRequest, Parked, Parts
 from moldau.replication.leader import Leader
 from moldau.replication.partition import Partition
-from moldau.replication.waiters import FetchWaiter
+from moldau.replication.throttle import UNLIMITED, named
+from moldau.replication.waiters import Copier, FetchWaiter, Place, Watched
 from moldau.wire.hot import FETCH_BY_ID, FetchAsk, FetchPartition, FetchResult, pack_fetch, read_fetch
 
 logger = logging.getLogger("moldau.broker")
@@ -38,7 +40,7 @@ class Reader(NamedTuple):
     version: int
     committed: bool  # it wants no records of transactions that are not committed
     follower: bool
-    again: bool  # it has waited: what it has was taken note of
+    said: Collection[Place] | None = None  # partitions of which the request says what it has; None: all of them
 
 
 class Plan(NamedTuple):
@@ -55,35 +57,91 @@ def fetch(
     opened = ctx.sessions.open(ask, version, ctx.now())
     if opened.asked is None:
         return pack_fetch(version, correlation, opened.error, 0, [])
-    reader = Reader(ask, version, ask.isolation == READ_COMMITTED, ask.replica_id >= 0, False)
+    reader = Reader(ask, version, ask.isolation == READ_COMMITTED, ask.replica_id >= 0)
+    if reader.follower and opened.session is not None and version >= FETCH_BY_ID:
+        return _copy(ctx, opened, opened.session, reader, partial(_answer, ctx, opened, version, correlation, listener))
     plan = plan_fetch(ctx, reader, opened.asked)
-
-    def answer(plan: Plan) -> Parts:
-        answers = opened.answer(plan.results)
-        if not plan.ready:
-            return pack_fetch(version, correlation, 0, opened.session_id, answers)
-        leaders = endpoints(ctx, listener, (result.leader for _, result in plan.results))
-        return pack_fetch(version, correlation, 0, opened.session_id, answers, leaders)
-
     if plan.ready or plan.size >= ask.min_bytes or ask.max_wait_ms <= 0 or not opened.asked:
-        return answer(plan)
-    if reader.follower and opened.tells_more(plan.results):
-        return answer(plan)
-    return _park(ctx, opened, plan, reader, answer)
+        return _answer(ctx, opened, version, correlation, listener, plan)
+    again = reader._replace(said=())
+    asked = opened.asked
+    return _park(
+        list(plan.partitions),
+        reader,
+        plan.size,
+        lambda: _answer(ctx, opened, version, correlation, listener, plan_fetch(ctx, again, asked)),
+    )
 
 
-def _park(ctx: Context, opened: Fetch, plan: Plan, reader: Reader, answer: Callable[[Plan], Parts]) -> Parked:
+def _copy(
+    ctx: Context, opened: Fetch, session: Session, reader: Reader, answer: Callable[[Plan], Parts]
+) -> "Parts | Parked":
+    """A follower's fetch: of all partitions of its session, those are looked at that have news for it."""
+    if session.waiting is not None:
+        session.waiting()  # who asks again does not want to wait any longer
+    copier = session.copier = session.copier or Copier(ctx.now())
+    copier.asked_at = ctx.now()
+    ask = reader.ask
+    said = {(token, row.partition) for token, rows in ask.topics for row in rows}
+    copier.touched.update(dict.fromkeys(said))
+    plan = _plan_copies(ctx, reader._replace(said=said), session, copier)
+    if plan.ready or plan.size >= ask.min_bytes or ask.max_wait_ms <= 0 or opened.tells_more(plan.results):
+        return answer(plan)
+    again = reader._replace(said=())
+
+    def later() -> Parts:
+        session.waiting = None
+        return answer(_plan_copies(ctx, again, session, copier))
+
+    parked = _park([copier], reader, plan.size, later)
+    (waiter,) = copier.waiters
+    session.waiting = waiter.fire
+    return parked
+
+
+def _plan_copies(ctx: Context, reader: Reader, session: Session, copier: Copier) -> Plan:
+    replicas, broker, known = ctx.replicas, reader.ask.replica_id, session.partitions
+    asked = [(place[0], known[place].asked) for place in copier.touched if place in known]
+    for place in copier.touched:
+        if place not in known:  # the follower does not ask for it any more
+            _unsubscribe(replicas.find(replicas.by_id, *place), broker, copier)
+    plan = plan_fetch(ctx, reader, asked)
+    copier.touched.clear()
+    for (token, row), (_, result) in zip(asked, plan.results, strict=True):
+        partition = replicas.find(replicas.by_id, token, row.partition)
+        if partition is None or result.error:
+            continue
+        partition.copiers[broker] = copier
+        if result.records is None and result.diverging is None and row.offset < partition.log.end_offset:
+            copier.touched[token, row.partition] = None  # there was no room for its records
+    return plan
+
+
+def _unsubscribe(partition: Partition | None, broker: int, copier: Copier) -> None:
+    if partition is not None and partition.copiers.get(broker) is copier:
+        del partition.copiers[broker]
+
+
+def _answer(ctx: Context, opened: Fetch, version: int, correlation: int, listener: str, plan: Plan) -> Parts:
+    answers = opened.answer(plan.results)
+    if not plan.ready:
+        return pack_fetch(version, correlation, 0, opened.session_id, answers)
+    leaders = endpoints(ctx, listener, (result.leader for _, result in plan.results))
+    return pack_fetch(version, correlation, 0, opened.session_id, answers, leaders)
+
+
+def _park(watched: list[Watched], reader: Reader, size: int, answer: Callable[[], Parts]) -> Parked:
     def fire() -> None:
         try:
-            parked.resolve(answer(plan_fetch(ctx, reader._replace(again=True), opened.asked or [])))
+            parked.resolve(answer())
         except Exception:
             logger.exception("answering a fetch that had waited failed")
             parked.resolve(BadRequest("an internal error"))
 
     ask = reader.ask
     waiter = FetchWaiter(
-        list(plan.partitions),
-        ask.min_bytes - plan.size,
+        watched,
+        ask.min_bytes - size,
         ask.max_wait_ms,
         fire,
         committed=reader.committed,
@@ -107,7 +165,8 @@ def plan_fetch(ctx: Context, reader: Reader, asked: list[tuple[bytes, FetchParti
         if partition is None:
             result = _failure(row.partition, *absent(ctx, token, row.partition, by_id=by_id))
         else:
-            result = _read_or_fail(ctx, partition, row, room - size, reader, whole_first=size == 0)
+            says = reader.said is None or (token, row.partition) in reader.said
+            result = _read_or_fail(ctx, partition, row, room - size, reader, says, whole_first=size == 0)
             partitions.append(partition)
         if result.records is not None:
             size += result.records.length
@@ -121,12 +180,12 @@ def _failure(index: int, code: WireError, leader: CurrentLeader | None = None) -
 
 
 def _read_or_fail(
-    ctx: Context, partition: Partition, row: FetchPartition, room: int, reader: Reader, *, whole_first: bool
+    ctx: Context, partition: Partition, row: FetchPartition, room: int, reader: Reader, says: bool, *, whole_first: bool
 ) -> FetchResult:
     """A damaged log is an error of its partition; the others in the request are answered."""
     try:
         if not partition.plain or reader.follower:
-            return _read_replica(ctx, partition, row, room, reader, whole_first=whole_first)
+            return _read_replica(ctx, partition, row, room, reader, says, whole_first=whole_first)
         return _read(partition, row, room, reader.committed, whole_first=whole_first)
     except (CorruptLogError, OSError) as problem:
         logger.error("reading %s-%d failed: %s", partition.topic, partition.index, problem)
@@ -136,7 +195,7 @@ def _read_or_fail(
 
 
 def _read_replica(
-    ctx: Context, partition: Partition, row: FetchPartition, room: int, reader: Reader, *, whole_first: bool
+    ctx: Context, partition: Partition, row: FetchPartition, room: int, reader: Reader, says: bool, *, whole_first: bool
 ) -> FetchResult:
     """Of a partition with several replicas, or for a follower."""
     if partition.offline:
@@ -154,8 +213,14 @@ def _read_replica(
         high = partition.high_watermark
         stable = partition.last_stable_offset
         return FetchResult(row.partition, 0, high, stable, partition.log.start_offset, preferred=preferred)
+    throttle = ctx.replicas.sending
+    throttled = throttle.rate != UNLIMITED and _throttled(partition, reader.ask.replica_id)
+    if throttled and throttle.exceeded(ctx.now()):
+        room, whole_first = 0, False
     result = _read(partition, row, room, False, whole_first=whole_first, to_end=True)
-    if reader.again or result.error or result.diverging is not None:
+    if throttled and result.records is not None:
+        throttle.record(result.records.length, ctx.now())
+    if not says or result.error or result.diverging is not None:
         return result
     leader, before = partition.role, result.high_watermark
     assert isinstance(leader, Leader)
@@ -173,6 +238,12 @@ def _refused(partition: Partition, row: FetchPartition, reader: Reader) -> WireE
     if not partition.leads or not isinstance(role, Leader) or not role.knows(ask.replica_id):
         return NOT_LEADER
     return NOT_LEADER if role.stale(ask.replica_id, ask.replica_epoch) else WireError.NONE
+
+
+def _throttled(partition: Partition, broker_id: int) -> bool:
+    """KIP-73: whether a follower is held back. Who is in sync is not: it must stay so."""
+    in_sync = partition.state is not None and broker_id in partition.state.isr
+    return not in_sync and named(partition.log.config.leader_replication_throttled_replicas, partition.index, broker_id)
 
 
 def _preferred(ctx: Context, partition: Partition, offset: int, rack: bytes) -> int:
