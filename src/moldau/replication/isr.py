@@ -115,8 +115,12 @@ class Isr:
         """One change at a time is under way; until it is decided the larger set counts."""
         assert self.pending is None
         self.pending = Wish(tuple(each for each in self.replicas if each in set(isr)), self.partition_epoch)
-        self.maximal = self.committed.union(self.pending.isr)
+        self.maximal = self.maximal.union(self.pending.isr)
         return self.pending
+
+    def abandon_wish(self) -> None:
+        """Another one is more urgent. It may still be granted, so whom it names goes on counting."""
+        self.pending = None
 
     def drop_wish(self) -> None:
         """It was certainly not granted."""

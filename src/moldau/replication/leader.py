@@ -173,7 +173,7 @@ class Leader:
         """This replica cannot serve any more. An ISR without its leader says so to the controller."""
         if not self._resigned:
             self._resigned = True
-            self.isr.drop_wish()
+            self.isr.abandon_wish()
             self._ask_to_go()
 
     def _ask_to_go(self) -> None:
