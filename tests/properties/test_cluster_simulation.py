@@ -42,6 +42,27 @@ def test_nothing_acknowledged_is_lost(portion: int) -> None:
     assert acknowledged > 5 * len(seeds) or len(SEEDS) == 1, "these lives are too hard to show anything"
 
 
+@pytest.mark.parametrize("portion", range(PORTIONS))
+@pytest.mark.timeout(3600)
+def test_a_broker_that_is_lost_for_good_stops_nobody(portion: int) -> None:
+    """As long as enough replicas are there, the others go on: nobody waits for ever for one that does not come back."""
+    for seed in SEEDS[portion::PORTIONS]:
+        cluster = SimulatedCluster(seed)
+        cluster.live(STEPS)
+        cluster.rest(list(cluster.nodes.values()))
+        cluster.live(STEPS // 4)
+        lost = cluster.nodes[cluster.dice.choice(cluster.state.replicas)]
+        if len({*cluster.state.isr, *cluster.state.elr} - {lost.id}) == 0:
+            continue  # it is the last one
+        cluster.lose(lost)
+        others = [node for node in cluster.nodes.values() if node is not lost]
+        cluster.rest(others)
+        before = sum(isinstance(event, Acked) for event in cluster.history)
+        cluster.produce()
+        cluster.rest(others)
+        assert sum(isinstance(event, Acked) for event in cluster.history) == before + 1, f"MOLDAU_SEED={seed}"
+
+
 def count_the_smaller_set(monkeypatch: pytest.MonkeyPatch) -> None:
     """Against KIP-497: who may still be in the ISR is not waited for."""
     wish = Isr.wish
