@@ -4,9 +4,11 @@ One cluster for all tests. Every test makes topics, groups and transactional ids
 killed.
 """
 
+import subprocess
 import time
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -19,10 +21,14 @@ from moldau.testing import Cluster
 from moldau.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from moldau.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from moldau.wire.messages.offset_fetch import OffsetFetchGroup, OffsetFetchRequest, OffsetFetchResponse
+from support import kafka_java
 
 GROUPS, TRANSACTIONS = 0, 1  # kinds of keys
 PATIENCE_S = 60.0  # says that something is broken, not that it is slow
 SHARDS = 5  # of either topic, in a cluster of a test
+JAVA_COPY = Path(__file__).parent / "java" / "Copy.java"
+
+java = pytest.mark.skipif(kafka_java.classpath() is None, reason=kafka_java.why_missing() or "no reason")
 
 
 @pytest.fixture(scope="module")
@@ -251,3 +257,30 @@ def test_a_transaction_of_a_dead_producer_ends_though_its_coordinator_dies(clust
     after = [b"after-%d" % index for index in range(3)]
     write(cluster, topic, after)
     assert sorted(read_all(cluster, topic, 3)) == sorted(after)
+
+
+@java
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_javas_copy_outlives_its_coordinators(cluster: Cluster, protocol: str) -> None:
+    """Java speaks transaction version 2: leaders add its partitions at coordinators on other brokers (KIP-890)."""
+    source, sink, name = create(cluster), create(cluster), named("copy")
+    values = [b"%d" % number for number in range(300)]
+    write(cluster, source, values)
+    doomed = {60: TRANSACTIONS, 180: GROUPS}  # which coordinator dies after so many records
+    where = [cluster.bootstrap_servers, source, sink, name, str(len(values)), "5", protocol]
+    command = [str(kafka_java.java()), *kafka_java.QUICK_START, "-cp", str(kafka_java.classpath()), str(JAVA_COPY)]
+    with subprocess.Popen([*command, *where], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as copy:
+        assert copy.stdout is not None
+        said = []
+        for line in copy.stdout:
+            said.append(line.strip())
+            word, _, rest = said[-1].partition(" ")
+            copied = int(rest) if word == "committed" else 0
+            for number in [each for each in doomed if each <= copied]:
+                for broker in cluster.broker_ids:
+                    cluster.start(broker)
+                cluster.wait_for(lambda: len(cluster.in_sync("__transaction_state")) == 3, "that replicas catch up")
+                cluster.kill(coordinator(cluster, name, doomed.pop(number)))
+    assert said[-1] == "done", said[-5:]
+    assert not doomed
+    assert sorted(read_all(cluster, sink, len(values))) == sorted(values)

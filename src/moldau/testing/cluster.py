@@ -33,6 +33,7 @@ NO_LEADER = -1
 # What a test does not want to wait for, and internal topics that it has the time to create.
 SHORT_WAITS = {
     "zookeeper.session.timeout.ms": 2000,
+    "zookeeper.connection.timeout.ms": 30_000,
     "replica.lag.time.max.ms": 5000,
     "offsets.topic.num.partitions": 5,
     "transaction.state.log.num.partitions": 5,
