@@ -294,6 +294,10 @@ class SimulatedCluster:
             node.epoch = max(node.epoch, mine.epoch)
         if TOPIC in image.topics:
             self._take(node, image.topics[TOPIC].partitions[0])
+        if node.isr is not None:
+            if node.isr.hopeless(lambda broker: self._epoch_of(node, broker)):
+                node.isr.drop_wish()
+            self._advance(node)
         return None
 
     def _take(self, node: Node, state: PartitionState) -> None:
@@ -444,8 +448,9 @@ class SimulatedCluster:
         """What is asked again may have been granted the first time: a refusal says nothing then."""
         assert node.isr is not None
         node.unsure, node.asked = node.asked is wish, wish
+        joining = dict(wish.joining)
         members = {
-            each: node.epoch if each == node.id else node.isr.followers[each].broker_epoch
+            each: node.epoch if each == node.id else joining.get(each, node.isr.followers[each].broker_epoch)
             for each in wish.isr
             if each == node.id or each in node.isr.followers
         }
