@@ -12,7 +12,7 @@ WORKERS ?= 3
 # Or a while after the first result: make demo DEMO_SECONDS=20
 DEMO_SECONDS ?=
 
-.PHONY: up demo setup test check bench exactly-once storm spark spark-faults soak clean
+.PHONY: up demo setup test check bench exactly-once storm spark spark-faults soak chaos clean
 
 up: $(BROKER)
 	@exec $(BIN)/moldau up --dir ./data --listen localhost:9092
@@ -43,8 +43,8 @@ test: setup check
 	@$(BIN)/python -m pytest tests -n $(WORKERS) --dist loadgroup
 
 check: setup
-	@$(BIN)/ruff check src tests benchmarks demo
-	@$(BIN)/ruff format --check src tests benchmarks demo
+	@$(BIN)/ruff check src tests benchmarks chaos demo
+	@$(BIN)/ruff format --check src tests benchmarks chaos demo
 	@$(BIN)/mypy
 
 exactly-once: setup
@@ -64,6 +64,10 @@ soak: setup
 
 bench: setup
 	@$(BIN)/python -m benchmarks $(ARGS)
+	@$(if $(ARGS),,$(BIN)/python -m benchmarks cluster)
+
+chaos: setup
+	@$(BIN)/python -m chaos $(ARGS)
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

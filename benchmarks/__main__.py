@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.status import Status
 from rich.table import Column, Table
 
+from benchmarks import cluster as clustered
 from benchmarks import compaction as cleaning
 from benchmarks import cpu as counter
 from benchmarks import group_commit, measures, report
@@ -118,6 +119,24 @@ def spark(
     console.print(f"Figures of all rounds: {path}")
     if results["failures"]:
         raise typer.Exit(1)
+
+
+@app.command()
+def cluster(
+    rounds: Annotated[int, typer.Option(min=1, help="Rounds per cluster; the median counts.")] = 3,
+    quick: Quick = False,
+    no_kafka: Annotated[bool, typer.Option("--no-kafka", help="Ours alone.")] = False,
+    workdir: Workdir = None,
+) -> None:
+    """Three brokers beside three of Apache Kafka: replicated produce and consume, fail-over, memory."""
+    found = kafka_jars.obtain()
+    jars = None if isinstance(found, str) else found
+    extent = clustered.QUICK if quick else clustered.FULL
+    with _scratch(workdir) as scratch, console.status("") as status:
+        results = clustered.compare(
+            jars, extent, scratch, _reader().value, kafka=not no_kafka, rounds=rounds, say=_saying(status)
+        )
+    _publish_cluster(results, quick=quick)
 
 
 @app.command()
@@ -271,6 +290,13 @@ def _flavours(side: str | None) -> list[sides.Flavour]:
     if side == "theirs":
         return [replace(sides.theirs(found), label="ours")]  # the only column of the report
     return [sides.ours(), sides.theirs(found)]
+
+
+def _publish_cluster(results: dict[str, Any], *, quick: bool) -> None:
+    path = report.TRIAL if quick else report.CLUSTER
+    report.show_measures(results, console)
+    report.save(results, path)
+    console.print(f"Medians (least–most) of {results['rounds']} rounds. Figures of all rounds: {path}")
 
 
 def _publish(results: dict[str, Any], *, quick: bool) -> None:

@@ -12,11 +12,19 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from benchmarks.jars import Jars
 from benchmarks.peers import Peer
 from benchmarks.topics import Topic
+
+
+class Served(Protocol):
+    """Whatever clients can reach: one broker, or a cluster."""
+
+    @property
+    def bootstrap(self) -> str: ...
+
 
 PERF_CLASS = "org.apache.kafka.tools.ProducerPerformance"
 PERF_JVM = ("-Xmx512m",)
@@ -92,7 +100,7 @@ def parse_summary(output: str) -> ProduceResult:
     return ProduceResult(int(records), *(float(number) for number in numbers))
 
 
-def produce(jars: Jars | None, peer: Peer, topic: Topic, load: ProduceLoad) -> ProduceResult:
+def produce(jars: Jars | None, peer: Served, topic: Topic, load: ProduceLoad) -> ProduceResult:
     """Kafka's ProducerPerformance; librdkafka where there is no Java, with a rate but no latencies."""
     if jars is None:
         return _produce_with_librdkafka(peer, topic, load)
@@ -105,7 +113,7 @@ def produce(jars: Jars | None, peer: Peer, topic: Topic, load: ProduceLoad) -> P
     return parse_summary(_run(jars.command(PERF_CLASS, *arguments, options=PERF_JVM)))
 
 
-def _produce_with_librdkafka(peer: Peer, topic: Topic, load: ProduceLoad) -> ProduceResult:
+def _produce_with_librdkafka(peer: Served, topic: Topic, load: ProduceLoad) -> ProduceResult:
     result = work(
         "produce", bootstrap=peer.bootstrap, topic=topic.name, records=load.records, record_size=load.record_size,
         warm_up=load.warm_up, settings=dict(load.settings),
@@ -115,7 +123,7 @@ def _produce_with_librdkafka(peer: Peer, topic: Topic, load: ProduceLoad) -> Pro
     return ProduceResult(load.records, rate, rate * load.record_size / 2**20, *[unknown] * 6)
 
 
-def consume(peer: Peer, topic: Topic, records: int, *, tool: str = "confluent-kafka") -> ConsumeResult:
+def consume(peer: Served, topic: Topic, records: int, *, tool: str = "confluent-kafka") -> ConsumeResult:
     """Reads the whole topic once, from a process of its own."""
     if tool == "kcat":
         return _consume_with_kcat(peer, topic, records)
@@ -124,7 +132,7 @@ def consume(peer: Peer, topic: Topic, records: int, *, tool: str = "confluent-ka
     return ConsumeResult(int(result["records"]), rate, result["client_cpu_s"], tool)
 
 
-def _consume_with_kcat(peer: Peer, topic: Topic, records: int) -> ConsumeResult:
+def _consume_with_kcat(peer: Served, topic: Topic, records: int) -> ConsumeResult:
     """kcat prints nothing per record, but its time includes its start and its first metadata."""
     kcat = shutil.which("kcat")
     if kcat is None:

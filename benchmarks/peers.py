@@ -25,6 +25,8 @@ STOP_LIMIT_S = 60.0
 HOST = "127.0.0.1"
 LINUX_SCHED_CLOCK = 2  # clock_getcpuclockid(3): the id of a process's clock is ~pid and this kind
 
+CLUSTER = "bW9sZGF1LWJlbmNobWFyaw"  # the cluster id of Apache Kafka: any 16 bytes in base 64
+
 # What Kafka's own start script passes, so that it is measured as its users run it.
 KAFKA_JVM = (
     "-Xmx1g", "-Xms1g", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20",
@@ -96,13 +98,17 @@ class ApacheKafka:
         }
         properties = home / "server.properties"
         properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
-        cluster = "bW9sZGF1LWJlbmNobWFyaw"  # any 16 bytes in base 64
-        arguments = ("format", "--cluster-id", cluster, "--config", str(properties))
-        command = self.jars.command("kafka.tools.StorageTool", *arguments)
-        subprocess.run(command, check=True, capture_output=True)
+        format_storage(self.jars, properties)
 
     def command(self, home: Path, port: int) -> list[str]:
         return self.jars.command("kafka.Kafka", str(home / "server.properties"), options=KAFKA_JVM)
+
+
+def format_storage(jars: Jars, properties: Path) -> None:
+    """What Apache Kafka wants done to its directories before its first start."""
+    arguments = ("format", "--cluster-id", CLUSTER, "--config", str(properties))
+    command = jars.command("kafka.tools.StorageTool", *arguments)
+    subprocess.run(command, check=True, capture_output=True)
 
 
 @dataclass(slots=True)
@@ -114,6 +120,7 @@ class Peer:
     home: Path
     port: int
     ready_s: float = 0.0
+    _began: float = field(default=0.0, repr=False)
     _process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
 
     @property
@@ -148,17 +155,25 @@ class Peer:
 
     def start(self) -> float:
         """Starts the process, waits until it answers ApiVersions, and returns the seconds that took."""
+        self.launch()
+        return self.await_ready()
+
+    def launch(self) -> None:
+        """Starts the process, and does not wait: one of several may need the others to get ready."""
         with (self.home / "output.log").open("ab") as output:
-            began = time.perf_counter()
+            self._began = time.perf_counter()
             self._process = subprocess.Popen(
                 self.kind.command(self.home, self.port),
                 stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True, env=_environment(),
             )  # fmt: skip
+
+    def await_ready(self) -> float:
+        assert self._process is not None, f"{self.label} is not running"
         while not frames.answers(self.address):
-            if self._process.poll() is not None or time.perf_counter() - began > READY_LIMIT_S:
+            if self._process.poll() is not None or time.perf_counter() - self._began > READY_LIMIT_S:
                 raise RuntimeError(f"{self.label} ({self.kind.name}) did not start: {self._last_words()}")
             time.sleep(READY_POLL_S)
-        self.ready_s = time.perf_counter() - began
+        self.ready_s = time.perf_counter() - self._began
         return self.ready_s
 
     def stop(self) -> None:

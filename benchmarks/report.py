@@ -14,6 +14,7 @@ RESULTS = Path("benchmarks/results/latest.json")
 SPARK = Path("benchmarks/results/spark.json")
 ISOLATION = Path("benchmarks/results/isolation.json")
 COMPACTION = ISOLATION.with_name("compaction.json")
+CLUSTER = ISOLATION.with_name("cluster.json")
 TRIAL = Path("benchmarks/results/trial.json")  # quick runs, which must not take the place of figures
 CHART = Path("docs/bench.svg")
 VERDICTS = {True: "[green]reached", False: "[red]missed", None: "–"}

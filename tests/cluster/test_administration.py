@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from moldau.testing import Cluster
 from support import kafka_java
-from support.cli import Run, runner, succeed
+from support.cli import Run, interrupt, runner, start, succeed
 
 java = pytest.mark.skipif(kafka_java.classpath() is None, reason=kafka_java.why_missing() or "no reason")
 
@@ -119,7 +119,11 @@ def test_a_slow_move_is_seen_and_cancelled(cluster: Cluster, moldau: Run, tmp_pa
     topic = create(cluster, {0: [1, 2]})
     values = write(cluster, topic, 3000, size=1000)
     plan = plan_file(tmp_path, topic, {0: [1, 3]})
-    succeed(moldau("partition", "reassign", "--run", "--file", plan, "--throttle", "1KB", "--no-wait"))
+    watching = start(cluster.bootstrap_servers, "partition", "reassign", "--run", "--file", plan, "--throttle", "1KB")
+    assert watching.stderr is not None
+    assert watching.stderr.readline() == "0 of 1 partitions are where they should be.\n"
+    code, _, said = interrupt(watching)
+    assert (code, "go on moving" in said) == (130, True)
     (row,) = json.loads(succeed(moldau("partition", "reassign", "--list", "-t", topic, "-o", "json")))
     assert (row["replicas"], row["adding"], row["removing"]) == ([1, 3], [3], [2])
     assert throttles(moldau, topic)

@@ -146,6 +146,8 @@ class Node:
     def fetch_once(self) -> None:
         for leader, fetcher in self.fetchers.items():
             under_way = self.rounds.get(leader)
+            if under_way is not None and under_way.done():
+                under_way.result()  # nothing but lost messages may go wrong
             if under_way is None or under_way.done():
                 self.rounds[leader] = asyncio.get_running_loop().create_task(fetcher.step())
 
@@ -155,6 +157,7 @@ class Node:
             by_name={TOPIC.encode(): [self.partition]},
             find=lambda topics, token, index: topics[token][index],
             get=lambda topic, index: self.partition,
+            sending=Throttle(),
         )
         config = SimpleNamespace(fetch_max_bytes=1 << 30, node_id=self.id, replica_selector_class=None)
         return SimpleNamespace(

@@ -13,11 +13,13 @@ from moldau.base.errors import WireError
 from moldau.broker.cluster.member import Member
 from moldau.broker.peers import Peers
 from moldau.broker.settings import BrokerConfig
+from moldau.log.repair import sound_to
 from moldau.metadata.image import ClusterImage
 from moldau.net.peer import PeerLost
 from moldau.replication.altering import Granted, IsrChanges, Proposal
 from moldau.replication.fetcher import FetchSettings, Hands
 from moldau.replication.fetchers import Fetchers, ask_bounds
+from moldau.replication.follower import Follower
 from moldau.replication.leader import Leader
 from moldau.replication.partition import Partition
 from moldau.replication.replicas import Replicas
@@ -55,6 +57,7 @@ class Replication:
         self._now = now
         self._node_id = node_id = config().node_id
         self._shrunk_at: float | None = None
+        self._repairs: dict[Partition, asyncio.Task[None]] = {}
         self.throttle = Throttle()  # of what is copied to this broker
         self._changes = IsrChanges(self._alter, self._epoch_of, node_id)
         lag_ms = config().replica_lag_time_max_ms
@@ -71,22 +74,44 @@ class Replication:
 
     def start(self) -> None:
         """The logs are open: copy what others lead."""
-        self._replicas.on_role = self._fetchers.assign
+        self._replicas.on_role = self._replicas.on_damage = self._assign
         self._replicas.on_gone = self._fetchers.dismiss
         self._changes.start()
         for partition in self._replicas:
-            self._fetchers.assign(partition)
+            self._assign(partition)
 
     async def stop(self) -> None:
-        self._replicas.on_role = self._replicas.on_gone = None
+        self._replicas.on_role = self._replicas.on_gone = self._replicas.on_damage = None
+        for task in self._repairs.values():
+            task.cancel()
+        await asyncio.gather(*self._repairs.values(), return_exceptions=True)
         await self._changes.stop()
         await self._fetchers.stop()
 
+    def _assign(self, partition: Partition) -> None:
+        """A partition has another role, or is damaged: a follower's log is repaired before it is copied to again."""
+        if partition.damaged and isinstance(partition.role, Follower) and not partition.offline:
+            self._fetchers.dismiss(partition)
+            if partition not in self._repairs:
+                task = asyncio.get_running_loop().create_task(self._repair(partition))
+                self._repairs[partition] = task
+                task.add_done_callback(lambda _: self._repairs.pop(partition, None))
+        else:
+            self._fetchers.assign(partition)
+
+    async def _repair(self, partition: Partition) -> None:
+        """Cut off what is damaged, and all behind it: the leader has it."""
+        end = await asyncio.to_thread(sound_to, partition.log)
+        partition.damaged = False
+        if isinstance(partition.role, Follower) and not partition.offline:
+            removed = partition.role.discard(end, self._now())
+            self._replicas.remove_later(removed, partition.log.config.file_delete_delay_ms)
+        self._fetchers.assign(partition)
+
     def follow(self, old: ClusterImage, new: ClusterImage) -> None:
-        """Who is gone or leaving is not waited for: what the others have may be committed now."""
         if old.brokers != new.brokers:
             for _, leader in self._led():
-                leader.advance()
+                leader.reconsider()
 
     # ── chores ──
 
@@ -103,9 +128,11 @@ class Replication:
                 await asyncio.sleep(0)
 
     def adapt(self) -> None:
-        rate = self._config().values["follower.replication.throttled.rate"]
-        assert isinstance(rate, int)
-        self.throttle.rate = rate
+        """Settings have changed."""
+        values = self._config().values
+        self.throttle.rate = int(str(values["follower.replication.throttled.rate"]))
+        self._replicas.sending.rate = int(str(values["leader.replication.throttled.rate"]))
+        self._replicas.around.lag_ms = self._config().replica_lag_time_max_ms
 
     def _led(self) -> Iterator[tuple[Partition, Leader]]:
         for partition in self._replicas:

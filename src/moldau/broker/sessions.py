@@ -5,6 +5,7 @@ cache: a client whose session is gone is told so and starts anew with a full fet
 """
 
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
 from random import randrange
 
@@ -42,13 +43,14 @@ class Remembered:
 
 
 class Session:
-    __slots__ = ("by_id", "epoch", "id", "partitions", "used_at")
+    __slots__ = ("by_id", "epoch", "id", "partitions", "used_at", "waiting")
 
     def __init__(self, session_id: int, by_id: bool, now: int) -> None:
         self.id = session_id
         self.by_id = by_id
         self.epoch = 1
         self.used_at = now
+        self.waiting: Callable[[], None] | None = None  # ends the wait of the last request
         self.partitions: OrderedDict[Key, Remembered] = OrderedDict()
 
     def update(self, ask: FetchAsk) -> None:

@@ -66,6 +66,15 @@ class FetchSettings(NamedTuple):
     timeout_ms: int
 
 
+class Received(NamedTuple):
+    fetched: FetchedAll
+    frame: memoryview
+    told: dict[Place, Wanted]  # what was asked
+
+
+Waiting = asyncio.Future[Received]
+
+
 class Bounds(NamedTuple):
     """Where a leader's log starts and ends."""
 
@@ -174,28 +183,43 @@ class Fetcher:
         return False
 
     async def _round(self) -> None:
-        hands = self._hands
-        settings = hands.settings()
+        first = self._send()
+        try:
+            second = await self._interrupt(first)
+            try:
+                await self._take(*await first)
+                if second is not None:
+                    await self._take(*await second)
+            finally:
+                if second is not None:
+                    second.cancel()
+        finally:
+            first.cancel()
+
+    async def _interrupt(self, first: Waiting) -> Waiting | None:
+        """A request waits at the leader for records. If a partition comes to be copied meanwhile, the next one goes out
+        at once, and the leader answers the one before it.
+        """
+        woken = asyncio.ensure_future(self._wake.wait())
+        try:
+            await asyncio.wait((first, woken), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            woken.cancel()
+        return None if first.done() or self._session == NEW_SESSION else self._send()
+
+    def _send(self) -> Waiting:
+        settings = self._hands.settings()
         body = self._request(settings)
         self._wake.clear()
-        timeout_ms = settings.limits.wait_ms + settings.timeout_ms
-        answer = await self._link.ask_raw(FETCH, VERSION, body, timeout_ms)
-        fetched = read_fetch_response(answer.frame, answer.at)
-        if fetched.error:
-            self._forget_session()
-            return
-        told = self._told
-        self._continue_session(fetched)
-        await self._take(fetched, answer.frame, told)
-
-    def _continue_session(self, fetched: FetchedAll) -> None:
         session_id, epoch = self._session
-        if not fetched.session_id:  # the leader has no room for a session: each request says everything
-            self._forget_session()
-        elif session_id == 0:
-            self._session = (fetched.session_id, 1)
-        else:
+        if session_id:
             self._session = (session_id, epoch + 1 if epoch < LAST_EPOCH else 1)
+        timeout_ms = settings.limits.wait_ms + settings.timeout_ms
+        return asyncio.ensure_future(self._ask(body, timeout_ms, self._told))
+
+    async def _ask(self, body: bytes, timeout_ms: int, told: dict[Place, Wanted]) -> Received:
+        answer = await self._link.ask_raw(FETCH, VERSION, body, timeout_ms)
+        return Received(read_fetch_response(answer.frame, answer.at), answer.frame, told)
 
     def _request(self, settings: FetchSettings) -> bytes:
         topics: dict[bytes, list[Wanted]] = {}
@@ -242,6 +266,10 @@ class Fetcher:
     # ── answers ──
 
     async def _take(self, fetched: FetchedAll, frame: memoryview, asked: dict[Place, Wanted]) -> None:
+        if fetched.error or not fetched.session_id:  # without a session each request says everything
+            self._forget_session()
+        elif self._session == NEW_SESSION:
+            self._session = (fetched.session_id, 1)
         appended = 0
         lost: list[Partition] = []
         for topic_id, rows in fetched.topics:

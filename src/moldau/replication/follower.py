@@ -88,6 +88,17 @@ class Follower:
         self._cut()
         return removed
 
+    def discard(self, offset: int, now: int) -> list[Path]:
+        """What lies at `offset` and behind is damaged. The leader has it."""
+        partition = self._partition
+        logger.error(
+            "%s-%d is damaged at offset %d, and copied anew from there", partition.topic, partition.index, offset
+        )
+        partition.owed = max(partition.owed, self.high_watermark)
+        removed = partition.log.truncate_to(offset, now)
+        self._cut()
+        return removed
+
     def restart(self, offset: int, now: int) -> list[Path]:
         """Nothing of this log is in the leader's any more: begin where that one begins."""
         partition = self._partition

@@ -6,6 +6,7 @@ numbers mean is in `isr`; which ISR holds is the controller's to say, and is ask
 
 import heapq
 import logging
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from moldau.base.errors import Refusal, WireError
@@ -25,7 +26,17 @@ TOO_FEW_NOW = Refusal.of(WireError.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
 
 
 class Leader:
-    __slots__ = ("_around", "_awaiting", "_number", "_partition", "_resigned", "_stable", "_uncommitted", "isr")
+    __slots__ = (
+        "_around",
+        "_awaiting",
+        "_low_waiting",
+        "_number",
+        "_partition",
+        "_resigned",
+        "_stable",
+        "_uncommitted",
+        "isr",
+    )
 
     def __init__(
         self, partition: "Partition", state: PartitionState, around: Surroundings, high_watermark: int, epoch_start: int
@@ -33,6 +44,7 @@ class Leader:
         self._partition = partition
         self._around = around
         self._awaiting: list[tuple[int, int, Appended, Later]] = []  # a heap: by the offset that must be committed
+        self._low_waiting: list[tuple[int, Callable[[], None]]] = []  # by offset: whoever deleted records
         self._number = 0  # of those who waited, so that equal offsets are let go in order
         self._resigned = False
         self._uncommitted = Uncommitted()
@@ -78,6 +90,9 @@ class Leader:
         awaiting, self._awaiting = self._awaiting, []
         for _, _, _, later in awaiting:
             later.resolve(refusal)
+        lows, self._low_waiting = self._low_waiting, []
+        for _, tell in lows:
+            tell()
 
     def end_alone(self) -> None:
         """All other replicas were taken away: what is in the log is committed."""
@@ -151,6 +166,32 @@ class Leader:
             self._around.ask_isr(self._partition)
         if offset != before:
             self.advance()
+        if self._low_waiting and log_start >= self._low_waiting[0][0]:
+            self._tell_low()
+
+    # ── deleting records ──
+
+    @property
+    def low_watermark(self) -> int:
+        """Where the logs of all replicas that are alive begin, at the latest."""
+        starts = [self._partition.log.start_offset]
+        followers = self.isr.followers.items()
+        starts += [known.log_start for each, known in followers if self._around.epoch_of(each) is not None]
+        return min(starts)
+
+    def when_low(self, offset: int, tell: Callable[[], None]) -> Callable[[], None]:
+        """Tell when no replica has anything before `offset`, or nobody knows any more. Returns how to stop waiting."""
+        entry = (offset, tell)
+        self._low_waiting = sorted([*self._low_waiting, entry], key=lambda each: each[0])
+        for waiter in list(self._partition.waiters):
+            if waiter.follower:
+                waiter.fire_soon()  # followers learn of the new log start with the answer
+        return lambda: self._low_waiting.remove(entry) if entry in self._low_waiting else None
+
+    def _tell_low(self) -> None:
+        low = self.low_watermark
+        while self._low_waiting and self._low_waiting[0][0] <= low:
+            self._low_waiting.pop(0)[1]()
 
     def shrink(self) -> None:
         """Ask for an ISR without those who lag. Called from time to time."""
@@ -169,11 +210,17 @@ class Leader:
             isr.wish(isr.committed.difference(laggards))
             self._around.ask_isr(self._partition)
 
+    def reconsider(self) -> None:
+        """Brokers came or went. Who is gone or leaving is not waited for: what the others have may be committed now."""
+        if self.isr.hopeless(self._around.epoch_of):
+            self.isr.drop_wish()
+        self.advance()
+
     def resign(self) -> None:
         """This replica cannot serve any more. An ISR without its leader says so to the controller."""
         if not self._resigned:
             self._resigned = True
-            self.isr.drop_wish()
+            self.isr.abandon_wish()
             self._ask_to_go()
 
     def _ask_to_go(self) -> None:
@@ -189,8 +236,11 @@ class Leader:
             self.advance()
 
     def refused(self) -> None:
-        """Certainly not granted."""
-        self.isr.drop_wish()
+        """Certainly not granted. One that was given up for it before may have been."""
+        if self._resigned:
+            self.isr.abandon_wish()
+        else:
+            self.isr.drop_wish()
         self.advance()
 
     # ── committing ──

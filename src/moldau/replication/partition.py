@@ -83,7 +83,9 @@ class Partition:
         "log",
         "moving",
         "offline",
+        "on_damage",
         "on_failure",
+        "owed",
         "plain",
         "role",
         "state",
@@ -103,10 +105,12 @@ class Partition:
         self.plain = True  # led here, by the only replica, whose disk works: the fast way
         self.offline = False  # its disk failed: nothing more is written to it
         self.barred = -1  # it may have lost records that it wrote as leader up to this epoch, and must not go on in it
+        self.owed = 0  # what it once had, committed, and must have again before it leads
         self.damaged = False  # reading it failed: to be repaired from the leader
         self.moving = False  # about to go on in another directory: what does not queue comes again
         self.waiters: set[FetchWaiter] = set()
         self.on_failure: Callable[[OSError], None] | None = None  # told when the disk fails: others are on it as well
+        self.on_damage: Callable[[], None] | None = None  # told when its log cannot be read
         self.cleaning: Stoppable | None = None  # while its log is compacted
         self.flusher = Flusher(log, self.fail)
         self._dirty_since: int | None = None
@@ -149,16 +153,19 @@ class Partition:
         here = around.node_id
         if high_watermark is None:
             high_watermark = self.high_watermark
+        else:
+            self.owed = high_watermark
         known = min(max(high_watermark, self.log.start_offset), self.log.end_offset)
         barred = len(state.replicas) > 1 and state.leader_epoch <= self.barred
-        self.leads = state.leader == here and not barred
+        lacking = len(state.isr) > 1 and (self.damaged or self.log.end_offset < self.owed)
+        self.leads = state.leader == here and not barred and not lacking
         if state.leader != here:
             self._follow(state, around, known, old)
         elif state.replicas == (here,):
             self._lead_alone()
         else:
             self._lead(state, around, known, old)
-            if barred and isinstance(self.role, Leader):
+            if not self.leads and isinstance(self.role, Leader):
                 self.role.resign()
         self.leader_epoch = state.leader_epoch
         self._set_plain()
@@ -475,9 +482,13 @@ class Partition:
 
     def cannot_read(self) -> None:
         """What is on disk is damaged. A leader that others can take the place of leaves it to them."""
+        if self.role is None:
+            return  # nobody has a copy
         self.damaged = True
         if isinstance(self.role, Leader) and len(self.role.isr.committed) > 1:
             self.role.resign()
+        if self.on_damage is not None:
+            self.on_damage()
 
     def go_offline(self) -> None:
         """Its disk failed: what is on it cannot be trusted before a restart has checked it."""

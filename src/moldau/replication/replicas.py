@@ -26,6 +26,7 @@ from moldau.replication.loading import open_all
 from moldau.replication.moving import Hands, Move
 from moldau.replication.partition import Partition
 from moldau.replication.roles import alone
+from moldau.replication.throttle import Throttle
 
 logger = logging.getLogger("moldau.replication")
 
@@ -71,8 +72,10 @@ class Replicas:
         self.offline: frozenset[Key] = frozenset()  # partitions that nobody can use: their disk failed
         self.on_last_failure: Callable[[str], None] | None = None  # told when no directory is left
         self._trusted_start = True
+        self.sending = Throttle()  # of what leaders here send to throttled followers
         self.around = alone(node_id, now)  # the cluster, once there is one
         self.on_role: Callable[[Partition], None] | None = None  # told of partitions whose leader is another
+        self.on_damage: Callable[[Partition], None] | None = None  # of those whose log cannot be read
         self.on_gone: Callable[[Partition], None] | None = None  # and of those that are no longer here
         self._disk = ThreadPoolExecutor(1, "moldau-disk")
         self._last: asyncio.Task[None] | None = None  # the newest change of partitions; it waits for those before it
@@ -257,8 +260,10 @@ class Replicas:
             return
         self._homes[partition] = opening.directory
         partition.on_failure = lambda problem: self.fail(self._homes[partition], problem)
+        partition.on_damage = lambda: self.on_damage(partition) if self.on_damage is not None else None
         key = (partition.topic, partition.index)
-        if not self._trusted_start or partition.log.generation:  # the same epoch would write other records again
+        lossy = not self._trusted_start or partition.log.generation
+        if lossy and not opening.new:  # the same epoch would write other records again
             partition.barred = opening.state.leader_epoch
         partition.assign(opening.state, self.around, opening.directory.high_watermarks.get(key, 0))
         if opening.directory.offline:

@@ -171,7 +171,7 @@ class Child:
         until = time.monotonic() + START_S
         while not self._answers():
             if self.ended is not None:
-                raise CommandError(f"broker {self.number} did not start: {self.last_words()}")
+                raise CommandError(f"broker {self.number} {self.how_ended()}")
             if time.monotonic() > until:
                 raise CommandError(f"broker {self.number} does not answer after {START_S:.0f} s. See {self.log}")
             time.sleep(LOOK_AGAIN_S)
@@ -186,6 +186,12 @@ class Child:
     def last_words(self) -> str:
         lines = self.log.read_text(errors="replace").splitlines()
         return f"{lines[-1].strip().removeprefix('moldau: ') if lines else 'it said nothing'} (see {self.log})"
+
+    def how_ended(self) -> str:
+        code = self.ended or 0
+        if code < 0:
+            return f"was ended by {signal.Signals(-code).name} (see {self.log})"
+        return f"has ended with exit code {code}: {self.last_words()}"
 
     def stop(self) -> None:
         """In order; at once if it does not."""
@@ -226,7 +232,7 @@ def _watch(children: list[Child]) -> int:
         for child in children:
             if child.ended is not None and child.number not in told:
                 told.add(child.number)
-                note(f"Broker {child.number} has ended: {child.last_words()}")
+                note(f"Broker {child.number} {child.how_ended()}. The others go on; Ctrl-C stops them.")
         time.sleep(WATCH_S)
     return FAILED
 

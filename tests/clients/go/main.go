@@ -37,6 +37,7 @@ var commands = map[string]command{
 	"forget":   forget,
 	"transact": transact,
 	"copy":     copyAll,
+	"steady":   steady,
 }
 
 func main() {
@@ -46,6 +47,9 @@ func main() {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
+	}
+	if told == nil {
+		return
 	}
 	if err := json.NewEncoder(os.Stdout).Encode(told); err != nil {
 		os.Exit(1)

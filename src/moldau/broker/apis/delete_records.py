@@ -1,11 +1,16 @@
-"""DeleteRecords 0–2: everything before an offset goes; -1 stands for the high watermark."""
+"""DeleteRecords 0–2: everything before an offset goes; -1 stands for the high watermark.
 
+Answered when no replica that is alive has it any more, or when the request's time is up.
+"""
+
+import asyncio
 from dataclasses import replace
 
 from moldau.base.errors import WireError
 from moldau.broker.call import Call
 from moldau.broker.context import Context
 from moldau.broker.leaders import absent
+from moldau.replication.leader import Leader
 from moldau.wire.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsPartitionResult,
@@ -25,10 +30,47 @@ async def delete_records(ctx: Context, request: DeleteRecordsRequest, call: Call
         )
         for topic in request.topics
     )
+    topics = await _everywhere(ctx, topics, request.timeout_ms / 1000)
     # What was deleted stays deleted over a crash: the answer waits for the new log start on disk.
     if not await ctx.replicas.checkpoint():
         topics = tuple(replace(topic, partitions=tuple(map(_unsafe, topic.partitions))) for topic in topics)
     return DeleteRecordsResponse(topics=topics)
+
+
+async def _everywhere(
+    ctx: Context, topics: tuple[DeleteRecordsTopicResult, ...], patience_s: float
+) -> tuple[DeleteRecordsTopicResult, ...]:
+    """The results with the low watermark of all replicas, which followers reach with their next fetches."""
+    deadline = asyncio.get_running_loop().time() + patience_s
+    return tuple(
+        [
+            replace(
+                topic, partitions=tuple([await _reached(ctx, topic.name, each, deadline) for each in topic.partitions])
+            )
+            for topic in topics
+        ]
+    )
+
+
+async def _reached(
+    ctx: Context, topic: str, result: DeleteRecordsPartitionResult, deadline: float
+) -> DeleteRecordsPartitionResult:
+    partition = ctx.replicas.get(topic, result.partition_index)
+    role = partition.role if partition is not None else None
+    if partition is None or result.error_code or not isinstance(role, Leader):
+        return result
+    if role.low_watermark < result.low_watermark:
+        reached = asyncio.Event()
+        give_up = role.when_low(result.low_watermark, reached.set)
+        try:
+            async with asyncio.timeout_at(deadline):
+                await reached.wait()
+        except TimeoutError:
+            give_up()
+            return replace(result, error_code=WireError.REQUEST_TIMED_OUT, low_watermark=NO_LOW_WATERMARK)
+    if not partition.leads or partition.role is not role:
+        return replace(result, error_code=WireError.NOT_LEADER_OR_FOLLOWER, low_watermark=NO_LOW_WATERMARK)
+    return replace(result, low_watermark=role.low_watermark)
 
 
 def _unsafe(result: DeleteRecordsPartitionResult) -> DeleteRecordsPartitionResult:

@@ -9,6 +9,7 @@ they have; a fetch of theirs that waits is also answered when the high watermark
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 from moldau.base.errors import WireError
@@ -21,6 +22,7 @@ from moldau.log.segment import CorruptLogError
 from moldau.net.reply import BadRequest, Parked, Parts
 from moldau.replication.leader import Leader
 from moldau.replication.partition import Partition
+from moldau.replication.throttle import UNLIMITED, named
 from moldau.replication.waiters import FetchWaiter
 from moldau.wire.hot import FETCH_BY_ID, FetchAsk, FetchPartition, FetchResult, pack_fetch, read_fetch
 
@@ -56,24 +58,30 @@ def fetch(
     if opened.asked is None:
         return pack_fetch(version, correlation, opened.error, 0, [])
     reader = Reader(ask, version, ask.isolation == READ_COMMITTED, ask.replica_id >= 0, False)
+    if opened.session is not None and opened.session.waiting is not None:
+        opened.session.waiting()  # who asks again does not want to wait any longer
     plan = plan_fetch(ctx, reader, opened.asked)
-
-    def answer(plan: Plan) -> Parts:
-        answers = opened.answer(plan.results)
-        if not plan.ready:
-            return pack_fetch(version, correlation, 0, opened.session_id, answers)
-        leaders = endpoints(ctx, listener, (result.leader for _, result in plan.results))
-        return pack_fetch(version, correlation, 0, opened.session_id, answers, leaders)
-
     if plan.ready or plan.size >= ask.min_bytes or ask.max_wait_ms <= 0 or not opened.asked:
-        return answer(plan)
+        return _answer(ctx, opened, version, correlation, listener, plan)
     if reader.follower and opened.tells_more(plan.results):
-        return answer(plan)
-    return _park(ctx, opened, plan, reader, answer)
+        return _answer(ctx, opened, version, correlation, listener, plan)
+    return _park(ctx, opened, plan, reader, partial(_answer, ctx, opened, version, correlation, listener))
+
+
+def _answer(ctx: Context, opened: Fetch, version: int, correlation: int, listener: str, plan: Plan) -> Parts:
+    answers = opened.answer(plan.results)
+    if not plan.ready:
+        return pack_fetch(version, correlation, 0, opened.session_id, answers)
+    leaders = endpoints(ctx, listener, (result.leader for _, result in plan.results))
+    return pack_fetch(version, correlation, 0, opened.session_id, answers, leaders)
 
 
 def _park(ctx: Context, opened: Fetch, plan: Plan, reader: Reader, answer: Callable[[Plan], Parts]) -> Parked:
+    session = opened.session
+
     def fire() -> None:
+        if session is not None:
+            session.waiting = None
         try:
             parked.resolve(answer(plan_fetch(ctx, reader._replace(again=True), opened.asked or [])))
         except Exception:
@@ -89,6 +97,8 @@ def _park(ctx: Context, opened: Fetch, plan: Plan, reader: Reader, answer: Calla
         committed=reader.committed,
         follower=reader.follower,
     )
+    if session is not None and reader.follower:
+        session.waiting = waiter.fire
     parked = Parked(waiter.cancel)
     return parked
 
@@ -154,7 +164,13 @@ def _read_replica(
         high = partition.high_watermark
         stable = partition.last_stable_offset
         return FetchResult(row.partition, 0, high, stable, partition.log.start_offset, preferred=preferred)
+    throttle = ctx.replicas.sending
+    throttled = throttle.rate != UNLIMITED and _throttled(partition, reader.ask.replica_id)
+    if throttled and throttle.exceeded(ctx.now()):
+        room, whole_first = 0, False
     result = _read(partition, row, room, False, whole_first=whole_first, to_end=True)
+    if throttled and result.records is not None:
+        throttle.record(result.records.length, ctx.now())
     if reader.again or result.error or result.diverging is not None:
         return result
     leader, before = partition.role, result.high_watermark
@@ -173,6 +189,12 @@ def _refused(partition: Partition, row: FetchPartition, reader: Reader) -> WireE
     if not partition.leads or not isinstance(role, Leader) or not role.knows(ask.replica_id):
         return NOT_LEADER
     return NOT_LEADER if role.stale(ask.replica_id, ask.replica_epoch) else WireError.NONE
+
+
+def _throttled(partition: Partition, broker_id: int) -> bool:
+    """KIP-73: whether a follower is held back. Who is in sync is not: it must stay so."""
+    in_sync = partition.state is not None and broker_id in partition.state.isr
+    return not in_sync and named(partition.log.config.leader_replication_throttled_replicas, partition.index, broker_id)
 
 
 def _preferred(ctx: Context, partition: Partition, offset: int, rack: bytes) -> int:

@@ -66,12 +66,14 @@ def _append_all(
     now = ctx.now()
     results: Results = []
     waiting: list[Waiting] = []
+    refused = False
     for token, rows in ask.topics:
         answers: list[ProduceResult] = []
         results.append((token, answers))
         for index, start, stop in rows:
             partition = replicas.find(topics, token, index)
             if partition is None:
+                refused = True
                 answers.append(_absent(ctx, token, index, by_id))
             elif stop < 0:
                 answers.append(_refused(index, NULL_RECORDS))
@@ -87,14 +89,17 @@ def _append_all(
                 if isinstance(outcome, Appended):
                     answers.append(ProduceResult(index, 0, *outcome))
                 elif isinstance(outcome, Refusal):
+                    refused = True
                     answers.append(_refused(index, outcome, partition))
                 else:
                     waiting.append(Waiting(answers, len(answers), partition, outcome))
                     answers.append(_refused(index, UNANSWERED))  # its place, until it arrives
-    reply = partial(_reply, ctx, results, acks, version, correlation, listener)
     if waiting:
+        reply = partial(_reply, ctx, results, acks, version, correlation, listener)
         return _park(waiting, reply, ask.timeout_ms if acks == ALL else None)
-    answer = reply()
+    if acks and not refused:
+        return pack_produce(version, correlation, results)
+    answer = _reply(ctx, results, acks, version, correlation, listener)
     if isinstance(answer, BadRequest):
         raise answer
     return answer

@@ -20,6 +20,7 @@ from moldau.store.port import StoreError
 
 log = logging.getLogger("moldau.broker")
 
+GRACE_S = 5.0  # after the store was out of reach, for brokers to register again
 PAUSE_S = 0.2  # before the next attempt, when the store or another writer was in the way
 
 
@@ -32,6 +33,7 @@ class Duties:
         self._due = asyncio.Event()
         self._dead: dict[int, int] = {}  # broker id to the epoch of the life that ended
         self._restarted: set[int] = set()
+        self._grace_until = 0.0  # of the loop's clock
         self._new = False  # elected just now: what predecessors left undone is not known
 
     def elected(self, restarted: Iterable[int] = ()) -> None:
@@ -64,8 +66,7 @@ class Duties:
                 continue
             try:
                 done = await self._settle()
-            except StoreError as problem:
-                log.warning("the controller's work waits for the metadata store: %s", problem)
+            except StoreError:  # told by who follows the feed
                 done = False
             if not done:
                 await asyncio.sleep(PAUSE_S)
@@ -73,13 +74,22 @@ class Duties:
 
     async def watch_registrations(self) -> None:
         """Never ends: a broker's node goes with its session, whatever became of its process."""
+        loop = asyncio.get_running_loop()
         while True:
             try:
                 changed = await self._controller.feed.store.watch_children(tree.BROKERS)
                 self._due.set()
                 await changed
             except StoreError:
+                self._grace_until = loop.time() + GRACE_S
                 await asyncio.sleep(PAUSE_S)
+
+    def _all_back(self, registered: set[int]) -> bool:
+        """After an outage of the ensemble all sessions may have ended: who is about to register again gets a moment."""
+        if asyncio.get_running_loop().time() > self._grace_until:
+            return True
+        image = self._controller.image
+        return registered >= {*image.brokers, *_mentioned(image)}
 
     async def balance(self) -> None:
         """Preferred replicas lead again (auto.leader.rebalance.enable)."""
@@ -95,10 +105,12 @@ class Duties:
             await self._controller.sweep()
         known = {broker.id: broker.epoch for broker in self._controller.image.brokers.values()}
         registered = {int(name) for name in await feed.store.children(tree.BROKERS)}
+        if not self._all_back(registered):
+            return False
         ended = dead | {each: epoch for each, epoch in known.items() if each not in registered}
 
         def decide(image: ClusterImage) -> Decision:
-            gone = _gone(image, registered, ended, feed.unannounced | (_mentioned(image) if new else set()))
+            gone = _gone(image, registered, ended, _mentioned(image) if new else set())
             after = image
             for change in gone:
                 after = fold(after, change)
@@ -108,7 +120,6 @@ class Duties:
         if isinstance(decision, Refusal):
             return not self._controller.leads
         self._new = self._new and not new
-        feed.unannounced.clear()
         self._restarted -= restarted
         self._dead = {each: epoch for each, epoch in self._dead.items() if dead.get(each) != epoch}
         _tell(decision, time.monotonic() - begun)
@@ -116,12 +127,15 @@ class Duties:
 
 
 def _gone(
-    image: ClusterImage, registered: set[int], ended: dict[int, int], unannounced: set[int]
+    image: ClusterImage, registered: set[int], ended: dict[int, int], mentioned: set[int]
 ) -> tuple[BrokerGone, ...]:
-    """Who is to be told of as gone. `ended` are lives, by their epoch: a broker may have registered again since."""
+    """Who is to be told of as gone. `ended` are lives, by their epoch: a broker may have registered again since.
+
+    Of those that replicas mention a predecessor may not have told.
+    """
     lives = [broker.id for broker in image.brokers.values() if ended.get(broker.id) == broker.epoch]
     return (
-        *(BrokerGone(each, expired=True) for each in sorted(unannounced - image.brokers.keys())),
+        *(BrokerGone(each, expired=True) for each in sorted(mentioned - image.brokers.keys())),
         *(BrokerGone(each, expired=each not in registered) for each in lives),
     )
 

@@ -1,10 +1,9 @@
-"""The newest image, kept in step with the store: read from the tree once, then from the feed of changes. Decides
-nothing.
+"""The newest image, kept in step with the store: read from the tree once, then from the feed. Decides nothing.
 
 Whoever changes the metadata holds `turn` from deciding to committing, so that nothing moves in between; `catch_up`
 takes it too. A feed that was trimmed too far, has a gap or cannot be read is no harm: then the tree is read again.
-Ephemeral nodes go without an entry in the feed, so a tree may tell of fewer brokers than a feed of the same version;
-the entry follows as soon as a controller has noticed.
+Ephemeral nodes go without an entry in the feed, so a tree may tell of fewer brokers than a feed of the same version.
+Those are `missing`, and stay in the image until a controller has written the entry.
 """
 
 import asyncio
@@ -18,7 +17,7 @@ from moldau.base.uuids import text_of
 from moldau.broker.fresh import fresh_id
 from moldau.metadata import tree
 from moldau.metadata.changes import Change, apply, to_json
-from moldau.metadata.image import ClusterImage, Topic
+from moldau.metadata.image import NO_BROKER, ClusterImage, Topic
 from moldau.store.port import Conflict, Store, StoreDamaged, StoreError, StoreUnavailable
 
 log = logging.getLogger("moldau.broker")
@@ -39,7 +38,8 @@ class Feed:
         self.store = store
         self.turn = asyncio.Lock()
         self.oldest_entry = 1
-        self.unannounced: set[int] = set()  # brokers that the tree has no more, and no entry of the feed has told of
+        self.own_id = NO_BROKER  # of the broker that follows, which knows best whether it is registered
+        self.missing: set[int] = set()  # brokers whose nodes are gone, and no entry of the feed has told so
         self._listeners: list[Listener] = []
 
     def on_image(self, listener: Listener) -> None:
@@ -55,13 +55,21 @@ class Feed:
 
     async def follow(self) -> None:
         """Never ends: takes over every change, soon after it was made. A store out of reach is waited for."""
+        away = False
         while True:
             try:
                 changed = await self.store.watch_data(tree.FEED)
                 await self.catch_up()
+                if away:
+                    log.info(
+                        "the cluster's metadata can be read again, and is known up to change %d", self.image.version
+                    )
+                away = False
                 await changed
             except StoreError as problem:
-                log.warning("cannot read the cluster's metadata, trying again: %s", problem)
+                if not away:
+                    log.warning("cannot read the cluster's metadata, and goes on with what is known: %s", problem)
+                away = True
                 await asyncio.sleep(PAUSE_S)
 
     async def catch_up(self, *, sync: bool = False) -> None:
@@ -153,11 +161,18 @@ class Feed:
         except tree.DamagedTree as error:
             raise StoreDamaged(f"the metadata in the store is damaged: {error}") from error
         self.oldest_entry = int(entries[0]) if entries else image.version + 1
-        self.unannounced |= self.image.brokers.keys() - image.brokers.keys()
-        self._become(_sharing(self.image, image))
+        self._become(self._with_the_missing(_sharing(self.image, image)))
+
+    def _with_the_missing(self, image: ClusterImage) -> ClusterImage:
+        """A broker is there until an entry of the feed says otherwise, for who reads the tree too."""
+        missing = self.image.brokers.keys() - image.brokers.keys() - {self.own_id}
+        self.missing = set(missing) if self.image.cluster_id else set()
+        kept = {each: self.image.brokers[each] for each in self.missing}
+        return replace(image, brokers={**image.brokers, **kept}) if kept else image
 
     def _become(self, image: ClusterImage) -> None:
         old, self.image = self.image, image
+        self.missing = {each for each in self.missing if image.brokers.get(each) is old.brokers.get(each)}
         if image.version != old.version or image.brokers != old.brokers:
             for listener in self._listeners:
                 listener(old, image)

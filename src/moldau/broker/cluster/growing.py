@@ -1,5 +1,4 @@
-"""A single node becomes the first broker of a cluster: its metadata moves from its own store into the ensemble's,
-once.
+"""A single node becomes the first broker of a cluster: its metadata moves into the ensemble's store, once.
 
 Later brokers join, and its partitions get replicas when somebody asks for them. The old store is kept under another
 name.

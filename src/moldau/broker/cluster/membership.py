@@ -52,6 +52,7 @@ class Membership:
         self._gone = asyncio.Event()  # the node of this broker may be gone
         self._elections: set[asyncio.Task[None]] = set()
         self._tasks: list[asyncio.Task[None]] = []
+        controller.feed.own_id = node_id
         controller.on_image(self._follow)
 
     @property
@@ -183,7 +184,8 @@ class Membership:
             if image.features_epoch < 0:
                 new.append(features.newest())
             if image.controller_id == dead and dead in image.brokers:
-                new.insert(0, BrokerGone(dead))  # takes its two nodes away
+                # Takes its two nodes away, unless they are gone.
+                new.insert(0, BrokerGone(dead, expired=dead in self._controller.feed.missing))
             return Batch(tuple(new))
 
         if self._leaving:

@@ -1,5 +1,4 @@
-"""Removes what deleted topics left in the store. A topic of thousands of partitions goes in one change, its nodes
-later.
+"""Removes what deleted topics left in the store. A topic of thousands of partitions goes in one change, nodes later.
 
 One transaction cannot take that many nodes away. So the change empties the topic's own node, which is as good as gone
 for whoever reads the tree, and the controller sweeps afterwards. What a controller that died left is swept by the next

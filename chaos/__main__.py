@@ -1,0 +1,99 @@
+"""The command line: `python -m chaos` runs the matrix, `run` one run by its seed, `check` looks at a history again."""
+
+import tempfile
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from chaos import matrix
+from chaos.checker import check
+from chaos.faults import ANYWHERE, FAULTS
+from chaos.history import load
+from chaos.run import Outcome, Plan, run
+from chaos.workloads.table import WORKLOADS, available
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, help="Does the cluster lose anything?")
+console = Console(highlight=False)
+if not console.is_terminal:
+    console = Console(highlight=False, width=150)
+
+Seed = Annotated[int, typer.Option(help="Decides the faults and what the clients do.")]
+Rounds = Annotated[int, typer.Option(min=0, help="Faults of a run.")]
+Where = Annotated[Path | None, typer.Option(help="Where histories and logs go; a new directory unless it is named.")]
+System = Annotated[str, typer.Option(help="moldau or apache: three nodes of Apache Kafka, to check the checker.")]
+
+
+@app.callback(invoke_without_command=True)
+def main(
+    context: typer.Context,
+    seed: Seed = 1,
+    repeat: Annotated[int, typer.Option(min=1, help="How often each fault comes in the run of its sort.")] = 3,
+    mixes: Annotated[int, typer.Option(min=0, help="Runs with all faults.")] = 4,
+    system: System = "moldau",
+    directory: Where = None,
+) -> None:
+    """Faults of each sort, then mixes of all; writes the table of docs/reliability.md."""
+    if context.invoked_subcommand is not None:
+        return
+    home = _home(directory)
+    outcomes = [_run(plan, home / f"seed-{plan.seed}") for plan in matrix.plans(seed, repeat, mixes, system)]
+    table = Table(*matrix.HEADINGS)
+    for row in matrix.rows(outcomes):
+        table.add_row(*row)
+    console.print(table)
+    console.print(matrix.verdict(outcomes))
+    bad = [outcome for outcome in outcomes if not outcome.good]
+    for outcome in bad:
+        console.print(outcome.complaint, style="red", markup=False)
+    if system == "moldau":
+        matrix.publish(outcomes)
+        console.print(f"Table: {matrix.PAGE}")
+    if bad:
+        raise typer.Exit(1)
+
+
+@app.command(name="run")
+def one(
+    seed: Seed = 1,
+    rounds: Rounds = 3,
+    rate: Annotated[float, typer.Option(help="Records per second of each producer.")] = 100.0,
+    fault: Annotated[list[str] | None, typer.Option(help=f"Any of: {', '.join(FAULTS)}.")] = None,
+    workload: Annotated[list[str] | None, typer.Option(help=f"Any of: {', '.join(WORKLOADS)}.")] = None,
+    system: System = "moldau",
+    directory: Where = None,
+) -> None:
+    """One run, as a failing one tells how to repeat it."""
+    known = ANYWHERE if system == "apache" else list(FAULTS)
+    plan = Plan(seed, fault or known, workload or available(), rounds, rate, system)
+    outcome = _run(plan, _home(directory) / f"seed-{seed}")
+    if not outcome.good:
+        console.print(outcome.complaint, style="red", markup=False)
+        raise typer.Exit(1)
+
+
+@app.command(name="check")
+def look(history: Annotated[Path, typer.Argument(help="A history file.")]) -> None:
+    """Check a recorded history again."""
+    found = check(load(history))
+    for anomaly in found:
+        console.print(str(anomaly), markup=False)
+    console.print(f"{len(found)} anomalies")
+    if found:
+        raise typer.Exit(1)
+
+
+def _run(plan: Plan, directory: Path) -> Outcome:
+    outcome = run(plan, directory, console.print)
+    console.print(outcome.summary, markup=False)
+    return outcome
+
+
+def _home(directory: Path | None) -> Path:
+    return directory or Path(tempfile.mkdtemp(prefix="moldau-chaos-"))
+
+
+if __name__ == "__main__":
+    app()

@@ -1,0 +1,52 @@
+"""Moves replicas of a partition and has leaders elected, with kafka-python's admin client; waits until it is done."""
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from kafka import TopicPartition
+from kafka.admin import KafkaAdminClient
+from kafka.errors import KafkaError, NoReassignmentInProgressError
+
+Found = TypeVar("Found")
+PATIENCE_S = 120.0
+AGAIN_S = 0.1
+PREFERRED = 0  # the sort of election
+
+
+def reassign(bootstrap: str, topic: str, partition: int, replicas: list[int]) -> None:
+    place = TopicPartition(topic, partition)
+    until = time.monotonic() + PATIENCE_S
+    _again(bootstrap, lambda admin: _ask(admin, place, replicas), until)
+    while _again(bootstrap, lambda admin: admin.list_partition_reassignments([place]), until):
+        if time.monotonic() > until:
+            raise TimeoutError(f"{topic}-{partition} did not get the replicas {replicas} within {PATIENCE_S:.0f} s")
+        time.sleep(AGAIN_S)
+
+
+def elect_preferred(bootstrap: str) -> None:
+    """The first replica of every partition leads it again, where that is possible."""
+    until = time.monotonic() + PATIENCE_S
+    _again(bootstrap, lambda admin: admin.elect_leaders(PREFERRED, raise_errors=False), until)
+
+
+def _ask(admin: KafkaAdminClient, place: TopicPartition, replicas: list[int]) -> bool:
+    (error,) = admin.alter_partition_reassignments({place: replicas}).values()
+    if error is not None and error is not NoReassignmentInProgressError:
+        raise error(f"{place}: {replicas}")
+    return True
+
+
+def _again(bootstrap: str, call: Callable[[KafkaAdminClient], Found], until: float) -> Found:
+    """Brokers come and go meanwhile: whatever goes wrong is tried again with a new client."""
+    while True:
+        try:
+            admin = KafkaAdminClient(bootstrap_servers=bootstrap.split(","), request_timeout_ms=5_000)
+            try:
+                return call(admin)
+            finally:
+                admin.close()
+        except KafkaError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(AGAIN_S)

@@ -1,0 +1,218 @@
+"""One run: a cluster, clients, faults by seed, a last reading, and what the checker says of it all."""
+
+import contextlib
+import logging
+import random
+import shutil
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from benchmarks import jars
+from chaos.apache import ApacheCluster
+from chaos.checker import Anomaly, check
+from chaos.faults import ENSEMBLE, FAULTS, Scene, await_in_sync
+from chaos.history import Acked, Committed, Disturbed, Noted, Polled, Recorder, Send, Settled
+from chaos.workloads.base import Gave, Workload, wait_until
+from chaos.workloads.read import read_everything
+from chaos.workloads.table import Cast, cast_of
+
+Say = Callable[[str], None]
+TOPIC_SETTINGS = {"min.insync.replicas": "2"}
+REPLICAS = 3
+CREATE_S = 60.0
+SHOWN = 10  # anomalies of a run that are printed; the history has them all
+FAULTS_TELL, BEGIN = "faults", "begin "  # how a history says what is done to the cluster
+MORE = 20  # what every client gets done between two faults
+SETTINGS: dict[str, Any] = {  # of Moldau's brokers beside those that tests have anyway
+    "min_insync_replicas": 2,
+    "transaction_state_log_min_isr": 2,
+    "replica_lag_time_max_ms": 3000,
+    "group_min_session_timeout_ms": 500,
+    "unclean_leader_election_enable": False,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """All that decides a run, as far as timing allows."""
+
+    seed: int
+    faults: list[str]  # among which the dice choose
+    workloads: list[str]
+    rounds: int = 3
+    rate: float = 100.0
+    system: str = "moldau"
+
+    @property
+    def command(self) -> str:
+        parts = ["python -m chaos run", f"--seed {self.seed}", f"--rounds {self.rounds}", f"--rate {self.rate:g}"]
+        parts += [f"--fault {name}" for name in self.faults]
+        parts += [f"--workload {name}" for name in self.workloads]
+        if self.system != "moldau":
+            parts.append(f"--system {self.system}")
+        return " ".join(parts)
+
+
+@dataclass(slots=True)
+class Outcome:
+    plan: Plan
+    done: list[str] = field(default_factory=list)  # faults
+    by_fault: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))  # "": before the first
+    seconds: float = 0.0
+    anomalies: list[Anomaly] = field(default_factory=list)
+    trouble: str = ""  # why it did not come to its end
+    history: Path | None = None
+
+    @property
+    def good(self) -> bool:
+        return not self.anomalies and not self.trouble
+
+    @property
+    def all(self) -> Counter[str]:
+        return sum(self.by_fault.values(), Counter())
+
+    @property
+    def summary(self) -> str:
+        """One line."""
+        return (
+            f"seed {self.plan.seed}, {' '.join(self.done) or 'no fault'}: "
+            f"{self.all['sent']:,} sent, {self.all['acked']:,} acknowledged, {self.all['read']:,} read, "
+            f"{self.all['committed']:,} offsets committed, {len(self.anomalies)} anomalies, "
+            f"{self.seconds:.0f} s{', ' + self.trouble if self.trouble else ''}"
+        )
+
+    @property
+    def complaint(self) -> str:
+        """What is wrong, and how to have the same again."""
+        lines = [f"seed {self.plan.seed}: {self.trouble or 'anomalies'}"]
+        lines += [f"  {each}" for each in self.anomalies[:SHOWN]]
+        lines += [f"  again: {self.plan.command}", f"  history: {self.history}; brokers' logs are beside it"]
+        return "\n".join(lines)
+
+
+def run(plan: Plan, directory: Path, say: Say) -> Outcome:
+    """Leaves the history, and the brokers' directories with their logs, where something was found."""
+    directory.mkdir(parents=True, exist_ok=True)
+    outcome = Outcome(plan, history=directory / "history.jsonl")
+    recorder = Recorder(outcome.history)
+    _log_clients(directory / "clients.log")
+    began = time.monotonic()
+    home = directory / "cluster"
+    try:
+        with _cluster(plan.system, home) as cluster:
+            _disturb(plan, cluster, recorder, outcome, say)
+    except (Gave, TimeoutError) as failure:
+        outcome.trouble = str(failure)
+    except Exception as failure:  # noqa: BLE001 - whatever breaks a run is its result, beside the history up to there
+        outcome.trouble = repr(failure)
+    finally:
+        recorder.close()
+    if not outcome.trouble:
+        outcome.anomalies = check(recorder.events)
+    _count(recorder, outcome)
+    outcome.seconds = time.monotonic() - began
+    if outcome.good:
+        shutil.rmtree(home, ignore_errors=True)
+    return outcome
+
+
+def _log_clients(path: Path) -> None:
+    """What the clients in Python say goes to a file: with brokers gone they say a lot."""
+    for name in ("aiokafka", "kafka"):
+        logger = logging.getLogger(name)
+        logger.handlers, logger.propagate = [logging.FileHandler(path)], False
+
+
+def _disturb(plan: Plan, cluster: Any, recorder: Recorder, outcome: Outcome, say: Say) -> None:
+    cast = cast_of(plan.workloads, cluster.bootstrap_servers, recorder, plan.seed, plan.rate)
+    _create(cluster.bootstrap_servers, cast.topics)
+    dice = random.Random(plan.seed)
+    scene = Scene(cluster, dice, cast.topics, list(cast.groups), lambda text: recorder.tell(Noted, FAULTS_TELL, text))
+    await_in_sync(scene)
+    for each in cast.everybody:
+        each.start()
+    _await_more(cast, "before any fault")
+    for number, name in enumerate(_order(plan, dice), start=1):
+        say(f"seed {plan.seed}, {number} of {plan.rounds}: {name}")
+        recorder.tell(Noted, FAULTS_TELL, BEGIN + name)
+        recorder.tell(Disturbed, FAULTS_TELL)
+        FAULTS[name](scene)
+        recorder.tell(Noted, FAULTS_TELL, f"end {name}")
+        outcome.done.append(name)
+        _await_more(cast, f"after {name}")
+        await_in_sync(scene)
+        recorder.tell(Settled, FAULTS_TELL)
+    say(f"seed {plan.seed}: the last reading")
+    cast.end()
+    read_everything(cluster.bootstrap_servers, recorder, cast.topics)
+
+
+def _order(plan: Plan, dice: random.Random) -> list[str]:
+    """Every fault once before any comes again."""
+    order: list[str] = []
+    while len(order) < plan.rounds:
+        order += dice.sample(plan.faults, len(plan.faults))
+    return order[: plan.rounds]
+
+
+def _await_more(cast: Cast, when: str) -> None:
+    """Every client gets on: whoever does not has been stopped by the fault for good."""
+    wanted = [(each, each.acked + MORE) for each in cast.everybody]
+    for each, least in wanted:
+        wait_until(partial(_got_on, each, least), f"{each.name} {when}")
+        if each.broken is not None:
+            raise Gave(f"{each.name} broke {when}: {each.broken!r}")
+
+
+def _got_on(each: Workload, least: int) -> bool:
+    return each.acked >= least or each.broken is not None
+
+
+def _create(bootstrap: str, topics: dict[str, int]) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    wanted = [
+        NewTopic(name, num_partitions=partitions, replication_factor=REPLICAS, config=TOPIC_SETTINGS)
+        for name, partitions in topics.items()
+    ]
+    for created in admin.create_topics(wanted, operation_timeout=CREATE_S, request_timeout=CREATE_S).values():
+        created.result(CREATE_S)
+
+
+@contextlib.contextmanager
+def _cluster(system: str, home: Path) -> Iterator[Any]:
+    if system == "apache":
+        found = jars.obtain()
+        if isinstance(found, str):
+            raise Gave(f"no Apache Kafka: {found}")
+        with ApacheCluster(found, home) as apache:
+            yield apache
+    else:
+        from moldau.testing.cluster import Cluster
+
+        home.mkdir(parents=True, exist_ok=True)
+        with Cluster(REPLICAS, zookeeper_nodes=ENSEMBLE, directory=home, **SETTINGS) as cluster:
+            yield cluster
+
+
+def _count(recorder: Recorder, outcome: Outcome) -> None:
+    """What was done in all, and from the beginning of each fault to that of the next."""
+    window = ""
+    for event in recorder.events:
+        counted = Counter(
+            sent=isinstance(event, Send),
+            acked=isinstance(event, Acked),
+            read=len(event.reads) if isinstance(event, Polled) else 0,
+            committed=isinstance(event, Committed),
+        )
+        if isinstance(event, Noted) and event.who == FAULTS_TELL and event.text.startswith(BEGIN):
+            window = event.text.removeprefix(BEGIN)
+            counted["times"] = 1
+        outcome.by_fault[window].update(counted)

@@ -1,0 +1,133 @@
+"""What every workload is: a thread that works until it is told to stop, and tells a recorder all it does."""
+
+import random
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from confluent_kafka import KafkaError
+
+from chaos.history import Acked, Failed, Noted, Recorder, Send
+
+PATIENCE_S = 120.0  # how long a client may take to go on after a fault; a bound for what hangs, not a measure of speed
+
+# librdkafka, in a hurry to notice what is gone; the defaults wait for a minute.
+HASTY = {
+    "socket.timeout.ms": 4_000,
+    "socket.connection.setup.timeout.ms": 2_000,
+    "reconnect.backoff.ms": 50,
+    "reconnect.backoff.max.ms": 500,
+    "retry.backoff.ms": 50,
+    "retry.backoff.max.ms": 500,
+    "topic.metadata.refresh.interval.ms": 2_000,
+    "metadata.max.age.ms": 10_000,
+    "log_level": 0,
+}
+# Refused before anything was written. All other errors leave open whether the record is there.
+SURELY_NOT_WRITTEN = {
+    KafkaError.MSG_SIZE_TOO_LARGE,
+    KafkaError.NOT_ENOUGH_REPLICAS,
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError._PURGE_QUEUE,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What a workload works on: one topic of its own."""
+
+    bootstrap: str
+    recorder: Recorder
+    topic: str
+    partitions: int
+    rate: float  # records per second
+    seed: int
+
+    @property
+    def places(self) -> list[str]:
+        return [f"{self.topic}/{index}" for index in range(self.partitions)]
+
+
+class Gave(Exception):
+    """A client did not come to its end within PATIENCE_S."""
+
+
+class Workload:
+    """Runs `work` in a thread. `stop` ends the work, `finish` waits until all that was begun has an outcome."""
+
+    def __init__(self, name: str, setting: Setting) -> None:
+        self.name = name
+        self.setting = setting
+        self.tell = setting.recorder.tell
+        self.dice = random.Random(f"{setting.seed} {name}")
+        self.ending = threading.Event()
+        self.acked = 0  # how much was done: records acknowledged, read, committed
+        self.broken: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self.ending.set()
+
+    def finish(self) -> None:
+        self._thread.join(PATIENCE_S)
+        if self._thread.is_alive():
+            raise Gave(f"{self.name} did not come to its end")
+        if self.broken is not None:
+            raise self.broken
+
+    def work(self) -> None:
+        """Until `self.ending` is set; what is under way then is brought to its end."""
+
+    def note(self, text: str) -> None:
+        self.tell(Noted, self.name, text)
+
+    def pause(self) -> None:
+        """Between two records, so that the rate is kept on the average."""
+        self.ending.wait(self.dice.random() * 2 / self.setting.rate)
+
+    def _run(self) -> None:
+        try:
+            self.work()
+        except BaseException as failure:  # noqa: BLE001 - told to whoever waits for this thread
+            self.broken = failure
+            self.note(f"broken: {failure!r}")
+
+
+class Numbered(Workload):
+    """A producer: its records are `name.0`, `name.1`, … at partitions that the dice choose."""
+
+    once = True
+
+    def __init__(self, name: str, setting: Setting) -> None:
+        super().__init__(name, setting)
+        self.failed = 0
+        self._number = 0
+
+    def next_record(self, transaction: str = "") -> tuple[int, str]:
+        """A partition and a value, which is told as sent."""
+        partition = self.dice.randrange(self.setting.partitions)
+        value = f"{self.name}.{self._number}"
+        self._number += 1
+        self.tell(Send, self.name, f"{self.setting.topic}/{partition}", value, transaction, self.once)
+        return partition, value
+
+    def delivered(self, partition: int, value: str, offset: int) -> None:
+        self.acked += 1
+        self.tell(Acked, self.name, f"{self.setting.topic}/{partition}", value, max(offset, -1))
+
+    def not_delivered(self, partition: int, value: str, error: str, *, surely: bool = False) -> None:
+        self.failed += 1
+        self.tell(Failed, self.name, f"{self.setting.topic}/{partition}", value, error, surely)
+
+
+def wait_until(holds: Callable[[], bool], what: str, patience_s: float = PATIENCE_S) -> None:
+    """Looks again and again; what never holds is an error, not a wait for ever."""
+    until = time.monotonic() + patience_s
+    while not holds():
+        if time.monotonic() > until:
+            raise Gave(f"{what}: not within {patience_s:.0f} s")
+        time.sleep(0.05)

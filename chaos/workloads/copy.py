@@ -1,0 +1,154 @@
+"""A copier with librdkafka: reads one topic and writes another in transactions that carry the offsets it has read."""
+
+import threading
+from collections.abc import Callable
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+
+from chaos.history import (
+    ATTEMPT,
+    Acked,
+    Committed,
+    Committing,
+    Copies,
+    Ended,
+    Ending,
+    Event,
+    Failed,
+    Placed,
+    Polled,
+    Send,
+)
+from chaos.workloads.base import HASTY, PATIENCE_S, Setting, Workload
+from chaos.workloads.read import READING, reads_of
+
+BATCH = 100
+CALL_S = 15.0
+READY_S = 60.0
+
+
+class Stuck(Exception):
+    """A call of librdkafka that did not come back, or a producer that is of no use any more."""
+
+
+class Copy(Workload):
+    """One at a time under one transactional id; whoever takes over fences the one before."""
+
+    def __init__(self, name: str, setting: Setting, target: str) -> None:
+        super().__init__(name, setting)
+        self._target = target
+        self._attempts = 0
+        self._transactions = 0
+
+    def work(self) -> None:
+        self.tell(Copies, self.name, self.setting.topic, self._target)
+        while not self.ending.is_set():
+            try:
+                self._life()
+            except (KafkaException, Stuck) as failure:
+                self.note(f"begins anew: {failure}")
+
+    def _life(self) -> None:
+        """A producer and a consumer until the end, or until an error that only new ones get over."""
+        common = {**HASTY, "bootstrap.servers": self.setting.bootstrap}
+        producer = Producer({**common, "transactional.id": self.name, "transaction.timeout.ms": 30_000, "linger.ms": 2})
+        consumer = Consumer({**READING, **common, "group.id": self.name})
+        try:
+            self._within(lambda: producer.init_transactions(READY_S), 2 * READY_S)
+            self._rewind(consumer)
+            while not self.ending.is_set():
+                messages = [each for each in consumer.consume(BATCH, 0.2) if each.error() is None]
+                if messages:
+                    self._transaction(producer, consumer, messages)
+        finally:
+            consumer.close()
+
+    def _transaction(self, producer: Producer, consumer: Consumer, messages: list[Message]) -> None:
+        self._transactions += 1
+        transaction = f"{self.name}-{self._transactions}"
+        for place, reads in reads_of(messages).items():
+            self.tell(Polled, self.name, place, tuple(reads))
+        try:
+            producer.begin_transaction()
+            for message in messages:
+                self._send(producer, message, transaction)
+            ends = {int(message.partition() or 0): int(message.offset() or 0) + 1 for message in messages}
+            offsets = [TopicPartition(self.setting.topic, index, offset) for index, offset in ends.items()]
+            group = consumer.consumer_group_metadata()
+            self._again(lambda: producer.send_offsets_to_transaction(offsets, group, CALL_S))
+            self._tell_offsets(Committing, ends)
+            self.tell(Ending, self.name, transaction, True)
+            self._again(lambda: producer.commit_transaction(CALL_S))
+            self.tell(Ended, self.name, transaction, True)
+            self._tell_offsets(Committed, ends)
+            self.acked += len(messages)
+        except KafkaException as failure:
+            self._abort(producer, transaction, failure)
+            self._rewind(consumer)
+
+    def _tell_offsets(self, kind: type[Event], ends: dict[int, int]) -> None:
+        for index, offset in ends.items():
+            self.tell(kind, self.name, self.name, f"{self.setting.topic}/{index}", offset)
+
+    def _send(self, producer: Producer, message: Message, transaction: str) -> None:
+        self._attempts += 1
+        value = f"{(message.value() or b'').decode()}{ATTEMPT}{self._attempts}"
+        place = f"{self._target}/{message.partition()}"
+        self.tell(Send, self.name, place, value, transaction)
+        producer.produce(self._target, value, partition=int(message.partition() or 0), on_delivery=self._told)
+
+    def _told(self, error: KafkaError | None, message: Message) -> None:
+        place, value = f"{self._target}/{message.partition()}", (message.value() or b"").decode()
+        if error is None:
+            offset = message.offset()
+            self.tell(Acked, self.name, place, value, -1 if offset is None or offset < 0 else offset)
+        else:
+            self.tell(Failed, self.name, place, value, error.str())
+
+    def _abort(self, producer: Producer, transaction: str, failure: KafkaException) -> None:
+        self.note(f"{transaction}: {failure.args[0].str()}")
+        if not failure.args[0].txn_requires_abort():
+            raise Stuck(str(failure))
+        self._again(lambda: producer.abort_transaction(CALL_S))
+        self.tell(Ended, self.name, transaction, False)
+
+    def _rewind(self, consumer: Consumer) -> None:
+        """To what is committed. The partitions are assigned by hand, the transactional id is what fences."""
+        wanted = [TopicPartition(self.setting.topic, index) for index in range(self.setting.partitions)]
+        begin = []
+        for each in consumer.committed(wanted, timeout=CALL_S):
+            if each.error is not None:
+                raise KafkaException(each.error)
+            begin.append(TopicPartition(each.topic, each.partition, max(each.offset, 0)))
+            self.tell(Placed, self.name, f"{each.topic}/{each.partition}", max(each.offset, 0))
+        consumer.assign(begin)
+
+    def _again(self, call: Callable[[], None]) -> None:
+        """As long as the client says that it helps."""
+        until = self.setting.recorder.now() + PATIENCE_S
+        while True:
+            try:
+                return self._within(call, 2 * CALL_S)
+            except KafkaException as failure:
+                if not failure.args[0].retriable() or self.setting.recorder.now() > until:
+                    raise
+
+    def _within(self, call: Callable[[], None], seconds: float) -> None:
+        """librdkafka 2.16 waits for ever, whatever limit it is given, if a group's coordinator is away at the wrong
+        moment. Such a call is left to itself: the next producer with this transactional id fences it.
+        """
+        outcome: list[BaseException] = []
+
+        def run() -> None:
+            try:
+                call()
+            except BaseException as failure:  # noqa: BLE001 - raised in the thread that waits
+                outcome.append(failure)
+
+        thread = threading.Thread(target=run, daemon=True)
+        thread.start()
+        thread.join(seconds)
+        if thread.is_alive():
+            raise Stuck("a call did not come back")
+        if outcome:
+            raise outcome[0]

@@ -1,0 +1,75 @@
+"""Members of a consumer group with librdkafka: read, commit what they read, take over where the group was."""
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+from chaos.history import Committed, Committing, Fetched, Placed, Polled
+from chaos.workloads.base import Setting, Workload
+from chaos.workloads.read import PASSING, READING, reads_of
+
+OFFSETS_S = 20.0
+
+
+class Member(Workload):
+    """One of several. It learns where to begin by asking for the committed offsets itself, and tells them."""
+
+    def __init__(self, name: str, setting: Setting, group: str, protocol: str) -> None:
+        super().__init__(name, setting)
+        self._group = group
+        self._protocol = protocol
+        settings = {**READING, "bootstrap.servers": setting.bootstrap, "group.id": group, "group.protocol": protocol}
+        if protocol == "classic":
+            settings |= {"session.timeout.ms": 6_000, "heartbeat.interval.ms": 500}
+        self._settings = settings
+
+    def work(self) -> None:
+        consumer = Consumer(self._settings)
+        consumer.subscribe([self.setting.topic], on_assign=self._assigned)
+        while not self.ending.is_set():
+            try:
+                messages = consumer.consume(100, 0.2)
+            except KafkaException as failure:  # of the call-back: offsets could not be had
+                self.note(f"joins again: {failure}")
+                consumer.close()
+                consumer = Consumer(self._settings)
+                consumer.subscribe([self.setting.topic], on_assign=self._assigned)
+                continue
+            for message in messages:
+                error = message.error()
+                if error is not None and error.code() not in PASSING:
+                    self.note(f"member: {error.str()}")
+            self._take(consumer, reads_of(messages))
+        consumer.close()
+
+    def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        since = self.setting.recorder.now()
+        begin = []
+        for each in consumer.committed(partitions, timeout=OFFSETS_S):
+            if each.error is not None:
+                raise KafkaException(each.error)
+            place = f"{each.topic}/{each.partition}"
+            self.tell(Fetched, self.name, self._group, place, max(each.offset, -1), since)
+            begin.append(TopicPartition(each.topic, each.partition, max(each.offset, 0)))
+            self.tell(Placed, self.name, place, max(each.offset, 0))
+        if self._protocol == "consumer":  # KIP-848: the assignment grows, and what is there already keeps its place
+            consumer.incremental_assign(begin)
+        else:
+            consumer.assign(begin)
+
+    def _take(self, consumer: Consumer, found: dict[str, list[tuple[int, str]]]) -> None:
+        offsets = []
+        for place, reads in found.items():
+            self.acked += len(reads)
+            self.tell(Polled, self.name, place, tuple(reads))
+            topic, _, partition = place.rpartition("/")
+            offsets.append(TopicPartition(topic, int(partition), reads[-1][0] + 1))
+            self.tell(Committing, self.name, self._group, place, reads[-1][0] + 1)
+        if not offsets:
+            return None
+        try:
+            done = consumer.commit(offsets=offsets, asynchronous=False)
+        except KafkaException as failure:
+            return self.note(f"commit: {failure.args[0].str()}")
+        for each in done or ():
+            if each.error is None:
+                self.tell(Committed, self.name, self._group, f"{each.topic}/{each.partition}", each.offset)
+        return None

@@ -1,0 +1,65 @@
+"""Producers with librdkafka: one without idempotence, which tries each record once, and an idempotent one.
+
+Even one that is told not to try again does so when a leader answers that it is none any more: librdkafka takes it for
+certain then that the record was not written. It was, if the leader was replaced while it waited for its followers.
+"""
+
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from chaos.workloads.base import HASTY, PATIENCE_S, SURELY_NOT_WRITTEN, Numbered, Setting
+
+PLAIN: dict[str, Any] = {"enable.idempotence": False, "retries": 0, "acks": "all", "message.timeout.ms": 20_000}
+IDEMPOTENT: dict[str, Any] = {"enable.idempotence": True, "message.timeout.ms": 600_000}
+
+
+class Produce(Numbered):
+    """Records one by one, several under way at a time. After a fatal error another producer goes on."""
+
+    def __init__(self, name: str, setting: Setting, settings: dict[str, Any]) -> None:
+        super().__init__(name, setting)
+        self.once = bool(settings["enable.idempotence"])
+        self._settings = {**HASTY, "bootstrap.servers": setting.bootstrap, "linger.ms": 2, **settings}
+
+    def work(self) -> None:
+        producer = Producer(self._settings)
+        while not self.ending.is_set():
+            partition, value = self.next_record()
+            try:
+                producer.produce(self.setting.topic, value, partition=partition, on_delivery=self._told)
+            except BufferError:
+                self.not_delivered(partition, value, "the queue is full", surely=True)
+            except KafkaException as failure:
+                self.not_delivered(partition, value, str(failure), surely=True)
+                producer = self._after_fatal(producer, failure)
+            producer.poll(0)
+            self.pause()
+        self._bring_home(producer)
+
+    def _told(self, error: KafkaError | None, message: Message) -> None:
+        partition, value = int(message.partition() or 0), (message.value() or b"").decode()
+        if error is None:
+            offset = message.offset()
+            self.delivered(partition, value, -1 if offset is None else offset)
+        else:
+            self.not_delivered(partition, value, error.str(), surely=error.code() in SURELY_NOT_WRITTEN)
+
+    def _after_fatal(self, producer: Producer, failure: KafkaException) -> Producer:
+        self.note(f"a new producer after {failure}")
+        self._bring_home(producer)
+        return Producer(self._settings)
+
+    def _bring_home(self, producer: Producer) -> None:
+        """Every record gets its outcome; what is left after a long time is told as failed by purging it."""
+        if producer.flush(PATIENCE_S):
+            producer.purge()
+            producer.flush(PATIENCE_S)
+
+
+def plain(setting: Setting) -> Produce:
+    return Produce("plain", setting, PLAIN)
+
+
+def idempotent(setting: Setting) -> Produce:
+    return Produce("idempotent", setting, IDEMPOTENT)

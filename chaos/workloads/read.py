@@ -1,0 +1,129 @@
+"""Readers with librdkafka: one that follows a topic, one that asks for ends and committed offsets, the last reading."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from chaos.history import Fetched, Listed, Placed, Polled, Read, Recorder
+from chaos.workloads.base import HASTY, PATIENCE_S, Gave, Setting, Workload
+
+READING = {
+    **HASTY,
+    "enable.auto.commit": False,
+    "auto.offset.reset": "error",
+    "isolation.level": "read_committed",
+    "fetch.wait.max.ms": 100,
+    "fetch.error.backoff.ms": 50,
+    "check.crcs": True,
+}
+ASK_S = 5.0
+PASSING = {  # a consumer goes on by itself after these
+    KafkaError._ALL_BROKERS_DOWN,
+    KafkaError._TRANSPORT,
+    KafkaError._TIMED_OUT,
+    KafkaError._MAX_POLL_EXCEEDED,
+}
+
+
+def reads_of(messages: Iterable[Message]) -> dict[str, list[Read]]:
+    """By place; messages that are errors are left out."""
+    found: dict[str, list[Read]] = defaultdict(list)
+    for message in messages:
+        if message.error() is None:
+            found[f"{message.topic()}/{message.partition()}"].append(
+                (int(message.offset() or 0), (message.value() or b"").decode())
+            )
+    return found
+
+
+class Follow(Workload):
+    """Reads all partitions of a topic from the beginning, as records come."""
+
+    def work(self) -> None:
+        setting = self.setting
+        consumer = Consumer({**READING, "bootstrap.servers": setting.bootstrap, "group.id": self.name})
+        consumer.assign([TopicPartition(setting.topic, index, 0) for index in range(setting.partitions)])
+        for place in setting.places:
+            self.tell(Placed, self.name, place, 0)
+        while not self.ending.is_set():
+            messages = consumer.consume(200, 0.2)
+            for place, reads in reads_of(messages).items():
+                self.acked += len(reads)
+                self.tell(Polled, self.name, place, tuple(reads))
+            for message in messages:
+                error = message.error()
+                if error is not None and error.code() not in PASSING:
+                    self.note(f"consumer: {error.str()}")
+        consumer.close()
+
+
+class Ask(Workload):
+    """Where the partitions of some topics end, and what groups have committed there; again and again."""
+
+    def __init__(self, name: str, setting: Setting, topics: dict[str, int], groups: dict[str, str]) -> None:
+        super().__init__(name, setting)
+        self._topics = topics
+        self._groups = groups  # group → its topic
+
+    def work(self) -> None:
+        settings = {**READING, "bootstrap.servers": self.setting.bootstrap}
+        # Ends are those of all records. Offsets of transactions are waited for, as read_committed does (KIP-447).
+        ends = Consumer({**settings, "group.id": "nobody", "isolation.level": "read_uncommitted"})
+        askers = {group: Consumer({**settings, "group.id": group}) for group in self._groups}
+        while not self.ending.is_set():
+            for topic, partitions in self._topics.items():
+                self._ask_end(ends, topic, self.dice.randrange(partitions))
+            for group, topic in self._groups.items():
+                self._ask_committed(askers[group], group, topic)
+            self.ending.wait(0.2)
+        for asker in (ends, *askers.values()):
+            asker.close()
+
+    def _ask_end(self, asker: Consumer, topic: str, partition: int) -> None:
+        since = self.setting.recorder.now()
+        try:
+            watermarks = asker.get_watermark_offsets(TopicPartition(topic, partition), timeout=ASK_S)
+        except KafkaException as failure:
+            return self.note(f"end of {topic}/{partition}: {failure.args[0].str()}")
+        if watermarks is not None:
+            self.acked += 1
+            self.tell(Listed, self.name, f"{topic}/{partition}", watermarks[1], since)
+        return None
+
+    def _ask_committed(self, asker: Consumer, group: str, topic: str) -> None:
+        since = self.setting.recorder.now()
+        wanted = [TopicPartition(topic, index) for index in range(self._topics[topic])]
+        try:
+            found = asker.committed(wanted, timeout=ASK_S)
+        except KafkaException as failure:
+            return self.note(f"offsets of {group}: {failure.args[0].str()}")
+        for each in found:
+            if each.error is None:
+                self.tell(Fetched, self.name, group, f"{topic}/{each.partition}", max(each.offset, -1), since)
+        return None
+
+
+def read_everything(bootstrap: str, recorder: Recorder, topics: dict[str, int]) -> int:
+    """The last reading: every partition from its beginning to its end. Returns how many records there are."""
+    consumer = Consumer({**READING, "bootstrap.servers": bootstrap, "group.id": "last", "enable.partition.eof": True})
+    many, waiting = 0, set()
+    for topic, partitions in topics.items():
+        for index in range(partitions):
+            waiting.add(f"{topic}/{index}")
+            recorder.tell(Placed, "last", f"{topic}/{index}", 0)
+    consumer.assign([TopicPartition(topic, index, 0) for topic, count in topics.items() for index in range(count)])
+    until = recorder.now() + PATIENCE_S
+    while waiting:
+        messages = consumer.consume(1000, 0.5)
+        for place, reads in reads_of(messages).items():
+            many += len(reads)
+            recorder.tell(Polled, "last", place, tuple(reads))
+        for message in messages:
+            error = message.error()
+            if error is not None and error.code() == KafkaError._PARTITION_EOF:
+                waiting.discard(f"{message.topic()}/{message.partition()}")
+        if recorder.now() > until:
+            raise Gave(f"the last reading did not reach the end of {sorted(waiting)}")
+    consumer.close()
+    return many

@@ -1,0 +1,110 @@
+"""Lives of a simulated cluster: whatever happens, nothing acknowledged is lost and replicas agree at the end.
+
+`MOLDAU_SEED=17` lives one of them again; `MOLDAU_FULL=1` has thousands.
+"""
+
+import os
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from chaos.checker import check
+from chaos.history import Acked
+from moldau.metadata import elections
+from moldau.replication.isr import Isr, Wish
+from support.simulated_cluster import SimulatedCluster
+
+LIVES = 20_000 if os.environ.get("MOLDAU_FULL") else 200
+PORTIONS = 4
+STEPS = 1_000
+SEEDS: Sequence[int] = [int(os.environ["MOLDAU_SEED"])] if "MOLDAU_SEED" in os.environ else range(LIVES)
+
+
+def lived(seed: int) -> SimulatedCluster:
+    cluster = SimulatedCluster(seed)
+    cluster.live(STEPS)
+    cluster.come_to_rest()
+    return cluster
+
+
+@pytest.mark.parametrize("portion", range(PORTIONS))
+@pytest.mark.timeout(3600)
+def test_nothing_acknowledged_is_lost(portion: int) -> None:
+    acknowledged, seeds = 0, SEEDS[portion::PORTIONS]
+    for seed in seeds:
+        cluster = lived(seed)
+        assert check(cluster.history) == [], f"MOLDAU_SEED={seed}"
+        logs = [cluster.nodes[each].log for each in cluster.state.replicas]
+        assert all(log == logs[0] for log in logs), f"MOLDAU_SEED={seed}"
+        assert cluster.state.leader in cluster.nodes, f"MOLDAU_SEED={seed}"
+        assert set(cluster.state.isr) == set(cluster.state.replicas), f"MOLDAU_SEED={seed}"
+        acknowledged += sum(isinstance(event, Acked) for event in cluster.history)
+    assert acknowledged > 5 * len(seeds) or len(SEEDS) == 1, "these lives are too hard to show anything"
+
+
+def worst_loss(cluster: SimulatedCluster) -> int:
+    """Somebody whom the leader is just about to let into the in-sync replicas, if there is one."""
+    leader = cluster.nodes.get(cluster.state.leader)
+    pending = leader.isr.pending if leader is not None and leader.isr is not None else None
+    joining = [broker for broker, _ in pending.joining] if pending is not None else []
+    return cluster.dice.choice(joining or cluster.state.replicas)
+
+
+@pytest.mark.parametrize("portion", range(PORTIONS))
+@pytest.mark.timeout(3600)
+def test_a_broker_that_is_lost_for_good_stops_nobody(portion: int) -> None:
+    """As long as enough replicas are there, the others go on: nobody waits for ever for one that does not come back."""
+    for seed in SEEDS[portion::PORTIONS]:
+        cluster = SimulatedCluster(seed)
+        cluster.live(STEPS)
+        cluster.rest(list(cluster.nodes.values()))
+        cluster.live(STEPS // 4)
+        lost = cluster.nodes[worst_loss(cluster)]
+        if not set(cluster.state.isr) - {lost.id} or any(node.unclean for node in cluster.nodes.values()):
+            continue  # it may be the last one that has everything
+        cluster.lose(lost)
+        others = [node for node in cluster.nodes.values() if node is not lost]
+        cluster.rest(others)
+        before = sum(isinstance(event, Acked) for event in cluster.history)
+        cluster.produce()
+        cluster.rest(others)
+        assert sum(isinstance(event, Acked) for event in cluster.history) == before + 1, f"MOLDAU_SEED={seed}"
+
+
+def count_the_smaller_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Against KIP-497: who may still be in the ISR is not waited for."""
+    wish = Isr.wish
+
+    def narrow(isr: Isr, members: set[int]) -> Wish:
+        wished = wish(isr, members)
+        isr.maximal = frozenset(wished.isr)
+        return wished
+
+    monkeypatch.setattr(Isr, "wish", narrow)
+
+
+def commit_with_too_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Against KIP-966: what a leader commits alone is not in its successor."""
+    monkeypatch.setattr(Isr, "enough", lambda isr, min_isr: True)
+
+
+def let_anybody_join(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A replica joins the ISR before it has what is committed."""
+    monkeypatch.setattr(Isr, "may_join", lambda isr, broker, _: isr.pending is None and broker not in isr.committed)
+
+
+def elect_anybody(monkeypatch: pytest.MonkeyPatch) -> None:
+    elect = elections.elect
+    monkeypatch.setattr(elections, "elect", lambda state, able, unclean=False: elect(state, able, unclean=True))
+
+
+@pytest.mark.parametrize(
+    "break_a_rule",
+    [count_the_smaller_set, commit_with_too_few, let_anybody_join, elect_anybody],
+    ids=lambda f: f.__name__,
+)
+def test_a_broken_rule_is_found(
+    break_a_rule: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    break_a_rule(monkeypatch)
+    assert any(check(lived(seed).history) for seed in range(LIVES))

@@ -1,0 +1,81 @@
+"""AlterPartition: what a leader may say of its in-sync replicas, and what it hears otherwise."""
+
+from dataclasses import replace
+from uuid import UUID
+
+import pytest
+
+from moldau.base.errors import Refusal, WireError
+from moldau.metadata.changes import BrokerGone, BrokerLeaving, BrokerRegistered, PartitionChanged, TopicCreated, apply
+from moldau.metadata.elections import Rules
+from moldau.metadata.image import NO_BROKER, Broker, ClusterImage, PartitionState
+from moldau.metadata.in_sync import NewIsr, alter_partition
+
+TOPIC_ID = UUID(int=9)
+RULES = Rules(min_isr=lambda _: 2, unclean=lambda _: False)
+
+
+def image_of(state: PartitionState) -> ClusterImage:
+    """Brokers 1 to 4, with epochs 1 to 4."""
+    image = ClusterImage(controller_epoch=1)
+    for number in (1, 2, 3, 4):
+        image = apply(image, BrokerRegistered(Broker(number, {})))
+    return apply(image, TopicCreated("t", TOPIC_ID, (state,), {}))
+
+
+STATE = PartitionState(0, (1, 2, 3), (1, 2), leader=1, leader_epoch=5)
+IMAGE = image_of(STATE)
+ASKED = NewIsr(TOPIC_ID, 0, leader_epoch=5, partition_epoch=0, members={1: 1, 2: 2, 3: 3})
+
+
+def test_a_follower_that_has_caught_up_is_let_in() -> None:
+    change = alter_partition(IMAGE, 1, 1, ASKED, RULES)
+    assert change == PartitionChanged("t", 0, (1, 2, 3), (1, 2, 3), leader=1, leader_epoch=5)
+
+
+def test_who_leaves_an_isr_that_is_then_too_small_stays_eligible() -> None:
+    change = alter_partition(IMAGE, 1, 1, ASKED._replace(members={1: 1}), RULES)
+    assert change == PartitionChanged("t", 0, (1, 2, 3), (1,), leader=1, leader_epoch=5, elr=(2,))
+
+
+@pytest.mark.parametrize(
+    ("asked", "broker", "epoch", "error"),
+    [
+        (ASKED, 1, 7, WireError.STALE_BROKER_EPOCH),
+        (ASKED, 9, 1, WireError.STALE_BROKER_EPOCH),
+        (ASKED._replace(topic_id=UUID(int=8)), 1, 1, WireError.UNKNOWN_TOPIC_ID),
+        (ASKED._replace(partition=1), 1, 1, WireError.UNKNOWN_TOPIC_OR_PARTITION),
+        (ASKED._replace(leader_epoch=6), 1, 1, WireError.NOT_CONTROLLER),
+        (ASKED._replace(partition_epoch=1), 1, 1, WireError.NOT_CONTROLLER),
+        (ASKED._replace(leader_epoch=4), 1, 1, WireError.FENCED_LEADER_EPOCH),
+        (ASKED, 2, 2, WireError.INVALID_REQUEST),
+        (ASKED._replace(partition_epoch=-1), 1, 1, WireError.INVALID_UPDATE_VERSION),
+        (ASKED._replace(members={1: 1, 4: 4}), 1, 1, WireError.INVALID_REQUEST),
+        (ASKED._replace(members={1: 1, 2: 2, 3: 2}), 1, 1, WireError.INELIGIBLE_REPLICA),
+    ],
+)
+def test_refusals(asked: NewIsr, broker: int, epoch: int, error: WireError) -> None:
+    outcome = alter_partition(IMAGE, broker, epoch, asked, RULES)
+    assert isinstance(outcome, Refusal)
+    assert outcome.error is error
+
+
+def test_who_is_gone_or_leaving_is_not_let_in() -> None:
+    for change in (BrokerGone(3), BrokerLeaving(3)):
+        outcome = alter_partition(apply(IMAGE, change), 1, 1, ASKED._replace(members={1: 1, 3: 3}), RULES)
+        assert isinstance(outcome, Refusal)
+        assert outcome.error is WireError.INELIGIBLE_REPLICA
+
+
+def test_a_leader_without_itself_resigns() -> None:
+    change = alter_partition(IMAGE, 1, 1, ASKED._replace(members={2: 2}), RULES)
+    assert change == PartitionChanged("t", 0, (1, 2, 3), (2,), leader=2, leader_epoch=6)
+    alone = image_of(replace(STATE, isr=(1,)))
+    change = alter_partition(alone, 1, 1, ASKED._replace(members={}), RULES)
+    assert change == PartitionChanged("t", 0, (1, 2, 3), (1,), leader=NO_BROKER, leader_epoch=6)
+
+
+def test_a_reassignment_is_done_when_all_that_come_are_in_sync() -> None:
+    moving = image_of(PartitionState(0, (2, 3, 1), (1, 2), leader=1, leader_epoch=5, adding=(3,), removing=(1,)))
+    change = alter_partition(moving, 1, 1, ASKED, RULES)
+    assert change == PartitionChanged("t", 0, (2, 3), (2, 3), leader=2, leader_epoch=6)
