@@ -19,7 +19,7 @@ from benchmarks import jars
 from chaos.apache import ApacheCluster
 from chaos.checker import Anomaly, check
 from chaos.faults import ENSEMBLE, FAULTS, Scene, await_in_sync
-from chaos.history import Acked, Committed, Noted, Polled, Recorder, Send
+from chaos.history import Acked, Committed, Disturbed, Noted, Polled, Recorder, Send, Settled
 from chaos.workloads.base import Gave, Workload, wait_until
 from chaos.workloads.read import read_everything
 from chaos.workloads.table import Cast, cast_of
@@ -143,11 +143,13 @@ def _disturb(plan: Plan, cluster: Any, recorder: Recorder, outcome: Outcome, say
     for number, name in enumerate(_order(plan, dice), start=1):
         say(f"seed {plan.seed}, {number} of {plan.rounds}: {name}")
         recorder.tell(Noted, FAULTS_TELL, BEGIN + name)
+        recorder.tell(Disturbed, FAULTS_TELL)
         FAULTS[name](scene)
         recorder.tell(Noted, FAULTS_TELL, f"end {name}")
         outcome.done.append(name)
         _await_more(cast, f"after {name}")
         await_in_sync(scene)
+        recorder.tell(Settled, FAULTS_TELL)
     say(f"seed {plan.seed}: the last reading")
     cast.end()
     read_everything(cluster.bootstrap_servers, recorder, cast.topics)

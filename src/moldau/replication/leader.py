@@ -210,6 +210,12 @@ class Leader:
             isr.wish(isr.committed.difference(laggards))
             self._around.ask_isr(self._partition)
 
+    def reconsider(self) -> None:
+        """Brokers came or went. Who is gone or leaving is not waited for: what the others have may be committed now."""
+        if self.isr.hopeless(self._around.epoch_of):
+            self.isr.drop_wish()
+        self.advance()
+
     def resign(self) -> None:
         """This replica cannot serve any more. An ISR without its leader says so to the controller."""
         if not self._resigned:
@@ -230,8 +236,11 @@ class Leader:
             self.advance()
 
     def refused(self) -> None:
-        """Certainly not granted."""
-        self.isr.drop_wish()
+        """Certainly not granted. One that was given up for it before may have been."""
+        if self._resigned:
+            self.isr.abandon_wish()
+        else:
+            self.isr.drop_wish()
         self.advance()
 
     # ── committing ──

@@ -1,0 +1,159 @@
+"""A follower's log: what comes from the leader is appended as it is, and what is wrong with it is noticed."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from log_batches import NOW, append, batch, headers_on_disk, open_log, producer_view, read
+from moldau.log.following import CorruptCopy, cut
+from moldau.log.log import Log
+from moldau.log.markers import Marker, encode_marker
+from moldau.log.repair import sound_to
+from moldau.log.settings import LogConfig
+
+SIZE = len(batch())
+
+
+def everything(log: Log) -> bytes:
+    """All segments' bytes, one behind the other, as the leader's answers would bring them."""
+    found, offset = b"", log.start_offset
+    while (piece := log.locate(offset, 1 << 30, log.end_offset, whole_first=True)) is not None:
+        data = read(piece)
+        found += data
+        offset = cut(memoryview(data), 0).headers[-1][0] + cut(memoryview(data), 0).headers[-1][6] + 1
+    return found
+
+
+def copied(leader: Log, directory: Path, pieces: list[int], config: LogConfig | None = None) -> Log:
+    """A follower that gets the leader's bytes in answers of these sizes, cut anywhere."""
+    follower = open_log(directory, config)
+    data = everything(leader)
+    at = 0
+    turn = 0
+    while at < len(data):
+        size = max(pieces[turn % len(pieces)], 2 * SIZE)
+        turn += 1
+        copies = cut(memoryview(data)[at : at + size], follower.end_offset)
+        follower.append_copies(copies, NOW)
+        at += len(copies.data)
+    return follower
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    counts=st.lists(st.tuples(st.integers(1, 4), st.integers(0, 3), st.booleans()), min_size=1, max_size=30),
+    pieces=st.lists(st.integers(100, 1500), min_size=1, max_size=5),
+    segment_bytes=st.integers(2 * SIZE + 20, 12 * SIZE),
+)
+def test_a_copy_is_the_same_log(
+    counts: list[tuple[int, int, bool]], pieces: list[int], segment_bytes: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    directory = tmp_path_factory.mktemp("logs")
+    leader = open_log(directory / "leader", LogConfig(segment_bytes=12 * SIZE))
+    epoch, sequence = 0, 0
+    for count, more, idempotent in counts:
+        epoch += more
+        fields = {"producer_id": 7, "epoch": 0, "sequence": sequence} if idempotent else {}
+        sequence += count if idempotent else 0
+        append(leader, batch(count, **fields), epoch)
+    follower = copied(leader, directory / "follower", pieces, LogConfig(segment_bytes=segment_bytes))
+    assert everything(follower) == everything(leader)
+    assert follower.end_offset == leader.end_offset
+    assert follower.epochs.entries() == leader.epochs.entries()
+    assert producer_view(follower) == producer_view(leader)
+    for offset in range(leader.end_offset):
+        assert (
+            read(follower.locate(offset, SIZE, follower.end_offset, whole_first=True))[:12]
+            == (read(leader.locate(offset, SIZE, leader.end_offset, whole_first=True))[:12])
+        )
+    follower.close()
+    again = open_log(directory / "follower", clean=True)
+    assert (again.end_offset, again.epochs.entries()) == (leader.end_offset, leader.epochs.entries())
+
+
+def test_transactions_are_followed(tmp_path: Path) -> None:
+    leader = open_log(tmp_path / "leader")
+    append(leader, batch(2, producer_id=5, epoch=0, sequence=0, attributes=0x10))
+    append(leader, batch(1))
+    append(leader, memoryview(encode_marker(5, 0, Marker(False, 1), NOW)))
+    append(leader, batch(2, producer_id=6, epoch=0, sequence=0, attributes=0x10))
+    follower = copied(leader, tmp_path / "follower", [200])
+    assert follower.aborted_transactions(0, 10) == leader.aborted_transactions(0, 10) != []
+    assert follower.last_stable_offset(6) == leader.last_stable_offset(6) == 4
+
+
+def test_gaps_that_compaction_left_are_kept(tmp_path: Path) -> None:
+    follower = open_log(tmp_path)
+    data = bytes(batch(2, base_offset=3, leader_epoch=1)) + bytes(batch(1, base_offset=9, leader_epoch=1))
+    follower.append_copies(cut(memoryview(data), 0), NOW)
+    assert follower.end_offset == 10
+    assert [header.base_offset for header in headers_on_disk(tmp_path)] == [3, 9]
+    assert follower.epochs.entries() == [(1, 3)]
+
+
+def test_what_is_there_already_is_left_out_and_a_cut_end_comes_again() -> None:
+    data = bytes(batch(2)) + bytes(batch(3, base_offset=2)) + bytes(batch(1, base_offset=5))[:-1]
+    copies = cut(memoryview(data), 3)
+    assert [header[0] for header in copies.headers] == [2]
+    assert len(copies.data) == len(batch(3))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        bytes(batch(1, crc=1)),
+        bytes(batch(1, magic=1)),
+        bytes(batch(1, length=20)),
+        bytes(batch(2, base_offset=4)) + bytes(batch(1, base_offset=5)),
+    ],
+    ids=["checksum", "format", "length", "order"],
+)
+def test_a_broken_answer_is_refused_as_a_whole(data: bytes) -> None:
+    with pytest.raises(CorruptCopy):
+        cut(memoryview(data), 0)
+
+
+def test_a_leader_that_wrote_nothing_leaves_no_epoch_behind(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    append(log, batch(3), 4)
+    log.epochs.assign(5, log.end_offset)
+    assert log.truncate_to(log.end_offset, NOW) == []
+    assert log.epochs.entries() == [(4, 0)]
+
+
+def test_a_log_begins_anew_where_the_leaders_begins(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    append(log, batch(3), 4)
+    log.restart_at(100, NOW)
+    assert (log.start_offset, log.end_offset, log.epochs.entries(), log.size) == (100, 100, [], 0)
+    log.append_copies(cut(batch(1, base_offset=100, leader_epoch=6), 100), NOW)
+    assert (log.end_offset, log.epochs.entries()) == (101, [(6, 100)])
+
+
+def test_damage_is_found_by_reading(tmp_path: Path) -> None:
+    log = open_log(tmp_path, LogConfig(segment_bytes=3 * SIZE))
+    for _ in range(8):
+        append(log, batch())
+    assert sound_to(log) == 8
+    path = sorted((tmp_path / "topic-0").glob("*.log"))[1]
+    data = bytearray(path.read_bytes())
+    data[SIZE + 65] ^= 1
+    path.write_bytes(data)
+    assert sound_to(log) == 4
+
+
+def test_a_full_disk_leaves_the_log_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import os
+
+    log = open_log(tmp_path)
+    append(log, batch())
+    real = os.write
+    monkeypatch.setattr(os, "write", lambda fd, data: real(fd, bytes(data)[:10]))
+    with pytest.raises(OSError, match="10 of"):
+        log.append_copies(cut(batch(1, base_offset=1), 1), NOW)
+    monkeypatch.undo()
+    assert (log.end_offset, log.size) == (1, SIZE)
+    log.append_copies(cut(batch(1, base_offset=1), 1), NOW)
+    assert [header.base_offset for header in headers_on_disk(tmp_path)] == [0, 1]

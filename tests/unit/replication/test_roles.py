@@ -1,0 +1,398 @@
+"""A partition as leader and as follower: what producers and readers notice of replication."""
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from log_batches import NOW, batch, open_log, read, whole_batches
+from moldau.base.errors import Refusal, WireError
+from moldau.log.following import CorruptCopy
+from moldau.log.settings import LogConfig
+from moldau.metadata.image import PartitionState
+from moldau.replication.follower import Follower
+from moldau.replication.leader import ALL, Leader
+from moldau.replication.partition import Appended, Later, Outcome, Partition
+from moldau.replication.roles import STRETCHES_AT_MOST, Surroundings, Uncommitted
+from moldau.replication.waiters import FetchWaiter
+from support.loops import run, turns
+
+HERE = 1
+LED = PartitionState(0, (1, 2, 3), (1, 2, 3), HERE, leader_epoch=4, partition_epoch=7)
+TWO = LogConfig(min_insync_replicas=2)
+
+
+class Cluster:
+    """What the partition sees of its cluster; a test sets it."""
+
+    def __init__(self) -> None:
+        self.now = NOW
+        self.epochs: dict[int, int | None] = {1: 10, 2: 20, 3: 30}
+        self.asked: list[Partition] = []
+        self.around = Surroundings(HERE, lambda: self.now, self.epochs.get, self.asked.append, 1000)
+
+
+def a_partition(
+    directory: Path, cluster: Cluster, state: PartitionState = LED, config: LogConfig = TWO, known: int = 0
+) -> Partition:
+    partition = Partition("topic", 0, open_log(directory, config), 0)
+    partition.assign(state, cluster.around, known)
+    return partition
+
+
+def produce(partition: Partition, acks: int = ALL, count: int = 1, **fields: int) -> Outcome | list[Outcome]:
+    """The outcome, or a list that gets it."""
+    outcome = partition.produce(batch(count, **fields), 12, NOW, None, acks)
+    if not isinstance(outcome, Later):
+        return outcome
+    found: list[Outcome] = []
+    outcome.tell = found.append
+    return found
+
+
+def leader(partition: Partition) -> Leader:
+    assert isinstance(partition.role, Leader)
+    return partition.role
+
+
+def fetched(partition: Partition, broker: int, offset: int) -> None:
+    leader(partition).fetched(broker, offset, 0, broker * 10)
+
+
+def test_acks_all_waits_for_every_member_and_the_others_do_not(tmp_path: Path) -> None:
+    partition = a_partition(tmp_path, Cluster())
+    waiting = produce(partition, count=3)
+    assert produce(partition, acks=1) == Appended(3, -1, 0)
+    assert produce(partition, acks=0) == Appended(4, -1, 0)
+    assert partition.high_watermark == 0
+    fetched(partition, 2, 3)
+    assert waiting == []
+    fetched(partition, 3, 2)
+    assert partition.high_watermark == 2
+    fetched(partition, 3, 4)
+    assert waiting == [Appended(0, -1, 0)]
+    assert partition.high_watermark == 3
+
+
+def test_a_duplicate_waits_as_the_first_one_does(tmp_path: Path) -> None:
+    partition = a_partition(tmp_path, Cluster())
+    fields = {"producer_id": 5, "epoch": 0, "sequence": 0}
+    first, again = produce(partition, **fields), produce(partition, **fields)
+    assert first == again == []
+    assert partition.log.end_offset == 1
+    for broker in (2, 3):
+        fetched(partition, broker, 1)
+    assert isinstance(first, list)
+    assert isinstance(again, list)
+    assert [each.base_offset for each in (*first, *again) if isinstance(each, Appended)] == [0, 0]
+    late = produce(partition, **fields)
+    assert isinstance(late, Appended)
+    assert late.base_offset == 0
+
+
+def test_too_few_in_sync_replicas(tmp_path: Path) -> None:
+    cluster = Cluster()
+    partition = a_partition(tmp_path, cluster, replace(LED, isr=(1,)))
+    refused = produce(partition)
+    assert isinstance(refused, Refusal)
+    assert refused.error is WireError.NOT_ENOUGH_REPLICAS
+    assert partition.log.end_offset == 0
+    assert produce(partition, acks=1) == Appended(0, -1, 0)
+    assert partition.high_watermark == 0, "KIP-966: nothing is committed by too few"
+    partition.assign(replace(LED, isr=(1, 2), partition_epoch=8), cluster.around)
+    waiting = produce(partition)
+    assert waiting == []
+    fetched(partition, 2, 2)
+    assert waiting == [Appended(1, -1, 0)]
+
+
+def test_whoever_waits_hears_that_the_leader_is_another(tmp_path: Path) -> None:
+    cluster = Cluster()
+    partition = a_partition(tmp_path, cluster)
+    waiting = produce(partition)
+    partition.assign(replace(LED, leader=2, leader_epoch=5, partition_epoch=8), cluster.around)
+    assert isinstance(waiting, list)
+    (outcome,) = waiting
+    assert isinstance(outcome, Refusal)
+    assert outcome.error is WireError.NOT_LEADER_OR_FOLLOWER
+    assert not partition.leads
+    for acks in (0, 1, ALL):
+        refused = produce(partition, acks)
+        assert isinstance(refused, Refusal)
+        assert refused.error is WireError.NOT_LEADER_OR_FOLLOWER
+    own = partition.append_records([(b"k", b"v")], NOW)
+    assert isinstance(own, Refusal)
+    assert partition.log.end_offset == 1
+
+
+def test_elected_again_keeps_those_who_wait_and_trusts_no_old_fetch(tmp_path: Path) -> None:
+    cluster = Cluster()
+    partition = a_partition(tmp_path, cluster)
+    waiting = produce(partition)
+    fetched(partition, 2, 1)
+    partition.assign(replace(LED, leader_epoch=5, partition_epoch=8), cluster.around)
+    fetched(partition, 3, 1)
+    assert waiting == [], "broker 2 has to show again what it has"
+    fetched(partition, 2, 1)
+    assert waiting == [Appended(0, -1, 0)]
+    assert partition.log.epochs.entries() == [(4, 0), (5, 1)]
+
+
+def test_records_of_a_coordinator_are_answered_when_they_are_committed(tmp_path: Path) -> None:
+    partition = a_partition(tmp_path, Cluster())
+    outcome = partition.append_records([(b"k", b"v")], NOW)
+    assert isinstance(outcome, Later)
+    found: list[Outcome] = []
+    outcome.tell = found.append
+    for broker in (2, 3):
+        fetched(partition, broker, 1)
+    assert found == [Appended(0, -1, 0)]
+
+
+def test_who_may_join_is_asked_for_once_and_counts_at_once(tmp_path: Path) -> None:
+    cluster = Cluster()
+    partition = a_partition(tmp_path, cluster, replace(LED, isr=(1, 2)))
+    produce(partition, acks=1)
+    fetched(partition, 2, 1)
+    assert partition.high_watermark == 1
+    fetched(partition, 3, 0)
+    assert cluster.asked == []
+    fetched(partition, 3, 1)
+    fetched(partition, 3, 1)
+    assert cluster.asked == [partition]
+    assert leader(partition).isr.maximal == {1, 2, 3}
+    leader(partition).granted((1, 2, 3), 8)
+    assert leader(partition).isr.committed == {1, 2, 3}
+    assert leader(partition).wished() is None
+
+
+def test_laggards_are_asked_to_leave(tmp_path: Path) -> None:
+    cluster = Cluster()
+    partition = a_partition(tmp_path, cluster)
+    produce(partition, acks=1)
+    fetched(partition, 2, 1)
+    cluster.now += 900
+    leader(partition).shrink()
+    assert cluster.asked == []
+    cluster.now += 200
+    fetched(partition, 2, 1)
+    leader(partition).shrink()
+    assert cluster.asked == [partition]
+    assert leader(partition).wished().isr == (1, 2)  # type: ignore[union-attr]
+    assert leader(partition).isr.maximal == {1, 2, 3}, "until it is decided the larger set counts"
+
+
+def test_a_broken_disk_ends_leadership(tmp_path: Path) -> None:
+    cluster = Cluster()
+    partition = a_partition(tmp_path, cluster)
+    waiting = produce(partition)
+    partition.go_offline()
+    assert isinstance(waiting, list)
+    assert [each.error for each in waiting if isinstance(each, Refusal)] == [WireError.KAFKA_STORAGE_ERROR]
+    assert leader(partition).wished().isr == (2, 3)  # type: ignore[union-attr]
+
+
+def test_the_last_replica_alone_commits_at_once(tmp_path: Path) -> None:
+    cluster = Cluster()
+    partition = a_partition(tmp_path, cluster)
+    waiting = produce(partition)
+    partition.assign(replace(LED, replicas=(1,), isr=(1,), partition_epoch=8), cluster.around)
+    assert waiting == [Appended(0, -1, 0)]
+    assert partition.role is None
+    assert partition.plain
+    assert produce(partition) == Appended(1, -1, 0)
+    assert partition.high_watermark == 2
+
+
+def test_more_replicas_are_waited_for_from_where_they_come(tmp_path: Path) -> None:
+    cluster = Cluster()
+    alone = replace(LED, replicas=(1,), isr=(1,))
+    partition = a_partition(tmp_path, cluster, alone, LogConfig())
+    produce(partition)
+    partition.assign(replace(alone, replicas=(1, 2), adding=(2,), partition_epoch=8), cluster.around)
+    assert partition.high_watermark == 1
+    assert produce(partition) == Appended(1, -1, 0)
+    fetched(partition, 2, 2)
+    assert cluster.asked == [partition]
+
+
+def test_consumers_wait_for_what_is_committed_and_followers_for_what_is_written(tmp_path: Path) -> None:
+    async def main() -> None:
+        partition = a_partition(tmp_path, Cluster())
+        fired: list[str] = []
+        size = len(batch())
+        FetchWaiter([partition], 1, 60_000, lambda: fired.append("follower"), follower=True)
+        consumer = FetchWaiter([partition], 2 * size, 60_000, lambda: fired.append("consumer"))
+        committed = FetchWaiter([partition], 2 * size, 60_000, lambda: fired.append("committed"), committed=True)
+        produce(partition, acks=1)
+        produce(partition, acks=1)
+        await turns()
+        assert fired == ["follower"]
+        FetchWaiter([partition], 1, 60_000, lambda: fired.append("high watermark"), follower=True)
+        for broker in (2, 3):
+            fetched(partition, broker, 1)
+        await turns()
+        assert fired == ["follower", "high watermark"]
+        assert consumer.missing == committed.missing == size
+        for broker in (2, 3):
+            fetched(partition, broker, 2)
+        await turns()
+        assert set(fired[2:]) == {"consumer", "committed"}
+
+    run("asyncio", main())
+
+
+def test_a_transaction_is_decided_when_its_marker_is_committed(tmp_path: Path) -> None:
+    partition = a_partition(tmp_path, Cluster())
+    proof_less = batch(2, producer_id=5, epoch=0, sequence=0, attributes=0x10)
+    partition.log.append(whole_batches(bytes(proof_less))[0], proof_less, 4, NOW)
+    partition.write_marker(5, 0, True, 0, 1, NOW)
+    for broker in (2, 3):
+        fetched(partition, broker, 2)
+    assert (partition.high_watermark, partition.last_stable_offset) == (2, 0)
+    for broker in (2, 3):
+        fetched(partition, broker, 3)
+    assert (partition.high_watermark, partition.last_stable_offset) == (3, 3)
+
+
+def test_a_coordinator_can_wait_for_what_was_written_before(tmp_path: Path) -> None:
+    async def main() -> None:
+        cluster = Cluster()
+        partition = a_partition(tmp_path, cluster)
+        produce(partition, acks=1)
+        waiting = asyncio.create_task(partition.committed(1))
+        await turns()
+        assert not waiting.done()
+        for broker in (2, 3):
+            fetched(partition, broker, 1)
+        await waiting
+        await partition.committed(1)
+        produce(partition, acks=1)
+        waiting = asyncio.create_task(partition.committed(2))
+        await turns()
+        partition.assign(replace(LED, leader=2, leader_epoch=5, partition_epoch=8), cluster.around)
+        await waiting
+
+    run("asyncio", main())
+
+
+# ── following ──
+
+FOLLOWED = replace(LED, leader=2)
+
+
+def follower(partition: Partition) -> Follower:
+    assert isinstance(partition.role, Follower)
+    return partition.role
+
+
+def copy(count: int, base: int, epoch: int = 4) -> memoryview:
+    return batch(count, base_offset=base, leader_epoch=epoch)
+
+
+def test_a_follower_takes_what_its_leader_sends(tmp_path: Path) -> None:
+    partition = a_partition(tmp_path, Cluster(), FOLLOWED)
+    follower(partition).append(memoryview(bytes(copy(2, 0)) + bytes(copy(1, 2))), 2, 0, NOW)
+    assert (partition.log.end_offset, partition.high_watermark) == (3, 2)
+    follower(partition).append(memoryview(b""), 9, 0, NOW)
+    assert partition.high_watermark == 3, "not beyond what it has"
+    follower(partition).append(memoryview(b""), 1, 0, NOW)
+    assert partition.high_watermark == 3, "a new leader may not know yet what is committed"
+    follower(partition).append(memoryview(b""), 3, 2, NOW)
+    assert partition.log.start_offset == 2
+    with pytest.raises(CorruptCopy):
+        follower(partition).append(batch(1, base_offset=3, crc=5), 3, 0, NOW)
+
+
+def test_a_log_that_starts_within_a_batch_is_copied_with_the_whole_batch(tmp_path: Path) -> None:
+    partition = a_partition(tmp_path, Cluster(), FOLLOWED)
+    follower(partition).restart(5, NOW)
+    follower(partition).append(copy(4, 3), 7, 5, NOW)
+    assert (partition.log.start_offset, partition.log.end_offset, partition.high_watermark) == (5, 7, 7)
+    assert whole_batches(read(partition.log.locate(5, 1 << 20, 7, whole_first=True)))[0].base_offset == 3
+
+
+def test_logs_part_where_the_epochs_do(tmp_path: Path) -> None:
+    partition = a_partition(tmp_path, Cluster(), FOLLOWED)
+    role = follower(partition)
+    role.append(memoryview(bytes(copy(2, 0, 1)) + bytes(copy(2, 2, 3)) + bytes(copy(2, 4, 4))), 2, 0, NOW)
+    role.part_ways(3, 3, NOW)  # the leader has epoch 3 up to offset 3, and never saw epoch 4
+    assert partition.log.end_offset == 2
+    assert partition.log.epochs.entries() == [(1, 0)]
+    role.append(memoryview(bytes(copy(2, 2, 4)) + bytes(copy(1, 4, 5))), 2, 0, NOW)
+    role.part_ways(2, 7, NOW)  # an epoch that is not here: back to the end of the one before it, and ask again
+    assert partition.log.end_offset == 2
+
+
+def test_cutting_committed_records_is_told_loudly(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    partition = a_partition(tmp_path, Cluster(), FOLLOWED)
+    follower(partition).append(memoryview(bytes(copy(1, 0)) + bytes(copy(1, 1))), 2, 0, NOW)
+    follower(partition).truncate(1, NOW)
+    assert partition.high_watermark == 1
+    assert "although everything before 2 was committed" in caplog.text
+
+
+def test_a_new_leader_goes_on_from_what_it_knows_is_committed(tmp_path: Path) -> None:
+    cluster = Cluster()
+    partition = a_partition(tmp_path, cluster, FOLLOWED)
+    follower(partition).append(memoryview(bytes(copy(2, 0)) + bytes(copy(2, 2))), 2, 0, NOW)
+    partition.assign(replace(LED, leader_epoch=5, partition_epoch=8), cluster.around)
+    assert partition.high_watermark == 2
+    assert leader(partition).isr.epoch_start == 4
+    assert partition.log.epochs.entries() == [(4, 0), (5, 4)]
+    fetched(partition, 2, 3)
+    assert partition.high_watermark == 2
+    fetched(partition, 3, 4)
+    assert partition.high_watermark == 3
+
+
+@pytest.mark.parametrize("isr", [(1, 2), (1,)])
+def test_who_lost_committed_records_leads_only_if_nobody_has_them(tmp_path: Path, isr: tuple[int, ...]) -> None:
+    cluster = Cluster()
+    partition = a_partition(tmp_path, cluster, replace(LED, isr=isr), known=5)
+    assert partition.leads == (isr == (1,))
+    assert (cluster.asked == []) == partition.leads
+
+
+def test_no_leader_goes_on_in_an_epoch_whose_records_it_may_have_lost(tmp_path: Path) -> None:
+    cluster = Cluster()
+    partition = Partition("topic", 0, open_log(tmp_path, TWO), 0)
+    partition.barred = LED.leader_epoch
+    partition.assign(LED, cluster.around, 0)
+    assert isinstance(produce(partition, acks=1), Refusal)
+    assert leader(partition).wished().isr == (2, 3)  # type: ignore[union-attr]
+    partition.assign(replace(LED, leader_epoch=5, partition_epoch=8), cluster.around)
+    assert produce(partition, acks=1) == Appended(0, -1, 0)
+
+
+def test_a_damaged_follower_is_cut_and_does_not_lead_until_it_has_all_again(tmp_path: Path) -> None:
+    cluster = Cluster()
+    partition = a_partition(tmp_path, cluster, FOLLOWED)
+    follower(partition).append(memoryview(bytes(copy(1, 0)) + bytes(copy(1, 1))), 2, 0, NOW)
+    follower(partition).discard(1, NOW)
+    partition.assign(replace(LED, leader_epoch=5, partition_epoch=8), cluster.around)
+    assert not partition.leads
+    partition.assign(replace(FOLLOWED, leader_epoch=6, partition_epoch=9), cluster.around)
+    follower(partition).append(copy(1, 1), 2, 0, NOW)
+    partition.assign(replace(LED, leader_epoch=7, partition_epoch=10), cluster.around)
+    assert partition.leads
+
+
+def test_a_leader_that_cannot_read_leaves_it_to_others(tmp_path: Path) -> None:
+    cluster = Cluster()
+    partition = a_partition(tmp_path, cluster)
+    told: list[bool] = []
+    partition.on_damage = lambda: told.append(partition.damaged)
+    partition.cannot_read()
+    assert cluster.asked == [partition]
+    assert told == [True]
+
+
+def test_bytes_that_are_not_committed_are_counted_within_bounds() -> None:
+    uncommitted = Uncommitted()
+    for end in range(STRETCHES_AT_MOST + 100):
+        uncommitted.add(end + 1, 10)
+    assert uncommitted.take(10) == 100
+    uncommitted.cut(STRETCHES_AT_MOST - 1)
+    assert uncommitted.take(10**6) == (STRETCHES_AT_MOST - 11) * 10
