@@ -168,6 +168,42 @@ def test_a_broker_that_cannot_be_heard(cluster: Cluster) -> None:
     cluster.wait_for(lambda: cluster.in_sync(topic) == {1, 2, 3}, "that it is in sync again")
 
 
+def test_the_brokers_own_topics_get_their_replicas(cluster: Cluster, moldau: Run) -> None:
+    topic = create(cluster, {0: [1]})
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": f"group-{topic}"})
+    consumer.commit(offsets=[TopicPartition(topic, 0, 7)], asynchronous=False)
+    succeed(moldau("partition", "replicate", "__consumer_offsets", "--factor", "1"))
+    assert {len(ids) for ids in replicas(cluster, "__consumer_offsets").values()} == {1}
+    succeed(moldau("partition", "replicate", "--internal"))
+    assert {len(ids) for ids in replicas(cluster, "__consumer_offsets").values()} == {3}
+    (found,) = consumer.committed([TopicPartition(topic, 0)], timeout=30)
+    consumer.close()
+    assert found.offset == 7
+
+
+def test_a_leader_at_any_price(cluster: Cluster, moldau: Run) -> None:
+    topic = create(cluster, {0: [1, 2]})
+    write(cluster, topic, 10)
+    cluster.kill(2)
+    cluster.wait_for(lambda: cluster.in_sync(topic) == {1}, "that the other one is not waited for")
+    write(cluster, topic, 10)
+    cluster.kill(1)
+    cluster.start(2)
+    cluster.wait_for(lambda: cluster.leader_of(topic) == -1, "that nobody leads")
+    done = moldau("cluster", "health", "-o", "json")
+    assert done.returncode == 1
+    assert {"topic": topic, "partition": 0} in json.loads(done.stdout)["offline"]
+    preferred = moldau("partition", "elect", "-t", topic)
+    assert preferred.returncode == 1
+    assert "1 of 1 partitions could not be given a leader" in preferred.stderr
+    assert "elected" in succeed(moldau("partition", "elect", "-t", topic, "--unclean", "--yes"))
+    cluster.wait_for(lambda: cluster.leader_of(topic) == 2, "that the replica that is left leads")
+    assert len(read(cluster, topic, 1, 10)) == 10
+    cluster.start(1)
+    cluster.wait_for(lambda: cluster.in_sync(topic) == {1, 2}, "that both are in sync")
+    cluster.wait_for(lambda: moldau("cluster", "health").returncode == 0, "that all is well")
+
+
 @java
 def test_kafkas_own_tools(cluster: Cluster, tmp_path: Path) -> None:
     topic = create(cluster, {0: [1, 2], 1: [2, 3]})
@@ -215,7 +251,7 @@ def test_a_broker_leaves_for_good(cluster: Cluster, moldau: Run) -> None:
     ]
     assert gone["replicas"] == gone["leads"] == 0
     cluster.stop(3)
-    assert 3 not in {row.node_id for row in cluster.metadata().brokers}
+    cluster.wait_for(lambda: 3 not in {row.node_id for row in cluster.metadata().brokers}, "that it is gone")
     assert new in {broker for ids in replicas(cluster, topic).values() for broker in ids}
     cluster.wait_for(lambda: moldau("cluster", "health").returncode == 0, "that all is well")
     assert sorted(read(cluster, topic, 2, 200)) == sorted(values)
