@@ -23,7 +23,7 @@ VERIFIABLE = "org.apache.kafka.tools.VerifiableProducer"
 JAVA_SETTINGS = {
     "enable.idempotence": "true",
     "retries": "2147483647",
-    "delivery.timeout.ms": "60000",  # of a record that no broker takes, since its successors overtook it (KIP-360)
+    "delivery.timeout.ms": "60000",  # KAFKA-14359: no broker takes a first batch that its successors overtook
     "request.timeout.ms": "5000",
     "retry.backoff.ms": "50",
     "metadata.max.age.ms": "5000",
