@@ -23,10 +23,11 @@ class Copier:
     there is to tell.
     """
 
-    __slots__ = ("asked_at", "touched", "waiters")
+    __slots__ = ("asked_at", "broker_epoch", "touched", "waiters")
 
     def __init__(self, now: int) -> None:
         self.asked_at = now  # the last time at which it asked for what there is
+        self.broker_epoch = -1  # the one it asked with
         self.touched: dict[Place, None] = {}  # partitions that may have news
         self.waiters: set[FetchWaiter] = set()
 

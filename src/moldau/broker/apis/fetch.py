@@ -82,7 +82,10 @@ def _copy(
     copier = session.copier = session.copier or Copier(ctx.now())
     copier.asked_at = ctx.now()
     ask = reader.ask
-    said = {(token, row.partition) for token, rows in ask.topics for row in rows}
+    said: Collection[Place] = {(token, row.partition) for token, rows in ask.topics for row in rows}
+    if copier.broker_epoch != ask.replica_epoch:  # it has registered, or again: what it said it says in this life too
+        copier.broker_epoch = ask.replica_epoch
+        said = set(session.partitions)
     copier.touched.update(dict.fromkeys(said))
     plan = _plan_copies(ctx, reader._replace(said=said), session, copier)
     if plan.ready or plan.size >= ask.min_bytes or ask.max_wait_ms <= 0 or opened.tells_more(plan.results):
