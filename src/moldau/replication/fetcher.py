@@ -325,6 +325,8 @@ class Fetcher:
                     self._hands.throttle.record(row.stop - row.start, now)
             self._failures.pop(place, None)
             self._dirty.add(place)
+            if told.offset == partition.log.end_offset and (row.diverging is not None or row.stop > row.start):
+                self._pause(place, partition, WireError.NONE)  # nothing came of it: not again at once
             if removed:
                 self._hands.remove_later(removed, partition.log.config.file_delete_delay_ms)
         except CorruptCopy as problem:

@@ -197,6 +197,14 @@ class Leader:
         while self._low_waiting and self._low_waiting[0][0] <= low:
             self._low_waiting.pop(0)[1]()
 
+    def heard(self, broker: int, broker_epoch: int) -> None:
+        """A follower asks on, with what it said of this partition before, in this life of its broker."""
+        known = self.isr.followers[broker]
+        known.broker_epoch = broker_epoch
+        known.was_at(self._partition.log.end_offset, self._around.now())
+        if broker not in self.isr.committed:
+            self._invite(broker)
+
     def _invite(self, broker: int) -> None:
         isr = self.isr
         if not self._resigned and isr.may_join(broker, self._around.epoch_of):

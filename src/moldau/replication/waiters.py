@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
+LOOK_AT_ALL_MS = 2_000  # how often all partitions of a follower are looked at, whether they say something or not
+
 Place = tuple[bytes, int]  # a partition: its topic's id, and its number
 
 
@@ -23,12 +25,21 @@ class Copier:
     there is to tell.
     """
 
-    __slots__ = ("asked_at", "touched", "waiters")
+    __slots__ = ("_looked_at", "asked_at", "broker_epoch", "touched", "waiters")
 
     def __init__(self, now: int) -> None:
         self.asked_at = now  # the last time at which it asked for what there is
+        self.broker_epoch = -1  # the one it asked with
+        self._looked_at = now
         self.touched: dict[Place, None] = {}  # partitions that may have news
         self.waiters: set[FetchWaiter] = set()
+
+    def due(self, broker_epoch: int, now: int) -> bool:
+        """Whether all partitions are to be looked at."""
+        if broker_epoch == self.broker_epoch and now - self._looked_at < LOOK_AT_ALL_MS:
+            return False
+        self.broker_epoch, self._looked_at = broker_epoch, now
+        return True
 
     def touch(self, place: Place, size: int) -> None:
         """A partition grew by so many bytes; 0: there is something else to tell."""

@@ -65,12 +65,13 @@ def fetch(
         return _answer(ctx, opened, version, correlation, listener, plan)
     again = reader._replace(said=())
     asked = opened.asked
-    return _park(
+    parked, _ = _park(
         list(plan.partitions),
         reader,
         plan.size,
         lambda: _answer(ctx, opened, version, correlation, listener, plan_fetch(ctx, again, asked)),
     )
+    return parked
 
 
 def _copy(
@@ -79,24 +80,32 @@ def _copy(
     """A follower's fetch: of all partitions of its session, those are looked at that have news for it."""
     if session.waiting is not None:
         session.waiting()  # who asks again does not want to wait any longer
-    copier = session.copier = session.copier or Copier(ctx.now())
-    copier.asked_at = ctx.now()
-    ask = reader.ask
+    now, ask = ctx.now(), reader.ask
+    copier = session.copier = session.copier or Copier(now)
+    copier.asked_at = now
     said = {(token, row.partition) for token, rows in ask.topics for row in rows}
     copier.touched.update(dict.fromkeys(said))
+    if copier.due(ask.replica_epoch, now):
+        _look_at_all(ctx, ask, session, copier)
     plan = _plan_copies(ctx, reader._replace(said=said), session, copier)
     if plan.ready or plan.size >= ask.min_bytes or ask.max_wait_ms <= 0 or opened.tells_more(plan.results):
         return answer(plan)
     again = reader._replace(said=())
-
-    def later() -> Parts:
-        session.waiting = None
-        return answer(_plan_copies(ctx, again, session, copier))
-
-    parked = _park([copier], reader, plan.size, later)
-    (waiter,) = copier.waiters
+    parked, waiter = _park([copier], reader, plan.size, lambda: answer(_plan_copies(ctx, again, session, copier)))
     session.waiting = waiter.fire
     return parked
+
+
+def _look_at_all(ctx: Context, ask: FetchAsk, session: Session, copier: Copier) -> None:
+    """From time to time, and when the follower has registered anew: nothing of a session is forgotten for long."""
+    copier.touched.update(dict.fromkeys(session.partitions))
+    for place in session.partitions:
+        partition = ctx.replicas.find(ctx.replicas.by_id, *place)
+        role = None if partition is None else partition.role
+        if partition is not None and isinstance(role, Leader) and role.knows(ask.replica_id):
+            partition.copiers[ask.replica_id] = copier
+            if not role.stale(ask.replica_id, ask.replica_epoch):
+                role.heard(ask.replica_id, ask.replica_epoch)
 
 
 def _plan_copies(ctx: Context, reader: Reader, session: Session, copier: Copier) -> Plan:
@@ -111,7 +120,8 @@ def _plan_copies(ctx: Context, reader: Reader, session: Session, copier: Copier)
         partition = replicas.find(replicas.by_id, token, row.partition)
         if partition is None or result.error:
             continue
-        partition.copiers[broker] = copier
+        if reader.said:  # a request, and not what an earlier one waited for
+            partition.copiers[broker] = copier
         if result.records is None and result.diverging is None and row.offset < partition.log.end_offset:
             copier.touched[token, row.partition] = None  # there was no room for its records
     return plan
@@ -130,7 +140,7 @@ def _answer(ctx: Context, opened: Fetch, version: int, correlation: int, listene
     return pack_fetch(version, correlation, 0, opened.session_id, answers, leaders)
 
 
-def _park(watched: list[Watched], reader: Reader, size: int, answer: Callable[[], Parts]) -> Parked:
+def _park(watched: list[Watched], reader: Reader, size: int, answer: Callable[[], Parts]) -> tuple[Parked, FetchWaiter]:
     def fire() -> None:
         try:
             parked.resolve(answer())
@@ -148,7 +158,7 @@ def _park(watched: list[Watched], reader: Reader, size: int, answer: Callable[[]
         follower=reader.follower,
     )
     parked = Parked(waiter.cancel)
-    return parked
+    return parked, waiter
 
 
 def plan_fetch(ctx: Context, reader: Reader, asked: list[tuple[bytes, FetchPartition]]) -> Plan:
