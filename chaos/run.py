@@ -32,6 +32,7 @@ SHOWN = 10  # anomalies of a run that are printed; the history has them all
 FAULTS_TELL, BEGIN = "faults", "begin "  # how a history says what is done to the cluster
 MORE = 20  # what every client gets done between two faults
 SETTINGS: dict[str, Any] = {  # of Moldau's brokers beside those that tests have anyway
+    "zookeeper_session_timeout_ms": 4000,  # a busy machine must not end sessions by itself
     "min_insync_replicas": 2,
     "transaction_state_log_min_isr": 2,
     "replica_lag_time_max_ms": 3000,
