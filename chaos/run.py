@@ -138,10 +138,21 @@ def _disturb(plan: Plan, cluster: Any, recorder: Recorder, outcome: Outcome, say
     dice = random.Random(plan.seed)
     scene = Scene(cluster, dice, cast.topics, list(cast.groups), lambda text: recorder.tell(Noted, FAULTS_TELL, text))
     await_in_sync(scene)
+    try:
+        _under_load(plan, cast, scene, outcome, say)
+    except BaseException:
+        for each in cast.everybody:
+            each.abandon()
+        raise
+    read_everything(cluster.bootstrap_servers, recorder, cast.topics)
+
+
+def _under_load(plan: Plan, cast: Cast, scene: Scene, outcome: Outcome, say: Say) -> None:
+    recorder = cast.recorder
     for each in cast.everybody:
         each.start()
     _await_more(cast, "before any fault")
-    for number, name in enumerate(_order(plan, dice), start=1):
+    for number, name in enumerate(_order(plan, scene.dice), start=1):
         say(f"seed {plan.seed}, {number} of {plan.rounds}: {name}")
         recorder.tell(Noted, FAULTS_TELL, BEGIN + name)
         recorder.tell(Disturbed, FAULTS_TELL)
@@ -153,7 +164,6 @@ def _disturb(plan: Plan, cluster: Any, recorder: Recorder, outcome: Outcome, say
         recorder.tell(Settled, FAULTS_TELL)
     say(f"seed {plan.seed}: the last reading")
     cast.end()
-    read_everything(cluster.bootstrap_servers, recorder, cast.topics)
 
 
 def _order(plan: Plan, dice: random.Random) -> list[str]:
