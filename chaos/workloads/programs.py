@@ -74,6 +74,11 @@ class Program(Numbered):
         if self._process is not None:
             self._process.send_signal(signal.SIGTERM)
 
+    def abandon(self) -> None:
+        super().abandon()
+        if self._process is not None and self._process.poll() is None:
+            self._process.kill()
+
     def finish(self) -> None:
         try:
             if self._process is not None:
