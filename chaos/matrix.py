@@ -18,7 +18,7 @@ COLUMNS = {
     "read": "read",
     "committed": "offsets committed",
 }
-REST = "none, and the last reading"
+REST = "before the first"
 
 
 def plans(seed: int, repeat: int, mixes: int, system: str = "moldau") -> Iterator[Plan]:
