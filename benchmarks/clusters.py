@@ -184,6 +184,16 @@ class RunningCluster:
             self._await_gone(name)
             os.sync()
 
+    def await_known(self) -> None:
+        """Every broker knows every other."""
+        deadline = time.monotonic() + LIMIT_S
+        for peer in self.nodes.peers:
+            admin = AdminClient({"bootstrap.servers": peer.bootstrap, "log_level": 0})
+            while len(admin.list_topics(timeout=LIMIT_S).brokers) < BROKERS:
+                if time.monotonic() > deadline:
+                    raise TimeoutError(f"{peer.label} does not know of all others")
+                time.sleep(0.05)
+
     def await_in_sync(self, name: str, partitions: int) -> None:
         deadline = time.monotonic() + LIMIT_S
         while True:
@@ -225,4 +235,6 @@ def running_cluster(kind: ClusterKind, workdir: Path, label: str) -> Iterator[Ru
             peer.launch()
         for peer in nodes.peers:
             peer.await_ready()
-        yield RunningCluster(label, kind, nodes)
+        cluster = RunningCluster(label, kind, nodes)
+        cluster.await_known()
+        yield cluster

@@ -188,7 +188,7 @@ def _lost_commits(facts: Facts) -> Found:
         highest = _running_maximum(sorted((each.at, each.offset) for each in acknowledged))
         for each in events:
             if isinstance(each, Fetched):
-                least = _before(highest, each.since)
+                least = _before(highest, facts.horizon(each))
                 if each.offset < least and not late[each.offset]:
                     yield place, f"{group} had committed {least}, but {each.offset} was there at {each.at}"
 
@@ -212,7 +212,7 @@ def _stale_ends(facts: Facts) -> Found:
         known[listed.place].append((listed.at, listed.offset))
     highest = {place: _running_maximum(sorted(ends)) for place, ends in known.items()}
     for listed in facts.listings:
-        least = _before(highest[listed.place], listed.since)
+        least = _before(highest[listed.place], facts.horizon(listed))
         if listed.offset < least:
             yield listed.place, f"the end was {listed.offset} at {listed.at}, after it had been {least}"
 

@@ -3,6 +3,7 @@
 Pure. Finds nothing wrong; see `checker`.
 """
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ from chaos.history import (
     Committed,
     Committing,
     Copies,
+    Disturbed,
     Ended,
     Ending,
     Event,
@@ -21,6 +23,7 @@ from chaos.history import (
     Placed,
     Polled,
     Send,
+    Settled,
 )
 
 Key = tuple[str, str]  # place and value
@@ -59,7 +62,17 @@ class Facts:
     acks: list[Acked] = field(default_factory=list)
     copies: list[Copies] = field(default_factory=list)
     listings: list[Listed] = field(default_factory=list)
+    disturbances: list[tuple[float, float]] = field(default_factory=list)  # from when to when
     commits: dict[Key, list[Committing | Committed | Fetched]] = field(default_factory=lambda: defaultdict(list))
+
+    def horizon(self, asked: Fetched | Listed) -> float:
+        """What was known before this must be in an answer.
+
+        A broker that was replaced and does not know it yet answers all the same (nobody could tell it); but it knew
+        everything until the disturbance began.
+        """
+        begun = [begin for begin, end in self.disturbances if begin <= asked.at and asked.since <= end]
+        return min([asked.since, *begun])
 
     def must_be_there(self, fate: Fate) -> bool:
         """Acknowledged; and where it was part of a transaction, that one committed."""
@@ -106,6 +119,10 @@ def _note(facts: Facts, event: Event) -> None:
             facts.endings[event.transaction] = event
         case Ended():
             facts.outcomes[event.transaction] = event.commit
+        case Disturbed():
+            facts.disturbances.append((event.at, math.inf))
+        case Settled():
+            facts.disturbances[-1] = (facts.disturbances[-1][0], event.at)
         case Copies():
             facts.copies.append(event)
         case Listed():

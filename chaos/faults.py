@@ -19,7 +19,7 @@ from chaos.reassigning import elect_preferred, reassign
 
 Direction = Literal["both", "in", "out"]
 ASK_S = 10.0
-SHORT_S, LONG_S = 0.3, 6.0  # how long a fault lasts: from a hiccup to far beyond the session's end
+SHORT_S, LONG_S = 0.3, 7.0  # how long a fault lasts: from a hiccup to far beyond the session's end
 JUMPS = (timedelta(seconds=20), timedelta(minutes=5), timedelta(hours=1))
 
 

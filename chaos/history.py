@@ -131,6 +131,16 @@ class Listed(Event):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Disturbed(Event):
+    """From now on a broker may not know that it was replaced, and tell clients what was true before."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Settled(Event):
+    """And that is over: all brokers know what there is to know."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Noted(Event):
     """Something for who reads the history: a fault, its end, an error that a client went on after."""
 
@@ -140,7 +150,8 @@ class Noted(Event):
 KINDS = {
     kind.__name__: kind
     for kind in (
-        Send, Acked, Failed, Placed, Polled, Ending, Ended, Copies, Committing, Committed, Fetched, Listed, Noted
+        Send, Acked, Failed, Placed, Polled, Ending, Ended, Copies, Committing, Committed, Fetched, Listed, Disturbed,
+        Settled, Noted,
     )
 }  # fmt: skip
 

@@ -19,7 +19,7 @@ from benchmarks import jars
 from chaos.apache import ApacheCluster
 from chaos.checker import Anomaly, check
 from chaos.faults import ENSEMBLE, FAULTS, Scene, await_in_sync
-from chaos.history import Acked, Committed, Noted, Polled, Recorder, Send
+from chaos.history import Acked, Committed, Disturbed, Noted, Polled, Recorder, Send, Settled
 from chaos.workloads.base import Gave, Workload, wait_until
 from chaos.workloads.read import read_everything
 from chaos.workloads.table import Cast, cast_of
@@ -32,6 +32,7 @@ SHOWN = 10  # anomalies of a run that are printed; the history has them all
 FAULTS_TELL, BEGIN = "faults", "begin "  # how a history says what is done to the cluster
 MORE = 20  # what every client gets done between two faults
 SETTINGS: dict[str, Any] = {  # of Moldau's brokers beside those that tests have anyway
+    "zookeeper_session_timeout_ms": 4000,  # a busy machine must not end sessions by itself
     "min_insync_replicas": 2,
     "transaction_state_log_min_isr": 2,
     "replica_lag_time_max_ms": 3000,
@@ -137,20 +138,32 @@ def _disturb(plan: Plan, cluster: Any, recorder: Recorder, outcome: Outcome, say
     dice = random.Random(plan.seed)
     scene = Scene(cluster, dice, cast.topics, list(cast.groups), lambda text: recorder.tell(Noted, FAULTS_TELL, text))
     await_in_sync(scene)
+    try:
+        _under_load(plan, cast, scene, outcome, say)
+    except BaseException:
+        for each in cast.everybody:
+            each.abandon()
+        raise
+    read_everything(cluster.bootstrap_servers, recorder, cast.topics)
+
+
+def _under_load(plan: Plan, cast: Cast, scene: Scene, outcome: Outcome, say: Say) -> None:
+    recorder = cast.recorder
     for each in cast.everybody:
         each.start()
     _await_more(cast, "before any fault")
-    for number, name in enumerate(_order(plan, dice), start=1):
+    for number, name in enumerate(_order(plan, scene.dice), start=1):
         say(f"seed {plan.seed}, {number} of {plan.rounds}: {name}")
         recorder.tell(Noted, FAULTS_TELL, BEGIN + name)
+        recorder.tell(Disturbed, FAULTS_TELL)
         FAULTS[name](scene)
         recorder.tell(Noted, FAULTS_TELL, f"end {name}")
         outcome.done.append(name)
         _await_more(cast, f"after {name}")
         await_in_sync(scene)
+        recorder.tell(Settled, FAULTS_TELL)
     say(f"seed {plan.seed}: the last reading")
     cast.end()
-    read_everything(cluster.bootstrap_servers, recorder, cast.topics)
 
 
 def _order(plan: Plan, dice: random.Random) -> list[str]:

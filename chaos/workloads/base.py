@@ -79,6 +79,10 @@ class Workload:
         if self.broken is not None:
             raise self.broken
 
+    def abandon(self) -> None:
+        """The run has failed: nobody waits for the outcome of anything."""
+        self.stop()
+
     def work(self) -> None:
         """Until `self.ending` is set; what is under way then is brought to its end."""
 

@@ -1,4 +1,8 @@
-"""Producers with librdkafka: one that sends each record at most once, and an idempotent one."""
+"""Producers with librdkafka: one without idempotence, which tries each record once, and an idempotent one.
+
+Even one that is told not to try again does so when a leader answers that it is none any more: librdkafka takes it for
+certain then that the record was not written. It was, if the leader was replaced while it waited for its followers.
+"""
 
 from typing import Any
 
@@ -15,6 +19,7 @@ class Produce(Numbered):
 
     def __init__(self, name: str, setting: Setting, settings: dict[str, Any]) -> None:
         super().__init__(name, setting)
+        self.once = bool(settings["enable.idempotence"])
         self._settings = {**HASTY, "bootstrap.servers": setting.bootstrap, "linger.ms": 2, **settings}
 
     def work(self) -> None:

@@ -23,7 +23,7 @@ VERIFIABLE = "org.apache.kafka.tools.VerifiableProducer"
 JAVA_SETTINGS = {
     "enable.idempotence": "true",
     "retries": "2147483647",
-    "delivery.timeout.ms": "600000",
+    "delivery.timeout.ms": "60000",  # KAFKA-14359: no broker takes a first batch that its successors overtook
     "request.timeout.ms": "5000",
     "retry.backoff.ms": "50",
     "metadata.max.age.ms": "5000",
@@ -58,6 +58,8 @@ class Program(Numbered):
             for text in self._process.stdout:
                 line = self._parse(text)
                 if line is not None:
+                    self.acked += not line.error
+                    self.failed += bool(line.error)
                     heapq.heappush(self._early, line)
                     self._tell_all_known()
             code = self._process.wait()
@@ -71,6 +73,11 @@ class Program(Numbered):
         super().stop()
         if self._process is not None:
             self._process.send_signal(signal.SIGTERM)
+
+    def abandon(self) -> None:
+        super().abandon()
+        if self._process is not None and self._process.poll() is None:
+            self._process.kill()
 
     def finish(self) -> None:
         try:
@@ -93,10 +100,7 @@ class Program(Numbered):
             self.tell(Send, self.name, place, line.value)
             if line.error:
                 self.tell(Failed, self.name, place, line.value, line.error)
-        if line.error:
-            self.failed += 1
-        else:
-            self.acked += 1
+        if not line.error:
             self.tell(Acked, self.name, places[0], line.value, line.offset)
 
 

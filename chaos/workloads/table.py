@@ -105,7 +105,7 @@ def _grouping(cast: Cast, name: str) -> None:
 
 MISSING: dict[str, Callable[[], str]] = {"java": programs.missing_java, "go": programs.missing_go}
 WORKLOADS: dict[str, tuple[str, Callable[[Cast, str], None]]] = {
-    "plain": ("librdkafka, acks=all, each record sent at most once", _producing(produce.plain)),
+    "plain": ("librdkafka, acks=all, without idempotence", _producing(produce.plain)),
     "idempotent": ("librdkafka, idempotent", _producing(produce.idempotent)),
     "aiokafka": ("aiokafka, idempotent", _producing(lambda setting: Aiokafka("aiokafka", setting))),
     "kafka-python": ("kafka-python, idempotent", _producing(lambda setting: KafkaPython("kafka-python", setting))),

@@ -43,11 +43,15 @@ def create(cluster: Cluster, layout: Layout) -> str:
 
 
 def write(cluster: Cluster, topic: str, count: int, size: int = 10) -> list[bytes]:
-    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": "all", "partitioner": "random"})
+    """As much to each partition. The first answer to a throttled follower may have a megabyte: slow takes more."""
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": "all"})
+    partitions = len(replicas(cluster, topic))
     failed: list[object] = []
     values = [f"{number}".encode().ljust(size, b".") for number in range(count)]
-    for value in values:
-        producer.produce(topic, value, on_delivery=lambda error, _: error and failed.append(error))
+    for number, value in enumerate(values):
+        producer.produce(
+            topic, value, partition=number % partitions, on_delivery=lambda error, _: error and failed.append(error)
+        )
     assert producer.flush(60) == 0
     assert not failed, failed[:3]
     return values
@@ -168,6 +172,42 @@ def test_a_broker_that_cannot_be_heard(cluster: Cluster) -> None:
     cluster.wait_for(lambda: cluster.in_sync(topic) == {1, 2, 3}, "that it is in sync again")
 
 
+def test_the_brokers_own_topics_get_their_replicas(cluster: Cluster, moldau: Run) -> None:
+    topic = create(cluster, {0: [1]})
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": f"group-{topic}"})
+    consumer.commit(offsets=[TopicPartition(topic, 0, 7)], asynchronous=False)
+    succeed(moldau("partition", "replicate", "__consumer_offsets", "--factor", "1"))
+    assert {len(ids) for ids in replicas(cluster, "__consumer_offsets").values()} == {1}
+    succeed(moldau("partition", "replicate", "--internal"))
+    assert {len(ids) for ids in replicas(cluster, "__consumer_offsets").values()} == {3}
+    (found,) = consumer.committed([TopicPartition(topic, 0)], timeout=30)
+    consumer.close()
+    assert found.offset == 7
+
+
+def test_a_leader_at_any_price(cluster: Cluster, moldau: Run) -> None:
+    topic = create(cluster, {0: [1, 2]})
+    write(cluster, topic, 10)
+    cluster.kill(2)
+    cluster.wait_for(lambda: cluster.in_sync(topic) == {1}, "that the other one is not waited for")
+    write(cluster, topic, 10)
+    cluster.kill(1)
+    cluster.start(2)
+    cluster.wait_for(lambda: cluster.leader_of(topic) == -1, "that nobody leads")
+    done = moldau("cluster", "health", "-o", "json")
+    assert done.returncode == 1
+    assert {"topic": topic, "partition": 0} in json.loads(done.stdout)["offline"]
+    preferred = moldau("partition", "elect", "-t", topic)
+    assert preferred.returncode == 1
+    assert "1 of 1 partitions could not be given a leader" in preferred.stderr
+    assert "elected" in succeed(moldau("partition", "elect", "-t", topic, "--unclean", "--yes"))
+    cluster.wait_for(lambda: cluster.leader_of(topic) == 2, "that the replica that is left leads")
+    assert len(read(cluster, topic, 1, 10)) == 10
+    cluster.start(1)
+    cluster.wait_for(lambda: cluster.in_sync(topic) == {1, 2}, "that both are in sync")
+    cluster.wait_for(lambda: moldau("cluster", "health").returncode == 0, "that all is well")
+
+
 @java
 def test_kafkas_own_tools(cluster: Cluster, tmp_path: Path) -> None:
     topic = create(cluster, {0: [1, 2], 1: [2, 3]})
@@ -184,7 +224,7 @@ def test_kafkas_own_tools(cluster: Cluster, tmp_path: Path) -> None:
     assert said.count("is completed") == 2
     assert "Clearing topic-level throttles" in said
 
-    write(cluster, topic, 3000, size=1000)
+    write(cluster, topic, 6000, size=1000)
     reassign({0: [1, 2], 1: [2, 3]}, "--execute", "--throttle", "1000")
     assert topic in tool(cluster, "reassign.ReassignPartitionsCommand", "--list")
     said = reassign({0: [1, 2], 1: [2, 3]}, "--cancel")
@@ -215,7 +255,7 @@ def test_a_broker_leaves_for_good(cluster: Cluster, moldau: Run) -> None:
     ]
     assert gone["replicas"] == gone["leads"] == 0
     cluster.stop(3)
-    assert 3 not in {row.node_id for row in cluster.metadata().brokers}
+    cluster.wait_for(lambda: 3 not in {row.node_id for row in cluster.metadata().brokers}, "that it is gone")
     assert new in {broker for ids in replicas(cluster, topic).values() for broker in ids}
     cluster.wait_for(lambda: moldau("cluster", "health").returncode == 0, "that all is well")
     assert sorted(read(cluster, topic, 2, 200)) == sorted(values)

@@ -42,6 +42,35 @@ def test_nothing_acknowledged_is_lost(portion: int) -> None:
     assert acknowledged > 5 * len(seeds) or len(SEEDS) == 1, "these lives are too hard to show anything"
 
 
+def worst_loss(cluster: SimulatedCluster) -> int:
+    """Somebody whom the leader is just about to let into the in-sync replicas, if there is one."""
+    leader = cluster.nodes.get(cluster.state.leader)
+    pending = leader.isr.pending if leader is not None and leader.isr is not None else None
+    joining = [broker for broker, _ in pending.joining] if pending is not None else []
+    return cluster.dice.choice(joining or cluster.state.replicas)
+
+
+@pytest.mark.parametrize("portion", range(PORTIONS))
+@pytest.mark.timeout(3600)
+def test_a_broker_that_is_lost_for_good_stops_nobody(portion: int) -> None:
+    """As long as enough replicas are there, the others go on: nobody waits for ever for one that does not come back."""
+    for seed in SEEDS[portion::PORTIONS]:
+        cluster = SimulatedCluster(seed)
+        cluster.live(STEPS)
+        cluster.rest(list(cluster.nodes.values()))
+        cluster.live(STEPS // 4)
+        lost = cluster.nodes[worst_loss(cluster)]
+        if not set(cluster.state.isr) - {lost.id} or any(node.unclean for node in cluster.nodes.values()):
+            continue  # it may be the last one that has everything
+        cluster.lose(lost)
+        others = [node for node in cluster.nodes.values() if node is not lost]
+        cluster.rest(others)
+        before = sum(isinstance(event, Acked) for event in cluster.history)
+        cluster.produce()
+        cluster.rest(others)
+        assert sum(isinstance(event, Acked) for event in cluster.history) == before + 1, f"MOLDAU_SEED={seed}"
+
+
 def count_the_smaller_set(monkeypatch: pytest.MonkeyPatch) -> None:
     """Against KIP-497: who may still be in the ISR is not waited for."""
     wish = Isr.wish

@@ -175,12 +175,13 @@ def play(events: list[tuple[str, int]], min_isr: int, *, unclean: bool = False) 
     return game
 
 
-@settings(max_examples=400)
+@settings(max_examples=400, deadline=None)
 @given(EVENTS, st.integers(1, 3))
 def test_a_leader_has_all_that_was_committed(events: list[tuple[str, int]], min_isr: int) -> None:
     play(events, min_isr)
 
 
+@settings(deadline=None)
 @given(EVENTS, st.integers(1, 3))
 def test_a_partition_whose_last_replicas_are_back_has_a_leader(events: list[tuple[str, int]], min_isr: int) -> None:
     game = play([each for each in events if each[0] != "lose power"], min_isr)
@@ -189,6 +190,7 @@ def test_a_partition_whose_last_replicas_are_back_has_a_leader(events: list[tupl
     assert game.state.leader != NO_BROKER
 
 
+@settings(deadline=None)
 @given(EVENTS, st.integers(1, 3))
 def test_a_topic_that_accepts_loss_has_a_leader_while_a_broker_is_there(
     events: list[tuple[str, int]], min_isr: int
@@ -198,6 +200,7 @@ def test_a_topic_that_accepts_loss_has_a_leader_while_a_broker_is_there(
     assert (game.state.leader != NO_BROKER) == bool(game.image.brokers)
 
 
+@settings(deadline=None)
 @given(EVENTS, st.integers(1, 3))
 def test_once_settled_nothing_is_left_to_do(events: list[tuple[str, int]], min_isr: int) -> None:
     game = play(events, min_isr)
@@ -205,6 +208,7 @@ def test_once_settled_nothing_is_left_to_do(events: list[tuple[str, int]], min_i
     assert elections.settled(game.image, game.rules) == ()
 
 
+@settings(deadline=None)
 @given(EVENTS)
 def test_what_the_preferred_leader_gets_is_its_own(events: list[tuple[str, int]]) -> None:
     game = play(events, 2)
@@ -220,6 +224,7 @@ PARTITIONS = st.integers(1, 40)
 LIMITS = st.integers(700, 6000)
 
 
+@settings(deadline=None)
 @given(st.lists(PARTITIONS, min_size=1, max_size=6), LIMITS)
 def test_portions_have_the_same_effect_one_after_the_other(sizes: list[int], limit: int) -> None:
     image = ClusterImage(controller_epoch=1)
@@ -263,9 +268,25 @@ def test_a_leader_that_lost_power_and_was_the_last_one_does_not_lead() -> None:
     assert (game.state.leader, game.state.isr) == (NO_BROKER, ())
     game.return_(2)
     assert game.state.leader == NO_BROKER
+    game.return_(3)
+    game.kill(1)
+    game.return_(1)
     change = elections.unclean(game.image, "t", 0, game.rules)
     assert isinstance(change, PartitionChanged)
-    assert (change.leader, change.isr) == (1, (1,))
+    assert (change.leader, change.isr) == (1, (1,)), "it was the last one in sync"
+
+
+def test_of_several_that_may_have_lost_records_the_one_that_was_in_sync_last_is_the_best() -> None:
+    game = Play(1, False)
+    for each in (1, 2, 3):
+        game.kill(each)
+    game.shaky |= {2, 3}
+    for each in (1, 2, 3):
+        game.return_(each)
+    assert (game.state.leader, game.state.isr, game.state.last) == (NO_BROKER, (), 3)
+    change = elections.unclean(game.image, "t", 0, game.rules)
+    assert isinstance(change, PartitionChanged)
+    assert (change.leader, change.isr, change.last) == (3, (3,), NO_BROKER)
 
 
 def test_an_eligible_replica_that_lost_power_is_eligible_no_more() -> None:

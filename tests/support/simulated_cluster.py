@@ -126,9 +126,23 @@ class SimulatedCluster:
 
     def come_to_rest(self) -> None:
         """All are there and hear of each other until nothing changes; then somebody reads everything."""
+        self.rest(list(self.nodes.values()))
+        self.recorder.tell(Placed, "last", PLACE, 0)
+        leader = self.nodes.get(self.state.leader)
+        if leader is not None:
+            self._poll("last", leader, 0)
+
+    def lose(self, node: Node) -> None:
+        """For good: its session ends, and it never comes back."""
+        node.alive, node.paused, node.fetching = False, False, False
+        self._step_down(node)
+        self.believe_dead(node)
+
+    def rest(self, nodes: list[Node]) -> None:
+        """These brokers hear of each other until nothing changes."""
         self.cut_off.clear()
         for _ in range(ROUNDS_OF_REST):
-            for node in self.nodes.values():
+            for node in nodes:
                 node.paused = False
                 known = self.image.brokers.get(node.id)
                 if known is not None and known.leaving:  # it ends, and comes back
@@ -144,12 +158,8 @@ class SimulatedCluster:
                 self.deliver_request()
                 self.deliver_answer()
                 self.decide_wish()
-            for node in self.nodes.values():
+            for node in nodes:
                 self.watch_isr(node)
-        self.recorder.tell(Placed, "last", PLACE, 0)
-        leader = self.nodes.get(self.state.leader)
-        if leader is not None:
-            self._poll("last", leader, 0)
 
     def produce(self) -> None:
         """To anybody who believes to lead: a deposed leader does for a while."""
@@ -284,6 +294,10 @@ class SimulatedCluster:
             node.epoch = max(node.epoch, mine.epoch)
         if TOPIC in image.topics:
             self._take(node, image.topics[TOPIC].partitions[0])
+        if node.isr is not None:
+            if node.isr.hopeless(lambda broker: self._epoch_of(node, broker)):
+                node.isr.drop_wish()
+            self._advance(node)
         return None
 
     def _take(self, node: Node, state: PartitionState) -> None:
@@ -434,8 +448,9 @@ class SimulatedCluster:
         """What is asked again may have been granted the first time: a refusal says nothing then."""
         assert node.isr is not None
         node.unsure, node.asked = node.asked is wish, wish
+        joining = dict(wish.joining)
         members = {
-            each: node.epoch if each == node.id else node.isr.followers[each].broker_epoch
+            each: node.epoch if each == node.id else joining.get(each, node.isr.followers[each].broker_epoch)
             for each in wish.isr
             if each == node.id or each in node.isr.followers
         }

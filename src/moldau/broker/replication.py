@@ -109,10 +109,9 @@ class Replication:
         self._fetchers.assign(partition)
 
     def follow(self, old: ClusterImage, new: ClusterImage) -> None:
-        """Who is gone or leaving is not waited for: what the others have may be committed now."""
         if old.brokers != new.brokers:
             for _, leader in self._led():
-                leader.advance()
+                leader.reconsider()
                 leader.invite()
 
     # ── chores ──

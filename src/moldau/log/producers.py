@@ -79,6 +79,13 @@ class Verification:
         self.begins_at_zero = begins_at_zero  # transaction version 2: each transaction has an epoch of its own
         self.since = now
 
+    def outlives(self, marker_epoch: int) -> bool:
+        """Whether a marker ends an earlier transaction, which the next one may have waited for.
+
+        Where each has an epoch of its own, a marker has the one after it (KIP-890): that of the next transaction.
+        """
+        return self.begins_at_zero and marker_epoch <= self.epoch
+
 
 NOT_ASKED = Verification(-1, -1, False, 0)  # does for a transaction that is open already
 NOT_NEEDED = Verification(-1, -1, False, 0)  # transaction.partition.verification.enable is off
@@ -228,6 +235,10 @@ class Producers:
             asked.lowest_sequence = sequence
         return asked
 
+    def void(self, producer_id: int) -> None:
+        """A transaction was ended whose markers have no epoch of their own: what was asked before counts no more."""
+        self._verifications.pop(producer_id, None)
+
     def holds(self, producer_id: int, asked: Verification) -> bool:
         """Whether what was asked of the coordinator still counts: no marker has come since."""
         return self._verifications.get(producer_id) is asked
@@ -275,7 +286,9 @@ class Producers:
         state.coordinator_epoch = coordinator_epoch
         state.txn_start_offset = -1
         state.last_timestamp = timestamp
-        self._verifications.pop(producer_id, None)
+        asked = self._verifications.get(producer_id)
+        if asked is not None and not asked.outlives(epoch):
+            del self._verifications[producer_id]
         if first_offset >= 0:
             del self._open[first_offset]
             self.first_open_offset = next(iter(self._open), NONE_OPEN)

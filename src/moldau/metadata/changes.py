@@ -72,6 +72,7 @@ class PartitionChanged:
     adding: tuple[int, ...] = ()
     removing: tuple[int, ...] = ()
     elr: tuple[int, ...] = ()
+    last: int = NO_BROKER
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,6 +254,7 @@ def _after(old: PartitionState, change: PartitionChanged) -> PartitionState:
         adding=change.adding,
         removing=change.removing,
         elr=change.elr,
+        last=change.last,
     )
 
 
@@ -315,10 +317,21 @@ def _plain_partitions(partitions: Sequence[PartitionState]) -> list[tuple[Any, .
 
 
 def _partitions(form: Sequence[Sequence[Any]]) -> tuple[PartitionState, ...]:
-    return tuple(
-        PartitionState(index, tuple(replicas), tuple(isr), leader, leader_epoch, partition_epoch, *map(tuple, rest))
-        for index, leader, leader_epoch, partition_epoch, replicas, isr, *rest in form
-    )
+    return tuple(_partition(*row) for row in form)
+
+
+def _partition(
+    index: int,
+    leader: int,
+    leader_epoch: int,
+    partition_epoch: int,
+    replicas: list[int],
+    isr: list[int],
+    *rest: list[int],
+) -> PartitionState:
+    adding, removing, elr = (tuple(each) for each in (*rest, [], [], [])[:3])  # which earlier releases did not have
+    state = (index, tuple(replicas), tuple(isr), leader, leader_epoch, partition_epoch)
+    return PartitionState(*state, adding=adding, removing=removing, elr=elr)
 
 
 def _plain_broker(broker: Broker) -> dict[str, Any]:

@@ -7,6 +7,7 @@ committed without it until the ISR has grown again. Nobody else leads unless its
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
 from moldau.base.errors import Refusal, WireError
@@ -36,7 +37,8 @@ class Choice(NamedTuple):
 def elect(state: PartitionState, candidates: Collection[int], *, unclean: bool = False) -> Choice:
     """The first replica in the order of the assignment that may lead: of the ISR, else of the ELR, else of any kind.
 
-    `candidates` are the brokers that can lead now; the state's ISR and ELR are taken as they are.
+    If records may be lost, the one that was in sync last is the best of any kind. `candidates` are the brokers that can
+    lead now; the state's ISR and ELR are taken as they are.
     """
     able = [each for each in state.replicas if each in candidates]
     for each in able:
@@ -46,7 +48,8 @@ def elect(state: PartitionState, candidates: Collection[int], *, unclean: bool =
         if each in state.elr:
             return Choice(each, (each,), state.elr)
     if unclean and able:
-        return Choice(able[0], (able[0],), ())  # the others have records that this one lacks: they must follow it
+        best = state.last if state.last in able else able[0]
+        return Choice(best, (best,), ())  # the others may have records that this one lacks: they must follow it
     return Choice(NO_BROKER, state.isr, state.elr)
 
 
@@ -211,13 +214,23 @@ def eligible(old: PartitionState, choice: Choice, min_isr: int, untrusted: int =
 def _plain(
     topic: Topic, old: PartitionState, leader: int, epoch: int, isr: tuple[int, ...], elr: tuple[int, ...]
 ) -> PartitionChanged:
+    last = NO_BROKER if isr else old.isr[0] if old.isr else old.last
     return PartitionChanged(
-        topic.name, old.index, old.replicas, isr, leader, epoch, adding=old.adding, removing=old.removing, elr=elr
+        topic.name,
+        old.index,
+        old.replicas,
+        isr,
+        leader,
+        epoch,
+        adding=old.adding,
+        removing=old.removing,
+        elr=elr,
+        last=last,
     )
 
 
 def _with(state: PartitionState, isr: tuple[int, ...], elr: tuple[int, ...] | None = None) -> PartitionState:
-    return PartitionState(state.index, state.replicas, isr, state.leader, elr=state.elr if elr is None else elr)
+    return replace(state, isr=isr, elr=state.elr if elr is None else elr)
 
 
 def _without(ids: tuple[int, ...], gone: int) -> tuple[int, ...]:

@@ -42,6 +42,7 @@ class PartitionState:
     adding: tuple[int, ...] = ()  # of the replicas: those that a reassignment brings
     removing: tuple[int, ...] = ()  # of the replicas: those that go when it is done
     elr: tuple[int, ...] = ()  # KIP-966: out of the ISR, but they have all that was committed
+    last: int = NO_BROKER  # where nobody is in sync any more: who was the last, and may have lost records
 
 
 @dataclass(frozen=True, slots=True)

@@ -330,6 +330,7 @@ def _state_data(state: PartitionState) -> bytes:
             "isr": state.isr,
             "partition_epoch": state.partition_epoch,
             "elr": state.elr,
+            **({"last": state.last} if state.last != NO_BROKER else {}),
         }
     )
 
@@ -344,6 +345,7 @@ def _parse_state(index: int, replicas: tuple[int, ...], data: bytes) -> Partitio
         leader_epoch=form["leader_epoch"],
         partition_epoch=form["partition_epoch"],
         elr=tuple(form.get("elr", ())),  # stores of earlier releases have none
+        last=form.get("last", NO_BROKER),
     )
 
 

@@ -102,17 +102,20 @@ class IsrChanges:
             if wish is None or not isinstance(role, Leader):  # decided meanwhile, or led by another
                 self._unsure.pop(partition, None)
                 continue
-            members = tuple((each, self._epoch(role, each)) for each in wish.isr)
+            members = tuple((each, self._epoch(role, wish, each)) for each in wish.isr)
             log, epoch = partition.log, partition.leader_epoch
             found.append(
                 (partition, wish, Proposal(log.topic_id, partition.index, epoch, wish.partition_epoch, members))
             )
         return found
 
-    def _epoch(self, role: Leader, broker: int) -> int:
+    def _epoch(self, role: Leader, wish: Wish, broker: int) -> int:
         if broker == self._node_id:
             own = self._epoch_of(broker)
             return UNKNOWN if own is None else own
+        for joining, epoch in wish.joining:  # not a newer one: an attempt is the same each time, or none is hopeless
+            if joining == broker:
+                return epoch
         known = role.isr.followers.get(broker)
         return UNKNOWN if known is None else known.broker_epoch
 

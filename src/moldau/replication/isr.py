@@ -60,6 +60,7 @@ class Wish(NamedTuple):
 
     isr: tuple[int, ...]
     partition_epoch: int
+    joining: tuple[tuple[int, int], ...] = ()  # whom it lets in, with the epochs that they fetched with
 
 
 class Isr:
@@ -121,7 +122,13 @@ class Isr:
     def wish(self, isr: Iterable[int]) -> Wish:
         """One change at a time is under way; until it is decided the larger set counts."""
         assert self.pending is None
-        self.pending = Wish(tuple(each for each in self.replicas if each in set(isr)), self.partition_epoch)
+        members = tuple(each for each in self.replicas if each in set(isr))
+        joining = tuple(
+            (each, known.broker_epoch)
+            for each, known in self.followers.items()
+            if each in members and each not in self.committed
+        )
+        self.pending = Wish(members, self.partition_epoch, joining)
         self.maximal = self.maximal.union(self.pending.isr)
         return self.pending
 
@@ -133,6 +140,14 @@ class Isr:
         """It was certainly not granted."""
         self.pending = None
         self.maximal = self.committed
+
+    def hopeless(self, epoch_of: EpochOf) -> bool:
+        """Whether the wish was not granted and never will be: whom it lets in is gone, or has registered anew.
+
+        The image that says so has every change before it, so a grant would be known; and after it there can be none.
+        Without this, a wish whose answer got lost would have the leader wait for ever for one that does not come back.
+        """
+        return self.pending is not None and any(epoch_of(broker) != epoch for broker, epoch in self.pending.joining)
 
     def laggards(self, leader_end: int, now: int, lag_ms: int) -> list[int]:
         """Members that were not caught up within replica.lag.time.max.ms."""

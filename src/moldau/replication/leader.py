@@ -236,6 +236,12 @@ class Leader:
             isr.wish(isr.committed.difference(laggards))
             self._around.ask_isr(self._partition)
 
+    def reconsider(self) -> None:
+        """Brokers came or went. Who is gone or leaving is not waited for: what the others have may be committed now."""
+        if self.isr.hopeless(self._around.epoch_of):
+            self.isr.drop_wish()
+        self.advance()
+
     def resign(self) -> None:
         """This replica cannot serve any more. An ISR without its leader says so to the controller."""
         if not self._resigned:

@@ -18,7 +18,7 @@ from moldau.log.files import passing
 from moldau.log.header import RawHeader
 from moldau.log.log import Log
 from moldau.log.markers import Marker, encode_marker
-from moldau.log.producers import NOT_ASKED, Verification
+from moldau.log.producers import NOT_ASKED, STRICT_MARKERS, Verification
 from moldau.log.retention import retire
 from moldau.metadata.image import PartitionState
 from moldau.replication import inspection
@@ -387,6 +387,8 @@ class Partition:
         stable = self.last_stable_offset
         batch = encode_marker(producer_id, producer_epoch, Marker(commit, coordinator_epoch), now)
         outcome = self._append_own(batch, now)
+        if transaction_version < STRICT_MARKERS:
+            producers.void(producer_id)
         if self.waiters and self.role is None:
             self._tell_decided(stable)
         return outcome

@@ -262,7 +262,8 @@ class Replicas:
         partition.on_failure = lambda problem: self.fail(self._homes[partition], problem)
         partition.on_damage = lambda: self.on_damage(partition) if self.on_damage is not None else None
         key = (partition.topic, partition.index)
-        if not self._trusted_start or partition.log.generation:  # the same epoch would write other records again
+        lossy = not self._trusted_start or partition.log.generation
+        if lossy and not opening.new:  # the same epoch would write other records again
             partition.barred = opening.state.leader_epoch
         partition.assign(opening.state, self.around, opening.directory.high_watermarks.get(key, 0))
         if opening.directory.offline:

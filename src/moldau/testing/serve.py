@@ -34,7 +34,7 @@ def _follow(clock: Clock, loop: asyncio.AbstractEventLoop) -> None:
     while line := os.read(0, 64):
         asyncio.run_coroutine_threadsafe(clock.pass_time(int(line)), loop).result()
         print("passed", flush=True)
-    os.kill(os.getpid(), signal.SIGTERM)
+    os.kill(os.getpid(), signal.SIGKILL)  # in order it might wait for others who are gone, too
 
 
 if __name__ == "__main__":

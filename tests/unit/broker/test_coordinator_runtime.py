@@ -167,6 +167,7 @@ class Refusing:
     def __init__(self, partition: Partition, refusal: Refusal) -> None:
         self.log = partition.log
         self.leader_epoch = partition.leader_epoch
+        self.high_watermark = partition.high_watermark
         self._refusal = refusal
 
     def append_records(self, *_: object, **__: object) -> Refusal:

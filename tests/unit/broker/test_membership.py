@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from uuid import uuid4
 
 import pytest
@@ -14,10 +15,12 @@ from moldau.broker.cluster.membership import Membership
 from moldau.broker.controller import Controller
 from moldau.broker.fresh import fresh_id
 from moldau.metadata import tree
+from moldau.metadata.changes import Decision
 from moldau.metadata.elections import Rules
 from moldau.metadata.image import NO_BROKER, Broker, ClusterImage, Endpoint
+from moldau.metadata.in_sync import NewIsr, alter_partition
 from moldau.metadata.portions import PORTION_BYTES
-from moldau.metadata.topics import TopicDefaults, TopicSpec, create_topic
+from moldau.metadata.topics import TopicDefaults, TopicSpec, create_topic, delete_topic
 from moldau.store.zookeeper import ZooKeeperStore
 from moldau.testing import ZooKeeper
 
@@ -229,3 +232,49 @@ def test_a_controller_that_restarts_at_once_is_the_controller_again(connect: str
             await again.stop()
 
     asyncio.run(scenario())
+
+
+def test_preferred_replicas_lead_again(connect: str) -> None:
+    async def scenario(*nodes: Node) -> None:
+        await create(nodes[0], "t", 6)
+        await nodes[2].stop()
+        await until(lambda: leaders(nodes[0].image) == {1, 2})
+        again = await Node(connect, 3).start()
+        try:
+            await until(lambda: 3 in nodes[0].image.brokers)
+            for state in nodes[0].image.topics["t"].partitions:
+                members = {each.id: each.epoch for each in nodes[0].image.brokers.values()}
+                epoch = nodes[0].image.brokers[state.leader].epoch
+                asked = NewIsr(
+                    nodes[0].image.topics["t"].id, state.index, state.leader_epoch, state.partition_epoch, members
+                )
+                await nodes[0].controller.submit(partial(_let_in, state.leader, epoch, asked))
+            await nodes[0].membership.balance()
+            assert all(state.leader == state.replicas[0] for state in nodes[0].image.topics["t"].partitions)
+        finally:
+            await again.stop()
+
+    members(connect, scenario)
+
+
+def _let_in(leader: int, epoch: int, asked: NewIsr, image: ClusterImage) -> Decision:
+    return alter_partition(image, leader, epoch, asked, RULES)
+
+
+def test_a_topic_of_thousands_of_partitions(connect: str, capsys: pytest.CaptureFixture[str]) -> None:
+    async def scenario(*nodes: Node) -> None:
+        begun = time.monotonic()
+        await create(nodes[0], "large", 3_000)
+        made = time.monotonic() - begun
+        await until(
+            lambda: "large" in nodes[2].image.topics and len(nodes[2].image.topics["large"].partitions) == 3_000
+        )
+        await nodes[2].controller.feed.reload()
+        assert nodes[2].image == nodes[0].image
+        begun = time.monotonic()
+        await nodes[0].controller.submit(lambda image: delete_topic(image, name="large"))
+        with capsys.disabled():
+            print(f"\n3,000 partitions: created in {made:.2f} s, deleted in {time.monotonic() - begun:.2f} s")
+        assert await nodes[0].store.children(tree.TOPICS) == []
+
+    members(connect, scenario)

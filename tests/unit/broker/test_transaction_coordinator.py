@@ -246,7 +246,9 @@ def test_a_marker_that_failed_is_written_again_and_the_others_are_not(loop_kind:
         assert isinstance(answer, EndTxnResponse)
         assert answer.error_code == WireError.NONE  # the decision is safe
         assert client.is_in(TransactionState.PREPARE_COMMIT)
-        assert client.admit("orders") == [WireError.CONCURRENT_TRANSACTIONS]
+        adding = client.coordinator.admit("tx", *client.producer, [("orders", 0)], True)
+        assert isinstance(adding, Promise), "it waits for the last one to end, but not for long"
+        assert await adding == {("orders", 0): WireError.CONCURRENT_TRANSACTIONS}
         assert (await client.init()).error_code == WireError.CONCURRENT_TRANSACTIONS
         stores.disks["payments"].fails = None
         await until(lambda: client.is_in(TransactionState.COMPLETE_COMMIT))
@@ -344,6 +346,43 @@ def test_records_are_let_in_when_the_transaction_is_safe(loop_kind: str, tmp_pat
         stores.disks[STATE].go_on()
         assert await adding == await looking == {("orders", 0): WireError.NONE}
         assert client.admit("orders") == [WireError.NONE]
+
+    told(loop_kind, tmp_path, story)
+
+
+@on_both_loops
+def test_the_next_transaction_begins_as_soon_as_the_last_has_ended(loop_kind: str, tmp_path: Path) -> None:
+    async def story(client: Client, stores: Stores) -> None:
+        await client.init()
+        client.admit("orders", "payments")
+        stores.leaders["payments"] = 2
+        client.end()
+        adding = client.coordinator.admit("tx", *client.producer, [("orders", 0)], True)
+        at_once = client.coordinator.add("tx", *client.producer, [("orders", 0)], 2, patient=False)
+        assert at_once is WireError.CONCURRENT_TRANSACTIONS, "brokers are not kept waiting"
+        assert isinstance(adding, Promise)
+        assert not adding.done
+        stores.others.answer(WireError.NONE)
+        assert adding.answer == {("orders", 0): WireError.NONE}
+        assert client.is_in(TransactionState.ONGOING)
+
+    told(loop_kind, tmp_path, story)
+
+
+@on_both_loops
+def test_a_coordinator_elsewhere_that_is_busy_is_asked_again(loop_kind: str, tmp_path: Path) -> None:
+    async def story(client: Client, stores: Stores) -> None:
+        stores.leaders[STATE] = 2
+        stores.others.says = WireError.CONCURRENT_TRANSACTIONS
+        answer = client.coordinator.admit("tx", 4000, 0, [("orders", 0)], True)
+        assert isinstance(answer, Promise)
+        await until(lambda: len(stores.others.asked) == 2)
+        stores.others.says = WireError.NONE
+        assert await answer == {("orders", 0): WireError.NONE}
+        stores.others.says = WireError.CONCURRENT_TRANSACTIONS
+        answer = client.coordinator.admit("tx", 4000, 0, [("orders", 0)], True)
+        assert isinstance(answer, Promise)
+        assert await answer == {("orders", 0): WireError.CONCURRENT_TRANSACTIONS}, "the rest is the producer's"
 
     told(loop_kind, tmp_path, story)
 

@@ -110,6 +110,15 @@ def test_offsets_of_a_transaction_that_has_ended_meanwhile_are_refused(tmp_path:
     assert shop.partition.log.end_offset == 1
 
 
+def test_offsets_may_wait_for_the_last_transaction_to_end(tmp_path: Path) -> None:
+    """Transaction version 2: its marker comes to the same partition, and has the epoch of the next transaction."""
+    shop = Shop(tmp_path)
+    waiting = commit(shop, 5)
+    shop.partition.write_marker(7, 0, True, 0, 2, NOW)
+    shop.says(WireError.NONE)
+    assert waiting.answer == COMMITTED
+
+
 @pytest.mark.parametrize(
     ("said", "told"),
     [

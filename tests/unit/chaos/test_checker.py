@@ -10,6 +10,7 @@ from chaos.history import (
     Committed,
     Committing,
     Copies,
+    Disturbed,
     Ended,
     Ending,
     Event,
@@ -21,6 +22,7 @@ from chaos.history import (
     Polled,
     Recorder,
     Send,
+    Settled,
     load,
     save,
 )
@@ -144,6 +146,15 @@ VARIANTS = {
         "stale end",
         story().then(Listed, "asker", PLACE, 9, 0.0).then(Listed, "asker", PLACE, 8, 0.5),
     ),
+    "an end that a fault does not excuse": (
+        "stale end",
+        story().send("a.0", 4).read((4, "a.0")).then(Disturbed, "faults").then(Listed, "asker", PLACE, 4, 4.5),
+    ),
+    "a broker that was replaced and never learns of it": (
+        "stale end",
+        story().then(Disturbed, "faults").send("a.0", 4).read((4, "a.0")).then(Settled, "faults")
+        .then(Listed, "asker", PLACE, 4, 5.5),
+    ),
     "a group's offset is gone": ("lost commit", committed(7).then(Fetched, "asker", "group", PLACE, -1, 1.5)),
 }  # fmt: skip
 
@@ -204,6 +215,10 @@ CLEAN = {
     ),
     "ends": story().send("a.0", 4).read((4, "a.0")).then(Listed, "asker", PLACE, 5, 2.5),
     "an end that was asked for before": story().send("a.0", 4).read((4, "a.0")).then(Listed, "asker", PLACE, 4, 0.5),
+    "a broker that was replaced tells what was true before": (
+        story().send("a.0", 4).then(Disturbed, "faults").send("a.1", 5).then(Listed, "asker", PLACE, 5, 5.5)
+        .then(Settled, "faults").read((4, "a.0"), (5, "a.1")).then(Listed, "asker", PLACE, 6, 8.5)
+    ),
     "faults": story().then(Noted, "faults", "killed broker 1"),
 }  # fmt: skip
 CLEAN["a producer that may repeat"].events = [

@@ -173,6 +173,23 @@ def test_what_was_let_in_before_the_marker_is_not_written_behind_it(tmp_path: Pa
     assert partition.produce(batch, VERSION, NOW, NOT_NEEDED) == Appended(1, -1, 0)
 
 
+def test_in_version_two_the_marker_of_the_last_transaction_does_not_concern_the_next(tmp_path: Path) -> None:
+    """The next one may ask, and be kept waiting, before the last has ended here: they have different epochs."""
+    partition = a_partition(tmp_path)
+    assert isinstance(produce(partition, in_transaction(Producer(1, 0)), Coordinator()), Appended)
+    following = in_transaction(Producer(1, 1))
+    proof = proof_of(partition, following, Coordinator())
+    assert not isinstance(proof, Refusal)
+    end(partition, Producer(1, 1), version=2)
+    assert isinstance(partition.produce(following, VERSION, NOW, proof), Appended)
+    late = in_transaction(Producer(1, 2))
+    proof = proof_of(partition, late, Coordinator())
+    assert not isinstance(proof, Refusal)
+    end(partition, Producer(1, 2), version=2)
+    end(partition, Producer(1, 3), version=2)
+    assert error(partition.produce(late, VERSION, NOW, proof)) is WireError.INVALID_PRODUCER_EPOCH
+
+
 def test_a_batch_that_was_put_off_keeps_its_place(tmp_path: Path) -> None:
     """What the coordinator could not admit is sent again; what follows it must not be written first."""
     partition = a_partition(tmp_path)

@@ -52,7 +52,9 @@ def _add(ctx: Context, asked: AddPartitionsToTxnTransaction, version: int) -> Er
     producer = asked.transactional_id, asked.producer_id, asked.producer_epoch
     if asked.verify_only:
         return ctx.transactions.verify(*producer, partitions)
-    return ctx.transactions.add(*producer, partitions, NEW_PROTOCOL if version >= BROKERS_SINCE else OLD_PROTOCOL)
+    if version >= BROKERS_SINCE:  # they ask for many at once, and come again for those that have to wait
+        return ctx.transactions.add(*producer, partitions, NEW_PROTOCOL, patient=False)
+    return ctx.transactions.add(*producer, partitions, OLD_PROTOCOL)
 
 
 def _result(asked: AddPartitionsToTxnTransaction, errors: Errors, version: int) -> AddPartitionsToTxnResult:

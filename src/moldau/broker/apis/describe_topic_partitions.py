@@ -4,7 +4,7 @@ from moldau.base.errors import WireError
 from moldau.broker.availability import seen
 from moldau.broker.call import Call
 from moldau.broker.context import Context
-from moldau.metadata.image import Topic
+from moldau.metadata.image import NO_BROKER, Topic
 from moldau.wire.messages.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
@@ -65,8 +65,8 @@ def _describe(ctx: Context, topic: Topic, first: int, room: int) -> DescribeTopi
                 leader_epoch=partition.leader_epoch,
                 replica_nodes=partition.replicas,
                 isr_nodes=partition.isr,
-                eligible_leader_replicas=(),
-                last_known_elr=(),
+                eligible_leader_replicas=partition.elr,
+                last_known_elr=() if partition.last == NO_BROKER else (partition.last,),
                 offline_replicas=state.offline_replicas,
             )
             for partition in topic.partitions[first : first + room]

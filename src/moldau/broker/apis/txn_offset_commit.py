@@ -53,7 +53,7 @@ def _admitted(ctx: Context, request: TxnOffsetCommitRequest, version: int) -> An
     partition, producer_id, epoch = shard.partition, request.producer_id, request.producer_epoch
     if partition.log.producers.open_in(producer_id, epoch):
         return WireError.NONE
-    asked = partition.log.producers.verify(producer_id, epoch, NO_SEQUENCE, False, ctx.now())
+    asked = partition.log.producers.verify(producer_id, epoch, NO_SEQUENCE, adds, ctx.now())
 
     def judged(errors: Mapping[TopicPartition, WireError]) -> WireError:
         error = errors[OFFSETS, index]

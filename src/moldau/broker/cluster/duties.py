@@ -34,10 +34,12 @@ class Duties:
         self._dead: dict[int, int] = {}  # broker id to the epoch of the life that ended
         self._restarted: set[int] = set()
         self._grace_until = 0.0  # of the loop's clock
+        self._announced: set[int] = set()  # whom this controller has told of as gone
         self._new = False  # elected just now: what predecessors left undone is not known
 
     def elected(self, restarted: Iterable[int] = ()) -> None:
         self._new = True
+        self._announced.clear()
         self._restarted.update(restarted)
         self._due.set()
 
@@ -49,6 +51,7 @@ class Duties:
     def follow(self, old: ClusterImage, new: ClusterImage) -> None:
         if old.brokers is new.brokers or not self._controller.leads:
             return
+        self._announced -= new.brokers.keys()
         for broker_id, broker in new.brokers.items():
             known = old.brokers.get(broker_id)
             if known is not None and known.epoch != broker.epoch:
@@ -110,7 +113,7 @@ class Duties:
         ended = dead | {each: epoch for each, epoch in known.items() if each not in registered}
 
         def decide(image: ClusterImage) -> Decision:
-            gone = _gone(image, registered, ended, _mentioned(image) if new else set())
+            gone = _gone(image, registered, ended, _mentioned(image) - self._announced)
             after = image
             for change in gone:
                 after = fold(after, change)
@@ -120,6 +123,8 @@ class Duties:
         if isinstance(decision, Refusal):
             return not self._controller.leads
         self._new = self._new and not new
+        assert isinstance(decision, Batch)
+        self._announced |= {each.broker_id for each in decision.changes if isinstance(each, BrokerGone)}
         self._restarted -= restarted
         self._dead = {each: epoch for each, epoch in self._dead.items() if dead.get(each) != epoch}
         _tell(decision, time.monotonic() - begun)
@@ -131,7 +136,7 @@ def _gone(
 ) -> tuple[BrokerGone, ...]:
     """Who is to be told of as gone. `ended` are lives, by their epoch: a broker may have registered again since.
 
-    Of those that replicas mention a predecessor may not have told.
+    Of those that replicas mention and nobody has seen, a predecessor may not have told.
     """
     lives = [broker.id for broker in image.brokers.values() if ended.get(broker.id) == broker.epoch]
     return (

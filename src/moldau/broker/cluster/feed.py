@@ -164,9 +164,12 @@ class Feed:
         self._become(self._with_the_missing(_sharing(self.image, image)))
 
     def _with_the_missing(self, image: ClusterImage) -> ClusterImage:
-        """A broker is there until an entry of the feed says otherwise, for who reads the tree too."""
+        """A broker is there until an entry of the feed says otherwise, for who reads the tree too.
+
+        Unless there are entries that were not read: they may have told.
+        """
         missing = self.image.brokers.keys() - image.brokers.keys() - {self.own_id}
-        self.missing = set(missing) if self.image.cluster_id else set()
+        self.missing = set(missing) if image.version == self.image.version else set()
         kept = {each: self.image.brokers[each] for each in self.missing}
         return replace(image, brokers={**image.brokers, **kept}) if kept else image
 

@@ -21,7 +21,7 @@ from moldau.broker.coordinators.replay import replay
 from moldau.broker.coordinators.shard import Asked, Pending, Shard
 from moldau.broker.promise import Promise
 from moldau.metadata.image import ClusterImage
-from moldau.replication.partition import Later, Outcome, Partition
+from moldau.replication.partition import Appended, Later, Outcome, Partition
 from moldau.replication.replicas import Replicas
 
 log = logging.getLogger("moldau.broker")
@@ -31,6 +31,7 @@ PATIENCE_MS = 5_000  # how long a reply may wait for replicas, unless the coordi
 PENDING_AT_MOST = 10_000  # appends of one shard that are not committed; clients' own limits keep it far below
 NOBODY = Caller(None, 0, "", "")  # who decides by a timer, or for the broker itself
 STOPPED = WireError.NOT_COORDINATOR  # clients look for the coordinator anew
+LOST = Refusal.of(WireError.NOT_LEADER_OR_FOLLOWER)
 CROWDED = Refusal(WireError.REQUEST_TIMED_OUT, "too much waits for replicas")
 
 # What clients of a coordinator are told where its log refuses a write: their retry rules know these.
@@ -332,21 +333,24 @@ class Runtime(Generic[M]):
     def _open(self, index: int, partition: Partition) -> Shard[M]:
         shard = self._shards[index] = Shard(index, partition, self._make())
         if partition.log.end_offset > partition.log.start_offset:
-            shard.loading = asyncio.get_running_loop().create_task(self._load(shard))
+            shard.task = shard.loading = asyncio.get_running_loop().create_task(self._load(shard))
         return shard
 
     async def _load(self, shard: Shard[M]) -> None:
         """Replay the log in a thread: nobody else knows the machine before it is loaded.
 
-        What a new leader finds in its log is not all committed at first. It counts, so the shard waits until it is.
+        What a new leader finds in its log is not all committed at first. It counts, so replies wait until it is.
         """
         partition = shard.partition
+        found = Later()
         try:
             async with self._turn:
                 count = await asyncio.to_thread(replay, shard, partition.log)
-            await partition.committed(partition.log.end_offset)
-            if shard.closed:
+            if shard.closed or not shard.current:
                 return
+            end = partition.log.end_offset
+            if partition.high_watermark < end:
+                self._wait_for(shard, found)
             decision = self._loaded(shard.machine, self._now())
             if not self.carry_out(shard, decision):  # what lives on its timers does not wait for the disk
                 self.carry_out(shard, replace(decision, records=[]))
@@ -359,6 +363,8 @@ class Runtime(Generic[M]):
         if all(each.loading is None for each in self._shards.values()):
             seconds = (self._now() - self._started) / 1000
             log.info("loaded %d records of %s in %.2f s", self._loaded_records, self.topic, seconds)
+        await partition.committed(end)
+        found.resolve(Appended(end, -1, 0) if shard.current else LOST)
 
     def follow(self, old: ClusterImage, new: ClusterImage) -> None:
         """The image changed: shards that this broker does not lead any more end, those that it leads now are loaded."""
@@ -389,8 +395,8 @@ class Runtime(Generic[M]):
         if self.has(shard):
             del self._shards[shard.index]
         shard.closed = True
-        if shard.loading is not None:
-            shard.loading.cancel()
+        if shard.task is not None:
+            shard.task.cancel()
         for timer in (*shard.timers.values(), shard.overdue):
             if timer is not None:
                 timer.cancel()
@@ -407,7 +413,7 @@ class Runtime(Generic[M]):
 
     async def stop(self) -> None:
         self._stopped = True
-        tasks = [shard.loading for shard in self._shards.values() if shard.loading is not None]
+        tasks = [shard.task for shard in self._shards.values() if shard.task is not None]
         for shard in list(self._shards.values()):
             self._close(shard)
         if self._settling is not None:

@@ -44,6 +44,7 @@ class Shard(Generic[M]):
         "overdue",
         "partition",
         "pending",
+        "task",
         "timers",
         "waiting",
     )
@@ -53,7 +54,8 @@ class Shard(Generic[M]):
         self.partition = partition
         self.epoch = partition.leader_epoch
         self.machine = machine
-        self.loading: asyncio.Task[None] | None = None
+        self.loading: asyncio.Task[None] | None = None  # until the log is replayed
+        self.task: asyncio.Task[None] | None = None  # the same, until all that was found there is committed
         self.closed = False
         self.timers: dict[TimerKey, asyncio.TimerHandle] = {}
         self.waiting: set[Asked] = set()

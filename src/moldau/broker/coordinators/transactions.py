@@ -39,6 +39,7 @@ from moldau.wire.messages.init_producer_id import InitProducerIdRequest
 
 log = logging.getLogger("moldau.broker")
 
+CONCURRENT = WireError.CONCURRENT_TRANSACTIONS  # the last transaction is still being ended
 RETRY_MS = 100  # before markers that could not be written, or a producer id, are tried for again
 _GONE = (WireError.NONE, WireError.UNKNOWN_TOPIC_OR_PARTITION)  # written, or nobody is left to read it
 _PASSING = (  # as happens when leaders change
@@ -47,6 +48,10 @@ _PASSING = (  # as happens when leaders change
     WireError.NETWORK_EXCEPTION,
     WireError.REQUEST_TIMED_OUT,
 )
+
+
+# Transactional id, producer id and epoch, partitions, and whether they are to be added.
+Question = tuple[str, int, int, Sequence[TopicPartition], bool]
 
 
 class AdmissionPost(Protocol):
@@ -91,15 +96,14 @@ class Transactions:
 
     def ask(self, transactional_id: str, request: Any, call: Call, refused: Callable[[WireError], Any]) -> Any:
         """The reply to a request about a transactional id, or a Promise of it."""
-        answer = self._runtime.ask(transactional_id, request, call.caller(), refused)
-        if (
-            isinstance(request, InitProducerIdRequest)
-            and not isinstance(answer, Promise)
-            and answer.error_code == WireError.CONCURRENT_TRANSACTIONS
-        ):
-            # It aborted what another instance had left open, and that is done by now: there is no need to come again.
-            answer = self._runtime.ask(transactional_id, request, call.caller(), refused)
-        return answer
+
+        def ask() -> Any:
+            return self._runtime.ask(transactional_id, request, call.caller(), refused)
+
+        if not isinstance(request, InitProducerIdRequest):
+            return ask()
+        # It may have aborted what another instance had left open: there is no need to come again for that.
+        return self._patiently(transactional_id, ask, lambda answer: bool(answer.error_code == CONCURRENT))
 
     def add(
         self,
@@ -108,10 +112,41 @@ class Transactions:
         producer_epoch: int,
         partitions: Iterable[TopicPartition],
         client_version: int,
+        *,
+        patient: bool = True,
     ) -> WireError | Promise:
+        """`patient`: if the producer's last transaction is still being ended, that is waited for."""
         command = AddPartitions(transactional_id, producer_id, producer_epoch, frozenset(partitions), client_version)
-        answer: WireError | Promise = self._runtime.ask(transactional_id, command, NOBODY, lambda error: error)
+
+        def ask() -> Any:
+            return self._runtime.ask(transactional_id, command, NOBODY, lambda error: error)
+
+        answer: WireError | Promise = (
+            self._patiently(transactional_id, ask, lambda error: error is CONCURRENT) if patient else ask()
+        )
         return answer
+
+    def _patiently(self, transactional_id: str, ask: Callable[[], Any], busy: Callable[[Any], bool]) -> Any:
+        """An answer; one that says that the last transaction is still being ended is asked for again when it is."""
+
+        def judged(answer: Any) -> Any:
+            if not busy(answer):
+                return answer
+            ending = self._endings.get(transactional_id)
+            if ending is None:  # by now it is done
+                return ask()
+            ended = Promise()
+            ending.watchers.append(ended)
+            delay = self._config().add_partitions_to_txn_retry_backoff_max_ms / 1000
+            timer = asyncio.get_running_loop().call_later(delay, ended.resolve, None)
+
+            def again(_: Any) -> Any:
+                timer.cancel()
+                return ask()
+
+            return after(ended, again)
+
+        return after(ask(), judged)
 
     def verify(
         self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: Sequence[TopicPartition]
@@ -140,7 +175,7 @@ class Transactions:
         if leader == NO_BROKER:
             return dict.fromkeys(partitions, WireError.COORDINATOR_NOT_AVAILABLE)
         if leader != self._config().node_id:
-            return self._post.ask_admission(leader, transactional_id, producer_id, producer_epoch, partitions, adds)
+            return self._ask_elsewhere((transactional_id, producer_id, producer_epoch, partitions, adds))
         if not adds:
             return self.verify(transactional_id, producer_id, producer_epoch, partitions)
         error = self.add(transactional_id, producer_id, producer_epoch, partitions, BUMPING)
@@ -148,6 +183,28 @@ class Transactions:
             error, lambda found: dict.fromkeys(partitions, found)
         )
         return answer
+
+    def _ask_elsewhere(self, question: Question, spent_ms: int = 0) -> Promise:
+        """What the coordinator says, which is another broker. Where it is busy ending the last transaction, again."""
+        config, answer = self._config(), Promise()
+        pause_ms = config.add_partitions_to_txn_retry_backoff_ms
+
+        def judged(errors: Mapping[TopicPartition, WireError]) -> None:
+            spent = spent_ms + pause_ms
+            adds, busy = question[-1], CONCURRENT in errors.values()
+            if not (adds and busy) or spent > config.add_partitions_to_txn_retry_backoff_max_ms:
+                answer.resolve(errors)
+            else:
+                asyncio.get_running_loop().call_later(pause_ms / 1000, self._ask_again, question, spent, answer)
+
+        self._post.ask_admission(self._leader(question[0]), *question).then(judged)
+        return answer
+
+    def _ask_again(self, question: Question, spent_ms: int, answer: Promise) -> None:
+        if self._leader(question[0]) in (NO_BROKER, self._config().node_id):  # it has moved meanwhile
+            answer.resolve(dict.fromkeys(question[3], WireError.NOT_COORDINATOR))
+        else:
+            self._ask_elsewhere(question, spent_ms).then(answer.resolve)
 
     def _leader(self, transactional_id: str) -> int:
         """The broker that coordinates a transactional id."""
@@ -260,13 +317,14 @@ class Transactions:
         done = MarkersWritten(work.transactional_id, work.producer_id, work.producer_epoch)
         if not ending.unmarked and self._tell(ending.shard, done, NOBODY):
             del self._endings[work.transactional_id]
+            ending.tell_watchers()
         else:
             self._again(ending.shard, markers_key(work.transactional_id))
 
     def _forget_endings(self, shard: Shard[TransactionShard]) -> None:
         """The next leader of the shard begins them anew."""
         for transactional_id in [each for each, ending in self._endings.items() if ending.shard is shard]:
-            del self._endings[transactional_id]
+            self._endings.pop(transactional_id).tell_watchers()
 
     def _tell(self, shard: Shard[TransactionShard], command: Any, caller: Caller) -> bool:
         return self._runtime.carry_out(shard, self._decide(shard.machine, command, caller, self._now()))
@@ -286,11 +344,17 @@ def transaction_config(config: BrokerConfig, image: ClusterImage) -> Transaction
 class _Ending:
     """A transaction whose markers are being written."""
 
-    __slots__ = ("failed", "shard", "unmarked", "waiting", "work")
+    __slots__ = ("failed", "shard", "unmarked", "waiting", "watchers", "work")
 
     def __init__(self, shard: Shard[TransactionShard], work: WriteMarkers) -> None:
         self.shard = shard
         self.work = work
         self.unmarked = set(work.partitions)
-        self.waiting = 0  # for disks
+        self.waiting = 0  # for disks, and for other brokers
         self.failed = False  # and the log says so
+        self.watchers: list[Promise] = []  # whoever wants to begin the next one
+
+    def tell_watchers(self) -> None:
+        watchers, self.watchers = self.watchers, []
+        for each in watchers:
+            each.resolve(None)

@@ -8,6 +8,10 @@ MAX_INT = 2**31 - 1
 
 # fmt: off
 COORDINATION: tuple[Setting, ...] = (
+    Setting("add.partitions.to.txn.retry.backoff.max.ms", INT, 100, least=0,
+            doc="How long a broker waits for a producer's last transaction to end before its client has to try again."),
+    Setting("add.partitions.to.txn.retry.backoff.ms", INT, 20, least=1,
+            doc="Pause after which a coordinator on another broker is asked whether the last transaction has ended."),
     Setting("group.consumer.assignment.interval.ms", INT, 1000, least=0, live=CLUSTER_WIDE,
             doc="Pause between two assignments of a consumer group."),
     Setting("group.consumer.assignors", LIST, ("uniform", "range"),
