@@ -121,7 +121,7 @@ class Node:
             self.partition.assign(self.state, self.around)
             self.follow()
         if isinstance(self.partition.role, Leader):
-            self.partition.role.advance()
+            self.partition.role.reconsider()
             self.partition.role.invite()
 
     def follow(self) -> None:
