@@ -14,6 +14,7 @@ from log_batches import NOW, TOPIC_ID, batch, open_log, read
 from moldau.base.errors import Refusal, WireError
 from moldau.broker.apis.fetch import fetch
 from moldau.broker.apis.list_offsets import list_offsets
+from moldau.broker.selection import RACK_AWARE
 from moldau.broker.sessions import FetchSessions
 from moldau.log.files import Slice, remove
 from moldau.log.settings import LogConfig
@@ -120,7 +121,7 @@ class Node:
             self.partition.assign(self.state, self.around)
             self.follow()
         if isinstance(self.partition.role, Leader):
-            self.partition.role.advance()
+            self.partition.role.reconsider()
             self.partition.role.invite()
 
     def follow(self) -> None:
@@ -164,6 +165,11 @@ class Node:
         return SimpleNamespace(
             replicas=replicas, config=config, image=self.image, sessions=self.sessions, now=self.world.now
         )
+
+    def rack_aware(self) -> Any:
+        context = self.context()
+        context.config.replica_selector_class = RACK_AWARE
+        return context
 
     def serve_fetch(self, body: bytes, version: int) -> bytes:
         parts = fetch(self.context(), memoryview(body), 0, version, 1)

@@ -4,7 +4,6 @@ Answered when no replica that is alive has it any more, or when the request's ti
 """
 
 import asyncio
-from dataclasses import replace
 
 from moldau.base.errors import WireError
 from moldau.broker.call import Call
@@ -33,7 +32,10 @@ async def delete_records(ctx: Context, request: DeleteRecordsRequest, call: Call
     topics = await _everywhere(ctx, topics, request.timeout_ms / 1000)
     # What was deleted stays deleted over a crash: the answer waits for the new log start on disk.
     if not await ctx.replicas.checkpoint():
-        topics = tuple(replace(topic, partitions=tuple(map(_unsafe, topic.partitions))) for topic in topics)
+        topics = tuple(
+            DeleteRecordsTopicResult(name=topic.name, partitions=tuple(map(_unsafe, topic.partitions)))
+            for topic in topics
+        )
     return DeleteRecordsResponse(topics=topics)
 
 
@@ -42,14 +44,13 @@ async def _everywhere(
 ) -> tuple[DeleteRecordsTopicResult, ...]:
     """The results with the low watermark of all replicas, which followers reach with their next fetches."""
     deadline = asyncio.get_running_loop().time() + patience_s
-    return tuple(
-        [
-            replace(
-                topic, partitions=tuple([await _reached(ctx, topic.name, each, deadline) for each in topic.partitions])
-            )
-            for topic in topics
-        ]
-    )
+    found: list[DeleteRecordsTopicResult] = []
+    for topic in topics:
+        rows: list[DeleteRecordsPartitionResult] = []
+        for each in topic.partitions:
+            rows.append(await _reached(ctx, topic.name, each, deadline))  # noqa: PERF401 - one after the other
+        found.append(DeleteRecordsTopicResult(name=topic.name, partitions=tuple(rows)))
+    return tuple(found)
 
 
 async def _reached(
@@ -67,17 +68,19 @@ async def _reached(
                 await reached.wait()
         except TimeoutError:
             give_up()
-            return replace(result, error_code=WireError.REQUEST_TIMED_OUT, low_watermark=NO_LOW_WATERMARK)
+            return _failed(result, WireError.REQUEST_TIMED_OUT)
     if not partition.leads or partition.role is not role:
-        return replace(result, error_code=WireError.NOT_LEADER_OR_FOLLOWER, low_watermark=NO_LOW_WATERMARK)
-    return replace(result, low_watermark=role.low_watermark)
+        return _failed(result, WireError.NOT_LEADER_OR_FOLLOWER)
+    return DeleteRecordsPartitionResult(
+        partition_index=result.partition_index, low_watermark=role.low_watermark, error_code=WireError.NONE
+    )
 
 
 def _unsafe(result: DeleteRecordsPartitionResult) -> DeleteRecordsPartitionResult:
     """The disk did not take it: the client asks again, which does no harm."""
     if result.error_code:
         return result
-    return replace(result, error_code=WireError.KAFKA_STORAGE_ERROR, low_watermark=NO_LOW_WATERMARK)
+    return _failed(result, WireError.KAFKA_STORAGE_ERROR)
 
 
 def _delete(ctx: Context, topic: str, asked: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
@@ -103,4 +106,10 @@ def _delete(ctx: Context, topic: str, asked: DeleteRecordsPartition) -> DeleteRe
 def _failure(asked: DeleteRecordsPartition, error: WireError) -> DeleteRecordsPartitionResult:
     return DeleteRecordsPartitionResult(
         partition_index=asked.partition_index, low_watermark=NO_LOW_WATERMARK, error_code=error
+    )
+
+
+def _failed(result: DeleteRecordsPartitionResult, error: WireError) -> DeleteRecordsPartitionResult:
+    return DeleteRecordsPartitionResult(
+        partition_index=result.partition_index, low_watermark=NO_LOW_WATERMARK, error_code=error
     )
