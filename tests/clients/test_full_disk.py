@@ -129,7 +129,8 @@ def test_a_directory_that_fails_takes_its_partitions_alone(tmp_path: Path) -> No
     arguments = [f"log.dirs={one},{two}", "listeners=PLAINTEXT://127.0.0.1:0", "log.flush.interval.messages=1"]
     command = [sys.executable, "-c", FAILING, str(two), *arguments]
     with open(tmp_path / "log", "wb") as log:
-        process = subprocess.Popen(command, env=broker_environment(), stdout=subprocess.PIPE, stderr=log)
+        pipe = subprocess.PIPE  # the broker of a test ends with its input
+        process = subprocess.Popen(command, env=broker_environment(), stdin=pipe, stdout=pipe, stderr=log)
     try:
         assert process.stdout is not None
         bootstrap = process.stdout.readline().split()[1].decode()

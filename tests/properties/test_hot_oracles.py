@@ -89,6 +89,8 @@ def fetch_seen(ask: hot.FetchAsk, by_id: bool) -> tuple[Any, ...]:
         *ask[:7],
         [(name_or_id(token, by_id), [tuple(row) for row in rows]) for token, rows in ask.topics],
         [(name_or_id(token, by_id), rows) for token, rows in ask.forgotten],
+        ask.rack.decode(),
+        ask.replica_epoch,
     )
 
 
@@ -106,6 +108,7 @@ def fetch_meant(request: FetchRequest, version: int) -> tuple[Any, ...]:
                     each.fetch_offset,
                     each.last_fetched_epoch,
                     each.partition_max_bytes,
+                    each.log_start_offset,
                 )
                 for each in topic.partitions
             ],
@@ -123,6 +126,8 @@ def fetch_meant(request: FetchRequest, version: int) -> tuple[Any, ...]:
         request.session_epoch,
         topics,
         forgotten,
+        request.rack_id,
+        request.replica_state.replica_epoch,
     )
 
 
@@ -148,8 +153,9 @@ def body_of(frame: bytes, key: int, version: int, correlation: int) -> memoryvie
 
 def produce_results(version: int) -> st.SearchStrategy[Any]:
     errors = st.lists(st.tuples(INT32, TEXTS), max_size=2).map(tuple)
-    result = st.builds(hot.ProduceResult, INT32, CODES, INT64, INT64, INT64, TEXTS, errors)
-    plain = st.builds(hot.ProduceResult, INT32, CODES, INT64, INT64, INT64, st.none(), st.just(()))
+    leaders = st.none() | st.tuples(INT32, INT32)
+    result = st.builds(hot.ProduceResult, INT32, CODES, INT64, INT64, INT64, TEXTS, errors, leaders)
+    plain = st.builds(hot.ProduceResult, INT32, CODES, INT64, INT64, INT64, st.none(), st.just(()), st.none())
     return st.lists(st.tuples(tokens(version >= hot.PRODUCE_BY_ID), st.lists(plain | result, max_size=3)), max_size=3)
 
 
@@ -173,13 +179,28 @@ def test_produce_responses_are_packed_as_declared(version: int, data: st.DataObj
             assert got.record_errors == tuple(
                 BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=text) for index, text in wanted
             )
+            leader = (told.leader or (-1, -1)) if version >= hot.PRODUCE_LEADERS else (-1, -1)
+            assert (got.current_leader.leader_id, got.current_leader.leader_epoch) == leader
 
 
 def fetch_results(version: int) -> st.SearchStrategy[Any]:
     pieces = st.none() | st.binary(min_size=1, max_size=300).map(Piece)
     diverging = st.none() | st.tuples(INT32, INT64) if version >= 12 else st.none()
     aborted = st.none() | st.lists(st.tuples(INT64, INT64), max_size=3)
-    result = st.builds(hot.FetchResult, INT32, CODES, INT64, INT64, INT64, pieces, diverging, aborted)
+    leaders = st.none() | st.tuples(INT32, INT32)
+    result = st.builds(
+        hot.FetchResult,
+        INT32,
+        CODES,
+        INT64,
+        INT64,
+        INT64,
+        pieces,
+        diverging,
+        aborted,
+        st.integers(-1, 2**31 - 1),
+        leaders,
+    )
     return st.lists(st.tuples(tokens(version >= hot.FETCH_BY_ID), st.lists(result, max_size=3)), max_size=3)
 
 
@@ -209,7 +230,10 @@ def test_fetch_responses_are_packed_as_declared(version: int, data: st.DataObjec
                 )
             )
             assert got.aborted_transactions == aborted
-            assert got.preferred_read_replica == -1
+            assert got.preferred_read_replica == (told.preferred if version >= 11 else -1)
+            named = version >= hot.FETCH_LEADERS and told.diverging is None
+            leader = (told.leader or (-1, -1)) if named else (-1, -1)
+            assert (got.current_leader.leader_id, got.current_leader.leader_epoch) == leader
             assert got.records == (told.records.data if told.records else b"")  # never null
             epoch, end = told.diverging or (-1, -1)
             assert got.diverging_epoch == EpochEndOffset(epoch=epoch, end_offset=end)

@@ -193,7 +193,7 @@ def pack_produce(
         body.append(_array(len(results), flexible))
         for index, code, base, time, start, message, record_errors, leader in results:
             body.append(row.pack(index, code, base, time, start) if with_start else row.pack(index, code, base, time))
-            if message is None and not record_errors:
+            if message is None and not record_errors and leader is None:
                 body.append(tail)
             elif version >= 8:
                 tags = _leader_tag(0, leader) if leader is not None and version >= PRODUCE_LEADERS else b"\0"
