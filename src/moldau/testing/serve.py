@@ -1,13 +1,14 @@
 """The broker process of `moldau.testing.Broker`: settings as arguments, its address on standard output once it answers.
 
 Without the command line's parser it starts sooner, which counts in a test. A number of milliseconds on standard input
-makes that time pass, and is answered when all that was due by then is done. When standard input ends, so does the
+makes that time pass, and is answered when all that was due by then is done. When that pipe ends, so does the
 broker: the test was killed, and nobody is left to stop it.
 """
 
 import asyncio
 import os
 import signal
+import stat
 import sys
 import threading
 
@@ -23,8 +24,9 @@ def main() -> None:
 
     def announce(started: Started) -> None:
         print(f"ready {started.addresses[0]}", flush=True)
-        loop = asyncio.get_running_loop()
-        threading.Thread(target=_follow, args=(clock, loop), daemon=True).start()
+        if stat.S_ISFIFO(os.fstat(0).st_mode):
+            loop = asyncio.get_running_loop()
+            threading.Thread(target=_follow, args=(clock, loop), daemon=True).start()
 
     sys.exit(run(properties, announce, clock))
 
