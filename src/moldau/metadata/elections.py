@@ -145,7 +145,7 @@ def preferred(image: ClusterImage, topic_name: str, index: int) -> PartitionChan
     if state is None:
         return _unknown()
     first = state.replicas[0]
-    if state.leader == first:
+    if state.leader == first and first in image.brokers:
         return Refusal(WireError.ELECTION_NOT_NEEDED, "The preferred replica leads the partition already.")
     if first not in state.isr or first not in candidates(image):
         return Refusal(WireError.PREFERRED_LEADER_NOT_AVAILABLE, "The preferred replica is not in sync.")
