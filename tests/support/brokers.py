@@ -17,6 +17,8 @@ import uuid
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+import psutil
+
 import moldau
 from support import kafka_java
 
@@ -28,8 +30,10 @@ TAIL_LINES = 60
 
 
 def free_port() -> int:
-    """A port that nobody listens on."""
-    for port in random.Random(os.urandom(8)).sample(PORTS, 200):
+    """A port that nobody listens on, and that no other process of this test run chooses."""
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    for port in random.Random(os.urandom(8)).sample(PORTS[worker::workers], 200):
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
@@ -106,7 +110,7 @@ class BrokerProcess:
                 self.command(), env=self.environment(), stdin=subprocess.DEVNULL, stdout=log, stderr=log
             )
         deadline = time.monotonic() + READY_SECONDS
-        while not answers(self.port):
+        while not (answers(self.port) and self.listens()):
             code = self.process.poll()
             if code is not None:
                 raise RuntimeError(f"the broker ended with code {code} instead of starting:\n{self.tail()}")
@@ -115,6 +119,11 @@ class BrokerProcess:
                 raise RuntimeError(f"the broker did not answer within {READY_SECONDS} s:\n{self.tail()}")
             time.sleep(0.05)
         return self
+
+    def listens(self) -> bool:
+        """Whether it is this process that answers, and not another one that was faster to take the port."""
+        own = psutil.Process(self.pid).net_connections("tcp")
+        return any(each.status == psutil.CONN_LISTEN and each.laddr.port == self.port for each in own)
 
     def stop(self) -> None:
         """A clean shutdown: SIGTERM, and it must end by itself with its clean exit code."""
