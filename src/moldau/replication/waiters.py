@@ -6,9 +6,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
-# How often all partitions of a follower are looked at, whether they say something or not. Always: news of transactions'
-# markers were seen to be missed, which cost every transaction seconds.
-LOOK_AT_ALL_MS = 0
+# How often all partitions of a follower are looked at, whether they say something or not: no mistake lasts.
+LOOK_AT_ALL_MS = 2_000
 
 Place = tuple[bytes, int]  # a partition: its topic's id, and its number
 

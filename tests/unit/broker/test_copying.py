@@ -13,6 +13,8 @@ from moldau.log.files import Slice
 from moldau.metadata.image import Broker
 from moldau.net.reply import Parked
 from moldau.replication.isr import Progress
+from moldau.replication.leader import ALL, Leader
+from moldau.replication.partition import Later
 from moldau.wire.codec import decode, encode
 from moldau.wire.fetching import VERSION, Fetched, FetchLimits, Wanted, pack_fetch_request, read_fetch_response
 from moldau.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
@@ -79,6 +81,45 @@ def test_a_follower_hears_of_records_at_once_and_of_what_is_committed(tmp_path: 
         told = second.read(parked.reply)
         assert told is not None
         assert (told.high_watermark, told.stop - told.start) == (1, 0)
+
+    run("asyncio", main())
+
+
+def test_what_a_fetch_lets_commit_may_lead_to_more_which_is_news_too(tmp_path: Path) -> None:
+    """A coordinator writes its markers in the turn in which the decision is committed."""
+
+    async def main() -> None:
+        _, leader = a_leader(tmp_path)
+        second, third = Asking(leader, 2), Asking(leader, 3)
+        for each in (second, third):
+            each.ask(0)
+        later = leader.partition.produce(batch(), 12, leader.world.clock, acks=ALL)
+        assert isinstance(later, Later)
+        later.tell = lambda _: append(leader)
+        assert isinstance(second.ask(1), Parked)
+        assert third.ask(1).high_watermark == 1
+        got = third.ask(None)
+        assert not isinstance(got, Parked), "the record that came with the commit waits for nobody"
+        assert got.stop > got.start
+
+    run("asyncio", main())
+
+
+def test_a_fetch_does_not_wait_if_it_caused_news_itself(tmp_path: Path) -> None:
+    async def main() -> None:
+        _, leader = a_leader(tmp_path)
+        second, third = Asking(leader, 2), Asking(leader, 3)
+        for each in (second, third):
+            each.ask(0)
+        role = leader.partition.role
+        assert isinstance(role, Leader)
+        role.when_low(0, lambda: append(leader))
+        parked = second.ask(0)
+        assert isinstance(parked, Parked)
+        await turns()
+        got = second.read(parked.reply)
+        assert got is not None
+        assert got.stop > got.start
 
     run("asyncio", main())
 

@@ -87,12 +87,21 @@ def _copy(
     copier.touched.update(dict.fromkeys(said))
     if copier.due(ask.replica_epoch, now):
         _look_at_all(ctx, ask, session, copier)
-    plan = _plan_copies(ctx, reader._replace(said=said), session, copier)
+    plan, left = _plan_copies(ctx, reader._replace(said=said), session, copier)
     if plan.ready or plan.size >= ask.min_bytes or ask.max_wait_ms <= 0 or opened.tells_more(plan.results):
+        copier.touched.update(left)
         return answer(plan)
-    again = reader._replace(said=())
-    parked, waiter = _park([copier], reader, plan.size, lambda: answer(_plan_copies(ctx, again, session, copier)))
+
+    def look_again() -> Parts:
+        plan, left = _plan_copies(ctx, reader._replace(said=()), session, copier)
+        copier.touched.update(left)
+        return answer(plan)
+
+    parked, waiter = _park([copier], reader, plan.size, look_again)
     session.waiting = waiter.fire
+    if copier.touched:  # what this request let commit made somebody write: a coordinator, a marker
+        waiter.fire_soon()
+    copier.touched.update(left)
     return parked
 
 
@@ -108,14 +117,16 @@ def _look_at_all(ctx: Context, ask: FetchAsk, session: Session, copier: Copier) 
                 role.heard(ask.replica_id, ask.replica_epoch)
 
 
-def _plan_copies(ctx: Context, reader: Reader, session: Session, copier: Copier) -> Plan:
+def _plan_copies(ctx: Context, reader: Reader, session: Session, copier: Copier) -> tuple[Plan, dict[Place, None]]:
+    """What there is to tell, and which partitions had no room in it. News of the meantime stay in `copier.touched`."""
     replicas, broker, known = ctx.replicas, reader.ask.replica_id, session.partitions
-    asked = [(place[0], known[place].asked) for place in copier.touched if place in known]
-    for place in copier.touched:
+    touched, copier.touched = copier.touched, {}
+    asked = [(place[0], known[place].asked) for place in touched if place in known]
+    for place in touched:
         if place not in known:  # the follower does not ask for it any more
             _unsubscribe(replicas.find(replicas.by_id, *place), broker, copier)
     plan = plan_fetch(ctx, reader, asked)
-    copier.touched.clear()
+    left: dict[Place, None] = {}
     for (token, row), (_, result) in zip(asked, plan.results, strict=True):
         partition = replicas.find(replicas.by_id, token, row.partition)
         if partition is None or result.error:
@@ -123,8 +134,8 @@ def _plan_copies(ctx: Context, reader: Reader, session: Session, copier: Copier)
         if reader.said:  # a request, and not what an earlier one waited for
             partition.copiers[broker] = copier
         if result.records is None and result.diverging is None and row.offset < partition.log.end_offset:
-            copier.touched[token, row.partition] = None  # there was no room for its records
-    return plan
+            left[token, row.partition] = None
+    return plan, left
 
 
 def _unsubscribe(partition: Partition | None, broker: int, copier: Copier) -> None:
