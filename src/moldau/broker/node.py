@@ -317,8 +317,8 @@ class Node:
         """Only now: who is registered may be given partitions to lead, and must be there when others look for it."""
         if self._member is None:
             return
-        membership = self._member.membership
-        await self._patience.insist(lambda: membership.start(self._broker, trusted=self._trusted))
+        membership, unsound = self._member.membership, self._replicas.unsound
+        await self._patience.insist(lambda: membership.start(self._broker, trusted=self._trusted, unsound=unsound))
         await asyncio.to_thread(note, self._directories, self._boot)
 
     def _started(self, ports: dict[str, int], begun: float) -> Started:

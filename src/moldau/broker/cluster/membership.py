@@ -8,7 +8,7 @@ gone is replaced by whoever is first. Nothing here needs a restart, and nothing 
 import asyncio
 import json
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from moldau.base.errors import Refusal, WireError
 from moldau.broker.cluster.detector import Detector, Watched
@@ -24,7 +24,7 @@ from moldau.metadata.changes import (
     Decision,
     TopicCreated,
 )
-from moldau.metadata.elections import Rules, distrusted
+from moldau.metadata.elections import Key, Rules, distrusted
 from moldau.metadata.image import NO_BROKER, Broker, ClusterImage
 from moldau.net.peer import Address
 from moldau.store.port import StoreError, StoreUnavailable
@@ -77,10 +77,13 @@ class Membership:
         if isinstance(result, Refusal) and result is not NOT_NEEDED:
             raise StoreUnavailable(result.message)
 
-    async def start(self, broker: Broker, *, trusted: bool) -> None:
-        """From here on the others know this broker. StoreUnavailable if that cannot be now."""
+    async def start(self, broker: Broker, *, trusted: bool, unsound: Collection[Key] = ()) -> None:
+        """From here on the others know this broker. StoreUnavailable if that cannot be now.
+
+        Not `trusted`: it may have lost what it wrote last. Of partitions that are `unsound` it has nothing to offer.
+        """
         self._broker = broker
-        refusal = await self._register(trusted=trusted)
+        refusal = await self._register(trusted=trusted, unsound=unsound)
         if refusal is not None:
             raise StoreUnavailable(refusal.message)
         if self._controller.leads:
@@ -116,12 +119,12 @@ class Membership:
 
     # ── being registered ──
 
-    async def _register(self, *, trusted: bool = True) -> Refusal | None:
+    async def _register(self, *, trusted: bool = True, unsound: Collection[Key] = ()) -> Refusal | None:
         broker = self._broker
         assert broker is not None
 
         def decide(image: ClusterImage) -> Decision:
-            doubts = () if trusted else distrusted(image, broker.id, self._rules(image))
+            doubts = distrusted(image, broker.id, self._rules(image), unsound if trusted else None)
             here: tuple[Change, ...] = (*doubts, BrokerRegistered(broker))
             if image.controller_id != broker.id or broker.id not in image.brokers or self._controller.leads:
                 return Batch(here)
