@@ -26,6 +26,7 @@ from moldau.broker.cluster.boot import boot_id, note, trusted
 from moldau.broker.cluster.growing import changes_to, metadata_of, put_aside
 from moldau.broker.cluster.member import Member
 from moldau.broker.cluster.membership import Membership
+from moldau.broker.cluster.patience import Patience, StopAsked
 from moldau.broker.cluster.rules import consequences
 from moldau.broker.configs import effective
 from moldau.broker.context import Context
@@ -87,10 +88,6 @@ class Broken(Exception):
     """The node cannot go on; the text is one clear line for a person."""
 
 
-class StopAsked(Exception):
-    """The node was told to stop before it was ready."""
-
-
 Announce = Callable[[Started], None]
 
 
@@ -148,6 +145,7 @@ class Node:
         self.broken: str | None = None  # why it cannot go on
         self._config = config
         self._stop = stop
+        self._patience = Patience(stop)
         self._clock = clock
         self._static = config.static
         self._directories: list[LogDirectory] = []
@@ -172,11 +170,15 @@ class Node:
             await self._join(ports)
             await self._open_logs()
             self._go()
-            await self._be_a_member()
-            return self._started(ports, begun)
         except BaseException:
             await self._release()
             raise
+        try:
+            await self._be_a_member()
+        except BaseException:
+            await self.stop()
+            raise
+        return self._started(ports, begun)
 
     def _open_directories(self) -> None:
         for path in self._config.log_dirs:
@@ -187,7 +189,8 @@ class Node:
         config = self._config
         if config.zookeeper_connect:
             timeouts = (config.zookeeper_session_timeout_ms, config.zookeeper_connection_timeout_ms)
-            self._store = await ZooKeeperStore.open(config.zookeeper_connect, *timeouts)
+            opening = ZooKeeperStore.open(config.zookeeper_connect, *timeouts)
+            self._store = await self._patience.unless_stopped(opening)
             return Controller(self._store, limit=PORTION_BYTES, patience_s=STORE_PATIENCE_S)
         self._store = await SqliteStore.open(_store_path(self._directories))
         return Controller(self._store)
@@ -196,7 +199,9 @@ class Node:
         config, directories = self._config, self._directories
         now = self._clock.now
         self._controller = controller = await self._open_store()
-        await controller.load(next((each.cluster_id for each in directories if each.cluster_id), None))
+        known = next((each.cluster_id for each in directories if each.cluster_id), None)
+        load = partial(controller.load, known)
+        await (self._patience.insist(load) if config.zookeeper_connect else load())
         for directory in directories:
             directory.claim(controller.image.cluster_id, config.node_id)
         self._replicas = Replicas(config.node_id, directories, self._configure, now, config.producer_id_expiration_ms)
@@ -248,16 +253,18 @@ class Node:
         endpoints = {each.name: Endpoint(each.host, each.port or ports.get(each.name, 0)) for each in config.advertised}
         self._broker = Broker(config.node_id, endpoints, config.broker_rack)
         brought = await self._brought()
-        if self._member is None:
+        member = self._member
+        if member is None:
             refusal = await controller.join(self._broker, *brought)
-        else:
-            wait_s = 2 * config.zookeeper_session_timeout_ms / 1000
-            await self._member.check_alone(self._broker, self._context.peers.listener_name, wait_s)
-            refusal = await self._member.membership.found(brought) if controller.founded else None
-        if isinstance(refusal, Refusal):
-            raise StoreError(refusal.message)
-        if self._member is not None:
-            put_aside(_store_path(self._directories))
+            if refusal is not None:
+                raise StoreError(refusal.message)
+            return
+        wait_s = 2 * config.zookeeper_session_timeout_ms / 1000
+        listener_name = self._context.peers.listener_name
+        await self._patience.insist(lambda: member.check_alone(self._broker, listener_name, wait_s))
+        if controller.founded:
+            await self._patience.insist(lambda: member.membership.found(brought))
+        put_aside(_store_path(self._directories))
 
     async def _brought(self) -> tuple[Change, ...]:
         """What this broker brings along: the first features, and for a new cluster what it had before."""
@@ -310,7 +317,8 @@ class Node:
         """Only now: who is registered may be given partitions to lead, and must be there when others look for it."""
         if self._member is None:
             return
-        await self._member.membership.start(self._broker, trusted=self._trusted)
+        membership, unsound = self._member.membership, self._replicas.unsound
+        await self._patience.insist(lambda: membership.start(self._broker, trusted=self._trusted, unsound=unsound))
         await asyncio.to_thread(note, self._directories, self._boot)
 
     def _started(self, ports: dict[str, int], begun: float) -> Started:

@@ -61,6 +61,7 @@ class Log:
         "end_offset",
         "epochs",
         "generation",
+        "missing",
         "name",
         "on_roll",
         "producers",
@@ -88,6 +89,7 @@ class Log:
         self._snapshots = Snapshots(self.directory, name)
         self._finished_bytes = 0  # of all segments but the active one
         self.generation = 0  # another one after records were cut off at the end
+        self.missing: list[int] = []  # segments between others that were not there when it was opened
         self._fresh = False  # the directory has files that it has not been synced with
         self._active: Segment
         self.configure(config)
@@ -123,6 +125,7 @@ class Log:
         log._snapshots = Snapshots(log.directory, name, loader.listing.snapshots)
         log._take(loader, log_start, now)
         log.generation = int(loader.shortened)
+        log.missing = loader.listing.missing
         untouched = clean and not loader.repaired
         log.recovery_point = log.end_offset if untouched else min(recovery_point, log.end_offset)
         remove(log._rebuild_producers(now, loader.checked_from))
@@ -495,6 +498,12 @@ class Log:
         removed += self._rebuild_producers(now)
         return removed
 
+    def drop_segments(self, base: int, now: int) -> list[Path]:
+        """Drops the segment that begins at `base` and those behind it, without a look at them: they may be damaged."""
+        if base <= self._segments.bases[0]:
+            return self.restart_at(self.start_offset, now)
+        return self._segments.drop_behind(base - 1) + self.truncate_to(base, now)
+
     def restart_at(self, offset: int, now: int) -> list[Path]:
         """Drops everything; the log goes on, empty, at `offset`."""
         self.generation += 1
@@ -505,7 +514,7 @@ class Log:
         self.epochs.cut_end(-1)
         if self.unsettled:
             self.unsettled.clear()
-        return removed + self._rebuild_producers(now)
+        return removed + self._snapshots.start_over(self.producers)
 
     def _thaw(self, segment: Segment) -> None:
         """Makes a finished segment writable again."""

@@ -102,15 +102,20 @@ def lost(image: ClusterImage, gone: Iterable[int], rules: Rules, *, expired: boo
     return (*ends, *settled(image, rules))
 
 
-def distrusted(image: ClusterImage, broker_id: int, rules: Rules) -> tuple[PartitionChanged, ...]:
+def distrusted(
+    image: ClusterImage, broker_id: int, rules: Rules, unsound: Collection[Key] | None = None
+) -> tuple[PartitionChanged, ...]:
     """A broker comes back that may have lost what it had acknowledged (KIP-966): it is eligible for nothing.
 
     Where it was the last one the partition gets no leader: only somebody who accepts the loss can have one elected. A
-    partition that nobody else has ever had is not affected: there is nothing to compare it with.
+    partition that nobody else has ever had is not affected: there is nothing to compare it with. Given those whose
+    logs are `unsound`, it is eligible for all but these. Of them it keeps what nobody else has: somebody may mend it.
     """
     able = candidates(image) - {broker_id}
     changes: list[PartitionChanged] = []
     for topic, state in _states(image):
+        if unsound is not None and ((topic.name, state.index) not in unsound or not had_elsewhere(state, broker_id)):
+            continue
         if len(state.replicas) > 1 and (broker_id in state.isr or broker_id in state.elr):
             left = _with(state, _without(state.isr, broker_id), _without(state.elr, broker_id))
             choice = Choice(state.leader, left.isr, left.elr)
@@ -118,6 +123,11 @@ def distrusted(image: ClusterImage, broker_id: int, rules: Rules) -> tuple[Parti
                 choice = elect(left, able, unclean=rules.unclean(topic))
             changes += _only(_change(topic, state, choice, rules, untrusted=broker_id))
     return tuple(changes)
+
+
+def had_elsewhere(state: PartitionState, broker_id: int) -> bool:
+    """Whether another broker has all that was committed of a partition, there or not."""
+    return any(each != broker_id for each in (*state.isr, *state.elr))
 
 
 def leaving(image: ClusterImage, broker_id: int, rules: Rules) -> tuple[PartitionChanged, ...]:

@@ -89,13 +89,15 @@ class Follower:
         return removed
 
     def discard(self, offset: int, now: int) -> list[Path]:
-        """What lies at `offset` and behind is damaged. The leader has it."""
+        """The segment that begins at `offset` is damaged. The leader has all that is in it and behind."""
         partition = self._partition
+        if offset >= partition.log.end_offset:
+            return []
         logger.error(
-            "%s-%d is damaged at offset %d, and copied anew from there", partition.topic, partition.index, offset
+            "%s-%d is damaged behind offset %d, and copied anew from there", partition.topic, partition.index, offset
         )
         partition.owed = max(partition.owed, self.high_watermark)
-        removed = partition.log.truncate_to(offset, now)
+        removed = partition.log.drop_segments(offset, now)
         self._cut()
         return removed
 

@@ -15,7 +15,7 @@ from moldau.broker.cluster.membership import Membership
 from moldau.broker.controller import Controller
 from moldau.broker.fresh import fresh_id
 from moldau.metadata import tree
-from moldau.metadata.changes import Decision
+from moldau.metadata.changes import ControllerElected, Decision
 from moldau.metadata.elections import Rules
 from moldau.metadata.image import NO_BROKER, Broker, ClusterImage, Endpoint
 from moldau.metadata.in_sync import NewIsr, alter_partition
@@ -122,6 +122,23 @@ def test_brokers_register_and_one_of_them_is_the_controller(connect: str) -> Non
         assert leaders(nodes[2].image) == {1, 2, 3}
 
     members(connect, scenario)
+
+
+def test_an_election_whose_answer_was_lost_counts(connect: str) -> None:
+    async def scenario() -> None:
+        store = await ZooKeeperStore.open(connect, SESSION_MS)
+        unheard = Controller(store)
+        await unheard.load()
+        await unheard.claim(lambda _: ControllerElected(1))
+        node = Node(connect, 1)
+        await node.start()
+        await until(lambda: node.controller.leads)
+        assert node.image.controller_epoch == 1, "nobody had to be elected again"
+        await create(node, "t", 1, 1)
+        await node.stop()
+        await store.close()
+
+    asyncio.run(scenario())
 
 
 def test_when_the_controllers_session_ends_another_one_takes_its_place(connect: str) -> None:

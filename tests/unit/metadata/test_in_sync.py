@@ -7,7 +7,7 @@ import pytest
 
 from moldau.base.errors import Refusal, WireError
 from moldau.metadata.changes import BrokerGone, BrokerLeaving, BrokerRegistered, PartitionChanged, TopicCreated, apply
-from moldau.metadata.elections import Rules
+from moldau.metadata.elections import Rules, distrusted
 from moldau.metadata.image import NO_BROKER, Broker, ClusterImage, PartitionState
 from moldau.metadata.in_sync import NewIsr, alter_partition
 
@@ -73,6 +73,18 @@ def test_a_leader_without_itself_resigns() -> None:
     alone = image_of(replace(STATE, isr=(1,)))
     change = alter_partition(alone, 1, 1, ASKED._replace(members={}), RULES)
     assert change == PartitionChanged("t", 0, (1, 2, 3), (1,), leader=NO_BROKER, leader_epoch=6)
+
+
+def test_who_has_nothing_to_offer_of_a_partition_is_not_eligible_for_it() -> None:
+    there = image_of(PartitionState(0, (1, 2, 3), (1, 2), 1))
+    (change,) = distrusted(there, 1, RULES, {("t", 0)})
+    assert (change.leader, change.isr) == (2, (2,))
+    assert distrusted(there, 1, RULES, {("u", 0)}) == distrusted(there, 3, RULES, {("t", 0)}) == ()
+
+
+def test_the_last_one_stays_so_even_with_nothing_to_offer() -> None:
+    there = image_of(PartitionState(0, (1, 2, 3), (1,), 1))
+    assert distrusted(there, 1, RULES, {("t", 0)}) == ()
 
 
 def test_a_reassignment_is_done_when_all_that_come_are_in_sync() -> None:

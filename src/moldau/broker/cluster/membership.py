@@ -8,7 +8,7 @@ gone is replaced by whoever is first. Nothing here needs a restart, and nothing 
 import asyncio
 import json
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from moldau.base.errors import Refusal, WireError
 from moldau.broker.cluster.detector import Detector, Watched
@@ -24,10 +24,10 @@ from moldau.metadata.changes import (
     Decision,
     TopicCreated,
 )
-from moldau.metadata.elections import Rules, distrusted
+from moldau.metadata.elections import Key, Rules, distrusted
 from moldau.metadata.image import NO_BROKER, Broker, ClusterImage
 from moldau.net.peer import Address
-from moldau.store.port import StoreError
+from moldau.store.port import StoreError, StoreUnavailable
 
 log = logging.getLogger("moldau.broker")
 
@@ -60,8 +60,11 @@ class Membership:
         """Of this broker, as the others know it."""
         return self._epoch
 
-    async def found(self, brought: Sequence[Change]) -> Refusal | None:
-        """The first broker of a new cluster becomes its controller, with what it brings along."""
+    async def found(self, brought: Sequence[Change]) -> None:
+        """The first broker of a new cluster becomes its controller, with what it brings along.
+
+        StoreUnavailable if that cannot be now.
+        """
 
         def decide(image: ClusterImage) -> Decision:
             if image.controller_epoch > 0:
@@ -71,14 +74,18 @@ class Membership:
             return Batch((*new, ControllerElected(self._node_id)))
 
         result = await self._controller.claim(decide)
-        return None if result is NOT_NEEDED else result if isinstance(result, Refusal) else None
+        if isinstance(result, Refusal) and result is not NOT_NEEDED:
+            raise StoreUnavailable(result.message)
 
-    async def start(self, broker: Broker, *, trusted: bool) -> None:
-        """From here on the others know this broker. StoreError if that cannot be."""
+    async def start(self, broker: Broker, *, trusted: bool, unsound: Collection[Key] = ()) -> None:
+        """From here on the others know this broker. StoreUnavailable if that cannot be now.
+
+        Not `trusted`: it may have lost what it wrote last. Of partitions that are `unsound` it has nothing to offer.
+        """
         self._broker = broker
-        refusal = await self._register(trusted=trusted)
+        refusal = await self._register(trusted=trusted, unsound=unsound)
         if refusal is not None:
-            raise StoreError(refusal.message)
+            raise StoreUnavailable(refusal.message)
         if self._controller.leads:
             self._duties.elected()
         loop = asyncio.get_running_loop()
@@ -112,12 +119,12 @@ class Membership:
 
     # ── being registered ──
 
-    async def _register(self, *, trusted: bool = True) -> Refusal | None:
+    async def _register(self, *, trusted: bool = True, unsound: Collection[Key] = ()) -> Refusal | None:
         broker = self._broker
         assert broker is not None
 
         def decide(image: ClusterImage) -> Decision:
-            doubts = () if trusted else distrusted(image, broker.id, self._rules(image))
+            doubts = distrusted(image, broker.id, self._rules(image), unsound if trusted else None)
             here: tuple[Change, ...] = (*doubts, BrokerRegistered(broker))
             if image.controller_id != broker.id or broker.id not in image.brokers or self._controller.leads:
                 return Batch(here)
@@ -168,10 +175,20 @@ class Membership:
         while True:
             try:
                 changed = await store.watch_data(tree.CONTROLLER)
-                if await store.exists(tree.CONTROLLER) or await self._stand(NO_BROKER):
+                if await store.exists(tree.CONTROLLER):
+                    await self._recognize()
+                    await changed
+                elif await self._stand(NO_BROKER):
                     await changed
             except StoreError:
                 await asyncio.sleep(PAUSE_S)
+
+    async def _recognize(self) -> None:
+        """An election of this broker whose answer was lost with the connection counts: nobody else will stand."""
+        await self._controller.feed.catch_up()
+        if self._controller.image.controller_id == self._node_id and not self._controller.leads:
+            self._controller.take_office(self._node_id)
+            self._take_up_duties()
 
     async def _stand(self, dead: int) -> bool:
         """Be elected, unless somebody else was first. `dead` is the controller whose nodes may still be there."""
@@ -194,10 +211,13 @@ class Membership:
         if isinstance(result, Refusal):
             await asyncio.sleep(PAUSE_S if result is not NOT_NEEDED else 0)
             return result is NOT_NEEDED
+        self._take_up_duties()
+        return True
+
+    def _take_up_duties(self) -> None:
         log.info("broker %d is the controller, epoch %d", self._node_id, self._controller.image.controller_epoch)
         self._duties.elected()
         self._watch_others(self._controller.image)
-        return True
 
     # ── the others ──
 

@@ -14,7 +14,7 @@ CLUSTERS: tuple[Setting, ...] = (
     Setting("zookeeper.connect", STRING,
             doc="The ZooKeeper ensemble of the cluster, as host:port,host:port/path; without it, a node of its own."),
     Setting("zookeeper.connection.timeout.ms", INT, least=1,
-            doc="How long a start waits for ZooKeeper; without it, zookeeper.session.timeout.ms."),
+            doc="How long a start waits for ZooKeeper to answer first; without it, zookeeper.session.timeout.ms."),
     Setting("zookeeper.session.timeout.ms", INT, 18000, least=1,
             doc="Silence after which ZooKeeper gives a broker up. A process that died is noticed sooner."),
 )
