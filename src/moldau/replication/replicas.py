@@ -321,9 +321,10 @@ class Replicas:
             if files.passing(problem):
                 raise
             raise CorruptLogError(str(problem)) from problem
-        if log.missing and not opening.config.compacts and self._had_elsewhere(opening):
+        missing = log.segments.missing
+        if missing and not opening.config.compacts and self._had_elsewhere(opening):
             log.close(clean=False)
-            raise CorruptLogError(f"its segments {', '.join(map(str, log.missing))} are missing")
+            raise CorruptLogError(f"its segments {', '.join(map(str, missing))} are missing")
         return log
 
     def _open_anew(self, opening: Opening, why: str, *, forget: bool = True) -> Log:
