@@ -232,8 +232,9 @@ class Replicas:
     def _opening(self, topic: Topic, state: PartitionState, *, new: bool) -> Opening:
         home = self._found.pop((topic.name, state.index), None)
         if home is None:
-            usable = [directory for directory in self.directories if not directory.offline]
-            home = min(usable or self.directories, key=lambda directory: self._counts[directory])  # with the fewest
+            usable = [directory for directory in self.directories if not directory.offline] or self.directories
+            open_ones = [directory for directory in usable if not directory.cordoned] or usable
+            home = min(open_ones, key=lambda directory: self._counts[directory])  # with the fewest
             self._counts[home] += 1
         return Opening(topic, state, self._configure(topic), home, new)
 

@@ -266,7 +266,7 @@ def test_preferred_replicas_lead_again(connect: str) -> None:
                     nodes[0].image.topics["t"].id, state.index, state.leader_epoch, state.partition_epoch, members
                 )
                 await nodes[0].controller.submit(partial(_let_in, state.leader, epoch, asked))
-            await nodes[0].membership.balance()
+            await nodes[0].membership.balance(10)
             assert all(state.leader == state.replicas[0] for state in nodes[0].image.topics["t"].partitions)
         finally:
             await again.stop()

@@ -114,8 +114,9 @@ class Membership:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def balance(self) -> None:
-        await self._duties.balance()
+    async def balance(self, percentage: int) -> None:
+        """leader.imbalance.per.broker.percentage"""
+        await self._duties.balance(percentage)
 
     # ── being registered ──
 
