@@ -505,7 +505,7 @@ class Log:
         self.epochs.cut_end(-1)
         if self.unsettled:
             self.unsettled.clear()
-        return removed + self._rebuild_producers(now)
+        return removed + self._snapshots.start_over(self.producers)
 
     def _thaw(self, segment: Segment) -> None:
         """Makes a finished segment writable again."""

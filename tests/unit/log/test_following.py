@@ -199,3 +199,16 @@ def test_a_full_disk_leaves_the_log_as_it_was(tmp_path: Path, monkeypatch: pytes
     assert (log.end_offset, log.size) == (1, SIZE)
     log.append_copies(cut(batch(1, base_offset=1), 1), NOW)
     assert [header.base_offset for header in headers_on_disk(tmp_path)] == [0, 1]
+
+
+def test_a_log_that_begins_anew_knows_no_producer_of_the_one_before(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    append(log, batch(4, producer_id=5, epoch=0, sequence=0), 1)
+    log.close()
+    log = open_log(tmp_path, clean=True)
+    append(log, batch(3, producer_id=5, epoch=0, sequence=4), 1)
+    log.restart_at(4, NOW)  # where a snapshot is
+    assert producer_view(log) == {}
+    append(log, batch(2, producer_id=6, epoch=0, sequence=0), 2)
+    log.close()
+    assert list(producer_view(open_log(tmp_path, clean=True))) == [6]
