@@ -25,7 +25,7 @@ from moldau.broker.cluster.asking import Asking
 from moldau.broker.cluster.boot import boot_id, note, trusted
 from moldau.broker.cluster.growing import changes_to, metadata_of, put_aside
 from moldau.broker.cluster.member import Member
-from moldau.broker.cluster.membership import Membership
+from moldau.broker.cluster.membership import Findings, Membership
 from moldau.broker.cluster.patience import Patience, StopAsked
 from moldau.broker.cluster.rules import consequences
 from moldau.broker.configs import effective
@@ -293,11 +293,10 @@ class Node:
         if self._stop.is_set():
             raise StopAsked
         adoption.warn_of_unknown(controller.image, self._directories)
-        # An id that a log has seen must not be given to another producer, even where the metadata was lost.
-        used = [producer.producer_id for each in replicas for producer in each.log.producers]
-        if max(used, default=-1) >= controller.image.next_producer_id and controller.leads:
-            await controller.skip_producer_ids(max(used))
-
+        # An id that a log has seen must not be given to another producer, even where the metadata was lost. A broker of
+        # a cluster says so when it registers.
+        if self._member is None and replicas.last_producer_id >= controller.image.next_producer_id:
+            await controller.skip_producer_ids(replicas.last_producer_id)
         gc.collect()
         gc.freeze()  # what is here now stays: collections need not look at thousands of partitions every time
 
@@ -317,8 +316,9 @@ class Node:
         """Only now: who is registered may be given partitions to lead, and must be there when others look for it."""
         if self._member is None:
             return
-        membership, unsound = self._member.membership, self._replicas.unsound
-        await self._patience.insist(lambda: membership.start(self._broker, trusted=self._trusted, unsound=unsound))
+        membership = self._member.membership
+        findings = Findings(self._trusted, self._replicas.unsound, self._replicas.last_producer_id)
+        await self._patience.insist(lambda: membership.start(self._broker, findings))
         if self._broker.id in self._controller.image.cordoned:
             log.warning("this broker is cordoned, and gets no new partitions; cordoned.log.dirs says so")
         await asyncio.to_thread(note, self._directories, self._boot)

@@ -106,6 +106,11 @@ class Replicas:
         """Partitions of which this broker has nothing to offer: their logs cannot be opened, or were put aside."""
         return frozenset((each.topic, each.index) for each in self._homes if each.hollow).union(self._unopened)
 
+    @property
+    def last_producer_id(self) -> int:
+        """The greatest that the logs know; -1 if they know none."""
+        return max((each.producer_id for partition in self for each in partition.log.producers), default=-1)
+
     def unopened_of(self, directory: LogDirectory, offsets: dict[Key, int]) -> dict[Key, int]:
         """What is last known of the logs in a directory that could not be opened."""
         unopened = [key for key, opening in self._unopened.items() if opening.directory is directory]
