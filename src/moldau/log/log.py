@@ -61,7 +61,6 @@ class Log:
         "end_offset",
         "epochs",
         "generation",
-        "missing",
         "name",
         "on_roll",
         "producers",
@@ -89,7 +88,6 @@ class Log:
         self._snapshots = Snapshots(self.directory, name)
         self._finished_bytes = 0  # of all segments but the active one
         self.generation = 0  # another one after records were cut off at the end
-        self.missing: list[int] = []  # segments between others that were not there when it was opened
         self._fresh = False  # the directory has files that it has not been synced with
         self._active: Segment
         self.configure(config)
@@ -124,8 +122,7 @@ class Log:
         loader.load(clean=clean, recovery_point=recovery_point, epochs=log.epochs)
         log._snapshots = Snapshots(log.directory, name, loader.listing.snapshots)
         log._take(loader, log_start, now)
-        log.generation = int(loader.shortened)
-        log.missing = loader.listing.missing
+        log.generation, log.segments.missing = int(loader.shortened), loader.listing.missing
         untouched = clean and not loader.repaired
         log.recovery_point = log.end_offset if untouched else min(recovery_point, log.end_offset)
         remove(log._rebuild_producers(now, loader.checked_from))
@@ -212,7 +209,7 @@ class Log:
 
     @property
     def segments(self) -> Segments:
-        """To look at, not to change."""
+        """To look at, not to change; `repair` may."""
         return self._segments
 
     @property
@@ -497,12 +494,6 @@ class Log:
         self.epochs.cut_end(offset)
         removed += self._rebuild_producers(now)
         return removed
-
-    def drop_segments(self, base: int, now: int) -> list[Path]:
-        """Drops the segment that begins at `base` and those behind it, without a look at them: they may be damaged."""
-        if base <= self._segments.bases[0]:
-            return self.restart_at(self.start_offset, now)
-        return self._segments.drop_behind(base - 1) + self.truncate_to(base, now)
 
     def restart_at(self, offset: int, now: int) -> list[Path]:
         """Drops everything; the log goes on, empty, at `offset`."""

@@ -1,4 +1,4 @@
-"""How far a log's bytes are what was written: for a replica that can get the rest from its leader. Reads all of it."""
+"""How far a log's bytes are what was written, and how the rest goes: for a replica that gets it from its leader."""
 
 import logging
 from pathlib import Path
@@ -24,3 +24,10 @@ def sound_to(log: Log) -> int:
         if checked.size < segment.size:
             return segment.base
     return log.end_offset
+
+
+def drop_segments(log: Log, base: int, now: int) -> list[Path]:
+    """Drops the segment that begins at `base` and those behind it, unread: damaged files are not believed."""
+    if base <= log.segments.bases[0]:
+        return log.restart_at(log.start_offset, now)
+    return log.segments.drop_behind(base - 1) + log.truncate_to(base, now)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from moldau.log.following import CorruptCopy, cut
+from moldau.log.repair import drop_segments
 from moldau.metadata.image import PartitionState
 from moldau.replication.roles import Uncommitted
 
@@ -97,7 +98,7 @@ class Follower:
             "%s-%d is damaged behind offset %d, and copied anew from there", partition.topic, partition.index, offset
         )
         partition.owed = max(partition.owed, self.high_watermark)
-        removed = partition.log.drop_segments(offset, now)
+        removed = drop_segments(partition.log, offset, now)
         self._cut()
         return removed
 

@@ -106,6 +106,11 @@ class Replicas:
         """Partitions of which this broker has nothing to offer: their logs cannot be opened, or were put aside."""
         return frozenset((each.topic, each.index) for each in self._homes if each.hollow).union(self._unopened)
 
+    @property
+    def last_producer_id(self) -> int:
+        """The greatest that the logs know; -1 if they know none."""
+        return max((each.producer_id for partition in self for each in partition.log.producers), default=-1)
+
     def unopened_of(self, directory: LogDirectory, offsets: dict[Key, int]) -> dict[Key, int]:
         """What is last known of the logs in a directory that could not be opened."""
         unopened = [key for key, opening in self._unopened.items() if opening.directory is directory]
@@ -232,8 +237,9 @@ class Replicas:
     def _opening(self, topic: Topic, state: PartitionState, *, new: bool) -> Opening:
         home = self._found.pop((topic.name, state.index), None)
         if home is None:
-            usable = [directory for directory in self.directories if not directory.offline]
-            home = min(usable or self.directories, key=lambda directory: self._counts[directory])  # with the fewest
+            usable = [directory for directory in self.directories if not directory.offline] or self.directories
+            open_ones = [directory for directory in usable if not directory.cordoned] or usable
+            home = min(open_ones, key=lambda directory: self._counts[directory])  # with the fewest
             self._counts[home] += 1
         return Opening(topic, state, self._configure(topic), home, new)
 
@@ -321,9 +327,10 @@ class Replicas:
             if files.passing(problem):
                 raise
             raise CorruptLogError(str(problem)) from problem
-        if log.missing and not opening.config.compacts and self._had_elsewhere(opening):
+        missing = log.segments.missing
+        if missing and not opening.config.compacts and self._had_elsewhere(opening):
             log.close(clean=False)
-            raise CorruptLogError(f"its segments {', '.join(map(str, log.missing))} are missing")
+            raise CorruptLogError(f"its segments {', '.join(map(str, missing))} are missing")
         return log
 
     def _open_anew(self, opening: Opening, why: str, *, forget: bool = True) -> Log:

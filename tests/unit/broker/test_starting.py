@@ -10,33 +10,18 @@ from uuid import uuid4
 
 import pytest
 
-from moldau.broker.clock import Clock
 from moldau.broker.cluster import member
 from moldau.broker.cluster.membership import Membership
 from moldau.broker.cluster.patience import Patience, StopAsked
-from moldau.broker.node import Node
-from moldau.broker.settings import load
 from moldau.metadata.image import Endpoint
 from moldau.store.port import StoreError, StoreUnavailable
 from moldau.store.session import Session
 from moldau.testing import ZooKeeper
 from support import loops
 from support.ensembles import end_session
+from support.nodes import a_node
 
 ASK = Session.ask
-
-
-def a_node(directory: Path, connect: str, stop: asyncio.Event, **settings: object) -> Node:
-    given = {
-        "listeners": "PLAINTEXT://127.0.0.1:0",
-        "node.id": "1",
-        "log.dirs": str(directory),
-        "zookeeper.connect": connect,
-        "zookeeper.session.timeout.ms": "2000",
-        **{name.replace("_", "."): str(value) for name, value in settings.items()},
-    }
-    config, _ = load(given, host_name="localhost")
-    return Node(config, stop, Clock())
 
 
 def nobody() -> str:

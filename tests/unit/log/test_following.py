@@ -10,7 +10,7 @@ from log_batches import NOW, append, batch, headers_on_disk, open_log, producer_
 from moldau.log.following import CorruptCopy, cut
 from moldau.log.log import Log
 from moldau.log.markers import Marker, encode_marker
-from moldau.log.repair import sound_to
+from moldau.log.repair import drop_segments, sound_to
 from moldau.log.settings import LogConfig
 
 SIZE = len(batch())
@@ -175,7 +175,7 @@ def test_what_was_damaged_anywhere_is_cut_off_and_can_be_copied_again(
     if not running:
         follower = open_log(directory / "follower", config)
     if sound_to(follower) < follower.end_offset:
-        follower.drop_segments(sound_to(follower), NOW)
+        drop_segments(follower, sound_to(follower), NOW)
     assert sound_to(follower) == follower.end_offset
     data = everything(leader)
     held = everything(follower)

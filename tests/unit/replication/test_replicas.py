@@ -369,6 +369,20 @@ def test_new_partitions_spread_over_the_directories_and_stay_there(tmp_path: Pat
     check(test)
 
 
+def test_a_cordoned_directory_gets_no_new_partitions_while_there_is_another(tmp_path: Path) -> None:
+    async def test() -> None:
+        node = Node(tmp_path / "one", tmp_path / "two")
+        node.directories[0].cordoned = True
+        await node.become(topic("a", 1, 4))
+        assert [len(node.replicas.in_directory(each)) for each in node.directories] == [0, 4]
+        node.directories[1].cordoned = True
+        await node.become(topic("a", 1, 4), topic("b", 2))
+        assert [len(node.replicas.in_directory(each)) for each in node.directories] == [1, 4]
+        await node.replicas.stop()
+
+    check(test)
+
+
 def test_checkpoints_asked_for_together_do_not_meet(tmp_path: Path) -> None:
     async def test() -> None:
         node = Node(tmp_path)

@@ -9,6 +9,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Callable, Collection, Sequence
+from typing import NamedTuple
 
 from moldau.base.errors import Refusal, WireError
 from moldau.broker.cluster.detector import Detector, Watched
@@ -22,6 +23,7 @@ from moldau.metadata.changes import (
     Change,
     ControllerElected,
     Decision,
+    ProducerIdsAllocated,
     TopicCreated,
 )
 from moldau.metadata.elections import Key, Rules, distrusted
@@ -32,6 +34,17 @@ from moldau.store.port import StoreError, StoreUnavailable
 log = logging.getLogger("moldau.broker")
 
 NOT_NEEDED = Refusal(WireError.ELECTION_NOT_NEEDED, "There is a controller.")
+
+
+class Findings(NamedTuple):
+    """What a broker that starts has found on its disks, as far as it concerns the others."""
+
+    trusted: bool = True  # otherwise what was written last may be lost
+    unsound: Collection[Key] = ()  # partitions of which it has nothing to offer
+    last_producer_id: int = -1  # the greatest that its logs know: nobody else may get it
+
+
+NOTHING_FOUND = Findings()
 
 
 class Membership:
@@ -77,13 +90,10 @@ class Membership:
         if isinstance(result, Refusal) and result is not NOT_NEEDED:
             raise StoreUnavailable(result.message)
 
-    async def start(self, broker: Broker, *, trusted: bool, unsound: Collection[Key] = ()) -> None:
-        """From here on the others know this broker. StoreUnavailable if that cannot be now.
-
-        Not `trusted`: it may have lost what it wrote last. Of partitions that are `unsound` it has nothing to offer.
-        """
+    async def start(self, broker: Broker, findings: Findings) -> None:
+        """From here on the others know this broker. StoreUnavailable if that cannot be now."""
         self._broker = broker
-        refusal = await self._register(trusted=trusted, unsound=unsound)
+        refusal = await self._register(findings)
         if refusal is not None:
             raise StoreUnavailable(refusal.message)
         if self._controller.leads:
@@ -114,18 +124,21 @@ class Membership:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def balance(self) -> None:
-        await self._duties.balance()
+    async def balance(self, percentage: int) -> None:
+        """leader.imbalance.per.broker.percentage"""
+        await self._duties.balance(percentage)
 
     # ── being registered ──
 
-    async def _register(self, *, trusted: bool = True, unsound: Collection[Key] = ()) -> Refusal | None:
+    async def _register(self, found: Findings = NOTHING_FOUND) -> Refusal | None:
         broker = self._broker
         assert broker is not None
 
         def decide(image: ClusterImage) -> Decision:
-            doubts = distrusted(image, broker.id, self._rules(image), unsound if trusted else None)
+            doubts = distrusted(image, broker.id, self._rules(image), found.unsound if found.trusted else None)
             here: tuple[Change, ...] = (*doubts, BrokerRegistered(broker))
+            if found.last_producer_id >= image.next_producer_id:  # the store was set back to an earlier time
+                here += (ProducerIdsAllocated(broker.id, found.last_producer_id + 1),)
             if image.controller_id != broker.id or broker.id not in image.brokers or self._controller.leads:
                 return Batch(here)
             # An earlier life of this broker was the controller, and its session is not over yet.
