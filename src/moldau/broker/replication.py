@@ -6,14 +6,15 @@ controller to ask. A single node has none of this.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from typing import Any
 from uuid import UUID
 
 from moldau.base.errors import WireError
 from moldau.broker.cluster.member import Member
 from moldau.broker.peers import Peers
 from moldau.broker.settings import BrokerConfig
-from moldau.log.repair import sound_to
+from moldau.log.repair import doubted, sound_to
 from moldau.metadata.image import ClusterImage
 from moldau.net.peer import PeerLost
 from moldau.replication.altering import Granted, IsrChanges, Proposal
@@ -76,12 +77,13 @@ class Replication:
         """The logs are open: copy what others lead."""
         self._replicas.on_role = self._replicas.on_damage = self._assign
         self._replicas.on_gone = self._fetchers.dismiss
+        self._replicas.on_doubt = self._doubt
         self._changes.start()
         for partition in self._replicas:
             self._assign(partition)
 
     async def stop(self) -> None:
-        self._replicas.on_role = self._replicas.on_gone = self._replicas.on_damage = None
+        self._replicas.on_role = self._replicas.on_gone = self._replicas.on_damage = self._replicas.on_doubt = None
         for task in self._repairs.values():
             task.cancel()
         await asyncio.gather(*self._repairs.values(), return_exceptions=True)
@@ -92,12 +94,37 @@ class Replication:
         """A partition has another role, or is damaged: a follower's log is repaired before it is copied to again."""
         if partition.damaged and isinstance(partition.role, Follower) and not partition.offline:
             self._fetchers.dismiss(partition)
-            if partition not in self._repairs:
-                task = asyncio.get_running_loop().create_task(self._repair(partition))
-                self._repairs[partition] = task
-                task.add_done_callback(lambda _: self._repairs.pop(partition, None))
+            self._begin(partition, self._repair(partition))
         else:
             self._fetchers.assign(partition)
+
+    def _begin(self, partition: Partition, work: Coroutine[Any, Any, None]) -> None:
+        """One at a time for a partition: it takes a look at its files."""
+        if partition in self._repairs:
+            work.close()
+            return
+        task = self._repairs[partition] = asyncio.get_running_loop().create_task(work)
+        task.add_done_callback(lambda _: self._ended(partition, task))
+
+    def _ended(self, partition: Partition, task: asyncio.Task[None]) -> None:
+        self._repairs.pop(partition, None)
+        if task.cancelled():
+            return
+        problem = task.exception()
+        if problem is not None:
+            log.error("repairing %s-%d failed", partition.topic, partition.index, exc_info=problem)
+        elif partition.damaged and self._replicas.on_role is not None:  # found by a look, or while it was looked at
+            self._assign(partition)
+
+    def _doubt(self, partition: Partition, offset: int) -> None:
+        """Followers cannot use what they are sent: a payload is only looked at by who reads it."""
+        self._begin(partition, self._look(partition, offset))
+
+    async def _look(self, partition: Partition, offset: int) -> None:
+        name = f"{partition.topic}-{partition.index}"
+        if await asyncio.to_thread(doubted(partition.log, offset)):
+            log.error("%s is damaged behind offset %d", name, offset)
+            partition.cannot_read()
 
     async def _repair(self, partition: Partition) -> None:
         """Cut off what is damaged, and all behind it: the leader has it."""

@@ -18,7 +18,16 @@ EpochOf = Callable[[int], int | None]  # the epoch of a broker that may join an 
 class Progress:
     """One follower as its fetches show it."""
 
-    __slots__ = ("_fetched_at", "_leader_end", "broker_epoch", "caught_up_at", "end_offset", "log_start")
+    __slots__ = (
+        "_fetched_at",
+        "_leader_end",
+        "_sent",
+        "_times_sent",
+        "broker_epoch",
+        "caught_up_at",
+        "end_offset",
+        "log_start",
+    )
 
     def __init__(self, caught_up_at: int) -> None:
         self.end_offset = UNKNOWN  # it has everything before this
@@ -26,6 +35,8 @@ class Progress:
         self.broker_epoch = UNKNOWN
         self.caught_up_at = caught_up_at  # the last time at which it had all that the leader had
         self._fetched_at = NEVER
+        self._sent = UNKNOWN  # what it got last begins here
+        self._times_sent = 0
         self._leader_end = UNKNOWN  # where the leader's log ended at the last fetch
 
     def fetched(self, offset: int, log_start: int, broker_epoch: int, leader_end: int, now: int) -> None:
@@ -43,6 +54,12 @@ class Progress:
         self.broker_epoch = broker_epoch
         self._fetched_at = now
         self._leader_end = leader_end
+
+    def sent(self, offset: int) -> int:
+        """It gets what lies at `offset`; for the how-many-th time in a row."""
+        self._times_sent = self._times_sent + 1 if offset == self._sent else 1
+        self._sent = offset
+        return self._times_sent
 
     def was_at(self, leader_end: int, asked_at: int) -> None:
         """At its last request, of which nobody told this partition, it had all there was: the end was the same."""

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("moldau.replication")
 
+IN_VAIN = 4  # times that the same records were sent to a follower, before a look at what they are
 ALL = -1  # acks: answered when the batch is committed
 NOT_LEADER = Refusal.of(WireError.NOT_LEADER_OR_FOLLOWER)
 TOO_FEW = Refusal.of(WireError.NOT_ENOUGH_REPLICAS)
@@ -174,6 +175,11 @@ class Leader:
             self.advance()
         if self._low_waiting and log_start >= self._low_waiting[0][0]:
             self._tell_low()
+
+    def sent(self, broker: int, offset: int) -> None:
+        """A follower gets what lies at `offset`. If it asks for it again and again, it may be what is wrong."""
+        if self.isr.followers[broker].sent(offset) == IN_VAIN:
+            self._partition.doubt(offset)
 
     # ── deleting records ──
 

@@ -86,6 +86,7 @@ class Partition:
         "moving",
         "offline",
         "on_damage",
+        "on_doubt",
         "on_failure",
         "owed",
         "place",
@@ -117,6 +118,7 @@ class Partition:
         self.copiers: dict[int, Copier] = {}  # followers that copy it, by broker
         self.on_failure: Callable[[OSError], None] | None = None  # told when the disk fails: others are on it as well
         self.on_damage: Callable[[], None] | None = None  # told when its log cannot be read
+        self.on_doubt: Callable[[int], None] | None = None  # told of an offset at which it may be damaged
         self.cleaning: Stoppable | None = None  # while its log is compacted
         self.flusher = Flusher(log, self.fail)
         self._dirty_since: int | None = None
@@ -500,6 +502,11 @@ class Partition:
             self.role.resign()
         if self.on_damage is not None:
             self.on_damage()
+
+    def doubt(self, offset: int) -> None:
+        """Nobody can use what it has there."""
+        if self.on_doubt is not None:
+            self.on_doubt(offset)
 
     def go_offline(self) -> None:
         """Its disk failed: what is on it cannot be trusted before a restart has checked it."""

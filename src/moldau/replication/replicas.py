@@ -78,6 +78,7 @@ class Replicas:
         self.around = alone(node_id, now)  # the cluster, once there is one
         self.on_role: Callable[[Partition], None] | None = None  # told of partitions whose leader is another
         self.on_damage: Callable[[Partition], None] | None = None  # of those whose log cannot be read
+        self.on_doubt: Callable[[Partition, int], None] | None = None  # of those that may be damaged at an offset
         self.on_gone: Callable[[Partition], None] | None = None  # and of those that are no longer here
         self._disk = ThreadPoolExecutor(1, "moldau-disk")
         self._last: asyncio.Task[None] | None = None  # the newest change of partitions; it waits for those before it
@@ -274,6 +275,7 @@ class Replicas:
         self._homes[partition] = opening.directory
         partition.on_failure = lambda problem: self.fail(self._homes[partition], problem)
         partition.on_damage = lambda: self.on_damage(partition) if self.on_damage is not None else None
+        partition.on_doubt = lambda offset: self.on_doubt(partition, offset) if self.on_doubt is not None else None
         key = (partition.topic, partition.index)
         lossy = not self._trusted_start or partition.log.generation
         if lossy and not opening.new:  # the same epoch would write other records again

@@ -10,7 +10,7 @@ from log_batches import NOW, append, batch, headers_on_disk, open_log, producer_
 from moldau.log.following import CorruptCopy, cut
 from moldau.log.log import Log
 from moldau.log.markers import Marker, encode_marker
-from moldau.log.repair import drop_segments, sound_to
+from moldau.log.repair import doubted, drop_segments, sound_to
 from moldau.log.settings import LogConfig
 
 SIZE = len(batch())
@@ -137,11 +137,15 @@ def test_damage_is_found_by_reading(tmp_path: Path) -> None:
     for _ in range(8):
         append(log, batch())
     assert sound_to(log) == 8
+    look = doubted(log, 4)
+    append(log, batch())
+    assert not look()
     path = sorted((tmp_path / "topic-0").glob("*.log"))[1]
     data = bytearray(path.read_bytes())
     data[SIZE + 65] ^= 1
     path.write_bytes(data)
     assert sound_to(log) == 3, "where its segment begins"
+    assert [doubted(log, offset)() for offset in (2, 3, 5, 6)] == [False, True, True, False]
 
 
 @settings(max_examples=60, deadline=None)

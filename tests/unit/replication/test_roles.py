@@ -12,7 +12,7 @@ from moldau.log.following import CorruptCopy
 from moldau.log.settings import LogConfig
 from moldau.metadata.image import PartitionState
 from moldau.replication.follower import Follower
-from moldau.replication.leader import ALL, Leader
+from moldau.replication.leader import ALL, IN_VAIN, Leader
 from moldau.replication.partition import Appended, Later, Outcome, Partition
 from moldau.replication.roles import STRETCHES_AT_MOST, Surroundings, Uncommitted
 from moldau.replication.waiters import FetchWaiter
@@ -393,6 +393,20 @@ def test_a_replica_without_its_log_does_not_lead_before_it_was_in_sync_again(
     partition.assign(replace(FOLLOWED, isr=(1, 2), leader_epoch=5, partition_epoch=9), cluster.around)
     partition.assign(replace(LED, leader_epoch=6, partition_epoch=10), cluster.around)
     assert partition.leads
+
+
+def test_records_that_a_follower_gets_again_and_again_are_looked_at_once(tmp_path: Path) -> None:
+    partition = a_partition(tmp_path, Cluster())
+    doubts: list[int] = []
+    partition.on_doubt = doubts.append
+    for _ in range(IN_VAIN - 1):
+        leader(partition).sent(2, 7)
+        leader(partition).sent(3, 7)
+    leader(partition).sent(2, 8)
+    assert not doubts
+    for _ in range(10):
+        leader(partition).sent(3, 7)
+    assert doubts == [7]
 
 
 def test_a_leader_that_cannot_read_leaves_it_to_others(tmp_path: Path) -> None:

@@ -246,6 +246,8 @@ def _read_replica(
     leader, before = partition.role, result.high_watermark
     assert isinstance(leader, Leader)
     leader.fetched(reader.ask.replica_id, row.offset, row.log_start, reader.ask.replica_epoch)
+    if result.records is not None:
+        leader.sent(reader.ask.replica_id, row.offset)
     high = leader.high_watermark
     return result if high == before else result._replace(high_watermark=high)
 
