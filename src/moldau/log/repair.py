@@ -1,4 +1,4 @@
-"""How far a log's bytes are what was written: for a replica that can get the rest from its leader. Reads all of it."""
+"""How far a log is what was written: for a replica that can get the rest from its leader."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from moldau.log.segment import LOG
 
 
 def sound_to(log: Log) -> int:
-    """The offset before which every batch is whole and right; the log's end if all are. For a thread.
+    """The offset before which every batch is whole and right; the log's end if all are. For a thread: reads all.
 
     Nothing may be appended meanwhile.
     """
@@ -17,3 +17,18 @@ def sound_to(log: Log) -> int:
         if checked.size < segment.size:
             return max(checked.end_offset, segment.base)
     return log.end_offset
+
+
+def unbroken_to(log: Log) -> int:
+    """The offset before which nothing is missing. Reads what was not synced when the machine lost its power.
+
+    The system may have written a segment and not the one before it: the end of the log then says nothing of what is in
+    it. Whoever has no other copy is glad of what is left; a replica that counted as complete with it would be trusted
+    with records that it does not have.
+    """
+    end = max(log.recovery_point, log.start_offset)
+    for header in log.read_headers(end):
+        if header.base_offset > end:
+            break
+        end = header.last_offset + 1
+    return end

@@ -19,6 +19,7 @@ from moldau.log.claim import TopicIdLostError, TopicIdMismatchError
 from moldau.log.directory import LogDirectory
 from moldau.log.homes import homes, interrupted
 from moldau.log.log import Log
+from moldau.log.repair import unbroken_to
 from moldau.log.segment import CorruptLogError
 from moldau.log.settings import LogConfig
 from moldau.metadata.image import ClusterImage, PartitionState, Topic
@@ -289,6 +290,8 @@ class Replicas:
                 if isinstance(problem, TopicIdMismatchError):  # a crash came between a topic's deletion and the disk
                     directory.forget((topic.name, state.index))
                 log = self._open_log(opening)
+            if not self._trusted_start and not new and len(state.replicas) > 1:
+                self._cut_before_gap(log)
         except (OSError, CorruptLogError) as problem:
             logger.error("partition %s is offline: %s", name, problem)
             if isinstance(problem, OSError) and files.passing(problem):
@@ -298,6 +301,13 @@ class Replicas:
             logger.exception("partition %s is offline", name)
             return None
         return Partition(topic.name, state.index, log, state.leader_epoch, internal=topic.internal)
+
+    def _cut_before_gap(self, log: Log) -> None:
+        """What lies behind comes from the leader again, with what is missing."""
+        whole = unbroken_to(log)
+        if whole < log.end_offset:
+            logger.warning("%s: records are missing at offset %d; it is copied anew from there", log.name, whole)
+            files.remove(log.truncate_to(whole, self._now()))
 
     def _open_log(self, opening: Opening) -> Log:
         topic, state, config, directory, _ = opening
