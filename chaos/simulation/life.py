@@ -10,6 +10,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -20,11 +21,13 @@ from chaos.simulation.loop import VirtualLoop
 from chaos.simulation.world import CONTROLLER, IDS, World
 from chaos.simulation.writers import SOON_S, Writers
 from moldau.log.settings import LogConfig
+from moldau.replication.partition import Appended, Outcome
 
 TROUBLE_S = (1.0, 15.0)
 CALM_S = (2.0, 15.0)
 REST_S = 12.0  # everything must be in sync again so long after the last fault
 SETTLING_S = 1.2  # a little more than the longest pause of a fetcher
+TAKEN_OVER_S = 0.4  # by others, of what a broker led that died: up to 0.3 s are spent until it is noticed
 CHECK_S = 0.07
 JUMPS_MS = (-3_000, 500, 5_000, 60_000)
 
@@ -69,6 +72,7 @@ class Life:
         self.writers = Writers(self.world)
         self.report = Report(seed)
         self._powered_off = False
+        self._trying: set[int] = set()  # partitions that an acknowledgement is awaited of
         self._log = _Complaints()
         self._pause_s = dice.choice((0.02, 0.1, 0.5))
 
@@ -115,6 +119,8 @@ class Life:
             async with _Meanwhile(self.writers.run(self._pause_s)):
                 await self._trouble(loop.time() + self._dice.uniform(*TROUBLE_S))
             await self._rest()
+            if self._dice.random() < 0.5:
+                await self._fail_over()
             async with _Meanwhile(self.writers.run(self._pause_s)):
                 self.writers.begin_calm()
                 await asyncio.sleep(self._dice.uniform(*CALM_S))
@@ -140,6 +146,34 @@ class Life:
             await asyncio.sleep(0.2)
         world.check_rest()
         await asyncio.sleep(SETTLING_S)
+
+    async def _fail_over(self) -> None:
+        """One broker dies, and all is well otherwise: soon the others have taken over, and commit what is written."""
+        world, loop = self.world, asyncio.get_running_loop()
+        self.report.faults["kill in calm"] += 1
+        await world.kill(self._dice.choice(IDS))
+        deadline = loop.time() + TAKEN_OVER_S
+        self._trying.clear()
+        waiting = set(range(len(world.committed)))
+        while waiting:
+            if loop.time() > deadline:
+                raise Broken(f"{TAKEN_OVER_S} s after a broker died nothing is committed to partitions {waiting}")
+            self._try(waiting)
+            await asyncio.sleep(0.02)
+        await self._rest()
+
+    def _try(self, waiting: set[int]) -> None:
+        """A write to each of these partitions that is led; those that commit it do not wait any longer."""
+        for broker in self.world.alive:
+            for partition in [each for each in broker.partitions() if each.leads and each.index in waiting]:
+                if partition.index not in self._trying:
+                    self._trying.add(partition.index)
+                    self.writers.write_to(broker, partition, partial(self._tried, waiting, partition.index))
+
+    def _tried(self, waiting: set[int], index: int, outcome: Outcome) -> None:
+        self._trying.discard(index)
+        if isinstance(outcome, Appended):
+            waiting.discard(index)
 
     # ── trouble ──
 

@@ -80,6 +80,11 @@ class Writers:
         else:
             self._note(broker, partition, lambda: partition.append_records(pairs, now), go_on)
 
+    def write_to(self, broker: SimulatedBroker, partition: Partition, then: Callable[[Outcome], None]) -> None:
+        """One record, for somebody who wants to know what becomes of it."""
+        pairs = [(None, b"%d" % self.writes)]
+        self._note(broker, partition, partial(partition.append_records, pairs, broker.clock.now()), then)
+
     # ── transactions ──
 
     def _begin_transaction(self, broker: SimulatedBroker, partitions: list[Partition]) -> None:
