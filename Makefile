@@ -12,7 +12,7 @@ WORKERS ?= 3
 # Or a while after the first result: make demo DEMO_SECONDS=20
 DEMO_SECONDS ?=
 
-.PHONY: up demo setup test check bench exactly-once storm spark spark-faults soak chaos clean
+.PHONY: up demo setup test check bench exactly-once storm spark spark-faults soak chaos simulate clean
 
 up: $(BROKER)
 	@exec $(BIN)/moldau up --dir ./data --listen localhost:9092
@@ -68,6 +68,9 @@ bench: setup
 
 chaos: setup
 	@$(BIN)/python -m chaos $(ARGS)
+
+simulate: setup
+	@$(BIN)/python -m chaos simulate $(ARGS)
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

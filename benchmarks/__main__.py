@@ -123,20 +123,24 @@ def spark(
 
 @app.command()
 def cluster(
+    only: Annotated[list[str] | None, typer.Option(help="How a measure's name begins; may be repeated.")] = None,
     rounds: Annotated[int, typer.Option(min=1, help="Rounds per cluster; the median counts.")] = 3,
     quick: Quick = False,
     no_kafka: Annotated[bool, typer.Option("--no-kafka", help="Ours alone.")] = False,
     workdir: Workdir = None,
 ) -> None:
     """Three brokers beside three of Apache Kafka: replicated produce and consume, fail-over, memory."""
+    if not clustered.chosen(only or []):
+        console.print(f"No such measure; there are: {', '.join(measure.name for measure in clustered.MEASURES)}")
+        raise typer.Exit(2)
     found = kafka_jars.obtain()
     jars = None if isinstance(found, str) else found
     extent = clustered.QUICK if quick else clustered.FULL
     with _scratch(workdir) as scratch, console.status("") as status:
         results = clustered.compare(
-            jars, extent, scratch, _reader().value, kafka=not no_kafka, rounds=rounds, say=_saying(status)
+            jars, extent, scratch, _reader().value, kafka=not no_kafka, rounds=rounds, say=_saying(status), only=only
         )
-    _publish_cluster(results, quick=quick)
+    _publish_cluster(results, quick=quick or bool(only))
 
 
 @app.command()

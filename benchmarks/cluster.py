@@ -6,12 +6,13 @@ others whose sessions are equally long.
 
 import contextlib
 import datetime
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks import drive, failover
+from benchmarks import drive, failover, mass_failover
 from benchmarks.clusters import ApacheKafkaCluster, ClusterKind, MoldauCluster, RunningCluster, running_cluster
 from benchmarks.compare import machine
 from benchmarks.jars import Jars
@@ -26,6 +27,7 @@ EQUAL_SESSIONS = {
     "Apache Kafka": {"broker.session.timeout.ms": SESSION_MS},
 }
 Say = Callable[[str], None]
+Work = Callable[[RunningCluster], Figures]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +35,11 @@ class Extent:
     warm_up: int
     records: int
     failovers: int
+    led_by_one: int  # partitions that lose their leader at once
 
 
-FULL = Extent(warm_up=1_000_000, records=2_000_000, failovers=3)
-QUICK = Extent(warm_up=20_000, records=100_000, failovers=1)
+FULL = Extent(warm_up=1_000_000, records=2_000_000, failovers=3, led_by_one=1_000)
+QUICK = Extent(warm_up=20_000, records=100_000, failovers=1, led_by_one=100)
 
 MEASURES = [
     Measure("produce", "produce 100 B, 3 replicas, acks=all", "load", "records_per_s", "records/s", "higher", 1.2),
@@ -47,39 +50,80 @@ MEASURES = [
     Measure("beside", "and of ZooKeeper beside them", "load", "beside_mb", "MB", "lower", None),
     Measure("kill", "gap after kill -9 of a leader, defaults", "kill", "gap_ms", "ms", "lower", 1.0),
     Measure("kill-equal", "the same, sessions of 6 s", "kill-equal", "gap_ms", "ms", "lower", 1.0),
+    Measure("mass", "new leaders of 1,000 partitions after kill -9", "mass", "leaders_ms", "ms", "lower", 1.0),
+    Measure("mass-produce", "a record in each of them", "mass", "produce_ms", "ms", "lower", 1.0),
+    Measure("mass-controller", "new leaders, of the controller", "mass-controller", "leaders_ms", "ms", "lower", 1.0),
+    Measure("mass-controller-produce", "and records", "mass-controller", "produce_ms", "ms", "lower", 1.0),
     Measure("pause", "gap after SIGSTOP of a leader, sessions of 6 s", "pause", "gap_ms", "ms", "lower", 1.0),
 ]
 
 
+def chosen(only: list[str]) -> list[Measure]:
+    """Those whose name or workload begins with one of these; all for none."""
+    names = tuple(only)
+    return [each for each in MEASURES if not names or each.name.startswith(names) or each.workload.startswith(names)]
+
+
 def compare(
-    jars: Jars | None, extent: Extent, workdir: Path, consumer: str, *, kafka: bool, rounds: int, say: Say
+    jars: Jars | None,
+    extent: Extent,
+    workdir: Path,
+    consumer: str,
+    *,
+    kafka: bool,
+    rounds: int,
+    say: Say,
+    only: list[str] | None = None,
 ) -> dict[str, Any]:
     """Medians of alternating rounds; without Kafka's jars ours alone."""
     theirs = jars if kafka else None
+    wanted = chosen(only or [])
     taken: dict[str, dict[str, list[Figures]]] = {}
-    with _clusters(_kinds(theirs, equal=False), workdir, say) as both:
-        for cluster in both:
-            say(f"warming {cluster.label}")
-            with cluster.topic(PARTITIONS) as topic:
-                drive.produce(jars, cluster, topic, drive.ProduceLoad(extent.warm_up, RECORD_SIZE))
-                drive.consume(cluster, topic, extent.warm_up, tool=consumer)
-        taken["load"] = _rounds("load", both, rounds, say, lambda cluster: _load(jars, cluster, extent, consumer))
-        taken["kill"] = _rounds("kill", both, extent.failovers, say, _failover(failover.kill))
-    with _clusters(_kinds(theirs, equal=True), workdir, say) as both:
-        taken["kill-equal"] = _rounds("kill-equal", both, extent.failovers, say, _failover(failover.kill))
-        taken["pause"] = _rounds("pause", both, extent.failovers, say, _failover(failover.pause))
+    for equal, works in _works(jars, extent, consumer, rounds):
+        due = {name: work for name, work in works.items() if any(each.workload == name for each in wanted)}
+        if not due:
+            continue
+        with _clusters(_kinds(theirs, equal=equal), workdir, say) as both:
+            if "load" in due:
+                _warm(jars, both, extent, consumer, say)
+            for name, (times, work) in due.items():
+                taken[name] = _rounds(name, both, times, say, work)
     ours, others = MoldauCluster(), ApacheKafkaCluster(theirs) if theirs else None
     return {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "machine": machine(jars),
+        "load": os.getloadavg(),
         "ours": f"{ours.name} {ours.version}, 3 brokers",
         "theirs": f"{others.name} {others.version}, 3 nodes" if others else None,
         "rounds": rounds,
         "consumer": consumer,
         "sizes": {name: getattr(extent, name) for name in Extent.__slots__},
-        "measures": [summarise(measure, taken[measure.workload]) for measure in MEASURES],
+        "measures": [summarise(measure, taken[measure.workload]) for measure in wanted],
         "figures": taken,
     }
+
+
+def _works(
+    jars: Jars | None, extent: Extent, consumer: str, rounds: int
+) -> list[tuple[bool, dict[str, tuple[int, Work]]]]:
+    """What is done how often: on clusters with their defaults, and on those with equal sessions."""
+    count, partitions = extent.failovers, extent.led_by_one
+    defaults: dict[str, tuple[int, Work]] = {
+        "load": (rounds, lambda cluster: _load(jars, cluster, extent, consumer)),
+        "kill": (count, _failover(failover.kill)),
+        "mass": (count, lambda cluster: mass_failover.measure(cluster, partitions, controller=False)),
+        "mass-controller": (count, lambda cluster: mass_failover.measure(cluster, partitions, controller=True)),
+    }
+    equal = {"kill-equal": (count, _failover(failover.kill)), "pause": (count, _failover(failover.pause))}
+    return [(False, defaults), (True, equal)]
+
+
+def _warm(jars: Jars | None, both: list[RunningCluster], extent: Extent, consumer: str, say: Say) -> None:
+    for cluster in both:
+        say(f"warming {cluster.label}")
+        with cluster.topic(PARTITIONS) as topic:
+            drive.produce(jars, cluster, topic, drive.ProduceLoad(extent.warm_up, RECORD_SIZE))
+            drive.consume(cluster, topic, extent.warm_up, tool=consumer)
 
 
 def _kinds(jars: Jars | None, *, equal: bool) -> list[tuple[str, ClusterKind]]:
@@ -100,9 +144,7 @@ def _clusters(kinds: list[tuple[str, ClusterKind]], workdir: Path, say: Say) -> 
         yield both
 
 
-def _rounds(
-    name: str, both: list[RunningCluster], rounds: int, say: Say, run: Callable[[RunningCluster], Figures]
-) -> dict[str, list[Figures]]:
+def _rounds(name: str, both: list[RunningCluster], rounds: int, say: Say, run: Work) -> dict[str, list[Figures]]:
     taken: dict[str, list[Figures]] = {cluster.label: [] for cluster in both}
     for number in range(rounds):
         for cluster in both if number % 2 == 0 else reversed(both):  # neither always follows the other
@@ -132,7 +174,7 @@ def _load(jars: Jars | None, cluster: RunningCluster, extent: Extent, consumer: 
         return figures | ({"beside_mb": cluster.beside_rss_bytes() / MIB} if cluster.nodes.beside else {})
 
 
-def _failover(how: Callable[[RunningCluster, str], float]) -> Callable[[RunningCluster], Figures]:
+def _failover(how: Callable[[RunningCluster, str], float]) -> Work:
     def run(cluster: RunningCluster) -> Figures:
         with cluster.topic(1) as topic:
             gap = how(cluster, topic.name)

@@ -182,7 +182,7 @@ class RunningCluster:
             yield Topic(name, uuid.UUID(int=0), partitions)
         finally:
             admin.delete_topics([name], operation_timeout=LIMIT_S)[name].result(LIMIT_S)
-            self._await_gone(name)
+            self.await_gone(name)
             os.sync()
 
     def await_known(self) -> None:
@@ -205,7 +205,7 @@ class RunningCluster:
                 raise TimeoutError(f"{name} is not in sync: {[each.isrs for each in found]}")
             time.sleep(0.05)
 
-    def _await_gone(self, name: str) -> None:
+    def await_gone(self, name: str) -> None:
         deadline = time.monotonic() + LIMIT_S
         while any(any(peer.data.glob(f"{name}-*")) for peer in self.nodes.peers) and time.monotonic() < deadline:
             time.sleep(0.05)

@@ -1,5 +1,9 @@
-"""The command line: `python -m chaos` runs the matrix, `run` one run by its seed, `check` looks at a history again."""
+"""The command line: `python -m chaos` runs the matrix, `run` one run by its seed, `check` looks at a history again,
+`simulate` lives lives of a cluster in one process.
+"""
 
+import os
+import sys
 import tempfile
 from pathlib import Path
 from typing import Annotated
@@ -13,6 +17,7 @@ from chaos.checker import check
 from chaos.faults import ANYWHERE, FAULTS
 from chaos.history import load
 from chaos.run import Outcome, Plan, run
+from chaos.simulation import lives
 from chaos.workloads.table import WORKLOADS, available
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, help="Does the cluster lose anything?")
@@ -82,6 +87,32 @@ def look(history: Annotated[Path, typer.Argument(help="A history file.")]) -> No
         console.print(str(anomaly), markup=False)
     console.print(f"{len(found)} anomalies")
     if found:
+        raise typer.Exit(1)
+
+
+@app.command()
+def simulate(
+    seed: Annotated[int, typer.Option(help="Of the first life.")] = 1,
+    seeds: Annotated[int, typer.Option(min=1, help="How many lives.")] = 100,
+    minutes: Annotated[float, typer.Option(help="How long each of them is, by its own clock.")] = 10.0,
+    workers: Annotated[int, typer.Option(min=1, help="Processes that live them.")] = os.cpu_count() or 1,
+) -> None:
+    """Replication on a virtual clock, with faults by seed. The same seed is the same life."""
+    if os.environ.get("PYTHONHASHSEED") != "0":  # sets have an order that is another in each process
+        os.execve(sys.executable, [sys.executable, "-m", "chaos", *sys.argv[1:]], os.environ | {"PYTHONHASHSEED": "0"})
+    bad = 0
+    total = lives.Total()
+    for report in lives.live_all(range(seed, seed + seeds), minutes * 60, workers):
+        total.add(report)
+        if report.problem:
+            bad += 1
+            console.print(
+                f"seed {report.seed}, {report.hours * 60:.1f} min: {report.problem}", style="red", markup=False
+            )
+            again = f"python -m chaos simulate --seeds 1 --seed {report.seed} --minutes {minutes:g}"
+            console.print(f"again: {again}", markup=False)
+    console.print(total.summary, markup=False)
+    if bad:
         raise typer.Exit(1)
 
 

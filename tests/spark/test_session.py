@@ -12,7 +12,8 @@ def test_it_runs_what_was_asked_for(spark: Any) -> None:
     assert spark.range(10).count() == 10
     assert spark.sparkContext.appName == "tests"
     assert spark.conf.get("spark.sql.shuffle.partitions") == "2"
-    assert spark._jvm.java.lang.Runtime.getRuntime().maxMemory() >> 20 == 1024, "the JVM's memory is the driver's"
+    megabytes = spark._jvm.java.lang.Runtime.getRuntime().maxMemory() >> 20
+    assert 900 < megabytes <= 1024, "the JVM's memory is the driver's, less what its collector keeps free"
 
 
 def test_python_workers_run_this_interpreter(spark: Any) -> None:

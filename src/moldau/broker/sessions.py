@@ -28,6 +28,15 @@ class Remembered:
     asked: FetchPartition
     high_watermark: int = -1
     log_start: int = -1
+    _with_records: int = -1  # the high watermark that came with the first records since it asked
+
+    def ask(self, asked: FetchPartition) -> None:
+        """It says where it is. Who got on has taken the records, and what came with them; it may have dropped what it
+        was told later, or all of it if it did not get on: answers to requests that cross changes of leaders are.
+        """
+        self.high_watermark = self._with_records if asked.offset > self.asked.offset else -1
+        self._with_records = -1
+        self.asked = asked
 
     def news(self, result: FetchResult) -> bool:
         """Whether the answer tells the client anything; remembers it as told."""
@@ -39,6 +48,8 @@ class Remembered:
             or result.diverging is not None
         )
         self.high_watermark = -1 if result.error else result.high_watermark
+        if result.records is not None and self._with_records < 0:
+            self._with_records = self.high_watermark
         self.log_start = -1 if result.error else result.log_start
         return told
 
@@ -62,7 +73,7 @@ class Session:
                 if known is None:
                     self.partitions[(token, asked.partition)] = Remembered(asked)
                 else:
-                    known.asked = asked
+                    known.ask(asked)
         for token, indexes in ask.forgotten:
             for index in indexes:
                 self.partitions.pop((token, index), None)
@@ -139,6 +150,8 @@ class FetchSessions:
             return Fetch(error=WireError.INVALID_FETCH_SESSION_EPOCH)
         if session.by_id != (version >= FETCH_BY_ID):
             return Fetch(error=WireError.FETCH_SESSION_TOPIC_ID_ERROR)
+        if session.waiting is not None:
+            session.waiting()  # who asks again does not want to wait any longer; answered by what was asked then
         session.update(ask)
         if not session.partitions:
             del self._sessions[session.id]

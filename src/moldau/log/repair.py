@@ -1,4 +1,4 @@
-"""How far a log's bytes are what was written, and how the rest goes: for a replica that gets it from its leader."""
+"""How far a log is what was written, and how the rest goes: for a replica that gets it from its leader."""
 
 import logging
 from collections.abc import Callable
@@ -19,7 +19,7 @@ def doubted(log: Log, offset: int) -> Callable[[], bool]:
 
 
 def sound_to(log: Log) -> int:
-    """Where the first segment begins that is not whole and right; the log's end if all are. For a thread.
+    """Where the first segment begins that is not whole and right; the log's end if all are. For a thread: reads all.
 
     Nothing may be appended meanwhile.
     """
@@ -43,3 +43,27 @@ def drop_segments(log: Log, base: int, now: int) -> list[Path]:
     if base <= log.segments.bases[0]:
         return log.restart_at(log.start_offset, now)
     return log.segments.drop_behind(base - 1) + log.truncate_to(base, now)
+
+
+def unbroken_to(log: Log) -> int:
+    """The offset before which nothing is missing. Reads what was not synced when the machine lost its power.
+
+    The system may have written a segment and not the one before it: the end of the log then says nothing of what is in
+    it. Whoever has no other copy is glad of what is left; a replica that counted as complete with it would be trusted
+    with records that it does not have.
+    """
+    end = max(log.recovery_point, log.start_offset)
+    for header in log.read_headers(end):
+        if header.base_offset > end:
+            break
+        end = header.last_offset + 1
+    return end
+
+
+def cut_before_gap(log: Log, now: int) -> list[Path]:
+    """Drops what lies behind missing records; files to remove. The leader has both, the missing ones and the others."""
+    whole = unbroken_to(log)
+    if whole == log.end_offset:
+        return []
+    logger.warning("%s: records are missing at offset %d; it is copied anew from there", log.name, whole)
+    return log.truncate_to(whole, now)

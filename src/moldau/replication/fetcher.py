@@ -176,12 +176,7 @@ class Fetcher:
 
     async def _something_to_ask(self) -> bool:
         """Whether there is a partition to ask for; waits for one otherwise."""
-        loop = asyncio.get_running_loop()
-        now = loop.time()
-        due = [place for place, until in self._resting.items() if until <= now]
-        for place in due:
-            del self._resting[place]
-            self._dirty.add(place)
+        now = self._end_rests()
         if len(self._partitions) > len(self._resting):
             return True
         self._wake.clear()
@@ -192,33 +187,40 @@ class Fetcher:
             return False
         return False
 
-    async def _round(self) -> None:
-        first = self._send()
-        try:
-            second = await self._interrupt(first)
-            try:
-                await self._take(*await first)
-                if second is not None:
-                    await self._take(*await second)
-            finally:
-                if second is not None:
-                    second.cancel()
-        finally:
-            first.cancel()
+    def _end_rests(self) -> float:
+        """Partitions that were left out for long enough are asked for again. The loop's time, by which that goes."""
+        now = asyncio.get_running_loop().time()
+        for place in [place for place, until in self._resting.items() if until <= now]:
+            del self._resting[place]
+            self._dirty.add(place)
+        return now
 
-    async def _interrupt(self, first: Waiting) -> Waiting | None:
-        """A request waits at the leader for records. If a partition comes to be copied meanwhile, the next one goes out
-        at once, and the leader answers the one before it.
+    async def _round(self) -> None:
+        asked = [self._send()]
+        try:
+            while asked:
+                asked += await self._interrupt(asked[0])
+                await self._take(*await asked[0])
+                del asked[0]
+        finally:
+            for each in asked:
+                each.cancel()
+
+    async def _interrupt(self, asked: Waiting) -> list[Waiting]:
+        """A request waits at the leader for records. If a partition comes to be copied meanwhile, or was left out for
+        long enough, the next one goes out at once, and the leader answers the one before it.
         """
         woken = asyncio.ensure_future(self._wake.wait())
+        rested = min(self._resting.values()) - asyncio.get_running_loop().time() if self._resting else None
         try:
-            await asyncio.wait((first, woken), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((asked, woken), timeout=rested, return_when=asyncio.FIRST_COMPLETED)
         finally:
             woken.cancel()
-        if first.done() or self._session == NEW_SESSION:
-            return None
+        if asked.done() or self._session == NEW_SESSION:
+            return []
+        self._end_rests()
         self._told = dict(self._told)  # the first answer is to what was asked with it
-        return self._send()
+        return [self._send()]
 
     def _send(self) -> Waiting:
         settings = self._hands.settings()

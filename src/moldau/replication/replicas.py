@@ -19,6 +19,7 @@ from moldau.log.claim import TopicIdLostError, TopicIdMismatchError
 from moldau.log.directory import LogDirectory
 from moldau.log.homes import homes, interrupted
 from moldau.log.log import Log
+from moldau.log.repair import cut_before_gap
 from moldau.log.segment import CorruptLogError
 from moldau.log.settings import LogConfig
 from moldau.metadata.elections import had_elsewhere
@@ -330,9 +331,12 @@ class Replicas:
                 raise
             raise CorruptLogError(str(problem)) from problem
         missing = log.segments.missing
-        if missing and not opening.config.compacts and self._had_elsewhere(opening):
-            log.close(clean=False)
-            raise CorruptLogError(f"its segments {', '.join(map(str, missing))} are missing")
+        if not opening.config.compacts and self._had_elsewhere(opening):  # compaction leaves gaps of its own
+            if missing:
+                log.close(clean=False)
+                raise CorruptLogError(f"its segments {', '.join(map(str, missing))} are missing")
+            if not self._trusted_start:
+                files.remove(cut_before_gap(log, self._now()))
         return log
 
     def _open_anew(self, opening: Opening, why: str, *, forget: bool = True) -> Log:

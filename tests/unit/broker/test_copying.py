@@ -96,6 +96,8 @@ def test_what_a_fetch_lets_commit_may_lead_to_more_which_is_news_too(tmp_path: P
         later = leader.partition.produce(batch(), 12, leader.world.clock, acks=ALL)
         assert isinstance(later, Later)
         later.tell = lambda _: append(leader)
+        for each in (second, third):
+            assert each.ask(None).stop
         assert isinstance(second.ask(1), Parked)
         assert third.ask(1).high_watermark == 1
         got = third.ask(None)
@@ -109,12 +111,13 @@ def test_a_fetch_does_not_wait_if_it_caused_news_itself(tmp_path: Path) -> None:
     async def main() -> None:
         _, leader = a_leader(tmp_path)
         second, third = Asking(leader, 2), Asking(leader, 3)
+        append(leader)
         for each in (second, third):
             each.ask(0)
         role = leader.partition.role
         assert isinstance(role, Leader)
         role.when_low(0, lambda: append(leader))
-        parked = second.ask(0)
+        parked = second.ask(1)
         assert isinstance(parked, Parked)
         await turns()
         got = second.read(parked.reply)

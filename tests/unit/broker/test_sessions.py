@@ -118,6 +118,30 @@ def test_what_was_told_is_not_told_again_but_errors_are(client: Client) -> None:
     assert answered(client.fetch(), result(0, high=3)) == []
 
 
+def told(client: Client, *partitions: int, high: int, **more: Any) -> bool:
+    """Whether the answer to a fetch that says so names partition 0, which has this high watermark."""
+    offset = more.pop("offset", 0)
+    return answered(client.fetch(*partitions, offset=offset), result(0, high, **more)) == [0]
+
+
+def test_who_says_the_same_again_is_told_again(client: Client) -> None:
+    """It has dropped what it was told: its partition had another leader epoch when the answer came."""
+    assert told(client, 0, high=5)
+    assert not told(client, high=5)
+    assert told(client, 0, high=5)
+    assert not told(client, high=5)
+
+
+def test_who_got_on_is_told_again_what_it_was_told_behind_the_records(client: Client) -> None:
+    """Two answers on their way: the second one does not fit to what the first one has led to."""
+    assert told(client, 0, high=5)
+    assert told(client, high=5, records=Records())
+    assert told(client, high=8)
+    assert told(client, 0, offset=8, high=8)
+    assert told(client, high=8, records=Records())
+    assert not told(client, 0, offset=9, high=8), "this came with the records"
+
+
 def test_partitions_are_added_changed_and_forgotten(client: Client) -> None:
     client.fetch(0, 1)
     opened = client.fetch(1, 2, offset=7, forget=(0,))

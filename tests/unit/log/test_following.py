@@ -10,7 +10,7 @@ from log_batches import NOW, append, batch, headers_on_disk, open_log, producer_
 from moldau.log.following import CorruptCopy, cut
 from moldau.log.log import Log
 from moldau.log.markers import Marker, encode_marker
-from moldau.log.repair import doubted, drop_segments, sound_to
+from moldau.log.repair import doubted, drop_segments, sound_to, unbroken_to
 from moldau.log.settings import LogConfig
 
 SIZE = len(batch())
@@ -188,6 +188,30 @@ def test_what_was_damaged_anywhere_is_cut_off_and_can_be_copied_again(
     assert everything(follower) == data
     assert producer_view(follower) == producer_view(leader)
     assert follower.epochs.entries() == leader.epochs.entries()
+
+
+@pytest.mark.parametrize(("left", "last"), [(0, 3), (1, 3), (2, 3), (2, 0)])
+def test_what_a_power_cut_took_out_of_the_middle_is_noticed(left: int, last: int, tmp_path: Path) -> None:
+    """Of three segments the first was synced; of the second so many batches are left, of the third too."""
+    config = LogConfig(segment_bytes=3 * SIZE)
+    log = open_log(tmp_path, config)
+    for _ in range(9):
+        append(log, batch())
+    log.close(clean=False)
+    _, second, third = sorted((tmp_path / "topic-0").glob("*.log"))
+    second.write_bytes(second.read_bytes()[: left * SIZE])
+    third.write_bytes(third.read_bytes()[: last * SIZE])
+    again = open_log(tmp_path, config, recovery_point=3)
+    assert again.end_offset == 6 + last, "without another copy what is left is kept"
+    assert unbroken_to(again) == 3 + left
+
+
+def test_nothing_is_missing_where_compaction_left_a_gap_and_all_was_synced(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    log.append_copies(cut(batch(2, leader_epoch=1), 0), NOW)
+    log.append_copies(cut(batch(2, base_offset=9, leader_epoch=1), 2), NOW)
+    log.recovery_point = log.end_offset
+    assert unbroken_to(log) == 11
 
 
 def test_a_full_disk_leaves_the_log_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -78,8 +78,6 @@ def _copy(
     ctx: Context, opened: Fetch, session: Session, reader: Reader, answer: Callable[[Plan], Parts]
 ) -> "Parts | Parked":
     """A follower's fetch: of all partitions of its session, those are looked at that have news for it."""
-    if session.waiting is not None:
-        session.waiting()  # who asks again does not want to wait any longer
     now, ask = ctx.now(), reader.ask
     copier = session.copier = session.copier or Copier(now)
     copier.asked_at = now

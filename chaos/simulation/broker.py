@@ -1,0 +1,167 @@
+"""A simulated broker: real logs, roles, fetchers, sessions and fetch handler; cluster, clock and power are the dice's.
+
+What of a broker is not here: listeners and wire (handlers are called), coordinators, the controller's own part.
+"""
+
+import asyncio
+import random
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Protocol
+
+from chaos.simulation.disk import lose_power
+from chaos.simulation.network import Connection, Network
+from moldau.broker.chores import Chore, Chores
+from moldau.broker.clock import Clock
+from moldau.broker.replication import Replication
+from moldau.broker.sessions import FetchSessions
+from moldau.broker.settings import load
+from moldau.log.directory import LogDirectory
+from moldau.log.settings import LogConfig
+from moldau.metadata.image import ClusterImage
+from moldau.replication.partition import Partition
+from moldau.replication.replicas import Replicas
+from moldau.wire.messages.alter_partition import AlterPartitionResponse, AlterPartitionTopic
+
+BEGINNING_MS = 1_800_000_000_000  # of simulated time
+LAG_MS = 6_000  # replica.lag.time.max.ms
+CHECKPOINT_MS = 5_000
+RETENTION_MS = 7_000  # how often it is looked at
+SLOTS = 100  # fetch sessions
+
+
+class Cluster(Protocol):
+    """What a broker has around it."""
+
+    network: Network
+    config: LogConfig
+
+    def broker(self, broker_id: int) -> "SimulatedBroker | None":
+        """One that is alive."""
+
+    async def alter(
+        self, asker: int, epoch: int, topics: Sequence[AlterPartitionTopic]
+    ) -> AlterPartitionResponse | None:
+        """Ask the controller."""
+
+
+class SkewedClock(Clock):
+    """Simulated time, ahead of that of others by whatever its machine's clock is wrong."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ahead_ms = 0
+
+    def now(self) -> int:
+        return BEGINNING_MS + self.ahead_ms + int(asyncio.get_running_loop().time() * 1000)
+
+    async def sleep(self, span_ms: float) -> None:
+        await asyncio.sleep(span_ms / 1000)
+
+
+class SimulatedBroker:
+    """One life of a broker's process, from `start` to `kill` or `stop`. `image` is what it knows of the cluster."""
+
+    def __init__(self, cluster: Cluster, broker_id: int, home: Path, image: ClusterImage) -> None:
+        self.id, self.image = broker_id, image
+        self.alive = True
+        self.epoch = -1  # of its registration
+        self.clock = SkewedClock()
+        self._cluster = cluster
+        self._tasks: set[asyncio.Task[None]] = set()
+        settings = {"broker.id": str(broker_id), "replica.lag.time.max.ms": str(LAG_MS)}
+        self._settings, _ = load({"zookeeper.connect": "simulated", **settings})
+        self._directory = LogDirectory.open(home)
+        self.replicas = Replicas(broker_id, [self._directory], lambda _: cluster.config, self.clock.now, 86_400_000)
+        member: Any = SimpleNamespace(membership=self, alter_partitions=self._alter)
+        peers: Any = SimpleNamespace(to=self._link)
+        self._replication = Replication(
+            self.replicas, peers, member, lambda: self.image, lambda: self._settings, self.clock.now
+        )
+        self.context: Any = SimpleNamespace(
+            replicas=self.replicas,
+            config=self._settings,
+            image=image,
+            sessions=FetchSessions(SLOTS),
+            now=self.clock.now,
+        )
+
+    def start(self, *, trusted: bool) -> None:
+        self.replicas.load(self.image, 1, lambda: False, trusted=trusted)
+        self._replication.start()
+        self._chores = Chores(
+            (
+                Chore("lagging followers", LAG_MS // 2, self._replication.shrink),
+                Chore("checkpoints", CHECKPOINT_MS, self._checkpoint),
+                Chore("retention", RETENTION_MS, self.replicas.retire),
+            ),
+            self.clock,
+        )
+
+    async def _checkpoint(self) -> None:
+        await self.replicas.checkpoint()
+
+    def learn(self, image: ClusterImage) -> None:
+        """The next entry of the feed."""
+        old, self.image, self.context.image = self.image, image, image
+        self.replicas.follow(old, image)
+        self._replication.follow(old, image)
+
+    def partitions(self) -> Iterator[Partition]:
+        return iter(self.replicas)
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _link(self, leader: int, purpose: str) -> Connection:
+        network = self._cluster.network
+        return network.connection(self.id, lambda: self._cluster.broker(leader), leader)
+
+    async def _alter(self, topics: Sequence[AlterPartitionTopic], patience_s: float) -> AlterPartitionResponse | None:
+        try:
+            return await asyncio.wait_for(self._cluster.alter(self.id, self.epoch, topics), patience_s)
+        except TimeoutError:
+            return None
+
+    # ── its end ──
+
+    async def stop(self) -> None:
+        """In order, as after SIGTERM."""
+        await self._end_tasks()
+        await self.replicas.stop()
+
+    async def kill(self, *, power: random.Random | None = None) -> None:
+        """Nothing more is written. With `power` the machine's power goes as well, and with it what was not synced."""
+        logs = [partition.log for partition in self.replicas]
+        durable = {log.directory: log.recovery_point for log in logs}
+        await self._end_tasks()
+        for log in logs:
+            log.close(clean=False)
+        self._directory.close(clean=False)
+        if power is not None:
+            for directory, offset in durable.items():
+                lose_power(Path(directory), offset, power)
+
+    async def _end_tasks(self) -> None:
+        self.alive = False
+        self._cluster.network.forget(self.id)
+        for timer in self.replicas._removals:
+            timer.cancel()
+        for task in list(self._tasks):
+            task.cancel()
+        for partition in self.replicas:
+            flushing = partition.flusher._task
+            if flushing is not None:
+                flushing.cancel()
+        await self._chores.stop()
+        await self._replication.stop()
+
+
+def one_after_another(
+    jobs: Sequence[Any], directory_of: Callable[[Any], Path], work: Callable[[Any], Any], threads: int
+) -> Iterator[tuple[Any, Any]]:
+    """Opens logs without threads: their order would not follow from the seed."""
+    return ((job, work(job)) for job in jobs)

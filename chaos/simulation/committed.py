@@ -1,0 +1,82 @@
+"""What a simulated cluster must keep: every batch below any replica's high watermark, where it was, for ever.
+
+A batch is known by its checksum, which covers all but its place. Nothing here knows of brokers' lives or of time.
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from moldau.log.log import Log
+from moldau.replication.partition import Partition
+from moldau.wire.batch import BatchHeader
+
+
+class Broken(AssertionError):
+    """Something that was promised did not hold."""
+
+
+class Batch(NamedTuple):
+    last_offset: int
+    crc: int
+
+
+class Committed:
+    """One partition's committed batches, as somebody's high watermark told first."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.end = 0
+        self._batches: dict[int, Batch] = {}  # by first offset
+        self._acknowledged: dict[int, int] = {}  # first offset and checksum of what was not seen yet
+
+    def acknowledged(self, base_offset: int, crc: int) -> None:
+        self._acknowledged[base_offset] = crc
+
+    def look(self, who: str, partition: Partition, start: int) -> int:
+        """Compares a replica's log from an offset to its high watermark, which is returned."""
+        high_watermark = partition.high_watermark
+        if start >= high_watermark:
+            return high_watermark
+        for header in partition.log.read_headers(max(start, partition.log.start_offset)):
+            if header.base_offset >= high_watermark:
+                break
+            self._see(who, header, partition.log)
+        if self.end < high_watermark:
+            raise Broken(f"{who}: {self.name} is committed up to {high_watermark}, and has nothing from {self.end} on")
+        return high_watermark
+
+    def _see(self, who: str, header: BatchHeader, log: Log) -> None:
+        base, found = header.base_offset, Batch(header.last_offset, header.crc)
+        if base >= self.end:
+            if base > self.end and base != log.start_offset:
+                raise Broken(f"{who}: {self.name} lacks committed records from {self.end} to {base}")
+            self._batches[base] = found
+            self.end = header.last_offset + 1
+        elif self._batches.get(base) != found:
+            raise Broken(f"{who}: {self.name} has another batch at {base} than was committed there")
+
+    def check_acknowledged(self, *, all_of_them: bool = False) -> None:
+        """What was acknowledged is what is committed there. `all_of_them`: everything committed was looked at."""
+        for base, crc in list(self._acknowledged.items()):
+            found = self._batches.get(base)
+            if found is None and (all_of_them or base < self.end):
+                raise Broken(f"{self.name}: acknowledged at {base}, and nothing is there")
+            if found is not None:
+                if found.crc != crc:
+                    raise Broken(f"{self.name}: acknowledged at {base}, and something else is there")
+                del self._acknowledged[base]
+
+
+def same(name: str, replicas: Iterable[tuple[int, Partition]]) -> None:
+    """At rest all replicas are alike, to the end, epochs included; retention may be ahead on one of them."""
+    logs = [(broker, partition) for broker, partition in replicas]
+    start = max(partition.log.start_offset for _, partition in logs)
+    contents = [
+        [(each.base_offset, each.leader_epoch, each.crc) for each in partition.log.read_headers(start)]
+        for _, partition in logs
+    ]
+    for (broker, partition), content in zip(logs, contents, strict=True):
+        if content != contents[0]:
+            raise Broken(f"{name}: the logs of brokers {logs[0][0]} and {broker} differ")
+        if partition.high_watermark != partition.log.end_offset:
+            raise Broken(f"{name}: broker {broker} does not know that all is committed")

@@ -1,0 +1,189 @@
+"""Who writes to a simulated cluster: producers, and transactions whose markers come as soon as the last record commits.
+
+Coordinators do the same: what one partition commits makes them write to others, in the same turn of the loop. While all
+is calm nobody may wait for long: neither for an acknowledgement, nor for the followers to hear of what is committed.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+
+from chaos.simulation.broker import SimulatedBroker
+from chaos.simulation.world import TOPIC, World
+from moldau.replication.leader import ALL
+from moldau.replication.partition import Appended, Later, Outcome, Partition
+from moldau.wire.records import encode_pairs
+
+SOON_S = 0.1  # in calm times: a fifth of what a follower's fetch waits for news, a twentieth of the look at everything
+PRODUCE_VERSION = 12
+CHAIN = 3  # writes that one commit may lead to, one after the other
+STRICT = 2  # transaction.version: a marker's epoch is above that of the records
+
+
+@dataclass(slots=True)
+class Transaction:
+    """Open on these partitions until a marker is committed there."""
+
+    producer_id: int
+    open_on: set[int]
+    unanswered: set[int] = field(default_factory=set)
+
+
+class Writers:
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.calm = 0  # another number for each calm; 0: there is none
+        self.complaints: list[str] = []
+        self.writes = self.acknowledged = 0
+        self.slowest_s = 0.0  # of all acknowledgements in calm times
+        self.transactions: list[Transaction] = []
+        self._calms = 0
+        self._producer_id = 0
+        self._dice = world.dice
+
+    def begin_calm(self) -> None:
+        self._calms += 1
+        self.calm = self._calms
+
+    async def run(self, pause_s: float) -> None:
+        """Until cancelled: somebody writes to somebody who believes to lead."""
+        while True:
+            await asyncio.sleep(self._dice.expovariate(1 / pause_s))
+            if self.world.alive:
+                broker = self._dice.choice(self.world.alive)
+                for _ in range(self._dice.choice((1, 1, 1, 4))):
+                    self.write(broker)
+
+    def write(self, broker: SimulatedBroker, depth: int = 0) -> None:
+        led = [each for each in broker.partitions() if each.leads]
+        if not led:
+            return
+        if self._dice.random() < 0.2:
+            self._begin_transaction(broker, self._dice.sample(led, min(len(led), self._dice.randint(1, 3))))
+            return
+        partition = self._dice.choice(led)
+        value = b"%d-%d" % (broker.id, self.writes)
+        pairs = [(None, value)] * self._dice.choice((1, 1, 3, 20))
+
+        def go_on(outcome: Outcome) -> None:
+            if isinstance(outcome, Appended) and depth < CHAIN and self._dice.random() < 0.4:
+                self.write(broker, depth + 1)
+
+        now = broker.clock.now()
+        if self._dice.random() < 0.5:
+            acks = ALL if self._dice.random() < 0.8 else 1
+            batch = memoryview(encode_pairs(pairs, now))
+            self._note(
+                broker, partition, lambda: partition.produce(batch, PRODUCE_VERSION, now, None, acks), go_on, acks
+            )
+        else:
+            self._note(broker, partition, lambda: partition.append_records(pairs, now), go_on)
+
+    def write_to(self, broker: SimulatedBroker, partition: Partition, then: Callable[[Outcome], None]) -> None:
+        """One record, for somebody who wants to know what becomes of it."""
+        pairs = [(None, b"%d" % self.writes)]
+        self._note(broker, partition, partial(partition.append_records, pairs, broker.clock.now()), then)
+
+    # ── transactions ──
+
+    def _begin_transaction(self, broker: SimulatedBroker, partitions: list[Partition]) -> None:
+        self._producer_id += 1
+        opened = Transaction(self._producer_id, {each.index for each in partitions})
+        opened.unanswered = set(opened.open_on)
+        self.transactions.append(opened)
+
+        def answered(partition: Partition, _: Outcome) -> None:
+            opened.unanswered.discard(partition.index)
+            if not opened.unanswered:  # the last one was committed just now
+                self.end_transaction(broker, opened)
+
+        for each in partitions:
+            pairs = [(None, b"%d" % self.writes)]
+            write = partial(each.append_records, pairs, broker.clock.now(), opened.producer_id, 0, transactional=True)
+            self._note(broker, each, write, partial(answered, each))
+
+    def end_transaction(self, broker: SimulatedBroker, opened: Transaction) -> None:
+        """Markers, as far as this broker leads; for the rest another one has to try again."""
+        for index in sorted(opened.open_on):
+            partition = broker.replicas.get(TOPIC, index)
+            if partition is None or not partition.leads:
+                continue
+            commit = self._dice.random() < 0.7
+
+            def ended(outcome: Outcome, index: int = index) -> None:
+                if isinstance(outcome, Appended):
+                    opened.open_on.discard(index)
+                if not opened.open_on and opened in self.transactions:
+                    self.transactions.remove(opened)
+
+            def write(partition: Partition = partition, commit: bool = commit) -> Outcome | Later:
+                return partition.write_marker(opened.producer_id, 1, commit, 0, STRICT, broker.clock.now())
+
+            self._note(broker, partition, write, ended)
+
+    def end_all(self) -> None:
+        """What is still open, since somebody died, gets its markers now."""
+        for opened in list(self.transactions):
+            for broker in self.world.alive:
+                self.end_transaction(broker, opened)
+
+    # ── what must hold ──
+
+    def _note(
+        self,
+        broker: SimulatedBroker,
+        partition: Partition,
+        write: Callable[[], Outcome | Later],
+        then: Callable[[Outcome], None],
+        acks: int = ALL,
+    ) -> None:
+        """Has something written, and remembers what was promised by the answer."""
+        loop = asyncio.get_running_loop()
+        begun, calm, base = loop.time(), self.calm, partition.log.end_offset
+        outcome = write()
+        self.writes += 1
+        end = partition.log.end_offset
+        crc = next(partition.log.read_headers(base)).crc if end > base else None
+        answered = False
+
+        def told(outcome: Outcome) -> None:
+            nonlocal answered
+            answered = True
+            if not broker.alive:
+                return
+            if isinstance(outcome, Appended) and acks == ALL and crc is not None:
+                self.acknowledged += 1
+                self.world.committed[partition.index].acknowledged(base, crc)
+                if calm and calm == self.calm:
+                    self.slowest_s = max(self.slowest_s, loop.time() - begun)
+                    loop.call_later(SOON_S, self._expect_known, partition.index, end, calm)
+            elif calm and calm == self.calm and not isinstance(outcome, Appended):
+                self.complaints.append(f"{broker.id} refused to write to {partition.index}: {outcome}")
+            then(outcome)
+
+        def expect_answer() -> None:
+            if not answered and calm == self.calm:
+                self.complaints.append(
+                    f"at {begun:.3f} s {end - base} records were written to partition {partition.index} at {base}, and "
+                    f"{SOON_S} s later they are not acknowledged"
+                )
+
+        if isinstance(outcome, Later):
+            outcome.tell = told
+            if calm:
+                loop.call_later(SOON_S, expect_answer)
+        else:
+            told(outcome)
+
+    def _expect_known(self, index: int, end: int, calm: int) -> None:
+        """Followers serve consumers too: they hear of what is committed without being told of more."""
+        if calm != self.calm:
+            return
+        for broker in self.world.alive:
+            partition = broker.replicas.get(TOPIC, index)
+            if partition is not None and partition.high_watermark < end:
+                self.complaints.append(
+                    f"broker {broker.id} does not know that partition {index} is committed up to {end}, {SOON_S} s "
+                    f"after it was acknowledged"
+                )

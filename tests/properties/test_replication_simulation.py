@@ -1,0 +1,41 @@
+"""Lives of a simulated cluster (`chaos/simulation`), a few of them; `make simulate` lives more."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from chaos.simulation.life import live
+from moldau.broker.sessions import Remembered
+from moldau.replication.waiters import Copier
+
+REPOSITORY = Path(__file__).parents[2]
+
+
+def test_nothing_committed_is_lost_and_nobody_waits_for_long() -> None:
+    command = [sys.executable, "-m", "chaos", "simulate", "--seeds", "4", "--minutes", "0.5", "--workers", "1"]
+    paths = os.pathsep.join((str(REPOSITORY / "src"), str(REPOSITORY)))
+    ended = subprocess.run(
+        command, cwd=REPOSITORY, env=os.environ | {"PYTHONPATH": paths}, capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert "Lives that broke a promise: 0." in " ".join(ended.stdout.split())
+
+
+def broken(home: Path) -> bool:
+    """Whether a life breaks a promise, of the first twenty."""
+    return any(live(home / str(seed), seed, 60).problem for seed in range(20))
+
+
+def test_it_would_notice_news_that_are_told_to_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Copier, "touch", lambda self, place, size: self.touched.update({place: None}))
+    assert broken(tmp_path)
+
+
+def test_it_would_notice_what_is_taken_for_told_and_was_dropped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Remembered, "ask", lambda self, asked: setattr(self, "asked", asked))
+    assert broken(tmp_path)
