@@ -21,8 +21,9 @@ from confluent_kafka.cimpl import NewTopic
 
 import moldau
 from benchmarks.jars import KAFKA_VERSION, Jars
-from benchmarks.peers import HOST, KAFKA_JVM, SETTINGS, Peer, format_storage, free_port
+from benchmarks.peers import KAFKA_JVM, SETTINGS, Peer, format_storage, free_port
 from benchmarks.topics import Topic
+from moldau.ensemble.ports import HOST
 from moldau.testing.zookeeper import ZooKeeper
 
 BROKERS = 3

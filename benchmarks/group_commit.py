@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 import moldau
 from benchmarks import frames, topics
-from benchmarks.peers import HOST, SETTINGS, Peer, running
+from benchmarks.peers import SETTINGS, Peer, running
+from moldau.ensemble.ports import HOST
 
 FSYNC_MS = 5
 PRODUCERS = (1, 10, 100)

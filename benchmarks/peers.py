@@ -4,7 +4,6 @@ import contextlib
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -18,11 +17,11 @@ import psutil  # type: ignore[import-untyped]
 import moldau
 from benchmarks import frames
 from benchmarks.jars import KAFKA_VERSION, Jars
+from moldau.ensemble.ports import HOST, free_ports
 
 READY_POLL_S = 0.005
 READY_LIMIT_S = 120.0
 STOP_LIMIT_S = 60.0
-HOST = "127.0.0.1"
 LINUX_SCHED_CLOCK = 2  # clock_getcpuclockid(3): the id of a process's clock is ~pid and this kind
 
 CLUSTER = "bW9sZGF1LWJlbmNobWFyaw"  # the cluster id of Apache Kafka: any 16 bytes in base 64
@@ -221,6 +220,4 @@ def running(kind: Kind, workdir: Path, label: str) -> Iterator[Peer]:
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return int(probe.getsockname()[1])
+    return free_ports(1)[0]

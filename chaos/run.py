@@ -126,8 +126,8 @@ def run(plan: Plan, directory: Path, say: Say) -> Outcome:
 
 
 def _log_clients(path: Path) -> None:
-    """What the clients in Python say goes to a file: with brokers gone they say a lot."""
-    for name in ("aiokafka", "kafka"):
+    """What the clients say goes to a file: with brokers gone they say a lot."""
+    for name in ("aiokafka", "kafka", "librdkafka"):
         logger = logging.getLogger(name)
         logger.handlers, logger.propagate = [logging.FileHandler(path)], False
 

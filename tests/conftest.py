@@ -18,6 +18,9 @@ from support.brokers import AnyBroker, ApacheKafkaProcess, BrokerProcess, Create
 from support.ensembles import start_zookeeper
 from support.raw import RawClient
 
+# Every JVM of a test lives for seconds: compiling its code well costs more than that gains, on two cores half the time.
+os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
 BOOTSTRAP = os.environ.get("MOLDAU_TEST_BOOTSTRAP")
 ON_APACHE = os.environ.get("MOLDAU_TEST_BROKER") == "apache"
 PROCESS = ApacheKafkaProcess if ON_APACHE else BrokerProcess

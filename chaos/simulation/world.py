@@ -162,7 +162,7 @@ class World:
             feed.put(lambda broker=broker: broker.learn(image))  # type: ignore[misc]
 
     def rebalance(self) -> None:
-        self.decide(*unbalanced(self.image))
+        self.decide(*unbalanced(self.image, 0, self.rules))
 
     async def alter(
         self, asker: int, epoch: int, topics: Sequence[AlterPartitionTopic]

@@ -1,5 +1,6 @@
 """A copier with librdkafka: reads one topic and writes another in transactions that carry the offsets it has read."""
 
+import logging
 import threading
 from collections.abc import Callable
 
@@ -25,6 +26,7 @@ from chaos.workloads.read import READING, reads_of
 BATCH = 100
 CALL_S = 15.0
 READY_S = 60.0
+log = logging.getLogger("librdkafka")  # what it has to say goes where the other clients' words go
 
 
 class Stuck(Exception):
@@ -51,7 +53,8 @@ class Copy(Workload):
     def _life(self) -> None:
         """A producer and a consumer until the end, or until an error that only new ones get over."""
         common = {**HASTY, "bootstrap.servers": self.setting.bootstrap}
-        producer = Producer({**common, "transactional.id": self.name, "transaction.timeout.ms": 30_000, "linger.ms": 2})
+        settings = {**common, "transactional.id": self.name, "transaction.timeout.ms": 30_000, "linger.ms": 2}
+        producer = Producer(settings, logger=log)
         consumer = Consumer({**READING, **common, "group.id": self.name})
         try:
             self._within(lambda: producer.init_transactions(READY_S), 2 * READY_S)
@@ -134,21 +137,29 @@ class Copy(Workload):
                     raise
 
     def _within(self, call: Callable[[], None], seconds: float) -> None:
-        """librdkafka 2.16 waits for ever, whatever limit it is given, if a group's coordinator is away at the wrong
-        moment. Such a call is left to itself: the next producer with this transactional id fences it.
+        """librdkafka 2.16 may wait for ever, whatever limit it is given, once a group's coordinator was away.
+
+        It keeps the limit of a request to a coordinator and looks at it nowhere (`creq_ts_timeout` in rdkafka_coord.c):
+        only a connection that comes or goes wakes it, to any broker. Such a call is left to itself. The next producer
+        with this transactional id fences it, so when it wakes at last it hears INVALID_PRODUCER_EPOCH: the history says
+        what became of it.
         """
         outcome: list[BaseException] = []
+        left = threading.Event()
 
         def run() -> None:
             try:
                 call()
             except BaseException as failure:  # noqa: BLE001 - raised in the thread that waits
                 outcome.append(failure)
+            if left.is_set():
+                self.note(f"the call that did not come back has: {outcome[0] if outcome else 'it succeeded'}")
 
         thread = threading.Thread(target=run, daemon=True)
         thread.start()
         thread.join(seconds)
         if thread.is_alive():
+            left.set()
             raise Stuck("a call did not come back")
         if outcome:
             raise outcome[0]

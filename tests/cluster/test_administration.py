@@ -254,6 +254,14 @@ def test_a_broker_leaves_for_good(cluster: Cluster, moldau: Run) -> None:
         row for row in json.loads(succeed(moldau("cluster", "describe", "-o", "json")))["brokers"] if row["id"] == 3
     ]
     assert gone["replicas"] == gone["leads"] == 0
+    assert gone["cordoned"]
+    later = f"later-{uuid.uuid4().hex[:8]}"
+    succeed(moldau("topic", "create", later, "-p", "6", "-r", "3"))
+    assert {broker for ids in replicas(cluster, later).values() for broker in ids} == {1, 2, new}
+    assert "cordoned" in moldau("partition", "reassign", "--plan", "--brokers", "1,3").stderr
+    assert "takes new replicas" in moldau("cluster", "decommission", "3", "--cancel").stderr
+    described = json.loads(succeed(moldau("cluster", "describe", "-o", "json")))["brokers"]
+    assert not any(row["cordoned"] for row in described)
     cluster.stop(3)
     cluster.wait_for(lambda: 3 not in {row.node_id for row in cluster.metadata().brokers}, "that it is gone")
     assert new in {broker for ids in replicas(cluster, topic).values() for broker in ids}

@@ -95,7 +95,7 @@ def let_anybody_join(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def elect_anybody(monkeypatch: pytest.MonkeyPatch) -> None:
     elect = elections.elect
-    monkeypatch.setattr(elections, "elect", lambda state, able, unclean=False: elect(state, able, unclean=True))
+    monkeypatch.setattr(elections, "elect", lambda state, able, **_: elect(state, able, unclean=True))
 
 
 @pytest.mark.parametrize(

@@ -217,7 +217,7 @@ def test_what_the_preferred_leader_gets_is_its_own(events: list[tuple[str, int]]
         assert change.leader == game.state.replicas[0]
         assert change.isr == game.state.isr
         assert change.leader_epoch == game.state.leader_epoch + 1
-        assert elections.unbalanced(game.image) == ((change,) if game.state.leader != NO_BROKER else ())
+        assert elections.unbalanced(game.image, 10, game.rules) == ((change,) if game.state.leader != NO_BROKER else ())
 
 
 PARTITIONS = st.integers(1, 40)

@@ -1,13 +1,15 @@
 """Producer state read back from the log is the state that the appends left, and retries are answered as before."""
 
+from collections import defaultdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from log_batches import NOW, append, batch, flush, open_log, producer_view
 from moldau.base.errors import Refusal, WireError
+from moldau.log.following import cut
 from moldau.log.log import Log
 from moldau.log.producers import Written
 from moldau.log.settings import LogConfig
@@ -89,3 +91,119 @@ def test_truncation_takes_the_state_back(plan: list[tuple[int, int, str]], data:
         last = {producer: view[:3] for producer, view in producer_view(replayed).items()}
         assert {producer: view[:3] for producer, view in producer_view(log).items()} == last
         assert all(isinstance(written, Written) for state in log.producers for written in state.batches)
+
+
+HOUR_MS = 3_600_000
+KEPT = 5
+PRODUCERS = range(2)
+WRITES = ("lead", "copy", "many", "many", "epoch")
+LOOKS = ("early", "early", "retry")
+EVENTS = ("truncate", "clock", "flush", "stop", "kill")
+
+
+class Replica:
+    """A log as leader and follower by turns, that is cut off, stopped and killed; what it holds is in a list, too."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.log = open_log(directory, CONFIG)
+        self.now = NOW
+        self.leader_epoch = 0
+        self.batches: list[tuple[int, int, Written]] = []  # producer id, its epoch, the batch
+
+    def do(self, what: str, number: int) -> None:
+        producer_id = number // 8 % len(PRODUCERS)
+        if what in ("lead", "copy", "epoch"):
+            self.write(producer_id, 1 + number % 4, as_copy=what == "copy", new_epoch=what == "epoch")
+        elif what == "many":
+            for _ in range(4 + number % 4):
+                self.write(producer_id, 1, as_copy=number % 2 == 0, new_epoch=False)
+        elif what == "early":
+            self.send_early(producer_id, 1 + number % 8)
+        elif what == "retry":
+            self.retry(producer_id)
+        elif what == "truncate":
+            self.truncate(self.log.end_offset * (number % 1000) // 999)
+        elif what == "clock":
+            self.now += (number % 3 - 1) * HOUR_MS
+            self.log.producers.expire(self.now)
+        elif what == "flush":
+            flush(self.log)
+        else:
+            self.reopen(clean=what == "stop")
+
+    def known(self, producer_id: int) -> tuple[int, list[Written]]:
+        """Epoch and batches of a producer as the list has them."""
+        by_epoch: dict[int, list[Written]] = defaultdict(list)
+        for each, epoch, written in self.batches:
+            if each == producer_id:
+                by_epoch[epoch].append(written)
+        epoch = max(by_epoch, default=-1)
+        return epoch, by_epoch[epoch]
+
+    def write(self, producer_id: int, count: int, *, as_copy: bool, new_epoch: bool) -> None:
+        epoch, written = self.known(producer_id)
+        new_epoch |= not written
+        epoch, sequence = (epoch + 1, 0) if new_epoch else (epoch, written[-1].last_sequence + 1)
+        base = self.log.end_offset
+        fields = {"producer_id": producer_id, "epoch": epoch, "sequence": sequence, "timestamp": NOW + base}
+        if as_copy:
+            self.leader_epoch += 1
+            data = batch(count, base_offset=base, leader_epoch=self.leader_epoch, **fields)
+            self.log.append_copies(cut(data, base), self.now)
+        else:
+            data = batch(count, **fields)
+            assert self.log.check_producer(read_header(data)) is None
+            append(self.log, data, self.leader_epoch, self.now)
+        told = Written(sequence, sequence + count - 1, base, base + count - 1, NOW + base)
+        self.batches.append((producer_id, epoch, told))
+
+    def send_early(self, producer_id: int, ahead: int) -> None:
+        """What a producer sent too early, as when its leader moved while requests were under way, changes nothing."""
+        epoch, written = self.known(producer_id)
+        if written:
+            early = batch(producer_id=producer_id, epoch=epoch, sequence=written[-1].last_sequence + 1 + ahead)
+            refusal = self.log.check_producer(read_header(early))
+            assert isinstance(refusal, Refusal)
+            assert refusal.error is WireError.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+    def retry(self, producer_id: int) -> None:
+        epoch, written = self.known(producer_id)
+        for each in written[-KEPT:]:
+            count = each.last_offset - each.base_offset + 1
+            again = batch(count, producer_id=producer_id, epoch=epoch, sequence=each.base_sequence)
+            assert self.log.check_producer(read_header(again)) == each
+
+    def truncate(self, offset: int) -> None:
+        self.log.truncate_to(offset, self.now)
+        self.batches = [each for each in self.batches if each[2].last_offset < offset]
+        assert self.log.end_offset == (self.batches[-1][2].last_offset + 1 if self.batches else 0)
+
+    def reopen(self, *, clean: bool) -> None:
+        self.log.close(clean=clean)
+        point = self.log.recovery_point
+        self.log = open_log(self.directory, CONFIG, clean=clean, recovery_point=point, now=self.now)
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from((WRITES, LOOKS, EVENTS)).flatmap(st.sampled_from), st.integers(0, 2**10)),
+        min_size=10,
+        max_size=60,
+    )
+)
+@example([("many", 0), ("stop", 0), ("many", 1), ("early", 0), ("retry", 0)])
+def test_a_replica_knows_the_last_five_batches_whatever_happened_to_it(plan: list[tuple[str, int]]) -> None:
+    with TemporaryDirectory() as name:
+        replica = Replica(Path(name))
+        for what, number in plan:
+            replica.do(what, number)
+            for state in replica.log.producers:
+                epoch, written = replica.known(state.producer_id)
+                assert (state.epoch, state.last_sequence) == (epoch, written[-1].last_sequence)
+                assert list(state.batches) == written[-len(state.batches) :]
+        for producer_id in PRODUCERS:
+            replica.retry(producer_id)
+            replica.send_early(producer_id, 1)
+            replica.retry(producer_id)

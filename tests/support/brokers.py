@@ -6,7 +6,6 @@ whether it is up.
 
 import base64
 import os
-import random
 import signal
 import socket
 import struct
@@ -20,10 +19,9 @@ from pathlib import Path
 import psutil
 
 import moldau
+from moldau.ensemble.ports import HOST, PORTS, free_ports
 from support import kafka_java
 
-HOST = "127.0.0.1"
-PORTS = range(21000, 32000)  # below the ephemeral range: no outgoing connection takes the port during a restart
 READY_SECONDS = 60
 STOP_SECONDS = 60
 TAIL_LINES = 60
@@ -33,15 +31,7 @@ def free_port() -> int:
     """A port that nobody listens on, and that no other process of this test run chooses."""
     worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
     workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-    for port in random.Random(os.urandom(8)).sample(PORTS[worker::workers], 200):
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind((HOST, port))
-            except OSError:
-                continue
-            return port
-    raise RuntimeError(f"no free port between {PORTS.start} and {PORTS.stop}")
+    return free_ports(1, PORTS[worker::workers])[0]
 
 
 def answers(port: int) -> bool:

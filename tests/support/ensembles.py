@@ -1,11 +1,13 @@
 """Real ZooKeeper servers for tests, which are skipped with what to install where these cannot run."""
 
+import asyncio
 import importlib.util
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
 
+from moldau.store.session import Session
 from moldau.testing import EnsembleMissing, ZooKeeper
 
 
@@ -19,3 +21,13 @@ def start_zookeeper(nodes: int = 1) -> Iterator[ZooKeeper]:
         pytest.skip(str(missing))
     with servers:
         yield servers
+
+
+async def end_session(session: Session) -> None:
+    """What the server does with a session whose client it has not heard of for too long, here and now."""
+    from kazoo.client import KazooClient
+
+    other = KazooClient(hosts=session._hosts, client_id=session.client.client_id)
+    await asyncio.to_thread(other.start)
+    await asyncio.to_thread(other.stop)
+    other.close()

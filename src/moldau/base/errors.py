@@ -47,6 +47,7 @@ class WireError(IntEnum):
     INVALID_SESSION_TIMEOUT = 26, False, "The session time-out is outside of what the broker allows."
     REBALANCE_IN_PROGRESS = 27, False, "The group is rebalancing: join again."
     TOPIC_AUTHORIZATION_FAILED = 29, False, "The client may not use this topic that way."
+    CLUSTER_AUTHORIZATION_FAILED = 31, False, "Only brokers may ask this, and only where they meet."
     INVALID_TIMESTAMP = 32, False, "A record's timestamp is further from the broker's clock than the topic allows."
     UNSUPPORTED_VERSION = 35, False, "This version of the request is not supported."
     TOPIC_ALREADY_EXISTS = 36, False, "A topic of that name exists."

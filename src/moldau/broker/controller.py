@@ -100,7 +100,7 @@ class Controller:
         async with self.feed.turn:
             result = await self._commit(Batch((ControllerElected(broker.id), BrokerRegistered(broker), *brought)))
             if result is None:
-                self._elected(broker.id)
+                self.take_office(broker.id)
         return NOT_CONTROLLER if isinstance(result, Conflict) else result
 
     async def claim(self, decide: Decide) -> Decision:
@@ -125,9 +125,10 @@ class Controller:
     def _notice_election(self, change: Change) -> None:
         for each in change.changes if isinstance(change, Batch) else (change,):
             if isinstance(each, ControllerElected):
-                self._elected(each.broker_id)
+                self.take_office(each.broker_id)
 
-    def _elected(self, broker_id: int) -> None:
+    def take_office(self, broker_id: int) -> None:
+        """This process was elected with the image's epoch. If that is a mistake, the store takes nothing of it."""
         self._broker_id, self._epoch = broker_id, self.image.controller_epoch
 
     async def leave(self) -> Refusal | None:

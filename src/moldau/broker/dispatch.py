@@ -103,6 +103,9 @@ class Dispatcher:
             raise BadRequest(f"{messages.name} request of {len(frame)} bytes; at most {COLD_REQUEST_AT_MOST} are read")
         request: object = decode(messages.request, version, frame, at, exact=False)
         call = Call(version, header.client_id, connection.listener, connection.peer)
+        if messages.between_brokers and not self._brokers_meet_at(connection.listener):
+            refused = messages.response(error_code=WireError.CLUSTER_AUTHORIZATION_FAILED)
+            return _frame(api, version, correlation, refused)
         if api.forwarded and self._context.asking is not None:
             work = self._by_the_controller(self._context.asking, api, request, bytes(frame), call)
             return self._answer_later(api, version, correlation, work, call)
@@ -127,6 +130,12 @@ class Dispatcher:
             raise BadRequest("an internal error") from None
 
     # ── between brokers ──
+
+    def _brokers_meet_at(self, listener: str) -> bool:
+        """A listener that is not the brokers' own is for clients. Where there is only one, nobody can tell who asks."""
+        context = self._context
+        alone = context.asking is None
+        return not alone and (listener == context.peers.listener_name or len(context.config.listeners) == 1)
 
     async def _by_the_controller(self, asking: Asking, api: Api, request: object, frame: bytes, call: Call) -> object:
         """The response, or its frame without a length, of whoever is the controller while the request lasts."""

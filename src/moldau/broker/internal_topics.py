@@ -13,7 +13,8 @@ def internal_spec(name: str, config: BrokerConfig, image: ClusterImage) -> Topic
 
     Their default of three replicas is what a cluster wants. With fewer brokers there are as many as there can be.
     """
-    brokers = max(sum(not broker.leaving for broker in image.brokers.values()), 1)
+    cordoned = image.cordoned
+    brokers = max(sum(not each.leaving and each.id not in cordoned for each in image.brokers.values()), 1)
     if name == OFFSETS:
         return TopicSpec(
             name,

@@ -25,7 +25,8 @@ from moldau.broker.cluster.asking import Asking
 from moldau.broker.cluster.boot import boot_id, note, trusted
 from moldau.broker.cluster.growing import changes_to, metadata_of, put_aside
 from moldau.broker.cluster.member import Member
-from moldau.broker.cluster.membership import Membership
+from moldau.broker.cluster.membership import Findings, Membership
+from moldau.broker.cluster.patience import Patience, StopAsked
 from moldau.broker.cluster.rules import consequences
 from moldau.broker.configs import effective
 from moldau.broker.context import Context
@@ -46,7 +47,7 @@ from moldau.log.directory import DirectoryRefused, LogDirectory
 from moldau.log.settings import LogConfig
 from moldau.metadata import features
 from moldau.metadata.changes import Change
-from moldau.metadata.image import Broker, ClusterImage, Endpoint, Topic
+from moldau.metadata.image import ALL_DIRECTORIES, Broker, ClusterImage, Endpoint, Topic
 from moldau.metadata.portions import PORTION_BYTES
 from moldau.net.gate import Gate
 from moldau.net.listener import CannotListen, ConnectionLimits, Listeners
@@ -85,10 +86,6 @@ class StartRefused(Exception):
 
 class Broken(Exception):
     """The node cannot go on; the text is one clear line for a person."""
-
-
-class StopAsked(Exception):
-    """The node was told to stop before it was ready."""
 
 
 Announce = Callable[[Started], None]
@@ -148,6 +145,7 @@ class Node:
         self.broken: str | None = None  # why it cannot go on
         self._config = config
         self._stop = stop
+        self._patience = Patience(stop)
         self._clock = clock
         self._static = config.static
         self._directories: list[LogDirectory] = []
@@ -172,11 +170,15 @@ class Node:
             await self._join(ports)
             await self._open_logs()
             self._go()
-            await self._be_a_member()
-            return self._started(ports, begun)
         except BaseException:
             await self._release()
             raise
+        try:
+            await self._be_a_member()
+        except BaseException:
+            await self.stop()
+            raise
+        return self._started(ports, begun)
 
     def _open_directories(self) -> None:
         for path in self._config.log_dirs:
@@ -187,7 +189,8 @@ class Node:
         config = self._config
         if config.zookeeper_connect:
             timeouts = (config.zookeeper_session_timeout_ms, config.zookeeper_connection_timeout_ms)
-            self._store = await ZooKeeperStore.open(config.zookeeper_connect, *timeouts)
+            opening = ZooKeeperStore.open(config.zookeeper_connect, *timeouts)
+            self._store = await self._patience.unless_stopped(opening)
             return Controller(self._store, limit=PORTION_BYTES, patience_s=STORE_PATIENCE_S)
         self._store = await SqliteStore.open(_store_path(self._directories))
         return Controller(self._store)
@@ -196,7 +199,9 @@ class Node:
         config, directories = self._config, self._directories
         now = self._clock.now
         self._controller = controller = await self._open_store()
-        await controller.load(next((each.cluster_id for each in directories if each.cluster_id), None))
+        known = next((each.cluster_id for each in directories if each.cluster_id), None)
+        load = partial(controller.load, known)
+        await (self._patience.insist(load) if config.zookeeper_connect else load())
         for directory in directories:
             directory.claim(controller.image.cluster_id, config.node_id)
         self._replicas = Replicas(config.node_id, directories, self._configure, now, config.producer_id_expiration_ms)
@@ -248,16 +253,18 @@ class Node:
         endpoints = {each.name: Endpoint(each.host, each.port or ports.get(each.name, 0)) for each in config.advertised}
         self._broker = Broker(config.node_id, endpoints, config.broker_rack)
         brought = await self._brought()
-        if self._member is None:
+        member = self._member
+        if member is None:
             refusal = await controller.join(self._broker, *brought)
-        else:
-            wait_s = 2 * config.zookeeper_session_timeout_ms / 1000
-            await self._member.check_alone(self._broker, self._context.peers.listener_name, wait_s)
-            refusal = await self._member.membership.found(brought) if controller.founded else None
-        if isinstance(refusal, Refusal):
-            raise StoreError(refusal.message)
-        if self._member is not None:
-            put_aside(_store_path(self._directories))
+            if refusal is not None:
+                raise StoreError(refusal.message)
+            return
+        wait_s = 2 * config.zookeeper_session_timeout_ms / 1000
+        listener_name = self._context.peers.listener_name
+        await self._patience.insist(lambda: member.check_alone(self._broker, listener_name, wait_s))
+        if controller.founded:
+            await self._patience.insist(lambda: member.membership.found(brought))
+        put_aside(_store_path(self._directories))
 
     async def _brought(self) -> tuple[Change, ...]:
         """What this broker brings along: the first features, and for a new cluster what it had before."""
@@ -286,11 +293,10 @@ class Node:
         if self._stop.is_set():
             raise StopAsked
         adoption.warn_of_unknown(controller.image, self._directories)
-        # An id that a log has seen must not be given to another producer, even where the metadata was lost.
-        used = [producer.producer_id for each in replicas for producer in each.log.producers]
-        if max(used, default=-1) >= controller.image.next_producer_id and controller.leads:
-            await controller.skip_producer_ids(max(used))
-
+        # An id that a log has seen must not be given to another producer, even where the metadata was lost. A broker of
+        # a cluster says so when it registers.
+        if self._member is None and replicas.last_producer_id >= controller.image.next_producer_id:
+            await controller.skip_producer_ids(replicas.last_producer_id)
         gc.collect()
         gc.freeze()  # what is here now stays: collections need not look at thousands of partitions every time
 
@@ -310,7 +316,11 @@ class Node:
         """Only now: who is registered may be given partitions to lead, and must be there when others look for it."""
         if self._member is None:
             return
-        await self._member.membership.start(self._broker, trusted=self._trusted)
+        membership = self._member.membership
+        findings = Findings(self._trusted, self._replicas.unsound, self._replicas.last_producer_id)
+        await self._patience.insist(lambda: membership.start(self._broker, findings))
+        if self._broker.id in self._controller.image.cordoned:
+            log.warning("this broker is cordoned, and gets no new partitions; cordoned.log.dirs says so")
         await asyncio.to_thread(note, self._directories, self._boot)
 
     def _started(self, ports: dict[str, int], begun: float) -> Started:
@@ -357,7 +367,8 @@ class Node:
             ]
         if self._member is not None and config.auto_leader_rebalance_enable:
             every = config.leader_imbalance_check_interval_seconds * 1000
-            chores.append(Chore("balance of leaders", every, self._member.membership.balance))
+            balance = partial(self._member.membership.balance, config.leader_imbalance_per_broker_percentage)
+            chores.append(Chore("balance of leaders", every, balance))
         if idle_ms > 0:
             every = max(idle_ms // IDLE_CHECKS, LEAST_IDLE_CHECK_MS)
             chores.append(Chore("idle connections", every, self._listeners.close_idle))
@@ -389,6 +400,7 @@ class Node:
         """Settings that were changed while the broker runs, or in an earlier life of it, take effect."""
         config, _ = load(effective(self._context.layers()), host_name=socket.gethostname())
         self._context.config = config
+        cordon(self._directories, config)
         self._context.sessions.slots = config.max_incremental_fetch_session_cache_slots
         self._gate.largest_request = config.socket_request_max_bytes
         self._listeners.limits = _limits(config)
@@ -445,6 +457,14 @@ def _store_path(directories: list[LogDirectory]) -> Path:
     if len(found) > 1:
         raise DirectoryRefused(f"{found[0]} and {found[1]} are the metadata of two nodes; log.dirs must be of one")
     return found[0] if found else paths[0]
+
+
+def cordon(directories: list[LogDirectory], config: BrokerConfig) -> None:
+    """Directories that get no new replicas. One that is not here is nobody's concern (KIP-1066)."""
+    cordoned = config.cordoned_log_dirs
+    paths = {Path(each).resolve() for each in cordoned}
+    for directory in directories:
+        directory.cordoned = ALL_DIRECTORIES in cordoned or directory.path in paths
 
 
 def _cleaners(config: BrokerConfig) -> CleanerSettings:

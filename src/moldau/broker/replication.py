@@ -104,8 +104,11 @@ class Replication:
         end = await asyncio.to_thread(sound_to, partition.log)
         partition.damaged = False
         if isinstance(partition.role, Follower) and not partition.offline:
-            removed = partition.role.discard(end, self._now())
-            self._replicas.remove_later(removed, partition.log.config.file_delete_delay_ms)
+            try:
+                removed = partition.role.discard(end, self._now())
+                self._replicas.remove_later(removed, partition.log.config.file_delete_delay_ms)
+            except OSError as problem:
+                partition.fail(problem)
         self._fetchers.assign(partition)
 
     def follow(self, old: ClusterImage, new: ClusterImage) -> None:

@@ -89,6 +89,7 @@ class BrokerConfig:
     auto_leader_rebalance_enable: bool
     connections_max_idle_ms: int
     controlled_shutdown_enable: bool
+    cordoned_log_dirs: tuple[str, ...]
     default_replication_factor: int
     delete_topic_enable: bool
     fetch_max_bytes: int
@@ -111,6 +112,7 @@ class BrokerConfig:
     group_max_size: int
     group_min_session_timeout_ms: int
     leader_imbalance_check_interval_seconds: int
+    leader_imbalance_per_broker_percentage: int
     log_cleaner_backoff_ms: int
     log_cleaner_dedupe_buffer_size: int
     log_cleaner_enable: bool

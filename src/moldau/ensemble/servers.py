@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-HOST = "127.0.0.1"
+from moldau.ensemble.ports import HOST, free_ports
+
 MAIN_CLASS = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 INSTALL = "pip install 'moldau[cluster,spark]'"
 # What the server loads, and no more: a class path of all of Spark's jars takes twice as long to start.
@@ -298,12 +299,7 @@ class Ensemble:
             (self._directory / f"{SERVER}{number}").mkdir(exist_ok=True)
 
 
-def free_ports(nodes: int) -> list[Ports]:
-    """Ports that nobody has now. All are held until the last is known, so that none is given twice."""
-    with contextlib.ExitStack() as stack:
-        numbers = []
-        for _ in range(nodes * 3):
-            held = stack.enter_context(socket.socket())
-            held.bind((HOST, 0))
-            numbers.append(held.getsockname()[1])
+def ports_for(nodes: int) -> list[Ports]:
+    """Free ports for that many servers."""
+    numbers = free_ports(nodes * 3)
     return [Ports(*numbers[at : at + 3]) for at in range(0, len(numbers), 3)]

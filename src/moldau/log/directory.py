@@ -53,6 +53,7 @@ class LogDirectory:
         "_lock",
         "clean",
         "cluster_id",
+        "cordoned",
         "directory_id",
         "high_watermarks",
         "log_starts",
@@ -70,6 +71,7 @@ class LogDirectory:
         self.cluster_id = ""
         self.node_id = -1
         self.directory_id = UUID(int=0)
+        self.cordoned = False  # it gets no new replicas (KIP-1066)
         self.offline = False  # its disk failed: nothing is written to it before the next start
         self.recovery_points: dict[Partition, int] = {}
         self.high_watermarks: dict[Partition, int] = {}

@@ -122,7 +122,7 @@ class Log:
         loader.load(clean=clean, recovery_point=recovery_point, epochs=log.epochs)
         log._snapshots = Snapshots(log.directory, name, loader.listing.snapshots)
         log._take(loader, log_start, now)
-        log.generation = int(loader.shortened)
+        log.generation, log.segments.missing = int(loader.shortened), loader.listing.missing
         untouched = clean and not loader.repaired
         log.recovery_point = log.end_offset if untouched else min(recovery_point, log.end_offset)
         remove(log._rebuild_producers(now, loader.checked_from))
@@ -209,7 +209,7 @@ class Log:
 
     @property
     def segments(self) -> Segments:
-        """To look at, not to change."""
+        """To look at, not to change; `repair` may."""
         return self._segments
 
     @property
@@ -505,7 +505,7 @@ class Log:
         self.epochs.cut_end(-1)
         if self.unsettled:
             self.unsettled.clear()
-        return removed + self._rebuild_producers(now)
+        return removed + self._snapshots.start_over(self.producers)
 
     def _thaw(self, segment: Segment) -> None:
         """Makes a finished segment writable again."""

@@ -7,6 +7,7 @@ replay of all but the tail. What was asked of the transaction coordinator (KIP-8
 
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from struct import Struct
 from typing import NamedTuple
 
@@ -321,7 +322,8 @@ class Producers:
         state.from_snapshot = False
         known = state.batches[0].base_offset if state.batches else -1
         older = [batch for batch in batches if batch.base_offset < known]
-        state.batches.extendleft(reversed(older[len(state.batches) - BATCHES_KEPT :]))
+        room = BATCHES_KEPT - len(state.batches)  # a full deque would let go of its newest for an older one
+        state.batches.extendleft(islice(reversed(older), room))
 
     def snapshot(self) -> bytes:
         """The content of a `.snapshot` file."""

@@ -44,13 +44,14 @@ class OldFormatError(CorruptLogError):
 
 
 class Listing(NamedTuple):
-    """Files of a partition's directory: sizes by base offset, and the offsets of the snapshots."""
+    """Files of a partition's directory: sizes by base offset, the offsets of the snapshots, and what is not there."""
 
     logs: dict[int, int]
     indexes: dict[int, int]
     time_indexes: dict[int, int]
     txn_indexes: dict[int, int]
     snapshots: list[int]
+    missing: list[int]  # segments between others of which only the indexes are there
 
 
 class Checked(NamedTuple):
@@ -65,7 +66,7 @@ class Checked(NamedTuple):
 
 def list_directory(directory: Path) -> Listing:
     """What is there, after finishing or undoing what a crash left half done."""
-    listing = Listing({}, {}, {}, {}, [])
+    listing = Listing({}, {}, {}, {}, [], [])
     unfinished = False
     with os.scandir(directory) as entries:
         for entry in entries:
@@ -92,6 +93,8 @@ def list_directory(directory: Path) -> Listing:
         for base in orphans.keys() - listing.logs.keys():
             logger.warning("%s: removed %020d%s, which has no segment", directory, base, suffix)
             os.unlink(file_stem(str(directory), base) + suffix)
+    lost = (listing.indexes.keys() | listing.time_indexes.keys()) - listing.logs.keys() if listing.logs else ()
+    listing.missing.extend(sorted(base for base in lost if min(listing.logs) < base < max(listing.logs)))
     listing.snapshots.sort()
     return listing
 

@@ -1,21 +1,28 @@
-"""How far a log is what was written: for a replica that can get the rest from its leader."""
+"""How far a log is what was written, and how the rest goes: for a replica that gets it from its leader."""
 
+import logging
 from pathlib import Path
 
 from moldau.log.log import Log
 from moldau.log.recovery import check
 from moldau.log.segment import LOG
 
+logger = logging.getLogger("moldau.log")
+
 
 def sound_to(log: Log) -> int:
-    """The offset before which every batch is whole and right; the log's end if all are. For a thread: reads all.
+    """Where the first segment begins that is not whole and right; the log's end if all are. For a thread.
 
     Nothing may be appended meanwhile.
     """
     for segment in list(log.segments.each):
-        checked = check(Path(segment.stem + LOG), segment.base, log.config, synced=0)
+        try:
+            checked = check(Path(segment.stem + LOG), segment.base, log.config, synced=0)
+        except OSError as problem:
+            logger.error("%s: segment %d cannot be read: %s", log.name, segment.base, problem)
+            return segment.base
         if checked.size < segment.size:
-            return max(checked.end_offset, segment.base)
+            return segment.base
     return log.end_offset
 
 
@@ -32,3 +39,10 @@ def unbroken_to(log: Log) -> int:
             break
         end = header.last_offset + 1
     return end
+
+
+def drop_segments(log: Log, base: int, now: int) -> list[Path]:
+    """Drops the segment that begins at `base` and those behind it, unread: damaged files are not believed."""
+    if base <= log.segments.bases[0]:
+        return log.restart_at(log.start_offset, now)
+    return log.segments.drop_behind(base - 1) + log.truncate_to(base, now)

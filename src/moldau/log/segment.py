@@ -248,7 +248,7 @@ class Segment:
     def condemn(self) -> list[Path]:
         """Takes the files out of the log. Whoever still reads them, in a thread, goes on with the file that is open."""
         if not self.gone:
-            with suppress(FileNotFoundError):
+            with suppress(OSError):  # it is gone, or cannot be read: then nobody reads it
                 self.opened()
             self.gone = True
             self._files.leave_open(self)
@@ -277,6 +277,8 @@ def seek(file: LogFile, position: int, end: int, offset: int) -> int:
         while at <= last:
             base, length, delta = unpack(chunk, at)
             if base + delta >= offset:
+                if base - offset > MAX_RELATIVE_OFFSET:
+                    raise CorruptLogError(f"a batch with offset {base} at position {position + at}")
                 return position + at
             if length < HEADER_SIZE - PREFIX_SIZE:
                 raise CorruptLogError(f"a batch of {length} bytes at position {position + at}")
@@ -284,6 +286,8 @@ def seek(file: LogFile, position: int, end: int, offset: int) -> int:
         if not at:
             raise CorruptLogError(f"{len(chunk)} bytes at position {position} are no batch")
         position += at
+    if position > end:
+        raise CorruptLogError(f"the last batch is longer than its file, by {position - end} bytes")
     return end
 
 

@@ -33,11 +33,12 @@ class Held(NamedTuple):
 class Segments:
     """At least one, once the log is open."""
 
-    __slots__ = ("_name", "aborting", "bases", "config", "each")
+    __slots__ = ("_name", "aborting", "bases", "config", "each", "missing")
 
     def __init__(self, config: LogConfig, name: str, each: Iterable[Segment] = ()) -> None:
         self._name = name
         self.config = config
+        self.missing: list[int] = []  # those between others that were not there when the log was opened
         self.replace(each)
 
     def replace(self, each: Iterable[Segment]) -> None:

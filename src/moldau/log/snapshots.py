@@ -54,6 +54,11 @@ class Snapshots:
     def drop_before(self, offset: int) -> list[Path]:
         return self.drop([at for at in (*self.saved, *self.unsaved) if at < offset])
 
+    def start_over(self, producers: Producers) -> list[Path]:
+        """The log is empty: no producer is known, and none of the snapshots is of what will be written."""
+        producers.clear()
+        return self.drop([*self.saved, *self.unsaved])
+
     def tidy(self, bases: Iterable[int], end: int) -> list[Path]:
         """Keeps those of segments, and the newest one up to the log's end."""
         known = {*self.saved, *self.unsaved}

@@ -6,6 +6,7 @@ KIP-966: who leaves an ISR that is then smaller than min.insync.replicas stays e
 committed without it until the ISR has grown again. Nobody else leads unless its topic allows records to be lost.
 """
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
 from typing import NamedTuple
@@ -20,10 +21,11 @@ Key = tuple[str, int]  # topic and index
 
 
 class Rules(NamedTuple):
-    """What topics' settings say; this room does not know settings."""
+    """What settings say; this room does not know them."""
 
     min_isr: Callable[[Topic], int]
     unclean: Callable[[Topic], bool]
+    cordoned: Collection[int] = ()  # brokers that lead only what nobody else can
 
 
 class Choice(NamedTuple):
@@ -34,13 +36,15 @@ class Choice(NamedTuple):
     elr: tuple[int, ...]
 
 
-def elect(state: PartitionState, candidates: Collection[int], *, unclean: bool = False) -> Choice:
+def elect(
+    state: PartitionState, candidates: Collection[int], *, unclean: bool = False, cordoned: Collection[int] = ()
+) -> Choice:
     """The first replica in the order of the assignment that may lead: of the ISR, else of the ELR, else of any kind.
 
     If records may be lost, the one that was in sync last is the best of any kind. `candidates` are the brokers that can
-    lead now; the state's ISR and ELR are taken as they are.
+    lead now, those of them that are `cordoned` behind all others; the state's ISR and ELR are taken as they are.
     """
-    able = [each for each in state.replicas if each in candidates]
+    able = sorted((each for each in state.replicas if each in candidates), key=lambda each: each in cordoned)
     for each in able:
         if each in state.isr:
             return Choice(each, state.isr, state.elr)
@@ -83,7 +87,7 @@ def _settle(
     isr = tuple(each for each in state.isr if each in there)
     if state.leader in isr:
         return _change(topic, state, Choice(state.leader, isr, state.elr), rules)
-    choice = elect(_with(state, isr), able, unclean=rules.unclean(topic))
+    choice = elect(_with(state, isr), able, unclean=rules.unclean(topic), cordoned=rules.cordoned)
     if choice.leader == NO_BROKER:  # the last ones stay in the ISR: whoever of them is back first has all that counts
         choice = choice._replace(isr=isr or state.isr)
     return _change(topic, state, choice, rules)
@@ -102,22 +106,32 @@ def lost(image: ClusterImage, gone: Iterable[int], rules: Rules, *, expired: boo
     return (*ends, *settled(image, rules))
 
 
-def distrusted(image: ClusterImage, broker_id: int, rules: Rules) -> tuple[PartitionChanged, ...]:
+def distrusted(
+    image: ClusterImage, broker_id: int, rules: Rules, unsound: Collection[Key] | None = None
+) -> tuple[PartitionChanged, ...]:
     """A broker comes back that may have lost what it had acknowledged (KIP-966): it is eligible for nothing.
 
     Where it was the last one the partition gets no leader: only somebody who accepts the loss can have one elected. A
-    partition that nobody else has ever had is not affected: there is nothing to compare it with.
+    partition that nobody else has ever had is not affected: there is nothing to compare it with. Given those whose
+    logs are `unsound`, it is eligible for all but these. Of them it keeps what nobody else has: somebody may mend it.
     """
     able = candidates(image) - {broker_id}
     changes: list[PartitionChanged] = []
     for topic, state in _states(image):
+        if unsound is not None and ((topic.name, state.index) not in unsound or not had_elsewhere(state, broker_id)):
+            continue
         if len(state.replicas) > 1 and (broker_id in state.isr or broker_id in state.elr):
             left = _with(state, _without(state.isr, broker_id), _without(state.elr, broker_id))
             choice = Choice(state.leader, left.isr, left.elr)
             if state.leader == broker_id or state.leader == NO_BROKER:
-                choice = elect(left, able, unclean=rules.unclean(topic))
+                choice = elect(left, able, unclean=rules.unclean(topic), cordoned=rules.cordoned)
             changes += _only(_change(topic, state, choice, rules, untrusted=broker_id))
     return tuple(changes)
+
+
+def had_elsewhere(state: PartitionState, broker_id: int) -> bool:
+    """Whether another broker has all that was committed of a partition, there or not."""
+    return any(each != broker_id for each in (*state.isr, *state.elr))
 
 
 def leaving(image: ClusterImage, broker_id: int, rules: Rules) -> tuple[PartitionChanged, ...]:
@@ -133,7 +147,7 @@ def leaving(image: ClusterImage, broker_id: int, rules: Rules) -> tuple[Partitio
         rest = _without(state.isr, broker_id)
         choice = Choice(state.leader, rest, state.elr)
         if state.leader == broker_id:
-            choice = elect(_with(state, rest, ()), able)
+            choice = elect(_with(state, rest, ()), able, cordoned=rules.cordoned)
         if choice.leader != NO_BROKER and rest:
             changes += _only(_change(topic, state, choice, rules))
     return tuple(changes)
@@ -159,7 +173,7 @@ def unclean(image: ClusterImage, topic_name: str, index: int, rules: Rules) -> P
         return _unknown()
     if state.leader in image.brokers:
         return Refusal(WireError.ELECTION_NOT_NEEDED, "The partition has a leader.")
-    choice = elect(state, candidates(image), unclean=True)
+    choice = elect(state, candidates(image), unclean=True, cordoned=rules.cordoned)
     change = None
     if choice.leader != NO_BROKER:
         isr = tuple(each for each in choice.isr if each in image.brokers)
@@ -167,17 +181,25 @@ def unclean(image: ClusterImage, topic_name: str, index: int, rules: Rules) -> P
     return change or Refusal(WireError.ELIGIBLE_LEADERS_NOT_AVAILABLE, "None of the partition's replicas is there.")
 
 
-def unbalanced(image: ClusterImage) -> tuple[PartitionChanged, ...]:
-    """Leadership goes back to preferred replicas wherever that is possible (auto.leader.rebalance.enable)."""
-    changes: list[PartitionChanged] = []
+def unbalanced(image: ClusterImage, percentage: int, rules: Rules) -> tuple[PartitionChanged, ...]:
+    """Leadership goes back to preferred replicas wherever that is possible (auto.leader.rebalance.enable).
+
+    Only to brokers that lack the leadership of more than this percentage of what they preferably lead.
+    """
+    preferring = Counter(state.replicas[0] for _, state in _states(image))
+    lacking: dict[int, list[tuple[Topic, PartitionState]]] = {}
     for topic, state in _states(image):
-        if state.leader != state.replicas[0] and state.leader != NO_BROKER and not state.adding:
+        if state.leader != state.replicas[0]:
+            lacking.setdefault(state.replicas[0], []).append((topic, state))
+    changes: list[PartitionChanged] = []
+    for broker, states in lacking.items():
+        if len(states) * 100 <= percentage * preferring[broker] or broker in rules.cordoned:
+            continue
+        for topic, state in states:
             change = preferred(image, topic.name, state.index)
-            if isinstance(change, PartitionChanged):
+            if state.leader != NO_BROKER and not state.adding and isinstance(change, PartitionChanged):
                 changes.append(change)
-            if len(changes) == REBALANCED_AT_ONCE:
-                break
-    return tuple(changes)
+    return tuple(changes[:REBALANCED_AT_ONCE])
 
 
 # ── steps that all of them share ──

@@ -12,6 +12,9 @@ from uuid import UUID
 NO_BROKER = -1  # a partition without a leader, a cluster without a controller
 CLUSTER_DEFAULT = ""  # the broker config that holds for every broker without one of its own
 
+# KIP-1066: a broker with this setting gets no new replicas at all, and leads only what nobody else can.
+CORDONED, ALL_DIRECTORIES = "cordoned.log.dirs", "*"
+
 INTERNAL_TOPICS = frozenset(("__consumer_offsets", "__transaction_state", "__share_group_state"))
 
 
@@ -73,6 +76,12 @@ class ClusterImage:
     features: Mapping[str, int] = field(default_factory=dict)
     features_epoch: int = -1  # the version that finalized the features; KIP-584: -1 means none yet
     next_producer_id: int = 0
+
+    @property
+    def cordoned(self) -> frozenset[int]:
+        """Brokers, there or not, that nothing new is given to."""
+        named = {name: config.get(CORDONED, "") for name, config in self.broker_configs.items() if name}
+        return frozenset(int(name) for name, what in named.items() if what.strip() == ALL_DIRECTORIES)
 
     def partition(self, topic: str, index: int) -> PartitionState | None:
         found = self.topics.get(topic)

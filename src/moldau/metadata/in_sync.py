@@ -55,7 +55,7 @@ def alter_partition(
     isr = tuple(each for each in state.replicas if each in asked.members)
     choice, failed = Choice(state.leader, isr, state.elr), NO_BROKER
     if broker_id not in isr:
-        choice, failed = _resigned(image, state, isr), broker_id
+        choice, failed = _resigned(image, state, isr, rules), broker_id
     elr = eligible(state, choice, rules.min_isr(topic), untrusted=failed)
     new = replace(state, leader=choice.leader, isr=choice.isr, elr=elr)
     done = completed(new, new.isr)
@@ -87,10 +87,11 @@ def _unfit(image: ClusterImage, state: PartitionState, asked: NewIsr) -> Refusal
     return None
 
 
-def _resigned(image: ClusterImage, state: PartitionState, isr: Sequence[int]) -> Choice:
+def _resigned(image: ClusterImage, state: PartitionState, isr: Sequence[int], rules: Rules) -> Choice:
     rest = tuple(each for each in isr if each != state.leader)
     able = candidates(image) - {state.leader}
-    choice = elect(PartitionState(state.index, state.replicas, rest, state.leader, elr=state.elr), able)
+    left = PartitionState(state.index, state.replicas, rest, state.leader, elr=state.elr)
+    choice = elect(left, able, cordoned=rules.cordoned)
     if choice.leader == NO_BROKER:
         return choice._replace(isr=rest or (state.leader,))
     return choice

@@ -158,13 +158,16 @@ def _place(
 ) -> list[tuple[int, ...]] | Refusal:
     if partitions > MAX_NEW_PARTITIONS:
         return _too_many()
-    if replication > len(image.brokers):
+    cordoned = image.cordoned
+    brokers = [broker for broker in image.brokers.values() if broker.id not in cordoned]
+    if replication > len(brokers):
+        why = f"only {len(brokers)} broker(s) are registered or some brokers have all their log directories cordoned."
         return Refusal(
             WireError.INVALID_REPLICATION_FACTOR,
             f"Unable to replicate the partition {replication} time(s): The target replication factor of {replication} "
-            f"cannot be reached because only {len(image.brokers)} broker(s) are registered.",
+            f"cannot be reached because {why}",
         )
-    return place(image.brokers.values(), partitions, replication, start=start, first_index=first_index)
+    return place(brokers, partitions, replication, start=start, first_index=first_index)
 
 
 def _explicit(image: ClusterImage, spec: TopicSpec) -> list[tuple[int, ...]] | Refusal:

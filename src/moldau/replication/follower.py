@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from moldau.log.following import CorruptCopy, cut
+from moldau.log.repair import drop_segments
 from moldau.metadata.image import PartitionState
 from moldau.replication.roles import Uncommitted
 
@@ -89,13 +90,15 @@ class Follower:
         return removed
 
     def discard(self, offset: int, now: int) -> list[Path]:
-        """What lies at `offset` and behind is damaged. The leader has it."""
+        """The segment that begins at `offset` is damaged. The leader has all that is in it and behind."""
         partition = self._partition
+        if offset >= partition.log.end_offset:
+            return []
         logger.error(
-            "%s-%d is damaged at offset %d, and copied anew from there", partition.topic, partition.index, offset
+            "%s-%d is damaged behind offset %d, and copied anew from there", partition.topic, partition.index, offset
         )
         partition.owed = max(partition.owed, self.high_watermark)
-        removed = partition.log.truncate_to(offset, now)
+        removed = drop_segments(partition.log, offset, now)
         self._cut()
         return removed
 

@@ -77,6 +77,7 @@ class Partition:
         "copiers",
         "damaged",
         "flusher",
+        "hollow",
         "index",
         "internal",
         "leader_epoch",
@@ -108,6 +109,7 @@ class Partition:
         self.offline = False  # its disk failed: nothing more is written to it
         self.barred = -1  # it may have lost records that it wrote as leader up to this epoch, and must not go on in it
         self.owed = 0  # what it once had, committed, and must have again before it leads
+        self.hollow = False  # its log was put aside: it leads nothing before it was in sync again
         self.damaged = False  # reading it failed: to be repaired from the leader
         self.moving = False  # about to go on in another directory: what does not queue comes again
         self.waiters: set[FetchWaiter] = set()
@@ -160,8 +162,10 @@ class Partition:
         else:
             self.owed = high_watermark
         known = min(max(high_watermark, self.log.start_offset), self.log.end_offset)
+        if old is not None and here in state.isr and here not in old.isr:
+            self.hollow = False  # it has caught up, or somebody accepts that it has not
         barred = len(state.replicas) > 1 and state.leader_epoch <= self.barred
-        lacking = len(state.isr) > 1 and (self.damaged or self.log.end_offset < self.owed)
+        lacking = self.hollow or (len(state.isr) > 1 and (self.damaged or self.log.end_offset < self.owed))
         self.leads = state.leader == here and not barred and not lacking
         if state.leader != here:
             self._follow(state, around, known, old)

@@ -22,6 +22,7 @@ from moldau.log.log import Log
 from moldau.log.repair import unbroken_to
 from moldau.log.segment import CorruptLogError
 from moldau.log.settings import LogConfig
+from moldau.metadata.elections import had_elsewhere
 from moldau.metadata.image import ClusterImage, PartitionState, Topic
 from moldau.replication.loading import open_all
 from moldau.replication.moving import Hands, Move
@@ -33,6 +34,7 @@ logger = logging.getLogger("moldau.replication")
 
 Row = list[Partition | None]
 LONGEST_STRAY = 216  # of a name that takes 39 letters more, and file systems allow 255
+STRAY = "belongs to no topic"
 Key = tuple[str, int]  # topic and index
 
 
@@ -99,6 +101,16 @@ class Replicas:
 
     def in_directory(self, directory: LogDirectory) -> list[Partition]:
         return [partition for partition, home in self._homes.items() if home is directory]
+
+    @property
+    def unsound(self) -> frozenset[Key]:
+        """Partitions of which this broker has nothing to offer: their logs cannot be opened, or were put aside."""
+        return frozenset((each.topic, each.index) for each in self._homes if each.hollow).union(self._unopened)
+
+    @property
+    def last_producer_id(self) -> int:
+        """The greatest that the logs know; -1 if they know none."""
+        return max((each.producer_id for partition in self for each in partition.log.producers), default=-1)
 
     def unopened_of(self, directory: LogDirectory, offsets: dict[Key, int]) -> dict[Key, int]:
         """What is last known of the logs in a directory that could not be opened."""
@@ -226,8 +238,9 @@ class Replicas:
     def _opening(self, topic: Topic, state: PartitionState, *, new: bool) -> Opening:
         home = self._found.pop((topic.name, state.index), None)
         if home is None:
-            usable = [directory for directory in self.directories if not directory.offline]
-            home = min(usable or self.directories, key=lambda directory: self._counts[directory])  # with the fewest
+            usable = [directory for directory in self.directories if not directory.offline] or self.directories
+            open_ones = [directory for directory in usable if not directory.cordoned] or usable
+            home = min(open_ones, key=lambda directory: self._counts[directory])  # with the fewest
             self._counts[home] += 1
         return Opening(topic, state, self._configure(topic), home, new)
 
@@ -277,21 +290,19 @@ class Replicas:
 
     def _open(self, opening: Opening) -> Partition | None:
         """In a thread. A log that cannot be opened leaves its partition out, and the reason in the broker's log."""
-        topic, state, _, directory, new = opening
+        topic, state = opening.topic, opening.state
         name = f"{topic.name}-{state.index}"
+        hollow = False
         try:
-            if new:
-                _put_aside(directory.path / name)
             try:
-                log = self._open_log(opening)
-            except (TopicIdMismatchError, TopicIdLostError) as problem:
-                logger.warning("%s", problem)
-                _put_aside(directory.path / name)
-                if isinstance(problem, TopicIdMismatchError):  # a crash came between a topic's deletion and the disk
-                    directory.forget((topic.name, state.index))
-                log = self._open_log(opening)
-            if not self._trusted_start and not new and len(state.replicas) > 1:
-                self._cut_before_gap(log)
+                log = self._open_what_is_there(opening)
+            except CorruptLogError as problem:
+                if not self._had_elsewhere(opening):
+                    alone = ", and no other replica is in sync with it" if len(state.replicas) > 1 else ""
+                    logger.error("partition %s is offline%s: %s", name, alone, problem)
+                    return None
+                logger.error("partition %s is copied anew from its leader: %s", name, problem)
+                log, hollow = self._open_anew(opening, "cannot be used"), True
         except (OSError, CorruptLogError) as problem:
             logger.error("partition %s is offline: %s", name, problem)
             if isinstance(problem, OSError) and files.passing(problem):
@@ -300,7 +311,43 @@ class Replicas:
         except Exception:  # a bug of ours with this log must not keep the others from being opened
             logger.exception("partition %s is offline", name)
             return None
-        return Partition(topic.name, state.index, log, state.leader_epoch, internal=topic.internal)
+        partition = Partition(topic.name, state.index, log, state.leader_epoch, internal=topic.internal)
+        partition.hollow = hollow
+        return partition
+
+    def _open_what_is_there(self, opening: Opening) -> Log:
+        """CorruptLogError: the log cannot be used, whatever is wrong with it. OSError: perhaps later."""
+        if opening.new:
+            return self._open_anew(opening, STRAY)
+        try:
+            log = self._open_log(opening)
+        except (TopicIdMismatchError, TopicIdLostError) as problem:
+            logger.warning("%s", problem)
+            return self._open_anew(opening, STRAY, forget=isinstance(problem, TopicIdMismatchError))
+        except OSError as problem:
+            if files.passing(problem):
+                raise
+            raise CorruptLogError(str(problem)) from problem
+        if not self._trusted_start and len(opening.state.replicas) > 1:
+            self._cut_before_gap(log)
+        missing = log.segments.missing
+        if missing and not opening.config.compacts and self._had_elsewhere(opening):
+            log.close(clean=False)
+            raise CorruptLogError(f"its segments {', '.join(map(str, missing))} are missing")
+        return log
+
+    def _open_anew(self, opening: Opening, why: str, *, forget: bool = True) -> Log:
+        """What is there is put aside. `forget`: nor does what is known of it count, as a log start."""
+        topic, state, _, directory, _ = opening
+        _put_aside(directory.path / f"{topic.name}-{state.index}", why)
+        if forget and not opening.new:
+            directory.forget((topic.name, state.index))
+        return self._open_log(opening)
+
+    def _had_elsewhere(self, opening: Opening) -> bool:
+        """Whether others can give what is here, as far as is known now."""
+        topic = self._topics.get(opening.topic.id.bytes, opening.topic)
+        return had_elsewhere(topic.partitions[opening.state.index], self._node_id)
 
     def _cut_before_gap(self, log: Log) -> None:
         """What lies behind comes from the leader again, with what is missing."""
@@ -541,8 +588,8 @@ def _remove(paths: list[Path]) -> None:
         logger.warning("removing files of a deleted log failed: %s", problem)
 
 
-def _put_aside(path: Path) -> None:
-    """A directory that belonged to no topic stands in a new partition's place: keep it, under Kafka's kind of name."""
+def _put_aside(path: Path, why: str) -> None:
+    """A directory stands in a partition's place that is not its log: keep it, under Kafka's kind of name."""
     if path.exists():
         stray = path.rename(path.with_name(f"{path.name[:LONGEST_STRAY]}.{uuid4().hex}-stray"))
-        logger.warning("%s belongs to no topic; it was put aside as %s", path, stray)
+        logger.warning("%s %s; it was put aside as %s", path, why, stray)

@@ -60,6 +60,7 @@ class Session:
 
     async def start(self, timeout_ms: int) -> None:
         """Connects, or raises StoreUnavailable; then the session is closed."""
+        log.info("connecting to ZooKeeper at %s", self._hosts)
         self.client.start_async()  # waits for nothing: the client is new
         try:
             await asyncio.wait_for(self._arrived.wait(), timeout_ms / 1000)
@@ -93,10 +94,11 @@ class Session:
             return
         self._closed = True
         self._fail_all("the session is closed")
-        self.connected = False
+        told, self.connected = self.connected, False
         stopped: asyncio.Future[None] = self._loop.create_future()
         threading.Thread(target=self._stop_client, args=(stopped,), name="zookeeper-close", daemon=True).start()
-        await asyncio.wait([stopped], timeout=CLOSE_S)
+        if told:  # without a connection there is nobody to wait for
+            await asyncio.wait([stopped], timeout=CLOSE_S)
 
     def _check_connected(self) -> None:
         if self._closed:

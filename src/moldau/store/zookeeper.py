@@ -13,7 +13,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, Self
 
 from moldau.base.tree import Check, Create, Delete, Op, Set, check_path
-from moldau.store.port import Conflict, Done, Node, Reason, StoreError
+from moldau.store.port import Conflict, Done, Node, Reason, StoreError, StoreUnavailable
 from moldau.store.session import UNIMPLEMENTED, Refused, Session
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ MAX_REQUEST_BYTES = 0xFFFFF
 # What a multi takes on the wire besides paths and data: headers, lengths, versions; for Create also an access list.
 REQUEST_BYTES, OP_BYTES, CREATE_BYTES = 24, 24, 48
 
+RETRY_S = 0.1  # between attempts to create the chroot
 MANY = 100  # nodes that are read with one request
 
 NO_NODE = -101
@@ -79,7 +80,7 @@ class ZooKeeperStore:
     async def open(
         cls, connect: str, session_timeout_ms: int = 18_000, connection_timeout_ms: int | None = None
     ) -> Self:
-        """Connects, and creates the chroot if there is none. StoreUnavailable if no server answers in time."""
+        """Connects: StoreUnavailable if no server answers in time. Then creates the chroot if there is none."""
         hosts, root = read_connect(connect)
         try:
             store = cls(hosts, root, session_timeout_ms)
@@ -89,11 +90,15 @@ class ZooKeeperStore:
             raise StoreError(f"a cluster needs the package kazoo, which is not installed. Get it: {INSTALL}") from None
         await store._session.start(session_timeout_ms if connection_timeout_ms is None else connection_timeout_ms)
         try:
-            await store._make_root()
+            while True:
+                try:
+                    await store._make_root()
+                    return store
+                except StoreUnavailable:
+                    await asyncio.sleep(RETRY_S)
         except BaseException:
             await store.close()
             raise
-        return store
 
     @property
     def connected(self) -> bool:

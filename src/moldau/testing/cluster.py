@@ -10,18 +10,18 @@ which `isolate` holds up; so an isolated broker still answers its clients.
 import contextlib
 import shutil
 import signal
-import socket
 import tempfile
 import time
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
 from typing import Literal, TypeVar
 
 from moldau.client.direct.connection import Connection
+from moldau.ensemble.ports import HOST, free_ports
 from moldau.testing.broker import Broker, BrokerFailed
-from moldau.testing.proxies import HOST, Network, Proxy
+from moldau.testing.proxies import Network, Proxy
 from moldau.testing.zookeeper import ZooKeeper
 from moldau.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 
@@ -255,7 +255,7 @@ class Cluster:
 
     def _prepare(self, broker_id: int, rack: str | None) -> None:
         """A broker's ports, proxies and settings."""
-        client_port, inner_port = _free_ports(2)
+        client_port, inner_port = free_ports(2)
         advertised, ensemble = f"{HOST}:{inner_port}", self.zookeeper.connect
         if self._network is not None:
             door = self._network.proxy(broker_id, inner_port)
@@ -318,14 +318,3 @@ class Cluster:
             for broker in self._brokers.values():
                 ending.callback(broker.kill)
         self._running.clear()
-
-
-def _free_ports(count: int) -> list[int]:
-    """Ports that nobody has now. All are held until the last is known, so that none is given twice."""
-    with contextlib.ExitStack() as stack:
-        held: Iterable[socket.socket] = [stack.enter_context(socket.socket()) for _ in range(count)]
-        numbers = []
-        for each in held:
-            each.bind((HOST, 0))
-            numbers.append(each.getsockname()[1])
-    return numbers

@@ -16,7 +16,8 @@ from collections.abc import Callable, Coroutine, Hashable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-HOST = "127.0.0.1"
+from moldau.ensemble.ports import HOST
+
 CHUNK = 256 * 1024
 NO_LINGER = struct.pack("ii", 1, 0)  # close with a reset
 SOCKETS = Path("/proc/net/tcp")

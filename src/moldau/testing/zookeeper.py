@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 from types import TracebackType
 
-from moldau.ensemble.servers import Ensemble, EnsembleFailed, EnsembleMissing, Tuning, free_ports
+from moldau.ensemble.servers import Ensemble, EnsembleFailed, EnsembleMissing, Tuning, ports_for
 
 TICK_MS = 250  # sessions may be as short as half a second
 HEAP_MB = 160
@@ -30,7 +30,7 @@ class ZooKeeper:
         self.directory = Path(directory) if directory is not None else self._own or Path()
         # A killed server loses nothing that it wrote, and nobody pulls the plug: no need to wait for the disk.
         tuning = Tuning(tick_ms=TICK_MS, force_sync=False, log=log, heap_mb=HEAP_MB)
-        self._ensemble = Ensemble(self.directory, free_ports(nodes), tuning)
+        self._ensemble = Ensemble(self.directory, ports_for(nodes), tuning)
 
     @property
     def connect(self) -> str:

@@ -9,8 +9,8 @@ from moldau.tools.cluster_health import Health, examine
 from moldau.tools.failure import FAILED, CommandError, misused, note
 from moldau.tools.options import Session, client_command
 from moldau.tools.output import print_json, print_table, print_text
-from moldau.tools.places import show_places
-from moldau.tools.replica_admin import Layout, read_layout
+from moldau.tools.places import Place, show_places
+from moldau.tools.replica_admin import Layout, cordon, read_layout, with_cordoned
 from moldau.tools.replica_moves import (
     NoWait,
     PlanOnly,
@@ -21,8 +21,8 @@ from moldau.tools.replica_moves import (
     read_throttle,
     show_plan,
 )
-from moldau.tools.replica_plan import Impossible, plan_decommission
-from moldau.tools.requests import open_cluster
+from moldau.tools.replica_plan import Impossible, Replicas, plan_decommission
+from moldau.tools.requests import Cluster, open_cluster
 
 app = typer.Typer(
     name="cluster", help="Run, describe and check clusters; take brokers out of them.", add_completion=False
@@ -67,14 +67,14 @@ def up(
 def describe(session: Session) -> None:
     """Show the brokers, and how much each of them has and leads."""
     with open_cluster(session.target) as cluster:
-        layout = read_layout(cluster)
+        layout = with_cordoned(cluster, read_layout(cluster))
     rows = _broker_rows(layout)
     if session.json:
         print_json({"cluster_id": layout.cluster_id, "controller": layout.controller, "brokers": rows})
         return
     topics = {place.topic for place in layout.partitions}
     print_text(f"Cluster {layout.cluster_id}: {len(topics)} topics, {len(layout.partitions)} partitions")
-    columns = ("id", "address", "rack", "controller", "leads", "replicas", "in_sync")
+    columns = ("id", "address", "rack", "controller", "cordoned", "leads", "replicas", "in_sync")
     cells = [
         ["yes" if row[each] is True else "" if row[each] is False else row[each] for each in columns] for row in rows
     ]
@@ -95,6 +95,7 @@ def _broker_rows(layout: Layout) -> list[dict[str, Any]]:
                 "address": f"{there.host}:{there.port}" if there else "missing",
                 "rack": there.rack if there else None,
                 "controller": broker == layout.controller,
+                "cordoned": broker in layout.cordoned,
                 "leads": sum(each.leader_id == broker for each in partitions),
                 "replicas": sum(broker in each.replica_nodes for each in partitions),
                 "in_sync": sum(broker in each.isr_nodes for each in partitions),
@@ -135,29 +136,33 @@ def decommission(
     broker: Annotated[int, typer.Argument(metavar="ID", min=0, help="The broker that shall go.", show_default=False)],
     plan: PlanOnly = False,
     run: Run = False,
+    cancel: Annotated[
+        bool, typer.Option("--cancel", help="It stays after all: let it have new replicas again.")
+    ] = False,
     throttle: Throttle = None,
     no_wait: NoWait = False,
 ) -> None:
     """Move everything away from a broker, so that it can be stopped for good. Can be stopped and run again."""
-    check_choice({"--plan": plan, "--run": run}, wanted=False)
+    check_choice({"--plan": plan, "--run": run, "--cancel": cancel}, wanted=False)
     if not run and (throttle is not None or no_wait):
         raise misused("--throttle and --no-wait are for moving", remedy="Add --run")
     rate = read_throttle(throttle)
     with open_cluster(session.target) as cluster:
-        layout = read_layout(cluster)
-        if broker not in set(layout.brokers) | layout.missing:
-            known = ", ".join(map(str, sorted(layout.brokers)))
-            raise CommandError(f"there is no broker {broker}", remedy=f"There are: {known}")
-        try:
-            planned = plan_decommission(layout.racks, layout.targets(), broker)
-        except Impossible as problem:
-            remedy = "Add a broker first, or have fewer replicas: moldau partition replicate --help"
-            raise CommandError(str(problem), remedy=remedy) from problem
-        show_plan(session, layout, planned)
+        if cancel:
+            cordon(cluster, broker, cordoned=False)
+            note(f"Broker {broker} takes new replicas. What moves, goes on: moldau partition reassign --cancel")
+            return
+        layout, planned = _plan_to_empty(cluster, broker)
         command = f"moldau cluster decommission {broker} --run"
         if not run:
+            show_plan(session, layout, planned)
             note(f"Nothing was moved. Move with: {command}" if planned else _empty(broker))
             return
+        if broker in layout.brokers:  # one that is not there gets nothing anyway
+            if not cordon(cluster, broker, cordoned=True):
+                note(f"These brokers know no cordon: until broker {broker} is stopped it may get new partitions.")
+            layout, planned = _plan_to_empty(cluster, broker)  # what it got a moment ago is among it now
+        show_plan(session, layout, planned)
         if planned or layout.ongoing:
             carry_out(cluster, layout, planned, rate, wait=not no_wait, again=command)
         if not no_wait:
@@ -165,6 +170,18 @@ def decommission(
             if left:
                 raise CommandError(f"broker {broker} still has {show_places(left)}", remedy=f"Run again: {command}")
             note(_empty(broker))
+
+
+def _plan_to_empty(cluster: Cluster, broker: int) -> tuple[Layout, dict[Place, Replicas]]:
+    layout = with_cordoned(cluster, read_layout(cluster))
+    if broker not in set(layout.brokers) | layout.missing:
+        known = ", ".join(map(str, sorted(layout.brokers)))
+        raise CommandError(f"there is no broker {broker}", remedy=f"There are: {known}")
+    try:
+        return layout, plan_decommission(layout.racks, layout.targets(), broker)
+    except Impossible as problem:
+        remedy = "Add a broker first, or have fewer replicas: moldau partition replicate --help"
+        raise CommandError(str(problem), remedy=remedy) from problem
 
 
 def _empty(broker: int) -> str:

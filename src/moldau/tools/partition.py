@@ -12,7 +12,7 @@ from moldau.tools.failure import CommandError, misused, note
 from moldau.tools.options import Session, client_command
 from moldau.tools.output import print_json, print_table, print_text
 from moldau.tools.places import HIGHEST_PARTITION, Place, Scope, is_number, read_scope
-from moldau.tools.replica_admin import Layout, elect_leaders, end_throttle, read_layout
+from moldau.tools.replica_admin import Layout, elect_leaders, end_throttle, read_layout, with_cordoned
 from moldau.tools.replica_admin import reassign as begin
 from moldau.tools.replica_moves import (
     NoWait,
@@ -81,6 +81,7 @@ def reassign(
         elif cancel:
             _cancel(session, cluster, layout, _find(layout, scopes) if given is None else set(given))
         else:
+            layout = with_cordoned(cluster, layout)
             planned = _spread(layout, _find(layout, scopes), allowed) if given is None else _checked(layout, given)
             _show_or_run(session, cluster, layout, planned, rate, run=run, wait=not no_wait, command="reassign --run")
 
@@ -108,10 +109,10 @@ def replicate(
         raise misused("--factor is missing", remedy="Say how many replicas each partition shall have")
     rate = read_throttle(throttle)
     with open_cluster(session.target) as cluster:
-        layout = read_layout(cluster)
+        layout = with_cordoned(cluster, read_layout(cluster))
         scopes = [Scope(name) for name in (names or sorted(layout.internal))]
         places = _find(layout, scopes) if scopes else set()
-        wanted = factor or min(INTERNAL_FACTOR, len(layout.brokers))
+        wanted = factor or min(INTERNAL_FACTOR, len(layout.racks))
         try:
             planned = plan_replication(layout.racks, layout.targets(), places, wanted)
         except Impossible as problem:
@@ -218,7 +219,7 @@ def _find(layout: Layout, scopes: Sequence[Scope]) -> set[Place]:
 
 def _spread(layout: Layout, places: set[Place], allowed: list[int] | None) -> dict[Place, Replicas]:
     check_brokers(layout, allowed or ())
-    wanted = allowed if allowed is not None else sorted(layout.brokers)
+    wanted = allowed if allowed is not None else sorted(layout.racks)
     now = layout.targets()
     try:
         # What is on a broker that is down stays there, unless the brokers were named.

@@ -5,7 +5,7 @@ Prints nothing but notes of progress, and plans nothing: see replica_plan.
 
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby, islice
 from typing import TypeVar
 
@@ -55,6 +55,8 @@ ELECTION_MS = 10_000
 TOPIC_SETTING = 1  # a value's source: it was set for this topic
 LEADERS_REPLICAS = "leader.replication.throttled.replicas"
 FOLLOWERS_REPLICAS = "follower.replication.throttled.replicas"
+CORDONED, ALL_DIRECTORIES = "cordoned.log.dirs", "*"
+UNKNOWN_SETTING = (WireError.INVALID_CONFIG, WireError.INVALID_REQUEST)  # before Kafka 4.3, or its metadata version
 RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
 
 
@@ -68,10 +70,12 @@ class Layout:
     partitions: Mapping[Place, MetadataResponsePartition]
     internal: frozenset[str]  # names of topics
     ongoing: Mapping[Place, OngoingPartitionReassignment]
+    cordoned: frozenset[int] = frozenset()  # brokers that get nothing new, if that was asked for
 
     @property
     def racks(self) -> Racks:
-        return {each.node_id: each.rack for each in self.brokers.values()}
+        """Of every broker that takes replicas."""
+        return {each.node_id: each.rack for each in self.brokers.values() if each.node_id not in self.cordoned}
 
     @property
     def missing(self) -> set[int]:
@@ -98,6 +102,31 @@ def read_layout(cluster: Cluster) -> Layout:
         frozenset(row.name or "" for row in answer.topics if row.is_internal),
         read_ongoing(cluster),
     )
+
+
+def with_cordoned(cluster: Cluster, layout: Layout) -> Layout:
+    """With those brokers that take no new replicas (KIP-1066). Each is asked for itself, as Kafka wants it."""
+    found = set()
+    for broker in sorted(layout.brokers):
+        name = str(broker)
+        asked = DescribeConfigsResource(resource_type=BROKER, resource_name=name, configuration_keys=(CORDONED,))
+        try:
+            answer = cluster.broker(broker).ask(DescribeConfigsRequest(resources=(asked,)), DescribeConfigsResponse)
+        except OSError:
+            continue  # it went a moment ago
+        if any(each.value == ALL_DIRECTORIES for result in answer.results for each in result.configs):
+            found.add(broker)
+    return replace(layout, cordoned=frozenset(found))
+
+
+def cordon(cluster: Cluster, broker: int, *, cordoned: bool) -> bool:
+    """From now on a broker takes no new replicas, or takes them again. Whether the brokers know such a thing."""
+    change = _setting(BROKER, str(broker), {CORDONED: ALL_DIRECTORIES if cordoned else None})
+    request = IncrementalAlterConfigsRequest(resources=(change,), validate_only=False)
+    (row,) = cluster.broker(broker).ask(request, IncrementalAlterConfigsResponse).responses
+    if row.error_code and row.error_code not in UNKNOWN_SETTING:
+        raise refusal(row.error_code, f"cannot cordon broker {broker}: {(row.error_message or 'refused').rstrip('.')}")
+    return not row.error_code
 
 
 def read_ongoing(cluster: Cluster) -> dict[Place, OngoingPartitionReassignment]:

@@ -50,6 +50,9 @@ def check_brokers(layout: Layout, ids: Iterable[int]) -> None:
     for broker in ids:
         if broker not in layout.brokers:
             raise CommandError(f"there is no broker {broker}", remedy=f"There are: {_known(layout)}")
+        if broker in layout.cordoned:
+            remedy = f"If it shall stay after all: moldau cluster decommission {broker} --cancel"
+            raise CommandError(f"broker {broker} takes no new replicas: it is cordoned", remedy=remedy)
 
 
 def _known(layout: Layout) -> str:

@@ -11,11 +11,11 @@ import pytest
 
 from moldau.base.errors import Refusal
 from moldau.base.tree import Delete
-from moldau.broker.cluster.membership import Membership
+from moldau.broker.cluster.membership import Findings, Membership
 from moldau.broker.controller import Controller
 from moldau.broker.fresh import fresh_id
 from moldau.metadata import tree
-from moldau.metadata.changes import Decision
+from moldau.metadata.changes import ControllerElected, Decision
 from moldau.metadata.elections import Rules
 from moldau.metadata.image import NO_BROKER, Broker, ClusterImage, Endpoint
 from moldau.metadata.in_sync import NewIsr, alter_partition
@@ -35,7 +35,7 @@ class Node:
         self._connect = connect
         self.number = number
 
-    async def start(self, *, trusted: bool = True) -> "Node":
+    async def start(self, *, trusted: bool = True, last_producer_id: int = -1) -> "Node":
         self._server = await asyncio.start_server(self._hold, "127.0.0.1", 0)
         port = self._server.sockets[0].getsockname()[1]
         self._open: set[asyncio.StreamWriter] = set()
@@ -45,7 +45,8 @@ class Node:
         self.membership = Membership(self.controller, self.number, "X", lambda _: RULES)
         if self.controller.founded:
             await self.membership.found(())
-        await self.membership.start(Broker(self.number, {"X": Endpoint("127.0.0.1", port)}), trusted=trusted)
+        findings = Findings(trusted=trusted, last_producer_id=last_producer_id)
+        await self.membership.start(Broker(self.number, {"X": Endpoint("127.0.0.1", port)}), findings)
         return self
 
     async def _hold(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -120,6 +121,38 @@ def test_brokers_register_and_one_of_them_is_the_controller(connect: str) -> Non
         await create(nodes[0], "t", 6)
         await until(lambda: all("t" in node.image.topics for node in nodes))
         assert leaders(nodes[2].image) == {1, 2, 3}
+
+    members(connect, scenario)
+
+
+def test_an_election_whose_answer_was_lost_counts(connect: str) -> None:
+    async def scenario() -> None:
+        store = await ZooKeeperStore.open(connect, SESSION_MS)
+        unheard = Controller(store)
+        await unheard.load()
+        await unheard.claim(lambda _: ControllerElected(1))
+        node = Node(connect, 1)
+        await node.start()
+        await until(lambda: node.controller.leads)
+        assert node.image.controller_epoch == 1, "nobody had to be elected again"
+        await create(node, "t", 1, 1)
+        await node.stop()
+        await store.close()
+
+    asyncio.run(scenario())
+
+
+def test_no_producer_gets_an_id_that_a_joining_brokers_logs_know(connect: str) -> None:
+    """The store was restored from a copy that is older than the logs."""
+
+    async def scenario(first: Node, *others: Node) -> None:
+        late = await Node(connect, 4).start(last_producer_id=7_654)
+        await until(lambda: first.image.next_producer_id > 0)
+        assert await first.controller.allocate_producer_ids() == range(7_655, 8_655)
+        known = await Node(connect, 5).start(last_producer_id=7_654)
+        assert known.image.next_producer_id == 8_655, "what the store knows already is not set back"
+        for node in (late, known):
+            await node.stop()
 
     members(connect, scenario)
 
@@ -249,7 +282,7 @@ def test_preferred_replicas_lead_again(connect: str) -> None:
                     nodes[0].image.topics["t"].id, state.index, state.leader_epoch, state.partition_epoch, members
                 )
                 await nodes[0].controller.submit(partial(_let_in, state.leader, epoch, asked))
-            await nodes[0].membership.balance()
+            await nodes[0].membership.balance(10)
             assert all(state.leader == state.replicas[0] for state in nodes[0].image.topics["t"].partitions)
         finally:
             await again.stop()

@@ -2,6 +2,7 @@
 
 import random
 import re
+import threading
 from pathlib import Path
 
 import pytest
@@ -9,8 +10,11 @@ import pytest
 from chaos import matrix
 from chaos.checker import FINDERS, Anomaly
 from chaos.faults import ANYWHERE, FAULTS, SORTS, WHO
+from chaos.history import Noted, Recorder
 from chaos.run import Outcome, Plan, _order
 from chaos.workloads import programs
+from chaos.workloads.base import Setting, wait_until
+from chaos.workloads.copy import Copy, Stuck
 from chaos.workloads.table import WORKLOADS
 from support.sources import ROOT
 
@@ -100,3 +104,25 @@ def test_lines_of_the_programs() -> None:
     assert programs._java_line(told) == programs.Line(3, "1.3", None, -1, "no")
     assert programs._java_line('{"timestamp":1,"name":"startup_complete"}') is None
     assert programs._go_line('{"Number":4,"Partition":1,"Offset":7,"Error":""}') == programs.Line(4, "go.4", 1, 7, "")
+
+
+def test_a_call_that_is_left_to_itself_tells_its_end() -> None:
+    recorder = Recorder()
+    copier = Copy("copier", Setting("", recorder, "source", 1, 1.0, 1), "target")
+    wakes = threading.Event()
+
+    def stuck() -> None:
+        wakes.wait()
+        raise ValueError("fenced")
+
+    with pytest.raises(Stuck):
+        copier._within(stuck, 0.01)
+    assert recorder.events == []
+    wakes.set()
+    wait_until(lambda: bool(recorder.events), "its end")
+    [event] = recorder.events
+    assert isinstance(event, Noted)
+    assert event.text == "the call that did not come back has: fenced"
+    with pytest.raises(ValueError, match="fenced"):
+        copier._within(stuck, 60.0)
+    assert len(recorder.events) == 1

@@ -10,7 +10,7 @@ from log_batches import NOW, append, batch, headers_on_disk, open_log, producer_
 from moldau.log.following import CorruptCopy, cut
 from moldau.log.log import Log
 from moldau.log.markers import Marker, encode_marker
-from moldau.log.repair import sound_to, unbroken_to
+from moldau.log.repair import drop_segments, sound_to, unbroken_to
 from moldau.log.settings import LogConfig
 
 SIZE = len(batch())
@@ -141,7 +141,49 @@ def test_damage_is_found_by_reading(tmp_path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[SIZE + 65] ^= 1
     path.write_bytes(data)
-    assert sound_to(log) == 4
+    assert sound_to(log) == 3, "where its segment begins"
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    place=st.floats(0, 1, exclude_max=True),
+    stretch=st.integers(17, 200),  # of a batch's first 16 bytes most are in no checksum
+    running=st.booleans(),
+    index_interval=st.sampled_from([1, 4096]),
+)
+def test_what_was_damaged_anywhere_is_cut_off_and_can_be_copied_again(
+    place: float, stretch: int, running: bool, index_interval: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    directory = tmp_path_factory.mktemp("logs")
+    leader = open_log(directory / "leader")
+    for sequence in range(20):
+        append(leader, batch(2, producer_id=7, epoch=0, sequence=2 * sequence), sequence // 6)
+    config = LogConfig(segment_bytes=5 * SIZE, index_interval_bytes=index_interval)
+    follower = copied(leader, directory / "follower", [3 * SIZE], config)
+    if not running:
+        follower.close(clean=True)
+    paths = sorted((directory / "follower" / "topic-0").glob("*.log"))
+    whole = b"".join(path.read_bytes() for path in paths)
+    at = int(place * len(whole))
+    for path in paths:
+        size = path.stat().st_size
+        if 0 <= at < size:
+            data = bytearray(path.read_bytes())
+            data[at : at + stretch] = bytes(each ^ 0x5A for each in data[at : at + stretch])
+            path.write_bytes(data)
+        at -= size
+    if not running:
+        follower = open_log(directory / "follower", config)
+    if sound_to(follower) < follower.end_offset:
+        drop_segments(follower, sound_to(follower), NOW)
+    assert sound_to(follower) == follower.end_offset
+    data = everything(leader)
+    held = everything(follower)
+    assert data.startswith(held)
+    follower.append_copies(cut(memoryview(data)[len(held) :], follower.end_offset), NOW)
+    assert everything(follower) == data
+    assert producer_view(follower) == producer_view(leader)
+    assert follower.epochs.entries() == leader.epochs.entries()
 
 
 @pytest.mark.parametrize(("left", "last"), [(0, 3), (1, 3), (2, 3), (2, 0)])
@@ -181,3 +223,16 @@ def test_a_full_disk_leaves_the_log_as_it_was(tmp_path: Path, monkeypatch: pytes
     assert (log.end_offset, log.size) == (1, SIZE)
     log.append_copies(cut(batch(1, base_offset=1), 1), NOW)
     assert [header.base_offset for header in headers_on_disk(tmp_path)] == [0, 1]
+
+
+def test_a_log_that_begins_anew_knows_no_producer_of_the_one_before(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    append(log, batch(4, producer_id=5, epoch=0, sequence=0), 1)
+    log.close()
+    log = open_log(tmp_path, clean=True)
+    append(log, batch(3, producer_id=5, epoch=0, sequence=4), 1)
+    log.restart_at(4, NOW)  # where a snapshot is
+    assert producer_view(log) == {}
+    append(log, batch(2, producer_id=6, epoch=0, sequence=0), 2)
+    log.close()
+    assert list(producer_view(open_log(tmp_path, clean=True))) == [6]

@@ -9,6 +9,7 @@ from log_batches import NOW, append, batch, open_log, record
 from moldau.base.errors import Refusal, WireError
 from moldau.log.producers import MAX_SEQUENCE, NONE_OPEN, CorruptSnapshotError, Producers, Written, read_snapshot
 from moldau.log.settings import LogConfig
+from moldau.wire.batch import read_header
 
 DAY = 86_400_000
 
@@ -102,6 +103,27 @@ def test_snapshots_keep_every_field() -> None:
         for state in again
     }
     assert fields == {5: (2, 6, NOW, -1, -1), 6: (1, 0, NOW + 1, -1, 104), 7: (9, -1, NOW + 2, 12, -1)}
+
+
+def test_what_comes_too_early_after_a_restart_costs_no_batch_that_was_written_since(tmp_path: Path) -> None:
+    """A leader that moves leaves five requests of a producer behind, and its sixth comes to the new leader first.
+
+    The new one has had a restart. It refuses the sixth, and must know the five: else the producer gives up its epoch,
+    and sends them once more under the next.
+    """
+    log = open_log(tmp_path)
+    for number in range(8):
+        append(log, batch(producer_id=5, epoch=0, sequence=number))
+    log.close()
+    log = open_log(tmp_path, clean=True)
+    for number in range(8, 14):
+        append(log, batch(producer_id=5, epoch=0, sequence=number))
+    early = log.check_producer(read_header(batch(producer_id=5, epoch=0, sequence=15)))
+    assert isinstance(early, Refusal)
+    assert early.error is WireError.OUT_OF_ORDER_SEQUENCE_NUMBER
+    for number in range(9, 14):
+        known = log.check_producer(read_header(batch(producer_id=5, epoch=0, sequence=number)))
+        assert known == Written(number, number, number, number, NOW)
 
 
 def test_broken_snapshots_are_recognised() -> None:

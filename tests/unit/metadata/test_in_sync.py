@@ -6,8 +6,16 @@ from uuid import UUID
 import pytest
 
 from moldau.base.errors import Refusal, WireError
-from moldau.metadata.changes import BrokerGone, BrokerLeaving, BrokerRegistered, PartitionChanged, TopicCreated, apply
-from moldau.metadata.elections import Rules
+from moldau.metadata.changes import (
+    BrokerConfigured,
+    BrokerGone,
+    BrokerLeaving,
+    BrokerRegistered,
+    PartitionChanged,
+    TopicCreated,
+    apply,
+)
+from moldau.metadata.elections import Rules, distrusted, elect, unbalanced
 from moldau.metadata.image import NO_BROKER, Broker, ClusterImage, PartitionState
 from moldau.metadata.in_sync import NewIsr, alter_partition
 
@@ -73,6 +81,56 @@ def test_a_leader_without_itself_resigns() -> None:
     alone = image_of(replace(STATE, isr=(1,)))
     change = alter_partition(alone, 1, 1, ASKED._replace(members={}), RULES)
     assert change == PartitionChanged("t", 0, (1, 2, 3), (1,), leader=NO_BROKER, leader_epoch=6)
+
+
+def test_who_has_nothing_to_offer_of_a_partition_is_not_eligible_for_it() -> None:
+    there = image_of(PartitionState(0, (1, 2, 3), (1, 2), 1))
+    (change,) = distrusted(there, 1, RULES, {("t", 0)})
+    assert (change.leader, change.isr) == (2, (2,))
+    assert distrusted(there, 1, RULES, {("u", 0)}) == distrusted(there, 3, RULES, {("t", 0)}) == ()
+
+
+def test_the_last_one_stays_so_even_with_nothing_to_offer() -> None:
+    there = image_of(PartitionState(0, (1, 2, 3), (1,), 1))
+    assert distrusted(there, 1, RULES, {("t", 0)}) == ()
+
+
+def led(*leaders: int, preferred: int = 1) -> ClusterImage:
+    """A topic whose partitions all prefer one broker, and are led by these."""
+    others = [each for each in (1, 2, 3) if each != preferred]
+    states = [PartitionState(index, (preferred, *others), (1, 2, 3), each) for index, each in enumerate(leaders)]
+    return apply(image_of(STATE), TopicCreated("u", UUID(int=8), tuple(states), {}))
+
+
+def test_a_broker_gets_its_leadership_back_when_it_lacks_more_than_the_percentage() -> None:
+    """STATE is one more that broker 1 prefers, and leads."""
+    nine_of_ten = led(2, *[1] * 8)
+    assert unbalanced(nine_of_ten, 10, RULES) == ()
+    (change,) = unbalanced(nine_of_ten, 9, RULES)
+    assert (change.topic, change.index, change.leader) == ("u", 0, 1)
+    two_of_ten = led(2, 3, *[1] * 7)
+    assert [each.index for each in unbalanced(two_of_ten, 10, RULES)] == [0, 1]
+    assert unbalanced(two_of_ten, 20, RULES) == ()
+    assert unbalanced(two_of_ten, 10, RULES._replace(cordoned={1})) == ()
+
+
+def test_each_broker_is_judged_by_what_it_prefers_itself() -> None:
+    both = apply(led(2, *[1] * 8), TopicCreated("v", UUID(int=7), (PartitionState(0, (3, 1), (1, 3), 1),), {}))
+    assert [each.topic for each in unbalanced(both, 10, RULES)] == ["v"]
+
+
+def test_who_is_cordoned_leads_only_what_nobody_else_can() -> None:
+    state = PartitionState(0, (1, 2, 3), (1, 2, 3), 1)
+    left = ClusterImage(brokers={each: Broker(each, {}) for each in (2, 3)}, topics={})
+    assert elect(state, left.brokers, cordoned={2}).leader == 3
+    assert elect(replace(state, isr=(1, 2)), left.brokers, cordoned={2}).leader == 2
+    assert elect(replace(state, isr=(2,), elr=(3,)), left.brokers, cordoned={2}).leader == 2
+
+
+def test_who_is_cordoned_is_read_from_the_brokers_settings() -> None:
+    image = apply(IMAGE, BrokerConfigured("2", {"cordoned.log.dirs": "*"}))
+    image = apply(image, BrokerConfigured("3", {"cordoned.log.dirs": "/one/of/them"}))
+    assert image.cordoned == {2}
 
 
 def test_a_reassignment_is_done_when_all_that_come_are_in_sync() -> None:

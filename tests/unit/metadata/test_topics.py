@@ -5,7 +5,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from moldau.base.errors import Refusal, WireError
-from moldau.metadata.changes import PartitionsAdded, TopicCreated, TopicDeleted, apply
+from moldau.metadata.changes import BrokerConfigured, PartitionsAdded, TopicCreated, TopicDeleted, apply
 from moldau.metadata.image import Broker, ClusterImage, PartitionState
 from moldau.metadata.topics import (
     MAX_NEW_PARTITIONS,
@@ -90,8 +90,17 @@ def test_replication_above_the_brokers_is_refused() -> None:
     assert refusal.error is WireError.INVALID_REPLICATION_FACTOR
     assert refusal.message.startswith(
         "Unable to replicate the partition 2 time(s): The target replication factor of 2 cannot be reached "
-        "because only 1 broker(s) are registered"
+        "because only 1 broker(s) are registered or some brokers have all their log directories cordoned"
     )
+
+
+def test_a_cordoned_broker_gets_nothing_new() -> None:
+    image = apply(THREE_BROKERS, BrokerConfigured("2", {"cordoned.log.dirs": "*"}))
+    created = create(image, "t", 6, 2)
+    assert {broker for state in created.partitions for broker in state.replicas} == {1, 3}
+    assert create(image, "t", 1, 3).error is WireError.INVALID_REPLICATION_FACTOR
+    grown = add_partitions(apply(image, created), "t", 12)
+    assert {broker for state in grown.partitions for broker in state.replicas} == {1, 3}
 
 
 def test_the_most_partitions_of_one_request() -> None:

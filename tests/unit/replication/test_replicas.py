@@ -210,6 +210,97 @@ def test_a_log_that_cannot_be_opened_is_its_own_trouble(
     check(test)
 
 
+def shared(name: str, *isr: int, elr: tuple[int, ...] = (), leader: int = 2, **config: str) -> Topic:
+    """A topic that this node and two others have."""
+    state = PartitionState(0, (2, NODE, 3), isr, leader, elr=elr)
+    return Topic(name, UUID(int=9), (state,), {key.replace("_", "."): value for key, value in config.items()})
+
+
+def spoil(directory: Path) -> None:
+    """Nothing can be read of a log whose segment is not even a file."""
+    segment = directory / "a-0" / "00000000000000000000.log"
+    segment.unlink()
+    segment.mkdir()
+
+
+async def written(path: Path, small: dict[str, str], records: int = 3) -> None:
+    """The log of `a`, on the disk of a node that was stopped in order."""
+    state = PartitionState(0, (NODE,), (NODE,), NODE)
+    node = Node(path)
+    await node.become(Topic("a", UUID(int=9), (state,), small))
+    for _ in range(records):
+        Outcomes(node.get("a")).offset(some())
+    await node.replicas.stop()
+
+
+@pytest.mark.parametrize(
+    "had",
+    [shared("a", 2, 3), shared("a", NODE, 2), shared("a", NODE, 2, leader=NODE), shared("a", elr=(3,), leader=-1)],
+    ids=["out of sync", "in sync", "leading", "eligible"],
+)
+def test_a_log_that_cannot_be_opened_is_put_aside_if_others_have_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, had: Topic
+) -> None:
+    async def test() -> None:
+        await written(tmp_path, {})
+        spoil(tmp_path)
+        node = Node(tmp_path, now=image(had))
+        assert node.get("a").log.end_offset == 0
+        assert not node.get("a").leads
+        assert node.replicas.unsound == {("a", 0)}
+        assert not node.replicas.offline
+        caught_up = PartitionState(0, (2, NODE, 3), (2, NODE, 3), 2, partition_epoch=9)
+        await node.become(Topic("a", UUID(int=9), (PartitionState(0, (2, NODE, 3), (2, 3), 2, partition_epoch=8),)))
+        await node.become(Topic("a", UUID(int=9), (caught_up,)))
+        assert not node.replicas.unsound
+        await node.replicas.stop()
+
+    check(test)
+    (kept,) = tmp_path.glob("a-0.*-stray")
+    assert (kept / "00000000000000000000.log").is_dir()
+    assert "partition a-0 is copied anew from its leader: [Errno 21]" in caplog.text
+
+
+@pytest.mark.parametrize("last", [shared("a", NODE), shared("a", elr=(NODE,), leader=-1)], ids=["ISR", "ELR"])
+def test_the_last_log_of_all_stays_as_it_is_even_if_it_cannot_be_opened(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, last: Topic
+) -> None:
+    async def test() -> None:
+        await written(tmp_path, {})
+        spoil(tmp_path)
+        node = Node(tmp_path, now=image(last))
+        assert node.replicas.get("a", 0) is None
+        assert node.replicas.offline == node.replicas.unsound == {("a", 0)}
+        assert (tmp_path / "a-0" / "00000000000000000000.log").is_dir()
+        await node.replicas.stop()
+
+    check(test)
+    assert "partition a-0 is offline, and no other replica is in sync with it" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("had", "anew"),
+    [
+        (shared("a", NODE, 2), True),
+        (shared("a", NODE, 2, cleanup_policy="compact"), False),  # there it may be as it should be
+        (shared("a", NODE), False),
+    ],
+    ids=["others have it", "compacted", "the last one"],
+)
+def test_a_log_that_lacks_a_segment_in_the_middle_is_copied_anew_if_others_have_it(
+    tmp_path: Path, had: Topic, anew: bool
+) -> None:
+    async def test() -> None:
+        await written(tmp_path, {"segment.ms": "1", "internal.segment.bytes": "100"}, 5)
+        (tmp_path / "a-0" / "00000000000000000002.log").unlink()
+        node = Node(tmp_path, now=image(had))
+        assert node.get("a").log.end_offset == (0 if anew else 5)
+        assert node.get("a").hollow == anew
+        await node.replicas.stop()
+
+    check(test)
+
+
 def test_a_directory_with_a_log_that_was_not_opened_is_not_marked_clean(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -274,6 +365,20 @@ def test_new_partitions_spread_over_the_directories_and_stay_there(tmp_path: Pat
         again = Node(*paths, now=node.image)
         assert {index: again.get("a", index).log.directory for index in range(10)} == homes
         await again.replicas.stop()
+
+    check(test)
+
+
+def test_a_cordoned_directory_gets_no_new_partitions_while_there_is_another(tmp_path: Path) -> None:
+    async def test() -> None:
+        node = Node(tmp_path / "one", tmp_path / "two")
+        node.directories[0].cordoned = True
+        await node.become(topic("a", 1, 4))
+        assert [len(node.replicas.in_directory(each)) for each in node.directories] == [0, 4]
+        node.directories[1].cordoned = True
+        await node.become(topic("a", 1, 4), topic("b", 2))
+        assert [len(node.replicas.in_directory(each)) for each in node.directories] == [1, 4]
+        await node.replicas.stop()
 
     check(test)
 

@@ -379,6 +379,22 @@ def test_a_damaged_follower_is_cut_and_does_not_lead_until_it_has_all_again(tmp_
     assert partition.leads
 
 
+@pytest.mark.parametrize("isr", [(1, 2), (1,)], ids=["with another", "as the last"])
+def test_a_replica_without_its_log_does_not_lead_before_it_was_in_sync_again(
+    tmp_path: Path, isr: tuple[int, ...]
+) -> None:
+    cluster = Cluster()
+    partition = Partition("topic", 0, open_log(tmp_path, TWO), 0)
+    partition.hollow = True
+    partition.assign(replace(LED, isr=isr), cluster.around, 0)
+    assert not partition.leads
+    assert cluster.asked == [partition], "it resigns"
+    partition.assign(replace(FOLLOWED, isr=(2,), leader_epoch=5, partition_epoch=8), cluster.around)
+    partition.assign(replace(FOLLOWED, isr=(1, 2), leader_epoch=5, partition_epoch=9), cluster.around)
+    partition.assign(replace(LED, leader_epoch=6, partition_epoch=10), cluster.around)
+    assert partition.leads
+
+
 def test_a_leader_that_cannot_read_leaves_it_to_others(tmp_path: Path) -> None:
     cluster = Cluster()
     partition = a_partition(tmp_path, cluster)

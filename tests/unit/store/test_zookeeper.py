@@ -15,7 +15,7 @@ from moldau.store.session import IN_FLIGHT
 from moldau.store.zookeeper import MAX_REQUEST_BYTES, ZooKeeperStore, read_connect
 from moldau.testing import ZooKeeper
 from support import loops
-from support.ensembles import start_zookeeper
+from support.ensembles import end_session, start_zookeeper
 from support.loops import until
 
 NODES = 3
@@ -56,17 +56,6 @@ async def insist(store: ZooKeeperStore, ops: list[Op]) -> list[Done] | Conflict:
             await asyncio.sleep(0.05)
 
 
-async def end_session(store: ZooKeeperStore) -> None:
-    """What the server does with a session whose client it has not heard of for too long, here and now."""
-    from kazoo.client import KazooClient
-
-    client = store._session.client
-    other = KazooClient(hosts=store._session._hosts, client_id=client.client_id)
-    await asyncio.to_thread(other.start)
-    await asyncio.to_thread(other.stop)
-    other.close()
-
-
 # ── sessions ──
 
 
@@ -77,7 +66,7 @@ def test_an_expired_session_is_replaced_and_told(connect: str) -> None:
         store.on_session(lambda: told.append(store.connected))
         await store.multi([Create("/stays"), Create("/goes", ephemeral=True)])
         watch = await store.watch_data("/stays")
-        await end_session(store)
+        await end_session(store._session)
         await until(lambda: told)
         assert told == [True]  # it can be used by then
         assert watch.done()

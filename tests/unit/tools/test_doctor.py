@@ -1,7 +1,6 @@
 """What `moldau doctor` finds, and what it advises."""
 
 import json
-import socket
 import sys
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from moldau.tools import doctor
 from moldau.tools.connect import Target
 from moldau.tools.doctor import Finding, State, look_at_brokers, look_at_spark, reach
 from moldau.tools.main import run
+from support.brokers import free_port
 
 
 @pytest.fixture(autouse=True)
@@ -23,12 +23,6 @@ def _own_hook(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def have(monkeypatch: pytest.MonkeyPatch, **versions: str) -> None:
     monkeypatch.setattr(doctor, "installed", versions.get)
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-    return port
 
 
 def test_without_spark_nothing_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""DescribeLogDirs 1–5: what each directory holds, and how full its volume is. 4: volume sizes. 5: cordoned, never."""
+"""DescribeLogDirs 1–5: what each directory holds, and how full its volume is. 4: volume sizes. 5: cordoned."""
 
 import os
 
@@ -46,6 +46,7 @@ def _describe(ctx: Context, directory: LogDirectory, wanted: set[tuple[str, int]
         topics=tuple(DescribeLogDirsTopic(name=name, partitions=tuple(rows)) for name, rows in by_topic.items()),
         total_bytes=total,
         usable_bytes=usable,
+        is_cordoned=directory.cordoned,
     )
 
 

@@ -94,10 +94,14 @@ class Duties:
         image = self._controller.image
         return registered >= {*image.brokers, *_mentioned(image)}
 
-    async def balance(self) -> None:
-        """Preferred replicas lead again (auto.leader.rebalance.enable)."""
-        if self._controller.leads and unbalanced(self._controller.image):
-            await self._controller.submit(lambda image: Batch(unbalanced(image)))
+    async def balance(self, percentage: int) -> None:
+        """Preferred replicas lead again (auto.leader.rebalance.enable), of brokers that lack more than this."""
+
+        def changes(image: ClusterImage) -> Batch:
+            return Batch(unbalanced(image, percentage, self._rules(image)))
+
+        if self._controller.leads and changes(self._controller.image).changes:
+            await self._controller.submit(changes)
 
     async def _settle(self) -> bool:
         begun = time.monotonic()

@@ -76,7 +76,9 @@ class Member:
             current_metadata_offset=self._controller.image.version,
             want_shut_down=True,
         )
-        if len(self._controller.image.brokers) < 2 or not self._controller.feed.store.connected:
+        if self.membership.epoch < 0 or not self._controller.feed.store.connected:
+            return
+        if len(self._controller.image.brokers) < 2:
             return
         response = await self.asking.ask(request, HEARTBEAT_VERSION, LETTING_GO_S)
         if isinstance(response, Refusal) or response.error_code:

@@ -8,7 +8,8 @@ gone is replaced by whoever is first. Nothing here needs a restart, and nothing 
 import asyncio
 import json
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from typing import NamedTuple
 
 from moldau.base.errors import Refusal, WireError
 from moldau.broker.cluster.detector import Detector, Watched
@@ -22,16 +23,28 @@ from moldau.metadata.changes import (
     Change,
     ControllerElected,
     Decision,
+    ProducerIdsAllocated,
     TopicCreated,
 )
-from moldau.metadata.elections import Rules, distrusted
+from moldau.metadata.elections import Key, Rules, distrusted
 from moldau.metadata.image import NO_BROKER, Broker, ClusterImage
 from moldau.net.peer import Address
-from moldau.store.port import StoreError
+from moldau.store.port import StoreError, StoreUnavailable
 
 log = logging.getLogger("moldau.broker")
 
 NOT_NEEDED = Refusal(WireError.ELECTION_NOT_NEEDED, "There is a controller.")
+
+
+class Findings(NamedTuple):
+    """What a broker that starts has found on its disks, as far as it concerns the others."""
+
+    trusted: bool = True  # otherwise what was written last may be lost
+    unsound: Collection[Key] = ()  # partitions of which it has nothing to offer
+    last_producer_id: int = -1  # the greatest that its logs know: nobody else may get it
+
+
+NOTHING_FOUND = Findings()
 
 
 class Membership:
@@ -60,8 +73,11 @@ class Membership:
         """Of this broker, as the others know it."""
         return self._epoch
 
-    async def found(self, brought: Sequence[Change]) -> Refusal | None:
-        """The first broker of a new cluster becomes its controller, with what it brings along."""
+    async def found(self, brought: Sequence[Change]) -> None:
+        """The first broker of a new cluster becomes its controller, with what it brings along.
+
+        StoreUnavailable if that cannot be now.
+        """
 
         def decide(image: ClusterImage) -> Decision:
             if image.controller_epoch > 0:
@@ -71,14 +87,15 @@ class Membership:
             return Batch((*new, ControllerElected(self._node_id)))
 
         result = await self._controller.claim(decide)
-        return None if result is NOT_NEEDED else result if isinstance(result, Refusal) else None
+        if isinstance(result, Refusal) and result is not NOT_NEEDED:
+            raise StoreUnavailable(result.message)
 
-    async def start(self, broker: Broker, *, trusted: bool) -> None:
-        """From here on the others know this broker. StoreError if that cannot be."""
+    async def start(self, broker: Broker, findings: Findings) -> None:
+        """From here on the others know this broker. StoreUnavailable if that cannot be now."""
         self._broker = broker
-        refusal = await self._register(trusted=trusted)
+        refusal = await self._register(findings)
         if refusal is not None:
-            raise StoreError(refusal.message)
+            raise StoreUnavailable(refusal.message)
         if self._controller.leads:
             self._duties.elected()
         loop = asyncio.get_running_loop()
@@ -107,18 +124,21 @@ class Membership:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def balance(self) -> None:
-        await self._duties.balance()
+    async def balance(self, percentage: int) -> None:
+        """leader.imbalance.per.broker.percentage"""
+        await self._duties.balance(percentage)
 
     # ── being registered ──
 
-    async def _register(self, *, trusted: bool = True) -> Refusal | None:
+    async def _register(self, found: Findings = NOTHING_FOUND) -> Refusal | None:
         broker = self._broker
         assert broker is not None
 
         def decide(image: ClusterImage) -> Decision:
-            doubts = () if trusted else distrusted(image, broker.id, self._rules(image))
+            doubts = distrusted(image, broker.id, self._rules(image), found.unsound if found.trusted else None)
             here: tuple[Change, ...] = (*doubts, BrokerRegistered(broker))
+            if found.last_producer_id >= image.next_producer_id:  # the store was set back to an earlier time
+                here += (ProducerIdsAllocated(broker.id, found.last_producer_id + 1),)
             if image.controller_id != broker.id or broker.id not in image.brokers or self._controller.leads:
                 return Batch(here)
             # An earlier life of this broker was the controller, and its session is not over yet.
@@ -168,10 +188,20 @@ class Membership:
         while True:
             try:
                 changed = await store.watch_data(tree.CONTROLLER)
-                if await store.exists(tree.CONTROLLER) or await self._stand(NO_BROKER):
+                if await store.exists(tree.CONTROLLER):
+                    await self._recognize()
+                    await changed
+                elif await self._stand(NO_BROKER):
                     await changed
             except StoreError:
                 await asyncio.sleep(PAUSE_S)
+
+    async def _recognize(self) -> None:
+        """An election of this broker whose answer was lost with the connection counts: nobody else will stand."""
+        await self._controller.feed.catch_up()
+        if self._controller.image.controller_id == self._node_id and not self._controller.leads:
+            self._controller.take_office(self._node_id)
+            self._take_up_duties()
 
     async def _stand(self, dead: int) -> bool:
         """Be elected, unless somebody else was first. `dead` is the controller whose nodes may still be there."""
@@ -194,10 +224,13 @@ class Membership:
         if isinstance(result, Refusal):
             await asyncio.sleep(PAUSE_S if result is not NOT_NEEDED else 0)
             return result is NOT_NEEDED
+        self._take_up_duties()
+        return True
+
+    def _take_up_duties(self) -> None:
         log.info("broker %d is the controller, epoch %d", self._node_id, self._controller.image.controller_epoch)
         self._duties.elected()
         self._watch_others(self._controller.image)
-        return True
 
     # ── the others ──
 

@@ -1,4 +1,4 @@
-"""What topics' settings say to elections: min.insync.replicas and unclean.leader.election.enable, defaults included."""
+"""What settings say to elections: topics' min.insync.replicas and unclean.leader.election.enable, brokers' cordons."""
 
 from moldau.base.settings import Value
 from moldau.broker.settings import BrokerConfig
@@ -22,6 +22,7 @@ def rules_of(config: BrokerConfig, image: ClusterImage) -> Rules:
     return Rules(
         min_isr=lambda topic: int(value(topic, MIN_ISR)),  # type: ignore[arg-type]  # the row is of kind INT
         unclean=lambda topic: bool(value(topic, UNCLEAN)),
+        cordoned=image.cordoned,
     )
 
 

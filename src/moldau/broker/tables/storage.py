@@ -13,7 +13,6 @@ STORAGE: tuple[Group, ...] = (
                 doc="Windows over which the throttle of moves between directories is measured."),
         Setting("alter.log.dirs.replication.quota.window.size.seconds", INT, 1, least=1,
                 doc="Length of one such window."),
-        Setting("cordoned.log.dirs", LIST, (), live=PER_BROKER, doc="Data directories that get no new replicas."),
         Setting("log.dir.failure.timeout.ms", LONG, 30000, least=1,
                 doc="How long a broker keeps running when it cannot report a failed directory."),
         Setting("num.replica.alter.log.dirs.threads", INT, doc="Threads that move replicas between data directories."),
