@@ -24,6 +24,7 @@ from moldau.wire.messages.produce import PartitionProduceData, ProduceRequest, P
 TOPIC = "led-by-one"
 LOOK_S = 0.05  # between two looks at a broker's metadata
 ACKS_ALL = -1
+NOBODY = 0
 RECORD = batch(1, 100)
 
 Leaders = dict[int, int]  # partition → broker, for those that have one
@@ -33,6 +34,7 @@ def measure(cluster: RunningCluster, partitions: int, *, controller: bool) -> Fi
     """kill -9 of the broker that leads everything, and is the controller or is not; it is started again afterwards."""
     victim = _victim(cluster, controller=controller)
     with _led_by(cluster, victim, partitions):
+        _warm(cluster, victim, partitions)
         peers = [peer for number, peer in enumerate(cluster.nodes.peers, start=1) if number != victim]
         watches = [_Watch(peer, victim, partitions) for peer in peers]
         producer = _Producer(cluster, watches, partitions)
@@ -72,6 +74,16 @@ def _led_by(cluster: RunningCluster, leader: int, partitions: int) -> Iterator[N
     finally:
         admin.delete_topics([TOPIC], operation_timeout=LIMIT_S)[TOPIC].result(LIMIT_S)
         cluster.await_gone(TOPIC)
+
+
+def _warm(cluster: RunningCluster, leader: int, partitions: int) -> None:
+    """A record with acks=all in each partition: every replica of it is open, and is copied."""
+    watch = _Watch(cluster.nodes.peers[leader - 1], NOBODY, partitions)
+    producer = _Producer(cluster, [watch], partitions)
+    for each in (watch, producer):
+        each.start()
+    for each in (watch, producer):
+        each.join()
 
 
 class _Watch(threading.Thread):
@@ -127,6 +139,8 @@ class _Producer(threading.Thread):
             time.sleep(LOOK_S / 5)
         if not self._left:
             self.done_at = time.perf_counter()
+        for connection in self._connections.values():
+            connection.close()
 
     def _write(self, connection: Connection, topic_id: UUID, indexes: list[int]) -> None:
         rows = tuple(PartitionProduceData(index=index, records=RECORD) for index in indexes)

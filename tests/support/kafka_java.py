@@ -1,11 +1,12 @@
 """Kafka's own Java classes for the tests: the jars that the benchmarks fetch, and how to run a tool."""
 
+import os
 import subprocess
 from functools import cache
 
 from benchmarks.jars import Jars, obtain
 
-QUICK_START = ("-Xmx256m", "-XX:TieredStopAtLevel=1")
+QUICK_START = ("-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 
 
 @cache
@@ -42,4 +43,5 @@ def run(tool: str, *arguments: str, stdin: str | None = None, timeout: float = 1
         text=True,
         timeout=timeout,
         check=False,
+        env={name: value for name, value in os.environ.items() if name != "JDK_JAVA_OPTIONS"},  # java would tell of it
     )

@@ -331,12 +331,13 @@ class Replicas:
                 raise
             raise CorruptLogError(str(problem)) from problem
         missing = log.segments.missing
-        if not opening.config.compacts and self._had_elsewhere(opening):  # compaction leaves gaps of its own
-            if missing:
-                log.close(clean=False)
-                raise CorruptLogError(f"its segments {', '.join(map(str, missing))} are missing")
-            if not self._trusted_start:
-                files.remove(cut_before_gap(log, self._now()))
+        if opening.config.compacts:  # it has gaps of its own
+            return log
+        if missing and self._had_elsewhere(opening):
+            log.close(clean=False)
+            raise CorruptLogError(f"its segments {', '.join(map(str, missing))} are missing")
+        if not self._trusted_start and len(opening.state.replicas) > 1:
+            files.remove(cut_before_gap(log, self._now()))
         return log
 
     def _open_anew(self, opening: Opening, why: str, *, forget: bool = True) -> Log:
