@@ -41,8 +41,6 @@ class Shown:
         row = json.loads(value)
         if self.first_s is None:
             self.first_s = time.monotonic() - self.begun
-            if not sys.stdout.isatty():  # where there is no table to look at
-                print(f"First result after {self.first_s:.1f} s", flush=True)
         self.windows.setdefault(row["from"], {})[row["product"]] = row
         for old in sorted(self.windows)[:-WINDOWS_SHOWN]:
             del self.windows[old]
@@ -134,6 +132,7 @@ def _show(bootstrap: str, shown: Shown, pipeline: subprocess.Popen[bytes], secon
     settings = {"bootstrap.servers": bootstrap, "group.id": "demo", "auto.offset.reset": "earliest"}
     consumer = Consumer({**settings, "enable.auto.commit": False, **QUIET})
     consumer.subscribe([RESULT])
+    told = False
     try:
         with Live(shown.table(), auto_refresh=False) as live:
             while not _is_over(shown, seconds):
@@ -143,6 +142,9 @@ def _show(bootstrap: str, shown: Shown, pipeline: subprocess.Popen[bytes], secon
                 if pipeline.poll() is not None:
                     raise SystemExit(f"The pipeline has ended:\n{_said(pipeline)}")
                 live.update(shown.table(), refresh=True)
+                if shown.first_s is not None and not told and not sys.stdout.isatty():  # no table to look at
+                    print(f"First result after {shown.first_s:.1f} s", flush=True)
+                    told = True
     finally:
         consumer.close()
 

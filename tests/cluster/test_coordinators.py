@@ -45,7 +45,10 @@ def whole(cluster: Cluster) -> Iterator[None]:
     yield
     for broker in cluster.broker_ids:
         cluster.start(broker)
-    cluster.wait_for(lambda: len(cluster.metadata().brokers) == 3, "that all brokers are there")
+    cluster.wait_for(
+        lambda: all(len(cluster.metadata(of=each).brokers) == 3 for each in cluster.running),
+        "that every broker knows all",
+    )
 
 
 def named(kind: str) -> str:

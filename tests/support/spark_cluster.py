@@ -15,6 +15,7 @@ import pyspark
 
 from moldau.spark.java import Java
 from support.brokers import HOST, free_port
+from support.processes import kill_all
 
 SPARK = Path(pyspark.__file__).parent
 CLASSES = "org.apache.spark.deploy"
@@ -69,7 +70,7 @@ class SparkCluster:
             family = psutil.Process(process.pid).children(recursive=True) if process.poll() is None else []
             process.kill()
             process.wait()
-            psutil.wait_procs([each for each in family if not each.kill()], timeout=PATIENCE_S)
+            kill_all(family)
 
     def executors(self) -> list[psutil.Process]:
         """Those that run now."""

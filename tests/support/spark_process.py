@@ -16,6 +16,7 @@ from typing import Any
 
 import psutil
 
+from support.processes import kill_all
 from support.records import Record
 
 PROGRAM = Path(__file__).parents[1] / "spark" / "programs" / "driver.py"
@@ -90,8 +91,7 @@ class SparkProcess:
     def kill(self) -> None:
         """kill -9 of all of them, as when the machine goes."""
         if self.process.poll() is None:
-            for each in self.family():
-                each.kill()
+            kill_all(self.family())
         self._forget()
 
     def close(self) -> None:
