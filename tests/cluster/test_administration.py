@@ -153,6 +153,7 @@ def test_a_broker_that_is_missing_and_comes_back(cluster: Cluster, moldau: Run) 
     topic = create(cluster, {0: [1, 2, 3]})
     cluster.kill(1)
     cluster.wait_for(lambda: cluster.leader_of(topic) in (2, 3), "that another one leads")
+    cluster.wait_for(lambda: 1 not in {row.node_id for row in cluster.metadata().brokers}, "that it is not listed")
     done = moldau("cluster", "health")
     assert done.returncode == 1
     assert "broker 1 is missing" in done.stdout

@@ -1,4 +1,6 @@
-"""How partitions look to clients: who leads them, who is away. Those whose disk failed here have no leader."""
+"""How partitions look to clients: who leads them, who is away. Those whose disk failed here have no leader, nor have
+those of a broker that may have died a moment ago.
+"""
 
 from typing import NamedTuple
 
@@ -17,6 +19,7 @@ def seen(ctx: Context, topic: str, partition: PartitionState) -> Seen:
     brokers, here = ctx.image.brokers, ctx.config.node_id
     failed = (topic, partition.index) in ctx.replicas.offline
     offline = tuple(each for each in partition.replicas if each not in brokers or (failed and each == here))
-    if partition.leader not in brokers or (failed and partition.leader == here):
+    away = partition.leader not in brokers or partition.leader in ctx.peers.doubted
+    if away or (failed and partition.leader == here):
         return Seen(WireError.LEADER_NOT_AVAILABLE, NO_BROKER, offline)
     return Seen(WireError.NONE, partition.leader, offline)

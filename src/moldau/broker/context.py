@@ -12,6 +12,7 @@ from moldau.broker.configs import Layers
 from moldau.broker.controller import Controller
 from moldau.broker.coordinators.groups import Groups
 from moldau.broker.coordinators.transactions import Transactions
+from moldau.broker.departed import Departed
 from moldau.broker.holding import Holding
 from moldau.broker.peers import Peers
 from moldau.broker.producer_ids import ProducerIds
@@ -37,6 +38,7 @@ class Context:
     transactions: Transactions
     holding: Holding
     peers: Peers
+    departed: Departed
     now: Callable[[], int]  # milliseconds since the Unix epoch
     asking: Asking | None = None  # how the controller is asked, in a cluster
     serve_forwarded: Callable[[memoryview, Call], Awaitable[bytes | Refusal]] | None = None  # a frame in an envelope

@@ -35,6 +35,7 @@ from moldau.broker.coordinators.groups import Groups
 from moldau.broker.coordinators.markers import Markers
 from moldau.broker.coordinators.post import Post
 from moldau.broker.coordinators.transactions import Transactions
+from moldau.broker.departed import Departed
 from moldau.broker.dispatch import Dispatcher
 from moldau.broker.holding import Holding
 from moldau.broker.peers import Peers
@@ -231,6 +232,7 @@ class Node:
             transactions=Transactions(self._replicas, markers, producer_ids, running, image, now, post),
             holding=Holding(),
             peers=peers,
+            departed=Departed(),
             now=now,
         )
         self._dispatcher = Dispatcher(self._context, APIS)
@@ -389,6 +391,7 @@ class Node:
         if old.broker_configs != new.broker_configs:
             self._adapt(new)
             self._replicas.reconfigure(new.topics.values())
+        self._context.departed.follow(old, new)
         self._replicas.follow(old, new)
         if self._replication is not None:
             self._replication.follow(old, new)

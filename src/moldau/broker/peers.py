@@ -11,6 +11,8 @@ from moldau.metadata.image import ClusterImage
 from moldau.net.peer import REQUEST_TIMEOUT_MS, Address, Peer
 
 CONTROL = "control"  # short questions
+DOUBT_S = 1.0  # how long a broker that ended its connections may be dead, as far as clients are told
+NOBODY: frozenset[int] = frozenset()
 
 
 class Peers:
@@ -29,6 +31,7 @@ class Peers:
         self._node_id = node_id
         self._request_timeout_ms = request_timeout_ms
         self._peers: dict[tuple[int, str], Peer] = {}
+        self._ended: dict[int, float] = {}  # when a connection of a broker ended last, by the loop's clock
 
     def to(self, broker_id: int, purpose: str = CONTROL) -> Peer:
         """The same connection each time for a broker and purpose. Its address is the one that the image has then."""
@@ -40,7 +43,25 @@ class Peers:
                 client_id=f"broker-{self._node_id}-{purpose}",
                 request_timeout_ms=self._request_timeout_ms,
             )
+            known.on_closed = lambda _: self._note_end(broker_id)
         return known
+
+    @property
+    def doubted(self) -> frozenset[int]:
+        """Brokers that have just ended their connections, and have none again: their process may have died.
+
+        A client that asks for a leader in that moment, because its own connection has ended, hears that there is none,
+        and asks again soon. Sent back to the dead one, librdkafka would not ask again for a second or two.
+        """
+        if not self._ended:
+            return NOBODY
+        connected = {broker_id for (broker_id, _), peer in self._peers.items() if peer.connected}
+        latest = asyncio.get_running_loop().time() - DOUBT_S
+        self._ended = {each: at for each, at in self._ended.items() if at > latest and each not in connected}
+        return frozenset(self._ended)
+
+    def _note_end(self, broker_id: int) -> None:
+        self._ended[broker_id] = asyncio.get_running_loop().time()
 
     def _address(self, broker_id: int) -> Address | None:
         broker = self._image().brokers.get(broker_id)

@@ -149,6 +149,7 @@ class _Link(asyncio.BufferedProtocol):
         self.end(lost)
 
     def eof_received(self) -> bool:
+        self.end(PeerLost("the peer closed the connection"))  # at once, and not in the loop's next turn
         return False
 
     def connection_lost(self, problem: Exception | None) -> None:

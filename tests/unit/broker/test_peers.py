@@ -3,8 +3,12 @@
 import asyncio
 from dataclasses import replace
 
+import pytest
+
 from moldau.broker.peers import Peers
 from moldau.metadata.image import Broker, ClusterImage, Endpoint
+from support.brokers import free_port
+from support.loops import until
 
 
 def test_a_broker_has_one_connection_for_each_purpose() -> None:
@@ -31,5 +35,40 @@ def test_the_address_is_that_of_the_brokers_own_listener_as_the_image_has_it() -
         assert peers._address(1) == ("inside", 2)
         image = replace(image, brokers={1: Broker(1, {"CLIENT": Endpoint("public", 1)})})
         assert peers._address(1) is None
+
+    asyncio.run(main())
+
+
+def test_a_broker_that_ends_its_connections_may_be_dead_until_it_has_one_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        writers: list[asyncio.StreamWriter] = []
+        address = ("127.0.0.1", free_port())
+
+        async def serve() -> asyncio.Server:
+            return await asyncio.start_server(lambda _, writer: writers.append(writer), *address)
+
+        image = replace(ClusterImage(), brokers={1: Broker(1, {"INTERNAL": Endpoint(*address)})})
+        peers = Peers(lambda: image, "INTERNAL")
+        server = await serve()
+        await peers.to(1).connect()
+        await peers.to(1, "fetch").connect()
+        assert peers.doubted == frozenset()
+        server.close()
+        await until(lambda: len(writers) == 2)
+        for each in writers:
+            each.transport.abort()
+        await until(lambda: not peers.to(1).connected and not peers.to(1, "fetch").connected)
+        assert peers.doubted == {1}
+        server = await serve()
+        await peers.to(1, "fetch").connect()
+        assert peers.doubted == frozenset(), "it is there"
+        server.close()
+        await until(lambda: len(writers) == 3)
+        writers[2].transport.abort()
+        await until(lambda: not peers.to(1, "fetch").connected)
+        assert peers.doubted == {1}
+        monkeypatch.setattr("moldau.broker.peers.DOUBT_S", 0.0)
+        assert peers.doubted == frozenset(), "the image says what became of it"
+        await peers.stop()
 
     asyncio.run(main())

@@ -48,7 +48,8 @@ def _answer(ctx: Context, request: MetadataRequest, call: Call) -> bytes:
     image = ctx.image
     if call.version in NAMES_ONLY and any(_by_id(each) for each in request.topics or ()):
         return encode(_refuse(request.topics or ()), call.version)
-    question = (call.version, call.listener, request.topics, ctx.replicas.offline, image.controller_id)
+    away = (ctx.replicas.offline, ctx.peers.doubted, tuple(broker.id for broker in ctx.departed.listed))
+    question = (call.version, call.listener, request.topics, away, image.controller_id)
     body = ctx.answers.get(image, question)
     if body is None:
         body = encode(_describe(ctx, request.topics, call.listener), call.version)
@@ -74,7 +75,7 @@ def _describe(ctx: Context, asked: tuple[MetadataRequestTopic, ...] | None, list
     return MetadataResponse(
         brokers=tuple(
             MetadataResponseBroker(node_id=broker.id, host=endpoint.host, port=endpoint.port, rack=broker.rack)
-            for broker in image.brokers.values()
+            for broker in (*image.brokers.values(), *ctx.departed.listed)
             if (endpoint := broker.endpoints.get(listener)) is not None
         ),
         cluster_id=image.cluster_id,

@@ -1,0 +1,37 @@
+"""Brokers that died a moment ago, and that Metadata goes on to list for as long as clients need to turn to others.
+
+librdkafka (2.16) forgets a broker that is no longer listed together with the partitions that it had there, even those
+for which the same answer names another leader: they wait until it asks again, a second later. If it hears of the new
+leader first and of the lost broker later, they do not wait.
+"""
+
+import asyncio
+
+from moldau.metadata.image import Broker, ClusterImage
+
+LISTED_S = 2.0  # librdkafka asks every second while a leader is out of reach
+NONE: tuple[Broker, ...] = ()
+
+
+class Departed:
+    def __init__(self) -> None:
+        self._died: dict[int, tuple[float, Broker]] = {}  # when, by the loop's clock
+
+    def follow(self, old: ClusterImage, new: ClusterImage) -> None:
+        """Who shuts down in order has handed over before, and is not listed any longer than it is there."""
+        if old.brokers is new.brokers:
+            return
+        now = asyncio.get_running_loop().time()
+        for broker_id, broker in old.brokers.items():
+            if broker_id not in new.brokers and not broker.leaving:
+                self._died[broker_id] = (now, broker)
+        for broker_id in new.brokers:
+            self._died.pop(broker_id, None)
+
+    @property
+    def listed(self) -> tuple[Broker, ...]:
+        if not self._died:
+            return NONE
+        latest = asyncio.get_running_loop().time() - LISTED_S
+        self._died = {broker_id: died for broker_id, died in self._died.items() if died[0] > latest}
+        return tuple(broker for _, broker in self._died.values())
