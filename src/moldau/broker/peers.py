@@ -14,6 +14,8 @@ CONTROL = "control"  # short questions
 DOUBT_S = 1.0  # how long a broker that ended its connections may be dead, as far as clients are told
 NOBODY: frozenset[int] = frozenset()
 
+Life = tuple[int, int]  # a broker's id, and the epoch that it has from its start to its end
+
 
 class Peers:
     """`listener_name` is the listener that brokers meet on (inter.broker.listener.name)."""
@@ -31,7 +33,7 @@ class Peers:
         self._node_id = node_id
         self._request_timeout_ms = request_timeout_ms
         self._peers: dict[tuple[int, str], Peer] = {}
-        self._ended: dict[int, float] = {}  # when a connection of a broker ended last, by the loop's clock
+        self._ended: dict[Life, float] = {}  # when one of its connections ended last, by the loop's clock
 
     def to(self, broker_id: int, purpose: str = CONTROL) -> Peer:
         """The same connection each time for a broker and purpose. Its address is the one that the image has then."""
@@ -55,13 +57,23 @@ class Peers:
         """
         if not self._ended:
             return NOBODY
-        connected = {broker_id for (broker_id, _), peer in self._peers.items() if peer.connected}
+        alive = {broker_id for (broker_id, _), peer in self._peers.items() if peer.connected}
         latest = asyncio.get_running_loop().time() - DOUBT_S
-        self._ended = {each: at for each, at in self._ended.items() if at > latest and each not in connected}
-        return frozenset(self._ended)
+        self._ended = {
+            (broker_id, epoch): at
+            for (broker_id, epoch), at in self._ended.items()
+            if at > latest and broker_id not in alive and self._epoch(broker_id) == epoch
+        }
+        return frozenset(broker_id for broker_id, _ in self._ended)
 
     def _note_end(self, broker_id: int) -> None:
-        self._ended[broker_id] = asyncio.get_running_loop().time()
+        epoch = self._epoch(broker_id)
+        if epoch is not None:
+            self._ended[broker_id, epoch] = asyncio.get_running_loop().time()
+
+    def _epoch(self, broker_id: int) -> int | None:
+        broker = self._image().brokers.get(broker_id)
+        return None if broker is None else broker.epoch
 
     def _address(self, broker_id: int) -> Address | None:
         broker = self._image().brokers.get(broker_id)

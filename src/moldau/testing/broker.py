@@ -128,8 +128,10 @@ class Broker:
         assert process.stdout is not None
         fd = process.stdout.fileno()
         line, until = b"", time.monotonic() + START_SECONDS
+        poll = select.poll()  # unlike select, whatever the number of files that the test has open
+        poll.register(fd, select.POLLIN)
         while not line.endswith(b"\n"):
-            readable, _, _ = select.select([fd], [], [], max(until - time.monotonic(), 0))
+            readable = poll.poll(max(until - time.monotonic(), 0) * 1000)
             chunk = os.read(fd, 4096) if readable else b""
             if not chunk:
                 break

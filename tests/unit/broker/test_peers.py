@@ -47,7 +47,8 @@ def test_a_broker_that_ends_its_connections_may_be_dead_until_it_has_one_again(m
         async def serve() -> asyncio.Server:
             return await asyncio.start_server(lambda _, writer: writers.append(writer), *address)
 
-        image = replace(ClusterImage(), brokers={1: Broker(1, {"INTERNAL": Endpoint(*address)})})
+        broker = Broker(1, {"INTERNAL": Endpoint(*address)}, epoch=5)
+        image = replace(ClusterImage(), brokers={1: broker})
         peers = Peers(lambda: image, "INTERNAL")
         server = await serve()
         await peers.to(1).connect()
@@ -59,6 +60,8 @@ def test_a_broker_that_ends_its_connections_may_be_dead_until_it_has_one_again(m
             each.transport.abort()
         await until(lambda: not peers.to(1).connected and not peers.to(1, "fetch").connected)
         assert peers.doubted == {1}
+        image = replace(image, brokers={1: replace(broker, epoch=6)})
+        assert peers.doubted == frozenset(), "it has registered again"
         server = await serve()
         await peers.to(1, "fetch").connect()
         assert peers.doubted == frozenset(), "it is there"
