@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from moldau.log.log import DEFAULT_FILES
 from moldau.testing import ZooKeeper
 from support.brokers import AnyBroker, ApacheKafkaProcess, BrokerProcess, CreateTopic, ExternalBroker, StartBroker
 from support.ensembles import start_zookeeper
@@ -20,6 +21,10 @@ from support.raw import RawClient
 
 # Every JVM of a test lives for seconds: compiling its code well costs more than that gains, on two cores half the time.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
+# Logs that a test leaves as a crash would have files open, up to this many; py4j of the tests with Spark selects, and
+# cannot do that with more than a thousand.
+DEFAULT_FILES.limit = 100
 
 BOOTSTRAP = os.environ.get("MOLDAU_TEST_BOOTSTRAP")
 ON_APACHE = os.environ.get("MOLDAU_TEST_BROKER") == "apache"

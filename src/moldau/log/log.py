@@ -39,7 +39,7 @@ from moldau.wire.batch import ASSIGNED, ASSIGNED_SIZE, CONTROL, PREFIX_SIZE, TRA
 logger = logging.getLogger("moldau.log")
 
 HOT_TAIL = 16 * 1024 * 1024  # bytes at the log's end that the page cache surely holds: they were just written
-_DEFAULT_FILES = OpenFiles()
+DEFAULT_FILES = OpenFiles()
 _writev = os.writev
 _assign = ASSIGNED.pack
 
@@ -107,7 +107,7 @@ class Log:
         now: int,
         topic_id: UUID,
         producer_expiration_ms: int = 86_400_000,
-        files: OpenFiles = _DEFAULT_FILES,
+        files: OpenFiles = DEFAULT_FILES,
     ) -> "Log":
         """Opens the log in `directory`, or creates it; checks and repairs what a stop that was not `clean` left."""
         log = cls(directory, name, config, files, topic_id)
