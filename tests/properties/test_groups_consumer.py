@@ -249,3 +249,12 @@ class Groups(RuleBasedStateMachine):
 
 Groups.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
 TestGroups = Groups.TestCase
+
+
+def test_what_a_classic_member_left_is_given_away_by_whoever_upgrades_the_group() -> None:
+    """Found by the machine above: the new member wanted nothing, so nobody got what had just become free."""
+    groups = Groups()
+    groups.begin(interval=0, policy="bidirectional", classic=[None, None])
+    groups.leaves(for_a_while=False, pick=0)
+    groups.consumer_comes(instance=None, regex="", topics=())
+    groups.it_settles()
