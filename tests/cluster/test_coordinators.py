@@ -46,7 +46,7 @@ def whole(cluster: Cluster) -> Iterator[None]:
     for broker in cluster.broker_ids:
         cluster.start(broker)
     cluster.wait_for(
-        lambda: all(len(cluster.metadata(of=each).brokers) == 3 for each in cluster.running),
+        lambda: all(cluster.registered(each) == {1, 2, 3} for each in cluster.running),
         "that every broker knows all",
     )
 

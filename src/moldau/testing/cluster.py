@@ -23,10 +23,12 @@ from moldau.ensemble.ports import HOST, free_ports
 from moldau.testing.broker import Broker, BrokerFailed
 from moldau.testing.proxies import Network, Proxy
 from moldau.testing.zookeeper import ZooKeeper
+from moldau.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from moldau.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 
 Direction = Literal["both", "in", "out"]
 Found = TypeVar("Found")
+Response = TypeVar("Response")
 
 ZOOKEEPER = "zookeeper"  # the other party of a broker's network
 NO_LEADER = -1
@@ -129,10 +131,19 @@ class Cluster:
         problem: Exception = BrokerFailed("no broker is running")
         for each in asked:
             try:
-                return self._ask(each, MetadataRequest(topics=topics, allow_auto_topic_creation=False))
+                return self._ask(
+                    each, MetadataRequest(topics=topics, allow_auto_topic_creation=False), MetadataResponse
+                )
             except OSError as error:
                 problem = error
         raise problem
+
+    def registered(self, of: int) -> set[int]:
+        """Brokers that a broker knows to be there. Metadata still lists one that died a moment ago."""
+        answer = self._ask(
+            of, DescribeClusterRequest(include_cluster_authorized_operations=False), DescribeClusterResponse
+        )
+        return {row.broker_id for row in answer.brokers}
 
     def wait_for(self, condition: Callable[[], Found], what: str = "the condition") -> Found:
         """Until the condition is true, which is then returned. Brokers that do not answer make it untrue."""
@@ -278,16 +289,15 @@ class Cluster:
 
     def _await_all_known(self) -> None:
         def known() -> bool:
-            seen = [{row.node_id for row in self.metadata(of=each).brokers} for each in self.running]
-            return all(set(self._running) <= ids for ids in seen)
+            return all(set(self._running) <= self.registered(each) for each in self.running)
 
         self.wait_for(known, "that every broker knows every other")
 
-    def _ask(self, broker_id: int, request: MetadataRequest) -> MetadataResponse:
+    def _ask(self, broker_id: int, request: object, response: type[Response]) -> Response:
         host, _, port = self._brokers[broker_id].bootstrap_servers.rpartition(":")
         connection = Connection(host, int(port), client_id="moldau-testing", timeout_s=ASK_S)
         try:
-            return connection.ask(request, MetadataResponse)
+            return connection.ask(request, response)
         finally:
             connection.close()
 
