@@ -85,21 +85,14 @@ def _copy(
     copier.touched.update(dict.fromkeys(said))
     if copier.due(ask.replica_epoch, now):
         _look_at_all(ctx, ask, session, copier)
-    plan, left = _plan_copies(ctx, reader._replace(said=said), session, copier)
+    plan, news = _plan_copies(ctx, reader._replace(said=said), session, copier)
     if plan.ready or plan.size >= ask.min_bytes or ask.max_wait_ms <= 0 or opened.tells_more(plan.results):
-        copier.touched.update(left)
         return answer(plan)
-
-    def look_again() -> Parts:
-        plan, left = _plan_copies(ctx, reader._replace(said=()), session, copier)
-        copier.touched.update(left)
-        return answer(plan)
-
-    parked, waiter = _park([copier], reader, plan.size, look_again)
+    again = reader._replace(said=())
+    parked, waiter = _park([copier], reader, plan.size, lambda: answer(_plan_copies(ctx, again, session, copier)[0]))
     session.waiting = waiter.fire
-    if copier.touched:  # what this request let commit made somebody write: a coordinator, a marker
+    if news:  # what this request let commit made somebody write: a coordinator, a marker
         waiter.fire_soon()
-    copier.touched.update(left)
     return parked
 
 
@@ -115,8 +108,10 @@ def _look_at_all(ctx: Context, ask: FetchAsk, session: Session, copier: Copier) 
                 role.heard(ask.replica_id, ask.replica_epoch)
 
 
-def _plan_copies(ctx: Context, reader: Reader, session: Session, copier: Copier) -> tuple[Plan, dict[Place, None]]:
-    """What there is to tell, and which partitions had no room in it. News of the meantime stay in `copier.touched`."""
+def _plan_copies(ctx: Context, reader: Reader, session: Session, copier: Copier) -> tuple[Plan, bool]:
+    """What there is to tell, and whether there was news meanwhile. That waits for the next time, as does what had no
+    room.
+    """
     replicas, broker, known = ctx.replicas, reader.ask.replica_id, session.partitions
     touched, copier.touched = copier.touched, {}
     asked = [(place[0], known[place].asked) for place in touched if place in known]
@@ -124,7 +119,7 @@ def _plan_copies(ctx: Context, reader: Reader, session: Session, copier: Copier)
         if place not in known:  # the follower does not ask for it any more
             _unsubscribe(replicas.find(replicas.by_id, *place), broker, copier)
     plan = plan_fetch(ctx, reader, asked)
-    left: dict[Place, None] = {}
+    news = bool(copier.touched)
     for (token, row), (_, result) in zip(asked, plan.results, strict=True):
         partition = replicas.find(replicas.by_id, token, row.partition)
         if partition is None or result.error:
@@ -132,8 +127,8 @@ def _plan_copies(ctx: Context, reader: Reader, session: Session, copier: Copier)
         if reader.said:  # a request, and not what an earlier one waited for
             partition.copiers[broker] = copier
         if result.records is None and result.diverging is None and row.offset < partition.log.end_offset:
-            left[token, row.partition] = None
-    return plan, left
+            copier.touched[token, row.partition] = None  # there was no room for its records
+    return plan, news
 
 
 def _unsubscribe(partition: Partition | None, broker: int, copier: Copier) -> None:
