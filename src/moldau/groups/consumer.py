@@ -14,7 +14,7 @@ from moldau.base.errors import Refusal, WireError
 from moldau.groups import consumer_regex
 from moldau.groups.classic import ClassicGroup
 from moldau.groups.consumer_draft import JOIN, REBALANCE, REGEX, SESSION, SYNC, Draft
-from moldau.groups.consumer_migration import downgrade, may_downgrade, upgrade
+from moldau.groups.consumer_migration import downgrade, is_settled, may_downgrade, upgrade
 from moldau.groups.consumer_reconcile import Owned, Step, next_step
 from moldau.groups.consumer_state import AWAY, JOINING, LEAVING, ConsumerGroup, Held, Member, MemberState
 from moldau.groups.consumer_target import assign_if_due, offered_assignors, raise_epoch
@@ -38,11 +38,13 @@ def heartbeat(
     if request.member_epoch != JOINING and not isinstance(group, ConsumerGroup):
         return _refused(caller, not_found(request.group_id, group))
     draft = upgrade(group, env) if isinstance(group, ClassicGroup) else Draft(group, request.group_id)
-    return _refused(caller, draft) if isinstance(draft, Refusal) else _live(draft, request, caller, env)
+    if isinstance(draft, Refusal):
+        return _refused(caller, draft)
+    return _live(draft, request, caller, env, due=not is_settled(group))
 
 
-def _live(draft: Draft, request: ConsumerGroupHeartbeatRequest, caller: Caller, env: Env) -> Decision:
-    """A member joins, or reports."""
+def _live(draft: Draft, request: ConsumerGroupHeartbeatRequest, caller: Caller, env: Env, due: bool) -> Decision:
+    """A member joins, or reports. A new target may be due whatever it wants."""
     if is_full(draft.group, request.member_id, env.config):
         limit = env.config.consumer_max_size
         message = f"The consumer group has reached its maximum capacity of {limit} members."
@@ -57,6 +59,8 @@ def _live(draft: Draft, request: ConsumerGroupHeartbeatRequest, caller: Caller, 
         if refusal is not None:
             return _refused(caller, refusal)
     changed = subscribe(draft, before, after, env)
+    if due and not changed:
+        raise_epoch(draft, env, changed=True)
     assign_if_due(draft, env)
     refusal = reconcile(draft, after.id, owned, changed, env)
     if refusal is not None:

@@ -15,7 +15,7 @@ from moldau.groups.classic import ClassicGroup, ClassicMember, State
 from moldau.groups.classic_draft import Draft as ClassicDraft
 from moldau.groups.consumer_draft import SESSION, Draft
 from moldau.groups.consumer_state import Assignment, ConsumerGroup, Member
-from moldau.groups.consumer_target import metadata_hash, raise_epoch
+from moldau.groups.consumer_target import metadata_hash
 from moldau.groups.env import Env, Topics
 from moldau.groups.records import ClassicMemberMetadata, ClassicProtocol
 from moldau.wire.messages.consumer_protocol import (
@@ -49,10 +49,13 @@ def upgrade(group: ClassicGroup, env: Env) -> Draft | Refusal:
     if fault is not None:
         message = f"Cannot upgrade classic group {group.group_id} to consumer group because {fault}."
         return Refusal(WireError.GROUP_ID_NOT_FOUND, message)
-    if group.state is not State.STABLE:  # somebody came or left: the targets are due anew, whoever comes now
-        raise_epoch(draft, env, changed=True)
     _send_back(draft, group, env)
     return draft
+
+
+def is_settled(group: ClassicGroup | ConsumerGroup | None) -> bool:
+    """False if a classic group was about to share out anew what somebody left: its upgrade has to do that."""
+    return not isinstance(group, ClassicGroup) or group.state in (State.EMPTY, State.STABLE)
 
 
 def _why_not(group: ClassicGroup, env: Env) -> str | None:
