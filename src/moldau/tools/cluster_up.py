@@ -104,7 +104,10 @@ def _check_installed() -> None:
 
 
 def _broker_count(wish: Wish) -> int:
-    numbers = [path.name.partition("-")[2] for path in wish.directory.glob("broker-*") if path.is_dir()]
+    try:
+        numbers = [path.name.partition("-")[2] for path in wish.directory.glob("broker-*") if path.is_dir()]
+    except OSError as error:
+        raise _unusable(wish, error) from error
     before = max((int(number) for number in numbers if number.isdecimal()), default=0)
     wanted = wish.brokers or before or DEFAULT_BROKERS
     if wanted < before:
@@ -144,8 +147,12 @@ def _ensemble(wish: Wish) -> Ensemble:
     try:
         wish.directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise misused(f"cannot use --dir {wish.directory}: {(error.strerror or str(error)).lower()}") from error
+        raise _unusable(wish, error) from error
     return Ensemble(wish.directory / "zookeeper", _zookeeper_ports(wish), Tuning())
+
+
+def _unusable(wish: Wish, error: OSError) -> CommandError:
+    return misused(f"cannot use --dir {wish.directory}: {(error.strerror or str(error)).lower()}")
 
 
 class Child:
