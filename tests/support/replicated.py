@@ -143,7 +143,11 @@ class Node:
             remove_later=lambda paths, _: remove(paths),
             bounds=lambda link, partitions: ask_bounds(link, partitions, self.id),
             throttle=Throttle(),
+            checkpoint=self._write_checkpoint,
         )
+
+    async def _write_checkpoint(self) -> None:
+        self.checkpoint()
 
     def fetch_once(self) -> None:
         for leader, fetcher in self.fetchers.items():

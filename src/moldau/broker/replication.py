@@ -70,6 +70,7 @@ class Replication:
             remove_later=replicas.remove_later,
             bounds=lambda link, partitions: ask_bounds(link, partitions, node_id),
             throttle=self.throttle,
+            checkpoint=replicas.checkpoint,
         )
         self._fetchers = Fetchers(peers.to, hands, config().num_replica_fetchers)
 
@@ -92,6 +93,8 @@ class Replication:
 
     def _assign(self, partition: Partition) -> None:
         """A partition has another role, or is damaged: a follower's log is repaired before it is copied to again."""
+        if self._replicas.get(partition.topic, partition.index) is not partition:
+            return  # it was taken away while it was repaired
         if partition.damaged and isinstance(partition.role, Follower) and not partition.offline:
             self._fetchers.dismiss(partition)
             self._begin(partition, self._repair(partition))
@@ -134,9 +137,10 @@ class Replication:
             try:
                 removed = partition.role.discard(end, self._now())
                 self._replicas.remove_later(removed, partition.log.config.file_delete_delay_ms)
+                await self._replicas.checkpoint()  # a crash must not take for durable what comes in its place
             except OSError as problem:
                 partition.fail(problem)
-        self._fetchers.assign(partition)
+        self._assign(partition)
 
     def follow(self, old: ClusterImage, new: ClusterImage) -> None:
         if old.brokers != new.brokers:

@@ -92,6 +92,7 @@ class Hands(NamedTuple):
     remove_later: Callable[[list[Path], int], None]
     bounds: Callable[[Link, list[Partition]], Awaitable[dict[Partition, Bounds]]]
     throttle: Throttle
+    checkpoint: Callable[[], Awaitable[object]]  # writes down how far logs are durable
 
 
 class Fetcher:
@@ -107,6 +108,7 @@ class Fetcher:
         self._left_out: set[Place] = set()  # what it may have to forget
         self._session = NEW_SESSION
         self._misses = 0  # requests in a row without an answer
+        self._cut = False  # whether logs were cut since the last checkpoint
         self._wake = asyncio.Event()
         self._task = asyncio.get_running_loop().create_task(self._run(), name=f"copying from broker {leader}")
 
@@ -305,6 +307,9 @@ class Fetcher:
                     await asyncio.sleep(0)
         if lost:
             await self._find_again(lost)
+        if self._cut:  # before anything is written in the place of what was: a crash must not take it for durable
+            self._cut = False
+            await self._hands.checkpoint()
 
     def _take_one(self, place: Place, partition: Partition, told: Wanted, row: Fetched, frame: memoryview) -> None:
         role = partition.role
@@ -321,6 +326,7 @@ class Fetcher:
         try:
             if row.diverging is not None:
                 removed = role.part_ways(*row.diverging, now)
+                self._cut = self._cut or partition.log.end_offset < told.offset
             else:
                 removed = role.append(frame[row.start : row.stop], row.high_watermark, row.log_start, now)
                 if self._hands.throttle.rate != UNLIMITED and self._throttled(partition):
@@ -335,12 +341,20 @@ class Fetcher:
             logger.error("what broker %d sent of %s-%d is broken: %s", self.leader, *_name(partition), problem)
             self._pause(place, partition, WireError.CORRUPT_MESSAGE)
         except (OSError, CorruptLogError) as problem:
-            logger.error("appending to %s-%d failed: %s", *_name(partition), problem)
-            if isinstance(problem, OSError):
-                partition.fail_unless_passing(problem)
-            self._pause(place, partition, WireError.KAFKA_STORAGE_ERROR)
+            self._spoiled(place, partition, problem)
+
+    def _spoiled(self, place: Place, partition: Partition, problem: OSError | CorruptLogError) -> None:
+        """What came could not be written, or what is here not be read, which is to be copied anew."""
+        logger.error("appending to %s-%d failed: %s", *_name(partition), problem)
+        if isinstance(problem, OSError):
+            partition.fail_unless_passing(problem)
+        else:
+            partition.cannot_read()
+        self._pause(place, partition, WireError.KAFKA_STORAGE_ERROR)
 
     def _pause(self, place: Place, partition: Partition, error: int) -> None:
+        if self._partitions.get(place) is not partition:
+            return  # its disk failed just now, and it is not copied any more
         failures = self._failures.get(place, 0)
         self._failures[place] = min(failures + 1, 10)
         if error and error not in EXPECTED and failures == 0:
@@ -352,6 +366,7 @@ class Fetcher:
 
     async def _find_again(self, lost: list[Partition]) -> None:
         """Their next offset is not in the leader's log: it lost its end, or retention took its beginning."""
+        epochs = {each: each.leader_epoch for each in lost}
         bounds = await self._hands.bounds(self._link, lost)
         now = self._hands.now()
         for partition in lost:
@@ -361,15 +376,16 @@ class Fetcher:
                 continue
             self._dirty.add(place)
             end = partition.log.end_offset
-            if found is None or found.start <= end <= found.end:
+            outdated = partition.moving or partition.leader_epoch != epochs[partition]
+            if found is None or outdated or found.start <= end <= found.end:
                 self._pause(place, partition, WireError.NONE)
                 continue
             try:
                 removed = role.truncate(found.end, now) if found.end < end else role.restart(found.start, now)
+                self._cut = True
                 self._hands.remove_later(removed, partition.log.config.file_delete_delay_ms)
-            except OSError as problem:
-                partition.fail_unless_passing(problem)
-                self._pause(place, partition, WireError.KAFKA_STORAGE_ERROR)
+            except (OSError, CorruptLogError) as problem:
+                self._spoiled(place, partition, problem)
 
 
 def _place(partition: Partition) -> Place:
