@@ -21,6 +21,7 @@ from moldau.log.directory import MOVED, LogDirectory
 from moldau.log.flush import FlushJob
 from moldau.log.log import Log
 from moldau.log.reading import Batch
+from moldau.log.segment import CorruptLogError
 from moldau.replication.partition import Partition
 
 logger = logging.getLogger("moldau.replication")
@@ -50,6 +51,7 @@ class Move:
         self._hands = hands
         self._ended = False
         self._clean_to = partition.log.clean_to  # what is compacted from here on may be copied as it was
+        self._generation = partition.log.generation  # of what the copy is a copy of
         self._swapped: asyncio.Future[Refusal | None] = asyncio.get_running_loop().create_future()
         name = Path(partition.log.directory).name
         self._name = name
@@ -77,9 +79,9 @@ class Move:
             refusal = await self._swap()
         except MoveEnded:
             refusal = Refusal(WireError.NONE, "it is not wanted any more")
-        except OSError as problem:
+        except (OSError, CorruptLogError) as problem:
             refusal = Refusal(WireError.KAFKA_STORAGE_ERROR, str(problem))
-            if not files.passing(problem):
+            if isinstance(problem, OSError) and not files.passing(problem):
                 self._hands.fail(self.target, problem)
         if refusal is not None:
             logger.warning("moving %s to %s ended: %s", self._name, self.target.path, refusal.message)
@@ -88,16 +90,34 @@ class Move:
     async def _copy_most(self) -> None:
         """Round after round, until what is left can be copied while producers wait."""
         log = self.partition.log
+        copy = await self._begin()
+        while True:
+            if self._outdated:
+                await asyncio.to_thread(self._discard)
+                copy = await self._begin()
+            end = max(copy.end_offset, log.start_offset)
+            left = log.bytes_between(end, log.end_offset)
+            try:
+                if left:
+                    await asyncio.to_thread(self._append, log.read_batches(end), copy)
+            except (OSError, CorruptLogError):
+                if not self._outdated:  # otherwise it was cut while it was read
+                    raise
+            if left <= LAST_ROUND and not self._outdated:
+                return
+
+    @property
+    def _outdated(self) -> bool:
+        """A follower's log was cut where its leader's parts from it: the copy may have what the log has not."""
+        return self.partition.log.generation != self._generation
+
+    async def _begin(self) -> Log:
+        log = self.partition.log
+        self._generation = log.generation
         first = next(log.read_headers(log.start_offset), None)  # a log may start within a batch
         begin = first.base_offset if first is not None else log.start_offset
         copy = self.copy = await asyncio.to_thread(self._hands.open_copy, self.partition, self._path, begin, False)
-        while True:
-            end = max(copy.end_offset, log.start_offset)
-            left = log.bytes_between(end, log.end_offset)
-            if left:
-                await asyncio.to_thread(self._append, log.read_batches(end), copy)
-            if left <= LAST_ROUND:
-                return
+        return copy
 
     def _append(self, batches: Iterable[Batch], copy: Log) -> None:
         """In a thread."""
@@ -124,7 +144,7 @@ class Move:
             end = max(copy.end_offset, log.start_offset)
             if end < log.end_offset:
                 self._append(log.read_batches(end), copy)
-            if self._ended or self.partition.offline:
+            if self._ended or self._outdated or self.partition.offline:
                 return Refusal(WireError.NONE, "it is not wanted any more")
             copy.end_offset = log.end_offset
             copy.close()
@@ -143,6 +163,8 @@ class Move:
     def _take_over(self, outcome: bytes | Refusal) -> None:
         """On the loop, in the turn in which producers go on."""
         self.partition.moving = False
+        if self._outdated:
+            outcome = Refusal(WireError.NONE, "its log was cut meanwhile")
         if isinstance(outcome, Refusal):
             self._swapped.set_result(outcome)
             return
