@@ -1,5 +1,6 @@
 """The leader's side of a follower's fetch, and consumers that read from followers."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from moldau.base.errors import WireError
 from moldau.broker.apis.fetch import fetch
 from moldau.broker.selection import RACK_AWARE, Choice, preferred_replica
 from moldau.log.files import Slice
+from moldau.metadata.elections import lost
 from moldau.metadata.image import Broker
 from moldau.net.reply import Parked
 from moldau.replication.isr import Progress
@@ -219,6 +221,10 @@ def test_a_consumer_is_sent_to_the_follower_in_its_rack(tmp_path: Path) -> None:
         assert consume(leader, 0, rack="c").preferred_read_replica == 3
         assert consume(leader, 0, rack="a").preferred_read_replica == -1
         assert consume(leader, 0, rack="elsewhere").records
+        world.decide(*lost(world.image, [3], world.rules))
+        leader.learn(replace(world.image, brokers=leader.image.brokers))
+        assert consume(leader, 0, rack="b").preferred_read_replica == 2
+        assert consume(leader, 0, rack="c").records, "who is not in sync may never get on"
         for node in world.alive:
             await node.kill()
 

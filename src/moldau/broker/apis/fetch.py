@@ -266,7 +266,8 @@ def _preferred(ctx: Context, partition: Partition, offset: int, rack: bytes) -> 
     role = partition.role
     if not rack or not isinstance(role, Leader) or ctx.config.replica_selector_class != RACK_AWARE:
         return NONE
-    choice = Choice(ctx.config.node_id, role.isr.followers, ctx.image.brokers)
+    in_sync = {each: known for each, known in role.isr.followers.items() if each in role.isr.committed}
+    choice = Choice(ctx.config.node_id, in_sync, ctx.image.brokers)  # who is not may never get on
     return preferred_replica(choice, rack.decode("utf-8", "replace"), offset)
 
 
