@@ -267,7 +267,7 @@ class Partition:
             return self.log.bytes_between(start, end)
         except (CorruptLogError, OSError) as problem:
             logger.error("reading %s-%d failed: %s", self.topic, self.index, problem)
-            self.cannot_read()
+            self.cannot_read(problem)
             return end - start
 
     async def committed(self, offset: int) -> None:
@@ -516,10 +516,10 @@ class Partition:
         if self.on_failure is not None:
             self.on_failure(problem)
 
-    def cannot_read(self) -> None:
+    def cannot_read(self, problem: Exception | None = None) -> None:
         """What is on disk is damaged. A leader that others can take the place of leaves it to them."""
-        if self.role is None:
-            return  # nobody has a copy
+        if self.role is None or (isinstance(problem, OSError) and passing(problem)):
+            return  # nobody has a copy; or nothing is wrong with it
         self.damaged = True
         if isinstance(self.role, Leader) and len(self.role.isr.committed) > 1:
             self.role.resign()

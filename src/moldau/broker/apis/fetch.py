@@ -204,7 +204,7 @@ def _read_or_fail(
     except (CorruptLogError, OSError) as problem:
         logger.error("reading %s-%d failed: %s", partition.topic, partition.index, problem)
         corrupt = isinstance(problem, CorruptLogError)
-        partition.cannot_read()
+        partition.cannot_read(problem)
         return _failure(row.partition, WireError.CORRUPT_MESSAGE if corrupt else WireError.KAFKA_STORAGE_ERROR)
 
 
