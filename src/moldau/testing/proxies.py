@@ -35,7 +35,7 @@ class Network:
         self._thread = threading.Thread(target=self._loop.run_forever, name="moldau-proxies", daemon=True)
         self._held: set[tuple[Party, Party]] = set()  # sender, receiver
         self._changed = asyncio.Event()
-        self._connections: set[asyncio.Task[None]] = set()
+        self._proxies: list[Proxy] = []
         self._thread.start()
 
     def hold(self, sender: Party, receiver: Party) -> None:
@@ -49,13 +49,14 @@ class Network:
     def proxy(self, target: Party, port: int, source: Party = None) -> "Proxy":
         """A proxy in front of a port of the target, for one source, or for whoever it is that calls."""
         made = Proxy(self, target, port, source)
+        self._proxies.append(made)
         made.listen()
         return made
 
     def close(self) -> None:
         """End all connections, and the thread."""
         if self._thread.is_alive():
-            self._call(self._end_connections())
+            self._call(self._end_all())
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join()
             self._loop.close()
@@ -70,10 +71,6 @@ class Network:
         while self.is_held(sender, receiver):
             await self._changed.wait()
 
-    def keep(self, connection: "asyncio.Task[None]") -> None:
-        self._connections.add(connection)
-        connection.add_done_callback(self._connections.discard)
-
     def _call(self, work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
@@ -82,10 +79,15 @@ class Network:
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
 
-    async def _end_connections(self) -> None:
-        for each in self._connections:
-            each.cancel()
-        await asyncio.gather(*self._connections, return_exceptions=True)
+    async def _end_all(self) -> None:
+        """Also connections that were taken a moment ago, whose tasks begin only now."""
+        for proxy in self._proxies:
+            await proxy._refuse()
+        while connections := asyncio.all_tasks() - {asyncio.current_task()}:
+            for each in connections:
+                each.cancel()
+            await asyncio.gather(*connections, return_exceptions=True)
+            await asyncio.sleep(0)
 
 
 class Proxy:
@@ -124,9 +126,6 @@ class Proxy:
             self._server = None
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._network.keep(task)
         try:
             await self._serve(reader, writer)
         except (OSError, asyncio.IncompleteReadError, asyncio.CancelledError):

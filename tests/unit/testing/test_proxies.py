@@ -1,5 +1,6 @@
 """Proxies between the processes of a cluster: what is held up arrives later, in order, and nobody is told meanwhile."""
 
+import asyncio
 import contextlib
 import os
 import socket
@@ -152,3 +153,14 @@ def test_callers_are_known_by_their_process(echo: Echo) -> None:
         other.kill()
         other.wait()
         network.close()
+
+
+def test_connections_that_come_while_it_closes_are_ended_too(echo: Echo) -> None:
+    network = Network()
+    proxy = network.proxy("b", echo.port)
+    links = [socket.create_connection(("127.0.0.1", proxy.port)) for _ in range(50)]  # most wait to be accepted
+    network.close()
+    assert asyncio.all_tasks(network._loop) == set()
+    for link in links:
+        with link, contextlib.suppress(ConnectionResetError):
+            assert link.recv(1) == b""
