@@ -143,7 +143,10 @@ class Dispatcher:
             response = await self._serve(api, request, call)
             if self._context.controller.leads or not _deposed(response):
                 return response
-        patience_s = min(getattr(request, "timeout_ms", FORWARDED_MS), FORWARDED_MS) / 1000
+        asked_ms: int = getattr(request, "timeout_ms", FORWARDED_MS)
+        if asked_ms <= 0:  # librdkafka's default, which means: not to wait until all brokers know
+            asked_ms = FORWARDED_MS
+        patience_s = min(asked_ms, FORWARDED_MS) / 1000
         answer = await asking.forward(frame, call.peer.encode(), patience_s)
         if isinstance(answer, bytes):
             return Enveloped(answer)

@@ -8,8 +8,8 @@ gone is replaced by whoever is first. Nothing here needs a restart, and nothing 
 import asyncio
 import json
 import logging
-from collections.abc import Callable, Collection, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Coroutine, Sequence
+from typing import Any, NamedTuple
 
 from moldau.base.errors import Refusal, WireError
 from moldau.broker.cluster.detector import Detector, Watched
@@ -32,6 +32,8 @@ from moldau.net.peer import Address
 from moldau.store.port import StoreError, StoreUnavailable
 
 log = logging.getLogger("moldau.broker")
+
+AFTER_MISTAKE_S = 1.0  # before a work that failed begins again
 
 NOT_NEEDED = Refusal(WireError.ELECTION_NOT_NEEDED, "There is a controller.")
 
@@ -102,13 +104,13 @@ class Membership:
         feed = self._controller.feed
         feed.store.on_session(self._gone.set)
         works = (
-            feed.follow(),
-            self._stay_registered(),
-            self._have_a_controller(),
-            self._duties.work(),
-            self._duties.watch_registrations(),
+            feed.follow,
+            self._stay_registered,
+            self._have_a_controller,
+            self._duties.work,
+            self._duties.watch_registrations,
         )
-        self._tasks = [loop.create_task(work) for work in works]
+        self._tasks = [loop.create_task(_for_ever(work)) for work in works]
         self._watch_others(self._controller.image)
 
     def leave(self) -> None:
@@ -191,8 +193,10 @@ class Membership:
                 if await store.exists(tree.CONTROLLER):
                     await self._recognize()
                     await changed
-                elif await self._stand(NO_BROKER):
+                elif self._leaving:
                     await changed
+                else:  # then look again: a controller that was elected meanwhile may be gone meanwhile
+                    await self._stand(NO_BROKER)
             except StoreError:
                 await asyncio.sleep(PAUSE_S)
 
@@ -203,7 +207,7 @@ class Membership:
             self._controller.take_office(self._node_id)
             self._take_up_duties()
 
-    async def _stand(self, dead: int) -> bool:
+    async def _stand(self, dead: int) -> None:
         """Be elected, unless somebody else was first. `dead` is the controller whose nodes may still be there."""
         known_epoch = self._controller.image.controller_epoch
 
@@ -219,13 +223,12 @@ class Membership:
             return Batch(tuple(new))
 
         if self._leaving:
-            return True
+            return
         result = await self._controller.claim(decide)
         if isinstance(result, Refusal):
             await asyncio.sleep(PAUSE_S if result is not NOT_NEEDED else 0)
-            return result is NOT_NEEDED
+            return
         self._take_up_duties()
-        return True
 
     def _take_up_duties(self) -> None:
         log.info("broker %d is the controller, epoch %d", self._node_id, self._controller.image.controller_epoch)
@@ -267,3 +270,13 @@ class Membership:
             if of_interest and broker.id != self._node_id and endpoint is not None:
                 watched[broker.id] = Watched(broker.id, broker.epoch, Address(endpoint.host, endpoint.port))
         self._detector.watch(watched)
+
+
+async def _for_ever(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Nobody waits for these works, and one that failed would be missed when it is needed: it is told, and goes on."""
+    while True:
+        try:
+            await work()
+        except Exception:
+            log.exception("a member's work failed, and begins again")
+        await asyncio.sleep(AFTER_MISTAKE_S)
