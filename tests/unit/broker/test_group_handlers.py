@@ -161,9 +161,7 @@ def test_groups_hear_of_topics_though_others_move_at_the_same_time() -> None:
         cluster.row[0].commit()
         before = cluster.group(0, stays).epoch
         offset = OffsetCommitPartition(partition_index=0, committed_offset=1, committed_metadata=None)
-        commit = OffsetCommitRequest(
-            group_id=moves, topics=(OffsetCommitTopic(name="orders", partitions=(offset,)),)
-        )
+        commit = OffsetCommitRequest(group_id=moves, topics=(OffsetCommitTopic(name="orders", partitions=(offset,)),))
         committed = offset_commit(cluster, commit, CALL._replace(version=9))  # type: ignore[arg-type]
         assert isinstance(committed, Promise)
         old, cluster.image = cluster.image, cluster.with_orders(2)

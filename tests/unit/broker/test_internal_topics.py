@@ -25,7 +25,9 @@ def test_there_are_as_many_replicas_as_there_can_be(brokers: int) -> None:
 @pytest.mark.parametrize("brokers", [1, 3])
 def test_transactions_that_get_more_replicas_need_not_be_told_how_many_count(brokers: int) -> None:
     """A leader asks for no more than there are. Were it less at first, a raise would leave one replica enough."""
-    spec = internal_spec(TRANSACTIONS, CONFIG, ClusterImage(brokers={each: Broker(each, {}) for each in range(brokers)}))
+    spec = internal_spec(
+        TRANSACTIONS, CONFIG, ClusterImage(brokers={each: Broker(each, {}) for each in range(brokers)})
+    )
     assert spec is not None
     assert spec.config["min.insync.replicas"] == "2"
 
