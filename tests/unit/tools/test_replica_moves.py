@@ -95,6 +95,10 @@ def test_what_can_be_wrong() -> None:
     assert found.missing == (3,)
 
 
+def test_no_more_replicas_are_asked_for_than_there_are() -> None:
+    assert diagnose(layout(partition(1, (1,), (1,))), {"t": 2}).well
+
+
 def test_a_replica_that_is_still_coming_is_not_missed() -> None:
     found = diagnose(layout(partition(1, (1, 2), (1,)), adding=(2,)), {"t": 1})
     assert found.well
