@@ -45,7 +45,7 @@ def test_every_bug_is_found_where_it_is(bootstrap: str) -> None:
     cast = Cast(bootstrap, recorder, seed=1, rate=300.0)
     for bug in BUGS:
         topic = cast.topic(f"{bug}-source" if bug in COPIES else bug)
-        source = produce.Produce(f"producer-of-{bug}", topic, produce.PLAIN)
+        source = produce.Produce(f"producer-of-{bug}", topic, {**produce.PLAIN, "batch.num.messages": 2})
         source.once = True  # nobody is disturbed, so nobody tries again
         cast.producers.append(source)
         if bug in COPIES:

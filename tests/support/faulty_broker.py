@@ -16,6 +16,7 @@ from moldau.testing import serve
 EVERY = 20  # so often does it go wrong
 LATE = 45  # who begins to read a partition that has so many records is late
 turns: Counter[str] = Counter()
+forgotten: Counter[str] = Counter()  # records, by log
 
 
 def due(name: str) -> bool:
@@ -37,11 +38,12 @@ def wrong(owner: Any, method: str, bug: str, instead: Callable[..., Any]) -> Non
 
 
 def forget(real: Callable[..., int], log: Log, header: Any, batch: Any, *rest: Any) -> int:
-    """Acknowledged, and not written."""
-    if not due("lost write"):
-        return real(log, header, batch, *rest)
-    log.end_offset += header[6] + 1
-    return log.end_offset - header[6] - 1
+    """Acknowledged, and not written; the next one comes behind where it would be."""
+    if due("lost write"):
+        forgotten[log.name] += header[6] + 1
+        return log.end_offset
+    log.end_offset += forgotten.pop(log.name, 0)
+    return real(log, header, batch, *rest)
 
 
 def overwrite(real: Callable[..., int], log: Log, header: Any, batch: Any, *rest: Any) -> int:
