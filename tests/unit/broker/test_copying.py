@@ -175,6 +175,28 @@ def test_strangers_and_earlier_lives_are_refused(tmp_path: Path) -> None:
     run("asyncio", main())
 
 
+def test_a_leader_that_is_throttled_holds_back_who_is_not_in_sync(tmp_path: Path) -> None:
+    """As with reassignment: its replica is named, and not those that are being made."""
+
+    async def main() -> None:
+        _, leader = a_leader(tmp_path)
+        append(leader)
+        partition = leader.partition
+        assert partition.state is not None
+        partition.state = replace(partition.state, isr=(1, 2))
+        partition.log.configure(replace(partition.log.config, leader_replication_throttled_replicas=("0:1",)))
+        for broker, held_back in ((2, False), (3, True)):
+            asking = Asking(leader, broker)
+            asking.context.replicas.sending.rate = 1
+            first = asking.ask(0)
+            assert first.stop > first.start
+            append(leader)
+            got = asking.ask(1)
+            assert (isinstance(got, Parked) or got.stop == got.start) == held_back
+
+    run("asyncio", main())
+
+
 def consume(node: Node, offset: int, version: int = 12, rack: str = "") -> Any:
     topic = FetchTopic(
         topic="topic", partitions=(FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20),)

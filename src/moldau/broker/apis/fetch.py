@@ -228,7 +228,7 @@ def _read_replica(
         stable = partition.last_stable_offset
         return FetchResult(row.partition, 0, high, stable, partition.log.start_offset, preferred=preferred)
     throttle = ctx.replicas.sending
-    throttled = throttle.rate != UNLIMITED and _throttled(partition, reader.ask.replica_id)
+    throttled = throttle.rate != UNLIMITED and _throttled(partition, reader.ask.replica_id, ctx.config.node_id)
     if throttled and throttle.exceeded(ctx.now()):
         room, whole_first = 0, False
     result = _read(partition, row, room, False, whole_first=whole_first, to_end=True)
@@ -256,10 +256,10 @@ def _refused(partition: Partition, row: FetchPartition, reader: Reader) -> WireE
     return NOT_LEADER if role.stale(ask.replica_id, ask.replica_epoch) else WireError.NONE
 
 
-def _throttled(partition: Partition, broker_id: int) -> bool:
-    """KIP-73: whether a follower is held back. Who is in sync is not: it must stay so."""
-    in_sync = partition.state is not None and broker_id in partition.state.isr
-    return not in_sync and named(partition.log.config.leader_replication_throttled_replicas, partition.index, broker_id)
+def _throttled(partition: Partition, follower: int, here: int) -> bool:
+    """KIP-73: whether a follower is held back, because the leader's replica is named. Who is in sync must stay so."""
+    in_sync = partition.state is not None and follower in partition.state.isr
+    return not in_sync and named(partition.log.config.leader_replication_throttled_replicas, partition.index, here)
 
 
 def _preferred(ctx: Context, partition: Partition, offset: int, rack: bytes) -> int:
