@@ -166,9 +166,7 @@ class Dispatcher:
             asked = call._replace(version=version, client_id=header.client_id)
             try:
                 response = await self._serve(api, request, asked)
-            except (
-                Exception
-            ):  # an error of ours ends here: cut off, the broker would send it again, and others' with it
+            except Exception:  # it ends here: cut off, the broker would send it again, and others' requests with it
                 log.exception("forwarded request failed (%s %d) from %s", api.messages.name, version, call.peer)
                 return Refusal(WireError.UNKNOWN_SERVER_ERROR, "The controller failed to carry out the request.")
             if self._context.controller.leads or not _deposed(response):
