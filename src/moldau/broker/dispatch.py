@@ -164,7 +164,11 @@ class Dispatcher:
         request: object = decode(api.messages.request, version, frame, at, exact=False)
         if self._context.controller.leads:
             asked = call._replace(version=version, client_id=header.client_id)
-            response = await self._serve(api, request, asked)
+            try:
+                response = await self._serve(api, request, asked)
+            except Exception:  # it ends here: cut off, the broker would send it again, and others' requests with it
+                log.exception("forwarded request failed (%s %d) from %s", api.messages.name, version, call.peer)
+                return Refusal(WireError.UNKNOWN_SERVER_ERROR, "The controller failed to carry out the request.")
             if self._context.controller.leads or not _deposed(response):
                 return _frame(api, version, correlation, response)[LENGTH.size :]
         return Refusal(WireError.NOT_CONTROLLER, "This broker is not the controller.")

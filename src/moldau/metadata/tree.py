@@ -282,7 +282,7 @@ def image_from(tree: Mapping[str, bytes]) -> ClusterImage:
                 if data != DELETED:
                     topic_nodes[name] = data
             case ["brokers", "ids", _]:
-                broker = _read(path, data, _parse_broker)
+                broker = _read(path, data, parse_broker)
                 brokers[broker.id] = broker
             case ["config", "topics", name]:
                 configs[name] = _read(path, data, _parse_config)
@@ -407,7 +407,7 @@ def _broker_data(broker: Broker) -> bytes:
     return _json({**form, "leaving": broker.leaving})
 
 
-def _parse_broker(data: bytes) -> Broker:
+def parse_broker(data: bytes) -> Broker:
     form = json.loads(data)
     endpoints = {}
     for text in form["endpoints"]:

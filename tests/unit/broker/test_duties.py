@@ -7,12 +7,13 @@ from uuid import UUID
 
 from moldau.base.tree import Create, Delete
 from moldau.broker.cluster.duties import Duties
+from moldau.broker.cluster.feed import Feed
 from moldau.broker.cluster.membership import Findings, Membership
 from moldau.broker.controller import Controller
 from moldau.metadata import tree
-from moldau.metadata.changes import BrokerRegistered, ControllerElected, TopicCreated
+from moldau.metadata.changes import BrokerGone, BrokerRegistered, ControllerElected, TopicCreated
 from moldau.metadata.elections import Rules
-from moldau.metadata.image import Broker, ClusterImage, PartitionState
+from moldau.metadata.image import Broker, ClusterImage, Endpoint, PartitionState
 from moldau.store.sqlite import SqliteStore
 
 RULES = Rules(min_isr=lambda _: 1, unclean=lambda _: False)
@@ -95,5 +96,69 @@ def test_a_mistake_does_not_end_what_a_broker_does_for_ever(tmp_path: Path) -> N
         await other.claim(lambda _: BrokerRegistered(Broker(3, {})))
         await told.wait()
         assert set(controller.image.brokers) == {1, 2, 3}
+
+    one_broker(tmp_path, scenario)
+
+
+def test_a_broker_that_was_told_of_as_gone_by_mistake_registers_again(tmp_path: Path) -> None:
+    """Its node is there all the same."""
+
+    async def scenario(controller: Controller, membership: Membership, store: SqliteStore) -> None:
+        epoch, back = membership.epoch, asyncio.Event()
+        controller.on_image(lambda _, new: back.set() if 1 in new.brokers and new.brokers[1].epoch > epoch else None)
+        await controller.submit(lambda _: BrokerGone(1, expired=True))
+        await back.wait()
+        follower = Feed(store)
+        await follower.load()
+        assert follower.image.brokers[1].epoch > epoch
+
+    one_broker(tmp_path, scenario)
+
+
+def test_who_is_gone_is_not_asked_of_a_server_that_lags_behind(tmp_path: Path) -> None:
+    """After a session has expired the next one may be with any server of the ensemble."""
+
+    class Lagging:
+        def __init__(self, store: SqliteStore) -> None:
+            self._store = store
+            self._synced = False
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(self._store, name)
+
+        async def sync(self) -> None:
+            self._synced = True
+
+        async def children(self, path: str) -> list[str]:
+            found = await self._store.children(path)
+            return found if self._synced or path != tree.BROKERS else found[:1]
+
+    async def scenario(controller: Controller, membership: Membership, store: SqliteStore) -> None:
+        await membership.stop()
+        await controller.claim(lambda _: BrokerRegistered(Broker(2, {})))
+        controller.feed.store = Lagging(store)  # type: ignore[assignment]
+        assert await Duties(controller, lambda _: RULES)._settle()
+        assert set(controller.image.brokers) == {1, 2}
+
+    one_broker(tmp_path, scenario)
+
+
+def test_of_two_brokers_with_one_id_the_one_before_gives_way(tmp_path: Path) -> None:
+    """It was taken for dead, and somebody started another one elsewhere; or somebody gave one id twice."""
+
+    async def scenario(controller: Controller, membership: Membership, store: SqliteStore) -> None:
+        elsewhere = {"X": Endpoint("elsewhere", 9092)}
+        told: list[str] = []
+        replaced = asyncio.Event()
+        membership.on_replaced = lambda reason: (told.append(reason), replaced.set())[0]
+        other = Controller(store)
+        await other.load()
+        await other.claim(lambda _: BrokerRegistered(Broker(1, elsewhere)))
+        await replaced.wait()
+        for _ in range(10):
+            await store.exists(tree.CONTROLLER)
+        assert told == ["broker id 1 is in use by another broker now, at elsewhere:9092"]
+        await other.feed.catch_up()
+        assert other.image.brokers[1].endpoints == elsewhere
 
     one_broker(tmp_path, scenario)

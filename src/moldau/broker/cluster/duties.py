@@ -114,6 +114,8 @@ class Duties:
             await feed.find_oldest()
             await self._controller.sweep()
         known = {broker.id: broker.epoch for broker in self._controller.image.brokers.values()}
+        # The server of a new session may know less than the image, which the session before it has read.
+        await feed.store.sync()
         registered = {int(name) for name in await feed.store.children(tree.BROKERS)}
         if not self._all_back(registered):
             return False

@@ -6,7 +6,6 @@ gone is replaced by whoever is first. Nothing here needs a restart, and nothing 
 """
 
 import asyncio
-import json
 import logging
 from collections.abc import Callable, Collection, Coroutine, Sequence
 from typing import Any, NamedTuple
@@ -67,6 +66,7 @@ class Membership:
         self._gone = asyncio.Event()  # the node of this broker may be gone
         self._elections: set[asyncio.Task[None]] = set()
         self._tasks: list[asyncio.Task[None]] = []
+        self.on_replaced: Callable[[str], None] = log.error  # told that another broker has this one's id
         controller.feed.own_id = node_id
         controller.on_image(self._follow)
 
@@ -165,13 +165,29 @@ class Membership:
                 changed = await store.watch_data(path)
                 changed.add_done_callback(lambda _: self._gone.set())
                 node = await store.get(path)
-                if node is None or json.loads(node.data)["epoch"] != self._epoch:
+                there = None if node is None else tree.parse_broker(node.data)
+                known = self._controller.image.brokers.get(self._node_id)
+                if there is not None and self._is_another(there):
+                    self._give_way(there)
+                elif there is None or there.epoch != self._epoch or known is None:
                     await self._register_again()
                 await self._gone.wait()
                 self._gone.clear()
                 changed.cancel()
             except StoreError:
                 await asyncio.sleep(PAUSE_S)
+
+    def _is_another(self, registered: Broker) -> bool:
+        """Whether it is not this process that was registered last under this id."""
+        assert self._broker is not None
+        return registered.epoch > self._epoch and registered.endpoints != self._broker.endpoints
+
+    def _give_way(self, other: Broker) -> None:
+        """Two that register in turn would take everything from each other, again and again. The one before goes."""
+        if not self._leaving:
+            self._leaving = True
+            where = ", ".join(f"{host}:{port}" for host, port in other.endpoints.values())
+            self.on_replaced(f"broker id {other.id} is in use by another broker now, at {where}")
 
     async def _register_again(self) -> None:
         if self._leaving:
