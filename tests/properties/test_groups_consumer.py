@@ -258,3 +258,17 @@ def test_what_a_classic_member_left_is_given_away_by_whoever_upgrades_the_group(
     groups.leaves(for_a_while=False, pick=0)
     groups.consumer_comes(instance=None, regex="", topics=())
     groups.it_settles()
+
+
+def test_what_the_last_consumer_left_is_given_away_though_the_coordinator_fails_meanwhile() -> None:
+    """The group is a classic one by then, which was about to rebalance: its log has to say so."""
+    groups = Groups()
+    groups.begin(interval=0, policy="bidirectional", classic=[None, None])
+    groups.consumer_comes(instance=None, regex="", topics=("t", "u"))
+    groups.it_settles()
+    groups.leaves(for_a_while=False, pick=2)
+    groups.restart()
+    groups.go_on(10)
+    assert isinstance(groups.group, ClassicGroup)
+    owned = [(name, number) for client in groups.clients for name, each in client.owned.items() for number in each]
+    assert sorted(owned) == [(name, number) for name, count in groups.counts.items() for number in range(count)]
