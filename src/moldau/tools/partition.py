@@ -163,7 +163,7 @@ def _show_elections(session: Session, results: dict[Place, CommandError | None])
         print_text("Every partition has the leader that it should have.")
     failed = sum(error is not None for error in results.values())
     if failed:
-        raise CommandError(f"{failed} of {len(rows)} partitions could not be given a leader")
+        raise CommandError(f"{failed} of {len(rows)} partitions did not get the leader that was asked for")
 
 
 def _show_or_run(
