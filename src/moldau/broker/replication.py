@@ -70,6 +70,7 @@ class Replication:
             remove_later=replicas.remove_later,
             bounds=lambda link, partitions: ask_bounds(link, partitions, node_id),
             throttle=self.throttle,
+            checkpoint=replicas.checkpoint,
         )
         self._fetchers = Fetchers(peers.to, hands, config().num_replica_fetchers)
 
@@ -129,11 +130,13 @@ class Replication:
     async def _repair(self, partition: Partition) -> None:
         """Cut off what is damaged, and all behind it: the leader has it."""
         end = await asyncio.to_thread(sound_to, partition.log)
+        await partition.left_alone()
         partition.damaged = False
         if isinstance(partition.role, Follower) and not partition.offline:
             try:
                 removed = partition.role.discard(end, self._now())
                 self._replicas.remove_later(removed, partition.log.config.file_delete_delay_ms)
+                await self._replicas.checkpoint()  # what is copied now was not synced, whatever was before
             except OSError as problem:
                 partition.fail(problem)
         self._fetchers.assign(partition)
