@@ -180,6 +180,10 @@ class Node:
         assert isinstance(parts, list)
         return b"".join(read(part) if isinstance(part, Slice) else bytes(part) for part in parts)[4:]  # type: ignore[arg-type]
 
+    async def _write_checkpoint(self) -> bool:
+        self.checkpoint()
+        return True
+
     def checkpoint(self) -> None:
         self.checkpointed = (self.partition.high_watermark, self.partition.log.checkpoint)
 

@@ -139,6 +139,7 @@ class Replication:
             except OSError as problem:
                 log.warning("%s-%d cannot be looked at just now: %s", partition.topic, partition.index, problem)
                 await asyncio.sleep(LOOK_AGAIN_S)
+        await partition.left_alone()
         partition.damaged = False
         if self._has(partition) and isinstance(partition.role, Follower) and not partition.offline:
             try:

@@ -558,13 +558,14 @@ class Partition:
         """Retention: files of segments that left the log, to be removed later."""
         if self.offline or self.moving:
             return []
+        removed: list[Path] = []
         try:
-            self.log.roll_if_due(now)
-            return retire(self.log, now, self.high_watermark)
+            removed = retire(self.log, now, self.high_watermark)
+            self.log.roll_if_due(now)  # behind it: a full disk may have no room for a new segment
         except OSError as problem:
             logger.error("retention of %s-%d failed: %s", self.topic, self.index, problem)
             self.fail_unless_passing(problem)
-            return []
+        return removed
 
     def touch(self) -> None:
         """There is something to tell to followers that copy this partition."""
@@ -577,9 +578,13 @@ class Partition:
         for waiter in list(self.waiters):
             waiter.fire_soon()
 
-    async def stop(self) -> None:
+    async def left_alone(self) -> None:
+        """Until nobody else works on its log: what is about to be cut off would come back with what they write."""
         if self.cleaning is not None:
             await self.cleaning.stop()
         await self._lane.stop()
         await self.flusher.stop()
+
+    async def stop(self) -> None:
+        await self.left_alone()
         self.changed()

@@ -420,12 +420,18 @@ class Replicas:
     # ── moving between directories ──
 
     async def move(self, partition: Partition, target: LogDirectory) -> None:
-        """Begin to move a partition; one that is on its way elsewhere turns round."""
-        under_way = self.moves.get(partition)
-        if under_way is not None and under_way.target is target:
-            return
-        await self._end_move(partition)
-        if self._homes[partition] is not target:
+        """Begin to move a partition; one that is on its way elsewhere turns round.
+
+        It is not compacted meanwhile, as in Kafka: a copy of a key's old value without the tombstone behind would undo
+        that it was deleted.
+        """
+        while (under_way := self.moves.get(partition)) is not None or partition.cleaning is not None:
+            if under_way is not None and under_way.target is target:
+                return
+            await self._end_move(partition)
+            if partition.cleaning is not None:
+                await partition.cleaning.stop()
+        if self._homes.get(partition, target) is not target:
             hands = Hands(self._open_copy, self._settle, self.fail, self._now)
             move = self.moves[partition] = Move(partition, target, hands)
             move.task.add_done_callback(lambda _: self.moves.pop(partition, None))

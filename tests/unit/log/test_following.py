@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from log_batches import NOW, append, batch, flush, headers_on_disk, open_log, producer_view, read
+from moldau.log.files import remove
 from moldau.log.following import CorruptCopy, cut
 from moldau.log.log import Log
 from moldau.log.markers import Marker, encode_marker
@@ -255,3 +256,13 @@ def test_a_log_that_begins_anew_knows_no_producer_of_the_one_before(tmp_path: Pa
     append(log, batch(2, producer_id=6, epoch=0, sequence=0), 2)
     log.close()
     assert list(producer_view(open_log(tmp_path, clean=True))) == [6]
+
+
+def test_what_leaves_the_log_while_it_is_looked_at_is_not_damaged(tmp_path: Path) -> None:
+    """Retention takes segments, and compaction puts smaller ones in their place."""
+    log = open_log(tmp_path, LogConfig(segment_bytes=3 * SIZE))
+    for _ in range(8):
+        append(log, batch())
+    look = doubted(log, 1)
+    remove(log.advance_start(4))
+    assert not look()

@@ -1,188 +1,114 @@
-"""Copying from a leader when something goes wrong here: a disk fails, logs are cut, leaders change meanwhile."""
+"""A follower whose log parts from its leader's: what is cut off is gone for everyone, and does not come back."""
 
 import asyncio
-import errno
-from collections.abc import Callable
+import threading
 from dataclasses import replace
 from pathlib import Path
-from uuid import UUID
 
 import pytest
 
-from log_batches import NOW, batch, open_log
-from moldau.log.following import Copies
-from moldau.log.log import Log
-from moldau.log.segment import CorruptLogError
-from moldau.metadata.image import PartitionState
-from moldau.net.peer import Answer
-from moldau.replication.fetcher import Bounds, Fetcher, FetchSettings, Hands, Link
-from moldau.replication.partition import Partition
-from moldau.replication.roles import Surroundings
-from moldau.replication.throttle import Throttle
-from moldau.wire.codec import encode
-from moldau.wire.fetching import VERSION, FetchLimits
-from moldau.wire.messages.fetch import EpochEndOffset, FetchableTopicResponse, FetchResponse, PartitionData
-from support.loops import run, until
-
-HERE, LEADER = 1, 2
-STATE = PartitionState(0, (HERE, LEADER), (LEADER,), LEADER, leader_epoch=4, partition_epoch=7)
-AROUND = Surroundings(HERE, lambda: NOW, {1: 10, 2: 20}.get, lambda _: None, 1000)
-SETTINGS = FetchSettings(FetchLimits(500, 1, 1 << 20), 1 << 20, 20, 1000)
+from log_batches import NOW, append, batch, flush
+from moldau.log.flush import FlushJob
+from moldau.replication.leader import Leader
+from support.loops import run, turns, until
+from support.replicated import Node, World, values
 
 
-def a_partition(directory: Path, topic_id: int) -> Partition:
-    partition = Partition("topic", 0, open_log(directory, topic_id=UUID(int=topic_id)), 0)
-    partition.assign(STATE, AROUND, 0)
-    return partition
+class Working:
+    """Somebody who works on a partition's log, and takes some turns to stop."""
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        self.end_then = -1
+
+    async def stop(self) -> None:
+        await turns(3)
+        self.end_then = self.node.partition.log.end_offset
+        self.node.partition.cleaning = None
 
 
-def told(partition: Partition, records: memoryview | None = None, error: int = 0, **more: object) -> PartitionData:
-    return PartitionData(
-        partition_index=0,
-        error_code=error,
-        high_watermark=0,
-        log_start_offset=0,
-        aborted_transactions=None,
-        records=None if records is None else bytes(records),
-        **more,  # type: ignore[arg-type]
-    )
+def parted(directory: Path, ahead: int) -> tuple[World, Node, Node]:
+    """A leader, and a follower with records that the leader has not."""
+    world = World(directory, 0)
+    world.trouble = 0
+    world.start()
+    leader, follower = world.nodes[1], world.nodes[2]
+    for _ in range(4):
+        world.produce(leader)
+    for header, data in leader.partition.log.read_batches(0):
+        follower.partition.log.append(header, data, 0, NOW)
+    for _ in range(ahead):
+        append(follower.partition.log, batch(value=b"lost"))
+    return world, leader, follower
 
 
-class Copying:
-    """A fetcher, and a leader that answers as a test says."""
-
-    def __init__(self, *answers: list[tuple[Partition, PartitionData]]) -> None:
-        self.answers = list(answers)
-        self.more = asyncio.Event()
-        self.asked = 0
-        self.checkpoints: list[int] = []
-        self.before_bounds: Callable[[], None] = lambda: None
-        hands = Hands(
-            replica=lambda: (HERE, 10),
-            settings=lambda: SETTINGS,
-            now=lambda: NOW,
-            remove_later=lambda paths, _: None,
-            bounds=self._bounds,
-            throttle=Throttle(),
-            checkpoint=self._checkpoint,
-        )
-        self.fetcher = Fetcher(LEADER, self, hands)
-
-    async def ask_raw(self, api_key: int, version: int, body: bytes, timeout_ms: int | None = None) -> Answer:
-        self.asked += 1
-        while not self.answers:
-            self.more.clear()
-            await self.more.wait()
-        topics = tuple(
-            FetchableTopicResponse(topic_id=partition.log.topic_id, partitions=(row,))
-            for partition, row in self.answers.pop(0)
-        )
-        return Answer(memoryview(encode(FetchResponse(session_id=5, responses=topics), VERSION)), 0)
-
-    def answer(self, *rows: tuple[Partition, PartitionData]) -> None:
-        self.answers.append(list(rows))
-        self.more.set()
-
-    async def ask(self, message: object, version: int, timeout_ms: int | None = None) -> object:
-        raise AssertionError(message)
-
-    def disconnect(self, reason: str) -> None:
-        raise AssertionError(reason)
-
-    async def _bounds(self, link: Link, partitions: list[Partition]) -> dict[Partition, Bounds]:
-        self.before_bounds()
-        return dict.fromkeys(partitions, Bounds(0, 1))
-
-    async def _checkpoint(self) -> None:
-        self.checkpoints.append(self.asked)
+async def same(leader: Node, follower: Node) -> None:
+    for _ in range(20):
+        await follower.fetchers[1].step()
+    assert values(follower) == values(leader)
 
 
-def test_a_disk_that_fails_does_not_stop_what_is_on_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_checkpoint_tells_of_a_cut_before_anything_is_appended_behind_it(tmp_path: Path) -> None:
+    """After a power cut a start would trust the new records as it trusted those that were synced there."""
+
     async def main() -> None:
-        broken, sound = a_partition(tmp_path / "a", 1), a_partition(tmp_path / "b", 2)
-        real = Log.append_copies
-
-        def append(log: Log, copies: Copies, now: int) -> None:
-            if log is broken.log:
-                raise OSError(errno.EIO, "the disk failed")
-            real(log, copies, now)
-
-        monkeypatch.setattr(Log, "append_copies", append)
-        first = batch(leader_epoch=4)
-        copying = Copying([(broken, told(broken, first)), (sound, told(sound, first))])
-        broken.on_failure = lambda _: copying.fetcher.remove(broken)
-        for each in (broken, sound):
-            copying.fetcher.add(each)
-        await until(lambda: copying.asked == 2)
-        await asyncio.sleep(3 * SETTINGS.backoff_ms / 1000)
-        copying.answer((sound, told(sound, batch(base_offset=1, leader_epoch=4))))
-        await until(lambda: sound.log.end_offset == 2)
-        assert broken.offline
-        await copying.fetcher.stop()
+        world, leader, follower = parted(tmp_path, 9)
+        flush(follower.partition.log)
+        follower.checkpoint()
+        _, synced = follower.checkpointed
+        assert synced == follower.partition.log.end_offset > leader.partition.log.end_offset
+        await follower.fetchers[1].step()
+        world.produce(leader)
+        assert follower.checkpointed[1] <= follower.partition.log.end_offset < synced
+        await same(leader, follower)
 
     run("asyncio", main())
 
 
-def test_what_was_cut_is_written_down_before_anything_takes_its_place(tmp_path: Path) -> None:
+def test_nobody_works_on_a_log_that_is_cut(tmp_path: Path) -> None:
+    """A cleaner that has compacted segments ready would bring back what is cut off, if the broker crashed then."""
+
     async def main() -> None:
-        partition = a_partition(tmp_path, 1)
-        two = memoryview(bytes(batch(leader_epoch=3)) + bytes(batch(base_offset=1, leader_epoch=3)))
-        copying = Copying(
-            [(partition, told(partition, two))],
-            [(partition, told(partition, diverging_epoch=EpochEndOffset(epoch=3, end_offset=1)))],
-            [(partition, told(partition, batch(base_offset=1, leader_epoch=4)))],
-        )
-        copying.fetcher.add(partition)
-        await until(lambda: copying.asked == 4)
-        assert partition.log.end_offset == 2
-        assert copying.checkpoints == [2]
-        await copying.fetcher.stop()
+        _, leader, follower = parted(tmp_path, 9)
+        end = follower.partition.log.end_offset
+        working = follower.partition.cleaning = Working(follower)
+        await asyncio.wait_for(same(leader, follower), 30)
+        assert working.end_then == end, "it stopped before the log was cut"
 
     run("asyncio", main())
 
 
-@pytest.mark.parametrize("elected_again", [False, True])
-def test_a_log_is_not_cut_by_what_an_earlier_leader_said_of_its_own(tmp_path: Path, elected_again: bool) -> None:
-    """Its next offset is out of the leader's range; while it asks for that, the leader may become another one's."""
+def test_flush_messages_holds_for_followers_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the leader counts as copied is on the follower's disk."""
+    go_on = threading.Event()
+    real = FlushJob.run
+    monkeypatch.setattr(FlushJob, "run", lambda job: go_on.wait(30) and real(job))
 
     async def main() -> None:
-        partition = a_partition(tmp_path, 1)
-        out_of_range = [(partition, told(partition, error=1))]
-        copying = Copying([(partition, told(partition, batch(3, leader_epoch=3)))], out_of_range)
-        if elected_again:
-            later = replace(STATE, leader_epoch=6, partition_epoch=9)
-            copying.before_bounds = lambda: partition.assign(later, AROUND)
-        copying.fetcher.add(partition)
-        await until(lambda: copying.asked == 3)
-        assert partition.log.end_offset == (3 if elected_again else 0)
-        await copying.fetcher.stop()
+        world = World(tmp_path, 0)
+        world.trouble, world.config = 0, replace(world.config, flush_messages=1)
+        world.start()
+        leader, follower = world.nodes[1], world.nodes[2]
+        append(leader.partition.log, batch())
+        fetcher = follower.fetchers[1]
+        for _ in range(5):
+            fetcher._end_rests()
+            if len(fetcher._partitions) > len(fetcher._resting):
+                await fetcher._round()
+        assert follower.partition.log.end_offset == 1
+        assert follower.partition.log.recovery_point == 0
+        assert fetched_to(leader, 2) == 0
+        go_on.set()
+        await until(lambda: follower.partition.log.recovery_point == 1)
+        await same(leader, follower)
+        assert fetched_to(leader, 2) == 1
 
     run("asyncio", main())
 
 
-@pytest.mark.parametrize("out_of_range", [False, True])
-def test_a_log_that_cannot_be_cut_because_it_is_damaged_is_to_be_repaired(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, out_of_range: bool
-) -> None:
-    async def main() -> None:
-        damaged, sound = a_partition(tmp_path / "a", 1), a_partition(tmp_path / "b", 2)
-
-        def unreadable(*_: object) -> list[Path]:
-            raise CorruptLogError("zeros")
-
-        monkeypatch.setattr(Log, "truncate_to", unreadable)
-        three = batch(3, leader_epoch=3)
-        parts = told(damaged, diverging_epoch=EpochEndOffset(epoch=3, end_offset=1))
-        copying = Copying(
-            [(damaged, told(damaged, three))],
-            [(damaged, told(damaged, error=1) if out_of_range else parts), (sound, told(sound, batch(leader_epoch=4)))],
-        )
-        damaged.on_damage = lambda: copying.fetcher.remove(damaged)
-        for each in (damaged, sound):
-            copying.fetcher.add(each)
-        await until(lambda: copying.asked == 3)
-        assert damaged.damaged
-        assert sound.log.end_offset == 1
-        await copying.fetcher.stop()
-
-    run("asyncio", main())
+def fetched_to(leader: Node, broker: int) -> int:
+    """What the leader knows a follower to have."""
+    role = leader.partition.role
+    assert isinstance(role, Leader)
+    known = role.isr.followers.get(broker)
+    return 0 if known is None else known.end_offset
