@@ -410,6 +410,19 @@ def test_a_new_leader_goes_on_from_what_it_knows_is_committed(tmp_path: Path) ->
     assert partition.high_watermark == 3
 
 
+def test_a_follower_syncs_as_often_as_the_topic_asks(tmp_path: Path) -> None:
+    async def follow() -> list[int]:
+        partition = a_partition(tmp_path, Cluster(), FOLLOWED, LogConfig(flush_messages=2))
+        durable = []
+        for offset in (0, 1):
+            follower(partition).append(copy(1, offset), 0, 0, NOW)
+            await partition.flusher.stop()
+            durable.append(partition.log.recovery_point)
+        return durable
+
+    assert asyncio.run(follow()) == [0, 2]
+
+
 @pytest.mark.parametrize("isr", [(1, 2), (1,)])
 def test_who_lost_committed_records_leads_only_if_nobody_has_them(tmp_path: Path, isr: tuple[int, ...]) -> None:
     cluster = Cluster()
