@@ -449,9 +449,10 @@ class Node:
 
 
 def _inter_broker_listener(config: BrokerConfig) -> str:
-    """The listener that brokers meet on: the one that is named, or the first."""
-    name = config.values["inter.broker.listener.name"]
-    return str(name).upper() if name else config.listeners[0].name
+    """The listener that brokers meet on: the one that is named, or that of their protocol, or the first."""
+    values, names = config.values, [each.name for each in config.listeners]
+    wanted = str(values["inter.broker.listener.name"] or values["security.inter.broker.protocol"]).upper()
+    return wanted if wanted in names else names[0]
 
 
 def _store_path(directories: list[LogDirectory]) -> Path:

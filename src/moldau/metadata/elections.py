@@ -69,11 +69,12 @@ def settled(image: ClusterImage, rules: Rules, restarted: Collection[int] = ()) 
     """
     there, able = frozenset(image.brokers), candidates(image)
     steady = there.difference(restarted)
+    careful = rules._replace(unclean=lambda _: False) if restarted else rules  # who restarted comes before a loss
     changes: list[PartitionChanged] = []
     for topic, state in _states(image):
         if state.leader in able and not state.elr and steady.issuperset(state.isr):
             continue  # by far the most: nothing to look at
-        change = _settle(topic, state, steady, able & steady, rules)
+        change = _settle(topic, state, steady, able & steady, careful)
         if restarted and (state if change is None else change).leader == NO_BROKER:
             change = _settle(topic, state, there, able, rules)
             if change is None and state.leader in able:

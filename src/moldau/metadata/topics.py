@@ -71,6 +71,8 @@ def add_partitions(
     topic = image.topics.get(name)
     if topic is None:
         return unknown_topic()
+    if topic.internal:  # their number says where each group and transactional id is: with another, all are lost
+        return Refusal(WireError.INVALID_REQUEST, f"The number of partitions of internal topic {name} is fixed.")
     refusal = _not_an_increase(topic, total)
     if refusal:
         return refusal
