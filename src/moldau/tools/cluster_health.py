@@ -57,7 +57,10 @@ def diagnose(layout: Layout, least_in_sync: dict[str, int]) -> Health:
         coming = set(moving.adding_replicas) if moving else set()
         if each.leader_id < 0:
             offline.append(place)
-        if len(each.isr_nodes) < min(least_in_sync.get(place.topic, 1), len(each.replica_nodes)):
+        least = least_in_sync.get(place.topic, 1)
+        if place.topic in layout.internal:  # asks for two as soon as there are two
+            least = min(least, len(each.replica_nodes))
+        if len(each.isr_nodes) < least:
             below.append(place)
         if set(each.replica_nodes) - coming - set(each.isr_nodes):
             under.append(place)

@@ -1,6 +1,7 @@
 """Plans in files, and what health is: no broker needed."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -95,8 +96,11 @@ def test_what_can_be_wrong() -> None:
     assert found.missing == (3,)
 
 
-def test_no_more_replicas_are_asked_for_than_there_are() -> None:
-    assert diagnose(layout(partition(1, (1,), (1,))), {"t": 2}).well
+def test_of_internal_topics_no_more_replicas_are_asked_for_than_there_are() -> None:
+    """Those of a single node are as they should be; a user's topic that asks for too much is not."""
+    single = layout(partition(1, (1,), (1,)))
+    assert not diagnose(single, {"t": 2}).well
+    assert diagnose(replace(single, internal=frozenset({"t"})), {"t": 2}).well
 
 
 def test_a_replica_that_is_still_coming_is_not_missed() -> None:
