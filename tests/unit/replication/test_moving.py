@@ -21,8 +21,8 @@ from moldau.log.segment import Segment
 from moldau.log.settings import LogConfig
 from moldau.metadata.image import ClusterImage, PartitionState, Topic
 from moldau.replication import moving
-from moldau.replication.partition import Partition
 from moldau.replication.opening import Opener
+from moldau.replication.partition import Partition
 from moldau.replication.replicas import Replicas
 from moldau.wire.records import decode_records
 from support.batches import Producer
