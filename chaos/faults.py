@@ -6,6 +6,7 @@ their topics and of what has a coordinator.
 
 import contextlib
 import random
+import socket
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -24,6 +25,7 @@ Direction = Literal["both", "in", "out"]
 SHORT_S, LONG_S = 0.3, 8.0  # how long a fault lasts: from a hiccup to twice as long as a session
 EFFECT_S = 60.0  # how long one waits for what a long fault must do; a bound for what hangs
 AGAIN_S = 0.1
+LOST = "lost the connection to ZooKeeper"  # in a broker's log
 JUMPS = (timedelta(seconds=20), timedelta(minutes=5), timedelta(hours=1))
 
 
@@ -206,29 +208,40 @@ def _roll(scene: Scene) -> None:
         scene.witness.look()
 
 
-def _kill_zookeeper(scene: Scene) -> None:
-    node = scene.dice.randrange(ENSEMBLE)
-    scene.cluster.zookeeper.kill(node)
-    scene.linger()
-    scene.cluster.zookeeper.restart(node)
-
-
-def _pause_zookeeper(scene: Scene) -> None:
-    node = scene.dice.randrange(ENSEMBLE)
-    scene.cluster.zookeeper.pause(node)
-    scene.linger()
-    scene.cluster.zookeeper.resume(node)
-
-
-def _isolate_zookeeper(direction: Direction) -> Callable[[Scene], None]:
-    """One server and the brokers do not hear of each other."""
+def _server(begin: Callable[[Any, int], object], end: Callable[[Any, int], object]) -> Callable[[Scene], None]:
+    """What is done to one of ZooKeeper's servers that brokers use, until they have noticed if it is a long one."""
 
     def run(scene: Scene) -> None:
-        scene.cluster.isolate_zookeeper(scene.dice.randrange(ENSEMBLE), direction)
+        used = {node: many for node in range(ENSEMBLE) if (many := _connections(scene, node))}
+        node = scene.dice.choice(sorted(used))
+        scene.say(f"server {node}, which {used[node]} brokers use")
+        lost = _lost_connections(scene)
+        begin(scene.cluster, node)
         scene.linger()
-        scene.cluster.heal()
+        if scene.first:
+            _await(lambda: _lost_connections(scene) > lost, "no broker lost its connection to ZooKeeper")
+        end(scene.cluster, node)
 
     return run
+
+
+def _connections(scene: Scene, node: int) -> int:
+    """How many a server has, beside this one that asks."""
+    host, _, port = scene.cluster.zookeeper.connect.split(",")[node].rpartition(":")
+    with socket.create_connection((host, int(port)), EFFECT_S) as link:
+        link.sendall(b"srvr")
+        told = link.makefile("rb").read()
+    return int(told.partition(b"Connections: ")[2].split()[0]) - 1
+
+
+def _lost_connections(scene: Scene) -> int:
+    return sum(scene.cluster.log_text(broker).count(LOST) for broker in scene.nodes.broker_ids)
+
+
+def _isolate_server(direction: Direction) -> Callable[[Scene], None]:
+    return _server(
+        lambda cluster, node: cluster.isolate_zookeeper(node, direction), lambda cluster, _node: cluster.heal()
+    )
 
 
 def _kill_ensemble(scene: Scene) -> None:
@@ -297,11 +310,15 @@ FAULTS: dict[str, Callable[[Scene], None]] = {
     "pause-all": _pause_all,
     "isolate-all": _isolate_all,
     "rolling-restart": _roll,
-    "kill-zookeeper": _kill_zookeeper,
-    "pause-zookeeper": _pause_zookeeper,
-    "isolate-zookeeper": _isolate_zookeeper("both"),
-    "deafen-zookeeper": _isolate_zookeeper("in"),
-    "mute-zookeeper": _isolate_zookeeper("out"),
+    "kill-zookeeper": _server(
+        lambda its, node: its.zookeeper.kill(node), lambda its, node: its.zookeeper.restart(node)
+    ),
+    "pause-zookeeper": _server(
+        lambda its, node: its.zookeeper.pause(node), lambda its, node: its.zookeeper.resume(node)
+    ),
+    "isolate-zookeeper": _isolate_server("both"),
+    "deafen-zookeeper": _isolate_server("in"),
+    "mute-zookeeper": _isolate_server("out"),
     "kill-ensemble": _kill_ensemble,
     "expire-session": _of(_leader, _expire),
     "jump-clock": _of(_leader, _jump),
