@@ -23,6 +23,7 @@ from moldau.broker.coordinators.placing import partition_of
 
 Direction = Literal["both", "in", "out"]
 SHORT_S, LONG_S = 0.3, 8.0  # how long a fault lasts: from a hiccup to twice as long as a session
+GONE_S = 3.0  # one that has ended is noticed sooner
 EFFECT_S = 60.0  # how long one waits for what a long fault must do; a bound for what hangs
 AGAIN_S = 0.1
 LOST = "lost the connection to ZooKeeper"  # in a broker's log
@@ -69,13 +70,13 @@ class Scene:
         topic = self.dice.choice(sorted(self.topics))
         return topic, self.dice.randrange(self.topics[topic])
 
-    def linger(self, *, strikes: bool = False) -> None:
+    def linger(self, *, strikes: bool = False, long_s: float = LONG_S) -> None:
         """For as long as the fault lasts: the first time long, later mostly short.
 
         `strikes`: as a long one it costs partitions their leader or a replica, which is waited for.
         """
         lasts = self.dice.random() ** 2
-        time.sleep(LONG_S if self.first else SHORT_S + (LONG_S - SHORT_S) * lasts)
+        time.sleep(long_s if self.first else SHORT_S + (LONG_S - SHORT_S) * lasts)
         self.witness.look()
         if strikes and self.first:
             _await(self.witness.look, "the fault did nothing to any partition")
@@ -124,13 +125,13 @@ def _coordinator(scene: Scene) -> int:
 
 def _kill(scene: Scene, broker: int) -> None:
     scene.nodes.kill(broker)
-    scene.linger(strikes=True)
+    scene.linger(strikes=True, long_s=GONE_S)
     scene.nodes.start(broker)
 
 
 def _stop(scene: Scene, broker: int) -> None:
     scene.nodes.stop(broker)
-    scene.linger(strikes=True)
+    scene.linger(strikes=True, long_s=GONE_S)
     scene.nodes.start(broker)
 
 
