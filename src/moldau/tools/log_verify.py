@@ -4,7 +4,6 @@ Like `log_files` a second opinion: it shares no code with the log that wrote the
 description, not by its functions.
 """
 
-import fcntl
 import os
 import re
 from collections.abc import Iterable
@@ -101,6 +100,8 @@ def _claimed_twice(first: Path, second: Path, tally: Tally) -> None:
 
 
 def _refuse_if_locked(directory: Path) -> None:
+    import fcntl  # here: Windows has none, and no broker either
+
     lock = directory / ".lock"
     if not lock.exists():
         return
