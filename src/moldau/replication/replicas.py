@@ -12,12 +12,11 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
-from uuid import uuid4
 
 from moldau.log import files
 from moldau.log.claim import TopicIdLostError, TopicIdMismatchError
 from moldau.log.directory import LogDirectory
-from moldau.log.homes import homes, interrupted
+from moldau.log.homes import homes, interrupted, put_aside
 from moldau.log.log import Log
 from moldau.log.repair import cut_before_gap
 from moldau.log.segment import CorruptLogError
@@ -33,7 +32,6 @@ from moldau.replication.throttle import Throttle
 logger = logging.getLogger("moldau.replication")
 
 Row = list[Partition | None]
-LONGEST_STRAY = 216  # of a name that takes 39 letters more, and file systems allow 255
 STRAY = "belongs to no topic"
 Key = tuple[str, int]  # topic and index
 
@@ -351,7 +349,7 @@ class Replicas:
     def _open_anew(self, opening: Opening, why: str, *, forget: bool = True) -> Log:
         """What is there is put aside. `forget`: nor does what is known of it count, as a log start."""
         topic, state, _, directory, _ = opening
-        _put_aside(directory.path / f"{topic.name}-{state.index}", why)
+        put_aside(directory.path / f"{topic.name}-{state.index}", why)
         if forget and not opening.new:
             directory.forget((topic.name, state.index))
         return self._open_log(opening)
@@ -597,10 +595,3 @@ def _remove(paths: list[Path]) -> None:
         files.remove(paths)
     except OSError as problem:
         logger.warning("removing files of a deleted log failed: %s", problem)
-
-
-def _put_aside(path: Path, why: str) -> None:
-    """A directory stands in a partition's place that is not its log: keep it, under Kafka's kind of name."""
-    if path.exists():
-        stray = path.rename(path.with_name(f"{path.name[:LONGEST_STRAY]}.{uuid4().hex}-stray"))
-        logger.warning("%s %s; it was put aside as %s", path, why, stray)
