@@ -210,7 +210,7 @@ def test_every_flipped_byte_of_an_index_is_noticed_where_it_matters(tmp_path: Pa
     for at in range(size):
         data = bytearray(files[damaged.name])
         data[at] ^= bit
-        for header in inside:
+        for header in inside[::3]:
             restore(tmp_path, {**files, damaged.name: bytes(data)})
             again = open_log(tmp_path, log.config, clean=True)
             assert next(iter(again.read_headers(header.last_offset))) == header, at

@@ -11,11 +11,19 @@ from moldau.log.files import read_whole, remove, replace
 logger = logging.getLogger("moldau.log")
 
 LONGEST_CONDEMNED = 215  # of a name that takes 40 letters more, and file systems allow 255
+LONGEST_STRAY = 216  # and 39
 
 
 def condemned_path(path: Path) -> Path:
     """Where a partition's directory goes that is to be removed, under the name that Kafka gives to such."""
     return path.with_name(f"{path.name[:LONGEST_CONDEMNED]}.{uuid4().hex}-delete")
+
+
+def put_aside(path: Path, why: str) -> None:
+    """A directory stands in a partition's place that is not its log: keep it, under Kafka's kind of name."""
+    if path.exists():
+        stray = path.rename(path.with_name(f"{path.name[:LONGEST_STRAY]}.{uuid4().hex}-stray"))
+        logger.warning("%s %s; it was put aside as %s", path, why, stray)
 
 
 def mark_moved(path: str, log_start: int) -> None:

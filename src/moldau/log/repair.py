@@ -57,12 +57,13 @@ def unbroken_to(log: Log) -> int:
     """The offset before which nothing is missing. Reads what was not synced when the machine lost its power.
 
     The system may have written a segment and not the one before it: the end of the log then says nothing of what is in
-    it. Whoever has no other copy is glad of what is left; a replica that counted as complete with it would be trusted
-    with records that it does not have.
+    it. Or a segment that was cut off is there again, behind records of a later leader. Whoever has no other copy is
+    glad of what is left; a replica that counted as complete with it would be trusted with records that it does not
+    have.
     """
     end = max(log.recovery_point, log.start_offset)
     for header in log.read_headers(end):
-        if header.base_offset > end:
+        if header.base_offset > end or header.leader_epoch < log.epochs.epoch_of(header.base_offset):
             break
         end = header.last_offset + 1
     return end

@@ -4,11 +4,11 @@ import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
-from uuid import uuid4
 
 from moldau.log import files
 from moldau.log.claim import TopicIdLostError, TopicIdMismatchError
 from moldau.log.directory import LogDirectory
+from moldau.log.homes import put_aside
 from moldau.log.log import Log
 from moldau.log.repair import cut_before_gap
 from moldau.log.segment import CorruptLogError
@@ -19,7 +19,6 @@ from moldau.replication.partition import Partition
 
 logger = logging.getLogger("moldau.replication")
 
-LONGEST_STRAY = 216  # of a name that takes 39 letters more, and file systems allow 255
 STRAY = "belongs to no topic"
 Key = tuple[str, int]  # topic and index
 
@@ -100,7 +99,7 @@ class Opener:
     def _open_anew(self, opening: Opening, why: str, *, forget: bool = True) -> Log:
         """What is there is put aside. `forget`: nor does what is known of it count, as a log start."""
         topic, state, _, directory, _ = opening
-        _put_aside(directory.path / f"{topic.name}-{state.index}", why)
+        put_aside(directory.path / f"{topic.name}-{state.index}", why)
         if forget and not opening.new:
             directory.forget((topic.name, state.index))
         return self._open_log(opening)
@@ -138,10 +137,3 @@ class Opener:
             topic_id=partition.log.topic_id,
             producer_expiration_ms=self._producer_expiration_ms,
         )
-
-
-def _put_aside(path: Path, why: str) -> None:
-    """A directory stands in a partition's place that is not its log: keep it, under Kafka's kind of name."""
-    if path.exists():
-        stray = path.rename(path.with_name(f"{path.name[:LONGEST_STRAY]}.{uuid4().hex}-stray"))
-        logger.warning("%s %s; it was put aside as %s", path, why, stray)

@@ -266,3 +266,20 @@ def test_what_leaves_the_log_while_it_is_looked_at_is_not_damaged(tmp_path: Path
     look = doubted(log, 1)
     remove(log.advance_start(4))
     assert not look()
+
+
+def test_a_segment_that_was_cut_off_and_is_there_again_is_noticed(tmp_path: Path) -> None:
+    """The power went before its name was gone for good; meanwhile a later leader wrote up to where it begins."""
+    config = LogConfig(segment_bytes=3 * SIZE)
+    log = open_log(tmp_path, config)
+    for _ in range(8):
+        append(log, batch(), 4)
+    old = (tmp_path / "topic-0" / f"{6:020d}.log").read_bytes()
+    remove(log.truncate_to(4, NOW))
+    for _ in range(2):
+        append(log, batch(), 5)
+    log.close(clean=False)
+    (tmp_path / "topic-0" / f"{6:020d}.log").write_bytes(old)
+    again = open_log(tmp_path, config)
+    assert again.end_offset == 8
+    assert unbroken_to(again) == 6
