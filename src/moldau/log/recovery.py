@@ -235,7 +235,8 @@ class Loader:
             self.segments.append(self._cold(base))
         if clean and bases:
             self.segments.append(self._last(bases[-1], epochs))
-        elif not clean:
+        elif bases:
+            epochs.cut_end(bases[len(trusted)])  # its file may name leaders that the log was cut back from since
             self._recover(bases[len(trusted) :], epochs, recovery_point)
 
     def _stem(self, base: int) -> str:

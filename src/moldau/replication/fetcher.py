@@ -345,10 +345,16 @@ class Fetcher:
             logger.error("what broker %d sent of %s-%d is broken: %s", self.leader, *_name(partition), problem)
             self._pause(place, partition, WireError.CORRUPT_MESSAGE)
         except (OSError, CorruptLogError) as problem:
-            logger.error("appending to %s-%d failed: %s", *_name(partition), problem)
-            if isinstance(problem, OSError):
-                partition.fail_unless_passing(problem)
-            self._pause(place, partition, WireError.KAFKA_STORAGE_ERROR)
+            self._spoiled(place, partition, problem)
+
+    def _spoiled(self, place: Place, partition: Partition, problem: OSError | CorruptLogError) -> None:
+        """What came could not be written, or what is here not be read, which is to be copied anew."""
+        logger.error("appending to %s-%d failed: %s", *_name(partition), problem)
+        if isinstance(problem, OSError):
+            partition.fail_unless_passing(problem)
+        else:
+            partition.cannot_read()
+        self._pause(place, partition, WireError.KAFKA_STORAGE_ERROR)
 
     def _waits_for_disk(self, place: Place, partition: Partition) -> bool:
         """flush.messages: whoever asks for what comes next tells the leader that all before it is safe here."""
@@ -365,6 +371,8 @@ class Fetcher:
             self._wake.set()
 
     def _pause(self, place: Place, partition: Partition, error: int) -> None:
+        if self._partitions.get(place) is not partition:
+            return  # its disk failed just now, and it is not copied any more
         failures = self._failures.get(place, 0)
         self._failures[place] = min(failures + 1, 10)
         if error and error not in EXPECTED and failures == 0:
@@ -378,6 +386,7 @@ class Fetcher:
 
     async def _find_again(self, lost: list[Partition]) -> None:
         """Their next offset is not in the leader's log: it lost its end, or retention took its beginning."""
+        epochs = {each: each.leader_epoch for each in lost}
         bounds = await self._hands.bounds(self._link, lost)
         now = self._hands.now()
         for partition in lost:
@@ -388,7 +397,8 @@ class Fetcher:
                 continue
             self._dirty.add(place)
             end = partition.log.end_offset
-            if found is None or found.start <= end <= found.end:
+            outdated = partition.moving or partition.leader_epoch != epochs[partition]
+            if found is None or outdated or found.start <= end <= found.end:
                 self._pause(place, partition, WireError.NONE)
                 continue
             try:
@@ -396,9 +406,8 @@ class Fetcher:
                 removed = role.truncate(found.end, now) if found.end < end else role.restart(found.start, now)
                 self._retreated |= partition.log.recovery_point < safe
                 self._hands.remove_later(removed, partition.log.config.file_delete_delay_ms)
-            except OSError as problem:
-                partition.fail_unless_passing(problem)
-                self._pause(place, partition, WireError.KAFKA_STORAGE_ERROR)
+            except (OSError, CorruptLogError) as problem:
+                self._spoiled(place, partition, problem)
 
 
 def _place(partition: Partition) -> Place:

@@ -183,6 +183,8 @@ class Move:
     def _take_over(self, outcome: bytes | Refusal) -> None:
         """On the loop, in the turn in which producers go on."""
         self.partition.moving = False
+        if not isinstance(outcome, Refusal) and self._outdated:
+            outcome = CUT
         if isinstance(outcome, Refusal):
             if self._failure is not None:
                 self._failure()

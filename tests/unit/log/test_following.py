@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from log_batches import NOW, append, batch, headers_on_disk, open_log, producer_view, read
+from log_batches import NOW, append, batch, flush, headers_on_disk, open_log, producer_view, read
 from moldau.log.files import remove
 from moldau.log.following import CorruptCopy, cut
 from moldau.log.log import Log
@@ -122,6 +122,21 @@ def test_a_leader_that_wrote_nothing_leaves_no_epoch_behind(tmp_path: Path) -> N
     log.epochs.assign(5, log.end_offset)
     assert log.truncate_to(log.end_offset, NOW) == []
     assert log.epochs.entries() == [(4, 0)]
+
+
+def test_a_crash_after_the_log_was_cut_brings_no_leader_back(tmp_path: Path) -> None:
+    """The file of epochs is older than the cut: its leader of epoch 5 wrote what nobody else had."""
+    log = open_log(tmp_path)
+    for epoch in (4, 4, 5):
+        append(log, batch(), epoch)
+    flush(log)
+    log.truncate_to(2, NOW)
+    for epoch in (4, 6, 6):  # as its new leader has it
+        append(log, batch(), epoch)
+    log.close(clean=False)
+    again = open_log(tmp_path, recovery_point=2)
+    assert again.epochs.entries() == [(4, 0), (6, 3)]
+    assert again.end_offset_for_epoch(4) == (4, 3), "a follower that has all of it need not cut any of it"
 
 
 def test_a_log_begins_anew_where_the_leaders_begins(tmp_path: Path) -> None:
