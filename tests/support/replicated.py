@@ -146,9 +146,6 @@ class Node:
             checkpoint=self._write_checkpoint,
         )
 
-    async def _write_checkpoint(self) -> None:
-        self.checkpoint()
-
     def fetch_once(self) -> None:
         for leader, fetcher in self.fetchers.items():
             under_way = self.rounds.get(leader)
