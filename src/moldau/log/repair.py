@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable
 from pathlib import Path
 
+from moldau.log.files import passing
 from moldau.log.log import Log
 from moldau.log.recovery import check
 from moldau.log.segment import LOG, CorruptLogError, Segment
@@ -30,10 +31,17 @@ def sound_to(log: Log) -> int:
 
 
 def _damaged(log: Log, segment: Segment, size: int) -> bool:
-    """What cannot be read is as good as damaged."""
+    """What cannot be read is as good as damaged, unless it can be later, which is an OSError.
+
+    What has left the log meanwhile is of no concern.
+    """
     try:
-        return check(Path(segment.stem + LOG), segment.base, log.config, synced=0).size < size
+        return check(Path(segment.stem + LOG), segment.base, log.config, synced=0).size < size and not segment.gone
     except (OSError, CorruptLogError) as problem:
+        if segment.gone:
+            return False
+        if isinstance(problem, OSError) and passing(problem):
+            raise
         logger.error("%s: segment %d cannot be read: %s", log.name, segment.base, problem)
         return True
 

@@ -197,6 +197,7 @@ class Replicas:
             partition = row[index]
             if self._node_id not in state.replicas:
                 row[index] = None
+                self._forget_unopened((topic.name, index))
                 dropped += [partition] if partition is not None else []
             elif known is None or self._node_id not in known.replicas:
                 openings.append(self._opening(topic, state, new=True))
@@ -228,13 +229,18 @@ class Replicas:
         if self.by_name.get(topic.name.encode()) is row:
             del self.by_name[topic.name.encode()]
         for index in range(len(row)):
-            self._unopened.pop((topic.name, index), None)
-            self._put_off.discard((topic.name, index))
-        self._take_stock()
+            self._forget_unopened((topic.name, index))
         dropped = [partition for partition in row if partition is not None]
         for partition in dropped:
             self._dismiss(partition)
         return dropped
+
+    def _forget_unopened(self, key: Key) -> None:
+        unopened = self._unopened.pop(key, None)
+        self._put_off.discard(key)
+        if unopened is not None:
+            unopened.directory.forget(key)
+            self._take_stock()
 
     def _opening(self, topic: Topic, state: PartitionState, *, new: bool) -> Opening:
         home = self._found.pop((topic.name, state.index), None)
@@ -251,6 +257,8 @@ class Replicas:
         if before is not None:
             await asyncio.wait([before])  # if that failed it was logged, and what comes now is no less due
         await self._delete(dropped)
+        # What was taken away and given back before it was open is open by now.
+        openings = [each for each in openings if self.find(self.by_id, each.topic.id.bytes, each.state.index) is None]
         loop = asyncio.get_running_loop()
         partitions = await loop.run_in_executor(self._disk, lambda: [self._open(each) for each in openings])
         ghosts: list[Partition] = []
@@ -412,12 +420,18 @@ class Replicas:
     # ── moving between directories ──
 
     async def move(self, partition: Partition, target: LogDirectory) -> None:
-        """Begin to move a partition; one that is on its way elsewhere turns round."""
-        under_way = self.moves.get(partition)
-        if under_way is not None and under_way.target is target:
-            return
-        await self._end_move(partition)
-        if self._homes[partition] is not target:
+        """Begin to move a partition; one that is on its way elsewhere turns round.
+
+        It is not compacted meanwhile, as in Kafka: a copy of a key's old value without the tombstone behind would undo
+        that it was deleted.
+        """
+        while (under_way := self.moves.get(partition)) is not None or partition.cleaning is not None:
+            if under_way is not None and under_way.target is target:
+                return
+            await self._end_move(partition)
+            if partition.cleaning is not None:
+                await partition.cleaning.stop()
+        if self._homes.get(partition, target) is not target:
             hands = Hands(self._open_copy, self._settle, self.fail, self._now)
             move = self.moves[partition] = Move(partition, target, hands)
             move.task.add_done_callback(lambda _: self.moves.pop(partition, None))

@@ -16,7 +16,7 @@ from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, TypeVar
+from typing import Literal, TypeVar, get_args
 
 from moldau.client.direct.connection import Connection
 from moldau.ensemble.ports import HOST, free_ports
@@ -30,7 +30,7 @@ Direction = Literal["both", "in", "out"]
 Found = TypeVar("Found")
 Response = TypeVar("Response")
 
-ZOOKEEPER = "zookeeper"  # the other party of a broker's network
+ZOOKEEPER = "zookeeper-"  # and the number of a server: the other parties of a broker's network
 NO_LEADER = -1
 # What a test does not want to wait for, and internal topics that it has the time to create.
 SHORT_WAITS = {
@@ -62,9 +62,12 @@ class Cluster:
         directory: str | Path | None = None,
         **settings: object,
     ) -> None:
+        if brokers < 1:
+            raise ValueError(f"a cluster has one broker or more, not {brokers}")
         self._own = Path(tempfile.mkdtemp(prefix="moldau-cluster-")) if directory is None else None
         self.directory = Path(directory) if directory is not None else self._own or Path()
         self.zookeeper = ZooKeeper(zookeeper_nodes, self.directory / "zookeeper")
+        self._servers = [f"{ZOOKEEPER}{node}" for node in range(zookeeper_nodes)]
         copies = min(brokers, 3)
         defaults = {
             "default.replication.factor": copies,
@@ -82,6 +85,7 @@ class Cluster:
         self._running: set[int] = set()
         self._paused: set[int] = set()
         self._isolated: set[int] = set()
+        self._uninformed: set[int] = set()  # of what ZooKeeper knows
 
     # What there is.
 
@@ -104,11 +108,14 @@ class Cluster:
         return self.metadata().controller_id
 
     def broker(self, broker_id: int) -> Broker:
+        """LookupError if there is none with this id."""
+        if broker_id not in self._brokers:
+            raise LookupError(f"there is no broker {broker_id}, only {', '.join(map(str, self.broker_ids)) or 'none'}")
         return self._brokers[broker_id]
 
     def log_text(self, broker_id: int) -> str:
         """What this broker logged, in all its lives."""
-        return self._brokers[broker_id].log_text()
+        return self.broker(broker_id).log_text()
 
     def leader_of(self, topic: str, partition: int = 0) -> int:
         """The id of its leader, -1 if it has none just now; LookupError if there is no such partition."""
@@ -126,7 +133,8 @@ class Cluster:
     def metadata(self, topic: str | None = None, *, of: int | None = None) -> MetadataResponse:
         """What a broker knows: the one asked for, or else one that is neither paused nor isolated."""
         reachable = [each for each in self.running if each not in self._paused]
-        asked = [of] if of is not None else sorted(reachable, key=lambda each: each in self._isolated)
+        cut_off = self._isolated | self._uninformed
+        asked = [of] if of is not None else sorted(reachable, key=lambda each: each in cut_off)
         topics = None if topic is None else (MetadataRequestTopic(name=topic),)
         problem: Exception = BrokerFailed("no broker is running")
         for each in asked:
@@ -163,10 +171,10 @@ class Cluster:
         """Start a broker that does not run; it answers when this returns."""
         if broker_id in self._running:
             return
-        door = self._doors.get(broker_id)
+        broker, door = self.broker(broker_id), self._doors.get(broker_id)
         if door is not None:
             door.listen()
-        self._brokers[broker_id].start()
+        broker.start()
         self._running.add(broker_id)
         if door is not None:
             door.target_runs = True
@@ -175,15 +183,16 @@ class Cluster:
         """Stop a broker in order, as SIGTERM does: it hands over its partitions first."""
         self.resume(broker_id)
         self._running.discard(broker_id)
-        self._brokers[broker_id].stop()
+        self.broker(broker_id).stop()
         self._close_door(broker_id)
 
     def kill(self, broker_id: int) -> None:
         """End a broker at once, as `kill -9` does."""
+        broker = self.broker(broker_id)
         self._close_door(broker_id)
         self._running.discard(broker_id)
         self._paused.discard(broker_id)
-        self._brokers[broker_id].kill()
+        broker.kill()
 
     def restart(self, broker_id: int) -> None:
         """Stop it in order, if it runs, and start it again."""
@@ -207,27 +216,33 @@ class Cluster:
 
         "out": nothing that it sends arrives, neither what it asks nor what it answers; "in": nothing arrives at it.
         """
+        self.broker(broker_id)
+        if direction not in get_args(Direction):
+            raise ValueError(f"{direction!r} is none of {', '.join(get_args(Direction))}")
         others = [each for each in self.broker_ids if each != broker_id]
-        for other in (*others, *([ZOOKEEPER] if zookeeper else ())):
-            if direction in ("both", "out"):
-                self._proxied().hold(broker_id, other)
-            if direction in ("both", "in"):
-                self._proxied().hold(other, broker_id)
+        self._cut_off(broker_id, [*others, *(self._servers if zookeeper else ())], direction)
         self._isolated.add(broker_id)
 
     def cut(self, sender: int, receiver: int) -> None:
         """Nothing that one broker sends to the other arrives: connections of both ways halve."""
+        self.broker(sender), self.broker(receiver)
         self._proxied().hold(sender, receiver)
 
     def isolate_from_zookeeper(self, broker_id: int) -> None:
         """The broker and ZooKeeper do not hear of each other; brokers do."""
-        self._proxied().hold(broker_id, ZOOKEEPER)
-        self._proxied().hold(ZOOKEEPER, broker_id)
+        self.broker(broker_id)
+        self._cut_off(broker_id, self._servers, "both")
+        self._uninformed.add(broker_id)
+
+    def isolate_zookeeper(self, node: int, direction: Direction = "both") -> None:
+        """Cut a server of ZooKeeper, counted from 0, off from all brokers; the servers still hear of each other."""
+        self._cut_off(self._servers[node], self.broker_ids, direction)
 
     def heal(self) -> None:
         """The network is whole again; what was held up arrives."""
         self._proxied().heal()
         self._isolated.clear()
+        self._uninformed.clear()
         for broker_id in set(self._doors) - self._running:
             self._doors[broker_id].refuse()
 
@@ -272,7 +287,10 @@ class Cluster:
             door = self._network.proxy(broker_id, inner_port)
             self._doors[broker_id] = door
             servers = [int(address.rpartition(":")[2]) for address in ensemble.split(",")]
-            ways = [self._network.proxy(ZOOKEEPER, port, source=broker_id) for port in servers]
+            ways = [
+                self._network.proxy(name, port, source=broker_id)
+                for name, port in zip(self._servers, servers, strict=True)
+            ]
             advertised, ensemble = door.address, ",".join(way.address for way in ways)
         settings = {
             "broker.id": broker_id,
@@ -288,8 +306,11 @@ class Cluster:
         self._brokers[broker_id] = Broker(self.directory / f"broker-{broker_id}", **underscored)
 
     def _await_all_known(self) -> None:
+        """Those that are paused or isolated know of nothing, and are not waited for."""
+        waited = self._running - self._paused - self._isolated
+
         def known() -> bool:
-            return all(set(self._running) <= self.registered(each) for each in self.running)
+            return all(waited <= self.registered(each) for each in waited)
 
         self.wait_for(known, "that every broker knows every other")
 
@@ -302,7 +323,7 @@ class Cluster:
             connection.close()
 
     def _signal(self, broker_id: int, number: signal.Signals) -> None:
-        self._brokers[broker_id].signal(number)
+        self.broker(broker_id).signal(number)
 
     def _pids(self) -> dict[Hashable, int]:
         return {broker_id: broker.pid for broker_id, broker in list(self._brokers.items()) if broker.alive}
@@ -311,6 +332,13 @@ class Cluster:
         door = self._doors.get(broker_id)
         if door is not None and broker_id not in self._isolated:
             door.refuse()
+
+    def _cut_off(self, party: Hashable, others: Sequence[Hashable], direction: Direction) -> None:
+        for other in others:
+            if direction in ("both", "out"):
+                self._proxied().hold(party, other)
+            if direction in ("both", "in"):
+                self._proxied().hold(other, party)
 
     def _proxied(self) -> Network:
         if self._network is None:
