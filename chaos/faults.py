@@ -6,6 +6,7 @@ their topics and of what has a coordinator.
 
 import contextlib
 import random
+import socket
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -22,8 +23,10 @@ from moldau.broker.coordinators.placing import partition_of
 
 Direction = Literal["both", "in", "out"]
 SHORT_S, LONG_S = 0.3, 8.0  # how long a fault lasts: from a hiccup to twice as long as a session
+GONE_S = 3.0  # one that has ended is noticed sooner
 EFFECT_S = 60.0  # how long one waits for what a long fault must do; a bound for what hangs
 AGAIN_S = 0.1
+LOST = "lost the connection to ZooKeeper"  # in a broker's log
 JUMPS = (timedelta(seconds=20), timedelta(minutes=5), timedelta(hours=1))
 
 
@@ -67,13 +70,13 @@ class Scene:
         topic = self.dice.choice(sorted(self.topics))
         return topic, self.dice.randrange(self.topics[topic])
 
-    def linger(self, *, strikes: bool = False) -> None:
+    def linger(self, *, strikes: bool = False, long_s: float = LONG_S) -> None:
         """For as long as the fault lasts: the first time long, later mostly short.
 
         `strikes`: as a long one it costs partitions their leader or a replica, which is waited for.
         """
         lasts = self.dice.random() ** 2
-        time.sleep(LONG_S if self.first else SHORT_S + (LONG_S - SHORT_S) * lasts)
+        time.sleep(long_s if self.first else SHORT_S + (LONG_S - SHORT_S) * lasts)
         self.witness.look()
         if strikes and self.first:
             _await(self.witness.look, "the fault did nothing to any partition")
@@ -122,13 +125,13 @@ def _coordinator(scene: Scene) -> int:
 
 def _kill(scene: Scene, broker: int) -> None:
     scene.nodes.kill(broker)
-    scene.linger(strikes=True)
+    scene.linger(strikes=True, long_s=GONE_S)
     scene.nodes.start(broker)
 
 
 def _stop(scene: Scene, broker: int) -> None:
     scene.nodes.stop(broker)
-    scene.linger(strikes=True)
+    scene.linger(strikes=True, long_s=GONE_S)
     scene.nodes.start(broker)
 
 
@@ -206,29 +209,40 @@ def _roll(scene: Scene) -> None:
         scene.witness.look()
 
 
-def _kill_zookeeper(scene: Scene) -> None:
-    node = scene.dice.randrange(ENSEMBLE)
-    scene.cluster.zookeeper.kill(node)
-    scene.linger()
-    scene.cluster.zookeeper.restart(node)
-
-
-def _pause_zookeeper(scene: Scene) -> None:
-    node = scene.dice.randrange(ENSEMBLE)
-    scene.cluster.zookeeper.pause(node)
-    scene.linger()
-    scene.cluster.zookeeper.resume(node)
-
-
-def _isolate_zookeeper(direction: Direction) -> Callable[[Scene], None]:
-    """One server and the brokers do not hear of each other."""
+def _server(begin: Callable[[Any, int], object], end: Callable[[Any, int], object]) -> Callable[[Scene], None]:
+    """What is done to one of ZooKeeper's servers that brokers use, until they have noticed if it is a long one."""
 
     def run(scene: Scene) -> None:
-        scene.cluster.isolate_zookeeper(scene.dice.randrange(ENSEMBLE), direction)
+        used = {node: many for node in range(ENSEMBLE) if (many := _connections(scene, node))}
+        node = scene.dice.choice(sorted(used))
+        scene.say(f"server {node}, which {used[node]} brokers use")
+        lost = _lost_connections(scene)
+        begin(scene.cluster, node)
         scene.linger()
-        scene.cluster.heal()
+        if scene.first:
+            _await(lambda: _lost_connections(scene) > lost, "no broker lost its connection to ZooKeeper")
+        end(scene.cluster, node)
 
     return run
+
+
+def _connections(scene: Scene, node: int) -> int:
+    """How many a server has, beside this one that asks."""
+    host, _, port = scene.cluster.zookeeper.connect.split(",")[node].rpartition(":")
+    with socket.create_connection((host, int(port)), EFFECT_S) as link:
+        link.sendall(b"srvr")
+        told = link.makefile("rb").read()
+    return int(told.partition(b"Connections: ")[2].split()[0]) - 1
+
+
+def _lost_connections(scene: Scene) -> int:
+    return sum(scene.cluster.log_text(broker).count(LOST) for broker in scene.nodes.broker_ids)
+
+
+def _isolate_server(direction: Direction) -> Callable[[Scene], None]:
+    return _server(
+        lambda cluster, node: cluster.isolate_zookeeper(node, direction), lambda cluster, _node: cluster.heal()
+    )
 
 
 def _kill_ensemble(scene: Scene) -> None:
@@ -297,11 +311,15 @@ FAULTS: dict[str, Callable[[Scene], None]] = {
     "pause-all": _pause_all,
     "isolate-all": _isolate_all,
     "rolling-restart": _roll,
-    "kill-zookeeper": _kill_zookeeper,
-    "pause-zookeeper": _pause_zookeeper,
-    "isolate-zookeeper": _isolate_zookeeper("both"),
-    "deafen-zookeeper": _isolate_zookeeper("in"),
-    "mute-zookeeper": _isolate_zookeeper("out"),
+    "kill-zookeeper": _server(
+        lambda its, node: its.zookeeper.kill(node), lambda its, node: its.zookeeper.restart(node)
+    ),
+    "pause-zookeeper": _server(
+        lambda its, node: its.zookeeper.pause(node), lambda its, node: its.zookeeper.resume(node)
+    ),
+    "isolate-zookeeper": _isolate_server("both"),
+    "deafen-zookeeper": _isolate_server("in"),
+    "mute-zookeeper": _isolate_server("out"),
     "kill-ensemble": _kill_ensemble,
     "expire-session": _of(_leader, _expire),
     "jump-clock": _of(_leader, _jump),

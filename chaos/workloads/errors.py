@@ -29,7 +29,7 @@ LOCAL = {  # of librdkafka: time was up, or a broker was not there
     KafkaError._WAIT_COORD,
     KafkaError._MAX_POLL_EXCEEDED,
     KafkaError._UNKNOWN_PARTITION,  # it has forgotten a topic for which nobody could answer
-    KafkaError._DESTROY,  # the connection that it meant to use is being replaced
+    KafkaError._DESTROY_BROKER,  # the connection that it meant to use is being replaced
     KafkaError._PURGE_QUEUE,  # of a transaction that is aborted
     KafkaError._PURGE_INFLIGHT,
 }

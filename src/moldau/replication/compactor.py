@@ -18,8 +18,9 @@ from moldau.log.compaction.swapping import Swaps
 from moldau.log.compaction.work import Cleaned, Tally, Work
 from moldau.log.segment import CorruptLogError, file_stem
 from moldau.replication.cleaner import Cleaner, CleanerFailed, LogUncleanable
+from moldau.replication.opening import Key
 from moldau.replication.partition import Partition
-from moldau.replication.replicas import Key, Replicas
+from moldau.replication.replicas import Replicas
 
 logger = logging.getLogger("moldau.replication")
 

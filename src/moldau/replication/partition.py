@@ -14,6 +14,7 @@ from typing import NamedTuple, Protocol
 
 from moldau.base.errors import Refusal, WireError
 from moldau.log import validate
+from moldau.log.epochs import LeaderEpochs
 from moldau.log.files import passing
 from moldau.log.header import RawHeader
 from moldau.log.log import Log
@@ -379,7 +380,8 @@ class Partition:
         old = self.log
         log.configure(old.config)
         log.on_roll, old.on_roll = old.on_roll, None
-        log.unsettled, log.epochs = old.unsettled, old.epochs  # batches alone do not tell
+        log.unsettled = old.unsettled  # batches alone do not tell, nor of leaders whose first ones were compacted
+        log.epochs = LeaderEpochs(old.epochs.entries())
         log.epochs.changed = True
         self.log = log
         self.flusher = Flusher(log, self.fail)

@@ -32,6 +32,7 @@ ASIDE = re.compile(r".+\.[0-9a-f]+-(?P<why>delete|future|stray)")
 METADATA_LOG = "__cluster_metadata-0"
 MOVED = "moved"  # in a partition's directory: a complete copy of it is in another one
 CLEAN = ".kafka_cleanshutdown"
+META, LOCK = "meta.properties", ".lock"
 CHECKPOINTS = ("recovery-point-offset-checkpoint", "replication-offset-checkpoint", "log-start-offset-checkpoint")
 SEGMENT, INDEX, TIME_INDEX, TXN_INDEX, SNAPSHOT = ".log", ".index", ".timeindex", ".txnindex", ".snapshot"
 LEFTOVERS = {
@@ -72,21 +73,22 @@ class InUse(Exception):
 def verify(directories: Iterable[Path]) -> Tally:
     """Raises OSError where a directory cannot be read, and InUse."""
     tally = Tally()
-    claimed: dict[str, Path] = {}
+    claimed: dict[tuple[str, str], Path] = {}
     for directory in directories:
         _refuse_if_locked(directory)
         clean = (directory / CLEAN).exists()
         if not clean:
             tally.add(directory, "no clean stop", "logs are checked from their recovery points on", wrong=False)
+        node_id = _node_id(directory, tally)
         recovery_points, sound = _checkpoints(directory, tally)
         for path in sorted(each for each in directory.iterdir() if each.is_dir()):
             aside = ASIDE.fullmatch(path.name)
             if aside:
                 tally.add(path, "a directory that is no partition", ASIDE_WORDS[aside["why"]], wrong=False)
             elif PARTITION.fullmatch(path.name) and path.name != METADATA_LOG:
-                if path.name in claimed:
-                    _claimed_twice(claimed[path.name], path, tally)
-                claimed[path.name] = path
+                first = claimed.setdefault((node_id, path.name), path)
+                if first is not path:
+                    _claimed_twice(first, path, tally)
                 _Log(path, clean and sound, recovery_points.get(path.name, 0), tally).verify()
     return tally
 
@@ -102,7 +104,7 @@ def _claimed_twice(first: Path, second: Path, tally: Tally) -> None:
 def _refuse_if_locked(directory: Path) -> None:
     import fcntl  # here: Windows has none, and no broker either
 
-    lock = directory / ".lock"
+    lock = directory / LOCK
     if not lock.exists():
         return
     fd = os.open(lock, os.O_RDONLY)
@@ -112,6 +114,18 @@ def _refuse_if_locked(directory: Path) -> None:
         raise InUse(f"a broker uses {directory}; stop it first") from None
     finally:
         os.close(fd)
+
+
+def _node_id(directory: Path, tally: Tally) -> str:
+    """Whose directory it is: several brokers may have a partition, each of them once."""
+    path = directory / META
+    if not path.exists():
+        if not (directory / LOCK).exists():
+            problem = f"neither {META} nor {LOCK}: is it a directory of a broker?"
+            tally.add(directory, problem, "a broker takes it for its own", wrong=False)
+        return ""
+    found = re.search(r"^node\.id=(.*)$", path.read_text("utf-8", "replace"), re.MULTILINE)
+    return found[1].strip() if found else ""
 
 
 def _checkpoints(directory: Path, tally: Tally) -> tuple[dict[str, int], bool]:

@@ -6,6 +6,7 @@ even wait for Typer, which costs a process a tenth of a second and ten megabytes
 Exit codes: 0 done, 1 failed, 2 used wrongly, 130 stopped with Ctrl-C.
 """
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -13,7 +14,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from moldau.tools import broker
-from moldau.tools.failure import INTERRUPTED, OK, CommandError, discard_output, tell_failure
+from moldau.tools.failure import FAILED, INTERRUPTED, OK, CommandError, discard_output, tell_failure
 
 if TYPE_CHECKING:
     from typer import TyperException
@@ -43,6 +44,12 @@ def run(arguments: Sequence[str]) -> int:
         return INTERRUPTED
     except BrokenPipeError:
         return _reader_left()
+    except OSError as full:
+        if full.errno != errno.ENOSPC:
+            raise
+        discard_output()
+        tell_failure("cannot write what was asked for: no space left on device")
+        return FAILED
 
 
 def _dispatch(arguments: list[str]) -> int:

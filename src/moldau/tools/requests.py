@@ -1,5 +1,6 @@
 """Requests that librdkafka's admin client lacks, through connections of the direct client. Blocking, one at a time."""
 
+import errno
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -86,8 +87,10 @@ class Cluster:
         return self._connect(self._addresses[node_id])
 
     def ask(self, request: object, answer: type[Answer]) -> Answer:
-        """What any broker can answer. Once the one that was asked so far is lost, others are asked."""
-        if self._first.broken:
+        """What any broker can answer, and can be asked twice: if one is lost, another is asked."""
+        try:
+            return self._first.ask(request, answer)
+        except ConnectionLost:
             self._first = self._connect_first([*self._bootstrap, *self._addresses.values()])
         return self._first.ask(request, answer)
 
@@ -127,7 +130,11 @@ def open_cluster(target: Target) -> Iterator[Cluster]:
         yield cluster
     except (AuthenticationFailed, ConnectionLost, UnsupportedByBroker) as refused:
         raise CommandError(str(refused)) from refused
+    except BrokenPipeError:  # of our output: whoever read it has left
+        raise
     except OSError as error:
+        if error.errno == errno.ENOSPC:  # of our output, too
+            raise
         raise unreachable(target, (error.strerror or str(error) or type(error).__name__).lower()) from error
     finally:
         if cluster is not None:

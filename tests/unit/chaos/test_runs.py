@@ -147,14 +147,13 @@ def test_a_witness_sees_what_a_fault_does() -> None:
 
 
 def test_a_long_fault_that_does_nothing_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(faults, "LONG_S", 0.0)
     monkeypatch.setattr(faults, "EFFECT_S", 0.0)
     cluster = Told(1, (1, 2, 3))
     scene = Scene(cluster, random.Random(1), {"topic": 1}, [], print, Witness(cluster, {"topic": 1}, [1, 2, 3]))
     with pytest.raises(TimeoutError, match="did nothing"):
-        scene.linger(strikes=True)
+        scene.linger(strikes=True, long_s=0.0)
     cluster.leader = 2
-    scene.linger(strikes=True)
+    scene.linger(strikes=True, long_s=0.0)
 
 
 def test_errors_that_pass_and_others() -> None:

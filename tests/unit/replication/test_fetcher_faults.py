@@ -124,24 +124,6 @@ def test_a_disk_that_fails_does_not_stop_what_is_on_another(tmp_path: Path, monk
     run("asyncio", main())
 
 
-def test_what_was_cut_is_written_down_before_anything_takes_its_place(tmp_path: Path) -> None:
-    async def main() -> None:
-        partition = a_partition(tmp_path, 1)
-        two = memoryview(bytes(batch(leader_epoch=3)) + bytes(batch(base_offset=1, leader_epoch=3)))
-        copying = Copying(
-            [(partition, told(partition, two))],
-            [(partition, told(partition, diverging_epoch=EpochEndOffset(epoch=3, end_offset=1)))],
-            [(partition, told(partition, batch(base_offset=1, leader_epoch=4)))],
-        )
-        copying.fetcher.add(partition)
-        await until(lambda: copying.asked == 4)
-        assert partition.log.end_offset == 2
-        assert copying.checkpoints == [2]
-        await copying.fetcher.stop()
-
-    run("asyncio", main())
-
-
 @pytest.mark.parametrize("elected_again", [False, True])
 def test_a_log_is_not_cut_by_what_an_earlier_leader_said_of_its_own(tmp_path: Path, elected_again: bool) -> None:
     """Its next offset is out of the leader's range; while it asks for that, the leader may become another one's."""

@@ -21,6 +21,7 @@ from moldau.log.segment import Segment
 from moldau.log.settings import LogConfig
 from moldau.metadata.image import ClusterImage, PartitionState, Topic
 from moldau.replication import moving
+from moldau.replication.opening import Opener
 from moldau.replication.partition import Partition
 from moldau.replication.replicas import Replicas
 from moldau.wire.records import decode_records
@@ -336,12 +337,12 @@ def test_half_a_copy_that_is_given_up_is_not_taken_for_a_whole_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The last step fails, and the power goes while the copy is being removed."""
-    real_open, real_remove = Replicas._open_copy, files.remove
+    real_open, real_remove = Opener.open_copy, files.remove
 
-    def fails(replicas: Replicas, partition: Any, path: Path, log_start: int, clean: bool) -> Log:
+    def fails(opener: Opener, partition: Any, path: Path, log_start: int, clean: bool) -> Log:
         if clean:
             raise OSError(errno.EMFILE, "Too many open files")
-        return real_open(replicas, partition, path, log_start, clean)
+        return real_open(opener, partition, path, log_start, clean)
 
     def crashes(paths: Any) -> None:
         for path in paths:
@@ -353,7 +354,7 @@ def test_half_a_copy_that_is_given_up_is_not_taken_for_a_whole_one(
     async def test() -> None:
         node = filled(tmp_path)
         before, here = content(node.partition.log), node.partition.log.directory
-        monkeypatch.setattr(Replicas, "_open_copy", fails)
+        monkeypatch.setattr(Opener, "open_copy", fails)
         monkeypatch.setattr(files, "remove", crashes)
         await node.move()
         monkeypatch.undo()

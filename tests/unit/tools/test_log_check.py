@@ -214,3 +214,12 @@ def test_of_a_partition_that_was_moved_the_copy_stays(tmp_path: Path) -> None:
 
 def test_what_cannot_be_looked_at(tmp_path: Path) -> None:
     assert check(tmp_path / "nowhere").exit_code == 2
+
+
+def test_replicas_of_several_brokers_are_no_contradiction(tmp_path: Path) -> None:
+    for node_id in (1, 2):
+        written(tmp_path / str(node_id))
+        (tmp_path / str(node_id) / "meta.properties").write_text(f"version=1\nnode.id={node_id}\n")
+    result = check(tmp_path / "1", tmp_path / "2")
+    assert result.exit_code == 0, result.output
+    assert "meta.properties" in check(tmp_path).output, "it is no directory of a broker"

@@ -96,12 +96,16 @@ def test_what_the_broker_does_not_have_is_refused_before_it_is_sent() -> None:
     assert [key for key, _ in broker.asked] == [18, 3, 66, 18, 3, 18, 3]
 
 
-def test_when_the_first_broker_is_lost_another_one_is_asked() -> None:
+@pytest.mark.parametrize("met", ["before", "while"])
+def test_when_the_first_broker_is_lost_another_one_is_asked(met: str) -> None:
     first, second = SmallBroker({66: (0, 1)}), SmallBroker({66: (0, 1)})
     with peer(second) as other, ExitStack() as opened:
         with peer(first) as target:
             cluster = opened.enter_context(open_cluster(Target(f"{target.bootstrap},{other.bootstrap}")))
-            cluster._first.close()
+            if met == "before":
+                cluster._first.close()
+            else:
+                cluster._first._socket.shutdown(socket.SHUT_RDWR)
         assert cluster.ask(ListTransactionsRequest(), ListTransactionsResponse) == ListTransactionsResponse()
     assert [key for key, _ in second.asked] == [18, 66]
 
@@ -191,3 +195,8 @@ def test_librdkafkas_properties_are_understood() -> None:
 def test_errors_of_other_brokers_keep_their_number() -> None:
     assert str(refusal(WireError.INVALID_REQUEST, "no")) == "no (INVALID_REQUEST)"
     assert str(refusal(31_000, "no", remedy="Do so")) == "no (error 31000). Do so"
+
+
+def test_a_reader_that_left_is_no_broker_out_of_reach() -> None:
+    with peer(SmallBroker({})) as target, pytest.raises(BrokenPipeError), open_cluster(target):
+        raise BrokenPipeError
