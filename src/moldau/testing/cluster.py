@@ -24,7 +24,12 @@ from moldau.testing.broker import Broker, BrokerFailed
 from moldau.testing.proxies import Network, Proxy
 from moldau.testing.zookeeper import ZooKeeper
 from moldau.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
-from moldau.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from moldau.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponsePartition,
+)
 
 Direction = Literal["both", "in", "out"]
 Found = TypeVar("Found")
@@ -119,22 +124,43 @@ class Cluster:
 
     def leader_of(self, topic: str, partition: int = 0) -> int:
         """The id of its leader, -1 if it has none just now; LookupError if there is no such partition."""
-        for row in self.metadata(topic).topics:
-            for each in row.partitions:
-                if each.partition_index == partition:
-                    return each.leader_id
-        raise LookupError(f"there is no partition {topic}-{partition}")
+        found = self._latest(topic, partition)
+        if found is None:
+            raise LookupError(f"there is no partition {topic}-{partition}")
+        return found.leader_id
 
     def in_sync(self, topic: str, partition: int = 0) -> set[int]:
         """The ids of its in-sync replicas."""
-        rows = [each for row in self.metadata(topic).topics for each in row.partitions]
-        return {broker for each in rows if each.partition_index == partition for broker in each.isr_nodes}
+        found = self._latest(topic, partition)
+        return set(found.isr_nodes) if found is not None else set()
+
+    def _latest(self, topic: str, partition: int) -> MetadataResponsePartition | None:
+        """As those see it who have heard of the last election, its leader above all: one just healed may not have."""
+        seen: list[tuple[int, bool, MetadataResponsePartition]] = []
+        problem: Exception = BrokerFailed("no broker is running")
+        answered = False
+        for each in self._reachable():
+            if answered and each in self._isolated:
+                break
+            try:
+                rows = [row for found in self.metadata(topic, of=each).topics for row in found.partitions]
+            except OSError as error:
+                problem = error
+                continue
+            answered = True
+            seen += [(row.leader_epoch, row.leader_id == each, row) for row in rows if row.partition_index == partition]
+        if not answered:
+            raise problem
+        return max(seen, key=lambda each: each[:2])[2] if seen else None
+
+    def _reachable(self) -> list[int]:
+        """Those that answer, with those at the end that may not know what is new."""
+        cut_off = self._isolated | self._uninformed
+        return sorted((each for each in self.running if each not in self._paused), key=lambda each: each in cut_off)
 
     def metadata(self, topic: str | None = None, *, of: int | None = None) -> MetadataResponse:
         """What a broker knows: the one asked for, or else one that is neither paused nor isolated."""
-        reachable = [each for each in self.running if each not in self._paused]
-        cut_off = self._isolated | self._uninformed
-        asked = [of] if of is not None else sorted(reachable, key=lambda each: each in cut_off)
+        asked = [of] if of is not None else self._reachable()
         topics = None if topic is None else (MetadataRequestTopic(name=topic),)
         problem: Exception = BrokerFailed("no broker is running")
         for each in asked:
