@@ -5,6 +5,7 @@
 import os
 import sys
 import tempfile
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Annotated
 
@@ -27,6 +28,7 @@ if not console.is_terminal:
 
 Seed = Annotated[int, typer.Option(help="Decides the faults and what the clients do.")]
 Rounds = Annotated[int, typer.Option(min=0, help="Faults of a run.")]
+SYSTEMS = ("moldau", "apache")
 Where = Annotated[Path | None, typer.Option(help="Where histories and logs go; a new directory unless it is named.")]
 System = Annotated[str, typer.Option(help="moldau or apache: three nodes of Apache Kafka, to check the checker.")]
 
@@ -43,6 +45,7 @@ def main(
     """Faults of each sort, then mixes of all; writes the table of docs/reliability.md."""
     if context.invoked_subcommand is not None:
         return
+    _known("--system", SYSTEMS, [system])
     home = _home(directory)
     for name, reason in missing().items():
         console.print(f"without {name}: {reason}", style="red", markup=False)
@@ -74,7 +77,10 @@ def one(
     directory: Where = None,
 ) -> None:
     """One run, as a failing one tells how to repeat it."""
+    _known("--system", SYSTEMS, [system])
     known = ANYWHERE if system == "apache" else list(FAULTS)
+    _known("--fault", known, fault or ())
+    _known("--workload", WORKLOADS, workload or ())
     plan = Plan(seed, fault or known, workload or available(), rounds, rate, system)
     outcome = _run(plan, _home(directory) / f"seed-{seed}")
     if not outcome.good:
@@ -82,9 +88,13 @@ def one(
 
 
 @app.command(name="check")
-def look(history: Annotated[Path, typer.Argument(help="A history file.")]) -> None:
+def look(history: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="A history file.")]) -> None:
     """Check a recorded history again."""
-    found = check(load(history))
+    try:
+        events = list(load(history))
+    except (KeyError, TypeError, ValueError) as problem:
+        raise typer.BadParameter(f"{history} is no history: {problem!r}") from problem
+    found = check(events)
     for anomaly in found:
         console.print(str(anomaly), markup=False)
     console.print(f"{len(found)} anomalies")
@@ -124,6 +134,13 @@ def _run(plan: Plan, directory: Path) -> Outcome:
     if not outcome.good:  # at once: who is interrupted later has it
         console.print(outcome.complaint, style="red", markup=False)
     return outcome
+
+
+def _known(option: str, names: Collection[str], wanted: Iterable[str]) -> None:
+    """A mistake in a name is told before anything is started."""
+    for name in wanted:
+        if name not in names:
+            raise typer.BadParameter(f"{name!r} is not known. Any of: {', '.join(names)}", param_hint=option)
 
 
 def _home(directory: Path | None) -> Path:

@@ -239,6 +239,7 @@ class Node:
         if config.zookeeper_connect:
             asking = Asking(controller, peers, config.node_id, self._dispatcher.serve)
             membership = Membership(controller, config.node_id, peers.listener_name, self._context.rules)
+            membership.on_replaced = self._give_up
             self._member = Member(controller, membership, asking, config.node_id)
             controller.consequences = lambda before, after: consequences(running(), before, after)
             self._replication = Replication(self._replicas, peers, self._member, image, running, now)
@@ -448,9 +449,10 @@ class Node:
 
 
 def _inter_broker_listener(config: BrokerConfig) -> str:
-    """The listener that brokers meet on: the one that is named, or the first."""
-    name = config.values["inter.broker.listener.name"]
-    return str(name).upper() if name else config.listeners[0].name
+    """The listener that brokers meet on: the one that is named, or that of their protocol, or the first."""
+    values, names = config.values, [each.name for each in config.listeners]
+    wanted = str(values["inter.broker.listener.name"] or values["security.inter.broker.protocol"]).upper()
+    return wanted if wanted in names else names[0]
 
 
 def _store_path(directories: list[LogDirectory]) -> Path:

@@ -28,6 +28,7 @@ from moldau.broker.tables.storage import STORAGE, STORAGE_GUARDS
 from moldau.broker.tables.used import USED
 from moldau.groups.settings import broker_problems
 from moldau.log.settings import MAX_INT, TOPIC, LogConfig
+from moldau.store.zookeeper import read_connect
 
 
 def _topic_defaults() -> Iterator[Setting]:
@@ -307,6 +308,11 @@ def _wrong_inter_broker(values: Mapping[str, Value], listeners: list[Listener]) 
 
 def _cross_checks(given: Mapping[str, str], values: Mapping[str, Value]) -> Iterator[SettingError]:
     """Rules over several settings, and those that are more than a bound."""
+    if values["zookeeper.connect"]:
+        try:
+            read_connect(str(values["zookeeper.connect"]))
+        except ValueError as problem:
+            yield SettingError("zookeeper.connect", f"zookeeper.connect {problem}")
     if "node.id" in given and "broker.id" in given and values["node.id"] != values["broker.id"]:
         both = f"got {values['broker.id']} and {values['node.id']}"
         yield SettingError("broker.id", f"broker.id must be the same as node.id where both are set, {both}")

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from moldau.ensemble.guard import Guard
 from moldau.ensemble.ports import HOST, free_ports
 
 MAIN_CLASS = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
@@ -108,6 +109,7 @@ class Server:
         self._ports = ports
         self._tuning = tuning
         self._process: subprocess.Popen[bytes] | None = None
+        self._guard: Guard | None = None
 
     @property
     def port(self) -> int:
@@ -143,6 +145,8 @@ class Server:
                 process_group=0,
                 pass_fds=(claim.fileno(),),
             )
+        self._dismiss_guard()  # of a server that ended by itself
+        self._guard = Guard(self._process.pid)
 
     def serves(self) -> bool:
         """Whether it answers as a leader, a follower or alone; EnsembleFailed if it has ended."""
@@ -169,6 +173,7 @@ class Server:
         self.signal(signal.SIGKILL)
         if self._process is not None:
             self._process.wait()
+        self._dismiss_guard()
 
     def ask_to_stop(self) -> None:
         self.signal(signal.SIGCONT)  # a paused process would not hear the other one
@@ -181,6 +186,12 @@ class Server:
             self._process.wait(STOP_S)
         except subprocess.TimeoutExpired:
             self.kill()
+        self._dismiss_guard()
+
+    def _dismiss_guard(self) -> None:
+        if self._guard is not None:
+            self._guard.dismiss()
+            self._guard = None
 
     @property
     def _log(self) -> Path:
@@ -226,12 +237,19 @@ class Ensemble:
 
     def start(self) -> None:
         """Start all that do not run, and wait until each serves."""
+        self.launch()
+        self.wait_until_serving(self.servers)
+
+    def launch(self) -> None:
+        """Start the processes of all that do not run."""
         command = find_command(self._tuning.log)
         claim = self._claim_directory()
         self._check_ports()
-        for server in self.servers:
-            server.launch(command, claim)
-        self.wait_until_serving(self.servers)
+        try:
+            for server in self.servers:
+                server.launch(command, claim)
+        except OSError as error:
+            raise EnsembleFailed(f"cannot use {error.filename or self._directory}: {error.strerror}") from None
 
     def restart(self, server: Server, *, wait: bool) -> None:
         """Start one again, which is killed first if it runs."""

@@ -40,11 +40,14 @@ class Broker:
 
     def start(self) -> "Broker":
         """Start, or start again on the same data and the same port."""
+        if self.alive:
+            return self
         listeners = f"PLAINTEXT://{self.bootstrap_servers or '127.0.0.1:0'}"
         properties = {"listeners": listeners, "group.initial.rebalance.delay.ms": "0"} | self._settings
         command = [sys.executable, "-m", "moldau.testing.serve", f"log.dirs={self.directory}"]
         command += [f"{name}={value}" for name, value in properties.items()]
         command.append(f"clock.ahead.ms={self._ahead_ms}")
+        self._log.parent.mkdir(parents=True, exist_ok=True)
         with open(self._log, "ab") as log:
             # A process group of its own: Ctrl-C is for the test, which then stops the broker.
             self._process = subprocess.Popen(

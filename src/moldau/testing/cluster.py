@@ -16,7 +16,7 @@ from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, TypeVar
+from typing import Literal, TypeVar, get_args
 
 from moldau.client.direct.connection import Connection
 from moldau.ensemble.ports import HOST, free_ports
@@ -62,6 +62,8 @@ class Cluster:
         directory: str | Path | None = None,
         **settings: object,
     ) -> None:
+        if brokers < 1:
+            raise ValueError(f"a cluster has one broker or more, not {brokers}")
         self._own = Path(tempfile.mkdtemp(prefix="moldau-cluster-")) if directory is None else None
         self.directory = Path(directory) if directory is not None else self._own or Path()
         self.zookeeper = ZooKeeper(zookeeper_nodes, self.directory / "zookeeper")
@@ -106,11 +108,14 @@ class Cluster:
         return self.metadata().controller_id
 
     def broker(self, broker_id: int) -> Broker:
+        """LookupError if there is none with this id."""
+        if broker_id not in self._brokers:
+            raise LookupError(f"there is no broker {broker_id}, only {', '.join(map(str, self.broker_ids)) or 'none'}")
         return self._brokers[broker_id]
 
     def log_text(self, broker_id: int) -> str:
         """What this broker logged, in all its lives."""
-        return self._brokers[broker_id].log_text()
+        return self.broker(broker_id).log_text()
 
     def leader_of(self, topic: str, partition: int = 0) -> int:
         """The id of its leader, -1 if it has none just now; LookupError if there is no such partition."""
@@ -166,10 +171,10 @@ class Cluster:
         """Start a broker that does not run; it answers when this returns."""
         if broker_id in self._running:
             return
-        door = self._doors.get(broker_id)
+        broker, door = self.broker(broker_id), self._doors.get(broker_id)
         if door is not None:
             door.listen()
-        self._brokers[broker_id].start()
+        broker.start()
         self._running.add(broker_id)
         if door is not None:
             door.target_runs = True
@@ -178,15 +183,16 @@ class Cluster:
         """Stop a broker in order, as SIGTERM does: it hands over its partitions first."""
         self.resume(broker_id)
         self._running.discard(broker_id)
-        self._brokers[broker_id].stop()
+        self.broker(broker_id).stop()
         self._close_door(broker_id)
 
     def kill(self, broker_id: int) -> None:
         """End a broker at once, as `kill -9` does."""
+        broker = self.broker(broker_id)
         self._close_door(broker_id)
         self._running.discard(broker_id)
         self._paused.discard(broker_id)
-        self._brokers[broker_id].kill()
+        broker.kill()
 
     def restart(self, broker_id: int) -> None:
         """Stop it in order, if it runs, and start it again."""
@@ -210,16 +216,21 @@ class Cluster:
 
         "out": nothing that it sends arrives, neither what it asks nor what it answers; "in": nothing arrives at it.
         """
+        self.broker(broker_id)
+        if direction not in get_args(Direction):
+            raise ValueError(f"{direction!r} is none of {', '.join(get_args(Direction))}")
         others = [each for each in self.broker_ids if each != broker_id]
         self._cut_off(broker_id, [*others, *(self._servers if zookeeper else ())], direction)
         self._isolated.add(broker_id)
 
     def cut(self, sender: int, receiver: int) -> None:
         """Nothing that one broker sends to the other arrives: connections of both ways halve."""
+        self.broker(sender), self.broker(receiver)
         self._proxied().hold(sender, receiver)
 
     def isolate_from_zookeeper(self, broker_id: int) -> None:
         """The broker and ZooKeeper do not hear of each other; brokers do."""
+        self.broker(broker_id)
         self._cut_off(broker_id, self._servers, "both")
         self._uninformed.add(broker_id)
 
@@ -295,8 +306,11 @@ class Cluster:
         self._brokers[broker_id] = Broker(self.directory / f"broker-{broker_id}", **underscored)
 
     def _await_all_known(self) -> None:
+        """Those that are paused or isolated know of nothing, and are not waited for."""
+        waited = self._running - self._paused - self._isolated
+
         def known() -> bool:
-            return all(set(self._running) <= self.registered(each) for each in self.running)
+            return all(waited <= self.registered(each) for each in waited)
 
         self.wait_for(known, "that every broker knows every other")
 
@@ -309,7 +323,7 @@ class Cluster:
             connection.close()
 
     def _signal(self, broker_id: int, number: signal.Signals) -> None:
-        self._brokers[broker_id].signal(number)
+        self.broker(broker_id).signal(number)
 
     def _pids(self) -> dict[Hashable, int]:
         return {broker_id: broker.pid for broker_id, broker in list(self._brokers.items()) if broker.alive}

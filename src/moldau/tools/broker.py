@@ -13,6 +13,7 @@ from typing import Protocol
 
 import moldau
 from moldau.base.properties import MalformedProperties, read_properties
+from moldau.tools.failure import announce as say
 from moldau.tools.failure import misused, split_pair
 
 UP_DIRECTORY = "data"
@@ -97,6 +98,8 @@ def build_properties(launch: Launch) -> dict[str, str]:
     if listen is not None:
         properties["listeners"] = f"PLAINTEXT://{read_listen(listen)}"
     if launch.zookeeper is not None:
+        if not launch.zookeeper.strip():
+            raise misused("--zookeeper is empty", remedy="Name ZooKeeper's servers: --zookeeper localhost:2181")
         properties["zookeeper.connect"] = launch.zookeeper
     if launch.number is not None:
         properties["node.id"] = launch.number
@@ -154,4 +157,4 @@ def announce(started: Started) -> None:
         f"  {command} consume demo{option}",
         "Stop with Ctrl-C.",
     )
-    print("\n".join(lines), flush=True)
+    say(lines)

@@ -163,8 +163,7 @@ def decommission(
                 note(f"These brokers know no cordon: until broker {broker} is stopped it may get new partitions.")
             layout, planned = _plan_to_empty(cluster, broker)  # what it got a moment ago is among it now
         show_plan(session, layout, planned)
-        if planned or layout.ongoing:
-            carry_out(cluster, layout, planned, rate, wait=not no_wait, again=command)
+        carry_out(cluster, layout, planned, rate, wait=not no_wait, again=command)
         if not no_wait:
             left = [place for place, each in read_layout(cluster).partitions.items() if broker in each.replica_nodes]
             if left:

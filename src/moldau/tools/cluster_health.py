@@ -57,7 +57,8 @@ def diagnose(layout: Layout, least_in_sync: dict[str, int]) -> Health:
         coming = set(moving.adding_replicas) if moving else set()
         if each.leader_id < 0:
             offline.append(place)
-        if len(each.isr_nodes) < least_in_sync.get(place.topic, 1):
+        # As brokers count: no more than there are replicas.
+        if len(each.isr_nodes) < min(least_in_sync.get(place.topic, 1), len(each.replica_nodes)):
             below.append(place)
         if set(each.replica_nodes) - coming - set(each.isr_nodes):
             under.append(place)

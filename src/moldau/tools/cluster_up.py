@@ -5,21 +5,24 @@ same directory goes on where it stopped. Brokers are stopped one after the other
 leads, then ZooKeeper.
 """
 
+import importlib.util
 import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 
 import moldau
-from moldau.ensemble.servers import Ensemble, EnsembleFailed, Ports, Tuning
+from moldau.client.direct.connection import Connection
+from moldau.ensemble.guard import Guard
+from moldau.ensemble.servers import INSTALL, DirectoryTaken, Ensemble, EnsembleFailed, Ports, Tuning
 from moldau.tools.broker import own_command
-from moldau.tools.failure import FAILED, INTERRUPTED, OK, CommandError, misused, note, split_pair
+from moldau.tools.failure import FAILED, INTERRUPTED, MISUSED, OK, CommandError, announce, misused, note, split_pair
+from moldau.tools.stops import StopAsked, Stops
+from moldau.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 
 HOST = "localhost"
 DEFAULT_BROKERS = 3
@@ -28,8 +31,14 @@ HIGHEST_PORT = 65535
 PEER_PORTS, ELECTION_PORTS = 707, 1707  # from a ZooKeeper server's port to its others: 2181, 2888, 3888
 START_S = 60.0
 STOP_S = 60.0
+ASK_S = 5.0
 LOOK_AGAIN_S = 0.05
 WATCH_S = 0.5
+# What --set cannot give all brokers alike.
+OWN = ("advertised.listeners", "broker.id", "listeners", "log.dir", "log.dirs", "node.id", "zookeeper.connect")
+REMEDIES: dict[type[EnsembleFailed], str] = {
+    DirectoryTaken: "Stop the other cluster, or give its --zookeeper-nodes, or another --dir",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,41 +53,54 @@ class Wish:
     settings: tuple[str, ...] = ()
 
 
-class StopAsked(Exception):
-    """Ctrl-C or SIGTERM."""
-
-
 def run(wish: Wish) -> int:
     """Until it is told to stop; returns the exit code."""
-    try:
-        with _stop_signals():
-            return _run(wish)
-    except StopAsked:  # once more than was waited for
-        return INTERRUPTED
+    with Stops() as stops:
+        try:
+            return _run(wish, stops)
+        except StopAsked:  # once more than was waited for
+            return INTERRUPTED
 
 
-def _run(wish: Wish) -> int:
+def _run(wish: Wish, stops: Stops) -> int:
     count = _broker_count(wish)
-    settings = dict(split_pair(text, "--set") for text in wish.settings)
+    settings = _settings(wish)
+    _check_installed()
     _check_ports(wish, count)
     ensemble = _ensemble(wish)
-    children: list[Child] = []
+    children = [Child(wish, number, count, ensemble.connect, settings) for number in range(1, count + 1)]
     try:
-        ensemble.start()
-        children += [Child(wish, number, count, ensemble.connect, settings) for number in range(1, count + 1)]
+        with stops.held():
+            ensemble.launch()
+        ensemble.wait_until_serving(ensemble.servers)
+        with stops.held():
+            for child in children:
+                child.launch()
         for child in children:
-            child.launch()
-        for child in children:
-            child.await_ready()
+            child.await_ready(count)
         _announce(wish, children, ensemble)
         return _watch(children)
     except StopAsked:
         note("Stopping.")
         return OK
     except EnsembleFailed as problem:
-        raise CommandError(str(problem)) from problem
+        raise CommandError(str(problem), remedy=REMEDIES.get(type(problem), "")) from problem
     finally:
-        _stop_all(children, ensemble)
+        _stop_all(children, ensemble, stops)
+
+
+def _settings(wish: Wish) -> dict[str, str]:
+    settings = dict(split_pair(text, "--set") for text in wish.settings)
+    for name in settings:
+        if name in OWN:
+            raise misused(f"--set {name} is for one broker, and here it would be for all of them")
+    return settings
+
+
+def _check_installed() -> None:
+    """Says at once what else every broker would say, one after the other, in its log."""
+    if importlib.util.find_spec("kazoo") is None:
+        raise CommandError(f"a cluster needs the package kazoo, which is not installed. Get it: {INSTALL}")
 
 
 def _broker_count(wish: Wish) -> int:
@@ -129,7 +151,7 @@ def _ensemble(wish: Wish) -> Ensemble:
 class Child:
     """One broker's process."""
 
-    def __init__(self, wish: Wish, number: int, count: int, zookeeper: str, settings: dict[str, str]) -> None:
+    def __init__(self, wish: Wish, number: int, count: int, zookeeper: str, settings: Mapping[str, str]) -> None:
         self.number = number
         self.port = wish.port + number - 1
         self.log = wish.directory / f"broker-{number}.log"
@@ -145,6 +167,7 @@ class Child:
             **settings,
         }
         self._process: subprocess.Popen[bytes] | None = None
+        self._guard: Guard | None = None
 
     @property
     def address(self) -> str:
@@ -157,7 +180,11 @@ class Child:
 
     def launch(self) -> None:
         options = [part for name, value in self._settings.items() for part in ("--set", f"{name}={value}")]
-        with open(self.log, "ab") as log:
+        try:
+            log = open(self.log, "ab")  # noqa: SIM115 - closed below
+        except OSError as error:
+            raise CommandError(f"cannot write {self.log}: {(error.strerror or str(error)).lower()}") from error
+        with log:
             # A process group of its own: Ctrl-C is for us, who then stop one broker after the other.
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "moldau", "broker", *options],
@@ -166,22 +193,30 @@ class Child:
                 stderr=subprocess.STDOUT,
                 process_group=0,
             )
+        self._guard = Guard(self._process.pid)
 
-    def await_ready(self) -> None:
+    def await_ready(self, count: int) -> None:
+        """Until it knows that all of them are there."""
         until = time.monotonic() + START_S
-        while not self._answers():
+        while self._knows() < count:
             if self.ended is not None:
-                raise CommandError(f"broker {self.number} {self.how_ended()}")
+                code = MISUSED if self.ended == MISUSED else FAILED  # a mistake in --set
+                raise CommandError(f"broker {self.number} {self.how_ended()}", exit_code=code)
             if time.monotonic() > until:
                 raise CommandError(f"broker {self.number} does not answer after {START_S:.0f} s. See {self.log}")
             time.sleep(LOOK_AGAIN_S)
 
-    def _answers(self) -> bool:
+    def _knows(self) -> int:
+        """How many brokers are there, as far as this one can tell."""
         try:
-            socket.create_connection((HOST, self.port), timeout=1).close()
+            connection = Connection(HOST, self.port, client_id="moldau-cli", timeout_s=ASK_S)
+            try:
+                request = DescribeClusterRequest(include_cluster_authorized_operations=False)
+                return len(connection.ask(request, DescribeClusterResponse).brokers)
+            finally:
+                connection.close()
         except OSError:
-            return False
-        return True
+            return 0
 
     def last_words(self) -> str:
         lines = self.log.read_text(errors="replace").splitlines()
@@ -195,19 +230,20 @@ class Child:
 
     def stop(self) -> None:
         """In order; at once if it does not."""
-        if self._process is None or self.ended is not None:
-            return
-        self._process.terminate()
-        try:
-            self._process.wait(STOP_S)
-        except subprocess.TimeoutExpired:
-            note(f"Broker {self.number} did not stop within {STOP_S:.0f} s, and was killed.")
-            self.kill()
+        if self._process is not None and self.ended is None:
+            self._process.terminate()
+            try:
+                self._process.wait(STOP_S)
+            except subprocess.TimeoutExpired:
+                note(f"Broker {self.number} did not stop within {STOP_S:.0f} s, and was killed.")
+        self.kill()
 
     def kill(self) -> None:
         if self._process is not None and self.ended is None:
             self._process.kill()
             self._process.wait()
+        if self._guard is not None:
+            self._guard.dismiss()
 
 
 def _announce(wish: Wish, children: list[Child], ensemble: Ensemble) -> None:
@@ -222,7 +258,7 @@ def _announce(wish: Wish, children: list[Child], ensemble: Ensemble) -> None:
         f"  {command} cluster describe -b {children[0].address}",
         "Stop with Ctrl-C.",
     )
-    print("\n".join(lines), flush=True)
+    announce(lines)
 
 
 def _watch(children: list[Child]) -> int:
@@ -237,26 +273,14 @@ def _watch(children: list[Child]) -> int:
     return FAILED
 
 
-def _stop_all(children: list[Child], ensemble: Ensemble) -> None:
+def _stop_all(children: list[Child], ensemble: Ensemble, stops: Stops) -> None:
     try:
         for child in children:
             child.stop()
     except StopAsked:  # asked again: no more waiting
         note("Killing what is left.")
+    finally:
+        stops.ignore()
         for child in children:
             child.kill()
-    finally:
         ensemble.stop()
-
-
-@contextmanager
-def _stop_signals() -> Iterator[None]:
-    def asked(number: int, frame: FrameType | None) -> None:
-        raise StopAsked
-
-    before = {number: signal.signal(number, asked) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

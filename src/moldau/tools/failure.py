@@ -1,6 +1,9 @@
-"""How a command fails: an exception that ends it, the exit codes, and the one line on stderr. Imports nothing heavy."""
+"""How a command ends, and what it says besides its output: exception, exit codes, lines for people. Nothing heavy."""
 
+import contextlib
+import os
 import sys
+from collections.abc import Iterable
 
 OK = 0
 FAILED = 1
@@ -23,13 +26,26 @@ def misused(message: str, *, remedy: str = "") -> CommandError:
 
 def tell_failure(message: str) -> None:
     """Writes the one line that a failed command leaves behind."""
-    one_line = " ".join(message.split())
-    print(f"moldau: {one_line}", file=sys.stderr)
+    note(f"moldau: {' '.join(message.split())}")
 
 
 def note(message: str) -> None:
-    """Says something to the person at the terminal that is not the command's output."""
-    print(message, file=sys.stderr)
+    """Says something to the person at the terminal that is not the command's output. Nobody need be there."""
+    with contextlib.suppress(BrokenPipeError):
+        print(message, file=sys.stderr)
+
+
+def announce(lines: Iterable[str]) -> None:
+    """What a command that goes on running says first. It goes on, too, if nobody reads that."""
+    try:
+        print("\n".join(lines), flush=True)
+    except BrokenPipeError:
+        discard_output()
+
+
+def discard_output() -> None:
+    """From now on nobody reads what is printed."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def split_pair(text: str, option: str) -> tuple[str, str]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypeAlias
 
 import typer
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 from rich.text import Text
@@ -130,17 +130,16 @@ def dump(
     """
     wanted = output or getattr(context.obj, "output", Output.TABLE)  # an -o before the command's name holds here too
     show = _show_json if wanted == Output.JSON else _show_tables
-    worst = max((_dump_file(path, records, show) for path in _expanded(files)), default=0)
-    raise typer.Exit(worst)
+    raise typer.Exit(max((_dump(path, records, show) for path in files), default=0))
 
 
-def _expanded(paths: Iterable[Path]) -> Iterator[Path]:
+def _dump(path: Path, records: bool, show: Show) -> int:
     """A partition's directory stands for all files in it that have something to show."""
-    for path in paths:
-        if path.is_dir():
-            yield from sorted(each for each in path.iterdir() if each.is_file() and is_known(each)) or [path]
-        else:
-            yield path
+    try:
+        named = path.is_dir() and sorted(each for each in path.iterdir() if each.is_file() and is_known(each))
+    except OSError as error:
+        return _complain(path, error.strerror or str(error), EXIT_UNREADABLE)
+    return max(_dump_file(each, records, show) for each in named or [path])
 
 
 def _dump_file(path: Path, records: bool, show: Show) -> int:
@@ -249,7 +248,14 @@ def _show_tables(path: Path, rows: Iterable[Any]) -> None:
         _print_page(console, page)
     if title is None:
         _print_title(console, path)
-        console.print(Text("no entries", style="dim"))
+        _print(console, Text("no entries", style="dim"))
+
+
+def _print(console: Console, shown: RenderableType) -> None:
+    """Written by us: rich ends the program when a reader has left."""
+    with console.capture() as capture:
+        console.print(shown)
+    sys.stdout.write(capture.get())
 
 
 def _pages(rows: Iterable[Any]) -> Iterator[list[Any]]:
@@ -271,7 +277,7 @@ def _pages(rows: Iterable[Any]) -> Iterator[list[Any]]:
 
 def _print_title(console: Console, path: Path) -> Text:
     title = Text(f"{_plain(str(path))}: {kind_of(path).name}", style="bold")
-    console.print(title)
+    _print(console, title)
     return title
 
 
@@ -295,7 +301,7 @@ def _print_page(console: Console, page: list[Any]) -> None:
     for line in zip(*columns, strict=True):
         table.add_row(*map(Text, line))
     console.width = max(console.width, width)
-    console.print(table)
+    _print(console, table)
 
 
 def _cell(name: str, value: Any) -> str:

@@ -6,6 +6,7 @@ even wait for Typer, which costs a process a tenth of a second and ten megabytes
 Exit codes: 0 done, 1 failed, 2 used wrongly, 130 stopped with Ctrl-C.
 """
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -13,7 +14,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from moldau.tools import broker
-from moldau.tools.failure import INTERRUPTED, OK, CommandError, tell_failure
+from moldau.tools.failure import FAILED, INTERRUPTED, OK, CommandError, discard_output, tell_failure
 
 if TYPE_CHECKING:
     from typer import TyperException
@@ -43,6 +44,12 @@ def run(arguments: Sequence[str]) -> int:
         return INTERRUPTED
     except BrokenPipeError:
         return _reader_left()
+    except OSError as full:
+        if full.errno != errno.ENOSPC:
+            raise
+        discard_output()
+        tell_failure("cannot write what was asked for: no space left on device")
+        return FAILED
 
 
 def _dispatch(arguments: list[str]) -> int:
@@ -73,6 +80,8 @@ def _run_typer(arguments: list[str], completing: bool) -> int:
         return done.exit_code
     except Abort:  # Ctrl-C or Ctrl-D at a question
         return INTERRUPTED
+    except SystemExit:  # how rich, which prints help pages, says that whoever read them has left
+        return OK
     except TyperException as error:
         tell_failure(_usage_line(error))
         return error.exit_code
@@ -90,8 +99,7 @@ def _usage_line(error: "TyperException") -> str:
 
 def _reader_left() -> int:
     """`moldau consume … | head` read all it wanted: nothing failed, and nothing is left to say."""
-    null = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(null, sys.stdout.fileno())
+    discard_output()
     return OK
 
 

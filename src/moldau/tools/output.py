@@ -41,9 +41,9 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, title:
     for row in cells:
         table.add_row(*(Text(show(cell)) for cell in row))
     console = Console(width=None if sys.stdout.isatty() else WIDE, highlight=False)
-    if title:
-        console.print(Text(title, style="bold"))
-    with console.capture() as capture:
+    with console.capture() as capture:  # written by us: rich ends the program when a reader has left
+        if title:
+            console.print(Text(title, style="bold"))
         console.print(table)
     for line in capture.get().splitlines():
         sys.stdout.write(line.rstrip() + "\n")

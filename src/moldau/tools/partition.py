@@ -1,5 +1,6 @@
 """`moldau partition`: move partitions to other brokers, have more or fewer replicas, elect leaders."""
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -68,6 +69,10 @@ def reassign(
 ) -> None:
     """Spread partitions evenly over brokers, with as few moves as possible; or follow a plan from a file."""
     check_choice({"--plan": plan, "--run": run, "--cancel": cancel, "--list": list_})
+    if not run and (throttle is not None or no_wait):
+        raise misused("--throttle and --no-wait are for moving", remedy="Add --run")
+    if (list_ and file is not None) or ((list_ or cancel) and brokers is not None):
+        raise misused("--file and --brokers are for plans", remedy="Leave them out; --topic says which partitions")
     scopes = [read_scope(text, "--topic") for text in topics or ()]
     rate = read_throttle(throttle)
     allowed = None if brokers is None else _read_ids(brokers)
@@ -83,7 +88,8 @@ def reassign(
         else:
             layout = with_cordoned(cluster, layout)
             planned = _spread(layout, _find(layout, scopes), allowed) if given is None else _checked(layout, given)
-            _show_or_run(session, cluster, layout, planned, rate, run=run, wait=not no_wait, command="reassign --run")
+            same = _same_command(topics or (), brokers, file)
+            _show_or_run(session, cluster, layout, planned, rate, run=run, wait=not no_wait, command=same)
 
 
 @client_command(app, "replicate")
@@ -157,7 +163,7 @@ def _show_elections(session: Session, results: dict[Place, CommandError | None])
         print_text("Every partition has the leader that it should have.")
     failed = sum(error is not None for error in results.values())
     if failed:
-        raise CommandError(f"{failed} of {len(rows)} partitions could not be given a leader")
+        raise CommandError(f"{failed} of {len(rows)} partitions did not get the leader that was asked for")
 
 
 def _show_or_run(
@@ -172,9 +178,9 @@ def _show_or_run(
     command: str,
 ) -> None:
     show_plan(session, layout, planned)
-    if run and (planned or layout.ongoing):
+    if run:
         carry_out(cluster, layout, planned, rate, wait=wait, again=f"moldau partition {command}")
-        if wait:
+        if wait and (planned or layout.ongoing):
             note("Done.")
 
 
@@ -201,6 +207,14 @@ def _show_ongoing(session: Session, layout: Layout, places: set[Place]) -> None:
         print_table([column.upper() for column in columns], rows)
     else:
         print_text("Nothing moves.")
+
+
+def _same_command(topics: Sequence[str], brokers: str | None, file: Path | None) -> str:
+    """What to type to go on: another one might move more than was meant."""
+    words = ["reassign", "--run", *(word for topic in topics for word in ("--topic", topic))]
+    words += [] if brokers is None else ["--brokers", brokers]
+    words += [] if file is None else ["--file", str(file)]
+    return shlex.join(words)
 
 
 def _find(layout: Layout, scopes: Sequence[Scope]) -> set[Place]:

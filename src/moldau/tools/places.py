@@ -5,6 +5,7 @@ from typing import NamedTuple
 from moldau.tools.failure import misused
 
 HIGHEST_PARTITION = 2**31 - 1
+LONGEST_NUMBER = 20  # digits; Python refuses to read thousands of them
 
 
 class Place(NamedTuple):
@@ -33,7 +34,7 @@ def read_scope(text: str, option: str) -> Scope:
 
 
 def is_number(text: str, largest: int) -> bool:
-    return text.isascii() and text.isdecimal() and int(text) <= largest
+    return text.isascii() and text.isdecimal() and len(text) < LONGEST_NUMBER and int(text) <= largest
 
 
 def show_places(places: list[Place] | tuple[Place, ...]) -> str:

@@ -10,6 +10,7 @@ from itertools import groupby, islice
 from typing import TypeVar
 
 from moldau.base.errors import WireError
+from moldau.tools.connect import REQUEST_TIMEOUT_S
 from moldau.tools.failure import CommandError, note
 from moldau.tools.places import Place
 from moldau.tools.replica_plan import Assignment, Racks, Replicas
@@ -177,13 +178,25 @@ def await_done(cluster: Cluster, places: Iterable[Place]) -> None:
     wanted = set(places)
     told = -1
     while True:
-        left = len(wanted & set(read_ongoing(cluster)))
+        left = len(wanted & _still_moving(cluster))
         if left != told:
             note(f"{len(wanted) - left} of {len(wanted)} partitions are where they should be.")
             told = left
         if not left:
             return
         time.sleep(LOOK_AGAIN_S)
+
+
+def _still_moving(cluster: Cluster) -> set[Place]:
+    """Brokers may end and come back while somebody watches."""
+    until = time.monotonic() + REQUEST_TIMEOUT_S
+    while True:
+        try:
+            return set(read_ongoing(cluster))
+        except OSError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(LOOK_AGAIN_S)
 
 
 def elect_leaders(cluster: Cluster, places: Iterable[Place], *, unclean: bool) -> dict[Place, CommandError | None]:
@@ -228,7 +241,8 @@ def throttle(cluster: Cluster, layout: Layout, plan: Mapping[Place, Replicas], r
         followers = ",".join(f"{place.partition}:{each}" for place in some for each in sorted(moves[place]))
         changes.append(_setting(TOPIC, topic, {LEADERS_REPLICAS: leaders, FOLLOWERS_REPLICAS: followers}))
     _configure_topics(cluster, changes)
-    _configure_brokers(cluster, layout, dict.fromkeys(RATES, str(rate)))
+    for broker in sorted(layout.brokers):
+        _configure_broker(cluster, broker, dict.fromkeys(RATES, str(rate)))
 
 
 def end_throttle(cluster: Cluster, layout: Layout, topics: Iterable[str]) -> bool:
@@ -242,7 +256,11 @@ def end_throttle(cluster: Cluster, layout: Layout, topics: Iterable[str]) -> boo
     if not limited:
         return False
     _configure_topics(cluster, [_setting(TOPIC, topic, dict.fromkeys(names)) for topic in limited])
-    _configure_brokers(cluster, layout, dict.fromkeys(RATES))
+    for broker in sorted(layout.brokers):
+        try:
+            _configure_broker(cluster, broker, dict.fromkeys(RATES))
+        except OSError:
+            note(f"Broker {broker} is gone, and keeps the throttled rates in its settings: {', '.join(RATES)}")
     return True
 
 
@@ -283,12 +301,11 @@ def _configure_topics(cluster: Cluster, changes: list[AlterConfigsResource]) -> 
         _check(cluster.ask(request, IncrementalAlterConfigsResponse))
 
 
-def _configure_brokers(cluster: Cluster, layout: Layout, values: Mapping[str, str | None]) -> None:
+def _configure_broker(cluster: Cluster, broker: int, values: Mapping[str, str | None]) -> None:
     """Settings of a broker are told to itself, as Kafka wants it."""
-    for broker in sorted(layout.brokers):
-        change = _setting(BROKER, str(broker), values)
-        request = IncrementalAlterConfigsRequest(resources=(change,), validate_only=False)
-        _check(cluster.broker(broker).ask(request, IncrementalAlterConfigsResponse))
+    change = _setting(BROKER, str(broker), values)
+    request = IncrementalAlterConfigsRequest(resources=(change,), validate_only=False)
+    _check(cluster.broker(broker).ask(request, IncrementalAlterConfigsResponse))
 
 
 def _check(answer: IncrementalAlterConfigsResponse) -> None:

@@ -15,7 +15,7 @@ from moldau.tools.formats import read_size
 from moldau.tools.options import Session
 from moldau.tools.output import print_json, print_table, print_text
 from moldau.tools.places import HIGHEST_PARTITION, Place, is_number
-from moldau.tools.replica_admin import Layout, await_done, end_throttle, reassign, throttle
+from moldau.tools.replica_admin import Layout, await_done, end_throttle, read_ongoing, reassign, throttle
 from moldau.tools.replica_plan import Replicas
 from moldau.tools.requests import Cluster
 
@@ -74,9 +74,12 @@ def carry_out(
     cluster: Cluster, layout: Layout, plan: Mapping[Place, Replicas], rate: int | None, *, wait: bool, again: str
 ) -> None:
     """`again` is the command that watches on if this one is stopped."""
+    if not plan and not layout.ongoing:
+        end_throttle(cluster, layout, {place.topic for place in layout.partitions})  # of moves that nobody watched
+        return
     if rate is not None:
         throttle(cluster, layout, plan, rate)
-    reassign(cluster, plan)
+    _begin(cluster, layout, plan)
     if not wait:
         note(f"Begun. Look at it with: moldau partition reassign --list{_throttle_hint(rate, again)}")
         return
@@ -87,6 +90,15 @@ def carry_out(
         note(f"The brokers go on moving. Watch again with: {again}; go back with: moldau partition reassign --cancel")
         raise
     end_throttle(cluster, layout, {place.topic for place in watched})
+
+
+def _begin(cluster: Cluster, layout: Layout, plan: Mapping[Place, Replicas]) -> None:
+    try:
+        reassign(cluster, plan)
+    except CommandError:
+        if not read_ongoing(cluster):  # nothing was begun
+            end_throttle(cluster, layout, {place.topic for place in plan})
+        raise
 
 
 def _throttle_hint(rate: int | None, again: str) -> str:

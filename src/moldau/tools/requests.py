@@ -1,7 +1,8 @@
 """Requests that librdkafka's admin client lacks, through connections of the direct client. Blocking, one at a time."""
 
+import errno
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -43,14 +44,15 @@ class Cluster:
     def __init__(self, target: Target, security: Security) -> None:
         self._open: dict[tuple[str, int], Connection] = {}
         self._security = security
-        self._first = self._connect_first(target)
+        self._bootstrap = target.addresses()
+        if not self._bootstrap:
+            raise misused("no broker address given", remedy="Give --bootstrap as HOST:PORT")
+        self._first = self._connect_first(self._bootstrap)
         answer = self._first.ask(MetadataRequest(topics=(), allow_auto_topic_creation=False), MetadataResponse)
         self._addresses = {row.node_id: (row.host, row.port) for row in answer.brokers}
 
-    def _connect_first(self, target: Target) -> Connection:
-        addresses = target.addresses()
-        if not addresses:
-            raise misused("no broker address given", remedy="Give --bootstrap as HOST:PORT")
+    def _connect_first(self, addresses: Sequence[tuple[str, int]]) -> Connection:
+        """The first that can be had."""
         for number, address in enumerate(addresses, start=1):
             try:
                 return self._connect(address)
@@ -60,7 +62,7 @@ class Cluster:
         raise AssertionError("the last address either connects or raises")
 
     def _connect(self, address: tuple[str, int]) -> Connection:
-        if address not in self._open:
+        if address not in self._open or self._open[address].broken:
             self._open[address] = Connection(
                 *address,
                 self._security,
@@ -85,7 +87,11 @@ class Cluster:
         return self._connect(self._addresses[node_id])
 
     def ask(self, request: object, answer: type[Answer]) -> Answer:
-        """What any broker can answer."""
+        """What any broker can answer, and can be asked twice: if one is lost, another is asked."""
+        try:
+            return self._first.ask(request, answer)
+        except ConnectionLost:
+            self._first = self._connect_first([*self._bootstrap, *self._addresses.values()])
         return self._first.ask(request, answer)
 
     def coordinator(self, kind: int, key: str) -> int:
@@ -124,7 +130,11 @@ def open_cluster(target: Target) -> Iterator[Cluster]:
         yield cluster
     except (AuthenticationFailed, ConnectionLost, UnsupportedByBroker) as refused:
         raise CommandError(str(refused)) from refused
+    except BrokenPipeError:  # of our output: whoever read it has left
+        raise
     except OSError as error:
+        if error.errno == errno.ENOSPC:  # of our output, too
+            raise
         raise unreachable(target, (error.strerror or str(error) or type(error).__name__).lower()) from error
     finally:
         if cluster is not None:

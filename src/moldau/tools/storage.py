@@ -34,18 +34,24 @@ class Storage(NamedTuple):
 
 
 def ask(target: Target, topics: Iterable[str]) -> tuple[list[Storage], list[str]]:
-    """The storage of topics, and directories that have failed."""
+    """The storage of topics, and a line about each broker or directory that it cannot be had of."""
     wanted = set(topics)
     rows: list[Storage] = []
-    failed: list[str] = []
+    notes: list[str] = []
     with open_cluster(target) as cluster:
         for broker in cluster.ids:
-            answer = cluster.broker(broker).ask(DescribeLogDirsRequest(topics=None), DescribeLogDirsResponse)
+            try:
+                answer = cluster.broker(broker).ask(DescribeLogDirsRequest(topics=None), DescribeLogDirsResponse)
+            except OSError as problem:
+                notes.append(f"broker {broker} does not answer: {(problem.strerror or str(problem)).lower()}")
+                continue
             for result in answer.results:
                 if result.error_code:
-                    failed.append(f"{result.log_dir} of broker {broker} ({WireError(result.error_code).name})")
+                    error = WireError(result.error_code).name
+                    directory = f"the log directory {result.log_dir} of broker {broker}"
+                    notes.append(f"{directory} ({error}) has failed: its partitions are offline")
                 rows += _rows(broker, result, wanted)
-    return sorted(rows), failed
+    return sorted(rows), notes
 
 
 def _rows(broker: int, result: Any, wanted: set[str]) -> Iterator[Storage]:

@@ -286,7 +286,7 @@ def _print_topic(document: dict[str, Any]) -> None:
 def _show_storage(session: Session, described: list["TopicDescription"], offsets: Bounds) -> None:
     from moldau.tools import storage
 
-    rows, failed = storage.ask(session.target, [one.name for one in described])
+    rows, notes = storage.ask(session.target, [one.name for one in described])
     documents = [
         {**row._asdict(), "begin": offsets.get((row.topic, row.partition), (None, None))[0]}  # the log start
         for row in rows
@@ -299,8 +299,8 @@ def _show_storage(session: Session, described: list["TopicDescription"], offsets
         columns.append("directory")
         cells = [[_shown(document[column]) for column in columns] for document in documents]
         print_table([column.replace("_", " ").upper() for column in columns], cells)
-    for directory in failed:
-        note(f"the log directory {directory} has failed: its partitions are offline")
+    for line in notes:
+        note(line)
 
 
 def _shown(value: Any) -> Any:

@@ -1,17 +1,15 @@
 """`moldau zookeeper`: ZooKeeper servers on this machine, in the foreground. The work is in ensemble/servers.py."""
 
-import signal
-import sys
 import time
 from pathlib import Path
-from types import FrameType
 from typing import Annotated, NoReturn
 
 import typer
 
 from moldau.ensemble.servers import DirectoryTaken, Ensemble, EnsembleFailed, Ports, PortTaken, Tuning
 from moldau.tools.broker import own_command
-from moldau.tools.failure import CommandError, misused, note
+from moldau.tools.failure import OK, CommandError, announce, misused, note
+from moldau.tools.stops import StopAsked, Stops
 
 app = typer.Typer(add_completion=False)
 
@@ -22,17 +20,11 @@ PEER, ELECTION = 707, 1707
 MOST_NODES = 9
 FIRST_BROKER = 9092
 LOOK_S = 0.5
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if sys.platform != "win32" else (signal.SIGINT,)
-
 
 REMEDIES: dict[type[EnsembleFailed], str] = {
     PortTaken: "Stop the other program, or choose other ports with --port",
     DirectoryTaken: "Name another directory with --dir, or see what runs and with how many --nodes",
 }
-
-
-class _Stop(Exception):
-    """Somebody asked the command to end."""
 
 
 @app.command()
@@ -60,25 +52,20 @@ def zookeeper(
 
 
 def _run(ensemble: Ensemble, directory: Path) -> int:
-    before = {number: signal.signal(number, _raise_stop) for number in SIGNALS}
-    try:
-        ensemble.start()
-        _announce(ensemble, directory)
-        _look_after(ensemble)
-    except EnsembleFailed as failed:
-        raise CommandError(str(failed), remedy=REMEDIES.get(type(failed), "")) from None
-    except _Stop:
-        return 0
-    finally:
-        for number in SIGNALS:
-            signal.signal(number, signal.SIG_IGN)  # it is being done
-        ensemble.stop()
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def _raise_stop(number: int, frame: FrameType | None) -> None:
-    raise _Stop
+    with Stops() as stops:
+        try:
+            with stops.held():
+                ensemble.launch()
+            ensemble.wait_until_serving(ensemble.servers)
+            _announce(ensemble, directory)
+            _look_after(ensemble)
+        except EnsembleFailed as failed:
+            raise CommandError(str(failed), remedy=REMEDIES.get(type(failed), "")) from None
+        except StopAsked:
+            return OK
+        finally:
+            stops.ignore()
+            ensemble.stop()
 
 
 def _look_after(ensemble: Ensemble) -> NoReturn:
@@ -105,4 +92,4 @@ def _announce(ensemble: Ensemble, directory: Path) -> None:
         f"--listen localhost:{FIRST_BROKER + number - 1}"
         for number in (1, 2, 3)
     ]
-    print("\n".join([*lines, "Stop with Ctrl-C."]), flush=True)
+    announce([*lines, "Stop with Ctrl-C."])

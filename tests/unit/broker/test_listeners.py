@@ -4,6 +4,7 @@ import pytest
 
 from moldau.base.settings import SettingError, SettingsRefused
 from moldau.broker.listeners import Listener, read_listener, read_protocols
+from moldau.broker.node import _inter_broker_listener
 from moldau.broker.settings import load
 
 BOTH_PLAIN = "PLAINTEXT:PLAINTEXT,SSL:PLAINTEXT"
@@ -40,6 +41,26 @@ def test_addresses_that_do_not_fit(text: str, reason: str) -> None:
     problem = read_listener("listeners", text, PLAIN)
     assert isinstance(problem, SettingError)
     assert reason in problem.message
+
+
+@pytest.mark.parametrize("text", ["zookeeper:port", "a b:1", "a:70000", ",", "a:1,/b//c", ":2181"])
+def test_what_is_no_ensemble(text: str) -> None:
+    with pytest.raises(SettingsRefused, match=r"zookeeper\.connect"):
+        load({"zookeeper.connect": text}, host_name="h")
+
+
+@pytest.mark.parametrize(
+    ("more", "name"),
+    [
+        ({"listeners": "OUT://:1,PLAINTEXT://:2"}, "PLAINTEXT"),
+        ({"listeners": "OUT://:1,IN://:2"}, "OUT"),
+        ({"listeners": "OUT://:1,IN://:2", "inter.broker.listener.name": "in"}, "IN"),
+    ],
+)
+def test_where_brokers_meet(more: dict[str, str], name: str) -> None:
+    protocols = {"listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,OUT:PLAINTEXT,IN:PLAINTEXT"}
+    config, _ = load({**protocols, **more}, host_name="h")
+    assert _inter_broker_listener(config) == name
 
 
 def test_protocol_map() -> None:

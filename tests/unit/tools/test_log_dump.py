@@ -1,8 +1,11 @@
 """`moldau log dump` as its user sees it: what is shown of each kind of file, and what is said of a broken one."""
 
+import errno
 import json
 import os
 import struct
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -234,6 +237,24 @@ def test_missing_unreadable_and_unknown_files(tmp_path: Path) -> None:
     unnamed = tmp_path / "x.index"
     unnamed.touch()
     assert complaint(unnamed)[0] == 2
+
+
+def test_a_directory_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(self: Path) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", str(self))
+
+    monkeypatch.setattr(Path, "iterdir", refuse)  # rights do not stop everybody: not the superuser
+    assert complaint(tmp_path) == (2, f"moldau: {tmp_path}: Permission denied")
+
+
+@pytest.mark.parametrize("arguments", [("dump",), ("dump", "-o", "json"), ("--help",)])
+def test_a_reader_that_left_is_no_failure(segment: Path, arguments: tuple[str, ...]) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    command = [sys.executable, "-m", "moldau", "log", *arguments, *([str(segment)] if "dump" in arguments else [])]
+    done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True, check=False, timeout=60)
+    os.close(write)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_the_other_files_are_shown_all_the_same(segment: Path, tmp_path: Path) -> None:

@@ -2,15 +2,19 @@
 
 import json
 from pathlib import Path
+from typing import cast
 
 import pytest
 
+from moldau.tools import replica_moves
 from moldau.tools.cluster_health import diagnose
 from moldau.tools.failure import CommandError
 from moldau.tools.formats import read_size
+from moldau.tools.partition import _same_command
 from moldau.tools.places import Place
 from moldau.tools.replica_admin import Layout
-from moldau.tools.replica_moves import plan_document, read_plan
+from moldau.tools.replica_moves import carry_out, plan_document, read_plan
+from moldau.tools.requests import Cluster
 from moldau.wire.messages.list_partition_reassignments import OngoingPartitionReassignment
 from moldau.wire.messages.metadata import MetadataResponseBroker, MetadataResponsePartition
 
@@ -93,6 +97,60 @@ def test_what_can_be_wrong() -> None:
     assert found.offline == (Place("t", 0),)
     assert found.below_min_isr == found.under_replicated == (Place("t", 0), Place("t", 1))
     assert found.missing == (3,)
+
+
+def test_no_more_in_sync_replicas_are_asked_for_than_there_are_replicas() -> None:
+    assert diagnose(layout(partition(1, (1,), (1,))), {"t": 2}).well, "brokers take acks=all"
+    assert diagnose(layout(partition(1, (1, 2), (1,))), {"t": 3}).below_min_isr == (Place("t", 0),)
+
+
+class Calls:
+    """In place of what would be asked of brokers."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, moving: tuple[Place, ...] = ()) -> None:
+        self.made: list[str] = []
+        self.refusal: CommandError | None = None
+        monkeypatch.setattr(replica_moves, "throttle", lambda *_: self.made.append("throttle"))
+        monkeypatch.setattr(replica_moves, "reassign", lambda *_: self._reassign())
+        monkeypatch.setattr(replica_moves, "await_done", lambda *_: self.made.append("wait"))
+        monkeypatch.setattr(replica_moves, "read_ongoing", lambda *_: moving)
+        monkeypatch.setattr(replica_moves, "end_throttle", lambda *told: self.made.append(f"end {sorted(told[2])}"))
+
+    def _reassign(self) -> None:
+        self.made.append("reassign")
+        if self.refusal:
+            raise self.refusal
+
+    def carry_out(self, plan: dict[Place, tuple[int, ...]], rate: int | None = None) -> None:
+        found = layout(partition(1, (1, 2), (1, 2)))
+        carry_out(cast(Cluster, None), found, plan, rate, wait=True, again="the same")
+
+
+def test_a_throttle_ends_with_the_moves(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = Calls(monkeypatch)
+    calls.carry_out({Place("t", 0): (2, 1)}, 5)
+    assert calls.made == ["throttle", "reassign", "wait", "end ['t']"]
+
+
+def test_a_throttle_of_moves_that_nobody_watched_ends_with_the_next_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = Calls(monkeypatch)
+    calls.carry_out({})
+    assert calls.made == ["end ['t']"]
+
+
+@pytest.mark.parametrize("moving", [(), (Place("t", 1),)])
+def test_moves_that_are_refused_leave_no_throttle(monkeypatch: pytest.MonkeyPatch, moving: tuple[Place, ...]) -> None:
+    calls = Calls(monkeypatch, moving=moving)
+    calls.refusal = CommandError("no")
+    with pytest.raises(CommandError, match="no"):
+        calls.carry_out({Place("t", 0): (2, 2)}, 5)
+    assert calls.made == ["throttle", "reassign", *(["end ['t']"] if not moving else [])]
+
+
+def test_the_command_to_go_on_with_names_what_this_one_named() -> None:
+    assert _same_command((), None, None) == "reassign --run"
+    assert _same_command(["a:0,1", "b"], "1,2", None) == "reassign --run --topic a:0,1 --topic b --brokers 1,2"
+    assert _same_command((), None, Path("my plan.json")) == "reassign --run --file 'my plan.json'"
 
 
 def test_a_replica_that_is_still_coming_is_not_missed() -> None:

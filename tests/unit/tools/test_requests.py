@@ -4,13 +4,13 @@ import socket
 import struct
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 
 import pytest
 
 from moldau.base.errors import WireError
 from moldau.client.direct.security import Sasl, Security, Tls
-from moldau.tools import requests
+from moldau.tools import requests, storage
 from moldau.tools.connect import Target
 from moldau.tools.failure import CommandError
 from moldau.tools.requests import TRANSACTION, await_passing, open_cluster, refusal
@@ -96,6 +96,25 @@ def test_what_the_broker_does_not_have_is_refused_before_it_is_sent() -> None:
     assert [key for key, _ in broker.asked] == [18, 3, 66, 18, 3, 18, 3]
 
 
+@pytest.mark.parametrize("met", ["before", "while"])
+def test_when_the_first_broker_is_lost_another_one_is_asked(met: str) -> None:
+    first, second = SmallBroker({66: (0, 1)}), SmallBroker({66: (0, 1)})
+    with peer(second) as other, ExitStack() as opened:
+        with peer(first) as target:
+            cluster = opened.enter_context(open_cluster(Target(f"{target.bootstrap},{other.bootstrap}")))
+            if met == "before":
+                cluster._first.close()
+            else:
+                cluster._first._socket.shutdown(socket.SHUT_RDWR)
+        assert cluster.ask(ListTransactionsRequest(), ListTransactionsResponse) == ListTransactionsResponse()
+    assert [key for key, _ in second.asked] == [18, 66]
+
+
+def test_a_broker_that_does_not_answer_is_named_and_the_others_are_asked() -> None:
+    with peer(SmallBroker({})) as target:
+        assert storage.ask(target, ["t"]) == ([], ["broker 7 does not answer: connection refused"])
+
+
 def test_a_coordinator_that_is_not_ready_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(requests, "ASK_AGAIN_S", 0)
     broker = SmallBroker({10: (0, 6)})
@@ -176,3 +195,8 @@ def test_librdkafkas_properties_are_understood() -> None:
 def test_errors_of_other_brokers_keep_their_number() -> None:
     assert str(refusal(WireError.INVALID_REQUEST, "no")) == "no (INVALID_REQUEST)"
     assert str(refusal(31_000, "no", remedy="Do so")) == "no (error 31000). Do so"
+
+
+def test_a_reader_that_left_is_no_broker_out_of_reach() -> None:
+    with peer(SmallBroker({})) as target, pytest.raises(BrokenPipeError), open_cluster(target):
+        raise BrokenPipeError

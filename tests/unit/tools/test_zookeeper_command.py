@@ -106,7 +106,7 @@ def test_a_server_that_dies_ends_the_command(tmp_path: Path, port: int) -> None:
     psutil = pytest.importorskip("psutil")
     with running(tmp_path, port) as process:
         read_announcement(process)
-        (server,) = psutil.Process(process.pid).children()
+        (server,) = (each for each in psutil.Process(process.pid).children() if each.name() == "java")
         server.kill()
         _, said = process.communicate(timeout=60)
     assert process.returncode == 1
