@@ -25,6 +25,7 @@ JAVA_SETTINGS = {
     "enable.idempotence": "true",
     "retries": "2147483647",
     "delivery.timeout.ms": "60000",  # KAFKA-14359: no broker takes a first batch that its successors overtook
+    "batch.size": "500",  # it goes on to another partition after so much: all of them are in use soon
     "request.timeout.ms": "5000",
     "retry.backoff.ms": "50",
     "metadata.max.age.ms": "5000",
