@@ -19,7 +19,7 @@ from chaos.faults import ANYWHERE, FAULTS
 from chaos.history import load
 from chaos.run import Outcome, Plan, run
 from chaos.simulation import lives
-from chaos.workloads.table import WORKLOADS, available
+from chaos.workloads.table import WORKLOADS, available, missing
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, help="Does the cluster lose anything?")
 console = Console(highlight=False)
@@ -47,11 +47,14 @@ def main(
         return
     _known("--system", SYSTEMS, [system])
     home = _home(directory)
+    for name, reason in missing().items():
+        console.print(f"without {name}: {reason}", style="red", markup=False)
     outcomes = [_run(plan, home / f"seed-{plan.seed}") for plan in matrix.plans(seed, repeat, mixes, system)]
-    table = Table(*matrix.HEADINGS)
-    for row in matrix.rows(outcomes):
-        table.add_row(*row)
-    console.print(table)
+    for title, (headings, make) in matrix.TABLES.items():
+        table = Table(*headings, title=title or None)
+        for row in make(outcomes):
+            table.add_row(*row)
+        console.print(table)
     console.print(matrix.verdict(outcomes))
     bad = [outcome for outcome in outcomes if not outcome.good]
     for outcome in bad:
@@ -81,7 +84,6 @@ def one(
     plan = Plan(seed, fault or known, workload or available(), rounds, rate, system)
     outcome = _run(plan, _home(directory) / f"seed-{seed}")
     if not outcome.good:
-        console.print(outcome.complaint, style="red", markup=False)
         raise typer.Exit(1)
 
 
@@ -129,6 +131,8 @@ def simulate(
 def _run(plan: Plan, directory: Path) -> Outcome:
     outcome = run(plan, directory, console.print)
     console.print(outcome.summary, markup=False)
+    if not outcome.good:  # at once: who is interrupted later has it
+        console.print(outcome.complaint, style="red", markup=False)
     return outcome
 
 

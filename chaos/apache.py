@@ -15,6 +15,8 @@ from confluent_kafka.admin import AdminClient, TopicMetadata
 from benchmarks.clusters import ApacheKafkaCluster
 from benchmarks.jars import Jars
 from benchmarks.peers import Peer
+from moldau.client.direct.connection import Connection
+from moldau.wire.messages.metadata import MetadataRequest, MetadataResponse
 
 SETTINGS = {
     "broker.session.timeout.ms": "3000",
@@ -53,6 +55,17 @@ class ApacheCluster:
 
     def in_sync(self, topic: str, partition: int = 0) -> set[int]:
         return set(self._topic(topic).partitions[partition].isrs)
+
+    def metadata(self) -> MetadataResponse:
+        problem: OSError = ConnectionError("no broker answers")
+        for broker_id, peer in self._peers.items():
+            host, _, port = peer.bootstrap.rpartition(":")
+            try:
+                if broker_id not in self._paused:
+                    return _metadata(host, int(port))
+            except OSError as failure:
+                problem = failure
+        raise problem
 
     def start(self, broker_id: int) -> None:
         self._peers[broker_id].start()
@@ -99,3 +112,11 @@ class ApacheCluster:
         if found.error is not None:
             raise KafkaException(found.error)
         return found
+
+
+def _metadata(host: str, port: int) -> MetadataResponse:
+    connection = Connection(host, port, client_id="chaos", timeout_s=ASK_S)
+    try:
+        return connection.ask(MetadataRequest(topics=None, allow_auto_topic_creation=False), MetadataResponse)
+    finally:
+        connection.close()

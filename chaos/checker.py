@@ -26,10 +26,14 @@ class Anomaly(NamedTuple):
 Found = Iterator[tuple[str, str]]  # a place, and what is wrong there
 
 
-def check(history: Iterable[Event]) -> list[Anomaly]:
-    """Everything that is wrong with a history at whose end readers went through all places from their beginning."""
+def check(history: Iterable[Event], *, ended: bool = True) -> list[Anomaly]:
+    """Everything that is wrong with a history at whose end readers went through all places from their beginning.
+
+    A run that did not come to its end (`ended`) has no such reading: what is missing in it proves nothing then.
+    """
     facts = gather(history)
-    return [Anomaly(kind, place, text) for kind, find in FINDERS.items() for place, text in find(facts)]
+    finders = {kind: find for kind, find in FINDERS.items() if ended or kind not in ENDED_ONLY}
+    return [Anomaly(kind, place, text) for kind, find in finders.items() for place, text in find(facts)]
 
 
 def counts(anomalies: Sequence[Anomaly]) -> dict[str, int]:
@@ -39,11 +43,16 @@ def counts(anomalies: Sequence[Anomaly]) -> dict[str, int]:
 
 
 def _lost_writes(facts: Facts) -> Found:
-    """Acknowledged, and read by nobody, although somebody read beyond it."""
+    """Acknowledged, and read by nobody, although somebody read beyond it; or read once, and gone in the end."""
     for fate in _missing(facts):
         if fate.offset is not None and fate.offset < facts.top.get(fate.send.place, -1):
             top = facts.top[fate.send.place]
             yield fate.send.place, f"{fate.send.value} at {fate.offset} was never read, but {top} was"
+    for reader, place in facts.whole:
+        found = {value for walk in facts.walks[reader, place] if isinstance(walk, Polled) for _, value in walk.reads}
+        for (where, value), fate in facts.fates.items():
+            if where == place and fate.visible and value not in found:
+                yield place, f"{value} was read at {sorted(fate.visible)}, but {reader}, who read all, did not find it"
 
 
 def _unseen(facts: Facts) -> Found:
@@ -203,11 +212,14 @@ def _strange_commits(facts: Facts) -> Found:
 
 
 def _stale_ends(facts: Facts) -> Found:
-    """The end of a place lies before what was acknowledged, or listed, when it was asked for."""
+    """The end of a place lies before what was acknowledged, read or listed when it was asked for."""
     known: dict[str, list[tuple[float, int]]] = defaultdict(list)
     for ack in facts.acks:
         if ack.offset >= 0 and facts.must_be_there(facts.fates[ack.place, ack.value]):
             known[ack.place].append((ack.at, ack.offset + 1))
+    for poll in facts.polls:
+        if poll.reads:
+            known[poll.place].append((poll.at, poll.reads[-1][0] + 1))
     for listed in facts.listings:
         known[listed.place].append((listed.at, listed.offset))
     highest = {place: _running_maximum(sorted(ends)) for place, ends in known.items()}
@@ -215,6 +227,13 @@ def _stale_ends(facts: Facts) -> Found:
         least = _before(highest[listed.place], facts.horizon(listed))
         if listed.offset < least:
             yield listed.place, f"the end was {listed.offset} at {listed.at}, after it had been {least}"
+
+
+def _hard_errors(facts: Facts) -> Found:
+    """A client was told of an error that trying again does not help against."""
+    for each in facts.errors:
+        if each.hard:
+            yield each.who, each.error
 
 
 def _running_maximum(times: list[tuple[float, int]]) -> list[tuple[float, int]]:
@@ -244,4 +263,6 @@ FINDERS: dict[str, Callable[[Facts], Found]] = {
     "lost commit": _lost_commits,
     "strange commit": _strange_commits,
     "stale end": _stale_ends,
+    "hard error": _hard_errors,
 }
+ENDED_ONLY = {"lost write", "unseen", "lost copy", "phantom"}  # programs tell of a record when they know its outcome

@@ -16,7 +16,9 @@ from chaos.history import (
     Disturbed,
     Ended,
     Ending,
+    Erred,
     Event,
+    Exhausted,
     Failed,
     Fetched,
     Listed,
@@ -60,6 +62,8 @@ class Facts:
     outcomes: dict[str, bool] = field(default_factory=dict)  # transaction → committed, where it is known
     polls: list[Polled] = field(default_factory=list)
     acks: list[Acked] = field(default_factory=list)
+    whole: list[Key] = field(default_factory=list)  # readers that went through a whole place: (reader, place)
+    errors: list[Erred | Failed] = field(default_factory=list)
     copies: list[Copies] = field(default_factory=list)
     listings: list[Listed] = field(default_factory=list)
     disturbances: list[tuple[float, float]] = field(default_factory=list)  # from when to when
@@ -109,7 +113,12 @@ def _note(facts: Facts, event: Event) -> None:
             if event.offset >= 0:
                 _note_offset(facts, event.place, event.offset, event.value, f"acknowledged to {event.who}")
         case Failed():
+            facts.errors.append(event)
             facts.fates[event.place, event.value].failed = event
+        case Erred():
+            facts.errors.append(event)
+        case Exhausted():
+            facts.whole.append((event.who, event.place))
         case Placed():
             facts.walks[event.who, event.place].append(event)
         case Polled():

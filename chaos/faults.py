@@ -1,25 +1,32 @@
 """What is done to a cluster: a table of faults by name. Each ends what it began; the next finds a whole cluster.
 
-Knows nothing of clients but the names of their topics and groups.
+A fault that should have done something and did not is an error of the run. Knows nothing of clients but the names of
+their topics and of what has a coordinator.
 """
 
+import contextlib
 import random
-import threading
+import socket
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import partial
 from typing import Any, Literal, Protocol
 
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
 
+from chaos.effects import Witness
 from chaos.reassigning import elect_preferred, reassign
+from moldau.broker.coordinators.placing import partition_of
 
 Direction = Literal["both", "in", "out"]
-ASK_S = 10.0
-SHORT_S, LONG_S = 0.3, 7.0  # how long a fault lasts: from a hiccup to far beyond the session's end
+SHORT_S, LONG_S = 0.3, 8.0  # how long a fault lasts: from a hiccup to twice as long as a session
+GONE_S = 3.0  # one that has ended is noticed sooner
+EFFECT_S = 60.0  # how long one waits for what a long fault must do; a bound for what hangs
+AGAIN_S = 0.1
+LOST = "lost the connection to ZooKeeper"  # in a broker's log
 JUMPS = (timedelta(seconds=20), timedelta(minutes=5), timedelta(hours=1))
 
 
@@ -34,6 +41,7 @@ class Nodes(Protocol):
     def controller(self) -> int: ...
     def leader_of(self, topic: str, partition: int = 0) -> int: ...
     def in_sync(self, topic: str, partition: int = 0) -> set[int]: ...
+    def metadata(self) -> Any: ...
     def start(self, broker_id: int) -> None: ...
     def stop(self, broker_id: int) -> None: ...
     def kill(self, broker_id: int) -> None: ...
@@ -48,8 +56,10 @@ class Scene:
     cluster: Any  # Nodes, and for most faults what only moldau.testing.Cluster has besides
     dice: random.Random
     topics: dict[str, int]
-    groups: list[str]
+    coordinated: list[tuple[str, str]]  # a coordinator's topic and a key: groups and transactional ids
     say: Callable[[str], None]
+    witness: Witness
+    first: bool = True  # whether this fault comes for the first time: then it is a long one
 
     @property
     def nodes(self) -> Nodes:
@@ -60,15 +70,37 @@ class Scene:
         topic = self.dice.choice(sorted(self.topics))
         return topic, self.dice.randrange(self.topics[topic])
 
-    def linger(self) -> None:
-        """For as long as the fault lasts: mostly short, sometimes long."""
-        time.sleep(SHORT_S + (LONG_S - SHORT_S) * self.dice.random() ** 2)
+    def linger(self, *, strikes: bool = False, long_s: float = LONG_S) -> None:
+        """For as long as the fault lasts: the first time long, later mostly short.
+
+        `strikes`: as a long one it costs partitions their leader or a replica, which is waited for.
+        """
+        lasts = self.dice.random() ** 2
+        time.sleep(long_s if self.first else SHORT_S + (LONG_S - SHORT_S) * lasts)
+        self.witness.look()
+        if strikes and self.first:
+            _await(self.witness.look, "the fault did nothing to any partition")
+
+
+def _await(holds: Callable[[], bool], otherwise: str) -> None:
+    until = time.monotonic() + EFFECT_S
+    while True:
+        with contextlib.suppress(OSError, LookupError, KafkaException):  # nobody who could tell
+            if holds():
+                return
+        if time.monotonic() > until:
+            raise TimeoutError(f"{otherwise} within {EFFECT_S:.0f} s")
+        time.sleep(AGAIN_S)
+
+
+def _leader_of(scene: Scene, topic: str, partition: int) -> int:
+    nodes = scene.nodes
+    _await(lambda: nodes.leader_of(topic, partition) in nodes.broker_ids, f"{topic}-{partition} got no leader")
+    return nodes.leader_of(topic, partition)
 
 
 def _leader(scene: Scene) -> int:
-    topic, partition = scene.some_place()
-    found = scene.nodes.leader_of(topic, partition)
-    return found if found in scene.nodes.broker_ids else scene.dice.choice(scene.nodes.broker_ids)
+    return _leader_of(scene, *scene.some_place())
 
 
 def _follower(scene: Scene) -> int:
@@ -81,40 +113,38 @@ def _controller(scene: Scene) -> int:
 
 
 def _coordinator(scene: Scene) -> int:
-    """Of a group, or whoever leads something if there is none."""
-    if not scene.groups:
+    """Of a group or a transactional id. A run whose clients have none has no coordinator: somebody who leads, then."""
+    if not scene.coordinated:
+        scene.say("there is no coordinator, so a leader")
         return _leader(scene)
-    group = scene.dice.choice(scene.groups)
-    admin = AdminClient({"bootstrap.servers": scene.nodes.bootstrap_servers, "log_level": 0})
-    try:
-        found = admin.describe_consumer_groups([group], request_timeout=ASK_S)[group].result()
-    except KafkaException:
-        return _leader(scene)
-    return int(found.coordinator.id)
+    topic, key = scene.dice.choice(scene.coordinated)
+    partitions = sum(len(row.partitions) for row in scene.nodes.metadata().topics if row.name == topic)
+    scene.say(f"the coordinator of {key} in {topic}")
+    return _leader_of(scene, topic, partition_of(key, partitions))
 
 
 def _kill(scene: Scene, broker: int) -> None:
     scene.nodes.kill(broker)
-    scene.linger()
+    scene.linger(strikes=True, long_s=GONE_S)
     scene.nodes.start(broker)
 
 
 def _stop(scene: Scene, broker: int) -> None:
     scene.nodes.stop(broker)
-    scene.linger()
+    scene.linger(strikes=True, long_s=GONE_S)
     scene.nodes.start(broker)
 
 
 def _pause(scene: Scene, broker: int) -> None:
     scene.nodes.pause(broker)
-    scene.linger()
+    scene.linger(strikes=True)
     scene.nodes.resume(broker)
 
 
 def _isolate(direction: Direction) -> Callable[[Scene, int], None]:
     def run(scene: Scene, broker: int) -> None:
         scene.cluster.isolate(broker, direction)
-        scene.linger()
+        scene.linger(strikes=True)
         scene.cluster.heal()
 
     return run
@@ -123,7 +153,7 @@ def _isolate(direction: Direction) -> Callable[[Scene, int], None]:
 def _expire(scene: Scene, broker: int) -> None:
     """ZooKeeper hears nothing of the broker until its session has ended; brokers and clients do."""
     scene.cluster.isolate_from_zookeeper(broker)
-    time.sleep(LONG_S)
+    _await(scene.witness.look, f"the session of broker {broker} did not end")
     scene.cluster.heal()
 
 
@@ -145,16 +175,24 @@ def _kill_all(scene: Scene) -> None:
     scene.dice.shuffle(brokers)
     for broker in brokers:
         scene.nodes.kill(broker)
-    scene.linger()
+    scene.linger(strikes=True)
     _start_all(scene, brokers)
 
 
 def _pause_all(scene: Scene) -> None:
     for broker in scene.nodes.broker_ids:
         scene.nodes.pause(broker)
-    scene.linger()
+    scene.linger(strikes=True)
     for broker in scene.nodes.broker_ids:
         scene.nodes.resume(broker)
+
+
+def _isolate_all(scene: Scene) -> None:
+    """Every broker is alone, without the others and without ZooKeeper: nobody can commit anything."""
+    for broker in scene.nodes.broker_ids:
+        scene.cluster.isolate(broker)
+    scene.linger()
+    scene.cluster.heal()
 
 
 def _start_all(scene: Scene, brokers: list[int]) -> None:
@@ -168,20 +206,43 @@ def _roll(scene: Scene) -> None:
         scene.nodes.stop(broker)
         scene.nodes.start(broker)
         await_in_sync(scene)
+        scene.witness.look()
 
 
-def _kill_zookeeper(scene: Scene) -> None:
-    node = scene.dice.randrange(ENSEMBLE)
-    scene.cluster.zookeeper.kill(node)
-    scene.linger()
-    scene.cluster.zookeeper.restart(node)
+def _server(begin: Callable[[Any, int], object], end: Callable[[Any, int], object]) -> Callable[[Scene], None]:
+    """What is done to one of ZooKeeper's servers that brokers use, until they have noticed if it is a long one."""
+
+    def run(scene: Scene) -> None:
+        used = {node: many for node in range(ENSEMBLE) if (many := _connections(scene, node))}
+        node = scene.dice.choice(sorted(used))
+        scene.say(f"server {node}, which {used[node]} brokers use")
+        lost = _lost_connections(scene)
+        begin(scene.cluster, node)
+        scene.linger()
+        if scene.first:
+            _await(lambda: _lost_connections(scene) > lost, "no broker lost its connection to ZooKeeper")
+        end(scene.cluster, node)
+
+    return run
 
 
-def _pause_zookeeper(scene: Scene) -> None:
-    node = scene.dice.randrange(ENSEMBLE)
-    scene.cluster.zookeeper.pause(node)
-    scene.linger()
-    scene.cluster.zookeeper.resume(node)
+def _connections(scene: Scene, node: int) -> int:
+    """How many a server has, beside this one that asks."""
+    host, _, port = scene.cluster.zookeeper.connect.split(",")[node].rpartition(":")
+    with socket.create_connection((host, int(port)), EFFECT_S) as link:
+        link.sendall(b"srvr")
+        told = link.makefile("rb").read()
+    return int(told.partition(b"Connections: ")[2].split()[0]) - 1
+
+
+def _lost_connections(scene: Scene) -> int:
+    return sum(scene.cluster.log_text(broker).count(LOST) for broker in scene.nodes.broker_ids)
+
+
+def _isolate_server(direction: Direction) -> Callable[[Scene], None]:
+    return _server(
+        lambda cluster, node: cluster.isolate_zookeeper(node, direction), lambda cluster, _node: cluster.heal()
+    )
 
 
 def _kill_ensemble(scene: Scene) -> None:
@@ -202,18 +263,36 @@ def _reassign(scene: Scene) -> None:
         scene.say(f"{topic}-{partition} to {replicas[:2]}, then {replicas}")
         for wanted in (replicas[:2], replicas):
             reassign(scene.nodes.bootstrap_servers, topic, partition, wanted)
+            scene.witness.look()
 
 
 def _elect(scene: Scene) -> None:
+    """Others than their leaders become the first replica of some partitions, and are elected."""
+    wanted: dict[tuple[str, int], int] = {}
+    for _ in range(3):
+        topic, partition = scene.some_place()
+        leader = _leader_of(scene, topic, partition)
+        others = [broker for broker in scene.nodes.broker_ids if broker != leader]
+        scene.dice.shuffle(others)
+        reassign(scene.nodes.bootstrap_servers, topic, partition, [*others, leader])
+        wanted[topic, partition] = others[0]
+    scene.say(f"leaders: {wanted}")
     elect_preferred(scene.nodes.bootstrap_servers)
+    for (topic, partition), leader in wanted.items():
+        _await(partial(_leads, scene, topic, partition, leader), f"{leader} was not elected for {topic}-{partition}")
+
+
+def _leads(scene: Scene, topic: str, partition: int, leader: int) -> bool:
+    return scene.nodes.leader_of(topic, partition) == leader
 
 
 def _kill_under_reassignment(scene: Scene) -> None:
     """A broker dies while replicas move."""
-    moving = threading.Thread(target=_reassign, args=(scene,), daemon=True)
-    moving.start()
-    _of(_leader, _kill)(scene)
-    moving.join()
+    apart = replace(scene, dice=random.Random(scene.dice.random()))  # who throws first must not decide anything
+    with ThreadPoolExecutor(1) as threads:
+        moving = threads.submit(_reassign, apart)
+        _of(_leader, _kill)(scene)
+        moving.result()
 
 
 WHO = {"leader": _leader, "follower": _follower, "controller": _controller, "coordinator": _coordinator}
@@ -230,9 +309,17 @@ FAULTS: dict[str, Callable[[Scene], None]] = {
     **{f"{how}-{who}": _of(WHO[who], HOW[how]) for how in HOW for who in WHO},
     "kill-all": _kill_all,
     "pause-all": _pause_all,
+    "isolate-all": _isolate_all,
     "rolling-restart": _roll,
-    "kill-zookeeper": _kill_zookeeper,
-    "pause-zookeeper": _pause_zookeeper,
+    "kill-zookeeper": _server(
+        lambda its, node: its.zookeeper.kill(node), lambda its, node: its.zookeeper.restart(node)
+    ),
+    "pause-zookeeper": _server(
+        lambda its, node: its.zookeeper.pause(node), lambda its, node: its.zookeeper.resume(node)
+    ),
+    "isolate-zookeeper": _isolate_server("both"),
+    "deafen-zookeeper": _isolate_server("in"),
+    "mute-zookeeper": _isolate_server("out"),
     "kill-ensemble": _kill_ensemble,
     "expire-session": _of(_leader, _expire),
     "jump-clock": _of(_leader, _jump),
@@ -244,10 +331,14 @@ SORTS: dict[str, list[str]] = {  # what a run of the matrix has, every fault in 
     "kill": [f"{how}-{who}" for how in ("kill", "stop") for who in WHO],
     "pause": [*(f"pause-{who}" for who in WHO), "jump-clock"],
     "isolate": [f"{how}-{who}" for how in ("isolate", "deafen", "mute") for who in WHO],
-    "zookeeper": ["kill-zookeeper", "pause-zookeeper", "kill-ensemble", "expire-session"],
-    "all": ["kill-all", "pause-all", "rolling-restart"],
+    "zookeeper": [
+        *(f"{how}-zookeeper" for how in ("kill", "pause", "isolate", "deafen", "mute")),
+        "kill-ensemble",
+        "expire-session",
+    ],
+    "all": ["kill-all", "pause-all", "isolate-all", "rolling-restart"],
     "move": ["reassign", "elect", "kill-under-reassignment"],
-}
+}  # fmt: skip
 ANYWHERE = [  # what Apache Kafka can be put through too
     *(f"{how}-{who}" for how in ("kill", "stop", "pause") for who in WHO), "kill-all", "pause-all", "rolling-restart",
     "elect", "reassign",

@@ -44,12 +44,16 @@ class Acked(Event):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Failed(Event):
-    """The client gave up. `surely`: it is known not to be written; otherwise it may be there."""
+    """The client gave up. `surely`: it is known not to be written; otherwise it may be there.
+
+    `hard`: no error after which it is enough to try again.
+    """
 
     place: str
     value: str
     error: str
     surely: bool = False
+    hard: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -67,6 +71,21 @@ class Polled(Event):
     place: str
     reads: tuple[Read, ...]
     isolated: bool = True
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Exhausted(Event):
+    """The reader has come to the end of a place that it began at 0: nothing more is there."""
+
+    place: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Erred(Event):
+    """A client's program was told of an error that is not a record's. `hard`: to try again is not enough."""
+
+    error: str
+    hard: bool
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -141,8 +160,21 @@ class Settled(Event):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Struck(Event):
+    """What a fault did to the cluster, as those saw it whom it left alone.
+
+    How many partitions got another leader, how many had a replica out of sync; and whether nobody was left to ask.
+    """
+
+    fault: str
+    moved: int
+    behind: int
+    silent: bool
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Noted(Event):
-    """Something for who reads the history: a fault, its end, an error that a client went on after."""
+    """Something for who reads the history: a fault, its end, what a client did after an error."""
 
     text: str
 
@@ -150,8 +182,8 @@ class Noted(Event):
 KINDS = {
     kind.__name__: kind
     for kind in (
-        Send, Acked, Failed, Placed, Polled, Ending, Ended, Copies, Committing, Committed, Fetched, Listed, Disturbed,
-        Settled, Noted,
+        Send, Acked, Failed, Placed, Polled, Exhausted, Erred, Ending, Ended, Copies, Committing, Committed, Fetched,
+        Listed, Disturbed, Settled, Struck, Noted,
     )
 }  # fmt: skip
 

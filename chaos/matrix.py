@@ -1,22 +1,32 @@
-"""The long matrix of `make chaos`: faults of each sort, mixes of all, and the table of docs/reliability.md."""
+"""The long matrix of `make chaos`: faults of each sort, mixes of all, and the tables of docs/reliability.md."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from chaos.checker import counts
 from chaos.faults import ANYWHERE, FAULTS, SORTS
 from chaos.run import Outcome, Plan
-from chaos.workloads.table import available
+from chaos.workloads.table import CLIENTS, available
 
 PAGE = Path("docs/reliability.md")
 BEGIN, END = "<!-- matrix -->", "<!-- /matrix -->"
 COLUMNS = {
     "times": "times",
+    "moved": "leaders moved",
+    "behind": "partitions out of sync",
     "sent": "records sent",
     "acked": "acknowledged",
     "read": "read",
     "committed": "offsets committed",
+}
+SILENCE = "longest silence, s"
+CLIENT_COLUMNS = {
+    "sent": "records sent",
+    "acked": "acknowledged",
+    "read": "read",
+    "errors": "errors that passed",
+    "hard": "hard errors",
 }
 REST = "before the first"
 
@@ -35,16 +45,41 @@ def plans(seed: int, repeat: int, mixes: int, system: str = "moldau") -> Iterato
 def rows(outcomes: Iterable[Outcome]) -> list[list[str]]:
     """Per fault what was done from its beginning to that of the next, in the order of the table; and in all."""
     sums: dict[str, Counter[str]] = defaultdict(Counter)
+    silence: dict[str, float] = defaultdict(float)
     for outcome in outcomes:
         for fault, counted in outcome.by_fault.items():
             sums[fault or REST].update(counted)
+        for fault, seconds in outcome.silence_s.items():
+            silence[fault or REST] = max(silence[fault or REST], seconds)
     order = [fault for fault in (*FAULTS, REST) if fault in sums]
     total = sum(sums.values(), Counter())
-    named = [(fault, sums[fault]) for fault in order]
-    return [[name, *(f"{row[column]:,}" for column in COLUMNS)] for name, row in (*named, ("in all", total))]
+    named = [(fault, sums[fault], silence[fault]) for fault in order]
+    named.append(("in all", total, max(silence.values(), default=0.0)))
+    return [[name, *(f"{row[column]:,}" for column in COLUMNS), f"{quiet:.1f}"] for name, row, quiet in named]
 
 
-HEADINGS = ("fault", *COLUMNS.values())
+HEADINGS = ("fault", *COLUMNS.values(), SILENCE)
+CLIENT_HEADINGS = ("client", "sorts of faults", "faults", *CLIENT_COLUMNS.values())
+EACH_HEADINGS = ("acknowledged", *CLIENTS)
+
+
+def client_rows(outcomes: list[Outcome]) -> list[list[str]]:
+    """Per client: which faults it went through, each followed by records of its own, and what its program was told."""
+    found = []
+    for client, workloads in CLIENTS.items():
+        met = [fault for outcome in outcomes if {*workloads} & {*outcome.plan.workloads} for fault in outcome.done]
+        total = sum((outcome.by_client[client] for outcome in outcomes), Counter())
+        found.append([client, f"{len(set(met))}", f"{len(met)}", *(f"{total[column]:,}" for column in CLIENT_COLUMNS)])
+    return found
+
+
+def each_rows(outcomes: list[Outcome]) -> list[list[str]]:
+    """Per fault how many records of each client were acknowledged from its beginning to that of the next."""
+    sums: dict[str, Counter[str]] = defaultdict(Counter)
+    for outcome in outcomes:
+        for fault, counted in outcome.by_fault.items():
+            sums[fault].update(counted)
+    return [[fault, *(f"{sums[fault][client]:,}" for client in CLIENTS)] for fault in FAULTS if fault in sums]
 
 
 def verdict(outcomes: list[Outcome]) -> str:
@@ -55,10 +90,21 @@ def verdict(outcomes: list[Outcome]) -> str:
     return f"{len(outcomes)} runs, of which {stuck} did not come to their end. Anomalies: {kinds}."
 
 
-def page_table(outcomes: list[Outcome]) -> str:
-    lines = ["| " + " | ".join(HEADINGS) + " |", "|---|" + "--:|" * len(COLUMNS)]
-    lines += ["| " + " | ".join(row) + " |" for row in rows(outcomes)]
-    return "\n".join((*lines, "", verdict(outcomes)))
+TABLES: dict[str, tuple[tuple[str, ...], Callable[[list[Outcome]], list[list[str]]]]] = {
+    "": (HEADINGS, rows),
+    "What the clients went through:": (CLIENT_HEADINGS, client_rows),
+    "And each of them in each fault:": (EACH_HEADINGS, each_rows),
+}
+
+
+def page_tables(outcomes: list[Outcome]) -> str:
+    lines = []
+    for title, (headings, make) in TABLES.items():
+        lines += [title, ""] if title else []
+        lines += ["| " + " | ".join(headings) + " |", "|---|" + "--:|" * (len(headings) - 1)]
+        lines += ["| " + " | ".join(row) + " |" for row in make(outcomes)]
+        lines.append("")
+    return "\n".join((*lines, verdict(outcomes)))
 
 
 def publish(outcomes: list[Outcome], page: Path = PAGE) -> None:
@@ -66,4 +112,4 @@ def publish(outcomes: list[Outcome], page: Path = PAGE) -> None:
     text = page.read_text()
     head, _, rest = text.partition(BEGIN)
     _, _, tail = rest.partition(END)
-    page.write_text(f"{head}{BEGIN}\n\n{page_table(outcomes)}\n\n{END}{tail}")
+    page.write_text(f"{head}{BEGIN}\n\n{page_tables(outcomes)}\n\n{END}{tail}")

@@ -18,7 +18,7 @@ def reassign(bootstrap: str, topic: str, partition: int, replicas: list[int]) ->
     place = TopicPartition(topic, partition)
     until = time.monotonic() + PATIENCE_S
     _again(bootstrap, lambda admin: _ask(admin, place, replicas), until)
-    while _again(bootstrap, lambda admin: admin.list_partition_reassignments([place]), until):
+    while not _again(bootstrap, lambda admin: _done(admin, place, replicas), until):
         if time.monotonic() > until:
             raise TimeoutError(f"{topic}-{partition} did not get the replicas {replicas} within {PATIENCE_S:.0f} s")
         time.sleep(AGAIN_S)
@@ -35,6 +35,13 @@ def _ask(admin: KafkaAdminClient, place: TopicPartition, replicas: list[int]) ->
     if error is not None and error is not NoReassignmentInProgressError:
         raise error(f"{place}: {replicas}")
     return True
+
+
+def _done(admin: KafkaAdminClient, place: TopicPartition, replicas: list[int]) -> bool:
+    if admin.list_partition_reassignments([place]):
+        return False
+    rows = [each for row in admin.describe_topics([place.topic]) for each in row["partitions"]]
+    return replicas in [each["replica_nodes"] for each in rows if each["partition_index"] == place.partition]
 
 
 def _again(bootstrap: str, call: Callable[[KafkaAdminClient], Found], until: float) -> Found:

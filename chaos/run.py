@@ -2,6 +2,7 @@
 
 import contextlib
 import logging
+import math
 import random
 import shutil
 import time
@@ -18,11 +19,25 @@ from confluent_kafka.cimpl import NewTopic
 from benchmarks import jars
 from chaos.apache import ApacheCluster
 from chaos.checker import Anomaly, check
+from chaos.effects import Witness
 from chaos.faults import ENSEMBLE, FAULTS, Scene, await_in_sync
-from chaos.history import Acked, Committed, Disturbed, Noted, Polled, Recorder, Send, Settled
+from chaos.history import (
+    Acked,
+    Committed,
+    Disturbed,
+    Erred,
+    Event,
+    Failed,
+    Noted,
+    Polled,
+    Recorder,
+    Send,
+    Settled,
+    Struck,
+)
 from chaos.workloads.base import Gave, Workload, wait_until
 from chaos.workloads.read import read_everything
-from chaos.workloads.table import Cast, cast_of
+from chaos.workloads.table import Cast, cast_of, client_of
 
 Say = Callable[[str], None]
 TOPIC_SETTINGS = {"min.insync.replicas": "2"}
@@ -54,12 +69,12 @@ class Plan:
 
     @property
     def command(self) -> str:
-        parts = ["python -m chaos run", f"--seed {self.seed}", f"--rounds {self.rounds}", f"--rate {self.rate:g}"]
+        parts = [f"run --seed {self.seed}", f"--rounds {self.rounds}", f"--rate {self.rate:g}"]
         parts += [f"--fault {name}" for name in self.faults]
         parts += [f"--workload {name}" for name in self.workloads]
         if self.system != "moldau":
             parts.append(f"--system {self.system}")
-        return " ".join(parts)
+        return f'make chaos ARGS="{" ".join(parts)}"'
 
 
 @dataclass(slots=True)
@@ -67,6 +82,8 @@ class Outcome:
     plan: Plan
     done: list[str] = field(default_factory=list)  # faults
     by_fault: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))  # "": before the first
+    by_client: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    silence_s: dict[str, float] = field(default_factory=dict)  # fault → the longest time without an acknowledgement
     seconds: float = 0.0
     anomalies: list[Anomaly] = field(default_factory=list)
     trouble: str = ""  # why it did not come to its end
@@ -93,7 +110,7 @@ class Outcome:
     @property
     def complaint(self) -> str:
         """What is wrong, and how to have the same again."""
-        lines = [f"seed {self.plan.seed}: {self.trouble or 'anomalies'}"]
+        lines = [f"seed {self.plan.seed}: {self.trouble or f'{len(self.anomalies)} anomalies'}"]
         lines += [f"  {each}" for each in self.anomalies[:SHOWN]]
         lines += [f"  again: {self.plan.command}", f"  history: {self.history}; brokers' logs are beside it"]
         return "\n".join(lines)
@@ -116,9 +133,8 @@ def run(plan: Plan, directory: Path, say: Say) -> Outcome:
         outcome.trouble = repr(failure)
     finally:
         recorder.close()
-    if not outcome.trouble:
-        outcome.anomalies = check(recorder.events)
-    _count(recorder, outcome)
+    outcome.anomalies = check(recorder.events, ended=not outcome.trouble)
+    count(recorder.events, outcome)
     outcome.seconds = time.monotonic() - began
     if outcome.good:
         shutil.rmtree(home, ignore_errors=True)
@@ -135,8 +151,14 @@ def _log_clients(path: Path) -> None:
 def _disturb(plan: Plan, cluster: Any, recorder: Recorder, outcome: Outcome, say: Say) -> None:
     cast = cast_of(plan.workloads, cluster.bootstrap_servers, recorder, plan.seed, plan.rate)
     _create(cluster.bootstrap_servers, cast.topics)
-    dice = random.Random(plan.seed)
-    scene = Scene(cluster, dice, cast.topics, list(cast.groups), lambda text: recorder.tell(Noted, FAULTS_TELL, text))
+    scene = Scene(
+        cluster,
+        random.Random(plan.seed),
+        cast.topics,
+        cast.coordinated,
+        lambda text: recorder.tell(Noted, FAULTS_TELL, text),
+        Witness(cluster, cast.topics, cluster.broker_ids),
+    )
     await_in_sync(scene)
     try:
         _under_load(plan, cast, scene, outcome, say)
@@ -156,7 +178,8 @@ def _under_load(plan: Plan, cast: Cast, scene: Scene, outcome: Outcome, say: Say
         say(f"seed {plan.seed}, {number} of {plan.rounds}: {name}")
         recorder.tell(Noted, FAULTS_TELL, BEGIN + name)
         recorder.tell(Disturbed, FAULTS_TELL)
-        FAULTS[name](scene)
+        scene.first = name not in outcome.done
+        _strike(name, scene, recorder)
         recorder.tell(Noted, FAULTS_TELL, f"end {name}")
         outcome.done.append(name)
         _await_more(cast, f"after {name}")
@@ -164,6 +187,18 @@ def _under_load(plan: Plan, cast: Cast, scene: Scene, outcome: Outcome, say: Say
         recorder.tell(Settled, FAULTS_TELL)
     say(f"seed {plan.seed}: the last reading")
     cast.end()
+
+
+def _strike(name: str, scene: Scene, recorder: Recorder) -> None:
+    """A fault, and what it did."""
+    scene.witness = Witness(scene.cluster, scene.topics, scene.nodes.broker_ids)
+    try:
+        FAULTS[name](scene)
+    except TimeoutError as failure:
+        raise TimeoutError(f"{name}: {failure}") from failure
+    scene.witness.look()
+    seen = scene.witness
+    recorder.tell(Struck, FAULTS_TELL, name, len(seen.moved), len(seen.behind), seen.silent)
 
 
 def _order(plan: Plan, dice: random.Random) -> list[str]:
@@ -213,17 +248,36 @@ def _cluster(system: str, home: Path) -> Iterator[Any]:
             yield cluster
 
 
-def _count(recorder: Recorder, outcome: Outcome) -> None:
-    """What was done in all, and from the beginning of each fault to that of the next."""
-    window = ""
-    for event in recorder.events:
-        counted = Counter(
-            sent=isinstance(event, Send),
-            acked=isinstance(event, Acked),
-            read=len(event.reads) if isinstance(event, Polled) else 0,
-            committed=isinstance(event, Committed),
-        )
+def count(events: list[Event], outcome: Outcome) -> None:
+    """What was done in all, from the beginning of each fault to that of the next, and by which client."""
+    window, acked_at = "", math.inf
+    for event in events:
         if isinstance(event, Noted) and event.who == FAULTS_TELL and event.text.startswith(BEGIN):
             window = event.text.removeprefix(BEGIN)
-            counted["times"] = 1
+        counted = _counted(event)
         outcome.by_fault[window].update(counted)
+        if event.who == FAULTS_TELL:
+            continue
+        client = client_of(event.who)
+        outcome.by_client[client].update(counted)
+        if isinstance(event, Acked):
+            outcome.by_fault[window][client] += 1
+            outcome.silence_s[window] = max(outcome.silence_s.get(window, 0.0), event.at - acked_at)
+            acked_at = event.at
+
+
+def _counted(event: Event) -> Counter[str]:
+    match event:
+        case Send():
+            return Counter(sent=1)
+        case Acked():
+            return Counter(acked=1)
+        case Polled():
+            return Counter(read=len(event.reads))
+        case Committed():
+            return Counter(committed=1)
+        case Failed() | Erred():
+            return Counter(hard=1) if event.hard else Counter(errors=1)
+        case Struck():
+            return Counter(times=1, moved=event.moved, behind=event.behind)
+    return Counter()

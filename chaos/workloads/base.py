@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from confluent_kafka import KafkaError
 
-from chaos.history import Acked, Failed, Noted, Recorder, Send
+from chaos.history import Acked, Erred, Failed, Noted, Placed, Polled, Read, Recorder, Send
 
 PATIENCE_S = 120.0  # how long a client may take to go on after a fault; a bound for what hangs, not a measure of speed
 
@@ -89,6 +89,9 @@ class Workload:
     def note(self, text: str) -> None:
         self.tell(Noted, self.name, text)
 
+    def erred(self, text: str, *, hard: bool) -> None:
+        self.tell(Erred, self.name, text, hard)
+
     def pause(self) -> None:
         """Between two records, so that the rate is kept on the average."""
         self.ending.wait(self.dice.random() * 2 / self.setting.rate)
@@ -109,6 +112,7 @@ class Numbered(Workload):
     def __init__(self, name: str, setting: Setting) -> None:
         super().__init__(name, setting)
         self.failed = 0
+        self.ends = [0] * setting.partitions  # behind the last record that was acknowledged
         self._number = 0
 
     def next_record(self, transaction: str = "") -> tuple[int, str]:
@@ -121,11 +125,35 @@ class Numbered(Workload):
 
     def delivered(self, partition: int, value: str, offset: int) -> None:
         self.acked += 1
+        self.ends[partition] = max(self.ends[partition], offset + 1)
         self.tell(Acked, self.name, f"{self.setting.topic}/{partition}", value, max(offset, -1))
 
-    def not_delivered(self, partition: int, value: str, error: str, *, surely: bool = False) -> None:
+    def not_delivered(
+        self, partition: int, value: str, error: str, *, surely: bool = False, hard: bool = False
+    ) -> None:
         self.failed += 1
-        self.tell(Failed, self.name, f"{self.setting.topic}/{partition}", value, error, surely)
+        self.tell(Failed, self.name, f"{self.setting.topic}/{partition}", value, error, surely, hard)
+
+
+class Reader(Workload):
+    """Reads all partitions of a topic from the beginning, as records come."""
+
+    def __init__(self, name: str, setting: Setting) -> None:
+        super().__init__(name, setting)
+        self.positions = [0] * setting.partitions
+
+    def stands_at(self, offset: int) -> None:
+        """In all partitions; -1 where that is not known."""
+        for place in self.setting.places:
+            self.tell(Placed, self.name, place, offset)
+
+    def took(self, partition: int, reads: list[Read]) -> None:
+        self.acked += len(reads)
+        self.positions[partition] = reads[-1][0] + 1
+        self.tell(Polled, self.name, f"{self.setting.topic}/{partition}", tuple(reads))
+
+    def has_read(self, ends: list[int]) -> bool:
+        return self.broken is not None or all(map(int.__ge__, self.positions, ends))
 
 
 def wait_until(holds: Callable[[], bool], what: str, patience_s: float = PATIENCE_S) -> None:

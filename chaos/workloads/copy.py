@@ -1,4 +1,7 @@
-"""A copier with librdkafka: reads one topic and writes another in transactions that carry the offsets it has read."""
+"""A copier with librdkafka: reads one topic and writes another in transactions that carry the offsets it has read.
+
+Some transactions it aborts, and does their work again.
+"""
 
 import logging
 import threading
@@ -21,9 +24,11 @@ from chaos.history import (
     Send,
 )
 from chaos.workloads.base import HASTY, PATIENCE_S, Setting, Workload
+from chaos.workloads.errors import FENCED, is_hard, is_hard_in_transaction
 from chaos.workloads.read import READING, reads_of
 
 BATCH = 100
+GIVEN_UP = 0.1  # of the transactions, when everything is written
 CALL_S = 15.0
 READY_S = 60.0
 log = logging.getLogger("librdkafka")  # what it has to say goes where the other clients' words go
@@ -47,13 +52,16 @@ class Copy(Workload):
         while not self.ending.is_set():
             try:
                 self._life()
-            except (KafkaException, Stuck) as failure:
-                self.note(f"begins anew: {failure}")
+            except Stuck as failure:
+                self.erred(f"begins anew: {failure}", hard=False)
+            except KafkaException as failure:
+                error = failure.args[0]
+                self.erred(f"begins anew: {failure}", hard=is_hard(error) and error.code() not in FENCED)
 
     def _life(self) -> None:
         """A producer and a consumer until the end, or until an error that only new ones get over."""
         common = {**HASTY, "bootstrap.servers": self.setting.bootstrap}
-        settings = {**common, "transactional.id": self.name, "transaction.timeout.ms": 30_000, "linger.ms": 2}
+        settings = {**common, "transactional.id": self.name, "transaction.timeout.ms": 120_000, "linger.ms": 2}
         producer = Producer(settings, logger=log)
         consumer = Consumer({**READING, **common, "group.id": self.name})
         try:
@@ -79,6 +87,8 @@ class Copy(Workload):
             offsets = [TopicPartition(self.setting.topic, index, offset) for index, offset in ends.items()]
             group = consumer.consumer_group_metadata()
             self._again(lambda: producer.send_offsets_to_transaction(offsets, group, CALL_S))
+            if self.dice.random() < GIVEN_UP:
+                return self._give_up(producer, consumer, transaction)
             self._tell_offsets(Committing, ends)
             self.tell(Ending, self.name, transaction, True)
             self._again(lambda: producer.commit_transaction(CALL_S))
@@ -106,11 +116,20 @@ class Copy(Workload):
             offset = message.offset()
             self.tell(Acked, self.name, place, value, -1 if offset is None or offset < 0 else offset)
         else:
-            self.tell(Failed, self.name, place, value, error.str())
+            self.tell(Failed, self.name, place, value, error.str(), hard=is_hard_in_transaction(error))
+
+    def _give_up(self, producer: Producer, consumer: Consumer, transaction: str) -> None:
+        """Aborted although nothing is wrong: without such ones hardly any aborted record would be in a log."""
+        producer.flush(CALL_S)
+        self.tell(Ending, self.name, transaction, False)
+        self._again(lambda: producer.abort_transaction(CALL_S))
+        self.tell(Ended, self.name, transaction, False)
+        self._rewind(consumer)
 
     def _abort(self, producer: Producer, transaction: str, failure: KafkaException) -> None:
-        self.note(f"{transaction}: {failure.args[0].str()}")
-        if not failure.args[0].txn_requires_abort():
+        error = failure.args[0]
+        self.erred(f"{transaction}: {error.str()}", hard=is_hard_in_transaction(error))
+        if not error.txn_requires_abort():
             raise Stuck(str(failure))
         self._again(lambda: producer.abort_transaction(CALL_S))
         self.tell(Ended, self.name, transaction, False)

@@ -4,7 +4,8 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from chaos.history import Committed, Committing, Fetched, Placed, Polled
 from chaos.workloads.base import Setting, Workload
-from chaos.workloads.read import PASSING, READING, reads_of
+from chaos.workloads.errors import is_hard
+from chaos.workloads.read import READING, errors_of, reads_of
 
 OFFSETS_S = 20.0
 
@@ -28,15 +29,12 @@ class Member(Workload):
             try:
                 messages = consumer.consume(100, 0.2)
             except KafkaException as failure:  # of the call-back: offsets could not be had
-                self.note(f"joins again: {failure}")
+                self.erred(f"joins again: {failure}", hard=is_hard(failure.args[0]))
                 consumer.close()
                 consumer = Consumer(self._settings)
                 consumer.subscribe([self.setting.topic], on_assign=self._assigned)
                 continue
-            for message in messages:
-                error = message.error()
-                if error is not None and error.code() not in PASSING:
-                    self.note(f"member: {error.str()}")
+            errors_of(self, messages)
             self._take(consumer, reads_of(messages))
         consumer.close()
 
@@ -68,8 +66,10 @@ class Member(Workload):
         try:
             done = consumer.commit(offsets=offsets, asynchronous=False)
         except KafkaException as failure:
-            return self.note(f"commit: {failure.args[0].str()}")
+            return self.erred(f"commit: {failure.args[0].str()}", hard=is_hard(failure.args[0]))
         for each in done or ():
-            if each.error is None:
+            if each.error is not None:
+                self.erred(f"commit of {each}: {each.error.str()}", hard=is_hard(each.error))
+            else:
                 self.tell(Committed, self.name, self._group, f"{each.topic}/{each.partition}", each.offset)
         return None

@@ -8,7 +8,8 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from chaos.workloads.base import HASTY, PATIENCE_S, SURELY_NOT_WRITTEN, Numbered, Setting
+from chaos.workloads.base import HASTY, PATIENCE_S, SURELY_NOT_WRITTEN, Gave, Numbered, Setting
+from chaos.workloads.errors import is_hard
 
 PLAIN: dict[str, Any] = {"enable.idempotence": False, "retries": 0, "acks": "all", "message.timeout.ms": 20_000}
 IDEMPOTENT: dict[str, Any] = {"enable.idempotence": True, "message.timeout.ms": 600_000}
@@ -31,7 +32,7 @@ class Produce(Numbered):
             except BufferError:
                 self.not_delivered(partition, value, "the queue is full", surely=True)
             except KafkaException as failure:
-                self.not_delivered(partition, value, str(failure), surely=True)
+                self.not_delivered(partition, value, str(failure), surely=True, hard=is_hard(failure.args[0]))
                 producer = self._after_fatal(producer, failure)
             producer.poll(0)
             self.pause()
@@ -43,7 +44,8 @@ class Produce(Numbered):
             offset = message.offset()
             self.delivered(partition, value, -1 if offset is None else offset)
         else:
-            self.not_delivered(partition, value, error.str(), surely=error.code() in SURELY_NOT_WRITTEN)
+            surely = error.code() in SURELY_NOT_WRITTEN
+            self.not_delivered(partition, value, error.str(), surely=surely, hard=is_hard(error))
 
     def _after_fatal(self, producer: Producer, failure: KafkaException) -> Producer:
         self.note(f"a new producer after {failure}")
@@ -52,9 +54,11 @@ class Produce(Numbered):
 
     def _bring_home(self, producer: Producer) -> None:
         """Every record gets its outcome; what is left after a long time is told as failed by purging it."""
-        if producer.flush(PATIENCE_S):
+        left = producer.flush(PATIENCE_S)
+        if left:
             producer.purge()
             producer.flush(PATIENCE_S)
+            raise Gave(f"{self.name}: {left} records had no outcome within {PATIENCE_S:.0f} s")
 
 
 def plain(setting: Setting) -> Produce:

@@ -1,7 +1,7 @@
-"""Idempotent producers that are programs of their own: Java's client in Kafka's VerifiableProducer, and franz-go.
+"""Clients that are programs of their own, Java's in Kafka's VerifiableProducer and VerifiableConsumer, and franz-go.
 
-Each prints a line of JSON per record when its outcome is known. Lines come in any order over partitions; they are told
-in the order of the numbers, which is that of sending.
+An idempotent producer prints a line of JSON per record when its outcome is known. Lines come in any order over
+partitions; they are told in the order of the numbers, which is that of sending. A reader prints one per record.
 """
 
 import heapq
@@ -17,16 +17,26 @@ from typing import NamedTuple
 
 from benchmarks import jars
 from chaos.history import Acked, Failed, Send
-from chaos.workloads.base import PATIENCE_S, Numbered, Setting
+from chaos.workloads.base import PATIENCE_S, Numbered, Reader, Setting, Workload
+from chaos.workloads.errors import is_hard_in_java
 
-VERIFIABLE = "org.apache.kafka.tools.VerifiableProducer"
+VERIFIABLE = "org.apache.kafka.tools.Verifiable"  # and Producer, or Consumer
 JAVA_SETTINGS = {
     "enable.idempotence": "true",
     "retries": "2147483647",
     "delivery.timeout.ms": "60000",  # KAFKA-14359: no broker takes a first batch that its successors overtook
+    "batch.size": "500",  # it goes on to another partition after so much: all of them are in use soon
     "request.timeout.ms": "5000",
     "retry.backoff.ms": "50",
     "metadata.max.age.ms": "5000",
+}
+JAVA_READING = {
+    "isolation.level": "read_committed",
+    "request.timeout.ms": "5000",
+    "default.api.timeout.ms": "15000",
+    "retry.backoff.ms": "50",
+    "metadata.max.age.ms": "5000",
+    "fetch.max.wait.ms": "100",
 }
 JAVA_PREFIX = "1"  # VerifiableProducer takes a number
 GO_SOURCE = Path(__file__).parents[2] / "tests" / "clients" / "go"
@@ -40,34 +50,30 @@ class Line(NamedTuple):
     partition: int | None
     offset: int
     error: str
+    hard: bool = False
 
 
-class Program(Numbered):
-    def __init__(self, name: str, setting: Setting, command: list[str], parse: Callable[[str], Line | None]) -> None:
+class Program(Workload):
+    """What it does is a program's work, of which every line is heard."""
+
+    def __init__(self, name: str, setting: Setting, command: list[str]) -> None:
         super().__init__(name, setting)
         self._command = command
-        self._parse = parse
         self._process: subprocess.Popen[str] | None = None
-        self._early: list[Line] = []  # those whose predecessors are not known yet
-        self._next = 0
+
+    def hear(self, text: str) -> None:
+        """A line of its standard output."""
 
     def work(self) -> None:
         with tempfile.TemporaryFile("w+") as errors:
             self._process = subprocess.Popen(self._command, stdout=subprocess.PIPE, stderr=errors, text=True)
             assert self._process.stdout is not None
             for text in self._process.stdout:
-                line = self._parse(text)
-                if line is not None:
-                    self.acked += not line.error
-                    self.failed += bool(line.error)
-                    heapq.heappush(self._early, line)
-                    self._tell_all_known()
+                self.hear(text)
             code = self._process.wait()
             errors.seek(0)
             if not self.ending.is_set():
                 raise RuntimeError(f"{self.name} ended with {code}: {errors.read()[-500:]}")
-        while self._early:
-            self._tell_line(heapq.heappop(self._early))
 
     def stop(self) -> None:
         super().stop()
@@ -88,6 +94,27 @@ class Program(Numbered):
                 self._process.kill()
         super().finish()
 
+
+class ProgramProducer(Program, Numbered):
+    def __init__(self, name: str, setting: Setting, command: list[str], parse: Callable[[str], Line | None]) -> None:
+        super().__init__(name, setting, command)
+        self._parse = parse
+        self._early: list[Line] = []  # those whose predecessors are not known yet
+        self._next = 0
+
+    def hear(self, text: str) -> None:
+        line = self._parse(text)
+        if line is not None:
+            self.acked += not line.error
+            self.failed += bool(line.error)
+            heapq.heappush(self._early, line)
+            self._tell_all_known()
+
+    def work(self) -> None:
+        super().work()
+        while self._early:
+            self._tell_line(heapq.heappop(self._early))
+
     def _tell_all_known(self) -> None:
         while self._early and self._early[0].number == self._next:
             self._tell_line(heapq.heappop(self._early))
@@ -99,20 +126,61 @@ class Program(Numbered):
         for place in places:
             self.tell(Send, self.name, place, line.value)
             if line.error:
-                self.tell(Failed, self.name, place, line.value, line.error)
+                self.tell(Failed, self.name, place, line.value, line.error, False, line.hard)
         if not line.error:
+            self.ends[line.partition or 0] = max(self.ends[line.partition or 0], line.offset + 1)
             self.tell(Acked, self.name, places[0], line.value, line.offset)
 
 
-def java(setting: Setting) -> Program:
+class JavaReader(Program, Reader):
+    """Java's client in Kafka's VerifiableConsumer: the only member of a group, which commits what it reads."""
+
+    def hear(self, text: str) -> None:
+        told = json.loads(text)
+        match told["name"]:
+            case "partitions_assigned":
+                self.stands_at(-1)  # where the group was, which it does not tell
+            case "record_data":
+                self.took(told["partition"], [(told["offset"], told["value"])])
+            case "offsets_committed" if not told["success"]:
+                self.erred(f"commit: {told['error']}", hard=False)  # what it cannot go on after, it ends with
+
+
+class GoReader(Program, Reader):
+    """franz-go, by partition from the beginning."""
+
+    def work(self) -> None:
+        self.stands_at(0)
+        super().work()
+
+    def hear(self, text: str) -> None:
+        told = json.loads(text)
+        if told["Error"]:
+            self.erred(told["Error"], hard=told["Hard"])
+        else:
+            self.took(told["Partition"], [(told["Offset"], told["Value"])])
+
+
+def java(setting: Setting) -> ProgramProducer:
+    command = _java_command(setting, "Producer", JAVA_SETTINGS)
+    command += ["--throughput", str(int(setting.rate)), "--value-prefix", JAVA_PREFIX]
+    return ProgramProducer("java", setting, command, _java_line)
+
+
+def java_reader(name: str, setting: Setting) -> JavaReader:
+    command = _java_command(setting, "Consumer", JAVA_READING)
+    command += ["--group-id", name, "--reset-policy", "earliest", "--session-timeout", "6000", "--verbose"]
+    return JavaReader(name, setting, command)
+
+
+def _java_command(setting: Setting, what: str, settings: dict[str, str]) -> list[str]:
     found = jars.obtain()
     assert not isinstance(found, str), found
-    settings = Path(tempfile.mkdtemp(prefix="moldau-chaos-")) / "producer.properties"
-    settings.write_text("".join(f"{name}={value}\n" for name, value in JAVA_SETTINGS.items()))
-    arguments = ["--bootstrap-server", setting.bootstrap, "--topic", setting.topic, "--value-prefix", JAVA_PREFIX]
-    arguments += ["--throughput", str(int(setting.rate)), "--command-config", str(settings)]
+    file = Path(tempfile.mkdtemp(prefix="moldau-chaos-")) / "client.properties"
+    file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+    arguments = ["--bootstrap-server", setting.bootstrap, "--topic", setting.topic, "--command-config", str(file)]
     options = ("-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
-    return Program("java", setting, found.command(VERIFIABLE, *arguments, options=options), _java_line)
+    return found.command(VERIFIABLE + what, *arguments, options=options)
 
 
 def _java_line(text: str) -> Line | None:
@@ -122,18 +190,25 @@ def _java_line(text: str) -> Line | None:
         case "producer_send_success":
             return Line(number, told["value"], told["partition"], told["offset"], "")
         case "producer_send_error":
-            return Line(number, told["value"], None, -1, told["message"] or told["exception"])
+            hard = is_hard_in_java(told["exception"])
+            return Line(number, told["value"], None, -1, f"{told['exception']}: {told['message']}", hard)
     return None
 
 
-def go(setting: Setting) -> Program:
+def go(setting: Setting) -> ProgramProducer:
     arguments = [setting.bootstrap, setting.topic, str(setting.partitions), str(int(setting.rate)), str(setting.seed)]
-    return Program("go", setting, [str(_built()), "steady", *arguments], _go_line)
+    return ProgramProducer("go", setting, [str(_built()), "steady", *arguments], _go_line)
+
+
+def go_reader(name: str, setting: Setting) -> GoReader:
+    command = [str(_built()), "follow", setting.bootstrap, setting.topic, str(setting.partitions)]
+    return GoReader(name, setting, command)
 
 
 def _go_line(text: str) -> Line:
     told = json.loads(text)
-    return Line(told["Number"], f"go.{told['Number']}", told["Partition"], told["Offset"], told["Error"])
+    number, value = told["Number"], f"go.{told['Number']}"
+    return Line(number, value, told["Partition"], told["Offset"], told["Error"], told["Hard"])
 
 
 @cache

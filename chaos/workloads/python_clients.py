@@ -1,16 +1,21 @@
-"""Idempotent producers of the other Python clients, aiokafka and kafka-python."""
+"""The other Python clients, aiokafka and kafka-python: idempotent producers, and readers of what they wrote."""
 
 import asyncio
 from typing import Any
 
-from aiokafka import AIOKafkaProducer
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka import TopicPartition as AiokafkaPlace
 from aiokafka.errors import KafkaError as AiokafkaError
-from kafka import KafkaProducer
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import KafkaError as KafkaPythonError
 
-from chaos.workloads.base import PATIENCE_S, Numbered
+from chaos.workloads.base import PATIENCE_S, Gave, Numbered, Reader
+from chaos.workloads.errors import is_hard_in_python
 
 UNDER_WAY = 500
+POLL_MS = 200
+HASTY = {"request_timeout_ms": 5_000, "retry_backoff_ms": 50, "metadata_max_age_ms": 5_000}
+READING = {**HASTY, "isolation_level": "read_committed", "auto_offset_reset": "none", "fetch_max_wait_ms": 100}
 
 
 class Aiokafka(Numbered):
@@ -19,15 +24,16 @@ class Aiokafka(Numbered):
 
     async def _produce(self) -> None:
         waiting: set[asyncio.Task[None]] = set()
+        # Its default of request_timeout_ms is kept: it gives up records that wait for a leader as long as that.
         while not self.ending.is_set():
             producer = AIOKafkaProducer(
-                bootstrap_servers=self.setting.bootstrap, enable_idempotence=True, request_timeout_ms=5_000,
-                retry_backoff_ms=50, metadata_max_age_ms=5_000, linger_ms=2,
+                bootstrap_servers=self.setting.bootstrap, enable_idempotence=True, linger_ms=2, retry_backoff_ms=50,
+                metadata_max_age_ms=5_000,
             )  # fmt: skip
             try:
                 await producer.start()
             except AiokafkaError as failure:
-                self.note(f"starts again: {failure!r}")
+                self.erred(f"starts again: {failure!r}", hard=is_hard_in_python(failure))
                 continue
             failed = self.failed
             # It numbers on behind a record that it gave up, which no broker takes then: only another producer helps.
@@ -36,7 +42,9 @@ class Aiokafka(Numbered):
                     await self._send(producer, waiting)
                 await asyncio.sleep(self.dice.random() * 2 / self.setting.rate)
             if waiting:
-                await asyncio.wait(waiting, timeout=PATIENCE_S)
+                _, left = await asyncio.wait(waiting, timeout=PATIENCE_S)
+                if left:
+                    raise Gave(f"{self.name}: {len(left)} records had no outcome within {PATIENCE_S:.0f} s")
             await asyncio.wait_for(producer.stop(), PATIENCE_S)
 
     async def _send(self, producer: AIOKafkaProducer, waiting: "set[asyncio.Task[None]]") -> None:
@@ -45,7 +53,7 @@ class Aiokafka(Numbered):
         try:
             future = await producer.send(self.setting.topic, value.encode(), partition=partition)
         except AiokafkaError as failure:
-            return self.not_delivered(partition, value, repr(failure))
+            return self.not_delivered(partition, value, repr(failure), hard=is_hard_in_python(failure))
         task = asyncio.ensure_future(self._outcome(future, partition, value))
         waiting.add(task)
         task.add_done_callback(waiting.discard)
@@ -55,7 +63,7 @@ class Aiokafka(Numbered):
         try:
             told = await future
         except AiokafkaError as failure:
-            self.not_delivered(partition, value, repr(failure))
+            self.not_delivered(partition, value, repr(failure), hard=is_hard_in_python(failure))
         else:
             self.delivered(partition, value, told.offset)
 
@@ -63,16 +71,15 @@ class Aiokafka(Numbered):
 class KafkaPython(Numbered):
     def work(self) -> None:
         producer = KafkaProducer(
-            bootstrap_servers=self.setting.bootstrap, enable_idempotence=True, request_timeout_ms=5_000,
-            retry_backoff_ms=50, metadata_max_age_ms=5_000, linger_ms=2, delivery_timeout_ms=600_000,
-            max_block_ms=int(PATIENCE_S * 1000),
+            bootstrap_servers=self.setting.bootstrap, enable_idempotence=True, linger_ms=2,
+            delivery_timeout_ms=600_000, max_block_ms=int(PATIENCE_S * 1000), **HASTY,
         )  # fmt: skip
         while not self.ending.is_set():
             partition, value = self.next_record()
             try:
                 future = producer.send(self.setting.topic, value.encode(), partition=partition)
             except KafkaPythonError as failure:
-                self.not_delivered(partition, value, repr(failure))
+                self.not_delivered(partition, value, repr(failure), hard=is_hard_in_python(failure))
             else:
                 future.add_callback(self._arrived, partition, value)
                 future.add_errback(self._lost, partition, value)
@@ -84,4 +91,48 @@ class KafkaPython(Numbered):
         self.delivered(partition, value, told.offset)
 
     def _lost(self, partition: int, value: str, failure: Exception) -> None:
-        self.not_delivered(partition, value, repr(failure))
+        self.not_delivered(partition, value, repr(failure), hard=is_hard_in_python(failure))
+
+
+class AiokafkaReader(Reader):
+    def work(self) -> None:
+        asyncio.run(self._read())
+
+    async def _read(self) -> None:
+        setting = self.setting
+        consumer = AIOKafkaConsumer(bootstrap_servers=setting.bootstrap, enable_auto_commit=False, **READING)
+        places = [AiokafkaPlace(setting.topic, index) for index in range(setting.partitions)]
+        await consumer.start()
+        consumer.assign(places)
+        for place in places:
+            consumer.seek(place, 0)
+        self.stands_at(0)
+        while not self.ending.is_set():
+            try:
+                found = await consumer.getmany(timeout_ms=POLL_MS)
+            except AiokafkaError as failure:
+                self.erred(repr(failure), hard=is_hard_in_python(failure))
+                continue
+            for place, records in found.items():
+                self.took(place.partition, [(each.offset, each.value.decode()) for each in records])
+        await asyncio.wait_for(consumer.stop(), PATIENCE_S)
+
+
+class KafkaPythonReader(Reader):
+    def work(self) -> None:
+        setting = self.setting
+        consumer = KafkaConsumer(bootstrap_servers=setting.bootstrap, enable_auto_commit=False, **READING)
+        places = [TopicPartition(setting.topic, index) for index in range(setting.partitions)]
+        consumer.assign(places)
+        for place in places:
+            consumer.seek(place, 0)
+        self.stands_at(0)
+        while not self.ending.is_set():
+            try:
+                found = consumer.poll(timeout_ms=POLL_MS)
+            except KafkaPythonError as failure:
+                self.erred(repr(failure), hard=is_hard_in_python(failure))
+                continue
+            for place, records in found.items():
+                self.took(place.partition, [(each.offset, each.value.decode()) for each in records])
+        consumer.close()

@@ -5,8 +5,9 @@ from collections.abc import Iterable
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from chaos.history import Fetched, Listed, Placed, Polled, Read, Recorder
-from chaos.workloads.base import HASTY, PATIENCE_S, Gave, Setting, Workload
+from chaos.history import Exhausted, Fetched, Listed, Placed, Polled, Read, Recorder
+from chaos.workloads.base import HASTY, PATIENCE_S, Gave, Reader, Setting, Workload
+from chaos.workloads.errors import is_hard
 
 READING = {
     **HASTY,
@@ -18,12 +19,6 @@ READING = {
     "check.crcs": True,
 }
 ASK_S = 5.0
-PASSING = {  # a consumer goes on by itself after these
-    KafkaError._ALL_BROKERS_DOWN,
-    KafkaError._TRANSPORT,
-    KafkaError._TIMED_OUT,
-    KafkaError._MAX_POLL_EXCEEDED,
-}
 
 
 def reads_of(messages: Iterable[Message]) -> dict[str, list[Read]]:
@@ -37,24 +32,27 @@ def reads_of(messages: Iterable[Message]) -> dict[str, list[Read]]:
     return found
 
 
-class Follow(Workload):
-    """Reads all partitions of a topic from the beginning, as records come."""
+def errors_of(reader: Workload, messages: Iterable[Message]) -> None:
+    """Told, those after which a consumer goes on by itself too."""
+    for message in messages:
+        error = message.error()
+        if error is not None:
+            reader.erred(error.str(), hard=is_hard(error))
 
+
+class Follow(Reader):
     def work(self) -> None:
         setting = self.setting
         consumer = Consumer({**READING, "bootstrap.servers": setting.bootstrap, "group.id": self.name})
         consumer.assign([TopicPartition(setting.topic, index, 0) for index in range(setting.partitions)])
-        for place in setting.places:
-            self.tell(Placed, self.name, place, 0)
+        self.stands_at(0)
         while not self.ending.is_set():
-            messages = consumer.consume(200, 0.2)
+            # At once, so that what is read too early is told early.
+            messages = consumer.consume(1, 0.2)
+            messages += consumer.consume(200, 0.0)
             for place, reads in reads_of(messages).items():
-                self.acked += len(reads)
-                self.tell(Polled, self.name, place, tuple(reads))
-            for message in messages:
-                error = message.error()
-                if error is not None and error.code() not in PASSING:
-                    self.note(f"consumer: {error.str()}")
+                self.took(int(place.rpartition("/")[2]), reads)
+            errors_of(self, messages)
         consumer.close()
 
 
@@ -85,7 +83,8 @@ class Ask(Workload):
         try:
             watermarks = asker.get_watermark_offsets(TopicPartition(topic, partition), timeout=ASK_S)
         except KafkaException as failure:
-            return self.note(f"end of {topic}/{partition}: {failure.args[0].str()}")
+            error = failure.args[0]
+            return self.erred(f"end of {topic}/{partition}: {error.str()}", hard=is_hard(error))
         if watermarks is not None:
             self.acked += 1
             self.tell(Listed, self.name, f"{topic}/{partition}", watermarks[1], since)
@@ -97,9 +96,11 @@ class Ask(Workload):
         try:
             found = asker.committed(wanted, timeout=ASK_S)
         except KafkaException as failure:
-            return self.note(f"offsets of {group}: {failure.args[0].str()}")
+            return self.erred(f"offsets of {group}: {failure.args[0].str()}", hard=is_hard(failure.args[0]))
         for each in found:
-            if each.error is None:
+            if each.error is not None:
+                self.erred(f"offset of {group} in {each}: {each.error.str()}", hard=is_hard(each.error))
+            else:
                 self.tell(Fetched, self.name, group, f"{topic}/{each.partition}", max(each.offset, -1), since)
         return None
 
@@ -122,7 +123,9 @@ def read_everything(bootstrap: str, recorder: Recorder, topics: dict[str, int]) 
         for message in messages:
             error = message.error()
             if error is not None and error.code() == KafkaError._PARTITION_EOF:
-                waiting.discard(f"{message.topic()}/{message.partition()}")
+                place = f"{message.topic()}/{message.partition()}"
+                waiting.discard(place)
+                recorder.tell(Exhausted, "last", place)
         if recorder.now() > until:
             raise Gave(f"the last reading did not reach the end of {sorted(waiting)}")
     consumer.close()

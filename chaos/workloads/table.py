@@ -1,22 +1,31 @@
 """The workloads by name: which clients each one is, and on which topics. To read first."""
 
-import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from chaos.history import Noted, Recorder
 from chaos.workloads import produce, programs
-from chaos.workloads.base import Numbered, Setting, Workload, wait_until
+from chaos.workloads.base import Numbered, Reader, Setting, Workload, wait_until
 from chaos.workloads.copy import Copy
 from chaos.workloads.group import Member
-from chaos.workloads.python_clients import Aiokafka, KafkaPython
+from chaos.workloads.python_clients import Aiokafka, AiokafkaReader, KafkaPython, KafkaPythonReader
 from chaos.workloads.read import ASK_S, READING, Ask, Follow
 
 PARTITIONS = 3
 MEMBERS = 2
 PROTOCOLS = ("classic", "consumer")
+CLIENTS = {  # the library of a workload's producer and readers; everybody else uses the first
+    "confluent-kafka": ("plain", "idempotent", "copy", "group"),
+    "aiokafka": ("aiokafka",),
+    "kafka-python": ("kafka-python",),
+    "Java": ("java",),
+    "franz-go": ("go",),
+}
+READER_OF = "reader-of-"
+GROUPS, TRANSACTIONS = "__consumer_offsets", "__transaction_state"
 
 
 @dataclass
@@ -29,7 +38,9 @@ class Cast:
     rate: float = 100.0
     topics: dict[str, int] = field(default_factory=dict)
     groups: dict[str, str] = field(default_factory=dict)  # group → the topic that it has to read to the end
+    coordinated: list[tuple[str, str]] = field(default_factory=list)  # a coordinator's topic, and a key
     producers: list[Numbered] = field(default_factory=list)
+    pairs: list[tuple[Numbered, Reader]] = field(default_factory=list)  # who reads whom to the end
     followers: list[Workload] = field(default_factory=list)
 
     def topic(self, name: str) -> Setting:
@@ -48,6 +59,8 @@ class Cast:
             each.finish()
         for group, topic in self.groups.items():
             self._await_end(group, topic)
+        for producer, reader in self.pairs:
+            wait_until(partial(reader.has_read, producer.ends), f"{reader.name} comes to the end")
         for follower in self.followers:
             follower.stop()
         for follower in self.followers:
@@ -74,13 +87,17 @@ class Cast:
             asker.close()
 
 
-def _producing(make: Callable[[Setting], Numbered]) -> Callable[[Cast, str], None]:
+def _producing(
+    make: Callable[[Setting], Numbered], read: Callable[[str, Setting], Reader] = Follow
+) -> Callable[[Cast, str], None]:
     """A producer on a topic of its own, and a reader who follows it."""
 
     def add(cast: Cast, name: str) -> None:
         setting = cast.topic(name)
-        cast.producers.append(make(setting))
-        cast.followers.append(Follow(f"reader-of-{name}", setting))
+        producer, reader = make(setting), read(f"{READER_OF}{name}", setting)
+        cast.producers.append(producer)
+        cast.followers.append(reader)
+        cast.pairs.append((producer, reader))
 
     return add
 
@@ -90,35 +107,53 @@ def _copying(cast: Cast, name: str) -> None:
     source, target = cast.topic(f"{name}-source"), cast.topic(f"{name}-target")
     cast.producers.append(produce.Produce("source", source, produce.IDEMPOTENT))
     cast.followers.append(Copy("copier", source, target.topic))
-    cast.followers.append(Follow(f"reader-of-{target.topic}", target))
+    cast.followers.append(Follow(f"{READER_OF}{target.topic}", target))
     cast.groups["copier"] = source.topic
+    cast.coordinated += [(GROUPS, "copier"), (TRANSACTIONS, "copier")]
 
 
 def _grouping(cast: Cast, name: str) -> None:
-    """Members of a group, of the classic or of KIP-848's protocol as the seed has it, and somebody to feed them."""
-    setting, protocol = cast.topic(name), random.Random(cast.seed).choice(PROTOCOLS)
+    """Two groups, one of the classic and one of KIP-848's protocol, and somebody to feed both."""
+    setting = cast.topic(name)
     cast.producers.append(produce.Produce("feeder", setting, produce.IDEMPOTENT))
-    group = f"{name}-{protocol}"
-    cast.followers += [Member(f"member-{number}", setting, group, protocol) for number in range(MEMBERS)]
-    cast.groups[group] = setting.topic
+    for protocol in PROTOCOLS:
+        group = f"{name}-{protocol}"
+        cast.followers += [Member(f"{protocol}-{number}", setting, group, protocol) for number in range(MEMBERS)]
+        cast.groups[group] = setting.topic
+        cast.coordinated.append((GROUPS, group))
 
 
 MISSING: dict[str, Callable[[], str]] = {"java": programs.missing_java, "go": programs.missing_go}
 WORKLOADS: dict[str, tuple[str, Callable[[Cast, str], None]]] = {
     "plain": ("librdkafka, acks=all, without idempotence", _producing(produce.plain)),
     "idempotent": ("librdkafka, idempotent", _producing(produce.idempotent)),
-    "aiokafka": ("aiokafka, idempotent", _producing(lambda setting: Aiokafka("aiokafka", setting))),
-    "kafka-python": ("kafka-python, idempotent", _producing(lambda setting: KafkaPython("kafka-python", setting))),
-    "java": ("Java's client, idempotent", _producing(programs.java)),
-    "go": ("franz-go, idempotent", _producing(programs.go)),
+    "aiokafka": ("aiokafka, idempotent", _producing(lambda setting: Aiokafka("aiokafka", setting), AiokafkaReader)),
+    "kafka-python": (
+        "kafka-python, idempotent",
+        _producing(lambda setting: KafkaPython("kafka-python", setting), KafkaPythonReader),
+    ),
+    "java": ("Java's client, idempotent", _producing(programs.java, programs.java_reader)),
+    "go": ("franz-go, idempotent", _producing(programs.go, programs.go_reader)),
     "copy": ("librdkafka copies a topic in transactions", _copying),
-    "group": ("two members of librdkafka read and commit", _grouping),
+    "group": ("two groups of two members of librdkafka read and commit, by both protocols", _grouping),
 }
 
 
 def available() -> list[str]:
     """The workloads whose clients this machine has."""
-    return [name for name in WORKLOADS if name not in MISSING or not MISSING[name]()]
+    gone = missing()
+    return [name for name in WORKLOADS if name not in gone]
+
+
+def missing() -> dict[str, str]:
+    """Those whose clients it has not, and why."""
+    return {name: reason for name, look in MISSING.items() if (reason := look())}
+
+
+def client_of(who: str) -> str:
+    """The library that somebody of a history uses."""
+    name = who.removeprefix(READER_OF)
+    return next((client for client, names in CLIENTS.items() if name in names), next(iter(CLIENTS)))
 
 
 def cast_of(names: list[str], bootstrap: str, recorder: Recorder, seed: int, rate: float) -> Cast:

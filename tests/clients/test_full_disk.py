@@ -106,28 +106,40 @@ def writable(bootstrap: str, topic: str) -> bool:
 
 
 FAILING = """
-import errno, os, sys
+import errno, os, sqlite3, sys
 from moldau.log import flush
+from moldau.store.sqlite import SqliteStore
 from moldau.testing import serve
 
-real, broken = flush._sync, sys.argv.pop(1)
+real_sync, real_transact, broken = flush._sync, SqliteStore._transact, sys.argv.pop(1)
+
+def fails(path):
+    return path.startswith(broken) and os.path.exists(broken + ".broken")
 
 def sync(fd):
-    path = os.readlink(f"/proc/self/fd/{fd}")
-    if path.startswith(broken) and os.path.exists(broken + ".broken"):
+    if fails(os.readlink(f"/proc/self/fd/{fd}")):
         raise OSError(errno.EIO, os.strerror(errno.EIO))
-    real(fd)
+    real_sync(fd)
 
-flush._sync = sync
+def transact(store, ops):
+    if fails(str(store._path)):
+        raise sqlite3.OperationalError("disk I/O error")
+    return real_transact(store, ops)
+
+flush._sync, SqliteStore._transact = sync, transact
 serve.main()
 """
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the disk that fails is told by /proc: run it on Linux")
-def test_a_directory_that_fails_takes_its_partitions_alone(tmp_path: Path) -> None:
-    one, two = tmp_path / "one", tmp_path / "two"
-    arguments = [f"log.dirs={one},{two}", "listeners=PLAINTEXT://127.0.0.1:0", "log.flush.interval.messages=1"]
-    command = [sys.executable, "-c", FAILING, str(two), *arguments]
+@pytest.mark.parametrize("failing", ["one", "two"])  # the first one has the metadata store as well
+def test_a_directory_that_fails_takes_its_partitions_alone(tmp_path: Path, failing: str) -> None:
+    directories = {name: tmp_path / name for name in ("one", "two")}
+    broken = directories.pop(failing)
+    [working] = directories.values()
+    log_dirs = f"log.dirs={tmp_path / 'one'},{tmp_path / 'two'}"
+    arguments = [log_dirs, "listeners=PLAINTEXT://127.0.0.1:0", "log.flush.interval.messages=1"]
+    command = [sys.executable, "-c", FAILING, str(broken), *arguments]
     with open(tmp_path / "log", "wb") as log:
         pipe = subprocess.PIPE  # the broker of a test ends with its input
         process = subprocess.Popen(command, env=broker_environment(), stdin=pipe, stdout=pipe, stderr=log)
@@ -139,25 +151,35 @@ def test_a_directory_that_fails_takes_its_partitions_alone(tmp_path: Path) -> No
         assert all(write(bootstrap, "t", partition) is None for partition in range(4))
         with RawClient(bootstrap) as client:
             homes = {each.log_dir: each.topics[0].partitions for each in client.log_dirs()}
-        there = [row.partition_index for row in homes[str(two)]]
-        here = [row.partition_index for row in homes[str(one)]]
+        there = [row.partition_index for row in homes[str(broken)]]
+        here = [row.partition_index for row in homes[str(working)]]
         assert len(there) == len(here) == 2
-        Path(f"{two}.broken").touch()
+        Path(f"{broken}.broken").touch()
         assert write(bootstrap, "t", there[0]) is not None
         with RawClient(bootstrap) as client:
             codes = {each.log_dir: (each.error_code, len(each.topics)) for each in client.log_dirs()}
-            assert codes == {str(one): (0, 1), str(two): (WireError.KAFKA_STORAGE_ERROR, 0)}
+            assert codes == {str(working): (0, 1), str(broken): (WireError.KAFKA_STORAGE_ERROR, 0)}
         partitions = admin.list_topics("t", timeout=PATIENCE).topics["t"].partitions
         assert {index for index, each in partitions.items() if each.leader == -1} == set(there)
         assert all(write(bootstrap, "t", partition) is None for partition in here)
         told = [line for line in (tmp_path / "log").read_text().splitlines() if "is offline" in line]
         assert len(told) == 1
-        assert str(two) in told[0]
-        Path(f"{two}.broken").rename(f"{one}.broken")
+        assert str(broken) in told[0]
+        refused = admin.create_topics([NewTopic("u", 1)])["u"].exception(PATIENCE)
+        if failing == "one":
+            assert isinstance(refused, KafkaException)
+            assert refused.args[0].code() == WireError.KAFKA_STORAGE_ERROR
+            Path(f"{broken}.broken").unlink()
+            admin.create_topics([NewTopic("u", 1)])["u"].result(PATIENCE)
+        else:
+            assert refused is None
+        assert write(bootstrap, "u", 0) is None, "new partitions go where the disk works"
+        assert write(bootstrap, "t", there[0]) is not None, "what failed is not trusted before the next start"
     finally:
         process.terminate()
         process.wait(PATIENCE)
     assert process.returncode == 0
+    assert [(path / ".kafka_cleanshutdown").exists() for path in (working, broken)] == [True, False]
 
 
 def write(bootstrap: str, topic: str, partition: int) -> object:

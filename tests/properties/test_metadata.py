@@ -192,6 +192,19 @@ def test_without_racks_every_broker_gets_its_share_of_replicas(count: int, start
     assert set(shares.values()) == {rounds * replication // count}
 
 
+@given(racks=st.integers(2, 4), brokers=st.integers(1, 4), start=st.integers(0, 100), data=st.data())
+def test_brokers_of_equal_racks_get_equal_shares_of_replicas(
+    racks: int, brokers: int, start: int, data: st.DataObject
+) -> None:
+    replication = data.draw(st.integers(1, racks))
+    count = racks * brokers
+    everyone = [Broker(number, {}, f"rack {number // brokers}") for number in range(count)]
+    placed = place(everyone, count * (count - 1), replication, start=start)
+    shares = Counter(broker for replicas in placed for broker in replicas)
+    assert max(shares.values()) - min(shares.values()) <= replication
+    assert all(len({broker // brokers for broker in replicas}) == replication for replicas in placed)
+
+
 @given(st.integers(1, 30), st.integers(1, 30), st.integers(0, 9))
 def test_growing_continues_the_round(first: int, more: int, start: int) -> None:
     brokers = [Broker(i, {}) for i in range(5)]

@@ -143,6 +143,7 @@ class Node:
             remove_later=lambda paths, _: remove(paths),
             bounds=lambda link, partitions: ask_bounds(link, partitions, self.id),
             throttle=Throttle(),
+            checkpoint=self._write_checkpoint,
         )
 
     def fetch_once(self) -> None:
@@ -175,6 +176,10 @@ class Node:
         parts = fetch(self.context(), memoryview(body), 0, version, 1)
         assert isinstance(parts, list)
         return b"".join(read(part) if isinstance(part, Slice) else bytes(part) for part in parts)[4:]  # type: ignore[arg-type]
+
+    async def _write_checkpoint(self) -> bool:
+        self.checkpoint()
+        return True
 
     def checkpoint(self) -> None:
         self.checkpointed = (self.partition.high_watermark, self.partition.log.checkpoint)

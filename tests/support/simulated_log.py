@@ -14,6 +14,7 @@ from chaos.history import (
     Ended,
     Ending,
     Event,
+    Exhausted,
     Failed,
     Fetched,
     Listed,
@@ -67,6 +68,7 @@ class SimulatedLog:
         self._positions[LAST] = 0
         self._tell(Placed, LAST, PLACE, 0)
         self.poll(LAST, len(self._entries))
+        self._tell(Exhausted, LAST, PLACE)
 
     # -- what may happen ----------------------------------------------------------------------------------------------
 
@@ -187,6 +189,31 @@ class SimulatedLog:
         self._tell(Ending, "victim", "doomed", False)
         self._tell(Ended, "victim", "doomed", False)
 
+    def truncate(self) -> None:
+        """Written, read, and cut off again, as an unclean election does."""
+        self._settle()
+        self._positions["one"] = len(self._entries)
+        self._tell(Placed, "one", PLACE, len(self._entries))
+        self._append(self.send("victim"), "")
+        self.poll("one", 1)
+        self._entries.pop()
+
+    def show_too_early(self) -> None:
+        self._settle()
+        value = f"victim.{self._numbers['victim']}"
+        self._numbers["victim"] += 1
+        self._tell(Send, "victim", PLACE, value, "open")
+        self._tell(Placed, "one", PLACE, len(self._entries))
+        self._positions["one"] = self._append(value, "")
+        self.poll("one", 1)
+        self._tell(Ending, "victim", "open", True)
+
+    def invent(self) -> None:
+        self._append("nobody.0", "")
+
+    def invent_commit(self) -> None:
+        self._tell(Fetched, "asker", GROUP, PLACE, self._committed + 1_000, self._recorder.now())
+
     # -- how ----------------------------------------------------------------------------------------------------------
 
     def commit_for_sure(self, more: int) -> None:
@@ -251,4 +278,8 @@ FAULTS: dict[str, tuple[Callable[[SimulatedLog], None], set[str]]] = {  # what g
     "forgotten commit": (SimulatedLog.forget_commit, {"lost commit"}),
     "shrunk end": (SimulatedLog.shrink, {"stale end"}),
     "aborted but shown": (SimulatedLog.show_aborted, {"aborted read"}),
+    "truncation": (SimulatedLog.truncate, {"lost write", "inconsistent offsets"}),
+    "shown too early": (SimulatedLog.show_too_early, {"precommitted read"}),
+    "an invented record": (SimulatedLog.invent, {"phantom"}),
+    "an invented commit": (SimulatedLog.invent_commit, {"strange commit"}),
 }

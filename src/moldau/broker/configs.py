@@ -69,6 +69,9 @@ class Entry(NamedTuple):
     documentation: str | None
 
 
+# KIP-966: a leader commits by it what the controller takes to be not committed yet, if it goes by another one.
+AGREED = frozenset({"min.insync.replicas"})
+
 # Settings of the broker that mean the same in several units, the stronger first.
 CHAINS = {
     synonym.name: tuple(each.name for each in setting.synonyms)
@@ -310,6 +313,12 @@ def _not_alterable(changes: Sequence[Change], per_broker: bool) -> Refusal | Non
     if fixed:
         words = f"Cannot update these configs dynamically: {', '.join(fixed)}; they are read when the broker starts"
         return Refusal(WireError.INVALID_REQUEST, words)
+    agreed = sorted(change.name for change in writes if change.name in AGREED)
+    if agreed and per_broker:
+        words = (
+            f"Cannot update these configs for a single broker, the cluster has to agree on them: {', '.join(agreed)}"
+        )
+        return Refusal(WireError.INVALID_CONFIG, words)
     own = sorted(change.name for change in writes if BROKER[change.name].live is Live.PER_BROKER)
     if own and not per_broker:
         words = f"Cannot update these configs at default cluster level, broker id must be specified: {', '.join(own)}"

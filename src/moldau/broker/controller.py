@@ -30,7 +30,7 @@ from moldau.metadata.changes import (
     fold,
 )
 from moldau.metadata.image import NO_BROKER, Broker, ClusterImage
-from moldau.metadata.portions import portions
+from moldau.metadata.portions import fitting, portions
 from moldau.store.port import Conflict, Store, StoreError
 
 log = logging.getLogger("moldau.broker")
@@ -211,10 +211,8 @@ class Controller:
         """How many of the decisions go into one transaction; at least one."""
         if self._limit is None:
             return len(decisions)
-        changes = [each for each in decisions if not isinstance(each, Refusal)]
-        if len(changes) < 2 or len(portions(Batch(tuple(changes)), self.image, self._limit)) == 1:
-            return len(decisions)
-        return max(len(decisions) // 2, 1)
+        changes = [NOTHING if isinstance(each, Refusal) else each for each in decisions]
+        return max(fitting(changes, self.image, self._limit), 1)
 
     def _with_consequences(self, change: Change) -> Change:
         caused = tuple(self.consequences(self.image, fold(self.image, change)))
@@ -224,9 +222,11 @@ class Controller:
         pieces = [change] if self._limit is None else portions(change, self.image, self._limit)
         for number, piece in enumerate(pieces):
             result = await self._commit(piece, deadline)
-            if isinstance(result, Conflict) and number and not isinstance(change, Batch):
-                # Somebody registered meanwhile. A topic that is there in part must not stay so.
+            attempts = ATTEMPTS if number and not isinstance(change, Batch) else 0
+            while attempts and isinstance(result, Conflict) and self.leads:
+                # Somebody registered meanwhile. A topic that has grown in part must not stay so.
                 result = await self._commit(piece, deadline)
+                attempts -= 1
             if result is not None:
                 return result
             await self._sweep_after(piece)

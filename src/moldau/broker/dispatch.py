@@ -143,7 +143,10 @@ class Dispatcher:
             response = await self._serve(api, request, call)
             if self._context.controller.leads or not _deposed(response):
                 return response
-        patience_s = min(getattr(request, "timeout_ms", FORWARDED_MS), FORWARDED_MS) / 1000
+        asked_ms: int = getattr(request, "timeout_ms", FORWARDED_MS)
+        if asked_ms <= 0:  # librdkafka's default, which means: not to wait until all brokers know
+            asked_ms = FORWARDED_MS
+        patience_s = min(asked_ms, FORWARDED_MS) / 1000
         answer = await asking.forward(frame, call.peer.encode(), patience_s)
         if isinstance(answer, bytes):
             return Enveloped(answer)
@@ -161,7 +164,11 @@ class Dispatcher:
         request: object = decode(api.messages.request, version, frame, at, exact=False)
         if self._context.controller.leads:
             asked = call._replace(version=version, client_id=header.client_id)
-            response = await self._serve(api, request, asked)
+            try:
+                response = await self._serve(api, request, asked)
+            except Exception:  # it ends here: cut off, the broker would send it again, and others' requests with it
+                log.exception("forwarded request failed (%s %d) from %s", api.messages.name, version, call.peer)
+                return Refusal(WireError.UNKNOWN_SERVER_ERROR, "The controller failed to carry out the request.")
             if self._context.controller.leads or not _deposed(response):
                 return _frame(api, version, correlation, response)[LENGTH.size :]
         return Refusal(WireError.NOT_CONTROLLER, "This broker is not the controller.")

@@ -35,7 +35,8 @@ def internal_spec(name: str, config: BrokerConfig, image: ClusterImage) -> Topic
             config={
                 "cleanup.policy": "compact",
                 "compression.type": "uncompressed",
-                "min.insync.replicas": str(min(config.transaction_state_log_min_isr, replicas)),
+                # More than there are replicas of asks for all of them, so this holds when there are more as well.
+                "min.insync.replicas": str(config.transaction_state_log_min_isr),
                 "segment.bytes": str(config.transaction_state_log_segment_bytes),
                 "unclean.leader.election.enable": "false",
             },

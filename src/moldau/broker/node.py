@@ -239,6 +239,7 @@ class Node:
         if config.zookeeper_connect:
             asking = Asking(controller, peers, config.node_id, self._dispatcher.serve)
             membership = Membership(controller, config.node_id, peers.listener_name, self._context.rules)
+            membership.on_replaced = self._give_up
             self._member = Member(controller, membership, asking, config.node_id)
             controller.consequences = lambda before, after: consequences(running(), before, after)
             self._replication = Replication(self._replicas, peers, self._member, image, running, now)

@@ -38,6 +38,7 @@ log = logging.getLogger("moldau.broker")
 
 ASKING_S = 5.0  # how long one attempt to reach the controller may take
 AT_A_TIME = 200  # partitions that are looked at before others get their turn
+LOOK_AGAIN_S = 1.0  # at a damaged log, if there were too many open files
 PAUSED = 3  # a chore that comes so many times too late says that the whole process stood still
 
 
@@ -70,6 +71,7 @@ class Replication:
             remove_later=replicas.remove_later,
             bounds=lambda link, partitions: ask_bounds(link, partitions, node_id),
             throttle=self.throttle,
+            checkpoint=replicas.checkpoint,
         )
         self._fetchers = Fetchers(peers.to, hands, config().num_replica_fetchers)
 
@@ -92,6 +94,8 @@ class Replication:
 
     def _assign(self, partition: Partition) -> None:
         """A partition has another role, or is damaged: a follower's log is repaired before it is copied to again."""
+        if not self._has(partition):
+            return
         if partition.damaged and isinstance(partition.role, Follower) and not partition.offline:
             self._fetchers.dismiss(partition)
             self._begin(partition, self._repair(partition))
@@ -128,15 +132,27 @@ class Replication:
 
     async def _repair(self, partition: Partition) -> None:
         """Cut off what is damaged, and all behind it: the leader has it."""
-        end = await asyncio.to_thread(sound_to, partition.log)
+        while True:
+            try:
+                end = await asyncio.to_thread(sound_to, partition.log)
+                break
+            except OSError as problem:
+                log.warning("%s-%d cannot be looked at just now: %s", partition.topic, partition.index, problem)
+                await asyncio.sleep(LOOK_AGAIN_S)
+        await partition.left_alone()
         partition.damaged = False
-        if isinstance(partition.role, Follower) and not partition.offline:
+        if self._has(partition) and isinstance(partition.role, Follower) and not partition.offline:
             try:
                 removed = partition.role.discard(end, self._now())
                 self._replicas.remove_later(removed, partition.log.config.file_delete_delay_ms)
+                await self._replicas.checkpoint()  # a crash must not take for durable what comes in its place
             except OSError as problem:
                 partition.fail(problem)
-        self._fetchers.assign(partition)
+        self._assign(partition)
+
+    def _has(self, partition: Partition) -> bool:
+        """Not if it was taken away, while it was repaired."""
+        return self._replicas.get(partition.topic, partition.index) is partition
 
     def follow(self, old: ClusterImage, new: ClusterImage) -> None:
         if old.brokers != new.brokers:

@@ -194,7 +194,10 @@ def tombstone(group_id: str) -> Record:
 
 
 def from_record(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
-    """The group as its record has it: stable, if it has members, and each speaks the group's protocol alone."""
+    """The group as its record has it: stable, if it has members, and each speaks the group's protocol alone.
+
+    Without a leader nobody has assigned what its members have, and it is to rebalance.
+    """
     members = {
         each.member_id: ClassicMember(
             member_id=each.member_id,
@@ -215,6 +218,6 @@ def from_record(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
         generation=value.generation,
         protocol_type=value.protocol_type or None,
         protocol_name=value.protocol,
-        leader=value.leader if value.leader in members else next(iter(members), None),
+        leader=value.leader if value.leader is None or value.leader in members else next(iter(members), None),
         members=members,
     )

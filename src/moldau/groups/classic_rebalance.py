@@ -139,6 +139,7 @@ def loaded(group: ClassicGroup, env: Env) -> Decision:
     draft = Draft(group, env)
     for member in group.members.values():
         draft.expect_heartbeat(member)
-    if len(group.members) > env.config.max_size:
-        prepare(draft)  # the limit was lowered; who joins first is in, and all may commit before
+    if len(group.members) > env.config.max_size or (group.members and group.leader is None):
+        # The limit was lowered: who joins first is in, and all may commit before. Or it was about to do so anyway.
+        prepare(draft)
     return draft.decided()

@@ -155,7 +155,10 @@ def may_downgrade(group: ConsumerGroup, gone: set[str], env: Env) -> bool:
 
 
 def downgrade(draft: Draft, gone: set[str], rebalance: bool, env: Env) -> None:
-    """The group is a classic one from here on. Its members keep what they were to have, until they rebalance."""
+    """The group is a classic one from here on. Its members keep what they were to have, until they rebalance.
+
+    Then its record has no leader: a coordinator that finds it like that goes on with the rebalance.
+    """
     group = draft.group
     members = [_classic_member(each, group) for each in group.members.values() if each.id not in gone]
     draft.delete_group()
@@ -165,7 +168,7 @@ def downgrade(draft: Draft, gone: set[str], rebalance: bool, env: Env) -> None:
         since=env.now,
         generation=group.epoch,
         protocol_type=PROTOCOL_TYPE,
-        leader=members[0].member_id,
+        leader=None if rebalance else members[0].member_id,
         members={each.member_id: each for each in members},
     )
     after = replace(after, protocol_name=after.chosen_protocol())

@@ -82,7 +82,7 @@ def drop_unused(draft: Draft, regex: str) -> None:
 
 def _due(group: ConsumerGroup, regex: str, env: Env) -> int:
     resolved = group.regexes.get(regex)
-    if resolved is None:
+    if resolved is None or resolved.at > env.now:  # or that of a coordinator whose clock was ahead
         return env.now
     if resolved.version != env.topics.version:
         return resolved.at + REFRESH_MS

@@ -156,8 +156,8 @@ class LogDirectory:
 
     def forget(self, partition: Partition) -> None:
         """The partition was deleted: a later one of its name starts without its checkpoints."""
-        self.recovery_points.pop(partition, None)
-        self.log_starts.pop(partition, None)
+        for known in (self.recovery_points, self.high_watermarks, self.log_starts):
+            known.pop(partition, None)
 
     def partitions(self) -> dict[Partition, Path]:
         """Directories of partitions; Kafka's metadata log and what waits for removal are left out."""

@@ -152,6 +152,14 @@ def replace(path: str | Path, data: bytes, *, durable: bool = True, sync_names: 
         sync_directory(os.path.dirname(path) or ".")
 
 
+def cut_back(fd: int, size: int) -> None:
+    """Takes back a write that got only part of its bytes. If that fails, what follows would stand in a wrong place."""
+    try:
+        os.ftruncate(fd, size)
+    except OSError as problem:
+        raise OSError(errno.EIO, f"a write in part cannot be taken back: {problem.strerror}") from problem
+
+
 def write_all(fd: int, data: bytes) -> None:
     view = memoryview(data)
     while view:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from moldau.log.files import OpenFiles
+from moldau.log.files import OpenFiles, cut_back
 from moldau.log.header import RawHeader
 from moldau.log.segment import MAX_RELATIVE_OFFSET, Segment
 from moldau.wire.batch import CRC_START, HEADER, HEADER_SIZE, MAGIC, PREFIX_SIZE
@@ -74,7 +74,7 @@ def write_copies(segment: Segment, files: OpenFiles, headers: list[RawHeader], d
     position = segment.size
     written = os.write(file.fd, data)
     if written != len(data):
-        os.ftruncate(file.fd, position)
+        cut_back(file.fd, position)
         raise OSError(errno.ENOSPC, f"{written} of {len(data)} bytes were written", f"{segment.stem}.log")
     segment.size = position + written
     for header in headers:

@@ -6,16 +6,41 @@ from uuid import uuid4
 
 from moldau.log.checkpoints import Partition
 from moldau.log.directory import MOVED, DirectoryRefused, LogDirectory
-from moldau.log.files import remove
+from moldau.log.files import read_whole, remove, replace
 
 logger = logging.getLogger("moldau.log")
 
 LONGEST_CONDEMNED = 215  # of a name that takes 40 letters more, and file systems allow 255
+LONGEST_STRAY = 216  # and 39
 
 
 def condemned_path(path: Path) -> Path:
     """Where a partition's directory goes that is to be removed, under the name that Kafka gives to such."""
     return path.with_name(f"{path.name[:LONGEST_CONDEMNED]}.{uuid4().hex}-delete")
+
+
+def put_aside(path: Path, why: str) -> None:
+    """A directory stands in a partition's place that is not its log: keep it, under Kafka's kind of name."""
+    if path.exists():
+        stray = path.rename(path.with_name(f"{path.name[:LONGEST_STRAY]}.{uuid4().hex}-stray"))
+        logger.warning("%s %s; it was put aside as %s", path, why, stray)
+
+
+def mark_moved(path: str, log_start: int) -> None:
+    """A complete copy of the partition at `path` is about to get its name in another directory.
+
+    The log start goes with it: what DeleteRecords took away must not come back where no checkpoint tells of it yet.
+    """
+    replace(f"{path}/{MOVED}", b"%d" % log_start)
+
+
+def unmark_moved(path: str | Path) -> None:
+    remove([Path(path) / MOVED])
+
+
+def _marked_start(path: Path) -> int:
+    text = read_whole(path / MOVED) or b""
+    return int(text) if text.isdigit() else 0
 
 
 def homes(directories: list[LogDirectory]) -> dict[Partition, LogDirectory]:
@@ -40,10 +65,12 @@ def homes(directories: list[LogDirectory]) -> dict[Partition, LogDirectory]:
                     "find out which is right (moldau log check), and take the other one away"
                 )
             logger.warning("%s was moved to %s before the last stop: removing it", path, found[key][1])
+            starts = found[key][0].log_starts
+            starts[key] = max(starts.get(key, 0), directory.log_starts.get(key, 0), _marked_start(path))
             directory.forget(key)
             path.rename(condemned_path(path))
     for _, path in found.values():
-        remove([path / MOVED])  # without a second directory the move did not get that far
+        unmark_moved(path)  # without a second directory the move did not get that far
     return {key: directory for key, (directory, _) in found.items()}
 
 

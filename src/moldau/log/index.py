@@ -173,10 +173,13 @@ class ColdIndex:
         finally:
             os.close(fd)
 
-    def find(self, offset: int) -> tuple[int, bool]:
-        """As `LiveIndex.find`."""
+    def find(self, offset: int) -> tuple[int, int | None]:
+        """The last entry up to `offset` (relative): its position, and its offset; (0, None) if there is none.
+
+        The file may be damaged: whoever uses it looks whether the batch there begins at the entry's offset or before.
+        """
         if self._map is None:
-            return 0, False
+            return 0, None
         low, high = 0, self.count
         buffer = self._map
         unpack = OFFSET_ENTRY.unpack_from
@@ -187,12 +190,12 @@ class ColdIndex:
             else:
                 high = middle
         if low == 0:
-            return 0, False
+            return 0, None
         found, position = unpack(buffer, (low - 1) << 3)
-        return position, found == offset
+        return position, found
 
-    def offset_at(self, position: int) -> int | None:
-        """As `LiveIndex.offset_at`."""
+    def entry_at(self, position: int) -> tuple[int, int] | None:
+        """Relative offset and position of the first entry at `position` or behind; None if there is none."""
         low, high = 0, self.count
         while low < high:
             middle = (low + high) >> 1
@@ -200,10 +203,7 @@ class ColdIndex:
                 low = middle + 1
             else:
                 high = middle
-        if low == self.count:
-            return None
-        offset: int = OFFSET_ENTRY.unpack_from(self._map, low << 3)[0]  # type: ignore[arg-type]
-        return offset
+        return None if low == self.count else OFFSET_ENTRY.unpack_from(self._map, low << 3)  # type: ignore[arg-type]
 
     def sound(self, size: int) -> bool:
         """Whether the entries could belong to a segment of `size` bytes."""
@@ -240,8 +240,8 @@ def sound_times(data: bytes) -> bool:
     return in_order and first_time >= 0
 
 
-def find_time(times: bytes | bytearray, timestamp: int) -> int:
-    """Relative offset of the last entry *before* `timestamp`, or 0: what lies before that offset is older."""
+def find_time(times: bytes | bytearray, timestamp: int) -> tuple[int, int] | None:
+    """The last entry *before* `timestamp`, if there is one: what lies before its relative offset is older."""
     low, high = 0, len(times) // TIME_ENTRY_SIZE
     while low < high:
         middle = (low + high) >> 1
@@ -250,9 +250,9 @@ def find_time(times: bytes | bytearray, timestamp: int) -> int:
         else:
             high = middle
     if low == 0:
-        return 0
-    offset: int = TIME_ENTRY.unpack_from(times, (low - 1) * TIME_ENTRY_SIZE)[1]
-    return offset
+        return None
+    found, offset = TIME_ENTRY.unpack_from(times, (low - 1) * TIME_ENTRY_SIZE)
+    return found, offset
 
 
 def last_time(times: bytes | bytearray) -> tuple[int, int]:

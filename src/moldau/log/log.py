@@ -20,7 +20,7 @@ from moldau.log.aborted import Aborted
 from moldau.log.aborted import find as find_aborted
 from moldau.log.claim import claim
 from moldau.log.epochs import LeaderEpochs
-from moldau.log.files import OpenFiles, Slice, remove
+from moldau.log.files import OpenFiles, Slice, cut_back, remove
 from moldau.log.flush import FlushJob
 from moldau.log.following import Copies, fitting, write_copies
 from moldau.log.header import RawHeader
@@ -243,7 +243,7 @@ class Log:
         file = segment.file or self._files.open(segment)
         written = _writev(file.fd, (_assign(base, size - PREFIX_SIZE, leader_epoch), batch[ASSIGNED_SIZE:]))
         if written != size:
-            os.ftruncate(file.fd, position)
+            cut_back(file.fd, position)
             raise OSError(errno.ENOSPC, f"{written} of {size} bytes were written", f"{segment.stem}.log")
         if not position:
             segment.schedule_roll(timestamp, self._due_after())
@@ -568,8 +568,8 @@ class Log:
     def finish_flush(self, job: FlushJob) -> None:
         """The job ran without an error: what it wrote need not be kept in memory, nor checked after a crash."""
         for segment in job.finished:
-            if segment.gone:  # the job made index files again for a segment that was removed meanwhile
-                remove(segment.condemn())
+            if segment.gone and segment.base not in self._segments.bases:  # else the names are another's by now
+                remove(segment.condemn())  # the job made index files again for a segment that was removed meanwhile
         if job.generation != self.generation:
             self.epochs.changed = True
             for offset in job.snapshots:  # of a past that was cut off, or about to be written again

@@ -6,7 +6,6 @@ in one line each.
 """
 
 import logging
-import mmap
 import os
 import zlib
 from pathlib import Path
@@ -23,8 +22,10 @@ from moldau.log.segment import (
     INDEX,
     LOG,
     MAX_RELATIVE_OFFSET,
+    READ_AHEAD,
     TIME_INDEX,
     TXN_INDEX,
+    WALK_AHEAD,
     CorruptLogError,
     Segment,
     file_stem,
@@ -37,6 +38,7 @@ logger = logging.getLogger("moldau.log")
 
 CLEANED = ".cleaned"  # an unfinished result of compaction
 SWAP = ".swap"  # a finished one, about to take the place of older segments
+WINDOW = 1024 * 1024  # bytes of batches read at a time to be checked
 
 
 class OldFormatError(CorruptLogError):
@@ -126,57 +128,64 @@ def finish_swaps(directory: Path, listing: Listing) -> None:
 def check(path: Path, base: int, config: LogConfig, *, crc: bool = True, synced: int = 0) -> Checked:
     """Reads a segment from its beginning to the first batch that is not sound, and indexes it on the way.
 
-    Of batches before the offset `synced` only the headers are looked at.
+    Of batches before the offset `synced` only the headers are looked at. The file is read, not mapped: with a mapped
+    one a bad sector would end the whole process, and not in an OSError.
     """
     entries = LiveIndex(config.index_interval_bytes, config.segment_index_bytes)
     entries.rewrite = True
     epochs: list[tuple[int, int]] = []
-    with open(path, "rb") as file:
-        size = os.fstat(file.fileno()).st_size
-        if not size:
-            return Checked(0, base, entries, epochs, None)
-        with mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as data, memoryview(data) as view:
-            data.madvise(mmap.MADV_SEQUENTIAL)
-            position, expected, epoch = 0, base, -1
-            unpack, add = HEADER.unpack_from, entries.add
-            limit = base + MAX_RELATIVE_OFFSET
-            fault = None
-            while position < size:
-                if position + HEADER_SIZE > size:
-                    fault = _fault(view, position, size, expected, base)
+    position, expected, epoch, fault = 0, base, -1, None
+    unpack, add, limit = HEADER.unpack_from, entries.add, base + MAX_RELATIVE_OFFSET
+    with open(path, "rb", buffering=0) as file:
+        fd = file.fileno()
+        size = os.fstat(fd).st_size
+        view, start, stop, length = memoryview(b""), 0, 0, 0  # what is in memory; length of the last batch
+        while position < size:
+            if position + HEADER_SIZE > stop:
+                ahead = WALK_AHEAD if length < READ_AHEAD else HEADER_SIZE  # large ones are stepped over
+                view, start = memoryview(os.pread(fd, ahead, position)), position
+                stop = start + len(view)
+                if position + HEADER_SIZE > stop:
+                    fault = _fault(fd, position, size, expected, base)
                     break
-                first, length, leader_epoch, magic, checksum, _, delta, _, timestamp, _, _, _, _ = unpack(
-                    view, position
-                )
-                following = position + PREFIX_SIZE + length
-                last = first + delta
-                if (
-                    magic != MAGIC
-                    or length < HEADER_SIZE - PREFIX_SIZE
-                    or following > size
-                    or not expected <= first <= last <= limit
-                    or (crc and last >= synced and crc32c(view[position + CRC_START : following]) != checksum)
-                ):
-                    fault = _fault(view, position, size, expected, base)
-                    break
-                add(first - base, last - base, position, timestamp)
-                if leader_epoch > epoch:
-                    epoch = leader_epoch
-                    epochs.append((epoch, first))
-                expected = last + 1
-                position = following
+            first, length, leader_epoch, magic, checksum, _, delta, _, timestamp, _, _, _, _ = unpack(
+                view, position - start
+            )
+            following = position + PREFIX_SIZE + length
+            last = first + delta
+            sound = (
+                magic == MAGIC
+                and length >= HEADER_SIZE - PREFIX_SIZE
+                and following <= size
+                and expected <= first <= last <= limit
+            )
+            if sound and crc and last >= synced:
+                if following > stop:
+                    view, start = memoryview(os.pread(fd, max(following - position, WINDOW), position)), position
+                    stop = start + len(view)
+                sound = crc32c(view[position - start + CRC_START : following - start]) == checksum
+            if not sound:
+                fault = _fault(fd, position, size, expected, base)
+                break
+            add(first - base, last - base, position, timestamp)
+            if leader_epoch > epoch:
+                epoch = leader_epoch
+                epochs.append((epoch, first))
+            expected = last + 1
+            position = following
     return Checked(position, expected, entries, epochs, fault)
 
 
-def _fault(view: memoryview, position: int, size: int, expected: int, base: int) -> str:
+def _fault(fd: int, position: int, size: int, expected: int, base: int) -> str:
     """What is wrong with the batch at `position`, of which something is."""
     left = size - position
-    if left < HEADER_SIZE:
+    header = os.pread(fd, HEADER_SIZE, position)
+    if len(header) < HEADER_SIZE:
         return f"{left} bytes are too few for a batch"
-    first, length, _, magic, _, _, delta, *_ = HEADER.unpack_from(view, position)
+    first, length, _, magic, _, _, delta, *_ = HEADER.unpack(header)
     whole = length + PREFIX_SIZE
     if magic in (0, 1) and PREFIX_SIZE < whole <= left:
-        _refuse_old_format(bytes(view[position : position + whole]), magic)
+        _refuse_old_format(os.pread(fd, whole, position), magic)
     if length < HEADER_SIZE - PREFIX_SIZE:
         return f"a length of {length} is too small"
     if whole > left:
@@ -226,7 +235,8 @@ class Loader:
             self.segments.append(self._cold(base))
         if clean and bases:
             self.segments.append(self._last(bases[-1], epochs))
-        elif not clean:
+        elif bases:
+            epochs.cut_end(bases[len(trusted)])  # its file may name leaders that the log was cut back from since
             self._recover(bases[len(trusted) :], epochs, recovery_point)
 
     def _stem(self, base: int) -> str:

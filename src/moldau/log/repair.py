@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable
 from pathlib import Path
 
+from moldau.log.files import passing
 from moldau.log.log import Log
 from moldau.log.recovery import check
 from moldau.log.segment import LOG, CorruptLogError, Segment
@@ -30,10 +31,17 @@ def sound_to(log: Log) -> int:
 
 
 def _damaged(log: Log, segment: Segment, size: int) -> bool:
-    """What cannot be read is as good as damaged."""
+    """What cannot be read is as good as damaged, unless it can be later, which is an OSError.
+
+    What has left the log meanwhile is of no concern.
+    """
     try:
-        return check(Path(segment.stem + LOG), segment.base, log.config, synced=0).size < size
+        return check(Path(segment.stem + LOG), segment.base, log.config, synced=0).size < size and not segment.gone
     except (OSError, CorruptLogError) as problem:
+        if segment.gone:
+            return False
+        if isinstance(problem, OSError) and passing(problem):
+            raise
         logger.error("%s: segment %d cannot be read: %s", log.name, segment.base, problem)
         return True
 
@@ -49,12 +57,13 @@ def unbroken_to(log: Log) -> int:
     """The offset before which nothing is missing. Reads what was not synced when the machine lost its power.
 
     The system may have written a segment and not the one before it: the end of the log then says nothing of what is in
-    it. Whoever has no other copy is glad of what is left; a replica that counted as complete with it would be trusted
-    with records that it does not have.
+    it. Or a segment that was cut off is there again, behind records of a later leader. Whoever has no other copy is
+    glad of what is left; a replica that counted as complete with it would be trusted with records that it does not
+    have.
     """
     end = max(log.recovery_point, log.start_offset)
     for header in log.read_headers(end):
-        if header.base_offset > end:
+        if header.base_offset > end or header.leader_epoch < log.epochs.epoch_of(header.base_offset):
             break
         end = header.last_offset + 1
     return end

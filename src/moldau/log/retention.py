@@ -7,11 +7,10 @@ all of its records are too old, after a new and empty one was begun.
 from collections.abc import Iterable
 from pathlib import Path
 
+from moldau.log.files import passing
 from moldau.log.log import Log
 from moldau.log.segments import Held
 from moldau.log.settings import LogConfig
-
-FOR_EVER = -1
 
 
 def retire(log: Log, now: int, upper: int) -> list[Path]:
@@ -19,19 +18,33 @@ def retire(log: Log, now: int, upper: int) -> list[Path]:
     if log.config.deletes:
         end = kept_from(log.segments.held(log.end_offset), log.size, log.config, now, upper)
         if end is not None:
-            if end == log.end_offset:
-                log.roll(now)
+            if end == log.end_offset and not _rolled(log, now):
+                end = log.segments.bases[-1]
             return log.advance_start(end)
     return []
 
 
+def _rolled(log: Log, now: int) -> bool:
+    """Whether a new segment was begun. A full disk may have no room for one; what is old goes all the more."""
+    try:
+        log.roll(now)
+    except OSError as problem:
+        if not passing(problem):
+            raise
+        return False
+    return True
+
+
 def kept_from(segments: Iterable[Held], size: int, config: LogConfig, now: int, upper: int) -> int | None:
-    """Where the log begins once all is gone that may go; None if nothing may. `size` is that of the whole log."""
-    excess = size - config.retention_bytes if config.retention_bytes != FOR_EVER else 0
+    """Where the log begins once all is gone that may go; None if nothing may. `size` is that of the whole log.
+
+    As in Kafka every number below 0 means for ever, or without limit.
+    """
+    excess = size - config.retention_bytes
     found, before = None, -1
     for segment in segments:
-        too_old = config.retention_ms != FOR_EVER and now - segment.newest > config.retention_ms
-        too_much = config.retention_bytes != FOR_EVER and excess >= segment.size
+        too_old = config.retention_ms >= 0 and now - segment.newest > config.retention_ms
+        too_much = config.retention_bytes >= 0 and excess >= segment.size
         nothing_yet = not segment.size and segment.end == before  # and not one that compaction emptied
         if nothing_yet or segment.end > upper or not (too_old or too_much):
             break

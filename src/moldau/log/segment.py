@@ -107,19 +107,39 @@ class Segment:
 
     def position_of(self, offset: int) -> int:
         """Where the first batch that ends at `offset` or later begins; the segment's size if there is none."""
-        if self.gone and not self.cold and not self.live:
+        live = self.live
+        if self.gone and not self.cold and not live:
             return seek(self.opened(), 0, self.size, offset)
-        index = self.live or self.cold or self._map_index()
-        position, exact = index.find(offset - self.base)
-        if exact:
-            return position
-        return seek(self.opened(), position, self.size, offset)
+        if live is None:
+            position, named = (self.cold or self._map_index()).find(offset - self.base)
+            if named is not None:
+                self._confirm_place(position, named)
+            return seek(self.opened(), position, self.size, offset)
+        position, exact = live.find(offset - self.base)
+        return position if exact else seek(self.opened(), position, self.size, offset)
 
     def offset_at(self, position: int) -> int | None:
         """An offset in a batch that begins at `position` or behind; None if the index knows none."""
-        index = self.live or self.cold or self._map_index()
-        relative = index.offset_at(position)
-        return None if relative is None else self.base + relative
+        live = self.live
+        if live is not None:
+            relative = live.offset_at(position)
+            return None if relative is None else self.base + relative
+        entry = (self.cold or self._map_index()).entry_at(position)
+        if entry is None:
+            return None
+        offset, place = entry
+        self._confirm_place(place, offset)
+        return self.base + offset
+
+    def _confirm_place(self, position: int, named: int) -> None:
+        """The batch at an index entry's position begins at its offset or before: by a wrong one records were missed."""
+        data = os.pread(self.opened().fd, HEADER_SIZE, position)
+        if len(data) == HEADER_SIZE:
+            base, length, _, magic, _, _, delta, *_ = HEADER.unpack(data)
+            fits = length >= HEADER_SIZE - PREFIX_SIZE and position + length + PREFIX_SIZE <= self.size
+            if magic == MAGIC and fits and delta >= 0 and self.base <= base <= self.base + named:
+                return
+        raise CorruptLogError(f"{self.stem}{INDEX} names offset {self.base + named} at position {position}")
 
     def size_of_batch(self, position: int) -> int:
         file = self.opened()  # held: the pool may let go of it meanwhile, and its descriptor with it
@@ -168,9 +188,19 @@ class Segment:
         if self.live is not None:
             return self.live.max_timestamp, self.base + self.live.max_timestamp_offset
         if self._max_timestamp is None:
-            timestamp, offset = last_time(self.times())
+            times = self.times()
+            timestamp, offset = last_time(times)
+            if times:
+                self._confirm_time(timestamp, offset)
             self._max_timestamp = timestamp, self.base + offset
         return self._max_timestamp
+
+    def _confirm_time(self, timestamp: int, offset: int) -> None:
+        """What a time index names is there: by a wrong entry records would be passed over, or go too early."""
+        if self.live is None and not self.gone:
+            found = next(self.headers(self.position_of(self.base + offset)), None)
+            if found is None or found[1][8] != timestamp:
+                raise CorruptLogError(f"{self.stem}{TIME_INDEX} names time {timestamp} at offset {self.base + offset}")
 
     def changed_at(self) -> int:
         """When it was last written (ms)."""
@@ -178,8 +208,11 @@ class Segment:
 
     def position_of_time(self, timestamp: int, offset: int) -> int:
         """Where the first batch begins that ends at `offset` or later and reaches `timestamp`; the size if none."""
-        older = self.base + find_time(self.times(), timestamp)
-        for position, header in self.headers(self.position_of(max(older, offset))):
+        earlier = find_time(self.times(), timestamp)
+        if earlier is not None:
+            self._confirm_time(*earlier)
+            offset = max(self.base + earlier[1], offset)
+        for position, header in self.headers(self.position_of(offset)):
             if header[8] >= timestamp:
                 return position
         return self.size
@@ -233,7 +266,8 @@ class Segment:
         end = self.base
         for place, header in self.headers(position):
             first, last = header[0], header[0] + header[6]
-            if header[3] != MAGIC or not end <= first <= last or (named is not None and last != named):
+            odd = header[3] != MAGIC or not end <= first <= last or last - self.base > MAX_RELATIVE_OFFSET
+            if odd or (named is not None and last != named):
                 raise CorruptLogError(f"offsets {first} to {last} at position {place} of {self.stem}")
             named = None
             end = last + 1

@@ -105,6 +105,14 @@ class Segments:
             self._reindex(segment, fault)
             return segment.max_timestamp()
 
+    def _position_of_time(self, segment: Segment, timestamp: int, offset: int) -> int:
+        """As `Segment.position_of_time`."""
+        try:
+            return segment.position_of_time(timestamp, offset)
+        except CorruptLogError as fault:
+            self._reindex(segment, fault)
+            return segment.position_of_time(timestamp, offset)
+
     def indexed_to(self, point: int) -> int:
         """`point`, or before it where a finished segment begins whose indexes are not on disk."""
         place = len(self.each) - 2
@@ -131,7 +139,10 @@ class Segments:
         place = self.holding(offset)
         segment = self.each[place]
         if piece.file is segment.file:
-            behind = segment.offset_at(piece.position + piece.length)
+            try:
+                behind = segment.offset_at(piece.position + piece.length)
+            except CorruptLogError:  # of no use; the index is made anew by whoever asks for a place
+                behind = None
             if behind is not None:
                 return behind
             if place + 1 < len(self.bases):
@@ -163,7 +174,7 @@ class Segments:
         """The first batch, of those that reach `from_offset`, with a record of `timestamp` or later in it."""
         for segment in self.each[self.holding(from_offset) :]:
             if self.max_timestamp(segment)[0] >= timestamp:
-                position = segment.position_of_time(timestamp, max(from_offset, segment.base))
+                position = self._position_of_time(segment, timestamp, max(from_offset, segment.base))
                 if position < segment.size:
                     return segment.read_batch(position)
         return None

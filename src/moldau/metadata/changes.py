@@ -310,14 +310,21 @@ def _change(form: Mapping[str, Any]) -> Change:
 
 
 def _plain_partitions(partitions: Sequence[PartitionState]) -> list[tuple[Any, ...]]:
+    """Of one that is as new ones are, the replicas say all: there may be thousands."""
     return [
-        (s.index, s.leader, s.leader_epoch, s.partition_epoch, s.replicas, s.isr, s.adding, s.removing, s.elr)
+        (s.index, s.replicas)
+        if s == _new_partition(s.index, s.replicas)
+        else (s.index, s.leader, s.leader_epoch, s.partition_epoch, s.replicas, s.isr, s.adding, s.removing, s.elr)
         for s in partitions
     ]
 
 
 def _partitions(form: Sequence[Sequence[Any]]) -> tuple[PartitionState, ...]:
-    return tuple(_partition(*row) for row in form)
+    return tuple(_new_partition(row[0], tuple(row[1])) if len(row) == 2 else _partition(*row) for row in form)
+
+
+def _new_partition(index: int, replicas: tuple[int, ...]) -> PartitionState:
+    return PartitionState(index, replicas, isr=replicas, leader=replicas[0] if replicas else NO_BROKER)
 
 
 def _partition(

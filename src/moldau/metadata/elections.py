@@ -14,6 +14,7 @@ from typing import NamedTuple
 from moldau.base.errors import Refusal, WireError
 from moldau.metadata.changes import BrokerGone, Change, PartitionChanged, fold
 from moldau.metadata.image import NO_BROKER, ClusterImage, PartitionState, Topic
+from moldau.metadata.reassignment import completed
 
 REBALANCED_AT_ONCE = 1_000  # leaders that one look at the balance moves at most, as in Kafka
 
@@ -68,11 +69,12 @@ def settled(image: ClusterImage, rules: Rules, restarted: Collection[int] = ()) 
     """
     there, able = frozenset(image.brokers), candidates(image)
     steady = there.difference(restarted)
+    careful = rules._replace(unclean=lambda _: False) if restarted else rules  # who restarted comes before a loss
     changes: list[PartitionChanged] = []
     for topic, state in _states(image):
         if state.leader in able and not state.elr and steady.issuperset(state.isr):
             continue  # by far the most: nothing to look at
-        change = _settle(topic, state, steady, able & steady, rules)
+        change = _settle(topic, state, steady, able & steady, careful)
         if restarted and (state if change is None else change).leader == NO_BROKER:
             change = _settle(topic, state, there, able, rules)
             if change is None and state.leader in able:
@@ -147,7 +149,7 @@ def leaving(image: ClusterImage, broker_id: int, rules: Rules) -> tuple[Partitio
         rest = _without(state.isr, broker_id)
         choice = Choice(state.leader, rest, state.elr)
         if state.leader == broker_id:
-            choice = elect(_with(state, rest, ()), able, cordoned=rules.cordoned)
+            choice = elect(_with(state, rest, ()), able, cordoned=rules.cordoned)._replace(elr=state.elr)
         if choice.leader != NO_BROKER and rest:
             changes += _only(_change(topic, state, choice, rules))
     return tuple(changes)
@@ -237,16 +239,20 @@ def _plain(
     topic: Topic, old: PartitionState, leader: int, epoch: int, isr: tuple[int, ...], elr: tuple[int, ...]
 ) -> PartitionChanged:
     last = NO_BROKER if isr else old.isr[0] if old.isr else old.last
+    new = replace(old, isr=isr, leader=leader, elr=elr)
+    done = completed(new, isr)
+    if done is not None and leader in done.isr:  # an election may be what a reassignment was waiting for
+        new, epoch = done, max(epoch, old.leader_epoch + 1)
     return PartitionChanged(
         topic.name,
         old.index,
-        old.replicas,
-        isr,
+        new.replicas,
+        new.isr,
         leader,
         epoch,
-        adding=old.adding,
-        removing=old.removing,
-        elr=elr,
+        adding=new.adding,
+        removing=new.removing,
+        elr=new.elr,
         last=last,
     )
 

@@ -13,7 +13,7 @@ from uuid import UUID
 from moldau.base.errors import Refusal, WireError
 from moldau.metadata.changes import PartitionChanged
 from moldau.metadata.elections import Choice, Rules, candidates, elect, eligible
-from moldau.metadata.image import NO_BROKER, ClusterImage, PartitionState
+from moldau.metadata.image import NO_BROKER, ClusterImage, PartitionState, Topic
 from moldau.metadata.reassignment import changed, completed, elected
 
 UNKNOWN_EPOCH = -1  # the leader does not know the epoch of this broker; that is no reason against it
@@ -55,7 +55,7 @@ def alter_partition(
     isr = tuple(each for each in state.replicas if each in asked.members)
     choice, failed = Choice(state.leader, isr, state.elr), NO_BROKER
     if broker_id not in isr:
-        choice, failed = _resigned(image, state, isr, rules), broker_id
+        choice, failed = _resigned(image, topic, state, isr, rules), broker_id
     elr = eligible(state, choice, rules.min_isr(topic), untrusted=failed)
     new = replace(state, leader=choice.leader, isr=choice.isr, elr=elr)
     done = completed(new, new.isr)
@@ -87,11 +87,11 @@ def _unfit(image: ClusterImage, state: PartitionState, asked: NewIsr) -> Refusal
     return None
 
 
-def _resigned(image: ClusterImage, state: PartitionState, isr: Sequence[int], rules: Rules) -> Choice:
+def _resigned(image: ClusterImage, topic: Topic, state: PartitionState, isr: Sequence[int], rules: Rules) -> Choice:
     rest = tuple(each for each in isr if each != state.leader)
     able = candidates(image) - {state.leader}
     left = PartitionState(state.index, state.replicas, rest, state.leader, elr=state.elr)
-    choice = elect(left, able, cordoned=rules.cordoned)
+    choice = elect(left, able, unclean=rules.unclean(topic), cordoned=rules.cordoned)
     if choice.leader == NO_BROKER:
         return choice._replace(isr=rest or (state.leader,))
     return choice

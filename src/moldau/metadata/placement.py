@@ -3,9 +3,12 @@
 Leaders go round the brokers: partition i starts at broker (start + i) mod N, so no broker leads more than one partition
 more than another. Followers are the brokers after it, (i + j) mod N, moved on by one with every full round, so that a
 lost broker's load does not fall on one neighbour alone. A rack gets a second replica only when every rack has one.
+Brokers of different racks alternate in this order: else the first broker of a rack would be the next one, seen from all
+brokers of the rack before it, and have many times the replicas of its neighbours.
 """
 
 from collections.abc import Iterable, Sequence
+from itertools import chain, zip_longest
 
 from moldau.metadata.image import Broker
 
@@ -17,11 +20,18 @@ def place(
 
     `replication` must be between 1 and the number of brokers.
     """
-    ordered = sorted(brokers, key=lambda broker: broker.id)
+    ordered = _alternating(sorted(brokers, key=lambda broker: broker.id))
     if not 1 <= replication <= len(ordered):
         raise ValueError(f"{replication} replicas on {len(ordered)} brokers")
     indexes = range(first_index, first_index + partitions)
     return [_replicas(ordered, start + index, replication) for index in indexes]
+
+
+def _alternating(brokers: Sequence[Broker]) -> list[Broker]:
+    racks: dict[str | None, list[Broker]] = {}
+    for broker in brokers:
+        racks.setdefault(broker.rack, []).append(broker)
+    return [broker for broker in chain.from_iterable(zip_longest(*racks.values())) if broker is not None]
 
 
 def _replicas(brokers: Sequence[Broker], turn: int, replication: int) -> tuple[int, ...]:

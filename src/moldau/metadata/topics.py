@@ -14,6 +14,7 @@ from moldau.base.uuids import RESERVED
 from moldau.metadata.changes import PartitionsAdded, TopicCreated, TopicDeleted
 from moldau.metadata.image import ClusterImage, PartitionState, Topic
 from moldau.metadata.placement import place
+from moldau.metadata.reassignment import target_of
 
 MAX_NAME_LENGTH = 249
 MAX_NEW_PARTITIONS = 9_999  # of one topic in one request; one transaction of the store must hold them
@@ -55,7 +56,7 @@ def create_topic(
     replicas = _explicit(image, spec) if spec.assignment else _placed(image, spec, defaults, start)
     if isinstance(replicas, Refusal):
         return replicas
-    return TopicCreated(spec.name, topic_id, _new_partitions(replicas, 0), dict(spec.config))
+    return TopicCreated(spec.name, topic_id, _new_partitions(image, replicas, 0), dict(spec.config))
 
 
 def add_partitions(
@@ -70,18 +71,20 @@ def add_partitions(
     topic = image.topics.get(name)
     if topic is None:
         return unknown_topic()
+    if topic.internal:  # their number says where each group and transactional id is: with another, all are lost
+        return Refusal(WireError.INVALID_REQUEST, f"The number of partitions of internal topic {name} is fixed.")
     refusal = _not_an_increase(topic, total)
     if refusal:
         return refusal
     count, added = len(topic.partitions), total - len(topic.partitions)
-    replication = len(topic.partitions[0].replicas)
+    replication = len(target_of(topic.partitions[0]))  # one that is being moved has more for a while
     if assignment is None:
         replicas = _place(image, added, replication, start, first_index=count)
     else:
         replicas = _explicit_growth(image, assignment, added, replication)
     if isinstance(replicas, Refusal):
         return replicas
-    return PartitionsAdded(name, _new_partitions(replicas, count))
+    return PartitionsAdded(name, _new_partitions(image, replicas, count))
 
 
 def delete_topic(
@@ -167,7 +170,9 @@ def _place(
             f"Unable to replicate the partition {replication} time(s): The target replication factor of {replication} "
             f"cannot be reached because {why}",
         )
-    return place(brokers, partitions, replication, start=start, first_index=first_index)
+    staying = [broker for broker in brokers if not broker.leaving]
+    enough = staying if len(staying) >= replication else brokers
+    return place(enough, partitions, replication, start=start, first_index=first_index)
 
 
 def _explicit(image: ClusterImage, spec: TopicSpec) -> list[tuple[int, ...]] | Refusal:
@@ -240,8 +245,13 @@ def _too_many() -> Refusal:
     return Refusal(WireError.POLICY_VIOLATION, "Excessively large number of partitions per request.")
 
 
-def _new_partitions(replicas: Sequence[tuple[int, ...]], first_index: int) -> tuple[PartitionState, ...]:
-    return tuple(
-        PartitionState(index, brokers, isr=brokers, leader=brokers[0])
-        for index, brokers in enumerate(replicas, first_index)
-    )
+def _new_partitions(
+    image: ClusterImage, replicas: Sequence[tuple[int, ...]], first_index: int
+) -> tuple[PartitionState, ...]:
+    """All that stay are in sync. Who is being shut down copies nothing any more: nobody should wait for it."""
+    leaving = {broker.id for broker in image.brokers.values() if broker.leaving}
+    states = []
+    for index, brokers in enumerate(replicas, first_index):
+        isr = tuple(each for each in brokers if each not in leaving) or brokers
+        states.append(PartitionState(index, brokers, isr=isr, leader=isr[0]))
+    return tuple(states)

@@ -54,8 +54,10 @@ FEED = "/moldau/changes"  # its data is the number of the last change; below it 
 ROOTS = ("/cluster", "/brokers", "/config", CONTROLLER, CONTROLLER_EPOCH, FEATURES, PRODUCER_IDS)
 
 DEFAULT_BROKER_NODE = "<default>"
-DELETED = b""  # the data of a deleted topic's node, whose partitions' nodes are still to go
+DELETED = b""  # the data of a topic's node that is as good as none: its partitions' nodes are still to go, or to come
 DELETED_AT_ONCE = 1_500  # partitions that go with their topic's deletion; those of a larger topic are left for later
+CREATED_AT_ONCE = 350  # partitions that come with their topic's creation; those of a larger topic are there before it
+STAGED_AT_ONCE = 700  # partitions whose nodes are made in one transaction, before their topic is
 
 _encode = json.JSONEncoder(separators=(",", ":")).encode  # made once: a topic of many partitions is many nodes
 
@@ -138,7 +140,7 @@ def _writes(change: Change, image: ClusterImage, after: ClusterImage) -> Iterato
             yield from _delete_topic(image.topics[change.topic])
         case PartitionsAdded():
             topic = after.topics[change.topic]
-            yield Set(_topic_path(topic.name), _topic_data(topic))
+            yield Set(topic_path(topic.name), _topic_data(topic))
             yield from _create_states(topic.name, change.partitions)
         case TopicConfigured():
             yield Set(_config_path(change.topic), _config_data(change.config))
@@ -174,11 +176,53 @@ def _writes(change: Change, image: ClusterImage, after: ClusterImage) -> Iterato
             yield from _change_partitions(change.changes, image, after)
 
 
+def touched(change: Change) -> Iterator[tuple[str, bool]]:
+    """Where a change may have written: paths, and whether all that is below them is meant too."""
+    small = [(path, True) for path in (BROKERS, "/config/brokers", "/config/groups")]
+    small += [(path, False) for path in (CONTROLLER, CONTROLLER_EPOCH, FEATURES, PRODUCER_IDS)]
+    for part in _flat(change):
+        match part:
+            case TopicCreated() | TopicDeleted() | PartitionsAdded():
+                yield topic_path(part.topic), True
+                yield _config_path(part.topic), False
+            case TopicConfigured():
+                yield _config_path(part.topic), False
+            case PartitionChanged():
+                yield topic_path(part.topic), False
+                yield _state_path(part.topic, part.index), False
+            case _:
+                yield from small
+
+
 def _create_topic(topic: Topic) -> Iterator[Op]:
-    yield Create(_topic_path(topic.name), _topic_data(topic))
-    yield Create(f"{_topic_path(topic.name)}/partitions")
-    yield from _create_states(topic.name, topic.partitions)
+    if len(topic.partitions) > CREATED_AT_ONCE:
+        yield Check(_partitions_path(topic.name), len(_staged(topic.partitions)))
+        yield Set(topic_path(topic.name), _topic_data(topic), 0)
+    else:
+        yield Create(topic_path(topic.name), _topic_data(topic))
+        yield Create(_partitions_path(topic.name))
+        yield from _create_states(topic.name, topic.partitions)
     yield Create(_config_path(topic.name), _config_data(topic.config))
+
+
+def large_topics(change: Change) -> list[TopicCreated]:
+    """The new topics that one transaction cannot make: `staging_ops` come before the change itself."""
+    return [each for each in _flat(change) if isinstance(each, TopicCreated) and len(each.partitions) > CREATED_AT_ONCE]
+
+
+def staging_ops(topic: TopicCreated, controller_epoch: int) -> Iterator[list[Op]]:
+    """What has to be there before a large topic is created, transaction by transaction. Nobody sees a topic yet.
+
+    Each counts up the version of the node above the partitions. So the change itself can tell that all are there.
+    """
+    fence = Check(CONTROLLER_EPOCH, controller_epoch)
+    yield [fence, Create(topic_path(topic.topic), DELETED), Create(_partitions_path(topic.topic))]
+    for number, states in enumerate(_staged(topic.partitions)):
+        yield [fence, Set(_partitions_path(topic.topic), b"", number), *_create_states(topic.topic, states)]
+
+
+def _staged(partitions: Sequence[PartitionState]) -> list[Sequence[PartitionState]]:
+    return [partitions[at : at + STAGED_AT_ONCE] for at in range(0, len(partitions), STAGED_AT_ONCE)]
 
 
 def _create_states(topic: str, partitions: Sequence[PartitionState]) -> Iterator[Op]:
@@ -190,13 +234,13 @@ def _create_states(topic: str, partitions: Sequence[PartitionState]) -> Iterator
 def _delete_topic(topic: Topic) -> Iterator[Op]:
     yield Delete(_config_path(topic.name))
     if len(topic.partitions) > DELETED_AT_ONCE:
-        yield Set(_topic_path(topic.name), DELETED)
+        yield Set(topic_path(topic.name), DELETED)
         return
     for state in topic.partitions:
         yield Delete(_state_path(topic.name, state.index))
         yield Delete(_partition_path(topic.name, state.index))
-    yield Delete(f"{_topic_path(topic.name)}/partitions")
-    yield Delete(_topic_path(topic.name))
+    yield Delete(_partitions_path(topic.name))
+    yield Delete(topic_path(topic.name))
 
 
 def _change_partitions(changes: Iterable[Change], image: ClusterImage, after: ClusterImage) -> Iterator[Op]:
@@ -209,7 +253,7 @@ def _change_partitions(changes: Iterable[Change], image: ClusterImage, after: Cl
         if (new.replicas, new.adding, new.removing) != (old.replicas, old.adding, old.removing):
             reassigned[topic.name] = topic
     for name, topic in reassigned.items():
-        yield Set(_topic_path(name), _topic_data(topic))
+        yield Set(topic_path(name), _topic_data(topic))
 
 
 def _configure(path: str, config: Mapping[str, str], *, exists: bool) -> Iterator[Op]:
@@ -238,7 +282,7 @@ def image_from(tree: Mapping[str, bytes]) -> ClusterImage:
                 if data != DELETED:
                     topic_nodes[name] = data
             case ["brokers", "ids", _]:
-                broker = _read(path, data, _parse_broker)
+                broker = _read(path, data, parse_broker)
                 brokers[broker.id] = broker
             case ["config", "topics", name]:
                 configs[name] = _read(path, data, _parse_config)
@@ -269,9 +313,9 @@ def image_from(tree: Mapping[str, bytes]) -> ClusterImage:
 
 
 def _topic_from(name: str, data: bytes, states: Mapping[int, bytes], config: Mapping[str, str]) -> Topic:
-    topic_id, assignment, adding, removing = _read(_topic_path(name), data, _parse_topic)
+    topic_id, assignment, adding, removing = _read(topic_path(name), data, _parse_topic)
     if sorted(assignment) != list(range(len(assignment))) or assignment.keys() != states.keys():
-        raise DamagedTree(f"{_topic_path(name)}: its partitions and their states do not match")
+        raise DamagedTree(f"{topic_path(name)}: its partitions and their states do not match")
     partitions = tuple(
         replace(
             _read(_state_path(name, index), states[index], partial(_parse_state, index, assignment[index])),
@@ -363,7 +407,7 @@ def _broker_data(broker: Broker) -> bytes:
     return _json({**form, "leaving": broker.leaving})
 
 
-def _parse_broker(data: bytes) -> Broker:
+def parse_broker(data: bytes) -> Broker:
     form = json.loads(data)
     endpoints = {}
     for text in form["endpoints"]:
@@ -391,8 +435,12 @@ def _producer_ids_data(change: ProducerIdsAllocated, image: ClusterImage) -> byt
     return _json({"version": 1, "broker": change.broker_id, "block_start": str(start), "block_end": str(end)})
 
 
-def _topic_path(topic: str) -> str:
+def topic_path(topic: str) -> str:
     return f"{TOPICS}/{topic}"
+
+
+def _partitions_path(topic: str) -> str:
+    return f"{TOPICS}/{topic}/partitions"
 
 
 def _partition_path(topic: str, index: int) -> str:

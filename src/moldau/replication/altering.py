@@ -75,6 +75,8 @@ class IsrChanges:
             self._wake.clear()
             wishes = self._wishes()
             if not wishes:
+                if self._due:  # none of the first ones was wished any more
+                    self._wake.set()
                 continue
             try:
                 again = self._decided(wishes, await self._alter([proposal for _, _, proposal in wishes]))

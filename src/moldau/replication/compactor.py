@@ -18,8 +18,9 @@ from moldau.log.compaction.swapping import Swaps
 from moldau.log.compaction.work import Cleaned, Tally, Work
 from moldau.log.segment import CorruptLogError, file_stem
 from moldau.replication.cleaner import Cleaner, CleanerFailed, LogUncleanable
+from moldau.replication.opening import Key
 from moldau.replication.partition import Partition
-from moldau.replication.replicas import Key, Replicas
+from moldau.replication.replicas import Replicas
 
 logger = logging.getLogger("moldau.replication")
 
@@ -154,6 +155,7 @@ class Compactor:
         known = self._replicas.get(partition.topic, partition.index) is partition
         rests = self._resting.get(partition, 0) > asyncio.get_running_loop().time()
         passed = partition.offline or partition in self._claimed or partition in self._uncleanable or rests
+        passed = passed or partition in self._replicas.moves
         return known and partition.log.config.compacts and not passed
 
     def _measured(self, partition: Partition, now: int) -> Dirt | None:
@@ -181,7 +183,7 @@ class Compactor:
         try:
             # Measured again: others had their turn since, and what is planned now must hold in this very turn.
             dirt = measure(partition.log, partition.last_stable_offset, self._now())
-            if not dirt.dirty_bytes:
+            if not dirt.dirty_bytes or partition in self._replicas.moves:
                 return
             settings = self._settings()
             work = plan(partition.log, dirt, self._now(), settings.key_memory, settings.chunk)
@@ -245,6 +247,8 @@ class Compactor:
         """Writes how far logs are compacted, where that changed: by cleaning, truncation or deletion."""
         async with self._checkpointing:
             for directory in self._replicas.directories:
+                if directory.offline:
+                    continue
                 offsets = self._replicas.unopened_of(directory, self._written[directory.path])
                 for partition in self._replicas.in_directory(directory):
                     if partition.log.clean_to:

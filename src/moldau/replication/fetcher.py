@@ -33,6 +33,7 @@ logger = logging.getLogger("moldau.replication")
 
 TURN_BYTES = 1024 * 1024  # appended before others on the loop get their turn
 LEAST_BACKOFF_S = 0.02
+DISK_S = 3600.0  # and for so long at most while its disk is waited for, which then says so
 THROTTLED_S = 0.1  # a partition is left out for so long when its throttle has no room
 NEW_SESSION = (0, 0)
 UNSAID = -1
@@ -92,6 +93,7 @@ class Hands(NamedTuple):
     remove_later: Callable[[list[Path], int], None]
     bounds: Callable[[Link, list[Partition]], Awaitable[dict[Partition, Bounds]]]
     throttle: Throttle
+    checkpoint: Callable[[], Awaitable[bool]]  # writes recovery points down; whether that went well
 
 
 class Fetcher:
@@ -107,6 +109,7 @@ class Fetcher:
         self._left_out: set[Place] = set()  # what it may have to forget
         self._session = NEW_SESSION
         self._misses = 0  # requests in a row without an answer
+        self._retreated = False  # a log was cut before its recovery point, and the checkpoint does not say so yet
         self._wake = asyncio.Event()
         self._task = asyncio.get_running_loop().create_task(self._run(), name=f"copying from broker {leader}")
 
@@ -291,6 +294,8 @@ class Fetcher:
         for topic_id, rows in fetched.topics:
             for row in rows:
                 place = (topic_id, row.partition)
+                if row.diverging is not None and place in self._partitions:
+                    await self._partitions[place].left_alone()
                 partition = self._partitions.get(place)
                 told = asked.get(place)
                 if partition is None or told is None or told.leader_epoch != partition.leader_epoch:
@@ -305,6 +310,8 @@ class Fetcher:
                     await asyncio.sleep(0)
         if lost:
             await self._find_again(lost)
+        if self._retreated:  # before anything is appended: after a power cut that would be trusted unread
+            self._retreated = not await self._hands.checkpoint()
 
     def _take_one(self, place: Place, partition: Partition, told: Wanted, row: Fetched, frame: memoryview) -> None:
         role = partition.role
@@ -320,13 +327,16 @@ class Fetcher:
         now = self._hands.now()
         try:
             if row.diverging is not None:
+                safe = partition.log.recovery_point
                 removed = role.part_ways(*row.diverging, now)
+                self._retreated |= partition.log.recovery_point < safe
             else:
                 removed = role.append(frame[row.start : row.stop], row.high_watermark, row.log_start, now)
                 if self._hands.throttle.rate != UNLIMITED and self._throttled(partition):
                     self._hands.throttle.record(row.stop - row.start, now)
             self._failures.pop(place, None)
-            self._dirty.add(place)
+            if not self._waits_for_disk(place, partition):
+                self._dirty.add(place)
             if told.offset == partition.log.end_offset and (row.diverging is not None or row.stop > row.start):
                 self._pause(place, partition, WireError.NONE)  # nothing came of it: not again at once
             if removed:
@@ -335,41 +345,69 @@ class Fetcher:
             logger.error("what broker %d sent of %s-%d is broken: %s", self.leader, *_name(partition), problem)
             self._pause(place, partition, WireError.CORRUPT_MESSAGE)
         except (OSError, CorruptLogError) as problem:
-            logger.error("appending to %s-%d failed: %s", *_name(partition), problem)
-            if isinstance(problem, OSError):
-                partition.fail_unless_passing(problem)
-            self._pause(place, partition, WireError.KAFKA_STORAGE_ERROR)
+            self._spoiled(place, partition, problem)
+
+    def _spoiled(self, place: Place, partition: Partition, problem: OSError | CorruptLogError) -> None:
+        """What came could not be written, or what is here not be read, which is to be copied anew."""
+        logger.error("appending to %s-%d failed: %s", *_name(partition), problem)
+        if isinstance(problem, OSError):
+            partition.fail_unless_passing(problem)
+        else:
+            partition.cannot_read()
+        self._pause(place, partition, WireError.KAFKA_STORAGE_ERROR)
+
+    def _waits_for_disk(self, place: Place, partition: Partition) -> bool:
+        """flush.messages: whoever asks for what comes next tells the leader that all before it is safe here."""
+        log = partition.log
+        if log.end_offset - log.recovery_point < log.config.flush_messages:
+            return False
+        self._leave_out(place, DISK_S)
+        partition.flusher.when_durable(log.end_offset, lambda _: self._flushed(place))
+        return True
+
+    def _flushed(self, place: Place) -> None:
+        if place in self._resting:
+            self._resting[place] = 0
+            self._wake.set()
 
     def _pause(self, place: Place, partition: Partition, error: int) -> None:
+        if self._partitions.get(place) is not partition:
+            return  # its disk failed just now, and it is not copied any more
         failures = self._failures.get(place, 0)
         self._failures[place] = min(failures + 1, 10)
         if error and error not in EXPECTED and failures == 0:
             logger.warning("copying %s-%d from broker %d: %s", *_name(partition), self.leader, WireError(error).name)
-        pause = min(LEAST_BACKOFF_S * 2**failures, self._hands.settings().backoff_ms / 1000)
-        self._resting[place] = asyncio.get_running_loop().time() + pause
+        self._leave_out(place, min(LEAST_BACKOFF_S * 2**failures, self._hands.settings().backoff_ms / 1000))
+
+    def _leave_out(self, place: Place, pause_s: float) -> None:
+        self._resting[place] = asyncio.get_running_loop().time() + pause_s
         self._left_out.add(place)
         self._say_again(place)
 
     async def _find_again(self, lost: list[Partition]) -> None:
         """Their next offset is not in the leader's log: it lost its end, or retention took its beginning."""
+        epochs = {each: each.leader_epoch for each in lost}
         bounds = await self._hands.bounds(self._link, lost)
         now = self._hands.now()
         for partition in lost:
+            await partition.left_alone()
             role, found = partition.role, bounds.get(partition)
             place = _place(partition)
             if self._partitions.get(place) is not partition or not isinstance(role, Follower):
                 continue
             self._dirty.add(place)
             end = partition.log.end_offset
-            if found is None or found.start <= end <= found.end:
+            outdated = partition.moving or partition.leader_epoch != epochs[partition]
+            if found is None or outdated or found.start <= end <= found.end:
                 self._pause(place, partition, WireError.NONE)
                 continue
             try:
+                safe = partition.log.recovery_point
                 removed = role.truncate(found.end, now) if found.end < end else role.restart(found.start, now)
+                self._retreated |= partition.log.recovery_point < safe
                 self._hands.remove_later(removed, partition.log.config.file_delete_delay_ms)
-            except OSError as problem:
-                partition.fail_unless_passing(problem)
-                self._pause(place, partition, WireError.KAFKA_STORAGE_ERROR)
+            except (OSError, CorruptLogError) as problem:
+                self._spoiled(place, partition, problem)
 
 
 def _place(partition: Partition) -> Place:

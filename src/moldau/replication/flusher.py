@@ -44,8 +44,9 @@ class Flusher:
         try:
             while self._again:
                 self._again = False
-                job = self._log.begin_flush()
+                job: FlushJob | None = None
                 try:
+                    job = self._log.begin_flush()
                     await asyncio.to_thread(job.run)
                 except OSError as problem:
                     self._failed(job, problem)
@@ -56,13 +57,15 @@ class Flusher:
         finally:
             self._task = None
 
-    def _failed(self, job: FlushJob, problem: OSError) -> None:
+    def _failed(self, job: FlushJob | None, problem: OSError) -> None:
+        """`job`: None if it could not even be begun, for want of a file to open."""
         if passing(problem):
             if not self.put_off:
                 logger.error("flushing %s is put off: %s", self._log.name, problem)
             self.put_off = True
-            self._log.abandon_flush(job)
-            self._tell(False, job.end_offset)
+            if job is not None:
+                self._log.abandon_flush(job)
+            self._tell(False, self._log.end_offset if job is None else job.end_offset)
         else:
             logger.error("flushing %s failed: %s", self._log.name, problem)
             self._again = False

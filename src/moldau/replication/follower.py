@@ -43,8 +43,6 @@ class Follower:
                 removed += log.restart_at(first, now)  # the leader's log starts within a batch
             log.append_copies(copies, now)
             self._uncommitted.add(log.end_offset, len(copies.data))
-            if log.end_offset - log.recovery_point >= log.config.flush_messages:
-                partition.flusher.soon()
         self._commit(high_watermark)
         return removed + log.advance_start(min(log_start, self.high_watermark))
 

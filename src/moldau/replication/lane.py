@@ -62,7 +62,7 @@ class Lane:
     async def stop(self) -> None:
         """Finish what is queued: those batches were accepted in this order."""
         if self._task is not None:
-            await self._task
+            await asyncio.shield(self._task)
 
 
 def _guarded(work: Callable[[], bytes | Refusal]) -> bytes | Refusal:

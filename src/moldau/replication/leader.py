@@ -50,11 +50,13 @@ class Leader:
         self._resigned = False
         self._uncommitted = Uncommitted()
         self._begin(state, high_watermark, epoch_start)
-        if partition.log.end_offset > high_watermark:
-            self._uncommitted.add(
-                partition.log.end_offset, partition.log.bytes_between(high_watermark, partition.log.end_offset)
-            )
         self._stable = partition.log.last_stable_offset(high_watermark)
+
+    def count(self) -> None:
+        """What it begins with and is not committed. The log is read for that, and it may turn out that it cannot be."""
+        start, end = self.isr.high_watermark, self._partition.log.end_offset
+        if end > start:
+            self._uncommitted.add(end, self._partition.bytes_between(start, end))
 
     def _begin(self, state: PartitionState, high_watermark: int, epoch_start: int) -> None:
         self.isr = Isr(
@@ -102,6 +104,9 @@ class Leader:
         awaiting, self._awaiting = self._awaiting, []
         for _, _, outcome, later in sorted(awaiting, key=lambda each: each[:2]):
             later.resolve(outcome)
+        lows, self._low_waiting = self._low_waiting, []
+        for _, tell in lows:
+            tell()
 
     # ── producers ──
 

@@ -11,22 +11,29 @@ directory has a mark that says so, and goes.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 from uuid import uuid4
 
 from moldau.base.errors import Refusal, WireError
 from moldau.log import files
-from moldau.log.directory import MOVED, LogDirectory
+from moldau.log.directory import LogDirectory
 from moldau.log.flush import FlushJob
+from moldau.log.homes import condemned_path, mark_moved, unmark_moved
 from moldau.log.log import Log
 from moldau.log.reading import Batch
+from moldau.log.segment import CorruptLogError
 from moldau.replication.partition import Partition
 
 logger = logging.getLogger("moldau.replication")
 
+T = TypeVar("T")
+
 LAST_ROUND = 1024 * 1024  # bytes that may be left to copy while producers wait
 LONGEST_FUTURE = 215  # of a name that takes 40 letters more, and file systems allow 255
+UNWANTED = Refusal(WireError.NONE, "it is not wanted any more")
+CUT = Refusal(WireError.NONE, "records that were copied were cut off; it is begun anew")
 
 
 class MoveEnded(Exception):
@@ -49,11 +56,8 @@ class Move:
         self.copy: Log | None = None
         self._hands = hands
         self._ended = False
-        self._clean_to = partition.log.clean_to  # what is compacted from here on may be copied as it was
-        self._swapped: asyncio.Future[Refusal | None] = asyncio.get_running_loop().create_future()
-        name = Path(partition.log.directory).name
-        self._name = name
-        self._path = target.path / f"{name[:LONGEST_FUTURE]}.{uuid4().hex}-future"
+        self._failure: Callable[[], None] | None = None  # tells of a disk that failed, back on the loop
+        self._name = Path(partition.log.directory).name
         self.task = asyncio.get_running_loop().create_task(self._run())
 
     @property
@@ -72,36 +76,63 @@ class Move:
         await asyncio.wait([self.task])
 
     async def _run(self) -> None:
-        try:
-            await self._copy_most()
-            refusal = await self._swap()
-        except MoveEnded:
-            refusal = Refusal(WireError.NONE, "it is not wanted any more")
-        except OSError as problem:
-            refusal = Refusal(WireError.KAFKA_STORAGE_ERROR, str(problem))
-            if not files.passing(problem):
-                self._hands.fail(self.target, problem)
-        if refusal is not None:
+        while True:
+            refusal = await self._attempt()
+            if refusal is None:
+                return
             logger.warning("moving %s to %s ended: %s", self._name, self.target.path, refusal.message)
             await asyncio.to_thread(self._discard)
+            if refusal is not CUT:
+                return
+
+    async def _attempt(self) -> Refusal | None:
+        """Copies all of the log and puts the copy in its place; None if that went well."""
+        log = self.partition.log
+        self.copy = None
+        self._path = self.target.path / f"{self._name[:LONGEST_FUTURE]}.{uuid4().hex}-future"
+        self._clean_to = log.clean_to
+        self._generation = log.generation
+        self._swapped: asyncio.Future[Refusal | None] = asyncio.get_running_loop().create_future()
+        try:
+            await self._copy_most()
+            return await self._swap()
+        except MoveEnded:
+            return UNWANTED
+        except CorruptLogError as problem:
+            return self._unreadable(problem)
+        except OSError as problem:
+            if not files.passing(problem):
+                self._hands.fail(self.target, problem)
+            return Refusal(WireError.KAFKA_STORAGE_ERROR, str(problem))
+
+    def _unreadable(self, problem: CorruptLogError) -> Refusal:
+        """What is cut off while it is read looks damaged."""
+        return CUT if self._outdated else Refusal(WireError.CORRUPT_MESSAGE, str(problem))
+
+    @property
+    def _outdated(self) -> bool:
+        """Whether the copy may have records that the log has not: a follower's log is cut where its leader's parts."""
+        return self.partition.log.generation != self._generation
 
     async def _copy_most(self) -> None:
         """Round after round, until what is left can be copied while producers wait."""
         log = self.partition.log
-        first = next(log.read_headers(log.start_offset), None)  # a log may start within a batch
+        first = _read(lambda: next(log.read_headers(log.start_offset), None))  # a log may start within a batch
         begin = first.base_offset if first is not None else log.start_offset
         copy = self.copy = await asyncio.to_thread(self._hands.open_copy, self.partition, self._path, begin, False)
-        while True:
+        while not self._outdated:
             end = max(copy.end_offset, log.start_offset)
-            left = log.bytes_between(end, log.end_offset)
+            left = _read(partial(log.bytes_between, end, log.end_offset))
             if left:
-                await asyncio.to_thread(self._append, log.read_batches(end), copy)
+                await asyncio.to_thread(self._append, _read(partial(log.read_batches, end)), copy)
             if left <= LAST_ROUND:
                 return
 
     def _append(self, batches: Iterable[Batch], copy: Log) -> None:
         """In a thread."""
-        for header, data in batches:
+        source = iter(batches)
+        while (batch := _read(lambda: next(source, None))) is not None:
+            header, data = batch
             if self._ended:
                 raise MoveEnded
             if header.base_offset < copy.end_offset:  # the batch that the last round ended in
@@ -120,30 +151,43 @@ class Move:
         """In a thread: nothing is written to the log meanwhile."""
         copy, log = self.copy, self.partition.log
         assert copy is not None
+        fail: Callable[[OSError], None] = partial(self._hands.fail, self.target)  # of the directory that is written to
         try:
+            if self._outdated:
+                return CUT
             end = max(copy.end_offset, log.start_offset)
             if end < log.end_offset:
-                self._append(log.read_batches(end), copy)
+                self._append(_read(lambda: log.read_batches(end)), copy)
             if self._ended or self.partition.offline:
-                return Refusal(WireError.NONE, "it is not wanted any more")
+                return UNWANTED
             copy.end_offset = log.end_offset
             copy.close()
-            files.replace(f"{log.directory}/{MOVED}", str(self.target.path).encode())
+            fail = self.partition.fail
+            mark_moved(log.directory, log.start_offset)
+            fail = partial(self._hands.fail, self.target)
             path = self.target.path / self._name
             self._path.rename(path)
             self._path = path
             files.sync_directory(self.target.path)
             self.copy = self._hands.open_copy(self.partition, path, log.start_offset, True)
         except MoveEnded:
-            return Refusal(WireError.NONE, "it is not wanted any more")
+            return UNWANTED
+        except CorruptLogError as problem:
+            return self._unreadable(problem)
         except OSError as problem:
+            if not files.passing(problem):
+                self._failure = partial(fail, problem)
             return Refusal(WireError.KAFKA_STORAGE_ERROR, str(problem))
         return b""
 
     def _take_over(self, outcome: bytes | Refusal) -> None:
         """On the loop, in the turn in which producers go on."""
         self.partition.moving = False
+        if not isinstance(outcome, Refusal) and self._outdated:
+            outcome = CUT
         if isinstance(outcome, Refusal):
+            if self._failure is not None:
+                self._failure()
             self._swapped.set_result(outcome)
             return
         assert self.copy is not None
@@ -152,22 +196,37 @@ class Move:
         self.partition.adopt(self.copy)
 
         async def settle() -> None:
-            await flusher.stop()
-            await self._hands.settle(self.partition, self.target, old)
-            logger.info("moved %s to %s", self._name, self.target.path)
-            self._swapped.set_result(None)
+            try:
+                await flusher.stop()
+                await self._hands.settle(self.partition, self.target, old)
+                logger.info("moved %s to %s", self._name, self.target.path)
+            finally:
+                self._swapped.set_result(None)
 
         self._settling = asyncio.get_running_loop().create_task(settle())
 
     def _discard(self) -> None:
-        """In a thread."""
+        """In a thread. The mark goes when no copy has the partition's name any more, and before any file of it does:
+        half a copy must not be taken for a whole one.
+        """
         try:
             if self.copy is not None:
                 self.copy.close(clean=False)
+            if self._path.name == self._name:
+                self._path = self._path.rename(condemned_path(self._path))
+                files.sync_directory(self.target.path)
+            unmark_moved(self.partition.log.directory)
             files.remove([self._path] if self._path.exists() else [])
-            files.remove([Path(self.partition.log.directory) / MOVED])
         except OSError as problem:
             logger.warning("removing the copy in %s failed: %s", self._path, problem)
+
+
+def _read(what: Callable[[], T]) -> T:
+    """Reads from the log. If that fails it is not the target that has failed."""
+    try:
+        return what()
+    except OSError as problem:
+        raise CorruptLogError(f"it cannot be read: {problem}") from problem
 
 
 def _flush(copy: Log) -> None:

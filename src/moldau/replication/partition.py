@@ -14,12 +14,14 @@ from typing import NamedTuple, Protocol
 
 from moldau.base.errors import Refusal, WireError
 from moldau.log import validate
+from moldau.log.epochs import LeaderEpochs
 from moldau.log.files import passing
 from moldau.log.header import RawHeader
 from moldau.log.log import Log
 from moldau.log.markers import Marker, encode_marker
 from moldau.log.producers import NOT_ASKED, STRICT_MARKERS, Verification
 from moldau.log.retention import retire
+from moldau.log.segment import CorruptLogError
 from moldau.metadata.image import PartitionState
 from moldau.replication import inspection
 from moldau.replication.flusher import Flusher
@@ -166,19 +168,26 @@ class Partition:
         known = min(max(high_watermark, self.log.start_offset), self.log.end_offset)
         if old is not None and here in state.isr and here not in old.isr:
             self.hollow = False  # it has caught up, or somebody accepts that it has not
+            if state.leader != here:
+                self.owed = 0  # all that counts is here, says the leader
         barred = len(state.replicas) > 1 and state.leader_epoch <= self.barred
-        lacking = self.hollow or (len(state.isr) > 1 and (self.damaged or self.log.end_offset < self.owed))
+        lacking = self.hollow or (len(state.isr) > 1 and self.damaged) or self._lost_what_others_have(state)
         self.leads = state.leader == here and not barred and not lacking
+        if self.leads:
+            self.owed = 0  # what is here is what counts
         if state.leader != here:
             self._follow(state, around, known, old)
         elif state.replicas == (here,):
             self._lead_alone()
         else:
             self._lead(state, around, known, old)
-            if not self.leads and isinstance(self.role, Leader):
-                self.role.resign()
+            if (self.offline or not self.leads) and isinstance(self.role, Leader):
+                self.role.resign()  # the controller may not know that it cannot lead, and have elected it again
         self.leader_epoch = state.leader_epoch
         self._set_plain()
+
+    def _lost_what_others_have(self, state: PartitionState) -> bool:
+        return (len(state.isr) > 1 or bool(state.elr)) and self.log.end_offset < self.owed
 
     def _lead_alone(self) -> None:
         role, self.role, self.log.unsettled = self.role, None, None
@@ -200,6 +209,7 @@ class Partition:
             role.begin_epoch(state, end)
         else:
             self.role = leader = Leader(self, state, around, known, end)
+            leader.count()
             leader.advance()
         self.changed()
 
@@ -249,8 +259,17 @@ class Partition:
             elif not waiter.committed:
                 waiter.grown(size)
             elif now_stable > stable:
-                waiter.grown(self.log.bytes_between(stable, now_stable))
+                waiter.grown(self.bytes_between(stable, now_stable))
         return now_stable
+
+    def bytes_between(self, start: int, end: int) -> int:
+        """As the log says, for who waits. If it cannot be read, that is no reason not to tell the others."""
+        try:
+            return self.log.bytes_between(start, end)
+        except (CorruptLogError, OSError) as problem:
+            logger.error("reading %s-%d failed: %s", self.topic, self.index, problem)
+            self.cannot_read(problem)
+            return end - start
 
     async def committed(self, offset: int) -> None:
         """Until all records before this offset are committed, or somebody else leads."""
@@ -302,14 +321,17 @@ class Partition:
         """The outcome, or if it has to wait for the disk or for followers, a `Later` that gets it afterwards."""
         if isinstance(outcome, Refusal):
             return outcome
-        log, appended = self.log, outcome
+        log, appended, role = self.log, outcome, self.role
         later = later or Later()
         end = log.end_offset
         if log.config.flush_messages == NEVER or end - log.recovery_point < log.config.flush_messages:
             return self._await_commit(appended, delta, acks, later)
 
         def flushed(durable: bool) -> None:
-            settled = self._await_commit(appended, delta, acks, later) if durable else LOST
+            if isinstance(role, Leader) and self.role not in (role, None):
+                settled: Outcome | Later = NOT_LEADER  # others led meanwhile: another record may be in its place
+            else:
+                settled = self._await_commit(appended, delta, acks, later) if durable else LOST
             if settled is not later:
                 later.resolve(settled)  # type: ignore[arg-type]  # it is no Later but this one
 
@@ -358,6 +380,9 @@ class Partition:
         old = self.log
         log.configure(old.config)
         log.on_roll, old.on_roll = old.on_roll, None
+        log.unsettled = old.unsettled  # batches alone do not tell, nor of leaders whose first ones were compacted
+        log.epochs = LeaderEpochs(old.epochs.entries())
+        log.epochs.changed = True
         self.log = log
         self.flusher = Flusher(log, self.fail)
 
@@ -493,10 +518,10 @@ class Partition:
         if self.on_failure is not None:
             self.on_failure(problem)
 
-    def cannot_read(self) -> None:
+    def cannot_read(self, problem: Exception | None = None) -> None:
         """What is on disk is damaged. A leader that others can take the place of leaves it to them."""
-        if self.role is None:
-            return  # nobody has a copy
+        if self.role is None or (isinstance(problem, OSError) and passing(problem)):
+            return  # nobody has a copy; or nothing is wrong with it
         self.damaged = True
         if isinstance(self.role, Leader) and len(self.role.isr.committed) > 1:
             self.role.resign()
@@ -535,13 +560,14 @@ class Partition:
         """Retention: files of segments that left the log, to be removed later."""
         if self.offline or self.moving:
             return []
+        removed: list[Path] = []
         try:
-            self.log.roll_if_due(now)
-            return retire(self.log, now, self.high_watermark)
+            removed = retire(self.log, now, self.high_watermark)
+            self.log.roll_if_due(now)  # behind it: a full disk may have no room for a new segment
         except OSError as problem:
             logger.error("retention of %s-%d failed: %s", self.topic, self.index, problem)
             self.fail_unless_passing(problem)
-            return []
+        return removed
 
     def touch(self) -> None:
         """There is something to tell to followers that copy this partition."""
@@ -554,9 +580,13 @@ class Partition:
         for waiter in list(self.waiters):
             waiter.fire_soon()
 
-    async def stop(self) -> None:
+    async def left_alone(self) -> None:
+        """Until nobody else works on its log: what is about to be cut off would come back with what they write."""
         if self.cleaning is not None:
             await self.cleaning.stop()
         await self._lane.stop()
         await self.flusher.stop()
+
+    async def stop(self) -> None:
+        await self.left_alone()
         self.changed()

@@ -11,21 +11,16 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import NamedTuple
-from uuid import uuid4
 
 from moldau.log import files
-from moldau.log.claim import TopicIdLostError, TopicIdMismatchError
 from moldau.log.directory import LogDirectory
 from moldau.log.homes import homes, interrupted
 from moldau.log.log import Log
-from moldau.log.repair import cut_before_gap
-from moldau.log.segment import CorruptLogError
 from moldau.log.settings import LogConfig
-from moldau.metadata.elections import had_elsewhere
 from moldau.metadata.image import ClusterImage, PartitionState, Topic
 from moldau.replication.loading import open_all
 from moldau.replication.moving import Hands, Move
+from moldau.replication.opening import Key, Opener, Opening
 from moldau.replication.partition import Partition
 from moldau.replication.roles import alone
 from moldau.replication.throttle import Throttle
@@ -33,19 +28,6 @@ from moldau.replication.throttle import Throttle
 logger = logging.getLogger("moldau.replication")
 
 Row = list[Partition | None]
-LONGEST_STRAY = 216  # of a name that takes 39 letters more, and file systems allow 255
-STRAY = "belongs to no topic"
-Key = tuple[str, int]  # topic and index
-
-
-class Opening(NamedTuple):
-    """A partition to be opened: all that a thread needs for it."""
-
-    topic: Topic
-    state: PartitionState
-    config: LogConfig
-    directory: LogDirectory
-    new: bool  # nothing of it can be on disk
 
 
 class Replicas:
@@ -63,18 +45,16 @@ class Replicas:
         self._node_id = node_id
         self._configure = configure
         self._now = now
-        self._producer_expiration_ms = producer_expiration_ms
         self._homes: dict[Partition, LogDirectory] = {}
         self._topics: dict[bytes, Topic] = {}  # by id, as of the newest image
+        self._opener = Opener(node_id, self._topics, now, producer_expiration_ms)
         self.moves: dict[Partition, Move] = {}  # partitions on their way to another directory
         self._found = homes(directories)
         self._interrupted = interrupted(directories)  # moves of the last run
         self._counts = Counter(self._found.values())  # partitions of each directory, those still to be opened too
         self._unopened: dict[Key, Opening] = {}  # partitions whose log cannot be opened
-        self._put_off: set[Key] = set()  # those of them that wait for room on their disk
         self.offline: frozenset[Key] = frozenset()  # partitions that nobody can use: their disk failed
         self.on_last_failure: Callable[[str], None] | None = None  # told when no directory is left
-        self._trusted_start = True
         self.sending = Throttle()  # of what leaders here send to throttled followers
         self.around = alone(node_id, now)  # the cluster, once there is one
         self.on_role: Callable[[Partition], None] | None = None  # told of partitions whose leader is another
@@ -125,7 +105,7 @@ class Replicas:
 
         `threads` for each directory. Not `trusted`: what was written last may be lost, by a power cut.
         """
-        self._trusted_start = trusted
+        self._opener.trusted = trusted
         openings = [
             self._opening(topic, state, new=False)
             for topic in image.topics.values()
@@ -135,7 +115,7 @@ class Replicas:
             self._make_row(topic)
 
         def unless_given_up(opening: Opening) -> Partition | None:
-            return None if give_up() else self._open(opening)
+            return None if give_up() else self._opener.open(opening)
 
         for opening, partition in open_all(openings, lambda each: each.directory.path, unless_given_up, threads):
             self._place(opening, partition)
@@ -197,6 +177,7 @@ class Replicas:
             partition = row[index]
             if self._node_id not in state.replicas:
                 row[index] = None
+                self._forget_unopened((topic.name, index))
                 dropped += [partition] if partition is not None else []
             elif known is None or self._node_id not in known.replicas:
                 openings.append(self._opening(topic, state, new=True))
@@ -228,13 +209,18 @@ class Replicas:
         if self.by_name.get(topic.name.encode()) is row:
             del self.by_name[topic.name.encode()]
         for index in range(len(row)):
-            self._unopened.pop((topic.name, index), None)
-            self._put_off.discard((topic.name, index))
-        self._take_stock()
+            self._forget_unopened((topic.name, index))
         dropped = [partition for partition in row if partition is not None]
         for partition in dropped:
             self._dismiss(partition)
         return dropped
+
+    def _forget_unopened(self, key: Key) -> None:
+        unopened = self._unopened.pop(key, None)
+        self._opener.put_off.discard(key)
+        if unopened is not None:
+            unopened.directory.forget(key)
+            self._take_stock()
 
     def _opening(self, topic: Topic, state: PartitionState, *, new: bool) -> Opening:
         home = self._found.pop((topic.name, state.index), None)
@@ -251,8 +237,10 @@ class Replicas:
         if before is not None:
             await asyncio.wait([before])  # if that failed it was logged, and what comes now is no less due
         await self._delete(dropped)
+        # What was taken away and given back before it was open is open by now.
+        openings = [each for each in openings if self.find(self.by_id, each.topic.id.bytes, each.state.index) is None]
         loop = asyncio.get_running_loop()
-        partitions = await loop.run_in_executor(self._disk, lambda: [self._open(each) for each in openings])
+        partitions = await loop.run_in_executor(self._disk, lambda: [self._opener.open(each) for each in openings])
         ghosts: list[Partition] = []
         for opening, partition in zip(openings, partitions, strict=True):
             self._place(opening, partition)
@@ -278,7 +266,7 @@ class Replicas:
         partition.on_damage = lambda: self.on_damage(partition) if self.on_damage is not None else None
         partition.on_doubt = lambda offset: self.on_doubt(partition, offset) if self.on_doubt is not None else None
         key = (partition.topic, partition.index)
-        lossy = not self._trusted_start or partition.log.generation
+        lossy = not self._opener.trusted or partition.log.generation
         if lossy and not opening.new:  # the same epoch would write other records again
             partition.barred = opening.state.leader_epoch
         partition.assign(opening.state, self.around, opening.directory.high_watermarks.get(key, 0))
@@ -289,85 +277,6 @@ class Replicas:
         topic = self._topics.get(opening.topic.id.bytes)
         if topic is not None and self._node_id in topic.partitions[partition.index].replicas:
             self.by_id[opening.topic.id.bytes][partition.index] = partition
-
-    def _open(self, opening: Opening) -> Partition | None:
-        """In a thread. A log that cannot be opened leaves its partition out, and the reason in the broker's log."""
-        topic, state = opening.topic, opening.state
-        name = f"{topic.name}-{state.index}"
-        hollow = False
-        try:
-            try:
-                log = self._open_what_is_there(opening)
-            except CorruptLogError as problem:
-                if not self._had_elsewhere(opening):
-                    alone = ", and no other replica is in sync with it" if len(state.replicas) > 1 else ""
-                    logger.error("partition %s is offline%s: %s", name, alone, problem)
-                    return None
-                logger.error("partition %s is copied anew from its leader: %s", name, problem)
-                log, hollow = self._open_anew(opening, "cannot be used"), True
-        except (OSError, CorruptLogError) as problem:
-            logger.error("partition %s is offline: %s", name, problem)
-            if isinstance(problem, OSError) and files.passing(problem):
-                self._put_off.add((topic.name, state.index))
-            return None
-        except Exception:  # a bug of ours with this log must not keep the others from being opened
-            logger.exception("partition %s is offline", name)
-            return None
-        partition = Partition(topic.name, state.index, log, state.leader_epoch, internal=topic.internal)
-        partition.hollow = hollow
-        return partition
-
-    def _open_what_is_there(self, opening: Opening) -> Log:
-        """CorruptLogError: the log cannot be used, whatever is wrong with it. OSError: perhaps later."""
-        if opening.new:
-            return self._open_anew(opening, STRAY)
-        try:
-            log = self._open_log(opening)
-        except (TopicIdMismatchError, TopicIdLostError) as problem:
-            logger.warning("%s", problem)
-            return self._open_anew(opening, STRAY, forget=isinstance(problem, TopicIdMismatchError))
-        except OSError as problem:
-            if files.passing(problem):
-                raise
-            raise CorruptLogError(str(problem)) from problem
-        missing = log.segments.missing
-        if opening.config.compacts:  # it has gaps of its own
-            return log
-        if missing and self._had_elsewhere(opening):
-            log.close(clean=False)
-            raise CorruptLogError(f"its segments {', '.join(map(str, missing))} are missing")
-        if not self._trusted_start and len(opening.state.replicas) > 1:
-            files.remove(cut_before_gap(log, self._now()))
-        return log
-
-    def _open_anew(self, opening: Opening, why: str, *, forget: bool = True) -> Log:
-        """What is there is put aside. `forget`: nor does what is known of it count, as a log start."""
-        topic, state, _, directory, _ = opening
-        _put_aside(directory.path / f"{topic.name}-{state.index}", why)
-        if forget and not opening.new:
-            directory.forget((topic.name, state.index))
-        return self._open_log(opening)
-
-    def _had_elsewhere(self, opening: Opening) -> bool:
-        """Whether others can give what is here, as far as is known now."""
-        topic = self._topics.get(opening.topic.id.bytes, opening.topic)
-        return had_elsewhere(topic.partitions[opening.state.index], self._node_id)
-
-    def _open_log(self, opening: Opening) -> Log:
-        topic, state, config, directory, _ = opening
-        key = (topic.name, state.index)
-        name = f"{topic.name}-{state.index}"
-        return Log.open(
-            directory.path / name,
-            name,
-            config,
-            clean=directory.clean,
-            recovery_point=directory.recovery_points.get(key, 0),
-            log_start=directory.log_starts.get(key, 0),
-            now=self._now(),
-            topic_id=topic.id,
-            producer_expiration_ms=self._producer_expiration_ms,
-        )
 
     async def _delete(self, partitions: list[Partition]) -> None:
         for partition in partitions:
@@ -412,13 +321,19 @@ class Replicas:
     # ── moving between directories ──
 
     async def move(self, partition: Partition, target: LogDirectory) -> None:
-        """Begin to move a partition; one that is on its way elsewhere turns round."""
-        under_way = self.moves.get(partition)
-        if under_way is not None and under_way.target is target:
-            return
-        await self._end_move(partition)
-        if self._homes[partition] is not target:
-            hands = Hands(self._open_copy, self._settle, self.fail, self._now)
+        """Begin to move a partition; one that is on its way elsewhere turns round.
+
+        It is not compacted meanwhile, as in Kafka: a copy of a key's old value without the tombstone behind would undo
+        that it was deleted.
+        """
+        while (under_way := self.moves.get(partition)) is not None or partition.cleaning is not None:
+            if under_way is not None and under_way.target is target:
+                return
+            await self._end_move(partition)
+            if partition.cleaning is not None:
+                await partition.cleaning.stop()
+        if self._homes.get(partition, target) is not target:
+            hands = Hands(self._opener.open_copy, self._settle, self.fail, self._now)
             move = self.moves[partition] = Move(partition, target, hands)
             move.task.add_done_callback(lambda _: self.moves.pop(partition, None))
 
@@ -433,18 +348,6 @@ class Replicas:
         move = self.moves.get(partition)
         if move is not None:
             await move.end()
-
-    def _open_copy(self, partition: Partition, path: Path, log_start: int, clean: bool) -> Log:
-        return Log.open(
-            path,
-            partition.log.name,
-            partition.log.config,
-            clean=clean,
-            log_start=log_start,
-            now=self._now(),
-            topic_id=partition.log.topic_id,
-            producer_expiration_ms=self._producer_expiration_ms,
-        )
 
     async def _settle(self, partition: Partition, target: LogDirectory, old: Log) -> None:
         """The partition is in another directory now: write that down, and let the old one go."""
@@ -496,8 +399,10 @@ class Replicas:
 
     def reopen(self) -> None:
         """Try again to open partitions whose disk was full."""
-        openings = [self._unopened.pop(key)._replace(new=False) for key in self._put_off if key in self._unopened]
-        self._put_off.clear()
+        openings = [
+            self._unopened.pop(key)._replace(new=False) for key in self._opener.put_off if key in self._unopened
+        ]
+        self._opener.put_off.clear()
         if openings:
             self._last = asyncio.get_running_loop().create_task(self._carry_out(self._last, [], openings))
 
@@ -583,10 +488,3 @@ def _remove(paths: list[Path]) -> None:
         files.remove(paths)
     except OSError as problem:
         logger.warning("removing files of a deleted log failed: %s", problem)
-
-
-def _put_aside(path: Path, why: str) -> None:
-    """A directory stands in a partition's place that is not its log: keep it, under Kafka's kind of name."""
-    if path.exists():
-        stray = path.rename(path.with_name(f"{path.name[:LONGEST_STRAY]}.{uuid4().hex}-stray"))
-        logger.warning("%s %s; it was put aside as %s", path, why, stray)

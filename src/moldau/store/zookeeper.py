@@ -13,7 +13,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, Self
 
 from moldau.base.tree import Check, Create, Delete, Op, Set, check_path
-from moldau.store.port import Conflict, Done, Node, Reason, StoreError, StoreUnavailable
+from moldau.store.port import Conflict, Done, Node, Reason, StoreError, StoreUnavailable, TooMuch
 from moldau.store.session import UNIMPLEMENTED, Refused, Session
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ class ZooKeeperStore:
             return []
         size = self._size(ops)
         if size > MAX_REQUEST_BYTES:
-            raise StoreError(f"a change of {size:,} bytes is more than ZooKeeper takes at once ({MAX_REQUEST_BYTES:,})")
+            raise TooMuch(f"a change of {size:,} bytes is more than ZooKeeper takes at once ({MAX_REQUEST_BYTES:,})")
         transaction = self._client.transaction()
         for op in ops:
             self._add(transaction, op)

@@ -35,7 +35,7 @@ Direction = Literal["both", "in", "out"]
 Found = TypeVar("Found")
 Response = TypeVar("Response")
 
-ZOOKEEPER = "zookeeper"  # the other party of a broker's network
+ZOOKEEPER = "zookeeper-"  # and the number of a server: the other parties of a broker's network
 NO_LEADER = -1
 # What a test does not want to wait for, and internal topics that it has the time to create.
 SHORT_WAITS = {
@@ -72,6 +72,7 @@ class Cluster:
         self._own = Path(tempfile.mkdtemp(prefix="moldau-cluster-")) if directory is None else None
         self.directory = Path(directory) if directory is not None else self._own or Path()
         self.zookeeper = ZooKeeper(zookeeper_nodes, self.directory / "zookeeper")
+        self._servers = [f"{ZOOKEEPER}{node}" for node in range(zookeeper_nodes)]
         copies = min(brokers, 3)
         defaults = {
             "default.replication.factor": copies,
@@ -89,6 +90,7 @@ class Cluster:
         self._running: set[int] = set()
         self._paused: set[int] = set()
         self._isolated: set[int] = set()
+        self._uninformed: set[int] = set()  # of what ZooKeeper knows
 
     # What there is.
 
@@ -152,10 +154,9 @@ class Cluster:
         return max(seen, key=lambda each: each[:2])[2] if seen else None
 
     def _reachable(self) -> list[int]:
-        """Those that answer, with the isolated ones at the end."""
-        return sorted(
-            (each for each in self.running if each not in self._paused), key=lambda id_: id_ in self._isolated
-        )
+        """Those that answer, with those at the end that may not know what is new."""
+        cut_off = self._isolated | self._uninformed
+        return sorted((each for each in self.running if each not in self._paused), key=lambda each: each in cut_off)
 
     def metadata(self, topic: str | None = None, *, of: int | None = None) -> MetadataResponse:
         """What a broker knows: the one asked for, or else one that is neither paused nor isolated."""
@@ -245,11 +246,7 @@ class Cluster:
         if direction not in get_args(Direction):
             raise ValueError(f"{direction!r} is none of {', '.join(get_args(Direction))}")
         others = [each for each in self.broker_ids if each != broker_id]
-        for other in (*others, *([ZOOKEEPER] if zookeeper else ())):
-            if direction in ("both", "out"):
-                self._proxied().hold(broker_id, other)
-            if direction in ("both", "in"):
-                self._proxied().hold(other, broker_id)
+        self._cut_off(broker_id, [*others, *(self._servers if zookeeper else ())], direction)
         self._isolated.add(broker_id)
 
     def cut(self, sender: int, receiver: int) -> None:
@@ -260,13 +257,18 @@ class Cluster:
     def isolate_from_zookeeper(self, broker_id: int) -> None:
         """The broker and ZooKeeper do not hear of each other; brokers do."""
         self.broker(broker_id)
-        self._proxied().hold(broker_id, ZOOKEEPER)
-        self._proxied().hold(ZOOKEEPER, broker_id)
+        self._cut_off(broker_id, self._servers, "both")
+        self._uninformed.add(broker_id)
+
+    def isolate_zookeeper(self, node: int, direction: Direction = "both") -> None:
+        """Cut a server of ZooKeeper, counted from 0, off from all brokers; the servers still hear of each other."""
+        self._cut_off(self._servers[node], self.broker_ids, direction)
 
     def heal(self) -> None:
         """The network is whole again; what was held up arrives."""
         self._proxied().heal()
         self._isolated.clear()
+        self._uninformed.clear()
         for broker_id in set(self._doors) - self._running:
             self._doors[broker_id].refuse()
 
@@ -311,7 +313,10 @@ class Cluster:
             door = self._network.proxy(broker_id, inner_port)
             self._doors[broker_id] = door
             servers = [int(address.rpartition(":")[2]) for address in ensemble.split(",")]
-            ways = [self._network.proxy(ZOOKEEPER, port, source=broker_id) for port in servers]
+            ways = [
+                self._network.proxy(name, port, source=broker_id)
+                for name, port in zip(self._servers, servers, strict=True)
+            ]
             advertised, ensemble = door.address, ",".join(way.address for way in ways)
         settings = {
             "broker.id": broker_id,
@@ -353,6 +358,13 @@ class Cluster:
         door = self._doors.get(broker_id)
         if door is not None and broker_id not in self._isolated:
             door.refuse()
+
+    def _cut_off(self, party: Hashable, others: Sequence[Hashable], direction: Direction) -> None:
+        for other in others:
+            if direction in ("both", "out"):
+                self._proxied().hold(party, other)
+            if direction in ("both", "in"):
+                self._proxied().hold(other, party)
 
     def _proxied(self) -> Network:
         if self._network is None:

@@ -35,7 +35,9 @@ class Network:
         self._thread = threading.Thread(target=self._loop.run_forever, name="moldau-proxies", daemon=True)
         self._held: set[tuple[Party, Party]] = set()  # sender, receiver
         self._changed = asyncio.Event()
+        self._proxies: list[Proxy] = []
         self._connections: set[asyncio.Task[None]] = set()
+        self._ending = False
         self._thread.start()
 
     def hold(self, sender: Party, receiver: Party) -> None:
@@ -49,13 +51,14 @@ class Network:
     def proxy(self, target: Party, port: int, source: Party = None) -> "Proxy":
         """A proxy in front of a port of the target, for one source, or for whoever it is that calls."""
         made = Proxy(self, target, port, source)
+        self._proxies.append(made)
         made.listen()
         return made
 
     def close(self) -> None:
-        """End all connections, and the thread."""
+        """Take no more connections, end those that are open, and the thread."""
         if self._thread.is_alive():
-            self._call(self._end_connections())
+            self._call(self._end())
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join()
             self._loop.close()
@@ -70,9 +73,12 @@ class Network:
         while self.is_held(sender, receiver):
             await self._changed.wait()
 
-    def keep(self, connection: "asyncio.Task[None]") -> None:
-        self._connections.add(connection)
-        connection.add_done_callback(self._connections.discard)
+    def keep(self, connection: "asyncio.Task[None]") -> bool:
+        """Whether the connection may go on: not one that was accepted just when the network ended."""
+        if not self._ending:
+            self._connections.add(connection)
+            connection.add_done_callback(self._connections.discard)
+        return not self._ending
 
     def _call(self, work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
@@ -82,10 +88,16 @@ class Network:
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
 
-    async def _end_connections(self) -> None:
+    async def _end(self) -> None:
+        self._ending = True
+        for proxy in self._proxies:
+            await proxy._refuse()
         for each in self._connections:
             each.cancel()
-        await asyncio.gather(*self._connections, return_exceptions=True)
+        # Beside those connections there may be tasks of ones that were accepted and have not begun: they end by
+        # themselves. Whatever outlived the loop would complain when it is collected.
+        while others := asyncio.all_tasks() - {asyncio.current_task()}:
+            await asyncio.wait(others)
 
 
 class Proxy:
@@ -99,6 +111,7 @@ class Proxy:
         self._port_behind = port_behind
         self._source = source
         self._server: asyncio.Server | None = None
+        self._changing = asyncio.Lock()
 
     @property
     def address(self) -> str:
@@ -113,21 +126,29 @@ class Proxy:
         self._network._call(self._refuse())
 
     async def _listen(self) -> None:
-        if self._server is None:
-            self._server = await asyncio.start_server(self._accept, HOST, self.port)
-            self.port = self._server.sockets[0].getsockname()[1]
+        async with self._changing:
+            if self._server is None:
+                self._server = await asyncio.start_server(self._accept, HOST, self.port)
+                self.port = self._server.sockets[0].getsockname()[1]
 
     async def _refuse(self) -> None:
         self.target_runs = False
-        if self._server is not None:
-            self._server.close()
-            self._server = None
+        async with self._changing:
+            server, self._server = self._server, None
+            if server is None:
+                return
+            # What is accepted already gets its connection first: nobody would ever end one whose server is closed.
+            for each in server.sockets:
+                asyncio.get_running_loop().remove_reader(each.fileno())
+            await asyncio.sleep(0)
+            server.close()
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
-        self._network.keep(task)
         try:
+            if not self._network.keep(task):
+                raise ConnectionResetError
             await self._serve(reader, writer)
         except (OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
             _reset(writer)

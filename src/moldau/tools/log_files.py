@@ -23,6 +23,7 @@ from moldau.wire.compression import CorruptRecords
 from moldau.wire.records import ControlType, Record, decode_control, iter_records
 
 CHUNK = 1 << 20
+LARGEST_RELATIVE = 2**31 - 1  # of an offset in a segment, against the one in its name
 LARGEST_BODY = 256 << 20  # bytes of one batch's records when decompressed
 LONGEST_LINE = 1024  # of a checkpoint: a topic's name, a partition and an offset are far shorter
 
@@ -37,6 +38,14 @@ class CorruptFile(Exception):
     def __init__(self, reason: str, position: int, offset: int | None = None) -> None:
         where = f"at position {position}" if offset is None else f"at position {position}, offset {offset}"
         super().__init__(f"corrupt {where}: {reason}")
+
+
+class WrongChecksum(CorruptFile):
+    """A batch whose header fits, with other records than it was written with."""
+
+    def __init__(self, reason: str, position: int, header: BatchHeader) -> None:
+        super().__init__(reason, position, header.base_offset)
+        self.last_offset = header.last_offset
 
 
 # ── what is in the files ────────────────────────────────────────────────────────────────────────────────────────────
@@ -159,10 +168,12 @@ def read_batches(source: Source, base_offset: int | None) -> Iterator[Batch | Ze
             return
         if header.base_offset < expected:
             raise CorruptFile(f"offset {header.base_offset} where at least {expected} is due", position, expected)
+        if base_offset is not None and header.last_offset - base_offset > LARGEST_RELATIVE:
+            raise CorruptFile(f"offset {header.last_offset} is too far from {base_offset}", position, expected)
         found = source.checksum(position + CRC_START, position + header.size)
         if found != header.crc:
             reason = f"checksum is {found:#010x}, the batch says {header.crc:#010x}"
-            raise CorruptFile(reason, position, header.base_offset)
+            raise WrongChecksum(reason, position, header)
         yield Batch(position, header, partial(source.read, position, header.size))
         position += header.size
         expected = header.last_offset + 1
@@ -186,6 +197,22 @@ def _header_at(source: Source, position: int, offset: int) -> BatchHeader | None
     if header.last_offset_delta < 0 or header.record_count < 0:
         raise CorruptFile("negative last offset delta or record count", position, offset)
     return header
+
+
+def end_by_headers(path: Path, position: int = 0) -> int | None:
+    """The offset behind the last batch, found by their headers alone; None if these do not lead to the file's end."""
+    with Source(path) as source:
+        offset = base = base_offset_of(path) or 0
+        try:
+            while position < source.size:
+                header = _header_at(source, position, offset)
+                if header is None or not offset <= header.base_offset <= header.last_offset <= base + LARGEST_RELATIVE:
+                    return None
+                position += header.size
+                offset = header.last_offset + 1
+        except CorruptFile:
+            return None
+    return offset
 
 
 def read_records(batch: Batch) -> Iterator[tuple[Record, str | None]]:

@@ -6,7 +6,7 @@ description, not by its functions.
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -15,10 +15,13 @@ from moldau.tools.log_files import (
     AbortedTransaction,
     Batch,
     CorruptFile,
+    OffsetEntry,
     PartitionOffset,
     TimeEntry,
+    WrongChecksum,
     ZeroTail,
     base_offset_of,
+    end_by_headers,
     read_file,
     read_records,
 )
@@ -27,6 +30,7 @@ from moldau.wire.batch import CONTROL, TRANSACTIONAL
 PARTITION = re.compile(r"(?P<topic>.+)-(?P<number>0|[1-9][0-9]{0,9})")
 ASIDE = re.compile(r".+\.[0-9a-f]+-(?P<why>delete|future|stray)")
 METADATA_LOG = "__cluster_metadata-0"
+MOVED = "moved"  # in a partition's directory: a complete copy of it is in another one
 CLEAN = ".kafka_cleanshutdown"
 META, LOCK = "meta.properties", ".lock"
 CHECKPOINTS = ("recovery-point-offset-checkpoint", "replication-offset-checkpoint", "log-start-offset-checkpoint")
@@ -76,7 +80,7 @@ def verify(directories: Iterable[Path]) -> Tally:
         if not clean:
             tally.add(directory, "no clean stop", "logs are checked from their recovery points on", wrong=False)
         node_id = _node_id(directory, tally)
-        recovery_points = dict(_checkpoints(directory, tally))
+        recovery_points, sound = _checkpoints(directory, tally)
         for path in sorted(each for each in directory.iterdir() if each.is_dir()):
             aside = ASIDE.fullmatch(path.name)
             if aside:
@@ -84,9 +88,17 @@ def verify(directories: Iterable[Path]) -> Tally:
             elif PARTITION.fullmatch(path.name) and path.name != METADATA_LOG:
                 first = claimed.setdefault((node_id, path.name), path)
                 if first is not path:
-                    tally.add(path, f"{first} is the same partition", "the broker does not start")
-                _Log(path, clean, recovery_points.get(path.name, 0), tally).verify()
+                    _claimed_twice(first, path, tally)
+                _Log(path, clean and sound, recovery_points.get(path.name, 0), tally).verify()
     return tally
+
+
+def _claimed_twice(first: Path, second: Path, tally: Tally) -> None:
+    moved = next((path for path in (first, second) if (path / MOVED).exists()), None)
+    if moved is None:
+        tally.add(second, f"{first} is the same partition", "the broker does not start")
+    else:
+        tally.add(moved, "moved to another directory", "it is removed: the copy is complete", wrong=False)
 
 
 def _refuse_if_locked(directory: Path) -> None:
@@ -116,18 +128,23 @@ def _node_id(directory: Path, tally: Tally) -> str:
     return found[1].strip() if found else ""
 
 
-def _checkpoints(directory: Path, tally: Tally) -> Iterator[tuple[str, int]]:
-    """Recovery points by the partition's name; the other checkpoints are looked at as well."""
+def _checkpoints(directory: Path, tally: Tally) -> tuple[dict[str, int], bool]:
+    """Recovery points by the partition's name, and whether all checkpoints are what they should be."""
+    points: dict[str, int] = {}
+    sound = True
     for name in CHECKPOINTS:
         path = directory / name
         if not path.exists() or not path.stat().st_size:
             continue
         try:
-            for entry in read_file(path):
-                if name == CHECKPOINTS[0] and isinstance(entry, PartitionOffset):
-                    yield f"{entry.topic}-{entry.partition}", entry.offset
+            entries = [entry for entry in read_file(path) if isinstance(entry, PartitionOffset)]
         except CorruptFile as fault:
+            sound = False
             tally.add(path, str(fault), "it counts as missing, and every log is checked from its beginning")
+        else:
+            if name == CHECKPOINTS[0]:
+                points = {f"{entry.topic}-{entry.partition}": entry.offset for entry in entries}
+    return points, sound
 
 
 class _Log:
@@ -191,29 +208,46 @@ class _Log:
             self.tally.add(path, "lies behind a damaged segment", "it is removed")
             return
         self.end = max(self.end, base)
-        latest, aborted = -1, 0
+        latest = -1
+        aborted: set[tuple[int, int]] = set()
         try:
             for entry in read_file(path):
                 if isinstance(entry, ZeroTail):
-                    self._damaged(path, f"{entry.size} zeros from position {entry.zeros_from} on", following)
+                    zeros = f"{entry.size} zeros from position {entry.zeros_from} on"
+                    self._damaged(path, CorruptFile(zeros, entry.zeros_from), following)
                 elif isinstance(entry, Batch):
                     latest = max(latest, entry.header.max_timestamp)
-                    aborted += self._follow(entry)
+                    aborted |= self._follow(entry)
                     self.end = entry.header.last_offset + 1
         except CorruptFile as fault:
-            self._damaged(path, str(fault), following)
+            self._damaged(path, fault, following)
             return
         if not self._checked_again(path, following) and path.stat().st_size:
             self._verify_indexes(path, latest, aborted, files)
 
-    def _damaged(self, path: Path, fault: str, following: int | None) -> None:
-        """As recovery decides: past the recovery point the log ends here, before it nothing is looked at."""
-        if following is None or self._checked_again(path, following):
+    def _damaged(self, path: Path, fault: CorruptFile, following: int | None) -> None:
+        """As recovery decides: past the recovery point the log ends here, before it only headers are looked at."""
+        end = self._trusted_end(path, fault, following)
+        if end is None:
             self.cut = True
             lost = "" if self.end >= self.recovery_point else "; records before it were synced, and are lost"
-            self.tally.add(path, fault, f"the log is cut at offset {self.end}{lost}")
+            self.tally.add(path, str(fault), f"the log is cut at offset {self.end}{lost}")
         else:
-            self.tally.add(path, fault, "nothing: the segment is trusted, and what lies behind cannot be read")
+            self.end = max(self.end, end)
+            self.tally.add(path, str(fault), "nothing: the segment is trusted, and what is damaged cannot be read")
+
+    def _trusted_end(self, path: Path, fault: CorruptFile, following: int | None) -> int | None:
+        """Where the segment ends for a start that does not read what is damaged; None for one that does."""
+        if self._checked_again(path, following):
+            synced = isinstance(fault, WrongChecksum) and fault.last_offset < self.recovery_point
+            return end_by_headers(path) if synced else None
+        if following is not None:
+            return following
+        try:  # of the last segment after a clean stop it reads the headers behind the last entry of the index
+            entries = [entry for entry in read_file(path.with_suffix(INDEX)) if isinstance(entry, OffsetEntry)]
+        except (CorruptFile, FileNotFoundError):
+            return None
+        return end_by_headers(path, entries[-1].position if entries else 0)
 
     def _checked_again(self, path: Path, following: int | None) -> bool:
         """Whether the next start reads the segment before it trusts it. The snapshot at its end says it is finished."""
@@ -221,18 +255,21 @@ class _Log:
             return not self.clean
         return following == self.recovery_point and not path.with_name(f"{following:020d}.snapshot").exists()
 
-    def _follow(self, batch: Batch) -> int:
-        """1 if the batch ends a transaction that an index must name."""
+    def _follow(self, batch: Batch) -> set[tuple[int, int]]:
+        """Producer and offset, if the batch aborts a transaction that an index must name."""
         header = batch.header
         if header.attributes & CONTROL:
             began = self.open.pop(header.producer_id, None)
             marker = next((control for _, control in read_records(batch)), "") or ""
-            return int(began is not None and marker.startswith("ABORT"))
+            if began is not None and marker.startswith("ABORT"):
+                return {(header.producer_id, header.base_offset)}
         if header.attributes & TRANSACTIONAL:
             self.open.setdefault(header.producer_id, header.base_offset)
-        return 0
+        return set()
 
-    def _verify_indexes(self, segment: Path, latest: int, aborted: int, files: dict[str, Path]) -> None:
+    def _verify_indexes(
+        self, segment: Path, latest: int, aborted: set[tuple[int, int]], files: dict[str, Path]
+    ) -> None:
         rebuilt = "the indexes of the segment are made anew"
         for suffix in (INDEX, TIME_INDEX):
             path = files.get(segment.stem + suffix)
@@ -251,14 +288,15 @@ class _Log:
                 self.tally.add(path, problem, "nothing: retention may think that the segment is older than it is")
         self._verify_aborted(segment, aborted, files.get(segment.stem + TXN_INDEX))
 
-    def _verify_aborted(self, segment: Path, expected: int, path: Path | None) -> None:
+    def _verify_aborted(self, segment: Path, expected: set[tuple[int, int]], path: Path | None) -> None:
+        """It may name more: of a transaction whose records compaction took, and not its marker yet."""
         try:
-            entries = read_file(path) if path is not None else iter(())
-            found = sum(isinstance(entry, AbortedTransaction) for entry in entries)
+            entries = [entry for entry in (read_file(path) if path else ()) if isinstance(entry, AbortedTransaction)]
         except CorruptFile as fault:
             self.tally.add(path or segment, str(fault), "it is made anew when a reader needs it")
             return
-        if found != expected:
-            problem = f"{found} aborted transactions are named, the segment has {expected}"
+        missing = expected - {(entry.producer_id, entry.last_offset) for entry in entries}
+        if missing:
+            problem = f"{len(missing)} of {len(expected)} aborted transactions are not named"
             remedy = "nothing: readers of committed records may see what was aborted; remove .kafka_cleanshutdown"
             self.tally.add(segment.with_suffix(TXN_INDEX), problem, remedy)

@@ -87,7 +87,7 @@ def _end_and_bump(transaction: Transaction, request: EndTxnRequest, caller: Call
         # An abort with nothing added raises the epoch as any other: records that are under way may still come.
         return _bump(transaction, request.committed, request, caller, env)
     if not repeated:
-        just_ended = transaction.state in COMPLETE and env.now < transaction.update_time + GRACE_MS
+        just_ended = transaction.state in COMPLETE and 0 <= env.now - transaction.update_time < GRACE_MS
         return _refuse(caller, WireError.CONCURRENT_TRANSACTIONS if just_ended else WireError.INVALID_TXN_STATE)
     error = _repeated(transaction, request.committed)
     return _refuse(caller, error) if error is not WireError.NONE else Decision.reply(caller, _named(transaction))

@@ -38,6 +38,7 @@ var commands = map[string]command{
 	"transact": transact,
 	"copy":     copyAll,
 	"steady":   steady,
+	"follow":   follow,
 }
 
 func main() {

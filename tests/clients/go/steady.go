@@ -1,9 +1,11 @@
-// A producer that goes on until SIGTERM, for runs with faults: one JSON line per record when its outcome is known.
+// Clients that go on until SIGTERM, for runs with faults: a producer, with one JSON line per record when its outcome is
+// known, and a reader, with one per record or error.
 package main
 
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand"
 	"os"
@@ -14,6 +16,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -22,6 +25,13 @@ type outcome struct {
 	Partition int32
 	Offset    int64
 	Error     string
+	Hard      bool
+}
+
+// hard: an error after which it is not enough to try again.
+func hard(err error) bool {
+	var refused *kerr.Error
+	return errors.As(err, &refused) && !refused.Retriable || errors.Is(err, kgo.ErrClientClosed)
 }
 
 // steady TOPIC PARTITIONS RATE SEED: `go.0`, `go.1`, … to partitions by chance, idempotent as franz-go is by default.
@@ -48,9 +58,9 @@ func steady(_ context.Context, bootstrap string, arguments []string) (any, error
 		sent := number
 		record := &kgo.Record{Topic: arguments[0], Partition: dice.Int31n(int32(numbers[0])), Value: fmt.Appendf(nil, "go.%d", number)}
 		client.Produce(context.Background(), record, func(told *kgo.Record, err error) {
-			line := outcome{sent, told.Partition, told.Offset, ""}
+			line := outcome{sent, told.Partition, told.Offset, "", false}
 			if err != nil {
-				line.Error = err.Error()
+				line.Error, line.Hard = err.Error(), hard(err)
 			}
 			lock.Lock()
 			defer lock.Unlock()
@@ -59,4 +69,47 @@ func steady(_ context.Context, bootstrap string, arguments []string) (any, error
 		time.Sleep(time.Duration(dice.Float64() * 2 / float64(numbers[1]) * float64(time.Second)))
 	}
 	return nil, client.Flush(context.Background())
+}
+
+type found struct {
+	Partition int32
+	Offset    int64
+	Value     string
+	Error     string
+	Hard      bool
+}
+
+// follow TOPIC PARTITIONS: what is in all partitions, from the beginning and as it comes.
+func follow(_ context.Context, bootstrap string, arguments []string) (any, error) {
+	partitions, err := strconv.ParseInt(arguments[1], 10, 32)
+	if err != nil {
+		return nil, err
+	}
+	from := map[int32]kgo.Offset{}
+	for partition := int32(0); partition < int32(partitions); partition++ {
+		from[partition] = kgo.NewOffset().At(0)
+	}
+	client, err := kgo.NewClient(kgo.SeedBrokers(strings.Split(bootstrap, ",")...),
+		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{arguments[0]: from}), kgo.ConsumeResetOffset(kgo.NoResetOffset()),
+		kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.FetchMaxWait(100*time.Millisecond), kgo.MetadataMaxAge(5*time.Second),
+		kgo.MetadataMinAge(100*time.Millisecond), kgo.RequestTimeoutOverhead(5*time.Second))
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	ended, cancel := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer cancel()
+	lines := json.NewEncoder(os.Stdout)
+	for ended.Err() == nil {
+		fetches := client.PollFetches(ended)
+		fetches.EachError(func(_ string, partition int32, err error) {
+			if ended.Err() == nil {
+				_ = lines.Encode(found{partition, -1, "", err.Error(), hard(err)})
+			}
+		})
+		fetches.EachRecord(func(record *kgo.Record) {
+			_ = lines.Encode(found{record.Partition, record.Offset, string(record.Value), "", false})
+		})
+	}
+	return nil, nil
 }

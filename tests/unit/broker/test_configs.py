@@ -217,6 +217,15 @@ def test_some_settings_belong_to_one_broker() -> None:
     assert "broker id must be specified: sasl.jaas.config" in refusal.message
 
 
+def test_all_brokers_go_by_the_same_number_of_in_sync_replicas() -> None:
+    changes = [Change("min.insync.replicas", Op.SET, "1")]
+    assert alter_broker(NOTHING, changes, per_broker=False) == {"min.insync.replicas": "1"}
+    refusal = alter_broker(NOTHING, changes, per_broker=True)
+    assert isinstance(refusal, Refusal)
+    assert refusal.error is WireError.INVALID_CONFIG
+    assert alter_broker(NOTHING, [Change("min.insync.replicas", Op.DELETE, None)], per_broker=True) == {}
+
+
 def test_a_cluster_wide_change_is_checked_even_where_a_broker_hides_it() -> None:
     layers = Layers({"log.segment.bytes": "2097152"}, {}, {})
     assert isinstance(alter_broker(layers, [Change("log.segment.bytes", Op.SET, "1")], per_broker=False), Refusal)

@@ -48,6 +48,8 @@ class Counter:
                 return Decision([Record("number", number)], replies=[(caller.token, number)], work=[number])
             case "look":
                 return Decision.reply(caller, self.number)
+            case "fetch":
+                return Decision(work=[-1])
             case "later":
                 return Decision(timers=[Timer(("count",), now + 1)], replies=[(caller.token, "soon")])
         raise AssertionError(command)
@@ -72,12 +74,13 @@ class Coordinator:
     def __init__(self) -> None:
         self.topic = Topic()
         self.work: list[int] = []
+        self.found: list[int] = []  # work that a loaded machine leaves to others
         self.runtime: Runtime[Counter] = Runtime(
             TOPIC,
             self.topic,  # type: ignore[arg-type]
             Counter,
             Counter.decide,
-            lambda machine, now: Decision(),
+            lambda machine, now: Decision(work=self.found),
             lambda: NOW,
         )
         self.runtime.on_work = lambda _, number: self.work.append(number)
@@ -289,6 +292,46 @@ def test_nobody_waits_for_ever(loop_kind: str) -> None:
         partition.commit()
         assert await second == 2
         assert coordinator.work == [1, 2]
+
+    told(loop_kind, story)
+
+
+@on_both_loops
+def test_nor_does_who_comes_when_others_have_given_up(loop_kind: str) -> None:
+    """Replicas stand still for long. Each of those who ask hears of it in its own time."""
+
+    async def story(coordinator: Coordinator, partition: ReplicatedPartition) -> None:
+        coordinator.runtime.patience_ms = lambda: 20
+        assert await coordinator.ask("count") is WireError.COORDINATOR_NOT_AVAILABLE
+        for _ in range(2):
+            asked = [coordinator.ask("look"), coordinator.read(), coordinator.ask("look")]
+            assert pending(*asked)
+            async with asyncio.timeout(10):
+                assert [await each for each in asked] == [WireError.COORDINATOR_NOT_AVAILABLE] * 3
+        look = coordinator.ask("look")
+        partition.commit()
+        assert await look == 1
+        assert coordinator.work == [1]
+        assert coordinator.read() == 1
+
+    told(loop_kind, story)
+
+
+@on_both_loops
+def test_work_that_rests_on_nothing_new_waits_for_nobody(loop_kind: str) -> None:
+    """A producer id that somebody needs is fetched: whether it can be written down is seen afterwards."""
+
+    async def story(coordinator: Coordinator, partition: ReplicatedPartition) -> None:
+        coordinator.ask("count")
+        coordinator.ask("fetch")
+        assert coordinator.work == [-1]
+        partition.lose(kept=1)
+        partition.win()
+        coordinator.found = [7]
+        await coordinator.loaded()
+        assert coordinator.work == [-1], "what was found in the log may be lost"
+        partition.commit()
+        await until(lambda: coordinator.work == [-1, 7])
 
     told(loop_kind, story)
 

@@ -1,5 +1,6 @@
 """The leader's side of a follower's fetch, and consumers that read from followers."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from moldau.base.errors import WireError
 from moldau.broker.apis.fetch import fetch
 from moldau.broker.selection import RACK_AWARE, Choice, preferred_replica
 from moldau.log.files import Slice
+from moldau.metadata.elections import lost
 from moldau.metadata.image import Broker
 from moldau.net.reply import Parked
 from moldau.replication.isr import Progress
@@ -173,6 +175,28 @@ def test_strangers_and_earlier_lives_are_refused(tmp_path: Path) -> None:
     run("asyncio", main())
 
 
+def test_a_leader_that_is_throttled_holds_back_who_is_not_in_sync(tmp_path: Path) -> None:
+    """As with reassignment: its replica is named, and not those that are being made."""
+
+    async def main() -> None:
+        _, leader = a_leader(tmp_path)
+        append(leader)
+        partition = leader.partition
+        assert partition.state is not None
+        partition.state = replace(partition.state, isr=(1, 2))
+        partition.log.configure(replace(partition.log.config, leader_replication_throttled_replicas=("0:1",)))
+        for broker, held_back in ((2, False), (3, True)):
+            asking = Asking(leader, broker)
+            asking.context.replicas.sending.rate = 1
+            first = asking.ask(0)
+            assert first.stop > first.start
+            append(leader)
+            got = asking.ask(1)
+            assert (isinstance(got, Parked) or got.stop == got.start) == held_back
+
+    run("asyncio", main())
+
+
 def consume(node: Node, offset: int, version: int = 12, rack: str = "") -> Any:
     topic = FetchTopic(
         topic="topic", partitions=(FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20),)
@@ -219,6 +243,10 @@ def test_a_consumer_is_sent_to_the_follower_in_its_rack(tmp_path: Path) -> None:
         assert consume(leader, 0, rack="c").preferred_read_replica == 3
         assert consume(leader, 0, rack="a").preferred_read_replica == -1
         assert consume(leader, 0, rack="elsewhere").records
+        world.decide(*lost(world.image, [3], world.rules))
+        leader.learn(replace(world.image, brokers=leader.image.brokers))
+        assert consume(leader, 0, rack="b").preferred_read_replica == 2
+        assert consume(leader, 0, rack="c").records, "who is not in sync may never get on"
         for node in world.alive:
             await node.kill()
 

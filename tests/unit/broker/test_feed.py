@@ -2,18 +2,33 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from pathlib import Path
+from random import Random
 
-from moldau.base.errors import Refusal
-from moldau.base.tree import Delete, Op, Set
+import pytest
+
+from moldau.base.errors import Refusal, WireError
+from moldau.base.tree import Create, Delete, Op, Set
 from moldau.broker.cluster.feed import Feed
+from moldau.broker.cluster.sweeping import sweep_topic
 from moldau.broker.controller import Controller
 from moldau.broker.fresh import fresh_id
 from moldau.metadata import tree
-from moldau.metadata.changes import BrokerConfigured, Decide, TopicCreated
-from moldau.metadata.image import Broker, ClusterImage
-from moldau.metadata.topics import TopicDefaults, TopicSpec, create_topic, delete_topic
-from moldau.store.port import Conflict, Done, StoreUnavailable
+from moldau.metadata.changes import (
+    Batch,
+    BrokerConfigured,
+    BrokerRegistered,
+    Decide,
+    Decision,
+    GroupConfigured,
+    PartitionChanged,
+    PartitionsAdded,
+    TopicCreated,
+)
+from moldau.metadata.image import NO_BROKER, Broker, ClusterImage
+from moldau.metadata.topics import TopicDefaults, TopicSpec, add_partitions, create_topic, delete_topic
+from moldau.store.port import Conflict, Done, Node, StoreUnavailable, TooMuch
 from moldau.store.sqlite import SqliteStore
 
 
@@ -181,3 +196,260 @@ def test_what_a_dead_controller_left_of_a_topic_is_swept_by_the_next(tmp_path: P
         assert await follower.store.children(tree.TOPICS) == ["u"]
 
     session(tmp_path, scenario)
+
+
+LARGE = tree.CREATED_AT_ONCE + 10  # partitions
+
+
+@pytest.fixture
+def in_three_stages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tree, "STAGED_AT_ONCE", LARGE // 3)
+
+
+class Intruding:
+    """A store in which something happens before a transaction of a certain number."""
+
+    def __init__(self, store: SqliteStore, at: int, happens: Callable[[], Awaitable[object]]) -> None:
+        self._store = store
+        self._at = at
+        self._happens = happens
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._store, name)
+
+    async def multi(self, ops: Sequence[Op]) -> list[Done] | Conflict:
+        self._at -= 1
+        if self._at == 0:
+            await self._happens()
+        return await self._store.multi(ops)
+
+
+@pytest.mark.usefixtures("in_three_stages")
+@pytest.mark.parametrize("at", range(1, 6))
+def test_a_large_topic_is_there_as_a_whole_or_not_at_all(tmp_path: Path, at: int) -> None:
+    """Its controller dies while it creates it; the next one creates it when it is asked again."""
+
+    async def scenario(controller: Controller, follower: Feed) -> None:
+        store = controller.feed.store
+        assert isinstance(store, SqliteStore)
+
+        async def die() -> None:
+            raise asyncio.CancelledError
+
+        controller.feed.store = Intruding(store, at, die)  # type: ignore[assignment]
+        with pytest.raises(asyncio.CancelledError):
+            await controller.submit(creating("t", LARGE))
+        await follower.reload()
+        assert not follower.image.topics
+        await store.multi([Delete(tree.CONTROLLER), Delete(tree.broker_path(1))])
+        successor = Controller(store, limit=100_000)
+        await successor.load()
+        assert await successor.join(Broker(2, {})) is None
+        assert isinstance(await successor.submit(creating("t", LARGE)), TopicCreated)
+        await follower.reload()
+        assert len(follower.image.topics["t"].partitions) == LARGE
+        assert follower.image.topics == successor.image.topics
+
+    session(tmp_path, scenario, limit=100_000)
+
+
+@pytest.mark.usefixtures("in_three_stages")
+@pytest.mark.parametrize("partitions", [LARGE, 120])
+def test_brokers_that_register_meanwhile_do_not_make_a_new_topic_an_old_one(tmp_path: Path, partitions: int) -> None:
+    async def scenario(controller: Controller, follower: Feed) -> None:
+        store = controller.feed.store
+        assert isinstance(store, SqliteStore)
+        other = Controller(store)
+        await other.load()
+        for at in (2, 5) if partitions == LARGE else (1, 2, 4, 5):
+
+            async def register(number: int = at) -> None:
+                await other.claim(lambda _: BrokerRegistered(Broker(100 + number, {})))
+
+            controller.feed.store = Intruding(store, at, register)  # type: ignore[assignment]
+            names = [f"t{at}-{number}" for number in range(2 if partitions == LARGE else 6)]
+            results = await controller.submit_each([creating(name, partitions) for name in names])
+            assert not [each for each in results if isinstance(each, Refusal)]
+            assert all(len(controller.image.topics[name].partitions) == partitions for name in names)
+            await controller.submit_each([partial(delete_topic, name=name) for name in names])
+
+    session(tmp_path, scenario, limit=100_000)
+
+
+def test_a_topic_whose_growth_is_interrupted_again_and_again_has_all_that_was_asked_for(tmp_path: Path) -> None:
+    async def scenario(controller: Controller, follower: Feed) -> None:
+        store = controller.feed.store
+        assert isinstance(store, SqliteStore)
+        other = Controller(store)
+        await other.load()
+        await controller.submit(creating("t"))
+
+        registered = 0
+
+        async def register() -> None:
+            nonlocal registered
+            registered += 1
+            await other.claim(lambda image: BrokerRegistered(Broker(100 + registered, {})))
+            if registered < 3:
+                controller.feed.store = Intruding(store, 1, register)  # type: ignore[assignment]
+
+        controller.feed.store = Intruding(store, 2, register)  # type: ignore[assignment]
+        replicas = [(1,)] * 600  # as somebody wishes it: what is left cannot be asked for in the same words
+        result = await controller.submit(lambda image: add_partitions(image, "t", 601, replicas))
+        assert isinstance(result, PartitionsAdded)
+        assert len(controller.image.topics["t"].partitions) == 601
+
+    session(tmp_path, scenario, limit=100_000)
+
+
+def test_what_is_left_of_a_deleted_topic_is_not_in_the_way_of_a_new_one(tmp_path: Path) -> None:
+    """The connection was lost before the nodes of its partitions were removed."""
+
+    async def scenario(controller: Controller, follower: Feed) -> None:
+        store = controller.feed.store
+        assert isinstance(store, SqliteStore)
+        for size in (1, tree.DELETED_AT_ONCE + 1):
+            await controller.submit(creating("t", tree.DELETED_AT_ONCE + 1))
+
+            async def lose() -> None:
+                raise StoreUnavailable("connection lost")
+
+            controller.feed.store = Intruding(store, 2, lose)  # type: ignore[assignment]
+            await controller.submit(lambda image: delete_topic(image, name="t"))
+            assert await store.children(tree.TOPICS) == ["t"]
+            controller.feed.store = store
+            assert isinstance(await controller.submit(creating("t", size)), TopicCreated)
+            await follower.reload()
+            assert len(follower.image.topics["t"].partitions) == size
+            await controller.submit(lambda image: delete_topic(image, name="t"))
+
+    session(tmp_path, scenario)
+
+
+@pytest.mark.usefixtures("in_three_stages")
+def test_who_prepares_a_topic_that_another_sweeps_away_does_not_make_it(tmp_path: Path) -> None:
+    """Two who found a cluster at once have the same epoch: none."""
+
+    async def scenario(controller: Controller, follower: Feed) -> None:
+        store = controller.feed.store
+        assert isinstance(store, SqliteStore)
+        swept = []
+
+        async def sweep() -> None:
+            swept.append(await sweep_topic(store, controller.image.controller_epoch, "t"))
+
+        for at in range(2, 6):  # of the transactions that make it, the first has nothing to sweep
+            controller.feed.store = Intruding(store, at, sweep)  # type: ignore[assignment]
+            assert isinstance(await controller.submit(creating("t", LARGE)), TopicCreated)
+            await follower.reload()
+            assert len(follower.image.topics["t"].partitions) == LARGE
+            await controller.submit(lambda image: delete_topic(image, name="t"))
+        assert swept == [None] * 4
+
+    session(tmp_path, scenario)
+
+
+def test_what_is_more_than_the_store_takes_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
+    class Small(Intruding):
+        async def multi(self, ops: Sequence[Op]) -> list[Done] | Conflict:
+            if sum(len(op.data) for op in ops if isinstance(op, Create | Set)) > 9_000 and ops[-1].path == tree.FEED:
+                raise TooMuch("a change of 9,001 bytes")
+            return await self._store.multi(ops)
+
+    async def scenario(controller: Controller, follower: Feed) -> None:
+        store = controller.feed.store
+        assert isinstance(store, SqliteStore)
+        controller.feed.store = Small(store, 0, asyncio.Event().wait)  # type: ignore[assignment]
+        large = await controller.submit(creating("t", 1_000))
+        assert isinstance(large, Refusal)
+        assert large.error is WireError.POLICY_VIOLATION
+        assert await store.children(tree.TOPICS) == []
+        assert isinstance(await controller.submit(creating("t")), TopicCreated)
+
+    session(tmp_path, scenario)
+
+
+class Busy:
+    """A store in which others are at work whenever somebody reads."""
+
+    def __init__(self, store: SqliteStore, work: Callable[[str, str], Awaitable[None]]) -> None:
+        self._store = store
+        self._work = work
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._store, name)
+
+    async def get(self, path: str) -> Node | None:
+        found = await self._store.get(path)
+        await self._work("get", path)
+        return found
+
+    async def subtree(self, path: str) -> dict[str, Node]:
+        found = await self._store.subtree(path)
+        await self._work("subtree", path)
+        return found
+
+
+def test_a_tree_that_changes_faster_than_it_can_be_read_is_read(tmp_path: Path) -> None:
+    """All of a large cluster takes seconds, and there is a change every second."""
+
+    async def scenario(controller: Controller, follower: Feed) -> None:
+        store = controller.feed.store
+        assert isinstance(store, SqliteStore)
+
+        async def work(how: str, path: str) -> None:
+            if path == "/brokers":
+                await controller.submit(creating(f"t{controller.image.version}"))
+
+        follower.store = Busy(store, work)  # type: ignore[assignment]
+        await follower.reload()
+        assert follower.image == controller.image
+        assert len(follower.image.topics) == 1
+
+    session(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_what_is_read_while_others_change_it_is_what_they_made_of_it(tmp_path: Path, seed: int) -> None:
+    async def scenario(controller: Controller, follower: Feed) -> None:
+        store = controller.feed.store
+        assert isinstance(store, SqliteStore)
+        random, left = Random(seed), 12
+        for number in range(4):
+            await controller.submit(creating(f"t{number}", 3))
+
+        async def work(how: str, path: str) -> None:
+            nonlocal left
+            if left and random.random() < 0.5:
+                left -= 1
+                name = f"t{random.randrange(5)}"
+                decide = random.choice(
+                    (
+                        creating(name, random.choice((1, 3, tree.CREATED_AT_ONCE + 1))),
+                        partial(delete_topic, name=name),
+                        partial(add_partitions, name=name, total=5),
+                        partial(leaderless, name),
+                        configuring(left),
+                        lambda image: GroupConfigured("g", {} if "g" in image.group_configs else {"a": "b"}),
+                        lambda image: BrokerRegistered(Broker(7, {})),
+                    )
+                )
+                await controller.submit(decide)
+
+        follower.store = Busy(store, work)  # type: ignore[assignment]
+        await follower.reload()
+        left = 0
+        await follower.catch_up()
+        assert follower.image == controller.image
+        fresh = Feed(store)
+        await fresh.reload()
+        assert fresh.image == controller.image
+
+    session(tmp_path, scenario)
+
+
+def leaderless(name: str, image: ClusterImage) -> Decision:
+    if name not in image.topics:
+        return Batch(())
+    state = image.topics[name].partitions[0]
+    return PartitionChanged(name, 0, (2, 1), state.isr, NO_BROKER, state.leader_epoch + 1, adding=(2,))

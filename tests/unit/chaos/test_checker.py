@@ -13,7 +13,9 @@ from chaos.history import (
     Disturbed,
     Ended,
     Ending,
+    Erred,
     Event,
+    Exhausted,
     Failed,
     Fetched,
     Listed,
@@ -101,6 +103,7 @@ ANOMALIES = {
     ),
     "strange commit": committed(7).then(Fetched, "asker", "group", PLACE, 8, 1.5),
     "stale end": story().send("a.0", 4).read((4, "a.0")).then(Listed, "asker", PLACE, 4, 2.5),
+    "hard error": story().then(Erred, "reader", "INCONSISTENT_VOTER_SET", True),
 }  # fmt: skip
 
 
@@ -155,6 +158,24 @@ VARIANTS = {
         story().then(Disturbed, "faults").send("a.0", 4).read((4, "a.0")).then(Settled, "faults")
         .then(Listed, "asker", PLACE, 4, 5.5),
     ),
+    "a record that was read, and is gone in the end": (
+        "lost write",
+        story().send("a.0", 0).send("a.1", 1).read((0, "a.0"), (1, "a.1"))
+        .read((0, "a.0"), by="last").then(Exhausted, "last", PLACE),
+    ),
+    "one that failed, was read all the same, and is gone in the end": (
+        "lost write",
+        story().send("a.0").then(Failed, "a", PLACE, "a.0", "timed out").read((0, "a.0"))
+        .then(Exhausted, "last", PLACE),
+    ),
+    "an end before what was read": (
+        "stale end",
+        story().send("a.0").read((4, "a.0")).then(Listed, "asker", PLACE, 4, 2.5),
+    ),
+    "a record that was refused for good": (
+        "hard error",
+        story().send("a.0").then(Failed, "a", PLACE, "a.0", "OUT_OF_ORDER_SEQUENCE_NUMBER", False, True),
+    ),
     "a group's offset is gone": ("lost commit", committed(7).then(Fetched, "asker", "group", PLACE, -1, 1.5)),
 }  # fmt: skip
 
@@ -187,6 +208,10 @@ CLEAN = {
     "a transaction whose end is not known, unread": (
         story().send("a.0", 0, transaction="t").end("t", commit=True, known=False)
     ),
+    "errors that pass": (
+        story().send("a.0").then(Failed, "a", PLACE, "a.0", "timed out").then(Erred, "reader", "timed out", False)
+    ),
+    "a reader that read all": story().send("a.0", 0).read((0, "a.0"), by="last").then(Exhausted, "last", PLACE),
     "a reader that seeks": (
         story().send("a.0", 0).read((0, "a.0")).then(Placed, "reader", PLACE, 0).read((0, "a.0"))
     ),
@@ -231,6 +256,12 @@ CLEAN["a producer that may repeat"].events = [
 @pytest.mark.parametrize("what", CLEAN)
 def test_nothing_is_found_where_nothing_is_wrong(what: str) -> None:
     assert check(CLEAN[what].events) == []
+
+
+@pytest.mark.parametrize("kind", ANOMALIES)
+def test_a_run_that_was_broken_off_is_checked_for_all_that_was_read(kind: str) -> None:
+    left_open = {"lost write", "unseen", "lost copy", "phantom"}  # the event that is missing might have come
+    assert [each.kind for each in check(ANOMALIES[kind].events, ended=False)] == [kind] * (kind not in left_open)
 
 
 def test_a_history_survives_its_file(tmp_path: Path) -> None:

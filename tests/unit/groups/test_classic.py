@@ -106,7 +106,7 @@ def test_groups_of_older_brokers_are_read() -> None:
         protocol_type="consumer",
         generation=7,
         protocol="range",
-        leader=None,
+        leader="m",
         members=(
             MemberMetadata(
                 member_id="m",

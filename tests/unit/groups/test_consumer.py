@@ -239,6 +239,17 @@ def test_targets_are_not_computed_more_often_than_the_interval_allows() -> None:
     assert sizes(clients) == [1, 1, 1, 1]
 
 
+def test_a_coordinator_whose_clock_is_behind_its_predecessors_computes_targets_as_well() -> None:
+    world = OneGroup(topics(t=4))
+    first, second = Client(world, "a"), Client(world, "b")
+    first.join()
+    world.now -= 3_600_000
+    world.restart()
+    second.join()
+    settle([first, second])
+    assert sizes([first, second]) == [2, 2]
+
+
 def test_most_members_choose_the_assignor() -> None:
     world = OneGroup(topics(t=3, u=3))
     clients = [Client(world, name) for name in "abc"]

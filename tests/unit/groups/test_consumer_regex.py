@@ -146,3 +146,15 @@ def test_a_restart_or_another_topic_begins_a_scan_anew() -> None:
     world.topics = replace(world.topics, version=world.topics.version + 1)
     world.wait(0)
     assert world.group.regexes["(a?){200}a{200}[0-8]+"].version == world.topics.version
+
+
+def test_new_topics_are_found_by_a_coordinator_whose_clock_is_behind_its_predecessors() -> None:
+    world = OneGroup(topics(a=1))
+    client = Client(world, "a")
+    subscribed(client, "a|b")
+    world.now -= 3_600_000
+    world.restart()
+    world.become(a=1, b=1)
+    world.wait(consumer_regex.REFRESH_MS)
+    settle([client])
+    assert client.owned == {"a": {0}, "b": {0}}

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from log_batches import NOW, append, batch, headers_on_disk, open_log, producer_view, read
+from log_batches import NOW, append, batch, flush, headers_on_disk, open_log, producer_view, read
+from moldau.log.files import remove
 from moldau.log.following import CorruptCopy, cut
 from moldau.log.log import Log
 from moldau.log.markers import Marker, encode_marker
@@ -121,6 +122,21 @@ def test_a_leader_that_wrote_nothing_leaves_no_epoch_behind(tmp_path: Path) -> N
     log.epochs.assign(5, log.end_offset)
     assert log.truncate_to(log.end_offset, NOW) == []
     assert log.epochs.entries() == [(4, 0)]
+
+
+def test_a_crash_after_the_log_was_cut_brings_no_leader_back(tmp_path: Path) -> None:
+    """The file of epochs is older than the cut: its leader of epoch 5 wrote what nobody else had."""
+    log = open_log(tmp_path)
+    for epoch in (4, 4, 5):
+        append(log, batch(), epoch)
+    flush(log)
+    log.truncate_to(2, NOW)
+    for epoch in (4, 6, 6):  # as its new leader has it
+        append(log, batch(), epoch)
+    log.close(clean=False)
+    again = open_log(tmp_path, recovery_point=2)
+    assert again.epochs.entries() == [(4, 0), (6, 3)]
+    assert again.end_offset_for_epoch(4) == (4, 3), "a follower that has all of it need not cut any of it"
 
 
 def test_a_log_begins_anew_where_the_leaders_begins(tmp_path: Path) -> None:
@@ -240,3 +256,30 @@ def test_a_log_that_begins_anew_knows_no_producer_of_the_one_before(tmp_path: Pa
     append(log, batch(2, producer_id=6, epoch=0, sequence=0), 2)
     log.close()
     assert list(producer_view(open_log(tmp_path, clean=True))) == [6]
+
+
+def test_what_leaves_the_log_while_it_is_looked_at_is_not_damaged(tmp_path: Path) -> None:
+    """Retention takes segments, and compaction puts smaller ones in their place."""
+    log = open_log(tmp_path, LogConfig(segment_bytes=3 * SIZE))
+    for _ in range(8):
+        append(log, batch())
+    look = doubted(log, 1)
+    remove(log.advance_start(4))
+    assert not look()
+
+
+def test_a_segment_that_was_cut_off_and_is_there_again_is_noticed(tmp_path: Path) -> None:
+    """The power went before its name was gone for good; meanwhile a later leader wrote up to where it begins."""
+    config = LogConfig(segment_bytes=3 * SIZE)
+    log = open_log(tmp_path, config)
+    for _ in range(8):
+        append(log, batch(), 4)
+    old = (tmp_path / "topic-0" / f"{6:020d}.log").read_bytes()
+    remove(log.truncate_to(4, NOW))
+    for _ in range(2):
+        append(log, batch(), 5)
+    log.close(clean=False)
+    (tmp_path / "topic-0" / f"{6:020d}.log").write_bytes(old)
+    again = open_log(tmp_path, config)
+    assert again.end_offset == 8
+    assert unbroken_to(again) == 6

@@ -382,3 +382,21 @@ def test_a_segment_that_cannot_be_begun_changes_nothing(tmp_path: Path, monkeypa
     assert (log.size, log.end_offset, log.segment_count) == (size, 1, 1)
     assert append(log, batch()) == 1
     assert (log.size, log.segment_count) == (2 * size, 2)
+
+
+def test_a_flush_that_ends_late_leaves_a_new_segment_of_an_old_name_alone(tmp_path: Path) -> None:
+    """A follower's log is cut while it is flushed, and grows again to where a segment had begun before."""
+    log = open_log(tmp_path, SMALL)
+    for _ in range(8):
+        append(log, batch())
+    job = log.begin_flush()
+    log.truncate_to(2, NOW)
+    for _ in range(3):
+        append(log, batch(value=b"other"))
+    assert bases(tmp_path) == [0, 3]
+    job.run()
+    log.finish_flush(job)
+    assert bases(tmp_path) == [0, 3]
+    flush(log)
+    log.close()
+    assert open_log(tmp_path, SMALL, clean=True).end_offset == 5

@@ -1,5 +1,6 @@
 """Retention: whole segments go, oldest first, by age or by size, whichever comes first."""
 
+import errno
 import os
 from pathlib import Path
 
@@ -8,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from log_batches import NOW, append, batch, open_log, read, segment_files
+from moldau.log import log as log_module
 from moldau.log.log import Log
 from moldau.log.retention import kept_from, retire
 from moldau.log.segments import Held
@@ -135,3 +137,29 @@ def test_what_is_kept_is_what_the_settings_ask_for(
     for place, each in enumerate(held[:gone]):
         old = 0 <= age < 100 - each.newest
         assert old or (most >= 0 and sum(other.size for other in held[place + 1 :]) >= most), "gone without a reason"
+
+
+@pytest.mark.parametrize("limit", [-1, -2, -(2**63)])
+def test_every_size_below_zero_is_without_limit(tmp_path: Path, limit: int) -> None:
+    """Kafka takes any number here, and deletes nothing by it."""
+    config = LogConfig.of({"retention.bytes": str(limit), "retention.ms": "-1", "internal.segment.bytes": "200"})
+    log = open_log(tmp_path, config)
+    for _ in range(9):
+        append(log, batch())
+    assert retire(log, NOW, log.end_offset) == []
+    assert log.start_offset == 0
+
+
+def test_a_full_disk_does_not_keep_old_segments_from_going(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some file systems have no room for a new file then; only what goes makes room again."""
+
+    def no_room(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    log = written(tmp_path, [9 * DAY] * 5, retention_ms=7 * DAY)
+    monkeypatch.setattr(log_module, "create", no_room)
+    assert {path.name[:20] for path in retire(log, NOW, log.end_offset)} >= {f"{base:020d}" for base in (0, 2)}
+    assert (log.start_offset, log.end_offset, starts(tmp_path)) == (4, 5, [4])
+    monkeypatch.undo()
+    retire(log, NOW, log.end_offset)
+    assert (log.start_offset, log.end_offset, starts(tmp_path)) == (5, 5, [5])

@@ -15,7 +15,7 @@ from moldau.metadata.changes import (
     TopicCreated,
     apply,
 )
-from moldau.metadata.elections import Rules, distrusted, elect, unbalanced
+from moldau.metadata.elections import Rules, distrusted, elect, leaving, settled, unbalanced
 from moldau.metadata.image import NO_BROKER, Broker, ClusterImage, PartitionState
 from moldau.metadata.in_sync import NewIsr, alter_partition
 
@@ -137,3 +137,29 @@ def test_a_reassignment_is_done_when_all_that_come_are_in_sync() -> None:
     moving = image_of(PartitionState(0, (2, 3, 1), (1, 2), leader=1, leader_epoch=5, adding=(3,), removing=(1,)))
     change = alter_partition(moving, 1, 1, ASKED, RULES)
     assert change == PartitionChanged("t", 0, (2, 3), (2, 3), leader=2, leader_epoch=6)
+
+
+def test_who_resigns_from_a_topic_that_accepts_loss_has_a_successor_at_once() -> None:
+    """Its disk failed, and nobody else was in sync."""
+    image = image_of(replace(STATE, isr=(1,)))
+    lenient = Rules(min_isr=lambda _: 1, unclean=lambda _: True)
+    change = alter_partition(image, 1, 1, ASKED._replace(members={}), lenient)
+    assert change == PartitionChanged("t", 0, (1, 2, 3), (2,), leader=2, leader_epoch=6)
+    refusing = lenient._replace(unclean=lambda _: False)
+    change = alter_partition(image, 1, 1, ASKED._replace(members={}), refusing)
+    assert isinstance(change, PartitionChanged)
+    assert change.leader == NO_BROKER
+
+
+def test_an_eligible_replica_stays_so_when_the_leader_shuts_down() -> None:
+    image = image_of(PartitionState(0, (1, 2, 3), (1, 2), leader=1, elr=(3,)))
+    (change,) = leaving(image, 1, RULES._replace(min_isr=lambda _: 3))
+    assert (change.leader, change.isr, change.elr) == (2, (2,), (1, 3))
+
+
+def test_a_reassignment_that_waited_for_an_election_is_done_with_it() -> None:
+    """The last replica of before is lost for good: nobody else would say that all who come are there."""
+    moving = PartitionState(0, (2, 1), (1,), leader=1, leader_epoch=5, adding=(2,), removing=(1,))
+    image = apply(image_of(moving), BrokerGone(1))
+    (change,) = settled(image, Rules(min_isr=lambda _: 1, unclean=lambda _: True))
+    assert change == PartitionChanged("t", 0, (2,), (2,), leader=2, leader_epoch=6)

@@ -1,5 +1,6 @@
 """Topic decisions: codes and texts as Apache Kafka 4.3.1 answered them to the same questions."""
 
+from dataclasses import replace
 from uuid import UUID, uuid4
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from moldau.base.errors import Refusal, WireError
 from moldau.metadata.changes import BrokerConfigured, PartitionsAdded, TopicCreated, TopicDeleted, apply
 from moldau.metadata.image import Broker, ClusterImage, PartitionState
+from moldau.metadata.reassignment import reassign
 from moldau.metadata.topics import (
     MAX_NEW_PARTITIONS,
     TopicDefaults,
@@ -238,3 +240,26 @@ def test_a_topic_made_again_has_another_id() -> None:
     image = with_topics("t", image=apply(image, TopicDeleted("t")))
     assert image.topics["t"].id != old.id
     assert old.id not in image.topics_by_id
+
+
+def test_partitions_that_are_added_have_as_many_replicas_as_the_topic_even_while_one_is_moved() -> None:
+    image = ClusterImage(brokers={i: Broker(i, {}) for i in range(1, 7)})
+    image = apply(image, create(image, "t", partitions=-1, replication=-1, assignment=[(0, (1, 2)), (1, (2, 3))]))
+    image = apply(image, reassign(image, "t", 0, (5, 6)))
+    assert len(image.topics["t"].partitions[0].replicas) == 4
+    added = add_partitions(image, "t", 4)
+    assert isinstance(added, PartitionsAdded)
+    assert [len(state.replicas) for state in added.partitions] == [2, 2]
+    assert isinstance(add_partitions(image, "t", 3, [(1, 4)]), PartitionsAdded)
+
+
+def test_a_broker_that_is_being_shut_down_gets_nothing_new_to_do() -> None:
+    brokers = THREE_BROKERS.brokers
+    image = ClusterImage(brokers={**brokers, 2: replace(brokers[2], leaving=True)})
+    two = create(image, "t", partitions=6, replication=2)
+    assert all(set(state.replicas) == set(state.isr) == {1, 3} for state in two.partitions)
+    three = create(image, "u", partitions=6, replication=3)
+    assert all(set(state.replicas) == {1, 2, 3} and set(state.isr) == {1, 3} for state in three.partitions)
+    assert all(state.leader in state.isr for state in three.partitions)
+    chosen = create(image, "v", partitions=-1, replication=-1, assignment=[(0, (2, 3))])
+    assert [(state.isr, state.leader) for state in chosen.partitions] == [((3,), 3)]

@@ -9,7 +9,7 @@ from log_batches import NOW, open_log
 from moldau.base.errors import WireError
 from moldau.metadata.image import PartitionState
 from moldau.net.peer import PeerLost
-from moldau.replication.altering import Granted, IsrChanges, Proposal
+from moldau.replication.altering import AT_ONCE, Granted, IsrChanges, Proposal
 from moldau.replication.leader import Leader
 from moldau.replication.partition import Partition
 from moldau.replication.roles import Surroundings
@@ -109,6 +109,19 @@ def test_an_answer_under_another_leader_changes_nothing(tmp_path: Path) -> None:
         asked.partition.assign(replace(STATE, leader=2, leader_epoch=5, partition_epoch=8), asked.around)
         await asyncio.sleep(0.05)
         assert asked.proposals == []
+        await asked.changes.stop()
+
+    run("asyncio", main())
+
+
+def test_wishes_behind_many_that_are_not_wished_any_more_are_asked_too(tmp_path: Path) -> None:
+    async def main() -> None:
+        asked = Asked(tmp_path, GRANTED)
+        for _ in range(AT_ONCE):
+            asked.changes.ask(Partition("other", 0, asked.partition.log, 0))
+        asked.wish()
+        await until(lambda: asked.leader.wished() is None)
+        assert asked.leader.isr.committed == {1, 2, 3}
         await asked.changes.stop()
 
     run("asyncio", main())

@@ -302,3 +302,34 @@ def test_the_throttle_keeps_to_a_mean_rate(monkeypatch: pytest.MonkeyPatch) -> N
     slept.clear()
     free(1 << 30)
     assert not slept
+
+
+def test_a_log_that_moves_to_another_directory_is_not_compacted(tmp_path: Path) -> None:
+    """Its copy might get a key's old value, but not the tombstone behind it."""
+
+    async def test(node: Node) -> None:
+        await node.become("topic")
+        partition = node.get("topic")
+        await fill(partition)
+        cleaner = await being_cleaned(node, partition)
+        other = LogDirectory.open(tmp_path / "other")
+        await node.replicas.move(partition, other)
+        assert not cleaner.alive
+        assert partition.cleaning is None
+        assert not node.compactor._may_clean(partition)
+        await node.replicas.moves[partition].end()
+        other.close(clean=False)
+
+    on_a_node(tmp_path, test, slow(2000))
+
+
+def test_nothing_is_written_to_a_directory_that_failed(tmp_path: Path) -> None:
+    async def test(node: Node) -> None:
+        await node.become("topic")
+        node.compactor.start()
+        node.replicas.fail(node.directory, OSError(5, "broken"))
+        node.get("topic").log.clean_to = 5
+        await node.compactor._checkpoint()
+        assert not (tmp_path / CLEANER_OFFSETS).exists()
+
+    on_a_node(tmp_path, test)

@@ -1,20 +1,27 @@
 """Partitions on their way to another directory: complete, in order, and never in two places."""
 
 import asyncio
+import errno
 import threading
+from collections import deque
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import pytest
 
 from log_batches import NOW
 from moldau.base.errors import Refusal, WireError
+from moldau.log import files
 from moldau.log.directory import MOVED, DirectoryRefused, LogDirectory
+from moldau.log.files import SyncFailed
 from moldau.log.log import Log
+from moldau.log.segment import Segment
 from moldau.log.settings import LogConfig
 from moldau.metadata.image import ClusterImage, PartitionState, Topic
 from moldau.replication import moving
+from moldau.replication.opening import Opener
 from moldau.replication.partition import Partition
 from moldau.replication.replicas import Replicas
 from moldau.wire.records import decode_records
@@ -250,6 +257,178 @@ def test_turning_round_and_deleting_end_a_move(tmp_path: Path) -> None:
         await node.replicas.settled()
         assert not node.replicas.moves
         assert not list_of(tmp_path, "*/t-0")
+        await node.replicas.stop()
+
+    check(test)
+
+
+def filled(tmp_path: Path, count: int = 50) -> Node:
+    node = Node(tmp_path)
+    for number in range(count):
+        Outcomes(node.partition).offset(some(b"%d" % number))
+    return node
+
+
+def test_what_is_cut_off_meanwhile_is_not_in_the_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A follower's log is cut where its leader's parts from it, and goes on with other records."""
+    copied, go_on = threading.Event(), threading.Event()
+    real = moving.Move._append
+
+    def append(move: moving.Move, *arguments: Any) -> None:
+        real(move, *arguments)
+        copied.set()
+        go_on.wait(30)
+
+    monkeypatch.setattr(moving.Move, "_append", append)
+
+    async def test() -> None:
+        node = filled(tmp_path)
+        target = node.elsewhere
+        await node.replicas.move(node.partition, target)
+        await until(copied.is_set)
+        files.remove(node.partition.log.truncate_to(10, NOW))
+        for number in range(20):
+            Outcomes(node.partition).offset(some(b"other %d" % number))
+        expected = content(node.partition.log)
+        go_on.set()
+        await until(lambda: not node.replicas.moves)
+        assert Path(node.partition.log.directory).parent == target.path
+        assert content(node.partition.log) == expected
+        assert not list_of(tmp_path, "*/*-future")
+        await node.replicas.stop()
+
+    check(test)
+
+
+def test_records_that_were_deleted_stay_so_if_it_crashes_before_the_checkpoints_tell(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def test() -> None:
+        node = filled(tmp_path)
+        target = node.elsewhere.path
+        copied = threading.Event()
+
+        async def crash(*_: object) -> None:
+            raise OSError(errno.EIO, "the power went")
+
+        monkeypatch.setattr(Replicas, "_settle", crash)
+        real = moving.Move._complete
+        monkeypatch.setattr(moving.Move, "_complete", lambda move: copied.wait(30) and real(move))
+        await node.replicas.move(node.partition, node.elsewhere)
+        await until(lambda: node.partition.moving)
+        [move] = node.replicas.moves.values()
+        files.remove(node.partition.log.advance_start(30))  # DeleteRecords, while all is copied
+        assert await node.replicas.checkpoint()
+        copied.set()
+        await until(lambda: not node.replicas.moves)
+        assert isinstance(move._settling.exception(), OSError)
+        for directory in node.directories:  # as if the source's had been written, and the target's not
+            directory.write_checkpoints({}, {}, {})
+        node.crash()
+        again = Node(tmp_path)
+        assert Path(again.partition.log.directory).parent == target
+        assert (again.partition.log.start_offset, again.partition.log.end_offset) == (30, 50)
+        await again.replicas.stop()
+
+    check(test)
+
+
+def test_half_a_copy_that_is_given_up_is_not_taken_for_a_whole_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last step fails, and the power goes while the copy is being removed."""
+    real_open, real_remove = Opener.open_copy, files.remove
+
+    def fails(opener: Opener, partition: Any, path: Path, log_start: int, clean: bool) -> Log:
+        if clean:
+            raise OSError(errno.EMFILE, "Too many open files")
+        return real_open(opener, partition, path, log_start, clean)
+
+    def crashes(paths: Any) -> None:
+        for path in paths:
+            if path.is_dir():
+                max(path.glob("*.log")).unlink()
+                raise OSError(errno.EIO, "the power went")
+            real_remove([path])
+
+    async def test() -> None:
+        node = filled(tmp_path)
+        before, here = content(node.partition.log), node.partition.log.directory
+        monkeypatch.setattr(Opener, "open_copy", fails)
+        monkeypatch.setattr(files, "remove", crashes)
+        await node.move()
+        monkeypatch.undo()
+        node.crash()
+        again = Node(tmp_path)
+        assert content(again.partition.log) == before
+        assert again.partition.log.directory == here
+        await again.replicas.stop()
+
+    check(test)
+
+
+def test_a_log_that_cannot_be_read_does_not_blame_the_other_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def test() -> None:
+        node = filled(tmp_path)
+        here = node.partition.log.directory
+        await node.partition.flusher.stop()
+        real = Segment.opened
+
+        def opened(segment: Segment) -> Any:
+            if segment.stem.startswith(here):
+                raise OSError(errno.EIO, "Input/output error")
+            return real(segment)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Segment, "opened", opened)
+            await node.move()
+        assert node.partition.log.directory == here
+        assert not any(each.offline for each in node.directories)
+        assert not list_of(tmp_path, "*/*-future")
+        await node.replicas.stop()
+
+    check(test)
+
+
+@pytest.mark.parametrize("failing", ["the copy", "the mark"])
+def test_a_failed_fsync_in_the_last_step_takes_its_directory_offline(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str
+) -> None:
+    async def test() -> None:
+        node = filled(tmp_path)
+        here, source = node.partition.log.directory, Path(node.partition.log.directory).parent
+        target = node.elsewhere
+
+        def fails(*_: object, clean: bool = True) -> None:
+            if clean:
+                raise SyncFailed(errno.EIO, "fsync failed")
+
+        with monkeypatch.context() as patch:
+            if failing == "the copy":
+                patch.setattr(Log, "close", fails)
+            else:
+                patch.setattr(moving, "mark_moved", fails)
+            await node.replicas.move(node.partition, target)
+            await until(lambda: any(each.offline for each in node.directories))
+        await until(lambda: not node.replicas.moves)
+        offline = {each.path for each in node.directories if each.offline}
+        assert offline == {target.path if failing == "the copy" else source}
+        assert node.partition.log.directory == here
+        assert not list_of(tmp_path, f"*/*/{MOVED}")
+        await node.replicas.stop()
+
+    check(test)
+
+
+def test_markers_that_are_not_committed_are_known_to_the_copy(tmp_path: Path) -> None:
+    async def test() -> None:
+        node = filled(tmp_path, 5)
+        node.partition.log.unsettled = deque([(4, 2)])
+        assert node.partition.log.last_stable_offset(4) == 2
+        await node.move()
+        assert node.partition.log.last_stable_offset(4) == 2
         await node.replicas.stop()
 
     check(test)

@@ -1,6 +1,7 @@
 """One partition: what becomes of a batch, on the fast way and in the slow lane, and who is told."""
 
 import errno
+import os
 import threading
 from pathlib import Path
 
@@ -9,10 +10,12 @@ import pytest
 from log_batches import NOW, read, whole_batches
 from moldau.base.errors import Refusal, WireError
 from moldau.log import flush
+from moldau.log import log as log_module
 from moldau.log.log import Log
+from moldau.log.segment import Segment
 from moldau.log.settings import LogConfig
 from moldau.replication import inspection, lane
-from moldau.replication.partition import Appended, Partition
+from moldau.replication.partition import LOST, Appended, Partition
 from moldau.replication.waiters import FetchWaiter
 from moldau.wire.compression import Codec
 from moldau.wire.records import decode_records
@@ -99,6 +102,34 @@ def test_a_broken_disk_takes_the_partition_offline(tmp_path: Path, monkeypatch: 
         assert outcomes.refusal(some()).error is WireError.KAFKA_STORAGE_ERROR
     assert outcomes.refusal(some()).error is WireError.KAFKA_STORAGE_ERROR
     assert partition.offline
+
+
+def test_a_write_in_part_that_cannot_be_taken_back_takes_the_partition_offline(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some file systems need room for that, too. Whatever came behind it would be lost at the next start."""
+    partition = a_partition(tmp_path)
+    outcomes = Outcomes(partition)
+    assert outcomes.offset(some()) == 0
+    with monkeypatch.context() as patch:
+        patch.setattr(log_module, "_writev", lambda fd, pieces: os.write(fd, pieces[0]))
+        patch.setattr(os, "ftruncate", failing(errno.ENOSPC))
+        assert outcomes.refusal(some()).error is WireError.KAFKA_STORAGE_ERROR
+    assert partition.offline
+    partition.log.close(clean=False)
+    assert a_partition(tmp_path).log.end_offset == 1
+
+
+def test_a_full_disk_does_not_keep_retention_from_making_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The active segment is due for a roll, for which there is no room."""
+    partition = a_partition(tmp_path, LogConfig(segment_bytes=200, segment_ms=1000, retention_ms=1000))
+    outcomes = Outcomes(partition)
+    for _ in range(6):
+        outcomes.offset(some())
+    monkeypatch.setattr(log_module, "create", failing(errno.ENOSPC))
+    assert partition.retire(NOW + 5000)
+    assert partition.log.start_offset == partition.log.segments.bases[-1] > 0
+    assert not partition.offline
 
 
 def failing(number: int) -> object:
@@ -277,6 +308,25 @@ def test_one_fsync_serves_everyone_who_waited_for_it(tmp_path: Path, monkeypatch
         assert len(synced) == 2
         assert [outcome.base_offset for outcome in outcomes.later] == list(range(101))  # type: ignore[union-attr]
         assert partition.log.recovery_point == 101
+        await partition.stop()
+
+    run("asyncio", test())
+
+
+def test_a_flush_that_cannot_be_begun_is_told_and_put_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There are too many open files just now."""
+
+    async def test() -> None:
+        partition = a_partition(tmp_path, LogConfig(flush_messages=1))
+        outcomes = Outcomes(partition)
+        with monkeypatch.context() as patch:
+            patch.setattr(Segment, "opened", failing(errno.EMFILE))
+            assert outcomes.produce(some()) is None
+            await until(lambda: outcomes.later)
+        assert outcomes.later == [LOST]
+        assert not partition.offline
+        partition.flush_if_due(NOW)
+        await until(lambda: partition.log.recovery_point == 1)
         await partition.stop()
 
     run("asyncio", test())

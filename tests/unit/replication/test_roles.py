@@ -1,6 +1,7 @@
 """A partition as leader and as follower: what producers and readers notice of replication."""
 
 import asyncio
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,7 +9,10 @@ import pytest
 
 from log_batches import NOW, batch, open_log, read, whole_batches
 from moldau.base.errors import Refusal, WireError
+from moldau.log.flush import FlushJob
 from moldau.log.following import CorruptCopy
+from moldau.log.log import Log
+from moldau.log.segment import CorruptLogError
 from moldau.log.settings import LogConfig
 from moldau.metadata.image import PartitionState
 from moldau.replication.follower import Follower
@@ -16,7 +20,7 @@ from moldau.replication.leader import ALL, IN_VAIN, Leader
 from moldau.replication.partition import Appended, Later, Outcome, Partition
 from moldau.replication.roles import STRETCHES_AT_MOST, Surroundings, Uncommitted
 from moldau.replication.waiters import FetchWaiter
-from support.loops import run, turns
+from support.loops import run, turns, until
 
 HERE = 1
 LED = PartitionState(0, (1, 2, 3), (1, 2, 3), HERE, leader_epoch=4, partition_epoch=7)
@@ -193,6 +197,65 @@ def test_a_broken_disk_ends_leadership(tmp_path: Path) -> None:
     assert leader(partition).wished().isr == (2, 3)  # type: ignore[union-attr]
 
 
+def test_who_is_elected_again_with_a_broken_disk_resigns_again(tmp_path: Path) -> None:
+    cluster = Cluster()
+    partition = a_partition(tmp_path, cluster)
+    partition.go_offline()
+    assert leader(partition).wished().isr == (2, 3)  # type: ignore[union-attr]
+    nobody = replace(LED, isr=(1,), elr=(2,), leader=-1, leader_epoch=5, partition_epoch=8)
+    partition.assign(nobody, cluster.around)
+    cluster.asked.clear()
+    partition.assign(replace(nobody, leader=HERE, leader_epoch=6, partition_epoch=9), cluster.around)
+    assert cluster.asked == [partition], "broker 2 is back, has everything, and could lead"
+    assert leader(partition).wished().isr == ()  # type: ignore[union-attr]
+
+
+def test_a_batch_whose_place_another_leader_took_is_not_acknowledged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It waits for the disk while the partition goes to another leader, which never had it, and comes back."""
+
+    async def main() -> None:
+        go_on = threading.Event()
+        real = FlushJob.run
+        monkeypatch.setattr(FlushJob, "run", lambda job: go_on.wait(30) and real(job))
+        cluster = Cluster()
+        partition = a_partition(tmp_path, cluster, config=LogConfig(min_insync_replicas=2, flush_messages=1))
+        waiting = produce(partition)
+        partition.assign(replace(FOLLOWED, leader_epoch=5, partition_epoch=8), cluster.around)
+        follower(partition).truncate(0, NOW)
+        follower(partition).append(copy(1, 0, 5), 1, 0, NOW)
+        partition.assign(replace(LED, leader_epoch=6, partition_epoch=9), cluster.around)
+        for broker in (2, 3):
+            fetched(partition, broker, 1)
+        assert partition.high_watermark == 1
+        go_on.set()
+        await until(lambda: waiting)
+        assert isinstance(waiting, list)
+        (outcome,) = waiting
+        assert isinstance(outcome, Refusal)
+        assert outcome.error is WireError.NOT_LEADER_OR_FOLLOWER
+        await partition.stop()
+
+    run("asyncio", main())
+
+
+def test_a_log_that_cannot_be_read_is_its_own_trouble_when_it_becomes_the_leaders(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = Cluster()
+    partition = a_partition(tmp_path, cluster, FOLLOWED)
+    follower(partition).append(copy(2, 0), 0, 0, NOW)
+
+    def unreadable(*_: object) -> int:
+        raise CorruptLogError("zeros")
+
+    monkeypatch.setattr(Log, "bytes_between", unreadable)
+    partition.assign(replace(LED, leader_epoch=5, partition_epoch=8), cluster.around)
+    assert partition.damaged
+    assert leader(partition).wished().isr == (2, 3)  # type: ignore[union-attr]
+
+
 def test_the_last_replica_alone_commits_at_once(tmp_path: Path) -> None:
     cluster = Cluster()
     partition = a_partition(tmp_path, cluster)
@@ -347,25 +410,32 @@ def test_a_new_leader_goes_on_from_what_it_knows_is_committed(tmp_path: Path) ->
     assert partition.high_watermark == 3
 
 
-def test_a_follower_syncs_as_often_as_the_topic_asks(tmp_path: Path) -> None:
-    async def follow() -> list[int]:
-        partition = a_partition(tmp_path, Cluster(), FOLLOWED, LogConfig(flush_messages=2))
-        durable = []
-        for offset in (0, 1):
-            follower(partition).append(copy(1, offset), 0, 0, NOW)
-            await partition.flusher.stop()
-            durable.append(partition.log.recovery_point)
-        return durable
-
-    assert asyncio.run(follow()) == [0, 2]
-
-
 @pytest.mark.parametrize("isr", [(1, 2), (1,)])
 def test_who_lost_committed_records_leads_only_if_nobody_has_them(tmp_path: Path, isr: tuple[int, ...]) -> None:
     cluster = Cluster()
     partition = a_partition(tmp_path, cluster, replace(LED, isr=isr), known=5)
     assert partition.leads == (isr == (1,))
     assert (cluster.asked == []) == partition.leads
+
+
+def test_who_lost_committed_records_does_not_lead_while_an_eligible_one_has_them(tmp_path: Path) -> None:
+    cluster = Cluster()
+    partition = a_partition(tmp_path, cluster, replace(LED, isr=(1,), elr=(2,)), known=5)
+    assert not partition.leads
+    assert cluster.asked == [partition], "it resigns"
+
+
+def test_what_an_unclean_election_gave_up_is_owed_by_nobody(tmp_path: Path) -> None:
+    """Otherwise replicas would pass the leadership to each other until there is as much again."""
+    cluster = Cluster()
+    partition = a_partition(tmp_path, cluster, replace(FOLLOWED, isr=(2, 3)), known=5)
+    partition.assign(replace(FOLLOWED, leader=3, isr=(3,), leader_epoch=5, partition_epoch=8), cluster.around)
+    partition.assign(replace(FOLLOWED, leader=3, isr=(1, 3), leader_epoch=5, partition_epoch=9), cluster.around)
+    partition.assign(replace(LED, isr=(1, 3), leader_epoch=6, partition_epoch=10), cluster.around)
+    assert partition.leads
+    again = a_partition(tmp_path / "again", cluster, replace(LED, isr=(1,)), known=5)
+    again.assign(replace(LED, isr=(1, 2), partition_epoch=8), cluster.around)
+    assert again.leads, "it led alone: what it has is what counts"
 
 
 def test_no_leader_goes_on_in_an_epoch_whose_records_it_may_have_lost(tmp_path: Path) -> None:

@@ -1,11 +1,13 @@
 """Proxies between the processes of a cluster: what is held up arrives later, in order, and nobody is told meanwhile."""
 
 import contextlib
+import gc
 import os
 import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -125,6 +127,38 @@ def test_a_process_that_ended_by_itself_refuses_from_then_on(network: Network, e
         call(proxy.port).recv(1)
     with pytest.raises(ConnectionRefusedError):
         call(proxy.port)
+
+
+def test_whoever_calls_while_the_network_ends_is_told_and_nothing_is_left(
+    echo: Echo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    complaints: list[str] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda told: complaints.append(f"{told.object}: {told.exc_value}"))
+    for _ in range(5):
+        network, ended = Network(), threading.Event()
+        port = network.proxy("b", echo.port, source="a").port
+        links: list[socket.socket] = []
+
+        def keep_calling(port: int = port, ended: threading.Event = ended, links: list[socket.socket] = links) -> None:
+            while not ended.is_set():
+                with contextlib.suppress(ConnectionError):
+                    links.append(call(port))
+                time.sleep(0.001)
+
+        callers = [threading.Thread(target=keep_calling) for _ in range(2)]
+        for caller in callers:
+            caller.start()
+        while len(links) < 5:
+            time.sleep(0.001)
+        network.close()
+        ended.set()
+        for caller in callers:
+            caller.join()
+        for link in links:
+            with link, contextlib.suppress(ConnectionError):
+                assert link.recv(1) == b""
+    gc.collect()
+    assert complaints == []
 
 
 @pytest.mark.skipif(not SOCKETS.exists(), reason="only Linux tells whose socket it is")

@@ -8,13 +8,15 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from log_batches import NOW, append, batch, open_log
+from log_batches import NOW, append, batch, flush, open_log
 from moldau.log.directory import LogDirectory
 from moldau.log.log import Log
 from moldau.log.markers import Marker, encode_marker
 from moldau.log.settings import LogConfig
 from moldau.tools.log_dump import app
+from moldau.tools.log_verify import verify
 from moldau.wire.batch import TRANSACTIONAL
+from support.histories import History
 
 CONFIG = LogConfig(segment_bytes=600, index_interval_bytes=100)
 
@@ -91,6 +93,12 @@ def flip(path: Path) -> None:
     path.write_bytes(data)
 
 
+def mistake(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[9] ^= 1  # the first entry's producer
+    path.write_bytes(data)
+
+
 def fill(path: Path) -> None:
     path.write_bytes(b"nonsense")
 
@@ -102,6 +110,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], None], Callable[[Path], Path], str]] = 
     "time index short": (shorten, lambda path: last(path, ".timeindex", 0), "made anew"),
     "time index stale": (drop_entry, lambda path: last(path, ".timeindex", 0), "older than it is"),
     "aborts forgotten": (remove, lambda path: last(path, ".txnindex", 0), "readers of committed records"),
+    "aborts mistaken": (mistake, lambda path: last(path, ".txnindex", 0), "readers of committed records"),
     "snapshot": (flip, lambda path: last(path, ".snapshot"), "an older one is used"),
     "epochs": (fill, lambda path: path / "topic-0/leader-epoch-checkpoint", "read from the batches"),
     "topic id": (fill, lambda path: path / "topic-0/partition.metadata", "from the broker's metadata"),
@@ -125,6 +134,39 @@ def test_damage_is_named_with_what_becomes_of_it(tmp_path: Path, what: str) -> N
     assert content(tmp_path) == before
 
 
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("place", [0, -1], ids=["the first segment", "the last"])
+def test_a_flipped_byte_anywhere_is_told_as_the_next_start_takes_it(tmp_path: Path, clean: bool, place: int) -> None:
+    directory = LogDirectory.open(tmp_path)
+    log = open_log(tmp_path, CONFIG)
+    for number in range(17):
+        append(log, batch(2, timestamp=NOW + number, producer_id=7, epoch=0, sequence=2 * number))
+        if number == 14:
+            flush(log)
+    log.close(clean=clean)
+    point = log.checkpoint
+    directory.write_checkpoints({("topic", 0): point}, {}, {})
+    directory.close(clean=clean)
+    before, victim = content(tmp_path), last(tmp_path, ".log", place)
+    data = victim.read_bytes()
+    for at in range(3, len(data), 13):
+        victim.write_bytes(data[:at] + bytes([data[at] ^ 0x40]) + data[at + 1 :])
+        remedies = " ".join(found.remedy for found in verify([tmp_path]).findings)
+        told = re.search(r"the log is cut at offset ([0-9]+)", remedies)
+        again = open_log(tmp_path, CONFIG, clean=clean, recovery_point=point)
+        unchecked = max(log.end_offset, again.end_offset)  # a base offset is in no checksum, and gaps are allowed
+        assert again.end_offset == (int(told[1]) if told else unchecked), at
+        again.close(clean=False)
+        restore(tmp_path, before)
+
+
+def restore(path: Path, files: dict[str, bytes]) -> None:
+    for name in content(path).keys() - files.keys():
+        (path / name).unlink()
+    for name, data in files.items():
+        (path / name).write_bytes(data)
+
+
 def test_leftovers_are_notes(tmp_path: Path) -> None:
     written(tmp_path)
     for name in ("topic-0/00000000000000000000.log.deleted", "topic-0/00000000000000000000.index.cleaned"):
@@ -142,6 +184,32 @@ def test_two_directories_with_one_partition(tmp_path: Path) -> None:
     result = check(tmp_path / "one", tmp_path / "two")
     assert result.exit_code == 1
     assert "the broker does not start" in result.output
+
+
+def test_compaction_leaves_nothing_wrong(tmp_path: Path) -> None:
+    """It takes the records of aborted transactions before their markers, of which an index still tells."""
+    history = History(tmp_path)
+    for number in range(12):
+        history.write([(b"k%d" % (number % 3), b"x" * 50)], producer=1)
+        history.write([(b"k1", b"aborted")], producer=7, transactional=True)
+        history.end(7, commit=number % 4 == 0)
+    history.clean()
+    assert list((tmp_path / "topic-0").glob("*.txnindex"))
+    directory = LogDirectory.open(tmp_path)
+    history.log.close()
+    directory.write_checkpoints({("topic", 0): history.log.end_offset}, {}, {})
+    directory.close(clean=True)
+    result = check(tmp_path)
+    assert result.exit_code == 0, result.output
+
+
+def test_of_a_partition_that_was_moved_the_copy_stays(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        written(tmp_path / name)
+    (tmp_path / "two/topic-0/moved").write_text("0")
+    result = check(tmp_path / "one", tmp_path / "two")
+    assert result.exit_code == 0, result.output
+    assert "moved to another directory" in result.output
 
 
 def test_what_cannot_be_looked_at(tmp_path: Path) -> None:

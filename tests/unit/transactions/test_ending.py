@@ -97,6 +97,8 @@ def test_a_commit_that_overtakes_its_records_is_to_come_again(machine: Transacti
     machine.end("tx", open_transaction(machine), commit, NEW)
     machine.now += GRACE_MS - 1
     assert machine.end("tx", (P, 1), True, NEW).error_code == WireError.CONCURRENT_TRANSACTIONS
+    machine.now -= 3_600_000  # the coordinator is another, whose clock is behind
+    assert machine.end("tx", (P, 1), True, NEW).error_code == WireError.INVALID_TXN_STATE
     assert machine.add("tx", (P, 1)) is WireError.NONE
     assert machine.end("tx", (P, 1), True, NEW).producer_epoch == 2
 

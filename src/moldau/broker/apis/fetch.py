@@ -204,7 +204,7 @@ def _read_or_fail(
     except (CorruptLogError, OSError) as problem:
         logger.error("reading %s-%d failed: %s", partition.topic, partition.index, problem)
         corrupt = isinstance(problem, CorruptLogError)
-        partition.cannot_read()
+        partition.cannot_read(problem)
         return _failure(row.partition, WireError.CORRUPT_MESSAGE if corrupt else WireError.KAFKA_STORAGE_ERROR)
 
 
@@ -228,7 +228,7 @@ def _read_replica(
         stable = partition.last_stable_offset
         return FetchResult(row.partition, 0, high, stable, partition.log.start_offset, preferred=preferred)
     throttle = ctx.replicas.sending
-    throttled = throttle.rate != UNLIMITED and _throttled(partition, reader.ask.replica_id)
+    throttled = throttle.rate != UNLIMITED and _throttled(partition, reader.ask.replica_id, ctx.config.node_id)
     if throttled and throttle.exceeded(ctx.now()):
         room, whole_first = 0, False
     result = _read(partition, row, room, False, whole_first=whole_first, to_end=True)
@@ -256,17 +256,18 @@ def _refused(partition: Partition, row: FetchPartition, reader: Reader) -> WireE
     return NOT_LEADER if role.stale(ask.replica_id, ask.replica_epoch) else WireError.NONE
 
 
-def _throttled(partition: Partition, broker_id: int) -> bool:
-    """KIP-73: whether a follower is held back. Who is in sync is not: it must stay so."""
-    in_sync = partition.state is not None and broker_id in partition.state.isr
-    return not in_sync and named(partition.log.config.leader_replication_throttled_replicas, partition.index, broker_id)
+def _throttled(partition: Partition, follower: int, here: int) -> bool:
+    """KIP-73: whether a follower is held back, because the leader's replica is named. Who is in sync must stay so."""
+    in_sync = partition.state is not None and follower in partition.state.isr
+    return not in_sync and named(partition.log.config.leader_replication_throttled_replicas, partition.index, here)
 
 
 def _preferred(ctx: Context, partition: Partition, offset: int, rack: bytes) -> int:
     role = partition.role
     if not rack or not isinstance(role, Leader) or ctx.config.replica_selector_class != RACK_AWARE:
         return NONE
-    choice = Choice(ctx.config.node_id, role.isr.followers, ctx.image.brokers)
+    in_sync = {each: known for each, known in role.isr.followers.items() if each in role.isr.committed}
+    choice = Choice(ctx.config.node_id, in_sync, ctx.image.brokers)  # who is not may never get on
     return preferred_replica(choice, rack.decode("utf-8", "replace"), offset)
 
 

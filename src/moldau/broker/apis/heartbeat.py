@@ -2,10 +2,20 @@
 
 from typing import Any
 
+from moldau.base.errors import WireError
 from moldau.broker.call import Call
 from moldau.broker.context import Context
 from moldau.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 
 def heartbeat(ctx: Context, request: HeartbeatRequest, call: Call) -> Any:
-    return ctx.groups.ask(request.group_id, request, call, lambda error: HeartbeatResponse(error_code=error))
+    return ctx.groups.ask(request.group_id, request, call, _refused)
+
+
+def _refused(error: WireError) -> HeartbeatResponse:
+    """While the group is being loaded nobody knows better, and the member's session begins anew with its end.
+
+    As in Kafka: clients do not expect to hear of it here, and aiokafka's consumers would end.
+    """
+    loading = error is WireError.COORDINATOR_LOAD_IN_PROGRESS
+    return HeartbeatResponse(error_code=WireError.NONE if loading else error)

@@ -17,11 +17,11 @@ def list_groups(ctx: Context, request: ListGroupsRequest, call: Call) -> Any:
 
 
 def _answer(found: list[list[ListedGroup] | WireError]) -> ListGroupsResponse:
-    """While some groups are still being loaded nobody knows them all: clients ask again."""
+    """While some groups are still being loaded, or not certain, nobody knows them all: clients ask again."""
     groups: list[ListedGroup] = []
     for each in found:
-        if each is WireError.COORDINATOR_LOAD_IN_PROGRESS:
-            return ListGroupsResponse(error_code=each)
         if not isinstance(each, WireError):
             groups += each
+        elif each is not WireError.NOT_COORDINATOR:  # those have just become another broker's
+            return ListGroupsResponse(error_code=each)
     return ListGroupsResponse(groups=tuple(groups))

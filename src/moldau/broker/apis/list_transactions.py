@@ -40,6 +40,8 @@ def list_transactions(ctx: Context, request: ListTransactionsRequest, call: Call
 def _answer(found: list[list[Transaction] | WireError], unknown: tuple[str, ...]) -> ListTransactionsResponse:
     listed: list[ListedTransaction] = []
     for each in found:
+        if each is WireError.NOT_COORDINATOR:
+            continue  # they have just become another broker's
         if isinstance(each, WireError):
             return ListTransactionsResponse(error_code=each)
         listed.extend(

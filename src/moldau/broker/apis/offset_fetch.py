@@ -5,12 +5,18 @@
 
 from typing import Any
 
+from moldau.base.errors import WireError
 from moldau.broker.call import Call
 from moldau.broker.context import Context
 from moldau.broker.promise import joined
 from moldau.groups import offsets_fetch
 from moldau.groups.env import Topics
-from moldau.wire.messages.offset_fetch import OffsetFetchGroup, OffsetFetchRequest, OffsetFetchResponse
+from moldau.wire.messages.offset_fetch import (
+    OffsetFetchGroup,
+    OffsetFetchGroupResponse,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+)
 
 
 def offset_fetch(ctx: Context, request: OffsetFetchRequest, call: Call) -> Any:
@@ -20,8 +26,12 @@ def offset_fetch(ctx: Context, request: OffsetFetchRequest, call: Call) -> Any:
 
 
 def _one(ctx: Context, group: OffsetFetchGroup, require_stable: bool, version: int, topics: Topics) -> Any:
+    def refused(error: WireError) -> OffsetFetchGroupResponse:
+        """As in Kafka: of these two errors, many clients know the second alone here, and end with the first."""
+        if error is WireError.COORDINATOR_NOT_AVAILABLE:
+            error = WireError.NOT_COORDINATOR
+        return offsets_fetch.refused(group, error, version)
+
     return ctx.groups.read(
-        group.group_id,
-        lambda shard: shard.fetch_offsets(group, require_stable, version, topics),
-        lambda error: offsets_fetch.refused(group, error, version),
+        group.group_id, lambda shard: shard.fetch_offsets(group, require_stable, version, topics), refused
     )

@@ -2,10 +2,20 @@
 
 from typing import Any
 
+from moldau.base.errors import WireError
 from moldau.broker.call import Call
 from moldau.broker.context import Context
 from moldau.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 
 def sync_group(ctx: Context, request: SyncGroupRequest, call: Call) -> Any:
-    return ctx.groups.ask(request.group_id, request, call, lambda error: SyncGroupResponse(error_code=error))
+    return ctx.groups.ask(request.group_id, request, call, _refused)
+
+
+def _refused(error: WireError) -> SyncGroupResponse:
+    """A rebalance that was under way is lost with its coordinator: members have to join again.
+
+    Kafka said so as well, before 4.0. Clients do not expect to hear of the loading here, and Java's gives up.
+    """
+    loading = error is WireError.COORDINATOR_LOAD_IN_PROGRESS
+    return SyncGroupResponse(error_code=WireError.REBALANCE_IN_PROGRESS if loading else error)

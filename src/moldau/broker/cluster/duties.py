@@ -71,6 +71,9 @@ class Duties:
                 done = await self._settle()
             except StoreError:  # told by who follows the feed
                 done = False
+            except Exception:
+                self._due.set()
+                raise
             if not done:
                 await asyncio.sleep(PAUSE_S)
                 self._due.set()
@@ -111,13 +114,17 @@ class Duties:
             await feed.find_oldest()
             await self._controller.sweep()
         known = {broker.id: broker.epoch for broker in self._controller.image.brokers.values()}
+        # The server of a new session may know less than the image, which the session before it has read.
+        await feed.store.sync()
         registered = {int(name) for name in await feed.store.children(tree.BROKERS)}
         if not self._all_back(registered):
             return False
-        ended = dead | {each: epoch for each, epoch in known.items() if each not in registered}
+        # Whoever decides here is there, and registers again by itself. A controller that is told of as gone is none.
+        present = registered | {feed.own_id}
+        ended = dead | {each: epoch for each, epoch in known.items() if each not in present}
 
         def decide(image: ClusterImage) -> Decision:
-            gone = _gone(image, registered, ended, _mentioned(image) - self._announced)
+            gone = _gone(image, registered, ended, _mentioned(image) - self._announced - {feed.own_id})
             after = image
             for change in gone:
                 after = fold(after, change)

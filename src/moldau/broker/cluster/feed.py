@@ -8,24 +8,25 @@ Those are `missing`, and stay in the image until a controller has written the en
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from moldau.base.errors import Refusal, WireError
-from moldau.base.tree import Delete
+from moldau.base.tree import Delete, name_of, parent_of
 from moldau.base.uuids import text_of
+from moldau.broker.cluster.sweeping import stage, sweep_topic
 from moldau.broker.fresh import fresh_id
 from moldau.metadata import tree
-from moldau.metadata.changes import Change, apply, to_json
+from moldau.metadata.changes import Change, TopicCreated, apply, to_json
 from moldau.metadata.image import NO_BROKER, ClusterImage, Topic
-from moldau.store.port import Conflict, Store, StoreDamaged, StoreError, StoreUnavailable
+from moldau.store.port import Conflict, Reason, Store, StoreDamaged, StoreError, StoreUnavailable, TooMuch
 
 log = logging.getLogger("moldau.broker")
 
 Listener = Callable[[ClusterImage, ClusterImage], None]
 
 READ_AT_ONCE = 64  # entries of the feed
-READS = 30  # of a tree that changes meanwhile, before giving up
+READS = 30  # of what changes meanwhile, before giving up
 RETRY_S = 0.1  # between attempts to make a change while the store is out of reach
 PAUSE_S = 0.5  # before a store that could not be read is asked again
 
@@ -93,15 +94,20 @@ class Feed:
         """
         loop = asyncio.get_running_loop()
         ops = [*tree.ops_for(change, self.image), *(Delete(tree.entry_path(number)) for number in trim)]
+        large = tree.large_topics(change)
         doubt = False  # whether an attempt may have succeeded, with its answer lost
         while True:
             try:
                 made = doubt and await self._made(change)
-                result = None if made else await self.store.multi(ops)
+                result = None if made else await self._stage(large) or await self.store.multi(ops)
                 if isinstance(result, Conflict):
+                    await self._clear_away(result)
                     await self.refresh()
                     return result
                 break
+            except TooMuch as problem:
+                await self._unstage(large)
+                return Refusal(WireError.POLICY_VIOLATION, f"The metadata store does not take it: {problem}.")
             except StoreUnavailable as problem:
                 doubt = True
                 if loop.time() >= deadline:
@@ -110,6 +116,25 @@ class Feed:
         self.oldest_entry += len(trim)
         self._become(apply(self.image, change))
         return None
+
+    async def _stage(self, topics: Sequence[TopicCreated]) -> Conflict | None:
+        for topic in topics:
+            conflict = await stage(self.store, self.image.controller_epoch, topic)
+            if conflict is not None:
+                return conflict
+        return None
+
+    async def _unstage(self, topics: Sequence[TopicCreated]) -> None:
+        try:
+            for topic in topics:
+                await sweep_topic(self.store, self.image.controller_epoch, topic.topic)
+        except StoreError as problem:
+            log.warning("what was prepared for a topic in the metadata store is removed later: %s", problem)
+
+    async def _clear_away(self, conflict: Conflict) -> None:
+        """What is left of a deleted topic must not be in the way of a new one of its name."""
+        if conflict.reason is Reason.NODE_EXISTS and parent_of(conflict.op.path) == tree.TOPICS:
+            await sweep_topic(self.store, self.image.controller_epoch, name_of(conflict.op.path))
 
     async def _made(self, change: Change) -> bool:
         """Whether the entry behind the last one known here is this very change."""
@@ -145,23 +170,53 @@ class Feed:
         return True
 
     async def reload(self) -> None:
-        """The image as the store's tree has it now, read again if a change came between the reads."""
+        """The image as the store's tree has it now.
+
+        What was changed meanwhile is read again, and that alone: a large tree takes longer to read than it stays as it
+        is.
+        """
+        head = await self.store.get(tree.FEED)
+        nodes = await self._read(dict.fromkeys(tree.ROOTS, True))
         for _ in range(READS):
-            before = await self.store.get(tree.FEED)
-            nodes = {tree.FEED: before.data} if before else {}
-            for root in tree.ROOTS:
-                nodes |= {path: node.data for path, node in (await self.store.subtree(root)).items()}
             entries = await self.store.children(tree.FEED)
-            if await self.store.get(tree.FEED) == before:
+            before, head = head, await self.store.get(tree.FEED)
+            if head is None or head == before:
                 break
+            places = await self._touched(before.version if before else 0, head.version)
+            again = await self._read(places)
+            nodes = {path: data for path, data in nodes.items() if not _within(path, places)} | again
         else:
             raise StoreUnavailable("the metadata changes faster than it can be read")
         try:
-            image = tree.image_from(nodes)
+            image = tree.image_from(nodes | ({tree.FEED: head.data} if head else {}))
         except tree.DamagedTree as error:
             raise StoreDamaged(f"the metadata in the store is damaged: {error}") from error
         self.oldest_entry = int(entries[0]) if entries else image.version + 1
         self._become(self._with_the_missing(_sharing(self.image, image)))
+
+    async def _read(self, places: Mapping[str, bool]) -> dict[str, bytes]:
+        """The nodes at these paths and, where that is said, all below them."""
+        nodes: dict[str, bytes] = {}
+        for path in (path for path, whole in places.items() if whole):
+            nodes |= {below: node.data for below, node in (await self.store.subtree(path)).items()}
+        single = [path for path, whole in places.items() if not whole]
+        found = await asyncio.gather(*map(self.store.get, single))
+        return nodes | {path: node.data for path, node in zip(single, found, strict=True) if node is not None}
+
+    async def _touched(self, before: int, after: int) -> dict[str, bool]:
+        """Where changes behind one and up to the other have written. Everywhere, if that cannot be said."""
+        paths = [tree.entry_path(number) for number in range(before + 1, after + 1)]
+        places: dict[str, bool] = {}
+        for path, node in zip(paths, await asyncio.gather(*map(self.store.get, paths)), strict=True):
+            try:
+                written = list(tree.touched(tree.feed_entry(path, node.data))) if node is not None else None
+            except tree.DamagedTree:
+                written = None
+            if written is None:
+                return dict.fromkeys(tree.ROOTS, True)
+            for place, whole in written:
+                places[place] = whole or places.get(place, False)
+        return places
 
     def _with_the_missing(self, image: ClusterImage) -> ClusterImage:
         """A broker is there until an entry of the feed says otherwise, for who reads the tree too.
@@ -179,6 +234,17 @@ class Feed:
         if image.version != old.version or image.brokers != old.brokers:
             for listener in self._listeners:
                 listener(old, image)
+
+
+def _within(path: str, places: Mapping[str, bool]) -> bool:
+    """Whether a path is one of these places, or below one that is meant as a whole."""
+    if path in places:
+        return True
+    while path.count("/") > 1:
+        path = parent_of(path)
+        if places.get(path):
+            return True
+    return False
 
 
 def _sharing(old: ClusterImage, new: ClusterImage) -> ClusterImage:

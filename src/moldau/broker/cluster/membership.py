@@ -6,10 +6,9 @@ gone is replaced by whoever is first. Nothing here needs a restart, and nothing 
 """
 
 import asyncio
-import json
 import logging
-from collections.abc import Callable, Collection, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Coroutine, Sequence
+from typing import Any, NamedTuple
 
 from moldau.base.errors import Refusal, WireError
 from moldau.broker.cluster.detector import Detector, Watched
@@ -32,6 +31,8 @@ from moldau.net.peer import Address
 from moldau.store.port import StoreError, StoreUnavailable
 
 log = logging.getLogger("moldau.broker")
+
+AFTER_MISTAKE_S = 1.0  # before a work that failed begins again
 
 NOT_NEEDED = Refusal(WireError.ELECTION_NOT_NEEDED, "There is a controller.")
 
@@ -65,6 +66,7 @@ class Membership:
         self._gone = asyncio.Event()  # the node of this broker may be gone
         self._elections: set[asyncio.Task[None]] = set()
         self._tasks: list[asyncio.Task[None]] = []
+        self.on_replaced: Callable[[str], None] = log.error  # told that another broker has this one's id
         controller.feed.own_id = node_id
         controller.on_image(self._follow)
 
@@ -102,13 +104,13 @@ class Membership:
         feed = self._controller.feed
         feed.store.on_session(self._gone.set)
         works = (
-            feed.follow(),
-            self._stay_registered(),
-            self._have_a_controller(),
-            self._duties.work(),
-            self._duties.watch_registrations(),
+            feed.follow,
+            self._stay_registered,
+            self._have_a_controller,
+            self._duties.work,
+            self._duties.watch_registrations,
         )
-        self._tasks = [loop.create_task(work) for work in works]
+        self._tasks = [loop.create_task(_for_ever(work)) for work in works]
         self._watch_others(self._controller.image)
 
     def leave(self) -> None:
@@ -163,13 +165,29 @@ class Membership:
                 changed = await store.watch_data(path)
                 changed.add_done_callback(lambda _: self._gone.set())
                 node = await store.get(path)
-                if node is None or json.loads(node.data)["epoch"] != self._epoch:
+                there = None if node is None else tree.parse_broker(node.data)
+                known = self._controller.image.brokers.get(self._node_id)
+                if there is not None and self._is_another(there):
+                    self._give_way(there)
+                elif there is None or there.epoch != self._epoch or known is None:
                     await self._register_again()
                 await self._gone.wait()
                 self._gone.clear()
                 changed.cancel()
             except StoreError:
                 await asyncio.sleep(PAUSE_S)
+
+    def _is_another(self, registered: Broker) -> bool:
+        """Whether it is not this process that was registered last under this id."""
+        assert self._broker is not None
+        return registered.epoch > self._epoch and registered.endpoints != self._broker.endpoints
+
+    def _give_way(self, other: Broker) -> None:
+        """Two that register in turn would take everything from each other, again and again. The one before goes."""
+        if not self._leaving:
+            self._leaving = True
+            where = ", ".join(f"{host}:{port}" for host, port in other.endpoints.values())
+            self.on_replaced(f"broker id {other.id} is in use by another broker now, at {where}")
 
     async def _register_again(self) -> None:
         if self._leaving:
@@ -191,8 +209,10 @@ class Membership:
                 if await store.exists(tree.CONTROLLER):
                     await self._recognize()
                     await changed
-                elif await self._stand(NO_BROKER):
+                elif self._leaving:
                     await changed
+                else:  # then look again: a controller that was elected meanwhile may be gone meanwhile
+                    await self._stand(NO_BROKER)
             except StoreError:
                 await asyncio.sleep(PAUSE_S)
 
@@ -203,7 +223,7 @@ class Membership:
             self._controller.take_office(self._node_id)
             self._take_up_duties()
 
-    async def _stand(self, dead: int) -> bool:
+    async def _stand(self, dead: int) -> None:
         """Be elected, unless somebody else was first. `dead` is the controller whose nodes may still be there."""
         known_epoch = self._controller.image.controller_epoch
 
@@ -219,13 +239,12 @@ class Membership:
             return Batch(tuple(new))
 
         if self._leaving:
-            return True
+            return
         result = await self._controller.claim(decide)
         if isinstance(result, Refusal):
             await asyncio.sleep(PAUSE_S if result is not NOT_NEEDED else 0)
-            return result is NOT_NEEDED
+            return
         self._take_up_duties()
-        return True
 
     def _take_up_duties(self) -> None:
         log.info("broker %d is the controller, epoch %d", self._node_id, self._controller.image.controller_epoch)
@@ -267,3 +286,13 @@ class Membership:
             if of_interest and broker.id != self._node_id and endpoint is not None:
                 watched[broker.id] = Watched(broker.id, broker.epoch, Address(endpoint.host, endpoint.port))
         self._detector.watch(watched)
+
+
+async def _for_ever(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Nobody waits for these works, and one that failed would be missed when it is needed: it is told, and goes on."""
+    while True:
+        try:
+            await work()
+        except Exception:
+            log.exception("a member's work failed, and begins again")
+        await asyncio.sleep(AFTER_MISTAKE_S)

@@ -1,12 +1,13 @@
-"""Removes what deleted topics left in the store. A topic of thousands of partitions goes in one change, nodes later.
+"""Large topics in the store: nodes are made before the topic is created, and removed after it was deleted.
 
-One transaction cannot take that many nodes away. So the change empties the topic's own node, which is as good as gone
-for whoever reads the tree, and the controller sweeps afterwards. What a controller that died left is swept by the next
-one.
+One transaction cannot make or take away thousands of nodes. So a topic's own node is empty, which is as good as none
+for whoever reads the tree, until all of its partitions are there, and from the change on that deletes it. The
+controller sweeps afterwards. What a controller that died left is swept by the next one, or when it is in the way.
 """
 
-from moldau.base.tree import Check, Delete
+from moldau.base.tree import Check, Delete, Op, Set
 from moldau.metadata import tree
+from moldau.metadata.changes import TopicCreated
 from moldau.store.port import Conflict, Store
 
 SWEPT_AT_ONCE = 2_000  # nodes
@@ -15,11 +16,36 @@ SWEPT_AT_ONCE = 2_000  # nodes
 async def sweep(store: Store, controller_epoch: int, known: frozenset[str]) -> None:
     """For whoever holds the turn and leads: removes the nodes of topics that are not known. StoreError: try later."""
     for name in await store.children(tree.TOPICS):
-        if name in known:
-            continue
-        found = await store.subtree(f"{tree.TOPICS}/{name}")
-        nodes = sorted(found, key=lambda path: path.count("/"), reverse=True)  # children come first
-        for at in range(0, len(nodes), SWEPT_AT_ONCE):
-            gone = [Delete(path) for path in nodes[at : at + SWEPT_AT_ONCE]]
-            if isinstance(await store.multi([Check(tree.CONTROLLER_EPOCH, controller_epoch), *gone]), Conflict):
-                return  # another controller sweeps
+        if name not in known and await sweep_topic(store, controller_epoch, name):
+            return  # another controller sweeps
+
+
+async def sweep_topic(store: Store, controller_epoch: int, name: str) -> Conflict | None:
+    """Removes what there is of a topic that is none. A conflict: somebody else is at it, or has made it a topic."""
+    path = tree.topic_path(name)
+    own = await store.get(path)
+    if own is None or own.data != tree.DELETED:
+        return None
+    found = await store.subtree(path)
+    nodes = sorted(found, key=lambda each: each.count("/"), reverse=True)  # children come first
+    # Two who found a cluster have the same epoch, none. Who makes the topic, or makes it anew, fails or is seen.
+    claim: Op = Set(path, tree.DELETED, own.version)
+    for at in range(0, len(nodes), SWEPT_AT_ONCE):
+        gone = [Delete(each) for each in nodes[at : at + SWEPT_AT_ONCE]]
+        result = await store.multi([Check(tree.CONTROLLER_EPOCH, controller_epoch), claim, *gone])
+        if isinstance(result, Conflict):
+            return result
+        claim = Check(path, own.version + 1)
+    return None
+
+
+async def stage(store: Store, controller_epoch: int, topic: TopicCreated) -> Conflict | None:
+    """Makes the nodes of a large topic's partitions. StoreUnavailable: some of them may be there."""
+    left = await sweep_topic(store, controller_epoch, topic.topic)
+    if left is not None:
+        return left
+    for ops in tree.staging_ops(topic, controller_epoch):
+        result = await store.multi(ops)
+        if isinstance(result, Conflict):
+            return result
+    return None

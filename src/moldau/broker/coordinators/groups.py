@@ -37,6 +37,7 @@ class Groups:
         self._now = now
         self._seen = ClusterImage()  # the image that the topics below are of
         self._topics = Topics()
+        self._told = self._topics  # those that groups were last told of
         self._settings: tuple[object, object, GroupConfig] = (None, None, GroupConfig())
         self._runtime = Runtime(OFFSETS, replicas, GroupShard, self._decide, self._loaded, now)
         self._runtime.patience_ms = lambda: config().offsets_commit_timeout_ms
@@ -90,8 +91,9 @@ class Groups:
 
     def follow(self, old: ClusterImage, new: ClusterImage) -> None:
         self._runtime.follow(old, new)
-        before = self._topics
-        if self._topics_of(new) is not before:
+        topics = self._topics_of(new)  # they may be known already: whoever was sent away meanwhile was answered by them
+        if topics is not self._told:
+            self._told = topics
             for shard in self._runtime.opened():
                 self._runtime.wake(shard, TOPICS, self._now())
 

@@ -164,7 +164,7 @@ class Runtime(Generic[M]):
             return answer
         asked = Asked(Promise(), refused)
         shard.waiting.add(asked)
-        shard.pending[-1].decisions.append(Decision(replies=[(asked, answer)]))
+        self._hold_back(shard, Decision(replies=[(asked, answer)]))
         return asked.promise
 
     # ── carrying out ──
@@ -185,8 +185,8 @@ class Runtime(Generic[M]):
             self._set(shard, timer)
         if isinstance(outcome, Later):
             self._wait_for(shard, outcome).decisions.append(decision)
-        elif outcome is None and shard.pending:  # it may rest on what is not committed yet
-            shard.pending[-1].decisions.append(decision)
+        elif outcome is None and shard.pending and (decision.replies or shard.loading is not None):
+            self._hold_back(shard, decision)  # it may rest on what is not committed yet
         else:
             self._reply(shard, decision)
         return True
@@ -260,6 +260,15 @@ class Runtime(Generic[M]):
             shard.overdue = loop.call_at(pending.deadline, self._look_for_overdue, shard)
         later.tell = lambda outcome: self._settle(shard, pending, outcome)
         return pending
+
+    def _hold_back(self, shard: Shard[M], decision: Decision) -> None:
+        """Nothing was appended for it: it is answered with the last that was, and waits no longer than others do."""
+        last = shard.pending[-1]
+        if shard.overdue is None:  # all that wait are overdue, and whoever asked for them was told so
+            loop = asyncio.get_running_loop()
+            last.deadline = loop.time() + self.patience_ms() / 1000
+            shard.overdue = loop.call_at(last.deadline, self._look_for_overdue, shard)
+        last.decisions.append(decision)
 
     def _settle(self, shard: Shard[M], pending: Pending, outcome: Outcome) -> None:
         """What was appended is committed, and so is all that lies before it in the log; or else it is lost."""

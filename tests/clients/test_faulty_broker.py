@@ -1,0 +1,82 @@
+"""Would the checker notice? Real clients on a real broker that has a bug for each topic: all are found, no others."""
+
+import os
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from chaos.checker import check
+from chaos.history import Recorder
+from chaos.workloads import produce
+from chaos.workloads.base import wait_until
+from chaos.workloads.copy import Copy
+from chaos.workloads.group import Member
+from chaos.workloads.read import Ask, Follow, read_everything
+from chaos.workloads.table import Cast
+from moldau.testing.broker import READY
+from support.faulty_broker import BUGS
+from support.sources import ROOT
+
+RECORDS = 200
+COPIES = ("aborted-read", "precommitted-read")
+
+
+@pytest.fixture
+def bootstrap(tmp_path: Path) -> Iterator[str]:
+    paths = os.pathsep.join(map(str, (ROOT / "src", ROOT / "tests", ROOT)))
+    settings = [f"log.dirs={tmp_path}", "listeners=PLAINTEXT://127.0.0.1:0", "group.initial.rebalance.delay.ms=0"]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    command = [sys.executable, "-m", "support.faulty_broker", *settings]
+    broker = subprocess.Popen(command, env=os.environ | {"PYTHONPATH": paths}, text=True, **pipes)
+    try:
+        yield broker.stdout.readline().removeprefix(READY.decode()).strip()
+    finally:
+        broker.kill()
+        broker.wait()
+
+
+def test_every_bug_is_found_where_it_is(bootstrap: str) -> None:
+    recorder = Recorder()
+    cast = Cast(bootstrap, recorder, seed=1, rate=300.0)
+    for bug in BUGS:
+        topic = cast.topic(f"{bug}-source" if bug in COPIES else bug)
+        source = produce.Produce(f"producer-of-{bug}", topic, {**produce.PLAIN, "batch.num.messages": 2})
+        source.once = True  # nobody is disturbed, so nobody tries again
+        cast.producers.append(source)
+        if bug in COPIES:
+            target = cast.topic(bug)
+            cast.followers += [Copy(f"copier-{bug}", topic, bug), Follow(f"reader-of-{bug}", target)]
+            cast.groups[f"copier-{bug}"] = topic.topic
+        elif bug == "lost-commit":
+            cast.followers += [Member(f"member-{index}", topic, bug, "classic") for index in range(2)]
+        else:
+            cast.followers.append(Follow(f"reader-of-{bug}", topic))
+    asker = Ask("asker", cast.topic("asked"), dict(cast.topics), {"lost-commit": "lost-commit"})
+    cast.followers.append(asker)
+    create(bootstrap, cast.topics)
+    for each in cast.followers:
+        each.start()
+    wait_until(lambda: asker.acked > 0, "the asker begins")  # and so, about, does everybody else
+    for each in cast.producers:
+        each.start()
+    for each in cast.everybody:
+        wait_until(lambda each=each: each.acked >= RECORDS or each.broken is not None, each.name, 30)
+    cast.end()
+    read_everything(bootstrap, recorder, cast.topics)
+    found = defaultdict(set)
+    for anomaly in check(recorder.events):
+        found[anomaly.place.rpartition("/")[0] or anomaly.place].add(anomaly.kind)
+    assert found.keys() <= BUGS.keys()
+    assert {bug for bug, kinds in BUGS.items() if not kinds & found[bug]} == set()
+
+
+def create(bootstrap: str, topics: dict[str, int]) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    wanted = [NewTopic(name, partitions, 1) for name, partitions in topics.items()]
+    for created in admin.create_topics(wanted).values():
+        created.result(30)

@@ -1,0 +1,98 @@
+"""A broker that does wrong, in the way that the name of a topic or a group says; `BUGS` has them. All else is real.
+
+Started as `python -m support.faulty_broker` with the arguments of `moldau.testing.serve`.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from moldau.broker.apis import list_offsets
+from moldau.groups.offsets import Offsets
+from moldau.groups.offsets_packed import split_key
+from moldau.log.log import Log
+from moldau.testing import serve
+
+EVERY = 20  # so often does it go wrong
+LATE = 45  # who begins to read a partition that has so many records is late
+turns: Counter[str] = Counter()
+forgotten: Counter[str] = Counter()  # records, by log
+
+
+def due(name: str) -> bool:
+    """Whether it is time to go wrong again."""
+    turns[name] += 1
+    return turns[name] % EVERY == 0
+
+
+def wrong(owner: Any, method: str, bug: str, instead: Callable[..., Any]) -> None:
+    """`instead(real, log, ...)` is called for logs of the topic that bears the name of the bug."""
+    real = getattr(owner, method)
+
+    def patched(log: Log, *arguments: Any, **named: Any) -> Any:
+        if log.name.startswith(bug):
+            return instead(real, log, *arguments, **named)
+        return real(log, *arguments, **named)
+
+    setattr(owner, method, patched)
+
+
+def forget(real: Callable[..., int], log: Log, header: Any, batch: Any, *rest: Any) -> int:
+    """Acknowledged, and not written; the next one comes behind where it would be."""
+    if due("lost write"):
+        forgotten[log.name] += header[6] + 1
+        return log.end_offset
+    log.end_offset += forgotten.pop(log.name, 0)
+    return real(log, header, batch, *rest)
+
+
+def overwrite(real: Callable[..., int], log: Log, header: Any, batch: Any, *rest: Any) -> int:
+    """Acknowledged with an offset that the next one gets too."""
+    return log.end_offset if due("inconsistent offsets") else real(log, header, batch, *rest)
+
+
+def repeat(real: Callable[..., int], log: Log, header: Any, batch: Any, *rest: Any) -> int:
+    """Written twice."""
+    if due("duplicate"):
+        real(log, header, batch, *rest)
+    return real(log, header, batch, *rest)
+
+
+def skip(real: Callable[..., Any], log: Log, offset: int, most: int, upper: int, **named: Any) -> Any:
+    """Who comes late misses the beginning."""
+    return real(log, 5 if offset == 0 and upper > LATE else offset, most, upper, **named)
+
+
+def forget_commits(offsets: Offsets, key: bytes, *value: Any) -> str:
+    """Three of four are acknowledged and not kept."""
+    group, _ = split_key(key)
+    turns[group] += 1
+    return group if group.startswith("lost-commit") and turns[group] % 4 else real_apply(offsets, key, *value)
+
+
+def end_too_early(partition: Any, view: Any) -> int:
+    return real_end(partition, view) - (partition.topic.startswith("stale-end"))
+
+
+real_apply, real_end = Offsets.apply, list_offsets._end
+BUGS = {  # the name of a topic → what is found there, one at least
+    "lost-write": {"lost write"},
+    "inconsistent-offsets": {"inconsistent offsets"},
+    "duplicate": {"duplicate"},
+    "skipped-poll": {"skipped poll", "lost write"},
+    "stale-end": {"stale end"},
+    "aborted-read": {"aborted read"},
+    "precommitted-read": {"precommitted read"},
+    "lost-commit": {"lost commit"},
+}
+
+if __name__ == "__main__":
+    wrong(Log, "append", "lost-write", forget)
+    wrong(Log, "append", "inconsistent-offsets", overwrite)
+    wrong(Log, "append", "duplicate", repeat)
+    wrong(Log, "locate", "skipped-poll", skip)
+    wrong(Log, "aborted_in", "aborted-read", lambda *_, **__: [])
+    wrong(Log, "last_stable_offset", "precommitted-read", lambda real, log, high: high)
+    Offsets.apply = forget_commits
+    list_offsets._end = end_too_early
+    serve.main()

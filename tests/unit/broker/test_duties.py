@@ -1,0 +1,164 @@
+"""A cluster has a controller that all know of, whatever was missed; on a store in memory of one process."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from uuid import UUID
+
+from moldau.base.tree import Create, Delete
+from moldau.broker.cluster.duties import Duties
+from moldau.broker.cluster.feed import Feed
+from moldau.broker.cluster.membership import Findings, Membership
+from moldau.broker.controller import Controller
+from moldau.metadata import tree
+from moldau.metadata.changes import BrokerGone, BrokerRegistered, ControllerElected, TopicCreated
+from moldau.metadata.elections import Rules
+from moldau.metadata.image import Broker, ClusterImage, Endpoint, PartitionState
+from moldau.store.sqlite import SqliteStore
+
+RULES = Rules(min_isr=lambda _: 1, unclean=lambda _: False)
+
+
+def one_broker(path: Path, scenario: Callable[[Controller, Membership, SqliteStore], Awaitable[None]]) -> None:
+    async def run() -> None:
+        store = await SqliteStore.open(path / "store.db")
+        controller = Controller(store)
+        await controller.load()
+        membership = Membership(controller, 1, "X", lambda _: RULES)
+        try:
+            await membership.found(())
+            await membership.start(Broker(1, {}), Findings())
+            await scenario(controller, membership, store)
+        finally:
+            await membership.stop()
+            await store.close()
+
+    asyncio.run(run())
+
+
+def test_a_controller_that_came_and_went_unnoticed_is_replaced(tmp_path: Path) -> None:
+    """Cut off from the store, this broker missed that another one was elected. That one is gone, too, by now."""
+
+    async def scenario(controller: Controller, membership: Membership, store: SqliteStore) -> None:
+        membership._tasks[0].cancel()  # nothing comes by the feed
+        for _ in range(10):  # the store serves one after the other: by then it knows that it is the controller
+            await store.exists(tree.CONTROLLER)
+        ops = tree.ops_for(ControllerElected(9), controller.image)
+        elected = asyncio.Event()
+        controller.on_image(lambda _, new: elected.set() if new.controller_epoch == 3 else None)
+        await store.multi([Delete(tree.CONTROLLER), *(op for op in ops if op != _elected(9))])
+        await elected.wait()
+
+    one_broker(tmp_path, scenario)
+
+
+def _elected(broker_id: int) -> Create:
+    (made,) = [op for op in tree.ops_for(ControllerElected(broker_id), ClusterImage()) if op.path == tree.CONTROLLER]
+    assert isinstance(made, Create)
+    return made
+
+
+def test_a_controller_whose_registration_is_gone_does_not_take_itself_for_dead(tmp_path: Path) -> None:
+    """Its own node was removed, but not the controller's: nobody would stand, and nobody would know whom to ask."""
+
+    async def scenario(controller: Controller, membership: Membership, store: SqliteStore) -> None:
+        await membership.stop()
+        state = PartitionState(0, (1,), (1,), 1)
+        await controller.submit(lambda _: TopicCreated("t", UUID(int=7), (state,), {}))
+        duties = Duties(controller, lambda _: RULES)
+        await store.multi([Delete(tree.broker_path(1))])
+        duties.elected()
+        assert await duties._settle()
+        assert controller.image.controller_id == 1
+        await controller.feed.reload()
+        assert await duties._settle()
+        assert controller.image.controller_id == 1
+
+    one_broker(tmp_path, scenario)
+
+
+def test_a_mistake_does_not_end_what_a_broker_does_for_ever(tmp_path: Path) -> None:
+    async def scenario(controller: Controller, membership: Membership, store: SqliteStore) -> None:
+        other = Controller(store)
+        await other.load()
+        failed, told = asyncio.Event(), asyncio.Event()
+
+        def follow(_: ClusterImage, new: ClusterImage) -> None:
+            if not failed.is_set():
+                failed.set()
+                raise ZeroDivisionError
+            if 3 in new.brokers:
+                told.set()
+
+        controller.on_image(follow)
+        await other.claim(lambda _: BrokerRegistered(Broker(2, {})))
+        await failed.wait()
+        await other.claim(lambda _: BrokerRegistered(Broker(3, {})))
+        await told.wait()
+        assert set(controller.image.brokers) == {1, 2, 3}
+
+    one_broker(tmp_path, scenario)
+
+
+def test_a_broker_that_was_told_of_as_gone_by_mistake_registers_again(tmp_path: Path) -> None:
+    """Its node is there all the same."""
+
+    async def scenario(controller: Controller, membership: Membership, store: SqliteStore) -> None:
+        epoch, back = membership.epoch, asyncio.Event()
+        controller.on_image(lambda _, new: back.set() if 1 in new.brokers and new.brokers[1].epoch > epoch else None)
+        await controller.submit(lambda _: BrokerGone(1, expired=True))
+        await back.wait()
+        follower = Feed(store)
+        await follower.load()
+        assert follower.image.brokers[1].epoch > epoch
+
+    one_broker(tmp_path, scenario)
+
+
+def test_who_is_gone_is_not_asked_of_a_server_that_lags_behind(tmp_path: Path) -> None:
+    """After a session has expired the next one may be with any server of the ensemble."""
+
+    class Lagging:
+        def __init__(self, store: SqliteStore) -> None:
+            self._store = store
+            self._synced = False
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(self._store, name)
+
+        async def sync(self) -> None:
+            self._synced = True
+
+        async def children(self, path: str) -> list[str]:
+            found = await self._store.children(path)
+            return found if self._synced or path != tree.BROKERS else found[:1]
+
+    async def scenario(controller: Controller, membership: Membership, store: SqliteStore) -> None:
+        await membership.stop()
+        await controller.claim(lambda _: BrokerRegistered(Broker(2, {})))
+        controller.feed.store = Lagging(store)  # type: ignore[assignment]
+        assert await Duties(controller, lambda _: RULES)._settle()
+        assert set(controller.image.brokers) == {1, 2}
+
+    one_broker(tmp_path, scenario)
+
+
+def test_of_two_brokers_with_one_id_the_one_before_gives_way(tmp_path: Path) -> None:
+    """It was taken for dead, and somebody started another one elsewhere; or somebody gave one id twice."""
+
+    async def scenario(controller: Controller, membership: Membership, store: SqliteStore) -> None:
+        elsewhere = {"X": Endpoint("elsewhere", 9092)}
+        told: list[str] = []
+        replaced = asyncio.Event()
+        membership.on_replaced = lambda reason: (told.append(reason), replaced.set())[0]
+        other = Controller(store)
+        await other.load()
+        await other.claim(lambda _: BrokerRegistered(Broker(1, elsewhere)))
+        await replaced.wait()
+        for _ in range(10):
+            await store.exists(tree.CONTROLLER)
+        assert told == ["broker id 1 is in use by another broker now, at elsewhere:9092"]
+        await other.feed.catch_up()
+        assert other.image.brokers[1].endpoints == elsewhere
+
+    one_broker(tmp_path, scenario)
