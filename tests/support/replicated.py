@@ -161,6 +161,7 @@ class Node:
             find=lambda topics, token, index: topics[token][index],
             get=lambda topic, index: self.partition,
             sending=Throttle(),
+            around=self.around,
         )
         config = SimpleNamespace(fetch_max_bytes=1 << 30, node_id=self.id, replica_selector_class=None)
         return SimpleNamespace(

@@ -63,7 +63,9 @@ class Replication:
         self.throttle = Throttle()  # of what is copied to this broker
         self._changes = IsrChanges(self._alter, self._epoch_of, node_id)
         lag_ms = config().replica_lag_time_max_ms
-        replicas.around = Surroundings(node_id, now, self._epoch_of, self._changes.ask, lag_ms)
+        # How long a follower lags is time that passed, whatever somebody sets the machine's clock to.
+        steady = asyncio.get_running_loop().time
+        replicas.around = Surroundings(node_id, lambda: int(steady() * 1000), self._epoch_of, self._changes.ask, lag_ms)
         hands = Hands(
             replica=lambda: (node_id, member.membership.epoch),
             settings=self._settings,

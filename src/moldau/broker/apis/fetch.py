@@ -78,7 +78,7 @@ def _copy(
     ctx: Context, opened: Fetch, session: Session, reader: Reader, answer: Callable[[Plan], Parts]
 ) -> "Parts | Parked":
     """A follower's fetch: of all partitions of its session, those are looked at that have news for it."""
-    now, ask = ctx.now(), reader.ask
+    now, ask = ctx.replicas.around.now(), reader.ask
     copier = session.copier = session.copier or Copier(now)
     copier.asked_at = now
     said = {(token, row.partition) for token, rows in ask.topics for row in rows}
