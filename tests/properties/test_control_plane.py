@@ -168,9 +168,9 @@ class Life:
 
 @pytest.mark.parametrize("portion", range(min(5, len(SEEDS))))
 def test_whatever_happened_there_is_one_controller_and_all_know_the_same(
-    portion: int, monkeypatch: pytest.MonkeyPatch
+    portion: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    logging.getLogger("moldau").setLevel(logging.CRITICAL)
+    caplog.set_level(logging.CRITICAL, "moldau")  # there is much to tell, and nobody to read it
     monkeypatch.setattr(tree, "CREATED_AT_ONCE", 4)
     monkeypatch.setattr(tree, "DELETED_AT_ONCE", 4)
     monkeypatch.setattr(tree, "STAGED_AT_ONCE", 2)

@@ -221,7 +221,7 @@ class Life:
         topic = topic_of(name, self.ledgers[name])
         self.replicas._make_row(topic)
         opening = self.replicas._opening(topic, topic.partitions[0], new=True)
-        self.replicas._place(opening, self.replicas._open(opening))
+        self.replicas._place(opening, self.replicas._opener.open(opening))
         self.log(name).on_roll = None
 
     # ── after the end ──
