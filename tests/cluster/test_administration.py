@@ -38,7 +38,12 @@ def create(cluster: Cluster, layout: Layout) -> str:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
     replicas = [layout[index] for index in sorted(layout)]
     admin.create_topics([NewTopic(name, len(replicas), replica_assignment=replicas)])[name].result(30)
-    cluster.wait_for(lambda: cluster.in_sync(name) == set(layout[0]), "that the topic is there")
+
+    def known(to: int) -> bool:
+        (row,) = cluster.metadata(name, of=to).topics
+        return bool(row.partitions) and set(row.partitions[0].isr_nodes) == set(layout[0])
+
+    cluster.wait_for(lambda: all(known(each) for each in cluster.running), "that every broker knows the topic")
     return name
 
 
