@@ -24,10 +24,10 @@ HASTY = {
     "metadata.max.age.ms": 10_000,
     "log_level": 0,
 }
-# Refused before anything was written. All other errors leave open whether the record is there.
+# Refused before anything was written. All other errors leave open whether the record is there: NOT_ENOUGH_REPLICAS too,
+# which may answer librdkafka's second attempt (see `produce`).
 SURELY_NOT_WRITTEN = {
     KafkaError.MSG_SIZE_TOO_LARGE,
-    KafkaError.NOT_ENOUGH_REPLICAS,
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
     KafkaError._PURGE_QUEUE,
 }
