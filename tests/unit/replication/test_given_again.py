@@ -34,17 +34,22 @@ def strays(directory: Path) -> list[Path]:
     return list(directory.glob("*-stray"))
 
 
+async def written_and_stopped(directory: Path) -> None:
+    """A broker that was alone with two records of the topic."""
+    replicas = replicas_of(directory, ClusterImage())
+    replicas.follow(ClusterImage(), image(7, ALONE))
+    await replicas.settled()
+    partition = replicas.get("a", 0)
+    assert partition is not None
+    Outcomes(partition).offset(some(b"1", b"2"))
+    await replicas.stop()
+
+
 def test_the_leader_of_a_topic_made_again_owes_nothing_of_the_old_one(tmp_path: Path) -> None:
     """The high watermark that a start finds is known by the topic's name."""
 
     async def main() -> None:
-        before = replicas_of(tmp_path, ClusterImage())
-        before.follow(ClusterImage(), image(7, ALONE))
-        await before.settled()
-        partition = before.get("a", 0)
-        assert partition is not None
-        Outcomes(partition).offset(some(b"1", b"2"))
-        await before.stop()
+        await written_and_stopped(tmp_path)
         after = replicas_of(tmp_path, image(7, ALONE))
         after.follow(image(7, ALONE), image(8, LED))
         await after.settled()
@@ -58,13 +63,7 @@ def test_the_leader_of_a_topic_made_again_owes_nothing_of_the_old_one(tmp_path: 
 
 def test_nor_does_one_that_was_made_again_while_the_broker_was_down(tmp_path: Path) -> None:
     async def main() -> None:
-        before = replicas_of(tmp_path, ClusterImage())
-        before.follow(ClusterImage(), image(7, ALONE))
-        await before.settled()
-        partition = before.get("a", 0)
-        assert partition is not None
-        Outcomes(partition).offset(some(b"1", b"2"))
-        await before.stop()
+        await written_and_stopped(tmp_path)
         after = replicas_of(tmp_path, image(8, LED))
         made_again = after.get("a", 0)
         assert made_again is not None
