@@ -108,7 +108,12 @@ class ZooKeeperStore:
         self._callbacks.append(callback)
 
     async def sync(self) -> None:
-        await self._ask(self._client.sync_async, self._full("/"))
+        """By a change of nothing, which a majority agrees on and this server applies before it answers.
+
+        ZooKeeper's own `sync` does not keep the promise: a leader answers it while it still applies what its followers
+        have shown already, and asks no majority whether it still leads.
+        """
+        await self.multi([Check("/")])  # a missing root is a conflict, which took the same way
 
     async def get(self, path: str) -> Node | None:
         found = await self._ask(self._client.get_async, self._full(path))
