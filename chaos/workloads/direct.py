@@ -1,8 +1,8 @@
-"""A producer without hidden attempts: one Produce request for each record, one answer, and what it said is told.
+"""A producer without hidden attempts: one Produce request for each batch, one answer, and what it said is told.
 
 Libraries try again by themselves, librdkafka after NOT_LEADER_OR_FOLLOWER even when told not to. The error that their
 programs hear of answers the last attempt, and says nothing of those before. Here it answers the only one, so
-ANSWERS can say what it proves. No producer id, acks=all, one record at a time.
+ANSWERS can say what it proves. No producer id, acks=all, one batch at a time.
 """
 
 import time
@@ -17,9 +17,10 @@ from moldau.wire.messages.produce import PartitionProduceData, ProduceRequest, P
 from moldau.wire.records import Record, encode_batch
 
 ACKS_ALL = -1
+MOST = 5  # records of a batch
 COMMIT_MS = 1_000  # how long a leader may wait for its followers
 ANSWER_S = 2.0  # longer, so that a leader's own REQUEST_TIMED_OUT comes first
-# What an error of Produce says of the record: whether it is surely not written, and why. Any other leaves it open.
+# What an error of Produce says of a batch: whether it is surely not written, and why. Any other leaves it open.
 ANSWERS: dict[int, tuple[bool, str]] = {
     WireError.UNKNOWN_SERVER_ERROR: (False, "the broker does not know itself how far it came"),
     WireError.CORRUPT_MESSAGE: (True, "the batch is checked before the append"),
@@ -44,32 +45,35 @@ OPEN = (False, "")
 class Direct(Numbered):
     """A record counts as sent once there is a connection to its leader.
 
-    Who leads is asked anew after all that leaves the record open; who refuses for certain does lead.
+    Who leads is asked anew after all that leaves a batch open; who refuses it for certain does lead.
     """
 
     def work(self) -> None:
         topic = self.setting.topic
         with Cluster(self.setting.bootstrap, client_id=self.name, timeout_s=ANSWER_S) as cluster:
             while not self.ending.is_set():
-                place = Place(topic, self.dice.randrange(self.setting.partitions))
+                place, many = Place(topic, self.dice.randrange(self.setting.partitions)), self.dice.randint(1, MOST)
                 leader = connected(cluster, place)
                 if isinstance(leader, Failed):
                     self.erred(f"nothing sent: {leader}", hard=not leader.retriable)
                     cluster.forget(topic)
-                elif not self._sent(leader, cluster.topic(topic), place.partition):
+                elif not self._sent(leader, cluster.topic(topic), place.partition, many):
                     cluster.forget(topic)
-                self.pause()
+                for _ in range(many):
+                    self.pause()
 
-    def _sent(self, leader: Connection, topic: Topic | Failed, partition: int) -> bool:
-        """Whether the outcome is known."""
+    def _sent(self, leader: Connection, topic: Topic | Failed, partition: int, many: int) -> bool:
+        """A batch. Returns whether its outcome is known."""
         assert isinstance(topic, Topic), "it has a leader"
-        _, value = self.next_record(partition=partition)
-        answer = send_once(leader, topic, partition, value.encode())
+        values = [self.next_record(partition=partition)[1] for _ in range(many)]
+        answer = send_once(leader, topic, partition, values)
         if isinstance(answer, Failed):
             surely, _ = ANSWERS.get(answer.code, OPEN)
-            self.not_delivered(partition, value, str(answer), surely=surely, hard=not answer.retriable)
+            for value in values:
+                self.not_delivered(partition, value, str(answer), surely=surely, hard=not answer.retriable)
             return surely
-        self.delivered(partition, value, answer)
+        for offset, value in enumerate(values, start=answer):
+            self.delivered(partition, value, offset)
         return True
 
 
@@ -84,9 +88,10 @@ def connected(cluster: Cluster, place: Place) -> Connection | Failed:
         return network_failure(f"broker {leader.node_id}", error)
 
 
-def send_once(leader: Connection, topic: Topic, partition: int, value: bytes) -> int | Failed:
-    """The offset of the record, or the error as it was answered; NETWORK_EXCEPTION and time-outs if none was."""
-    batch = encode_batch([Record(0, int(time.time() * 1000), None, value)])
+def send_once(leader: Connection, topic: Topic, partition: int, values: list[str]) -> int | Failed:
+    """The first record's offset, or the error as it was answered; NETWORK_EXCEPTION and time-outs if none was."""
+    now = int(time.time() * 1000)
+    batch = encode_batch([Record(index, now, None, value.encode()) for index, value in enumerate(values)])
     data = TopicProduceData(
         name=topic.name,
         topic_id=topic.topic_id,

@@ -137,7 +137,7 @@ WORKLOADS: dict[str, tuple[str, Callable[[Cast, str], None]]] = {
     "java": ("Java's client, idempotent", _producing(programs.java, programs.java_reader)),
     "go": ("franz-go, idempotent", _producing(programs.go, programs.go_reader)),
     "direct": (
-        "one Produce request per record, acks=all, nothing tried again",
+        "one Produce request per batch, acks=all, nothing tried again",
         _producing(lambda setting: Direct("direct", setting)),
     ),
     "copy": ("librdkafka copies a topic in transactions", _copying),

@@ -1,6 +1,7 @@
 """The producer that makes one attempt: what a leader answers is what is told, and what it proves."""
 
 import re
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
@@ -45,17 +46,27 @@ class Leader:
 
 
 def told(leader: Leader) -> list[Event]:
-    """What one record becomes."""
+    """What becomes of a batch of two records."""
     recorder = Recorder(clock=lambda: 0.0)
-    Direct("direct", Setting("", recorder, "topic", 3, 1.0, 1))._sent(leader, TOPIC, 2)
+    Direct("direct", Setting("", recorder, "topic", 3, 1.0, 1))._sent(leader, TOPIC, 2, many=2)
     return recorder.events
 
 
-def test_an_acknowledged_record_is_sent_once_to_all_replicas() -> None:
+def failure(leader: Leader) -> Failed:
+    """The same of both records."""
+    _, _, first, second = told(leader)
+    assert isinstance(first, Failed)
+    assert second == replace(first, value="direct.1")
+    return first
+
+
+def test_an_acknowledged_batch_is_sent_once_to_all_replicas() -> None:
     leader = Leader(WireError.NONE)
     assert told(leader) == [
         Send(0.0, "direct", "topic/2", "direct.0"),
+        Send(0.0, "direct", "topic/2", "direct.1"),
         Acked(0.0, "direct", "topic/2", "direct.0", OFFSET),
+        Acked(0.0, "direct", "topic/2", "direct.1", OFFSET + 1),
     ]
     [request] = leader.asked
     assert request.acks == -1
@@ -67,8 +78,7 @@ def test_an_acknowledged_record_is_sent_once_to_all_replicas() -> None:
 @pytest.mark.parametrize("code", [*ANSWERS, 4711])
 def test_an_error_is_told_as_it_was_answered_and_nothing_is_tried_again(code: int) -> None:
     leader = Leader(code, "so it is")
-    _, failed = told(leader)
-    assert isinstance(failed, Failed)
+    failed = failure(leader)
     name = WireError(code).name if code in ANSWERS else "error 4711"
     assert failed.error == f"so it is ({name})"
     assert failed.surely == (code in ANSWERS and ANSWERS[code][0])
@@ -76,10 +86,9 @@ def test_an_error_is_told_as_it_was_answered_and_nothing_is_tried_again(code: in
 
 
 @pytest.mark.parametrize("lost", [ConnectionLost("gone"), TimeoutError("timed out")])
-def test_a_lost_connection_leaves_the_record_open(lost: Exception) -> None:
+def test_a_lost_connection_leaves_a_batch_open(lost: Exception) -> None:
     leader = Leader(lost)
-    _, failed = told(leader)
-    assert isinstance(failed, Failed)
+    failed = failure(leader)
     assert not failed.surely
     assert not failed.hard
     assert len(leader.asked) == 1
