@@ -512,7 +512,7 @@ def test_bytes_that_are_not_committed_are_counted_within_bounds() -> None:
 
 
 def test_whoever_waited_may_write_on_when_the_leader_is_alone_however_many_they_are(tmp_path: Path) -> None:
-    """Transactions do so: what is committed leads to the next record. Told one in the other, a hundred were too many."""
+    """Transactions do so: what is committed leads to the next record. Told one in the other, a hundred were many."""
     cluster = Cluster()
     partition = a_partition(tmp_path, cluster, config=LogConfig(min_insync_replicas=1))
     told: list[int] = []
