@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from moldau.log.log import DEFAULT_FILES
 from moldau.testing import ZooKeeper
@@ -22,6 +23,10 @@ from support.raw import RawClient
 
 # Every JVM of a test lives for seconds: compiling its code well costs more than that gains, on two cores half the time.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
+# Hypothesis fails what takes a fifth of a second once: on a busy machine that says nothing of the code.
+settings.register_profile("steady", settings.default, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("steady")
 
 # Logs that a test leaves as a crash would have files open, up to this many; py4j of the tests with Spark selects, and
 # cannot do that with more than a thousand.
