@@ -3,7 +3,6 @@
 All others are hard. What a client gets over without a word is not here: nobody is told of it.
 """
 
-import kafka.errors
 from confluent_kafka import KafkaError
 
 from moldau.base.errors import WireError
@@ -53,11 +52,6 @@ JAVA = {  # the last part of the class's name
 }
 
 
-# kafka-python believes a broker that was paused or cut off and takes itself for the leader, though it knew of a later
-# one: others compare epochs. That one answers with what it has, until it hears that it was replaced.
-BY_A_FORMER_LEADER = (kafka.errors.OffsetOutOfRangeError, kafka.errors.OutOfOrderSequenceNumberError)
-
-
 def is_hard(error: KafkaError) -> bool:
     """One of librdkafka's."""
     return error.fatal() or error.code() not in RETRIABLE | REJOINS | LOCAL
@@ -70,8 +64,7 @@ def is_hard_in_transaction(error: KafkaError) -> bool:
 
 def is_hard_in_python(failure: BaseException) -> bool:
     """One of aiokafka's or kafka-python's, which know it themselves; but aiokafka forgot its own time-out."""
-    passing = type(failure).__name__ == "KafkaTimeoutError" or isinstance(failure, BY_A_FORMER_LEADER)
-    return not getattr(failure, "retriable", False) and not passing
+    return not getattr(failure, "retriable", False) and type(failure).__name__ != "KafkaTimeoutError"
 
 
 def is_hard_in_java(name: str) -> bool:

@@ -88,7 +88,7 @@ def test_truncation(plan: list[tuple[int, int, int]], config: LogConfig, data: s
         before = headers_on_disk(directory)
         if data.draw(st.booleans()):
             flush(log)
-            check_places(log, before)  # finished segments are mapped now
+            check_places(log, before)  # indexes of finished segments are open now
         offset = data.draw(st.integers(0, log.end_offset))
         log.truncate_to(offset, NOW)
         expected = [header for header in before if header.last_offset < offset]

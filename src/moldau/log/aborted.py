@@ -4,7 +4,6 @@ Kafka's form: an entry of 34 bytes for each aborted transaction whose marker lie
 A file exists only where there are entries. Knows nothing of segments or producers.
 """
 
-from mmap import mmap
 from struct import Struct
 from typing import NamedTuple
 
@@ -13,7 +12,7 @@ ENTRY_SIZE = ENTRY.size  # 34
 VERSION = 0
 _LAST_OFFSET = Struct(">18xq8x")
 
-Entries = bytes | bytearray | mmap
+Entries = bytes | bytearray
 
 
 class Aborted(NamedTuple):

@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 
 DELETED = ".deleted"  # of a file that is out of the log and waits for its removal
 TEMPORARY = ".tmp"
-OPEN_SEGMENTS = 1024  # segments with open descriptors at a time; a cold one takes two (the file and its mapped index)
+OPEN_SEGMENTS = 1024  # segments with open descriptors at a time; a cold one takes two (the file and its index)
 
 
 PASSING = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE)  # nothing is lost, and later it may work again

@@ -1,10 +1,10 @@
 """Indexes of one segment: offset → position and timestamp → offset, both sparse. Knows no batches.
 
-`LiveIndex` grows in memory while its segment is written; `ColdIndex` maps the finished file. On disk both are Kafka's:
+`LiveIndex` grows in memory while its segment is written; `ColdIndex` reads the finished file. On disk both are Kafka's:
 `.index` holds (relative offset u32, position u32), `.timeindex` (timestamp i64, relative offset u32), big endian.
 """
 
-import mmap
+import errno
 import os
 from array import array
 from bisect import bisect_left, bisect_right
@@ -14,6 +14,8 @@ OFFSET_ENTRY = Struct(">II")
 OFFSET_ENTRY_SIZE = OFFSET_ENTRY.size  # 8
 TIME_ENTRY = Struct(">qI")
 TIME_ENTRY_SIZE = TIME_ENTRY.size  # 12
+OFFSET, POSITION = 0, 1  # fields of an entry
+BLOCK = 512  # entries of a finished segment's index that are read at once
 POSITION_MASK = 0xFFFFFFFF
 TAIL_LIMIT = 1024  # batches behind the last sparse entry whose places are kept
 
@@ -161,60 +163,91 @@ class LiveIndex:
 
 
 class ColdIndex:
-    """The offset index of a finished segment, mapped from its file."""
+    """The offset index of a finished segment, read block by block.
 
-    __slots__ = ("_map", "count")
+    It is not mapped: with a mapped file a bad sector, or somebody who cuts the file, would be the end of the process
+    instead of an OSError. The block that was used last is kept, so that who reads on asks the system for nothing.
+    """
+
+    __slots__ = ("_block", "_fd", "_first", "count")
 
     def __init__(self, path: str) -> None:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            self.count = os.fstat(fd).st_size // OFFSET_ENTRY_SIZE
-            self._map = mmap.mmap(fd, 0, prot=mmap.PROT_READ) if self.count else None
-        finally:
-            os.close(fd)
+        self._fd = -1
+        self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self.count = os.fstat(self._fd).st_size // OFFSET_ENTRY_SIZE
+        self._first = 0  # number of the first entry in the block
+        self._block = b""
+
+    def __del__(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
 
     def find(self, offset: int) -> tuple[int, int | None]:
         """The last entry up to `offset` (relative): its position, and its offset; (0, None) if there is none.
 
         The file may be damaged: whoever uses it looks whether the batch there begins at the entry's offset or before.
         """
-        if self._map is None:
+        number = self._up_to(OFFSET, offset)
+        if number == 0:
             return 0, None
-        low, high = 0, self.count
-        buffer = self._map
-        unpack = OFFSET_ENTRY.unpack_from
-        while low < high:
-            middle = (low + high) >> 1
-            if unpack(buffer, middle << 3)[0] <= offset:
-                low = middle + 1
-            else:
-                high = middle
-        if low == 0:
-            return 0, None
-        found, position = unpack(buffer, (low - 1) << 3)
+        found, position = self._entry(number - 1)
         return position, found
 
     def entry_at(self, position: int) -> tuple[int, int] | None:
         """Relative offset and position of the first entry at `position` or behind; None if there is none."""
-        low, high = 0, self.count
-        while low < high:
-            middle = (low + high) >> 1
-            if OFFSET_ENTRY.unpack_from(self._map, middle << 3)[1] < position:  # type: ignore[arg-type]
-                low = middle + 1
-            else:
-                high = middle
-        return None if low == self.count else OFFSET_ENTRY.unpack_from(self._map, low << 3)  # type: ignore[arg-type]
+        number = self._up_to(POSITION, position - 1)
+        return None if number == self.count else self._entry(number)
 
     def sound(self, size: int) -> bool:
         """Whether the entries could belong to a segment of `size` bytes."""
-        return self._map is None or sound_offsets(self._map, size)
+        length = os.fstat(self._fd).st_size
+        if self.count < 2 or length % OFFSET_ENTRY_SIZE:
+            return sound_offsets(self._read(0, length), size)
+        return sound_offsets(self._read(0, OFFSET_ENTRY_SIZE) + self._read(length - OFFSET_ENTRY_SIZE, length), size)
+
+    def _up_to(self, field: int, value: int) -> int:
+        """How many entries have at most `value` in a field."""
+        unpack, block = OFFSET_ENTRY.unpack_from, self._block
+        if block and unpack(block)[field] <= value < unpack(block, len(block) - OFFSET_ENTRY_SIZE)[field]:
+            low = self._first
+            high = low + (len(block) >> 3)
+        else:
+            low, high = 0, self.count
+            while high - low > BLOCK:
+                middle = (low + high) >> 1
+                if self._entry(middle)[field] <= value:
+                    low = middle + 1
+                else:
+                    high = middle
+            block = self._block = self._read(low << 3, high << 3)
+            self._first = low
+        first = self._first
+        while low < high:
+            middle = (low + high) >> 1
+            if unpack(block, (middle - first) << 3)[field] <= value:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def _entry(self, number: int) -> tuple[int, int]:
+        at = number - self._first
+        if 0 <= at < len(self._block) >> 3:
+            return OFFSET_ENTRY.unpack_from(self._block, at << 3)
+        return OFFSET_ENTRY.unpack(self._read(number << 3, (number + 1) << 3))
+
+    def _read(self, start: int, end: int) -> bytes:
+        data = os.pread(self._fd, end - start, start)
+        if len(data) < end - start:
+            raise OSError(errno.EIO, "the file is shorter than it was")
+        return data
 
 
 def _position_of(entry: int) -> int:
     return entry & POSITION_MASK
 
 
-def sound_offsets(data: bytes | mmap.mmap, size: int) -> bool:
+def sound_offsets(data: bytes, size: int) -> bool:
     """Whether an `.index` file could belong to a segment of `size` bytes: whole entries, the last behind the first."""
     count, rest = divmod(len(data), OFFSET_ENTRY_SIZE)
     if rest:

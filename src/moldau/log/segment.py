@@ -1,15 +1,15 @@
 """Segment: one `.log` file and its indexes. Knows nothing of other segments, of producers or of replication."""
 
-import mmap
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from operator import itemgetter
 from pathlib import Path
 from struct import Struct
+from typing import TypeVar
 
 from moldau.log import aborted
-from moldau.log.files import LogFile, OpenFiles, condemn, read_whole
+from moldau.log.files import LogFile, OpenFiles, condemn, passing, read_whole
 from moldau.log.header import RawHeader
 from moldau.log.index import TIME_ENTRY, ColdIndex, LiveIndex, find_time, last_time, sound_times
 from moldau.wire.batch import HEADER, HEADER_SIZE, MAGIC, PREFIX_SIZE
@@ -28,9 +28,23 @@ _PLACE = Struct(">qi11xi")  # base offset, length, last offset delta
 _PLACE_SIZE = _PLACE.size
 _LENGTH = Struct(">8xi")
 
+Found = TypeVar("Found")
+
 
 class CorruptLogError(Exception):
     """Bytes of a segment that should be a batch are not one."""
+
+
+def unreadable(path: str, problem: OSError) -> Exception:
+    """An index that cannot be read is as good as a wrong one: it is made anew, on another part of the disk."""
+    return problem if passing(problem) else CorruptLogError(f"{path} cannot be read: {problem.strerror}")
+
+
+def read_index(path: str) -> bytes | None:
+    try:
+        return read_whole(path)
+    except OSError as problem:
+        raise unreadable(path, problem) from None
 
 
 def file_stem(directory: str, base: int) -> str:
@@ -73,7 +87,7 @@ class Segment:
         self.timed = False  # its first batch has a timestamp, which then decides when to roll
         self.roll_at = NEVER
         self._files = files
-        self._aborted: mmap.mmap | None = None  # the file, of a finished segment
+        self._aborted: bytes | None = None  # the file, of a finished segment
         self._max_timestamp: tuple[int, int] | None = None
 
     def open_file(self) -> LogFile:
@@ -111,7 +125,7 @@ class Segment:
         if self.gone and not self.cold and not live:
             return seek(self.opened(), 0, self.size, offset)
         if live is None:
-            position, named = (self.cold or self._map_index()).find(offset - self.base)
+            position, named = self._ask_index(lambda index: index.find(offset - self.base))
             if named is not None:
                 self._confirm_place(position, named)
             return seek(self.opened(), position, self.size, offset)
@@ -124,7 +138,7 @@ class Segment:
         if live is not None:
             relative = live.offset_at(position)
             return None if relative is None else self.base + relative
-        entry = (self.cold or self._map_index()).entry_at(position)
+        entry = self._ask_index(lambda index: index.entry_at(position))
         if entry is None:
             return None
         offset, place = entry
@@ -156,12 +170,16 @@ class Segment:
         """Position and header of each batch from `position` on."""
         return walk(self.opened(), position, self.size)
 
-    def _map_index(self) -> ColdIndex:
-        self.opened()  # enters the pool, which also bounds the mapped indexes
+    def _ask_index(self, ask: Callable[[ColdIndex], Found]) -> Found:
+        """What the index of a finished segment says."""
         try:
-            index = ColdIndex(self.stem + INDEX)
-        except FileNotFoundError:
-            raise CorruptLogError(f"{self.stem}{INDEX} is missing") from None
+            return ask(self.cold or self._open_index())
+        except OSError as problem:
+            raise unreadable(self.stem + INDEX, problem) from None
+
+    def _open_index(self) -> ColdIndex:
+        self.opened()  # enters the pool, which also bounds the open indexes
+        index = ColdIndex(self.stem + INDEX)
         if not index.sound(self.size):
             raise CorruptLogError(f"{self.stem}{INDEX} does not fit its segment of {self.size} bytes")
         self.cold = index
@@ -178,7 +196,7 @@ class Segment:
             if latest is None or latest[8] < 0:
                 return b""
             return TIME_ENTRY.pack(latest[8], latest[0] + latest[6] - self.base)
-        times = read_whole(self.stem + TIME_INDEX)
+        times = read_index(self.stem + TIME_INDEX)
         if times is None or not sound_times(times):
             raise CorruptLogError(f"{self.stem}{TIME_INDEX} is not a time index")
         return times
@@ -229,17 +247,15 @@ class Segment:
         if self.live is not None:
             return self.live.aborted
         if self._aborted is None:
-            self.opened()  # enters the pool, which also bounds the mapped files
-            self._aborted = self._map_aborted()
+            self.opened()  # enters the pool, which also bounds what is kept of these files
+            self._aborted = self._read_aborted()
         return self._aborted
 
-    def _map_aborted(self) -> mmap.mmap:
+    def _read_aborted(self) -> bytes:
         path = self.stem + TXN_INDEX
-        try:
-            with open(path, "rb") as file:
-                entries = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
-        except (FileNotFoundError, ValueError):  # missing, or empty
-            raise CorruptLogError(f"{path} has no entries") from None
+        entries = read_index(path)
+        if not entries:
+            raise CorruptLogError(f"{path} has no entries")
         if not aborted.sound(entries, self.base):
             raise CorruptLogError(f"{path} is not a transaction index of its segment")
         return entries

@@ -33,13 +33,6 @@ IDS = 4  # and its replicas' ids
 PER_PLACE = 12  # in a topic's assignment, beside the ids
 
 
-def weight(change: Change, image: ClusterImage) -> int:
-    """About how many bytes the change takes in a transaction on this image."""
-    load = _Load(image)
-    load.add(change)
-    return load.own + load.assignments
-
-
 class _Load:
     """What a transaction takes, as changes are added to it. An assignment is written once, whatever changes of it."""
 

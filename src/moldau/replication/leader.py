@@ -166,6 +166,18 @@ class Leader:
 
     # ── followers ──
 
+    def may_be_replaced(self) -> bool:
+        """Whether a follower in sync is silent: it may lead by now, and know better."""
+        now, copiers = self._around.now(), self._partition.copiers
+        return any(copiers[each].silent(now) for each in self.isr.committed if each in copiers)
+
+    def final(self, refusal: Refusal) -> Refusal:
+        """What a producer is told. A sequence that a former leader misses is no reason to give up, but to look again
+        who leads; clients that compare no epochs come to it.
+        """
+        missing = refusal.error is WireError.OUT_OF_ORDER_SEQUENCE_NUMBER
+        return NOT_LEADER if missing and self.may_be_replaced() else refusal
+
     def knows(self, broker: int) -> bool:
         return broker in self.isr.followers
 

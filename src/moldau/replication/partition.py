@@ -472,7 +472,7 @@ class Partition:
             known = log.check_producer(header, proof or NOT_ASKED)
             if known is not None:
                 if isinstance(known, Refusal):
-                    return known
+                    return self.role.final(known) if isinstance(self.role, Leader) else known
                 return Appended(known.base_offset, known.timestamp, log.start_offset)  # as Kafka, whatever the type
         append_time = NO_APPEND_TIME
         if log.config.message_timestamp_type == "LogAppendTime":

@@ -8,6 +8,7 @@ from typing import Protocol
 
 # How often all partitions of a follower are looked at, whether they say something or not: no mistake lasts.
 LOOK_AT_ALL_MS = 2_000
+SILENT_MS = 1_000  # beyond the time that it waited; nobody loses a session that soon
 
 Place = tuple[bytes, int]  # a partition: its topic's id, and its number
 
@@ -26,14 +27,27 @@ class Copier:
     there is to tell.
     """
 
-    __slots__ = ("_looked_at", "asked_at", "broker_epoch", "touched", "waiters")
+    __slots__ = ("_asked_before", "_looked_at", "_wait_ms", "asked_at", "broker_epoch", "touched", "waiters")
 
     def __init__(self, now: int) -> None:
         self.asked_at = now  # the last time at which it asked for what there is
+        self._asked_before: int | None = None  # the time before that: since then it was answered
+        self._wait_ms = 0  # for how long it lets an answer wait
         self.broker_epoch = -1  # the one it asked with
         self._looked_at = now
         self.touched: dict[Place, None] = {}  # partitions that may have news
         self.waiters: set[FetchWaiter] = set()
+
+    def asks(self, now: int, wait_ms: int) -> None:
+        """Again, after an answer."""
+        self._asked_before, self.asked_at, self._wait_ms = self.asked_at, now, wait_ms
+
+    def silent(self, now: int) -> bool:
+        """Whether it has not asked twice of late. Once is not enough: what it had asked before this process was paused
+        is read when it goes on.
+        """
+        before = self._asked_before
+        return before is None or now - before > 2 * self._wait_ms + SILENT_MS
 
     def due(self, broker_epoch: int, now: int) -> bool:
         """Whether all partitions are to be looked at."""

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from log_batches import TOPIC_ID, batch, read
-from moldau.base.errors import WireError
+from moldau.base.errors import Refusal, WireError
 from moldau.broker.apis.fetch import fetch
 from moldau.broker.selection import RACK_AWARE, Choice, preferred_replica
 from moldau.log.files import Slice
@@ -218,11 +218,61 @@ def test_consumers_read_from_a_follower_what_it_knows_to_be_committed(tmp_path: 
         assert not consume(follower, 0).records, "it is not committed"
         assert consume(follower, 0, version=10).error_code == WireError.NOT_LEADER_OR_FOLLOWER
         assert consume(follower, 5).error_code == WireError.OFFSET_NOT_AVAILABLE
-        assert consume(leader, 5).error_code == WireError.OFFSET_OUT_OF_RANGE
         for _ in range(3):
             for each in (2, 3):
                 await world.nodes[each].fetchers[1].step()
+        assert consume(leader, 5).error_code == WireError.OFFSET_OUT_OF_RANGE
         assert consume(follower, 0).records
+        for node in world.alive:
+            await node.kill()
+
+    run("asyncio", main())
+
+
+def test_a_leader_that_stood_still_sends_clients_to_look_for_another(tmp_path: Path) -> None:
+    async def main() -> None:
+        world, leader = a_leader(tmp_path)
+        followers = [Asking(leader, each) for each in (2, 3)]
+
+        def ask(each: Asking, offset: int | None = None) -> None:
+            if isinstance(each.ask(offset), Parked):  # its next request ends the wait of this one
+                each.session = (each.session[0], each.session[1] + 1)
+
+        def errors() -> set[WireError]:
+            gap = leader.partition.produce(batch(producer_id=7, epoch=0, sequence=5), 12, world.clock)
+            assert isinstance(gap, Refusal)
+            return {gap.error, WireError(consume(leader, 5).error_code)}
+
+        leader.partition.produce(batch(producer_id=7, epoch=0, sequence=0), 12, world.clock)
+        for offset in (0, 1):
+            for each in followers:
+                ask(each, offset)
+        assert errors() == {WireError.OUT_OF_ORDER_SEQUENCE_NUMBER, WireError.OFFSET_OUT_OF_RANGE}
+        world.clock += 3 * WAIT.wait_ms
+        assert errors() == {WireError.NOT_LEADER_OR_FOLLOWER}
+        for each in followers:
+            ask(each)
+        assert errors() == {WireError.NOT_LEADER_OR_FOLLOWER}, "they may have asked before that time"
+        ask(followers[0])
+        assert errors() == {WireError.NOT_LEADER_OR_FOLLOWER}, "the other one may lead"
+        ask(followers[1])
+        assert errors() == {WireError.OUT_OF_ORDER_SEQUENCE_NUMBER, WireError.OFFSET_OUT_OF_RANGE}
+        for node in world.alive:
+            await node.kill()
+
+    run("asyncio", main())
+
+
+def test_a_follower_without_a_session_leaves_no_doubt(tmp_path: Path) -> None:
+    async def main() -> None:
+        world, leader = a_leader(tmp_path)
+        follower = Asking(leader, 2)
+        follower.ask(0)
+        assert consume(leader, 5).error_code == WireError.NOT_LEADER_OR_FOLLOWER
+        follower.context.sessions.slots = 0
+        follower.session = (0, 0)
+        follower.ask(0)
+        assert consume(leader, 5).error_code == WireError.OFFSET_OUT_OF_RANGE
         for node in world.alive:
             await node.kill()
 

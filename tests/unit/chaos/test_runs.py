@@ -165,7 +165,7 @@ def test_errors_that_pass_and_others() -> None:
     assert not errors.is_hard_in_transaction(KafkaError(KafkaError._FENCED, "so", True))
     assert not errors.is_hard_in_python(aiokafka.errors.KafkaTimeoutError())
     assert not errors.is_hard_in_python(kafka.errors.NotLeaderForPartitionError())
-    assert not errors.is_hard_in_python(kafka.errors.OutOfOrderSequenceNumberError())  # of a former leader
+    assert errors.is_hard_in_python(kafka.errors.OutOfOrderSequenceNumberError())
     assert errors.is_hard_in_python(kafka.errors.InvalidProducerEpochError())
     assert errors.is_hard_in_python(aiokafka.errors.OutOfOrderSequenceNumber())
     assert not errors.is_hard_in_java("class org.apache.kafka.common.errors.TimeoutException")

@@ -61,6 +61,9 @@ def fetch(
     if reader.follower and opened.session is not None and version >= FETCH_BY_ID:
         return _copy(ctx, opened, opened.session, reader, partial(_answer, ctx, opened, version, correlation, listener))
     plan = plan_fetch(ctx, reader, opened.asked)
+    if reader.follower:
+        for partition in plan.partitions:  # all sessions are in use, and the one that it had is over
+            partition.copiers.pop(ask.replica_id, None)
     if plan.ready or plan.size >= ask.min_bytes or ask.max_wait_ms <= 0 or not opened.asked:
         return _answer(ctx, opened, version, correlation, listener, plan)
     again = reader._replace(said=())
@@ -79,8 +82,11 @@ def _copy(
 ) -> "Parts | Parked":
     """A follower's fetch: of all partitions of its session, those are looked at that have news for it."""
     now, ask = ctx.replicas.around.now(), reader.ask
-    copier = session.copier = session.copier or Copier(now)
-    copier.asked_at = now
+    copier = session.copier
+    if copier is None:
+        copier = session.copier = Copier(now)
+    else:
+        copier.asks(now, ask.max_wait_ms)
     said = {(token, row.partition) for token, rows in ask.topics for row in rows}
     copier.touched.update(dict.fromkeys(said))
     if copier.due(ask.replica_epoch, now):
@@ -217,10 +223,9 @@ def _read_replica(
     refused = _refused(partition, row, reader)
     if refused:
         return _failure(row.partition, refused, leader_of(partition.state))
-    ahead = not partition.leads and row.offset > partition.log.end_offset
-    if ahead:  # KIP-392: this follower is behind, and the leader may well have it
-        return _failure(row.partition, WireError.OFFSET_NOT_AVAILABLE)
     if not reader.follower:
+        if row.offset > partition.log.end_offset and (behind := _behind(partition)):
+            return _failure(row.partition, behind)
         preferred = _preferred(ctx, partition, row.offset, reader.ask.rack)
         if preferred == NONE:
             return _read(partition, row, room, reader.committed, whole_first=whole_first)
@@ -254,6 +259,14 @@ def _refused(partition: Partition, row: FetchPartition, reader: Reader) -> WireE
     if not partition.leads or not isinstance(role, Leader) or not role.knows(ask.replica_id):
         return NOT_LEADER
     return NOT_LEADER if role.stale(ask.replica_id, ask.replica_epoch) else WireError.NONE
+
+
+def _behind(partition: Partition) -> WireError:
+    """What a consumer hears who has read more than there is here; NONE where that cannot be."""
+    if not partition.leads:  # KIP-392: this follower is behind, and the leader may well have it
+        return WireError.OFFSET_NOT_AVAILABLE
+    role = partition.role
+    return NOT_LEADER if isinstance(role, Leader) and role.may_be_replaced() else WireError.NONE
 
 
 def _throttled(partition: Partition, follower: int, here: int) -> bool:
