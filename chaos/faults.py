@@ -170,21 +170,44 @@ def _of(who: Callable[[Scene], int], how: Callable[[Scene, int], None]) -> Calla
     return run
 
 
-def _kill_all(scene: Scene) -> None:
-    brokers = list(scene.nodes.broker_ids)
+def _everybody(scene: Scene) -> list[int]:
+    return list(scene.nodes.broker_ids)
+
+
+def _shuffled(scene: Scene) -> list[int]:
+    brokers = _everybody(scene)
     scene.dice.shuffle(brokers)
-    for broker in brokers:
-        scene.nodes.kill(broker)
-    scene.linger(strikes=True)
-    _start_all(scene, brokers)
+    return brokers
 
 
-def _pause_all(scene: Scene) -> None:
-    for broker in scene.nodes.broker_ids:
-        scene.nodes.pause(broker)
-    scene.linger(strikes=True)
-    for broker in scene.nodes.broker_ids:
-        scene.nodes.resume(broker)
+def _others(scene: Scene) -> list[int]:
+    """All but one, which is alone in sync then: fewer than min.insync.replicas, so it refuses what it is sent."""
+    left = _leader(scene)
+    scene.say(f"all but broker {left}")
+    return [broker for broker in _everybody(scene) if broker != left]
+
+
+def _kill_each(who: Callable[[Scene], list[int]]) -> Callable[[Scene], None]:
+    def run(scene: Scene) -> None:
+        brokers = who(scene)
+        for broker in brokers:
+            scene.nodes.kill(broker)
+        scene.linger(strikes=True)
+        _start_all(scene, brokers)
+
+    return run
+
+
+def _pause_each(who: Callable[[Scene], list[int]]) -> Callable[[Scene], None]:
+    def run(scene: Scene) -> None:
+        brokers = who(scene)
+        for broker in brokers:
+            scene.nodes.pause(broker)
+        scene.linger(strikes=True)
+        for broker in brokers:
+            scene.nodes.resume(broker)
+
+    return run
 
 
 def _isolate_all(scene: Scene) -> None:
@@ -307,8 +330,10 @@ HOW: dict[str, Callable[[Scene, int], None]] = {
 ENSEMBLE = 3  # ZooKeeper's servers
 FAULTS: dict[str, Callable[[Scene], None]] = {
     **{f"{how}-{who}": _of(WHO[who], HOW[how]) for how in HOW for who in WHO},
-    "kill-all": _kill_all,
-    "pause-all": _pause_all,
+    "kill-all": _kill_each(_shuffled),
+    "pause-all": _pause_each(_everybody),
+    "kill-others": _kill_each(_others),
+    "pause-others": _pause_each(_others),
     "isolate-all": _isolate_all,
     "rolling-restart": _roll,
     "kill-zookeeper": _server(
@@ -336,7 +361,7 @@ SORTS: dict[str, list[str]] = {  # what a run of the matrix has, every fault in 
         "kill-ensemble",
         "expire-session",
     ],
-    "all": ["kill-all", "pause-all", "isolate-all", "rolling-restart"],
+    "all": ["kill-all", "pause-all", "kill-others", "pause-others", "isolate-all", "rolling-restart"],
     "move": ["reassign", "elect", "kill-under-reassignment"],
 }  # fmt: skip
 ANYWHERE = [  # what Apache Kafka can be put through too

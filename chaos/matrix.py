@@ -26,6 +26,7 @@ CLIENT_COLUMNS = {
     "acked": "acknowledged",
     "read": "read",
     "errors": "errors that passed",
+    "refused": "surely not written",
     "hard": "hard errors",
 }
 REST = "before the first"

@@ -277,7 +277,8 @@ def _counted(event: Event) -> Counter[str]:
         case Committed():
             return Counter(committed=1)
         case Failed() | Erred():
-            return Counter(hard=1) if event.hard else Counter(errors=1)
+            refused = isinstance(event, Failed) and event.surely
+            return Counter(refused=int(refused), **{"hard" if event.hard else "errors": 1})
         case Struck():
             return Counter(times=1, moved=event.moved, behind=event.behind)
     return Counter()

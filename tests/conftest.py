@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from moldau.log.log import DEFAULT_FILES
 from moldau.testing import ZooKeeper
@@ -21,6 +22,10 @@ from support.raw import RawClient
 
 # Every JVM of a test lives for seconds: compiling its code well costs more than that gains, on two cores half the time.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
+# Hypothesis fails what takes a fifth of a second once: on a busy machine that says nothing of the code.
+settings.register_profile("steady", settings.default, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("steady")
 
 # Logs that a test leaves as a crash would have files open, up to this many; py4j of the tests with Spark selects, and
 # cannot do that with more than a thousand.

@@ -25,7 +25,7 @@ HASTY = {
     "log_level": 0,
 }
 # Refused before anything was written. All other errors leave open whether the record is there: NOT_ENOUGH_REPLICAS too,
-# which may answer librdkafka's second attempt (see `produce`).
+# which may answer librdkafka's second attempt (see `produce`; `direct` makes none).
 SURELY_NOT_WRITTEN = {
     KafkaError.MSG_SIZE_TOO_LARGE,
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
@@ -115,9 +115,10 @@ class Numbered(Workload):
         self.ends = [0] * setting.partitions  # behind the last record that was acknowledged
         self._number = 0
 
-    def next_record(self, transaction: str = "") -> tuple[int, str]:
+    def next_record(self, transaction: str = "", partition: int | None = None) -> tuple[int, str]:
         """A partition and a value, which is told as sent."""
-        partition = self.dice.randrange(self.setting.partitions)
+        if partition is None:
+            partition = self.dice.randrange(self.setting.partitions)
         value = f"{self.name}.{self._number}"
         self._number += 1
         self.tell(Send, self.name, f"{self.setting.topic}/{partition}", value, transaction, self.once)

@@ -94,45 +94,47 @@ class KafkaPython(Numbered):
         self.not_delivered(partition, value, repr(failure), hard=is_hard_in_python(failure))
 
 
-class AiokafkaReader(Reader):
+class PythonReader(Reader):
+    """What both libraries call by the same names; only that one of them has to be awaited is not shared."""
+
+    def begin(self, consumer: Any, place: type) -> None:
+        places = [place(self.setting.topic, index) for index in range(self.setting.partitions)]
+        consumer.assign(places)
+        for each in places:
+            consumer.seek(each, 0)
+        self.stands_at(0)
+
+    def take(self, found: dict[Any, list[Any]]) -> None:
+        for place, records in found.items():
+            self.took(place.partition, [(each.offset, each.value.decode()) for each in records])
+
+    def missed(self, failure: Exception) -> None:
+        self.erred(repr(failure), hard=is_hard_in_python(failure))
+
+
+class AiokafkaReader(PythonReader):
     def work(self) -> None:
         asyncio.run(self._read())
 
     async def _read(self) -> None:
-        setting = self.setting
-        consumer = AIOKafkaConsumer(bootstrap_servers=setting.bootstrap, enable_auto_commit=False, **READING)
-        places = [AiokafkaPlace(setting.topic, index) for index in range(setting.partitions)]
+        consumer = AIOKafkaConsumer(bootstrap_servers=self.setting.bootstrap, enable_auto_commit=False, **READING)
         await consumer.start()
-        consumer.assign(places)
-        for place in places:
-            consumer.seek(place, 0)
-        self.stands_at(0)
+        self.begin(consumer, AiokafkaPlace)
         while not self.ending.is_set():
             try:
-                found = await consumer.getmany(timeout_ms=POLL_MS)
+                self.take(await consumer.getmany(timeout_ms=POLL_MS))
             except AiokafkaError as failure:
-                self.erred(repr(failure), hard=is_hard_in_python(failure))
-                continue
-            for place, records in found.items():
-                self.took(place.partition, [(each.offset, each.value.decode()) for each in records])
+                self.missed(failure)
         await asyncio.wait_for(consumer.stop(), PATIENCE_S)
 
 
-class KafkaPythonReader(Reader):
+class KafkaPythonReader(PythonReader):
     def work(self) -> None:
-        setting = self.setting
-        consumer = KafkaConsumer(bootstrap_servers=setting.bootstrap, enable_auto_commit=False, **READING)
-        places = [TopicPartition(setting.topic, index) for index in range(setting.partitions)]
-        consumer.assign(places)
-        for place in places:
-            consumer.seek(place, 0)
-        self.stands_at(0)
+        consumer = KafkaConsumer(bootstrap_servers=self.setting.bootstrap, enable_auto_commit=False, **READING)
+        self.begin(consumer, TopicPartition)
         while not self.ending.is_set():
             try:
-                found = consumer.poll(timeout_ms=POLL_MS)
+                self.take(consumer.poll(timeout_ms=POLL_MS))
             except KafkaPythonError as failure:
-                self.erred(repr(failure), hard=is_hard_in_python(failure))
-                continue
-            for place, records in found.items():
-                self.took(place.partition, [(each.offset, each.value.decode()) for each in records])
+                self.missed(failure)
         consumer.close()

@@ -10,6 +10,7 @@ from chaos.history import Noted, Recorder
 from chaos.workloads import produce, programs
 from chaos.workloads.base import Numbered, Reader, Setting, Workload, wait_until
 from chaos.workloads.copy import Copy
+from chaos.workloads.direct import Direct
 from chaos.workloads.group import Member
 from chaos.workloads.python_clients import Aiokafka, AiokafkaReader, KafkaPython, KafkaPythonReader
 from chaos.workloads.read import ASK_S, READING, Ask, Follow
@@ -23,6 +24,7 @@ CLIENTS = {  # the library of a workload's producer and readers; everybody else 
     "kafka-python": ("kafka-python",),
     "Java": ("java",),
     "franz-go": ("go",),
+    "direct": ("direct",),
 }
 READER_OF = "reader-of-"
 GROUPS, TRANSACTIONS = "__consumer_offsets", "__transaction_state"
@@ -134,6 +136,10 @@ WORKLOADS: dict[str, tuple[str, Callable[[Cast, str], None]]] = {
     ),
     "java": ("Java's client, idempotent", _producing(programs.java, programs.java_reader)),
     "go": ("franz-go, idempotent", _producing(programs.go, programs.go_reader)),
+    "direct": (
+        "one Produce request per batch, acks=all, nothing tried again",
+        _producing(lambda setting: Direct("direct", setting)),
+    ),
     "copy": ("librdkafka copies a topic in transactions", _copying),
     "group": ("two groups of two members of librdkafka read and commit, by both protocols", _grouping),
 }

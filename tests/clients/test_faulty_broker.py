@@ -13,8 +13,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from chaos.checker import check
 from chaos.history import Recorder
 from chaos.workloads import produce
-from chaos.workloads.base import wait_until
+from chaos.workloads.base import Numbered, Setting, wait_until
 from chaos.workloads.copy import Copy
+from chaos.workloads.direct import Direct
 from chaos.workloads.group import Member
 from chaos.workloads.read import Ask, Follow, read_everything
 from chaos.workloads.table import Cast
@@ -45,9 +46,7 @@ def test_every_bug_is_found_where_it_is(bootstrap: str) -> None:
     cast = Cast(bootstrap, recorder, seed=1, rate=300.0)
     for bug in BUGS:
         topic = cast.topic(f"{bug}-source" if bug in COPIES else bug)
-        source = produce.Produce(f"producer-of-{bug}", topic, {**produce.PLAIN, "batch.num.messages": 2})
-        source.once = True  # nobody is disturbed, so nobody tries again
-        cast.producers.append(source)
+        cast.producers.append(source(bug, topic))
         if bug in COPIES:
             target = cast.topic(bug)
             cast.followers += [Copy(f"copier-{bug}", topic, bug), Follow(f"reader-of-{bug}", target)]
@@ -73,6 +72,15 @@ def test_every_bug_is_found_where_it_is(bootstrap: str) -> None:
         found[anomaly.place.rpartition("/")[0] or anomaly.place].add(anomaly.kind)
     assert found.keys() <= BUGS.keys()
     assert {bug for bug, kinds in BUGS.items() if not kinds & found[bug]} == set()
+
+
+def source(bug: str, topic: Setting) -> Numbered:
+    """What is refused for certain only a client can tell that makes no attempts of its own."""
+    if bug == "refused-write":
+        return Direct(f"producer-of-{bug}", topic)
+    plain = produce.Produce(f"producer-of-{bug}", topic, {**produce.PLAIN, "batch.num.messages": 2})
+    plain.once = True  # nobody is disturbed, so nobody tries again
+    return plain
 
 
 def create(bootstrap: str, topics: dict[str, int]) -> None:

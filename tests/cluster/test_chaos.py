@@ -11,7 +11,7 @@ from chaos.run import Plan, run
 from chaos.workloads.table import available
 
 MIXES = {
-    11: (["kill-leader", "pause-follower", "isolate-leader", "isolate-zookeeper"], ["plain", "java", "copy"]),
+    11: (["kill-leader", "pause-follower", "isolate-leader", "isolate-zookeeper"], ["plain", "direct", "java", "copy"]),
     12: (
         ["kill-controller", "mute-leader", "kill-coordinator", "expire-session"],
         ["go", "group", "aiokafka", "kafka-python"],

@@ -11,6 +11,8 @@ from moldau.broker.apis import list_offsets
 from moldau.groups.offsets import Offsets
 from moldau.groups.offsets_packed import split_key
 from moldau.log.log import Log
+from moldau.replication.leader import TOO_FEW
+from moldau.replication.partition import Partition
 from moldau.testing import serve
 
 EVERY = 20  # so often does it go wrong
@@ -74,13 +76,20 @@ def end_too_early(partition: Any, view: Any) -> int:
     return real_end(partition, view) - (partition.topic.startswith("stale-end"))
 
 
-real_apply, real_end = Offsets.apply, list_offsets._end
+def refuse_what_is_written(partition: Partition, *arguments: Any) -> Any:
+    """Written, and refused as if it had not been."""
+    outcome = real_produce(partition, *arguments)
+    return TOO_FEW if partition.topic.startswith("refused-write") and due("refused write") else outcome
+
+
+real_apply, real_end, real_produce = Offsets.apply, list_offsets._end, Partition.produce
 BUGS = {  # the name of a topic → what is found there, one at least
     "lost-write": {"lost write"},
     "inconsistent-offsets": {"inconsistent offsets"},
     "duplicate": {"duplicate"},
     "skipped-poll": {"skipped poll", "lost write"},
     "stale-end": {"stale end"},
+    "refused-write": {"aborted read"},
     "aborted-read": {"aborted read"},
     "precommitted-read": {"precommitted read"},
     "lost-commit": {"lost commit"},
@@ -95,4 +104,5 @@ if __name__ == "__main__":
     wrong(Log, "last_stable_offset", "precommitted-read", lambda real, log, high: high)
     Offsets.apply = forget_commits
     list_offsets._end = end_too_early
+    Partition.produce = refuse_what_is_written
     serve.main()

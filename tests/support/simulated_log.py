@@ -208,6 +208,11 @@ class SimulatedLog:
         self.poll("one", 1)
         self._tell(Ending, "victim", "open", True)
 
+    def write_what_is_refused(self) -> None:
+        value = self.send("victim")
+        self._append(value, "")
+        self._tell(Failed, "victim", PLACE, value, "refused", True)
+
     def invent(self) -> None:
         self._append("nobody.0", "")
 
@@ -278,6 +283,7 @@ FAULTS: dict[str, tuple[Callable[[SimulatedLog], None], set[str]]] = {  # what g
     "forgotten commit": (SimulatedLog.forget_commit, {"lost commit"}),
     "shrunk end": (SimulatedLog.shrink, {"stale end"}),
     "aborted but shown": (SimulatedLog.show_aborted, {"aborted read"}),
+    "refused but written": (SimulatedLog.write_what_is_refused, {"aborted read"}),
     "truncation": (SimulatedLog.truncate, {"lost write", "inconsistent offsets"}),
     "shown too early": (SimulatedLog.show_too_early, {"precommitted read"}),
     "an invented record": (SimulatedLog.invent, {"phantom"}),

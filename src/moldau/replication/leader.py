@@ -31,6 +31,7 @@ class Leader:
         "_around",
         "_awaiting",
         "_low_waiting",
+        "_moving",
         "_number",
         "_partition",
         "_resigned",
@@ -46,6 +47,7 @@ class Leader:
         self._around = around
         self._awaiting: list[tuple[int, int, Appended, Later]] = []  # a heap: by the offset that must be committed
         self._low_waiting: list[tuple[int, Callable[[], None]]] = []  # by offset: whoever deleted records
+        self._moving = False  # while those are told that waited for what is committed
         self._number = 0  # of those who waited, so that equal offsets are let go in order
         self._resigned = False
         self._uncommitted = Uncommitted()
@@ -151,7 +153,7 @@ class Leader:
 
     def await_commit(self, end: int, outcome: "Appended", later: "Later") -> "Appended | Refusal | Later":
         """The outcome if everything before `end` is committed, else `later`, which gets it then."""
-        if self.isr.high_watermark >= end:
+        if self.isr.high_watermark >= end and not self._moving:
             return outcome if self._enough_now() else TOO_FEW_NOW
         self._number += 1
         heapq.heappush(self._awaiting, (end, self._number, outcome, later))
@@ -322,10 +324,17 @@ class Leader:
             self._moved()
 
     def _moved(self) -> None:
+        """Who is told may write at once, and a leader alone commits that at once. It is told in its turn, by the loop
+        that runs already: one in the other, they would be as deep as there are who waited.
+        """
+        if self._moving:
+            return
+        self._moving = True
+        try:
+            while self._awaiting and self._awaiting[0][0] <= self.isr.high_watermark:
+                _, _, outcome, later = heapq.heappop(self._awaiting)
+                later.resolve(outcome if self._enough_now() else TOO_FEW_NOW)
+        finally:
+            self._moving = False
         high_watermark = self.isr.high_watermark
-        awaiting = self._awaiting
-        enough = self._enough_now()
-        while awaiting and awaiting[0][0] <= high_watermark:
-            _, _, outcome, later = heapq.heappop(awaiting)
-            later.resolve(outcome if enough else TOO_FEW_NOW)
         self._stable = self._partition.tell_readers(self._uncommitted.take(high_watermark), self._stable)

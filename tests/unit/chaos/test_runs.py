@@ -99,20 +99,23 @@ def test_what_is_counted_of_faults_and_clients() -> None:
         Noted(1.5, "faults", "begin kill-leader"),
         Acked(2.0, "idempotent", "idempotent/0", "idempotent.0", 0),
         Failed(2.5, "plain", "plain/0", "plain.0", "timed out"),
+        Failed(2.6, "direct", "direct/0", "direct.0", "NOT_ENOUGH_REPLICAS", True),
+        Failed(2.7, "direct", "direct/0", "direct.1", "NOT_LEADER_OR_FOLLOWER"),
         Polled(3.0, "reader-of-java", "java/0", ((0, "1.0"),)),
         Erred(3.5, "reader-of-java", "no such thing", True),
         Struck(4.0, "faults", "kill-leader", 3, 9, False),
         Acked(7.0, "java", "java/0", "1.1", 1),
     ]
-    outcome = Outcome(Plan(1, ["kill-leader"], ["plain", "idempotent", "java"]), done=["kill-leader", "kill-leader"])
+    outcome = Outcome(Plan(1, ["kill-leader"], ["plain", "direct", "java"]), done=["kill-leader", "kill-leader"])
     count(events, outcome)
     assert outcome.by_fault["kill-leader"]["moved"] == 3
     assert outcome.silence_s == {"": 0.0, "kill-leader": 5.0}
     rows = {row[0]: row[1:] for row in matrix.client_rows([outcome])}
-    assert rows["confluent-kafka"] == ["1", "2", "0", "1", "0", "1", "0"]
-    assert rows["Java"] == ["1", "2", "1", "2", "1", "0", "1"]
+    assert rows["confluent-kafka"] == ["1", "2", "0", "1", "0", "1", "0", "0"]
+    assert rows["Java"] == ["1", "2", "1", "2", "1", "0", "0", "1"]
+    assert rows["direct"] == ["1", "2", "0", "0", "0", "2", "1", "0"]
     assert rows["aiokafka"][:2] == ["0", "0"]
-    assert matrix.each_rows([outcome]) == [["kill-leader", "1", "0", "0", "1", "0"]]
+    assert matrix.each_rows([outcome]) == [["kill-leader", "1", "0", "0", "1", "0", "0"]]
 
 
 class Told:
@@ -184,8 +187,9 @@ def test_every_fault_is_on_the_page() -> None:
 
 
 def test_every_client_is_on_the_page() -> None:
-    assert set(WORKLOADS) == {"plain", "idempotent", "aiokafka", "kafka-python", "java", "go", "copy", "group"}
-    for word in ("librdkafka", "aiokafka", "kafka-python", "Java", "Go", "copier", "group"):
+    known = {"plain", "idempotent", "aiokafka", "kafka-python", "java", "go", "direct", "copy", "group"}
+    assert set(WORKLOADS) == known
+    for word in ("librdkafka", "aiokafka", "kafka-python", "Java", "Go", "direct", "copier", "group"):
         assert word in PAGE
 
 

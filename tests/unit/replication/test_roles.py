@@ -547,3 +547,30 @@ def test_bytes_that_are_not_committed_are_counted_within_bounds() -> None:
     assert uncommitted.take(10) == 100
     uncommitted.cut(STRETCHES_AT_MOST - 1)
     assert uncommitted.take(10**6) == (STRETCHES_AT_MOST - 11) * 10
+
+
+def test_whoever_waited_may_write_on_when_the_leader_is_alone_however_many_they_are(tmp_path: Path) -> None:
+    """Transactions do so: what is committed leads to the next record. Told one in the other, a hundred were many."""
+    cluster = Cluster()
+    partition = a_partition(tmp_path, cluster, config=LogConfig(min_insync_replicas=1))
+    told: list[int] = []
+
+    def write(*, then_on: bool) -> None:
+        def tell(outcome: Outcome) -> None:
+            assert isinstance(outcome, Appended)
+            told.append(outcome.base_offset)
+            if then_on:
+                write(then_on=False)
+
+        outcome = partition.produce(batch(), 12, NOW, None, ALL)
+        if isinstance(outcome, Later):
+            outcome.tell = tell
+        else:
+            tell(outcome)
+
+    for _ in range(300):
+        write(then_on=True)
+    assert told == []
+    partition.assign(replace(LED, isr=(HERE,), partition_epoch=8), cluster.around)
+    assert told == list(range(600)), "all of them, in the order in which they were written"
+    assert partition.high_watermark == 600
