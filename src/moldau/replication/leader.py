@@ -85,12 +85,31 @@ class Leader:
 
     def adopt(self, state: PartitionState) -> None:
         """Another ISR or other replicas, in the same epoch."""
+        withdrawn = self._withdrawn(state)
         if self.isr.adopt(state.replicas, state.isr, state.partition_epoch, self._around.now()):
+            for each in withdrawn:
+                self.isr.begin_anew(each)
             self.advance()
             if self._resigned:
                 self._ask_to_go()
             else:
                 self.invite()
+
+    def _withdrawn(self, state: PartitionState) -> list[int]:
+        """Members that are there as before, and left although this leader did not wish it: their disks failed.
+
+        Such a one had all there was, and would be invited again at once. It has to fetch before it is.
+        """
+        pending, committed = self.isr.pending, self.isr.committed
+        return [
+            each
+            for each, known in self.isr.followers.items()
+            if each in committed
+            and each in state.replicas
+            and each not in state.isr
+            and (pending is None or each in pending.isr)
+            and self._around.epoch_of(each) == known.broker_epoch
+        ]
 
     def end(self, refusal: Refusal = NOT_LEADER) -> None:
         """This broker does not lead any more: nobody knows what becomes of the batches that were waited for."""
