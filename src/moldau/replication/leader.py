@@ -241,9 +241,15 @@ class Leader:
         while self._low_waiting and self._low_waiting[0][0] <= low:
             self._low_waiting.pop(0)[1]()
 
-    def heard(self, broker: int, broker_epoch: int) -> None:
-        """A follower asks on, with what it said of this partition before, in this life of its broker."""
+    def heard(self, broker: int, broker_epoch: int, offset: int) -> None:
+        """A follower asks on. Earlier in its session it said that it is at this offset.
+
+        What is known from another session may be of an earlier life of its broker, and lost with it: that it is in
+        sync with a new epoch does not follow.
+        """
         known = self.isr.followers[broker]
+        if known.end_offset != offset:
+            return
         known.broker_epoch = broker_epoch
         known.was_at(self._partition.log.end_offset, self._around.now())
         if broker not in self.isr.committed:

@@ -187,6 +187,34 @@ def test_who_registers_after_its_first_fetch_becomes_a_member(tmp_path: Path) ->
     run("asyncio", main())
 
 
+def test_what_a_follower_had_in_an_earlier_life_does_not_make_it_a_member(tmp_path: Path) -> None:
+    """Its machine lost power, and it what was not synced. The leader remembers the offsets of before."""
+
+    async def main() -> None:
+        world, leader = a_leader(tmp_path)
+        for _ in range(3):
+            append(leader)
+        for each in (2, 3):
+            before = Asking(leader, each)
+            for offset in (0, 3):
+                before.ask(offset)
+        assert leader.partition.high_watermark == 3
+        await world.kill(world.nodes[3])
+        world.notice_dead()
+        leader.learn(world.image)
+        world.register(world.nodes[3], trusted=False)
+        leader.learn(world.image)
+        third = Asking(leader, 3)
+        third.ask(1)
+        world.clock += LOOK_AT_ALL_MS
+        third.ask(None)
+        assert leader.changes._due == {}, "it lacks two committed records"
+        third.ask(3)
+        assert list(leader.changes._due) == [leader.partition]
+
+    run("asyncio", main())
+
+
 def test_strangers_and_earlier_lives_are_refused(tmp_path: Path) -> None:
     async def main() -> None:
         world, leader = a_leader(tmp_path)

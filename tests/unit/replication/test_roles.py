@@ -198,7 +198,7 @@ def test_who_left_because_its_disk_failed_is_not_waited_for_nor_invited_before_i
     partition.assign(replace(LED, isr=(1, 3), partition_epoch=8), cluster.around)
     assert isinstance(waiting, list)
     assert len(waiting) == 1, "what the others have is committed"
-    leader(partition).heard(2, 20)
+    leader(partition).heard(2, 20, 0)
     leader(partition).invite()
     assert leader(partition).wished() is None
     fetched(partition, 2, 1)
@@ -219,7 +219,7 @@ def test_who_left_for_another_reason_is_invited_by_what_it_has(tmp_path: Path, a
     else:
         leader(partition).isr.wish({1, 3})
     partition.assign(replace(LED, isr=(1, 3), partition_epoch=8), cluster.around)
-    leader(partition).heard(2, cluster.epochs[2] or 0)
+    leader(partition).heard(2, cluster.epochs[2] or 0, 0)
     wish = leader(partition).wished()
     assert wish is not None
     assert wish.isr == (1, 2, 3)
