@@ -96,3 +96,33 @@ def test_a_disk_that_is_lost_takes_its_partitions_records_alone(tmp_path: Path) 
             steady.wait_for_more(10)
     finally:
         own.close()
+
+
+def test_a_disk_that_does_not_work_at_the_start_takes_its_partitions_alone(tmp_path: Path) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    own = BrokerProcess(tmp_path, {"log.dirs": f"{one},{two}"})
+    own.start()
+    try:
+        with RawClient(own.bootstrap) as client:
+            client.create_topic("t", 2, {})
+            [kept], [away] = (rows(client, "t")[str(path)] for path in (one, two))
+            with writing(own.bootstrap, [("t", 0), ("t", 1)]) as steady:
+                steady.wait_for_more(20)
+        own.stop()
+        two.rename(tmp_path / "elsewhere")
+        two.touch()
+        own.start()
+        with RawClient(own.bootstrap) as client:
+            codes = {each.log_dir: each.error_code for each in client.log_dirs()}
+            assert codes == {str(one): 0, str(two): WireError.KAFKA_STORAGE_ERROR}
+            leaders = {row.partition_index: row.leader_id for row in client.metadata("t").partitions}
+            assert leaders[away] == -1 != leaders[kept]
+            assert client.list_offset("t", -1, away).error_code == WireError.KAFKA_STORAGE_ERROR
+            assert client.fetch("t", 0, away).error_code == WireError.KAFKA_STORAGE_ERROR
+            assert move(client, one, "t", away) == {away: WireError.KAFKA_STORAGE_ERROR}
+            assert client.list_offset("t", -1, kept).offset == steady.acknowledged["t", kept]
+            client.create_topic("u", 2, {})
+        with writing(own.bootstrap, [("u", 0), ("u", 1)]) as more:
+            more.wait_for_more(10)
+    finally:
+        own.close()

@@ -83,12 +83,12 @@ def leaders(cluster: Cluster, topic: str, of: int | None = None) -> set[int]:
 
 
 def well(cluster: Cluster, topic: str) -> None:
-    """Every broker says that all are there and in sync."""
+    """Every broker says that all are there and in sync. One that has not heard of the topic yet says nothing."""
 
     def seen(of: int) -> bool:
         told = cluster.metadata(topic, of=of)
-        rows = [row for found in told.topics for row in found.partitions]
-        return {each.node_id for each in told.brokers} == ALL and all(set(row.isr_nodes) == ALL for row in rows)
+        in_sync = [set(row.isr_nodes) for found in told.topics for row in found.partitions]
+        return {each.node_id for each in told.brokers} == ALL and in_sync != [] and all(each == ALL for each in in_sync)
 
     cluster.wait_for(lambda: all(seen(each) for each in sorted(ALL)), "that all are in sync")
 

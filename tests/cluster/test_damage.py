@@ -84,6 +84,7 @@ def test_a_damaged_replica_is_mended_from_the_leader_and_does_not_lead_meanwhile
     fill(cluster, topic)
     cluster.kill(VICTIM)
     cluster.wait_for(lambda: cluster.leader_of(topic, UNCHECKED) in ALL - {VICTIM}, "that others lead")
+    cluster.wait_for(lambda: min(epochs(cluster, topic)) > 0, "that whoever is asked has heard of it")
     before = epochs(cluster, topic)
     flip(directory(cluster, topic, VICTIM, UNCHECKED) / FIRST_SEGMENT)  # after a crash all of it is checked
     cluster.start(VICTIM)

@@ -35,7 +35,7 @@ IDS = (1, 2, 3)
 WHO = st.sampled_from(IDS)
 EVENTS = st.lists(
     st.one_of(
-        st.tuples(st.sampled_from(("append", "produce", "fetch", "expand", "shrink", "restart")), WHO),
+        st.tuples(st.sampled_from(("append", "produce", "fetch", "expand", "shrink", "restart", "withdraw")), WHO),
         st.tuples(st.sampled_from(("kill", "lose power", "leave", "kill two", "return", "return")), WHO),
     ),
     min_size=8,
@@ -111,11 +111,20 @@ class Play:
         if self.state.leader in self.image.brokers and who != self.state.leader:
             self.alter(set(self.state.isr) - {who})
 
-    def alter(self, isr: set[int]) -> None:
+    def withdraw(self, who: int) -> None:
+        """A follower's disk fails, and nothing of its log is ever seen again."""
+        state = self.state
+        if who in self.image.brokers and who in state.isr and state.leader not in (who, NO_BROKER):
+            self.alter(set(state.isr) - {who}, who)
+            assert who not in {*self.state.isr, *self.state.elr}
+            self.logs[who] = []
+
+    def alter(self, isr: set[int], asking: int = NO_BROKER) -> None:
         state, brokers = self.state, self.image.brokers
+        asking = state.leader if asking == NO_BROKER else asking
         members = {each: brokers[each].epoch if each in brokers else -1 for each in isr}
         asked = NewIsr(TOPIC_ID, 0, state.leader_epoch, state.partition_epoch, members)
-        change = alter_partition(self.image, state.leader, brokers[state.leader].epoch, asked, self.rules)
+        change = alter_partition(self.image, asking, brokers[asking].epoch, asked, self.rules)
         if not isinstance(change, Refusal):
             self.become(change)
             self.advance()

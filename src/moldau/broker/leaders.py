@@ -27,7 +27,9 @@ def absent(ctx: Context, token: bytes, index: int, *, by_id: bool) -> tuple[Wire
     if topic is None or not 0 <= index < len(topic.partitions):
         return WireError.UNKNOWN_TOPIC_OR_PARTITION, None
     state = topic.partitions[index]
-    if ctx.config.node_id in state.replicas:  # its log is still being opened, or cannot be
+    if (topic.name, index) in ctx.replicas.offline:  # its log cannot be opened
+        return WireError.KAFKA_STORAGE_ERROR, None
+    if ctx.config.node_id in state.replicas:  # its log is still being opened
         return WireError.UNKNOWN_TOPIC_OR_PARTITION, None
     return WireError.NOT_LEADER_OR_FOLLOWER, leader_of(state)
 

@@ -44,7 +44,7 @@ from moldau.broker.replication import Replication
 from moldau.broker.sessions import FetchSessions
 from moldau.broker.settings import BrokerConfig, load
 from moldau.broker.table import APIS
-from moldau.log.directory import DirectoryRefused, LogDirectory
+from moldau.log.directory import DirectoryFailed, DirectoryRefused, LogDirectory
 from moldau.log.settings import LogConfig
 from moldau.metadata import features
 from moldau.metadata.changes import Change
@@ -182,8 +182,18 @@ class Node:
         return self._started(ports, begun)
 
     def _open_directories(self) -> None:
-        for path in self._config.log_dirs:
-            self._directories.append(LogDirectory.open(Path(path)))
+        """One whose disk does not work is offline from the start, as it would be later. One at least has to work."""
+        problems: list[str] = []
+        for path in map(Path, self._config.log_dirs):
+            try:
+                self._directories.append(LogDirectory.open(path))
+            except DirectoryFailed as problem:
+                problems.append(str(problem))
+                self._directories.append(LogDirectory.failed(path))
+        if len(problems) == len(self._directories):
+            raise DirectoryRefused("; ".join(problems))
+        for failed in problems:
+            log.error("%s; it is offline, with all that is in it, until the broker is started again", failed)
 
     async def _open_store(self) -> Controller:
         """A store of its own for a single node, a ZooKeeper ensemble for a cluster."""
@@ -193,7 +203,10 @@ class Node:
             opening = ZooKeeperStore.open(config.zookeeper_connect, *timeouts)
             self._store = await self._patience.unless_stopped(opening)
             return Controller(self._store, limit=PORTION_BYTES, patience_s=STORE_PATIENCE_S)
-        self._store = await SqliteStore.open(_store_path(self._directories))
+        path = _store_path(self._directories)
+        if not path.exists():
+            _demand_all(self._directories)
+        self._store = await SqliteStore.open(path)
         return Controller(self._store)
 
     async def _open_metadata(self) -> None:
@@ -204,8 +217,10 @@ class Node:
         load = partial(controller.load, known)
         await (self._patience.insist(load) if config.zookeeper_connect else load())
         for directory in directories:
-            directory.claim(controller.image.cluster_id, config.node_id)
-        self._replicas = Replicas(config.node_id, directories, self._configure, now, config.producer_id_expiration_ms)
+            if not directory.offline:
+                directory.claim(controller.image.cluster_id, config.node_id)
+        expiration_ms, topics = config.producer_id_expiration_ms, controller.image.topics
+        self._replicas = Replicas(config.node_id, directories, self._configure, now, expiration_ms, topics)
         self._compactor = Compactor(self._replicas, lambda: _cleaners(self._context.config), now)
         producer_ids = ProducerIds(self._allocate_producer_ids)
 
@@ -272,6 +287,8 @@ class Node:
     async def _brought(self) -> tuple[Change, ...]:
         """What this broker brings along: the first features, and for a new cluster what it had before."""
         config, controller = self._config, self._controller
+        if controller.founded:
+            _demand_all(self._directories)
         own_store = _store_path(self._directories)
         if self._member is not None and controller.founded and own_store.exists():
             return changes_to(await metadata_of(own_store), config.node_id)
@@ -457,11 +474,21 @@ def _inter_broker_listener(config: BrokerConfig) -> str:
 
 def _store_path(directories: list[LogDirectory]) -> Path:
     """The store is in the first directory, or where an earlier order of log.dirs put it."""
-    paths = [directory.path / STORE_FILE for directory in directories]
+    paths = [directory.path / STORE_FILE for directory in directories if not directory.offline]
     found = [path for path in paths if path.exists()]
     if len(found) > 1:
         raise DirectoryRefused(f"{found[0]} and {found[1]} are the metadata of two nodes; log.dirs must be of one")
     return found[0] if found else paths[0]
+
+
+def _demand_all(directories: list[LogDirectory]) -> None:
+    """A node that knows of no metadata begins anew. Not while there may be some that it cannot read."""
+    for directory in directories:
+        if directory.offline:
+            raise DirectoryRefused(
+                f"the directory {directory.path} cannot be used, and this node's metadata may be in it, "
+                "since the others have none; a new node needs all of its directories"
+            )
 
 
 def cordon(directories: list[LogDirectory], config: BrokerConfig) -> None:

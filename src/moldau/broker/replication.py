@@ -26,6 +26,7 @@ from moldau.replication.partition import Partition
 from moldau.replication.replicas import Replicas
 from moldau.replication.roles import Surroundings
 from moldau.replication.throttle import Throttle
+from moldau.replication.withdrawing import Withdrawals
 from moldau.wire.fetching import FetchLimits
 from moldau.wire.messages.alter_partition import (
     AlterPartitionData,
@@ -62,6 +63,7 @@ class Replication:
         self._repairs: dict[Partition, asyncio.Task[None]] = {}
         self.throttle = Throttle()  # of what is copied to this broker
         self._changes = IsrChanges(self._alter, self._epoch_of, node_id)
+        self._withdrawals = Withdrawals(self._alter, replicas, image, node_id)
         lag_ms = config().replica_lag_time_max_ms
         # How long a follower lags is time that passed, whatever somebody sets the machine's clock to.
         steady = asyncio.get_running_loop().time
@@ -82,16 +84,20 @@ class Replication:
         self._replicas.on_role = self._replicas.on_damage = self._assign
         self._replicas.on_gone = self._fetchers.dismiss
         self._replicas.on_doubt = self._doubt
+        self._replicas.on_offline = self._withdrawals.look
         self._changes.start()
+        self._withdrawals.start()
         for partition in self._replicas:
             self._assign(partition)
 
     async def stop(self) -> None:
         self._replicas.on_role = self._replicas.on_gone = self._replicas.on_damage = self._replicas.on_doubt = None
+        self._replicas.on_offline = None
         for task in self._repairs.values():
             task.cancel()
         await asyncio.gather(*self._repairs.values(), return_exceptions=True)
         await self._changes.stop()
+        await self._withdrawals.stop()
         await self._fetchers.stop()
 
     def _assign(self, partition: Partition) -> None:
@@ -157,6 +163,7 @@ class Replication:
         return self._replicas.get(partition.topic, partition.index) is partition
 
     def follow(self, old: ClusterImage, new: ClusterImage) -> None:
+        self._withdrawals.look()
         if old.brokers != new.brokers:
             for _, leader in self._led():
                 leader.reconsider()

@@ -10,7 +10,7 @@ import json
 import logging
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from uuid import UUID, uuid4
 
@@ -27,7 +27,7 @@ from moldau.log.checkpoints import (
     write_offsets,
     write_properties,
 )
-from moldau.log.files import replace, sync_directory
+from moldau.log.files import passing, replace, sync_directory
 
 logger = logging.getLogger("moldau.log")
 
@@ -39,11 +39,16 @@ FUTURE = re.compile(r"(?P<topic>.+)-(?P<number>0|[1-9][0-9]{0,9})\.[0-9a-f]+-fut
 MOVED = "moved"  # in a partition's directory: a complete copy of it is in another one
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 META_VERSION = "1"
+NO_LOCK = -1
 _held: set[Path] = set()  # locked by this process: POSIX locks do not keep a process from its own files
 
 
 class DirectoryRefused(Exception):
     """The directory cannot be used; the text is one clear line that says why and what to do."""
+
+
+class DirectoryFailed(DirectoryRefused):
+    """Its disk does not work. A broker that has other directories does without it."""
 
 
 class LogDirectory:
@@ -79,28 +84,42 @@ class LogDirectory:
 
     @classmethod
     def open(cls, path: Path) -> "LogDirectory":
-        """Locks the directory, creating it where necessary, and reads what the last run left. Removes its marker."""
+        """Locks the directory, creating it where necessary, and reads what the last run left. Removes its marker.
+
+        DirectoryFailed if its disk does not let us, DirectoryRefused if something else is wrong.
+        """
         try:
             path.mkdir(parents=True, exist_ok=True)
             path = path.resolve()
             directory = cls(path, _lock(path))
         except FileExistsError:
-            raise DirectoryRefused(f"cannot use the directory {path}: it is a file") from None
+            raise DirectoryFailed(f"cannot use the directory {path}: it is a file") from None
         except OSError as problem:
-            raise DirectoryRefused(f"cannot use the directory {path}: {problem.strerror}") from None
+            raise _unusable(f"the directory {path}", problem) from None
         try:
             directory._read()
         except OSError as problem:
             directory._unlock()
-            raise DirectoryRefused(f"cannot use {problem.filename or path}: {problem.strerror}") from None
+            raise _unusable(problem.filename or path, problem) from None
         except MalformedCheckpointError as problem:
             directory._unlock()
             raise DirectoryRefused(f"cannot use the directory {path}: {problem}") from None
         return directory
 
+    @classmethod
+    def failed(cls, path: Path) -> "LogDirectory":
+        """One that cannot be opened: nothing is read of it or written to it, but everyone knows that it should be."""
+        directory = cls(Path(os.path.realpath(path)), NO_LOCK)
+        if directory.path in _held:
+            raise _named_twice(directory.path)
+        _held.add(directory.path)
+        directory.offline = True
+        return directory
+
     def _read(self) -> None:
         path = self.path
         self._identify(path / META_PROPERTIES)
+        self.partitions()  # a disk that cannot tell what is on it has failed
         marker = path / CLEAN_SHUTDOWN
         self.clean = marker.exists()
         self.recovery_points = self._offsets(RECOVERY_POINTS)
@@ -143,7 +162,10 @@ class LogDirectory:
                 "node.id": str(node_id),
                 "directory.id": text_of(self.directory_id),
             }
-            write_properties(self.path / META_PROPERTIES, properties)
+            try:
+                write_properties(self.path / META_PROPERTIES, properties)
+            except OSError as problem:
+                raise _unusable(f"the directory {self.path}", problem) from None
         if self.node_id != node_id:
             raise DirectoryRefused(
                 f"the directory {self.path} belongs to node {self.node_id}, not to node {node_id}; "
@@ -162,7 +184,7 @@ class LogDirectory:
     def partitions(self) -> dict[Partition, Path]:
         """Directories of partitions; Kafka's metadata log and what waits for removal are left out."""
         found = {}
-        for entry in self.path.iterdir():
+        for entry in self._entries():
             name = PARTITION.fullmatch(entry.name)
             if name and entry.name != METADATA_LOG and entry.is_dir():
                 found[name["topic"], int(name["number"])] = entry
@@ -171,7 +193,7 @@ class LogDirectory:
     def futures(self) -> dict[Partition, Path]:
         """Copies of partitions from other directories that an earlier run did not get to finish."""
         found = {}
-        for entry in self.path.iterdir():
+        for entry in self._entries():
             name = FUTURE.fullmatch(entry.name)
             if name and entry.is_dir():
                 found[name["topic"], int(name["number"])] = entry
@@ -179,7 +201,11 @@ class LogDirectory:
 
     def condemned(self) -> list[Path]:
         """Directories of deleted partitions that an earlier run did not get to remove."""
-        return [entry for entry in self.path.iterdir() if CONDEMNED.fullmatch(entry.name) and entry.is_dir()]
+        return [entry for entry in self._entries() if CONDEMNED.fullmatch(entry.name) and entry.is_dir()]
+
+    def _entries(self) -> Iterable[Path]:
+        """What is in it; one whose disk failed is not asked."""
+        return () if self.offline else self.path.iterdir()
 
     def write_checkpoints(
         self,
@@ -202,13 +228,24 @@ class LogDirectory:
             self._unlock()
 
     def _unlock(self) -> None:
-        os.close(self._lock)
+        if self._lock != NO_LOCK:
+            os.close(self._lock)
         _held.discard(self.path)
+
+
+def _unusable(what: object, problem: OSError) -> DirectoryRefused:
+    """A disk that is only full has not failed: whoever looks after it makes room, and starts again."""
+    kind = DirectoryRefused if passing(problem) else DirectoryFailed
+    return kind(f"cannot use {what}: {problem.strerror}")
+
+
+def _named_twice(path: Path) -> DirectoryRefused:
+    return DirectoryRefused(f"the directory {path} is named twice in log.dirs")
 
 
 def _lock(directory: Path) -> int:
     if directory in _held:
-        raise DirectoryRefused(f"the directory {directory} is named twice in log.dirs")
+        raise _named_twice(directory)
     fd = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the kind of lock that Java takes, so each sees the other's

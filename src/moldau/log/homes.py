@@ -1,15 +1,17 @@
 """Which log directory holds which partition, and what is to be done where two say that they do. Opens no log."""
 
 import logging
+from collections.abc import Mapping
 from pathlib import Path
-from uuid import uuid4
+from uuid import UUID, uuid4
 
-from moldau.log.checkpoints import Partition
+from moldau.log.checkpoints import MalformedCheckpointError, Partition, read_topic_id
 from moldau.log.directory import MOVED, DirectoryRefused, LogDirectory
 from moldau.log.files import read_whole, remove, replace
 
 logger = logging.getLogger("moldau.log")
 
+STRAY = "belongs to no topic"
 LONGEST_CONDEMNED = 215  # of a name that takes 40 letters more, and file systems allow 255
 LONGEST_STRAY = 216  # and 39
 
@@ -43,11 +45,27 @@ def _marked_start(path: Path) -> int:
     return int(text) if text.isdigit() else 0
 
 
-def homes(directories: list[LogDirectory]) -> dict[Partition, LogDirectory]:
-    """The directory of each partition.
+def _other_topics(one: Path, two: Path, topic_id: UUID | None) -> Path | None:
+    """Which of two belongs to another topic of the same name: it was away when that was deleted and made again."""
+    ids = [_id_in(one), _id_in(two)]
+    if None in ids or ids.count(topic_id) != 1:
+        return None
+    return two if ids[0] == topic_id else one
+
+
+def _id_in(path: Path) -> UUID | None:
+    try:
+        return read_topic_id(path)
+    except (OSError, MalformedCheckpointError):
+        return None
+
+
+def homes(directories: list[LogDirectory], topic_ids: Mapping[str, UUID]) -> dict[Partition, LogDirectory]:
+    """The directory of each partition. `topic_ids` are those of the topics that there are.
 
     A move to another directory that was cut short after its last step but one leaves two, of which one is marked as
-    moved: that one goes. Otherwise nobody can say which is right: the node does not start, as Kafka does not.
+    moved: that one goes. Otherwise nobody can say which is right: the node does not start, as Kafka does not. While the
+    disk of a directory does not work, one that is marked is nobody's home: the copy may be there, with more in it.
     """
     found: dict[Partition, tuple[LogDirectory, Path]] = {}
     for directory in directories:
@@ -56,6 +74,12 @@ def homes(directories: list[LogDirectory]) -> dict[Partition, LogDirectory]:
                 found[key] = (directory, path)
                 continue
             old_directory, old = found[key]
+            stray = _other_topics(old, path, topic_ids.get(key[0]))
+            if stray is not None:
+                found[key] = (directory, path) if stray == old else found[key]
+                (old_directory if stray == old else directory).forget(key)
+                put_aside(stray, STRAY)
+                continue
             if (old / MOVED).exists():
                 found[key] = (directory, path)
                 path, directory = old, old_directory
@@ -69,6 +93,8 @@ def homes(directories: list[LogDirectory]) -> dict[Partition, LogDirectory]:
             starts[key] = max(starts.get(key, 0), directory.log_starts.get(key, 0), _marked_start(path))
             directory.forget(key)
             path.rename(condemned_path(path))
+    if any(directory.offline for directory in directories):
+        return {key: directory for key, (directory, path) in found.items() if not (path / MOVED).exists()}
     for _, path in found.values():
         unmark_moved(path)  # without a second directory the move did not get that far
     return {key: directory for key, (directory, _) in found.items()}

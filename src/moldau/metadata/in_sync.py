@@ -2,7 +2,8 @@
 
 KIP-497: the ISR changes by compare-and-set on the partition's epoch, under the leader's epoch. KIP-903: a replica is
 let in with the epoch that its broker is registered with, so one that has restarted meanwhile is not. A leader that is
-not in its own new ISR resigns: its disk failed.
+not in its own new ISR resigns: its disk failed. A follower may ask to be left out for the same reason, and for nothing
+else (KIP-858 has a message of its own for that).
 """
 
 from collections.abc import Mapping, Sequence
@@ -53,9 +54,10 @@ def alter_partition(
     if refusal:
         return refusal
     isr = tuple(each for each in state.replicas if each in asked.members)
-    choice, failed = Choice(state.leader, isr, state.elr), NO_BROKER
-    if broker_id not in isr:
-        choice, failed = _resigned(image, topic, state, isr, rules), broker_id
+    choice = Choice(state.leader, isr, state.elr)
+    if broker_id == state.leader and broker_id not in isr:
+        choice = _resigned(image, topic, state, isr, rules)
+    failed = NO_BROKER if broker_id in isr else broker_id
     elr = eligible(state, choice, rules.min_isr(topic), untrusted=failed)
     new = replace(state, leader=choice.leader, isr=choice.isr, elr=elr)
     done = completed(new, new.isr)
@@ -67,11 +69,17 @@ def _outdated(state: PartitionState, broker_id: int, asked: NewIsr) -> Refusal |
         return Refusal(WireError.NOT_CONTROLLER, "The leader knows more than this controller.")
     if asked.leader_epoch < state.leader_epoch:
         return Refusal(WireError.FENCED_LEADER_EPOCH, "The partition has another leader, or a newer epoch.")
-    if broker_id != state.leader:
+    if broker_id != state.leader and not _withdraws(state, broker_id, asked):
         return Refusal(WireError.INVALID_REQUEST, f"Broker {broker_id} does not lead the partition.")
     if asked.partition_epoch < state.partition_epoch:
         return Refusal(WireError.INVALID_UPDATE_VERSION, "The partition has changed since.")
     return None
+
+
+def _withdraws(state: PartitionState, broker_id: int, asked: NewIsr) -> bool:
+    """Whether a follower asks for the ISR as it is without itself. There is a leader to go on with."""
+    others = set(state.isr) - {broker_id}
+    return state.leader in others and broker_id in state.isr and others == set(asked.members)
 
 
 def _unfit(image: ClusterImage, state: PartitionState, asked: NewIsr) -> Refusal | None:

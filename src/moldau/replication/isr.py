@@ -134,6 +134,10 @@ class Isr:
         self.followers = {each: self.followers.get(each) or Progress(self._since(each, now)) for each in others}
         return True
 
+    def begin_anew(self, broker: int) -> None:
+        """What a follower fetched so far says nothing of what it has now."""
+        self.followers[broker] = Progress(NEVER)
+
     # ── changes that the leader wishes ──
 
     def wish(self, isr: Iterable[int]) -> Wish:

@@ -85,12 +85,31 @@ class Leader:
 
     def adopt(self, state: PartitionState) -> None:
         """Another ISR or other replicas, in the same epoch."""
+        withdrawn = self._withdrawn(state)
         if self.isr.adopt(state.replicas, state.isr, state.partition_epoch, self._around.now()):
+            for each in withdrawn:
+                self.isr.begin_anew(each)
             self.advance()
             if self._resigned:
                 self._ask_to_go()
             else:
                 self.invite()
+
+    def _withdrawn(self, state: PartitionState) -> list[int]:
+        """Members that are there as before, and left although this leader did not wish it: their disks failed.
+
+        Such a one had all there was, and would be invited again at once. It has to fetch before it is.
+        """
+        pending, committed = self.isr.pending, self.isr.committed
+        return [
+            each
+            for each, known in self.isr.followers.items()
+            if each in committed
+            and each in state.replicas
+            and each not in state.isr
+            and (pending is None or each in pending.isr)
+            and self._around.epoch_of(each) == known.broker_epoch
+        ]
 
     def end(self, refusal: Refusal = NOT_LEADER) -> None:
         """This broker does not lead any more: nobody knows what becomes of the batches that were waited for."""
@@ -222,9 +241,15 @@ class Leader:
         while self._low_waiting and self._low_waiting[0][0] <= low:
             self._low_waiting.pop(0)[1]()
 
-    def heard(self, broker: int, broker_epoch: int) -> None:
-        """A follower asks on, with what it said of this partition before, in this life of its broker."""
+    def heard(self, broker: int, broker_epoch: int, offset: int) -> None:
+        """A follower asks on. Earlier in its session it said that it is at this offset.
+
+        What is known from another session may be of an earlier life of its broker, and lost with it: that it is in
+        sync with a new epoch does not follow.
+        """
         known = self.isr.followers[broker]
+        if known.end_offset != offset:
+            return
         known.broker_epoch = broker_epoch
         known.was_at(self._partition.log.end_offset, self._around.now())
         if broker not in self.isr.committed:

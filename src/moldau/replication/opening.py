@@ -8,7 +8,7 @@ from typing import NamedTuple
 from moldau.log import files
 from moldau.log.claim import TopicIdLostError, TopicIdMismatchError
 from moldau.log.directory import LogDirectory
-from moldau.log.homes import put_aside
+from moldau.log.homes import STRAY, put_aside
 from moldau.log.log import Log
 from moldau.log.repair import cut_before_gap
 from moldau.log.segment import CorruptLogError
@@ -19,7 +19,6 @@ from moldau.replication.partition import Partition
 
 logger = logging.getLogger("moldau.replication")
 
-STRAY = "belongs to no topic"
 Key = tuple[str, int]  # topic and index
 
 
@@ -48,6 +47,8 @@ class Opener:
 
     def open(self, opening: Opening) -> Partition | None:
         """In a thread. A log that cannot be opened leaves its partition out, and the reason in the broker's log."""
+        if opening.directory.offline:  # which was told when it failed
+            return None
         topic, state = opening.topic, opening.state
         name = f"{topic.name}-{state.index}"
         hollow = False

@@ -8,7 +8,7 @@ so a topic that is deleted and created again cannot meet its own ghost; `settled
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -28,6 +28,7 @@ from moldau.replication.throttle import Throttle
 logger = logging.getLogger("moldau.replication")
 
 Row = list[Partition | None]
+NO_TOPICS: Mapping[str, Topic] = {}
 
 
 class Replicas:
@@ -38,7 +39,9 @@ class Replicas:
         configure: Callable[[Topic], LogConfig],
         now: Callable[[], int],
         producer_expiration_ms: int,
+        topics: Mapping[str, Topic] = NO_TOPICS,
     ) -> None:
+        """`topics` are those that are known when this begins, by name."""
         self.by_name: dict[bytes, Row] = {}
         self.by_id: dict[bytes, Row] = {}
         self.directories = directories
@@ -49,7 +52,7 @@ class Replicas:
         self._topics: dict[bytes, Topic] = {}  # by id, as of the newest image
         self._opener = Opener(node_id, self._topics, now, producer_expiration_ms)
         self.moves: dict[Partition, Move] = {}  # partitions on their way to another directory
-        self._found = homes(directories)
+        self._found = homes(directories, {name: topic.id for name, topic in topics.items()})
         self._interrupted = interrupted(directories)  # moves of the last run
         self._counts = Counter(self._found.values())  # partitions of each directory, those still to be opened too
         self._unopened: dict[Key, Opening] = {}  # partitions whose log cannot be opened
@@ -61,6 +64,7 @@ class Replicas:
         self.on_damage: Callable[[Partition], None] | None = None  # of those whose log cannot be read
         self.on_doubt: Callable[[Partition, int], None] | None = None  # of those that may be damaged at an offset
         self.on_gone: Callable[[Partition], None] | None = None  # and of those that are no longer here
+        self.on_offline: Callable[[], None] | None = None  # told when more are offline
         self._disk = ThreadPoolExecutor(1, "moldau-disk")
         self._last: asyncio.Task[None] | None = None  # the newest change of partitions; it waits for those before it
         self._removals: set[asyncio.TimerHandle] = set()
@@ -89,6 +93,11 @@ class Replicas:
         return frozenset((each.topic, each.index) for each in self._homes if each.hollow).union(self._unopened)
 
     @property
+    def put_off(self) -> Collection[Key]:
+        """Partitions that are offline only until there is room on their disk."""
+        return self._opener.put_off
+
+    @property
     def last_producer_id(self) -> int:
         """The greatest that the logs know; -1 if they know none."""
         return max((each.producer_id for partition in self for each in partition.log.producers), default=-1)
@@ -113,6 +122,9 @@ class Replicas:
         ]
         for topic in image.topics.values():
             self._make_row(topic)
+        away = sum(each.directory.offline for each in openings)
+        if away:
+            logger.error("%d partitions are in none of the directories that work, and offline", away)
 
         def unless_given_up(opening: Opening) -> Partition | None:
             return None if give_up() else self._opener.open(opening)
@@ -223,7 +235,13 @@ class Replicas:
             self._take_stock()
 
     def _opening(self, topic: Topic, state: PartitionState, *, new: bool) -> Opening:
+        """What was there before this start, and is not found, is where nobody can look: in a directory that failed.
+
+        Made anew it would be empty, lead, and lack what was acknowledged; and there would be two when that disk works.
+        """
         home = self._found.pop((topic.name, state.index), None)
+        if home is None and not new:
+            home = next((directory for directory in self.directories if directory.offline), None)
         if home is None:
             usable = [directory for directory in self.directories if not directory.offline] or self.directories
             open_ones = [directory for directory in usable if not directory.cordoned] or usable
@@ -395,7 +413,9 @@ class Replicas:
 
     def _take_stock(self) -> None:
         failed = frozenset((each.topic, each.index) for each in self._homes if each.offline)
-        self.offline = failed.union(self._unopened)
+        before, self.offline = self.offline, failed.union(self._unopened)
+        if self.on_offline is not None and self.offline - before:
+            self.on_offline()
 
     def reopen(self) -> None:
         """Try again to open partitions whose disk was full."""

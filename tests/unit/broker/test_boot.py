@@ -1,6 +1,9 @@
 """Whether a broker may be believed when it comes back."""
 
+import os
 from pathlib import Path
+
+import pytest
 
 from moldau.broker.cluster.boot import boot_id, note, trusted
 from moldau.log.directory import LogDirectory
@@ -26,3 +29,22 @@ def test_a_killed_process_is_believed_and_a_machine_that_went_down_is_not(tmp_pa
     directory = LogDirectory.open(tmp_path)
     assert trusted([directory], "boot 2"), "stopped in order: all was synced"
     directory.close(clean=False)
+
+
+def test_a_directory_that_failed_is_not_asked_and_a_full_disk_stops_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "failed").touch()
+    directories = [LogDirectory.open(tmp_path / "works"), LogDirectory.failed(tmp_path / "failed")]
+    note(directories, "boot 1")
+    assert trusted(directories, "boot 1")
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", full)
+        note(directories, "boot 2")
+    assert not trusted(directories, "boot 2"), "nothing is believed because of it"
+    for directory in directories:
+        directory.close(clean=False)

@@ -17,6 +17,7 @@ from moldau.net.reply import Parked
 from moldau.replication.isr import Progress
 from moldau.replication.leader import ALL, Leader
 from moldau.replication.partition import Later
+from moldau.replication.waiters import LOOK_AT_ALL_MS
 from moldau.wire.codec import decode, encode
 from moldau.wire.fetching import VERSION, Fetched, FetchLimits, Wanted, pack_fetch_request, read_fetch_response
 from moldau.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
@@ -83,6 +84,28 @@ def test_a_follower_hears_of_records_at_once_and_of_what_is_committed(tmp_path: 
         told = second.read(parked.reply)
         assert told is not None
         assert (told.high_watermark, told.stop - told.start) == (1, 0)
+
+    run("asyncio", main())
+
+
+def test_a_follower_that_goes_on_is_not_forgotten_for_long(tmp_path: Path) -> None:
+    """It left the in-sync replicas, which its leader took for a disk that failed. It has nothing new to say."""
+
+    async def main() -> None:
+        world, leader = a_leader(tmp_path)
+        second, third = Asking(leader, 2), Asking(leader, 3)
+        for each in (second, third):
+            each.ask(0)
+        role = leader.partition.role
+        assert isinstance(role, Leader)
+        left = replace(leader.state, isr=(1, 3), partition_epoch=leader.state.partition_epoch + 1)
+        leader.partition.assign(left, leader.around)
+        assert role.wished() is None
+        world.clock += LOOK_AT_ALL_MS
+        second.ask(None)
+        wish = role.wished()
+        assert wish is not None
+        assert wish.isr == (1, 2, 3)
 
     run("asyncio", main())
 
@@ -159,6 +182,34 @@ def test_who_registers_after_its_first_fetch_becomes_a_member(tmp_path: Path) ->
         leader.learn(world.image)
         assert leader.changes._due == {}, "it is not known with which epoch it has what it has"
         third.ask(None)
+        assert list(leader.changes._due) == [leader.partition]
+
+    run("asyncio", main())
+
+
+def test_what_a_follower_had_in_an_earlier_life_does_not_make_it_a_member(tmp_path: Path) -> None:
+    """Its machine lost power, and it what was not synced. The leader remembers the offsets of before."""
+
+    async def main() -> None:
+        world, leader = a_leader(tmp_path)
+        for _ in range(3):
+            append(leader)
+        for each in (2, 3):
+            before = Asking(leader, each)
+            for offset in (0, 3):
+                before.ask(offset)
+        assert leader.partition.high_watermark == 3
+        await world.kill(world.nodes[3])
+        world.notice_dead()
+        leader.learn(world.image)
+        world.register(world.nodes[3], trusted=False)
+        leader.learn(world.image)
+        third = Asking(leader, 3)
+        third.ask(1)
+        world.clock += LOOK_AT_ALL_MS
+        third.ask(None)
+        assert leader.changes._due == {}, "it lacks two committed records"
+        third.ask(3)
         assert list(leader.changes._due) == [leader.partition]
 
     run("asyncio", main())

@@ -1,5 +1,6 @@
 """A log directory: its small files byte for byte, its lock, its identity, the marker of a clean stop."""
 
+import errno
 import os
 import subprocess
 import sys
@@ -11,7 +12,7 @@ import pytest
 from moldau.base.uuids import text_of, uuid_of
 from moldau.log import checkpoints
 from moldau.log.checkpoints import MalformedCheckpointError
-from moldau.log.directory import DirectoryRefused, LogDirectory
+from moldau.log.directory import DirectoryFailed, DirectoryRefused, LogDirectory
 
 CLUSTER = "Ka9zHpnTSTOrQmwWq_01Hg"
 
@@ -124,6 +125,52 @@ class TestDirectory:
         for _ in range(2):
             with pytest.raises(DirectoryRefused, match=r"meta\.properties"):
                 open_directory(tmp_path)
+
+    @pytest.mark.parametrize(
+        ("call", "name", "code", "failed"),
+        [
+            ("listdir", "", errno.EIO, True),
+            ("open", ".lock", errno.EACCES, True),
+            ("open", ".lock", errno.EROFS, True),
+            ("open", "meta.properties", errno.EIO, True),
+            ("open", "recovery-point-offset-checkpoint", errno.EIO, True),
+            ("open", ".lock", errno.ENOSPC, False),
+            ("open", "meta.properties", errno.EMFILE, False),
+        ],
+    )
+    def test_a_disk_that_does_not_work_is_told_from_one_that_will_again(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, name: str, code: int, failed: bool
+    ) -> None:
+        open_directory(tmp_path / "it").close(clean=True)
+        real = getattr(os, call)
+
+        def fails(path: object, *rest: object, **named: object) -> object:
+            if Path(str(path)) == tmp_path / "it" / name:
+                raise OSError(code, os.strerror(code), str(path))
+            return real(path, *rest, **named)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(os, call, fails)
+            with pytest.raises(DirectoryRefused, match=os.strerror(code)) as refused:
+                open_directory(tmp_path / "it")
+        assert isinstance(refused.value, DirectoryFailed) is failed
+        directory = open_directory(tmp_path / "it")
+        assert directory.clean, "it was not touched"
+        directory.close(clean=True)
+
+    def test_a_file_in_its_place(self, tmp_path: Path) -> None:
+        (tmp_path / "it").touch()
+        with pytest.raises(DirectoryFailed, match="it is a file"):
+            LogDirectory.open(tmp_path / "it")
+        failed = LogDirectory.failed(tmp_path / "it")
+        assert failed.offline
+        assert not failed.partitions()
+        assert not failed.futures()
+        assert failed.condemned() == []
+        with pytest.raises(DirectoryRefused, match="twice"):
+            LogDirectory.failed(tmp_path / "it")
+        failed.close(clean=False)
+        LogDirectory.failed(tmp_path / "it").close(clean=False)
 
     def test_named_twice(self, tmp_path: Path) -> None:
         directory = open_directory(tmp_path)

@@ -83,6 +83,42 @@ def test_a_leader_without_itself_resigns() -> None:
     assert change == PartitionChanged("t", 0, (1, 2, 3), (1,), leader=NO_BROKER, leader_epoch=6)
 
 
+def test_a_follower_whose_disk_failed_is_left_out_at_once() -> None:
+    """And is not eligible either, although the ISR is too small without it."""
+    change = alter_partition(IMAGE, 2, 2, ASKED._replace(members={1: -1}), RULES)
+    assert change == PartitionChanged("t", 0, (1, 2, 3), (1,), leader=1, leader_epoch=5)
+
+
+@pytest.mark.parametrize(
+    ("state", "broker", "asked"),
+    [
+        (STATE, 2, ASKED._replace(members={2: 2})),  # without its leader
+        (STATE, 2, ASKED._replace(members={})),
+        (STATE, 2, ASKED._replace(members={1: 1, 2: 2})),  # nothing
+        (STATE, 3, ASKED._replace(members={1: 1})),  # without another
+        (replace(STATE, isr=(1, 2, 3)), 2, ASKED._replace(members={1: 1})),  # without another as well
+        (replace(STATE, leader=NO_BROKER), 2, ASKED._replace(members={1: 1})),
+    ],
+)
+def test_a_follower_can_ask_for_nothing_else(state: PartitionState, broker: int, asked: NewIsr) -> None:
+    outcome = alter_partition(image_of(state), broker, broker, asked, RULES)
+    assert isinstance(outcome, Refusal)
+    assert outcome.error is WireError.INVALID_REQUEST
+
+
+def test_a_follower_is_left_out_of_what_it_knows_only() -> None:
+    for asked, error in (
+        (ASKED._replace(members={1: 1}, partition_epoch=-1), WireError.INVALID_UPDATE_VERSION),
+        (ASKED._replace(members={1: 1}, leader_epoch=4), WireError.FENCED_LEADER_EPOCH),
+    ):
+        outcome = alter_partition(IMAGE, 2, 2, asked, RULES)
+        assert isinstance(outcome, Refusal)
+        assert outcome.error is error
+    earlier_life = alter_partition(IMAGE, 2, 1, ASKED._replace(members={1: 1}), RULES)
+    assert isinstance(earlier_life, Refusal)
+    assert earlier_life.error is WireError.STALE_BROKER_EPOCH
+
+
 def test_who_has_nothing_to_offer_of_a_partition_is_not_eligible_for_it() -> None:
     there = image_of(PartitionState(0, (1, 2, 3), (1, 2), 1))
     (change,) = distrusted(there, 1, RULES, {("t", 0)})

@@ -187,6 +187,44 @@ def test_laggards_are_asked_to_leave(tmp_path: Path) -> None:
     assert leader(partition).isr.maximal == {1, 2, 3}, "until it is decided the larger set counts"
 
 
+def test_who_left_because_its_disk_failed_is_not_waited_for_nor_invited_before_it_fetches(tmp_path: Path) -> None:
+    cluster = Cluster()
+    partition = a_partition(tmp_path, cluster)
+    fetched(partition, 2, 0)
+    fetched(partition, 3, 0)
+    waiting = produce(partition)
+    fetched(partition, 3, 1)
+    assert waiting == []
+    partition.assign(replace(LED, isr=(1, 3), partition_epoch=8), cluster.around)
+    assert isinstance(waiting, list)
+    assert len(waiting) == 1, "what the others have is committed"
+    leader(partition).heard(2, 20, 0)
+    leader(partition).invite()
+    assert leader(partition).wished() is None
+    fetched(partition, 2, 1)
+    wish = leader(partition).wished()
+    assert wish is not None
+    assert wish.isr == (1, 2, 3)
+
+
+@pytest.mark.parametrize("again", [True, False], ids=["registered again", "lagged"])
+def test_who_left_for_another_reason_is_invited_by_what_it_has(tmp_path: Path, again: bool) -> None:
+    """It may have nothing to say: its session goes on, and it has all there is."""
+    cluster = Cluster()
+    partition = a_partition(tmp_path, cluster)
+    fetched(partition, 2, 0)
+    fetched(partition, 3, 0)
+    if again:
+        cluster.epochs[2] = 21
+    else:
+        leader(partition).isr.wish({1, 3})
+    partition.assign(replace(LED, isr=(1, 3), partition_epoch=8), cluster.around)
+    leader(partition).heard(2, cluster.epochs[2] or 0, 0)
+    wish = leader(partition).wished()
+    assert wish is not None
+    assert wish.isr == (1, 2, 3)
+
+
 def test_a_broken_disk_ends_leadership(tmp_path: Path) -> None:
     cluster = Cluster()
     partition = a_partition(tmp_path, cluster)

@@ -45,10 +45,10 @@ def _directory(ctx: Context, path: str) -> LogDirectory | None:
 async def _move(ctx: Context, topic: str, index: int, target: LogDirectory | None) -> WireError:
     if target is None:
         return WireError.LOG_DIR_NOT_FOUND
+    if target.offline or (topic, index) in ctx.replicas.offline:
+        return WireError.KAFKA_STORAGE_ERROR
     partition = ctx.replicas.get(topic, index)
     if partition is None:
         return WireError.UNKNOWN_TOPIC_OR_PARTITION
-    if target.offline or partition.offline:
-        return WireError.KAFKA_STORAGE_ERROR
     await ctx.replicas.move(partition, target)
     return WireError.NONE

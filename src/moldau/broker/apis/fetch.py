@@ -20,6 +20,7 @@ from moldau.broker.selection import NONE, RACK_AWARE, Choice, preferred_replica
 from moldau.broker.sessions import Fetch, Session
 from moldau.log.segment import CorruptLogError
 from moldau.net.reply import BadRequest, Parked, Parts
+from moldau.replication.isr import UNKNOWN
 from moldau.replication.leader import Leader
 from moldau.replication.partition import Partition
 from moldau.replication.throttle import UNLIMITED, named
@@ -90,7 +91,7 @@ def _copy(
     said = {(token, row.partition) for token, rows in ask.topics for row in rows}
     copier.touched.update(dict.fromkeys(said))
     if copier.due(ask.replica_epoch, now):
-        _look_at_all(ctx, ask, session, copier)
+        said |= _look_at_all(ctx, ask, session, copier, said)
     plan, news = _plan_copies(ctx, reader._replace(said=said), session, copier)
     if plan.ready or plan.size >= ask.min_bytes or ask.max_wait_ms <= 0 or opened.tells_more(plan.results):
         return answer(plan)
@@ -102,16 +103,23 @@ def _copy(
     return parked
 
 
-def _look_at_all(ctx: Context, ask: FetchAsk, session: Session, copier: Copier) -> None:
-    """From time to time, and when the follower has registered anew: nothing of a session is forgotten for long."""
+def _look_at_all(ctx: Context, ask: FetchAsk, session: Session, copier: Copier, said: set[Place]) -> set[Place]:
+    """From time to time, and when the follower has registered anew: nothing of a session is forgotten for long.
+
+    Returns what counts as said once more: what leaders here do not know of it.
+    """
+    forgotten: set[Place] = set()
     copier.touched.update(dict.fromkeys(session.partitions))
-    for place in session.partitions:
+    for place, remembered in session.partitions.items():
         partition = ctx.replicas.find(ctx.replicas.by_id, *place)
         role = None if partition is None else partition.role
         if partition is not None and isinstance(role, Leader) and role.knows(ask.replica_id):
             partition.copiers[ask.replica_id] = copier
-            if not role.stale(ask.replica_id, ask.replica_epoch):
-                role.heard(ask.replica_id, ask.replica_epoch)
+            if place not in said and not role.stale(ask.replica_id, ask.replica_epoch):
+                role.heard(ask.replica_id, ask.replica_epoch, remembered.asked.offset)
+            if role.isr.followers[ask.replica_id].end_offset == UNKNOWN:
+                forgotten.add(place)
+    return forgotten
 
 
 def _plan_copies(ctx: Context, reader: Reader, session: Session, copier: Copier) -> tuple[Plan, bool]:

@@ -5,6 +5,7 @@ what was not synced. So each directory has a note of the boot in which it was la
 was emptied, has none.
 """
 
+import logging
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -12,6 +13,8 @@ from pathlib import Path
 
 from moldau.log.directory import LogDirectory
 from moldau.log.files import replace
+
+log = logging.getLogger("moldau.broker")
 
 NOTE = ".moldau-boot"
 LINUX = Path("/proc/sys/kernel/random/boot_id")
@@ -28,13 +31,20 @@ def boot_id() -> str:
 
 
 def trusted(directories: Sequence[LogDirectory], boot: str) -> bool:
-    """Whether all directories have what was written to them."""
-    return all(each.clean or (boot != "" and _noted(each) == boot.strip()) for each in directories)
+    """Whether all directories have what was written to them. Of those that failed nothing is used anyway."""
+    working = (each for each in directories if not each.offline)
+    return all(each.clean or (boot != "" and _noted(each) == boot.strip()) for each in working)
 
 
 def note(directories: Sequence[LogDirectory], boot: str) -> None:
+    """Where that cannot be, an earlier note stays, and the next start trusts what is there all the less."""
     for each in directories:
-        replace(each.path / NOTE, boot.strip().encode())
+        if each.offline:
+            continue
+        try:
+            replace(each.path / NOTE, boot.strip().encode())
+        except OSError as problem:
+            log.warning("%s does not tell that it is in use since this start of the machine: %s", each.path, problem)
 
 
 def _noted(directory: LogDirectory) -> str:
