@@ -40,7 +40,7 @@ $(EVERYTHING): $(BROKER)
 	@touch $(SPARK) $@
 
 test: setup check
-	@$(BIN)/python -m pytest tests -n $(WORKERS) --dist loadgroup
+	@$(BIN)/python -m pytest tests -n $(WORKERS)
 
 check: setup
 	@$(BIN)/ruff check src tests benchmarks chaos demo

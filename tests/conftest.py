@@ -10,6 +10,7 @@ import os
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -44,25 +45,15 @@ SHORT_WAITS = {  # groups and transactions of tests are not waited for as long a
     "group.consumer.assignment.interval.ms": 0,
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": 200,
 }
-# Files whose tests share a cluster, or what Apache Kafka left: each process of a run would make its own.
-TOGETHER = frozenset(
-    {
-        "test_administration",
-        "test_adoption",
-        "test_adoption_groups",
-        "test_controllers",
-        "test_coordinators",
-        "test_damage",
-        "test_direct_security",
-    }
-)
 NO_RETENTION = {"log.initial.task.delay.ms": 86_400_000}  # tests write records of any age, which are to stay
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if item.path.stem in TOGETHER:
-            item.add_marker(pytest.mark.xdist_group(item.path.stem))
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Of a run in several processes: who runs what."""
+    from support.dealing import Dealer
+
+    return Dealer(config, log)
 
 
 @pytest.fixture(scope="session")

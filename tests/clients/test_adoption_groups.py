@@ -14,7 +14,10 @@ from support.brokers import ApacheKafkaProcess, BrokerProcess
 pytestmark = pytest.mark.skipif(kafka_java.classpath() is None, reason=kafka_java.why_missing() or "no reason")
 
 TOPIC, READ, SHORT = "pages", 40, 10  # records that are read and committed, and those that are left
-OPEN_FOR_MS = 15_000  # longer than the fixture takes to stop Kafka, which would end the transaction itself
+OPEN_FOR_MS = 5_000
+NEVER_MS = 3_600_000  # Kafka would end the transaction itself
+SOON_MS = 200
+ENDING = "transaction.abort.timed.out.transaction.cleanup.interval.ms"
 PROTOCOLS = ("classic", "consumer")
 
 
@@ -23,7 +26,7 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """What Kafka leaves after a kill -9: a group of each protocol, a committed transaction and one that is open."""
     kafka = ApacheKafkaProcess(
         tmp_path_factory.mktemp("kafka"),
-        {"offsets.topic.num.partitions": "3", "transaction.state.log.num.partitions": "3"},
+        {"offsets.topic.num.partitions": "3", "transaction.state.log.num.partitions": "3", ENDING: NEVER_MS},
     )
     kafka.start()
     try:
@@ -79,7 +82,7 @@ def read(consumer: Consumer, count: int) -> list[int]:
 
 
 def test_groups_go_on_and_the_open_transaction_is_ended(directory: Path, tmp_path: Path) -> None:
-    broker = BrokerProcess(tmp_path, {"group.initial.rebalance.delay.ms": "0"})
+    broker = BrokerProcess(tmp_path, {"group.initial.rebalance.delay.ms": "0", ENDING: SOON_MS})
     shutil.copytree(directory, broker.data)
     broker.start()
     try:

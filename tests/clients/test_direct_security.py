@@ -79,10 +79,9 @@ class SecuredKafka(ApacheKafkaProcess):
             self.settings[f"{prefix}.oauthbearer.sasl.jaas.config"] = bearer
         self.settings[f"listener.name.sasl_plaintext.{SHORT_SESSIONS.lower()}.connections.max.reauth.ms"] = "1000"
 
-    def format(self, java: str, path: str) -> None:
+    def format(self, *more: str) -> None:
         users = [part for name in SCRAMS for part in ("--add-scram", f"{name}=[name=alice,password=wonder]")]
-        tool = [java, "-cp", path, "kafka.tools.StorageTool", "format", "-t", "AAAAAAAAQACAAAAAAAAAAQ"]
-        subprocess.run([*tool, "-c", str(self.properties), *users], check=True, capture_output=True)
+        super().format(*users, *more)
 
     def at(self, listener: str) -> str:
         return f"{HOST}:{self.ports[listener]}"

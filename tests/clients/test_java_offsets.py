@@ -38,11 +38,14 @@ def partition_of(broker: AnyBroker, group: str) -> int:
 
 def printed(broker: AnyBroker, formatter: str, group: str) -> list[tuple[dict[str, Any], dict[str, Any] | None]]:
     """Key and value of every record of a group that a formatter knows, with the versions that they are in."""
+    partition = partition_of(broker, group)
+    with RawClient(broker.bootstrap) as raw:
+        count = raw.list_offset(TOPIC, -1, partition).offset
     told = run_console(
         broker,
-        *("--topic", TOPIC, "--partition", str(partition_of(broker, group)), "--offset", "earliest"),
+        *("--topic", TOPIC, "--partition", str(partition), "--offset", "earliest", "--max-messages", str(count)),
         *("--formatter", f"org.apache.kafka.tools.consumer.{formatter}"),
-        *("--timeout-ms", "3000"),
+        *("--timeout-ms", "10000"),  # if markers of transactions are among them, which nobody is given
     )
     found = list(_objects(told))
     return [(each["key"], each["value"]) for each in found if each["key"]["data"]["group"] == group]

@@ -1,7 +1,8 @@
 """Fixtures for tests with a real Spark: one session for all of them, and records on the shared broker.
 
 `broker`, `topic` (a fresh name) and `create_topic` come from tests/conftest.py. A process of pytest has one JVM, which
-takes seconds to start and a gigabyte: the tests of a file stay in one process, so that not every one needs it.
+takes seconds to start, a gigabyte, and a while until it is quick: where there are several, all tests with the session
+are in one of them (support/dealing.py).
 """
 
 import os
@@ -28,7 +29,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     here = Path(__file__).parent
     for item in items:
         if item.path.is_relative_to(here):
-            item.add_marker(pytest.mark.xdist_group(item.path.stem))
             item.add_marker(pytest.mark.timeout(LIMIT_S))
 
 

@@ -170,7 +170,7 @@ class ApacheKafkaProcess(BrokerProcess):
             raise RuntimeError(kafka_java.why_missing())
         self.write_properties()
         if not (self.data / "meta.properties").exists():
-            self.format(java, path)
+            self.format()
         return [java, "-Xmx512m", "-cp", path, "kafka.Kafka", str(self.properties)]
 
     def write_properties(self) -> None:
@@ -190,10 +190,10 @@ class ApacheKafkaProcess(BrokerProcess):
         }
         self.properties.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
 
-    def format(self, java: str, path: str) -> None:
+    def format(self, *more: str) -> None:
         cluster = base64.urlsafe_b64encode(b"\1" + uuid.uuid4().bytes[1:]).decode().rstrip("=")
-        tool = [java, "-cp", path, "kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(self.properties)]
-        subprocess.run(tool, check=True, capture_output=True)
+        done = kafka_java.run("kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(self.properties), *more)
+        assert done.returncode == 0, done.stdout + done.stderr
 
     def clean_exit_codes(self) -> frozenset[int]:
         return frozenset({0, 143})  # a JVM that ends by SIGTERM reports 128 + 15

@@ -9,6 +9,7 @@ import types
 import typing
 import uuid
 from collections.abc import Mapping
+from itertools import accumulate
 from typing import Any
 
 from kio.index import load_request_schema
@@ -182,12 +183,13 @@ SPOILERS = (
     (noise, 4),
     (untouched, 5),
 )
+WAYS = [way for way, _ in SPOILERS]
+UP_TO = list(accumulate(weight for _, weight in SPOILERS))
 
 
 def spoil(body: bytes, chance: random.Random) -> bytes:
     """One of the ways above, by weight, in a frame with its true size; rarely with an untrue one."""
-    ways, weights = zip(*SPOILERS, strict=True)
-    spoiled = chance.choices(ways, weights)[0](body, chance)
+    spoiled = chance.choices(WAYS, cum_weights=UP_TO)[0](body, chance)
     size = len(spoiled)
     if chance.random() < 0.01:
         size = chance.choice((-1, 0, 1, size + 50, 2**31 - 1, -(2**31), 200 << 20))

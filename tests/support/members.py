@@ -22,7 +22,7 @@ PROGRAMS = Path(__file__).parents[1] / "clients" / "members"
 PATIENCE_S = 60
 SESSION_MS = 3000  # of classic members; long enough for a busy machine, short enough to wait for
 HEARTBEAT_MS = 300
-STEP_S = 0.02
+STEP_S, LONGEST_STEP_S = 0.02, 0.3
 
 Place = tuple[str, int]
 
@@ -55,14 +55,18 @@ KINDS = (CONFLUENT, COOPERATIVE, AIOKAFKA, KAFKA_PYTHON, MODERN)
 def eventually(
     holds: Callable[[], Any], what: str, told: Callable[[], object] = lambda: "", patience_s: float = PATIENCE_S
 ) -> Any:
-    """What `holds` gives once it is true; a failure that tells `what` if that takes too long."""
-    deadline = time.monotonic() + patience_s
+    """What `holds` gives once it is true; a failure that tells `what` if that takes too long.
+
+    It is asked less often the longer it takes: asking costs what it waits for the processor.
+    """
+    begun = time.monotonic()
     while True:
         found = holds()
         if found:
             return found
-        assert time.monotonic() < deadline, f"{what}: not within {patience_s:.0f} s; {told()}"
-        time.sleep(STEP_S)
+        passed = time.monotonic() - begun
+        assert passed < patience_s, f"{what}: not within {patience_s:.0f} s; {told()}"
+        time.sleep(min(max(passed / 10, STEP_S), LONGEST_STEP_S))
 
 
 class Member:

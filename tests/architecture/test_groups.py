@@ -1,0 +1,26 @@
+"""How tests are dealt out to several processes: files that are named in support/dealing.py exist, and stay together."""
+
+from pathlib import Path
+
+import pytest
+
+from support.dealing import GROUP_OF, group_of
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize("file", GROUP_OF)
+def test_files_are_there(file: str) -> None:
+    assert (ROOT / file).is_file()
+    assert group_of(f"{file}::test_one[a::b]") == group_of(f"{file}::TestClass::test_two") == GROUP_OF[file]
+
+
+def test_all_with_a_session_are_named() -> None:
+    folder = ROOT / "tests" / "spark"
+    using = [path for path in folder.glob("test_*.py") if "spark: Any" in path.read_text()]
+    groups = {group_of(f"{path.relative_to(ROOT).as_posix()}::test") for path in using}
+    assert len(groups) == 1, "another process would start a session of its own"
+
+
+def test_others_are_dealt_out_one_by_one(request: pytest.FixtureRequest) -> None:
+    assert group_of(request.node.nodeid) == request.node.nodeid
