@@ -119,7 +119,7 @@ def token() -> str:
     def part(value: dict[str, object]) -> str:
         return base64.urlsafe_b64encode(json.dumps(value).encode()).decode().rstrip("=")
 
-    now = time.time()
+    now = int(time.time())  # Kafka counts milliseconds: a part of one more would be in its future
     return f"{part({'alg': 'none'})}.{part({'sub': 'alice', 'iat': now, 'exp': now + 600})}."
 
 
