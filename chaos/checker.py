@@ -108,7 +108,7 @@ def _duplicates(facts: Facts) -> Found:
         offsets = set(fate.found)
         if fate.acked is not None and fate.acked.offset >= 0:
             offsets.add(fate.acked.offset)
-        if len(offsets) > 1 and fate.send.once:
+        if len(offsets) > 1 and fate.send.once and not facts.renumbered(fate):
             yield fate.send.place, f"{fate.send.value} is at {sorted(offsets)}"
 
 
@@ -170,8 +170,9 @@ def _lost_copies(facts: Facts) -> Found:
 def _repeated_copies(facts: Facts) -> Found:
     """Two committed copies of one record."""
     for copies in facts.copies:
+        twice = {fate.send.value: len(fate.found) for fate in _of_topic(facts, copies.source) if facts.renumbered(fate)}
         for value, number in _copies_made(facts, copies).items():
-            if number > 1:
+            if number > twice.get(value, 1):
                 yield copies.target, f"{value} was copied {number} times"
 
 

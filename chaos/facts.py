@@ -26,6 +26,7 @@ from chaos.history import (
     Polled,
     Send,
     Settled,
+    Stamped,
 )
 
 Key = tuple[str, str]  # place and value
@@ -63,6 +64,7 @@ class Facts:
     polls: list[Polled] = field(default_factory=list)
     acks: list[Acked] = field(default_factory=list)
     whole: list[Key] = field(default_factory=list)  # readers that went through a whole place: (reader, place)
+    stamps: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)  # place, offset → producer, its epoch
     errors: list[Erred | Failed] = field(default_factory=list)
     copies: list[Copies] = field(default_factory=list)
     listings: list[Listed] = field(default_factory=list)
@@ -77,6 +79,12 @@ class Facts:
         """
         begun = [begin for begin, end in self.disturbances if begin <= asked.at and asked.since <= end]
         return min([asked.since, *begun])
+
+    def renumbered(self, fate: Fate) -> bool:
+        """Whether its producer wrote it in several epochs, once in each: no broker can know it again."""
+        stamps = [self.stamps.get((fate.send.place, offset)) for offset in fate.found]
+        written = {each for each in stamps if each is not None}
+        return len(written) == len(fate.found) > 1 and len({producer for producer, _ in written}) == 1
 
     def must_be_there(self, fate: Fate) -> bool:
         """Acknowledged; and where it was part of a transaction, that one committed."""
@@ -119,6 +127,8 @@ def _note(facts: Facts, event: Event) -> None:
             facts.errors.append(event)
         case Exhausted():
             facts.whole.append((event.who, event.place))
+        case Stamped():
+            facts.stamps[event.place, event.offset] = event.producer_id, event.producer_epoch
         case Placed():
             facts.walks[event.who, event.place].append(event)
         case Polled():

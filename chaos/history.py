@@ -81,6 +81,16 @@ class Exhausted(Event):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Stamped(Event):
+    """Who wrote what is at an offset, and in which of its epochs: as the log has it."""
+
+    place: str
+    offset: int
+    producer_id: int
+    producer_epoch: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Erred(Event):
     """A client's program was told of an error that is not a record's. `hard`: to try again is not enough."""
 
@@ -182,8 +192,8 @@ class Noted(Event):
 KINDS = {
     kind.__name__: kind
     for kind in (
-        Send, Acked, Failed, Placed, Polled, Exhausted, Erred, Ending, Ended, Copies, Committing, Committed, Fetched,
-        Listed, Disturbed, Settled, Struck, Noted,
+        Send, Acked, Failed, Placed, Polled, Exhausted, Stamped, Erred, Ending, Ended, Copies, Committing, Committed,
+        Fetched, Listed, Disturbed, Settled, Struck, Noted,
     )
 }  # fmt: skip
 

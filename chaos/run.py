@@ -35,8 +35,9 @@ from chaos.history import (
     Settled,
     Struck,
 )
+from chaos.stamps import stamp
 from chaos.workloads.base import Gave, Workload, wait_until
-from chaos.workloads.read import read_everything
+from chaos.workloads.read import LAST, read_everything
 from chaos.workloads.table import Cast, cast_of, client_of
 
 Say = Callable[[str], None]
@@ -167,6 +168,7 @@ def _disturb(plan: Plan, cluster: Any, recorder: Recorder, outcome: Outcome, say
             each.abandon()
         raise
     read_everything(cluster.bootstrap_servers, recorder, cast.topics)
+    stamp(cluster.bootstrap_servers, recorder, LAST)
 
 
 def _under_load(plan: Plan, cast: Cast, scene: Scene, outcome: Outcome, say: Say) -> None:

@@ -19,6 +19,7 @@ READING = {
     "check.crcs": True,
 }
 ASK_S = 5.0
+LAST = "last"  # who reads everything at the end
 
 
 def reads_of(messages: Iterable[Message]) -> dict[str, list[Read]]:
@@ -107,25 +108,25 @@ class Ask(Workload):
 
 def read_everything(bootstrap: str, recorder: Recorder, topics: dict[str, int]) -> int:
     """The last reading: every partition from its beginning to its end. Returns how many records there are."""
-    consumer = Consumer({**READING, "bootstrap.servers": bootstrap, "group.id": "last", "enable.partition.eof": True})
+    consumer = Consumer({**READING, "bootstrap.servers": bootstrap, "group.id": LAST, "enable.partition.eof": True})
     many, waiting = 0, set()
     for topic, partitions in topics.items():
         for index in range(partitions):
             waiting.add(f"{topic}/{index}")
-            recorder.tell(Placed, "last", f"{topic}/{index}", 0)
+            recorder.tell(Placed, LAST, f"{topic}/{index}", 0)
     consumer.assign([TopicPartition(topic, index, 0) for topic, count in topics.items() for index in range(count)])
     until = recorder.now() + PATIENCE_S
     while waiting:
         messages = consumer.consume(1000, 0.5)
         for place, reads in reads_of(messages).items():
             many += len(reads)
-            recorder.tell(Polled, "last", place, tuple(reads))
+            recorder.tell(Polled, LAST, place, tuple(reads))
         for message in messages:
             error = message.error()
             if error is not None and error.code() == KafkaError._PARTITION_EOF:
                 place = f"{message.topic()}/{message.partition()}"
                 waiting.discard(place)
-                recorder.tell(Exhausted, "last", place)
+                recorder.tell(Exhausted, LAST, place)
         if recorder.now() > until:
             raise Gave(f"the last reading did not reach the end of {sorted(waiting)}")
     consumer.close()

@@ -25,6 +25,7 @@ from chaos.history import (
     Recorder,
     Send,
     Settled,
+    Stamped,
     load,
     save,
 )
@@ -67,6 +68,17 @@ class Story:
 
 def story() -> Story:
     return Story()
+
+
+def twice() -> Story:
+    return story().send("a.0", 1).read((0, "a.0"), (1, "a.0"))
+
+
+def copied(begun: Story, times: int) -> Story:
+    begun.then(Copies, "copier", "topic", "target")
+    for number in range(times):
+        begun.send(f"a.0~{number}", number, place="target/0")
+    return begun.read(*((number, f"a.0~{number}") for number in range(times)), place="target/0")
 
 
 def committed(offset: int) -> Story:
@@ -141,6 +153,18 @@ VARIANTS = {
         story().send("a.0", 0).then(Placed, "reader", PLACE, 1).read((0, "a.0")),
     ),
     "a record that moved": ("duplicate", story().send("a.0", 0).read((1, "a.0"))),
+    "a record twice in one epoch of its producer": (
+        "duplicate",
+        twice().then(Stamped, "last", PLACE, 0, 7, 3).then(Stamped, "last", PLACE, 1, 7, 3),
+    ),
+    "a record of two producers": (
+        "duplicate",
+        twice().then(Stamped, "last", PLACE, 0, 7, 3).then(Stamped, "last", PLACE, 1, 8, 4),
+    ),
+    "a record that is copied more often than it is there": (
+        "repeated copy",
+        copied(twice(), 3).then(Stamped, "last", PLACE, 0, 7, 3).then(Stamped, "last", PLACE, 1, 7, 4),
+    ),
     "a record in another place": (
         "phantom",
         story().send("a.0", 0).read((0, "a.0")).read((0, "a.0"), place="topic/1"),
@@ -210,6 +234,9 @@ CLEAN = {
     ),
     "errors that pass": (
         story().send("a.0").then(Failed, "a", PLACE, "a.0", "timed out").then(Erred, "reader", "timed out", False)
+    ),
+    "a record that its producer wrote again in another epoch": (
+        copied(twice(), 2).then(Stamped, "last", PLACE, 0, 7, 3).then(Stamped, "last", PLACE, 1, 7, 4)
     ),
     "a reader that read all": story().send("a.0", 0).read((0, "a.0"), by="last").then(Exhausted, "last", PLACE),
     "a reader that seeks": (
