@@ -6,7 +6,6 @@
 import asyncio
 import gc
 import logging
-import signal
 import socket
 import sys
 import time
@@ -110,19 +109,18 @@ def run(properties: Mapping[str, str], announce: Announce | None = None, clock: 
     except (StartRefused, Broken) as refused:
         print(f"moldau: {refused}", file=sys.stderr)
         return EXIT_FAILED
+    process.ignore_signals()  # again: Python's own loop puts back the default when it closes
     return EXIT_OK
 
 
 async def _serve(config: BrokerConfig, announce: Announce | None, begun: float, clock: Clock) -> None:
     stop = asyncio.Event()
     node = Node(config, stop, clock)
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
+    process.stop_on_signals(stop.set)
     try:
         started = await node.start(begun)
     except StopAsked:
-        process.defer_signals()
+        process.ignore_signals()
         log.info("stopped before it was ready")
         return
     except (CannotListen, DirectoryRefused, StoreError) as problem:
@@ -133,7 +131,7 @@ async def _serve(config: BrokerConfig, announce: Announce | None, begun: float, 
     await stop.wait()
     log.info("stopping")
     await node.stop()
-    process.defer_signals()
+    process.ignore_signals()
     log.info("stopped")
     if node.broken:
         raise Broken(node.broken)

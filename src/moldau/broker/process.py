@@ -5,12 +5,13 @@ import logging
 import resource
 import signal
 import sys
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 log = logging.getLogger("moldau.broker")
 
 FILES_WANTED = 100_000
+STOPPING = (signal.SIGTERM, signal.SIGINT)
 FORMAT = "%(asctime)s %(levelname)-7s %(message)s"
 
 
@@ -37,9 +38,21 @@ def raise_file_limit(connections: int) -> None:
         log.warning("only %d files and connections may be open at a time; raise it with: ulimit -n 100000", soft)
 
 
-def defer_signals() -> None:
-    """The broker has stopped: an impatient second Ctrl-C must not turn the end of its process into a failure."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
+def stop_on_signals(stop: Callable[[], None]) -> None:
+    loop = asyncio.get_running_loop()
+    for number in STOPPING:
+        loop.add_signal_handler(number, stop)
+
+
+def ignore_signals() -> None:
+    """The broker has stopped: an impatient second Ctrl-C must not turn the end of its process into a failure.
+
+    To block them is not enough, that holds for one thread: the interpreter puts back the default on its way out, and
+    another thread would take the signal. What is ignored it leaves alone.
+    """
+    signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)
+    for number in STOPPING:
+        signal.signal(number, signal.SIG_IGN)
 
 
 def run_loop(main: Coroutine[Any, Any, None]) -> None:
