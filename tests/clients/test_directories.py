@@ -10,7 +10,7 @@ from kafka.protocol.admin import AlterReplicaLogDirsRequest
 from moldau.base.errors import WireError
 from support.brokers import BrokerProcess
 from support.raw import RawClient
-from support.steady import stored, writing
+from support.steady import Steady, stored, writing
 
 
 def move(client: RawClient, path: Path | str, topic: str, *partitions: int, version: int = 2) -> dict[int, int]:
@@ -71,17 +71,23 @@ def test_partitions_move_while_they_are_written_to(tmp_path: Path) -> None:
         own.close()
 
 
+def written_to_both(own: BrokerProcess, directories: tuple[Path, Path], count: int) -> tuple[int, int, Steady]:
+    """The partitions of topic `t` in the first and in the second directory, and who has written so much to them."""
+    with RawClient(own.bootstrap) as client:
+        client.create_topic("t", 2, {})
+        [first], [second] = (rows(client, "t")[str(path)] for path in directories)
+        with writing(own.bootstrap, [("t", 0), ("t", 1)]) as steady:
+            steady.wait_for_more(count)
+    return first, second, steady
+
+
 def test_a_disk_that_is_lost_takes_its_partitions_records_alone(tmp_path: Path) -> None:
     """One replica, one disk: what was on it is gone, whatever acks and flush say. Everything else is as it was."""
     one, two = tmp_path / "one", tmp_path / "two"
     own = BrokerProcess(tmp_path, {"log.dirs": f"{one},{two}"})
     own.start()
     try:
-        with RawClient(own.bootstrap) as client:
-            client.create_topic("t", 2, {})
-            [kept], [lost] = (rows(client, "t")[str(path)] for path in (one, two))
-            with writing(own.bootstrap, [("t", 0), ("t", 1)]) as steady:
-                steady.wait_for_more(500)
+        kept, lost, steady = written_to_both(own, (one, two), 500)
         own.stop()
         shutil.rmtree(two)
         own.start()
@@ -103,11 +109,7 @@ def test_a_disk_that_does_not_work_at_the_start_takes_its_partitions_alone(tmp_p
     own = BrokerProcess(tmp_path, {"log.dirs": f"{one},{two}"})
     own.start()
     try:
-        with RawClient(own.bootstrap) as client:
-            client.create_topic("t", 2, {})
-            [kept], [away] = (rows(client, "t")[str(path)] for path in (one, two))
-            with writing(own.bootstrap, [("t", 0), ("t", 1)]) as steady:
-                steady.wait_for_more(20)
+        kept, away, steady = written_to_both(own, (one, two), 20)
         own.stop()
         two.rename(tmp_path / "elsewhere")
         two.touch()

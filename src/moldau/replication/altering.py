@@ -45,6 +45,11 @@ class Granted(NamedTuple):
 AlterIsr = Callable[[Sequence[Proposal]], Awaitable[Sequence[Granted | WireError]]]
 
 
+def backoff_s(failures: int) -> float:
+    """How long to wait after so many attempts in a row that led to nothing."""
+    return min(LEAST_BACKOFF_S * 2.0 ** min(failures, 10), MOST_BACKOFF_S)
+
+
 class IsrChanges:
     def __init__(self, alter: AlterIsr, epoch_of: Callable[[int], int | None], node_id: int) -> None:
         self._alter = alter
@@ -88,10 +93,10 @@ class IsrChanges:
                 logger.exception("asking for other in-sync replicas failed")
                 self._unsure.update((partition, wish) for partition, wish, _ in wishes)
                 again = [partition for partition, _, _ in wishes]
-            failures = min(failures + 1, 10) if again else 0
+            failures = failures + 1 if again else 0
             if again:
                 self._due.update(dict.fromkeys(again))
-                await asyncio.sleep(min(LEAST_BACKOFF_S * 2**failures, MOST_BACKOFF_S))
+                await asyncio.sleep(backoff_s(failures))
             if self._due:
                 self._wake.set()
 

@@ -12,7 +12,7 @@ from itertools import islice
 
 from moldau.metadata.image import ClusterImage, PartitionState
 from moldau.net.peer import PeerLost
-from moldau.replication.altering import AT_ONCE, LEAST_BACKOFF_S, MOST_BACKOFF_S, AlterIsr, Granted, Proposal
+from moldau.replication.altering import AT_ONCE, AlterIsr, Granted, Proposal, backoff_s
 from moldau.replication.isr import UNKNOWN
 from moldau.replication.leader import Leader
 from moldau.replication.replicas import Replicas
@@ -49,8 +49,8 @@ class Withdrawals:
             await self._due.wait()
             self._due.clear()
             while proposals := list(islice(self._proposals(), AT_ONCE)):
-                failures = 0 if await self._ask(proposals) else min(failures + 1, 10)
-                await asyncio.sleep(min(LEAST_BACKOFF_S * 2**failures, MOST_BACKOFF_S))
+                failures = 0 if await self._ask(proposals) else failures + 1
+                await asyncio.sleep(backoff_s(failures))
 
     async def _ask(self, proposals: list[Proposal]) -> bool:
         """Whether something of it was granted; the image will say so."""
