@@ -12,7 +12,7 @@ WORKERS ?= 3
 # Or a while after the first result: make demo DEMO_SECONDS=20
 DEMO_SECONDS ?=
 
-.PHONY: up demo setup test check bench exactly-once storm spark spark-faults soak chaos simulate clean
+.PHONY: up demo setup test check docs bench exactly-once storm spark spark-faults soak chaos simulate clean
 
 up: $(BROKER)
 	@exec $(BIN)/moldau up --dir ./data --listen localhost:9092
@@ -61,6 +61,11 @@ spark: setup
 
 soak: setup
 	@MOLDAU_FULL=1 $(BIN)/python -m pytest tests/properties/test_power_cuts.py tests/clients/test_kills.py -n 2 --timeout 3600
+
+docs: setup
+	@$(BIN)/python -m moldau.broker.settings > docs/settings.md
+	@$(BIN)/python -m moldau.broker.protocol_page > docs/protocol.md
+	@PYTHONPATH=tests $(BIN)/python -m support.file_map > docs/files.md
 
 bench: setup
 	@$(BIN)/python -m benchmarks $(ARGS)
