@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import uvloop
 
+from moldau.base.session import Session
 from moldau.net.connection import Connection, Handled
 from moldau.net.gate import Gate
 from moldau.net.reply import Parked
@@ -171,7 +172,7 @@ class Served:
         self.gone: list[Connection] = []
         self.server = server
         self.peer = Peer(client)
-        self.connection = Connection(server, "peer", "PLAINTEXT", self.gate, self.script, self.gone.append)
+        self.connection = Connection(server, Session("PLAINTEXT", "peer"), self.gate, self.script, self.gone.append)
 
     def close(self) -> None:
         self.connection.close()

@@ -70,7 +70,7 @@ class Dispatcher:
         except BadRequest:
             raise
         except Exception:
-            log.exception("request failed (%s) from %s", _what(frame), connection.peer)
+            log.exception("request failed (%s) from %s", _what(frame), connection.session.peer)
             raise BadRequest("an internal error") from None
 
     def _dispatch(self, connection: Connection, frame: memoryview) -> Handled:
@@ -85,11 +85,12 @@ class Dispatcher:
                 raise MalformedMessage("the frame is shorter than its request header")
             if flexible:
                 at = at + 1 if frame[at] == 0 else skip_tag_section(frame, at)
-            return serve(self._context, frame, at, version, correlation, connection.listener)
+            return serve(self._context, frame, at, version, correlation, connection.session.listener)
         return self._dispatch_cold(connection, frame)
 
     def _dispatch_cold(self, connection: Connection, frame: memoryview) -> Handled:
         key, version, correlation = read_request_prefix(frame)
+        session = connection.session
         api = self._apis.get(key)
         if api is None:
             raise BadRequest(f"API key {key} is not served")
@@ -97,13 +98,13 @@ class Dispatcher:
         if not messages.lowest <= version <= messages.highest:
             if key != API_VERSIONS:
                 raise BadRequest(f"{messages.name} version {version} is not served")
-            return self._answer(api, FALLBACK_VERSION, correlation, None, Call(version, None, connection.listener, ""))
+            return self._answer(api, FALLBACK_VERSION, correlation, None, Call(version, None, session.listener, ""))
         header, at = read_request_header(frame)
         if len(frame) > COLD_REQUEST_AT_MOST:
             raise BadRequest(f"{messages.name} request of {len(frame)} bytes; at most {COLD_REQUEST_AT_MOST} are read")
         request: object = decode(messages.request, version, frame, at, exact=False)
-        call = Call(version, header.client_id, connection.listener, connection.peer)
-        if messages.between_brokers and not self._brokers_meet_at(connection.listener):
+        call = Call(version, header.client_id, session.listener, session.peer)
+        if messages.between_brokers and not self._brokers_meet_at(session.listener):
             refused = messages.response(error_code=WireError.CLUSTER_AUTHORIZATION_FAILED)
             return _frame(api, version, correlation, refused)
         if api.forwarded and self._context.asking is not None:

@@ -18,6 +18,7 @@ from collections.abc import Callable, Coroutine
 from itertools import islice
 from typing import Any, Protocol
 
+from moldau.base.session import Session
 from moldau.base.slices import FileSlice
 from moldau.net import sendfile
 from moldau.net.gate import Gate
@@ -66,15 +67,13 @@ class Connection:
         "_writing",
         "active_at",
         "closed",
-        "listener",
-        "peer",
+        "session",
     )
 
     def __init__(
         self,
         sock: socket.socket,
-        peer: str,
-        listener: str,
+        session: Session,
         gate: Gate,
         handler: Handler,
         on_closed: "Callable[[Connection], None]",
@@ -99,8 +98,7 @@ class Connection:
         self._reading = False
         self._writing = False
         self.closed = False
-        self.peer = peer
-        self.listener = listener
+        self.session = session
         self.active_at = self._loop.time()
         self._resume_reading()
 
@@ -387,7 +385,7 @@ class Connection:
             return
         self.closed = True
         if reason:
-            self._gate.complaints.tell(f"closing connection from {self.peer}: {reason}", self._loop.time())
+            self._gate.complaints.tell(f"closing connection from {self.session.peer}: {reason}", self._loop.time())
         if self._reading:
             self._loop.remove_reader(self._fd)
         if self._writing:

@@ -7,6 +7,7 @@ import socket
 from collections import Counter
 from dataclasses import dataclass
 
+from moldau.base.session import Session
 from moldau.net.connection import Connection, Handler
 from moldau.net.gate import Gate
 
@@ -157,7 +158,8 @@ class Listeners:
         if self.limits.send_buffer > 0:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self.limits.send_buffer)
         shown = f"[{ip}]:{port}" if ":" in ip else f"{ip}:{port}"
-        self.connections.add(Connection(sock, shown, name, self.gate, self._handler, lambda gone: self._left(gone, ip)))
+        session = Session(name, shown)
+        self.connections.add(Connection(sock, session, self.gate, self._handler, lambda gone: self._left(gone, ip)))
         self._per_ip[ip] += 1
 
     def _refusal(self, ip: str) -> str:

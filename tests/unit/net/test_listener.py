@@ -7,6 +7,7 @@ import socket
 
 import pytest
 
+from moldau.base.session import SecurityProtocol, Session
 from moldau.net import listener
 from moldau.net.listener import CannotListen, ConnectionLimits, Listeners
 from support.loops import Peer, Script, a_gate, on_both_loops, request, run, turns, until
@@ -67,8 +68,10 @@ def test_a_client_is_served_and_forgotten_when_it_leaves(loop_kind: str) -> None
         peer = await serving.served()
         assert peer is not None
         (connection,) = serving.listeners.connections
-        assert connection.peer.startswith("127.0.0.1:")
-        assert connection.listener == "PLAINTEXT"
+        host, port = peer.socket.getsockname()
+        assert connection.session == Session("PLAINTEXT", f"{host}:{port}")
+        assert connection.session.security_protocol is SecurityProtocol.PLAINTEXT
+        assert str(connection.session.principal) == "User:ANONYMOUS"
         peer.close()
         await until(lambda: not serving.listeners.connections)
         serving.close()
