@@ -43,6 +43,12 @@ def test_links_lead_somewhere() -> None:
     assert not broken, "\n".join(broken)
 
 
+def test_the_documentation_lists_every_page() -> None:
+    listed = (ROOT / "docs" / "README.md").read_text()
+    missing = [page.name for page in (ROOT / "docs").glob("*.md") if f"({page.name})" not in listed]
+    assert not [name for name in missing if name != "README.md"]
+
+
 def test_nothing_tells_where_it_was_written() -> None:
     own = [str(path) for path in (ROOT, Path.home()) if len(str(path)) > len("/home/")]
     found = []
