@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from moldau.base.coordination import Caller, Decision, Fired, TimerKey
-from moldau.groups.classic import ClassicGroup, State
+from moldau.groups.classic.group import ClassicGroup, State
 from moldau.groups.env import Env, GroupConfig, Topics
 from moldau.groups.shard import GroupShard
 from moldau.wire.messages.delete_groups import DeleteGroupsRequest

@@ -7,8 +7,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from moldau.groups.classic import ClassicGroup
-from moldau.groups.consumer_state import ConsumerGroup
+from moldau.groups.classic.group import ClassicGroup
+from moldau.groups.consumer.group import ConsumerGroup
 from moldau.groups.env import GroupConfig
 from support.group_clients import GROUP, ClassicClient, Client, ConsumerClient, Coordinator, topic_id
 

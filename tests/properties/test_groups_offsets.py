@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from moldau.base.coordination import Caller, Decision, Record
 from moldau.groups import records
 from moldau.groups.env import Env, GroupConfig, Topics, TopicView
-from moldau.groups.offsets_packed import (
+from moldau.groups.offsets.packed import (
     Committed,
     commit_time,
     group_head,

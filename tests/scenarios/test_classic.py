@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from moldau.groups import classic
-from moldau.groups.classic import TRANSITIONS, State
+from moldau.groups.classic import group as classic_group
+from moldau.groups.classic.group import TRANSITIONS, State
 from moldau.groups.env import Env, GroupConfig, Topics
 from moldau.groups.shard import GroupShard
 from moldau.wire.messages.delete_groups import DeleteGroupsRequest
@@ -120,7 +120,7 @@ def test_scripts_walk_every_transition() -> None:
 
 
 def test_scripts_show_every_error() -> None:
-    sources = [path.read_text() for path in Path(classic.__file__).parent.glob("classic*.py")]
+    sources = [path.read_text() for path in Path(classic_group.__file__).parent.glob("*.py")]
     answered = {name for source in sources for name in re.findall(r"WireError\.([A-Z_]+)", source)}
     assert answered - {"NONE"} <= {name for (name,) in told_by_scripts(r"error_code=([A-Z_]+)")}
 

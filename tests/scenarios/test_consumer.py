@@ -8,7 +8,7 @@ from uuid import NAMESPACE_OID, UUID, uuid5
 import pytest
 
 from moldau.groups import records
-from moldau.groups.consumer_state import ConsumerGroup, Member
+from moldau.groups.consumer.group import ConsumerGroup, Member
 from moldau.groups.env import Env, GroupConfig, Topics, TopicView
 from moldau.groups.shard import GroupShard
 from moldau.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupTopicPartitions

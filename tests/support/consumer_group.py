@@ -8,8 +8,9 @@ from typing import Any
 from uuid import NAMESPACE_OID, UUID, uuid5
 
 from moldau.base.coordination import Caller, Decision, Record, TimerKey
-from moldau.groups import consumer, records
-from moldau.groups.consumer_state import ConsumerGroup, fold
+from moldau.groups import records
+from moldau.groups.consumer import heartbeat as consumer_heartbeat
+from moldau.groups.consumer.group import ConsumerGroup, fold
 from moldau.groups.env import Env, GroupConfig, Topics, TopicView
 from moldau.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -76,13 +77,13 @@ class OneGroup:
     def restart(self) -> None:
         self.group, self.timers = self.replayed(), {}
         if self.group is not None:
-            self.take(consumer.loaded(self.group, self.env))
+            self.take(consumer_heartbeat.loaded(self.group, self.env))
 
     def become(self, **partitions: int) -> None:
         """These are the topics from now on."""
         self.topics = topics(self.topics.version + 1, **partitions)
         if self.group is not None:
-            self.take(consumer.topics_changed(self.group, self.env))
+            self.take(consumer_heartbeat.topics_changed(self.group, self.env))
 
     def wait(self, ms: int) -> None:
         end = self.now + ms
@@ -92,7 +93,7 @@ class OneGroup:
                 break
             self.now = self.timers.pop(key)
             if self.group is not None:
-                self.take(consumer.fired(self.group, key, self.env))
+                self.take(consumer_heartbeat.fired(self.group, key, self.env))
         self.now = end
 
     def beat(self, member: str, epoch: int, *, version: int = 1, **asked: Any) -> ConsumerGroupHeartbeatResponse:
@@ -104,7 +105,9 @@ class OneGroup:
             )
         request = ConsumerGroupHeartbeatRequest(group_id=GROUP, member_id=member, member_epoch=epoch, **asked)
         caller = Caller("token", version, f"client-{member}", "/127.0.0.1")
-        response: ConsumerGroupHeartbeatResponse = self.take(consumer.heartbeat(self.group, request, caller, self.env))
+        response: ConsumerGroupHeartbeatResponse = self.take(
+            consumer_heartbeat.heartbeat(self.group, request, caller, self.env)
+        )
         return response
 
     def join(self, member: str, *names: str, **asked: Any) -> ConsumerGroupHeartbeatResponse:

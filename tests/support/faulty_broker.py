@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 from moldau.broker.apis import list_offsets
-from moldau.groups.offsets import Offsets
-from moldau.groups.offsets_packed import split_key
+from moldau.groups.offsets.packed import split_key
+from moldau.groups.offsets.store import Offsets
 from moldau.log.log import Log
 from moldau.replication.leader import TOO_FEW
 from moldau.replication.partition import Partition

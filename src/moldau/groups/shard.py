@@ -10,27 +10,25 @@ from typing import Any, Final
 
 from moldau.base.coordination import Caller, Decision, Fired, Record, Timer, TimerKey
 from moldau.base.errors import WireError
-from moldau.groups import (
-    classic,
-    classic_join,
-    classic_members,
-    classic_reads,
-    classic_rebalance,
-    classic_sync,
-    consumer,
-    consumer_classic,
-    consumer_reads,
-    offsets_commit,
-    offsets_expiry,
-    offsets_fetch,
-    records,
-)
-from moldau.groups.classic import ClassicGroup, State
-from moldau.groups.consumer_draft import MEMBER_TIMERS, REGEX
-from moldau.groups.consumer_state import ConsumerGroup, Rejoining, Scanning, fold, folds
+from moldau.groups import records
+from moldau.groups.classic import group as classic_group
+from moldau.groups.classic import join as classic_join
+from moldau.groups.classic import members as classic_members
+from moldau.groups.classic import reads as classic_reads
+from moldau.groups.classic import rebalance as classic_rebalance
+from moldau.groups.classic import sync as classic_sync
+from moldau.groups.classic.group import ClassicGroup, State
+from moldau.groups.consumer import classic_members as consumer_classic
+from moldau.groups.consumer import heartbeat as consumer_heartbeat
+from moldau.groups.consumer import reads as consumer_reads
+from moldau.groups.consumer.builder import MEMBER_TIMERS, REGEX
+from moldau.groups.consumer.group import ConsumerGroup, Rejoining, Scanning, fold, folds
 from moldau.groups.env import Env, GroupConfig, Topics
-from moldau.groups.offsets import Offsets
-from moldau.groups.offsets_packed import check_value, is_offset_key, tombstone
+from moldau.groups.offsets import commit as offsets_commit
+from moldau.groups.offsets import expiration as offsets_expiration
+from moldau.groups.offsets import fetch as offsets_fetch
+from moldau.groups.offsets.packed import check_value, is_offset_key, tombstone
+from moldau.groups.offsets.store import Offsets
 from moldau.groups.records import GroupMetadataKey, GroupMetadataValue
 from moldau.wire.messages.consumer_group_describe import ConsumerGroupDescribedGroup
 from moldau.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -61,7 +59,7 @@ BY_GROUP: Final[Mapping[type, Mapping[type, Decide]]] = {
     SyncGroupRequest: _each(classic_sync.sync, consumer_classic.sync),
     HeartbeatRequest: _each(classic_members.heartbeat, consumer_classic.heartbeat),
     LeaveGroupRequest: _each(classic_members.leave, consumer_classic.leave),
-    ConsumerGroupHeartbeatRequest: _each(consumer.heartbeat, consumer.heartbeat),
+    ConsumerGroupHeartbeatRequest: _each(consumer_heartbeat.heartbeat, consumer_heartbeat.heartbeat),
     OffsetCommitRequest: _each(offsets_commit.commit, offsets_commit.commit),
     TxnOffsetCommitRequest: _each(offsets_commit.commit_in_transaction, offsets_commit.commit_in_transaction),
 }
@@ -74,7 +72,7 @@ TIMERS: Final[Mapping[type, Mapping[str, Wake]]] = {
         "join": classic_rebalance.join_time_is_up,
         "sync": classic_rebalance.sync_time_is_up,
     },
-    ConsumerGroup: dict.fromkeys((*MEMBER_TIMERS, REGEX), consumer.fired),
+    ConsumerGroup: dict.fromkeys((*MEMBER_TIMERS, REGEX), consumer_heartbeat.fired),
 }
 
 # What is asked of any group: kind of group, then who answers.
@@ -87,12 +85,12 @@ VALIDATE_DELETE: Final[Mapping[type, Callable[[Any], WireError]]] = {
     ConsumerGroup: consumer_reads.validate_delete,
 }
 TOMBSTONES: Final[Mapping[type, Callable[[Any], list[Record]]]] = {
-    ClassicGroup: lambda group: [classic.tombstone(group.group_id)],
+    ClassicGroup: lambda group: [classic_group.tombstone(group.group_id)],
     ConsumerGroup: consumer_reads.tombstones,
 }
 LOADED: Final[Mapping[type, Callable[[Any, Env], Decision]]] = {
     ClassicGroup: classic_rebalance.loaded,
-    ConsumerGroup: consumer.loaded,
+    ConsumerGroup: consumer_heartbeat.loaded,
 }
 
 TOPICS: Final[TimerKey] = ("topics",)  # the one timer that is of no group: look at the topics again
@@ -117,7 +115,7 @@ class GroupShard:
         if isinstance(command, Fired):
             return self._wake(command.key, env)
         if isinstance(command, OffsetDeleteRequest):
-            return offsets_expiry.delete(self.offsets, self.groups.get(command.group_id), command, caller, env)
+            return offsets_expiration.delete(self.offsets, self.groups.get(command.group_id), command, caller, env)
         if isinstance(command, DeleteGroupsRequest):
             return self._delete(command, caller)
         raise TypeError(f"a group shard does not know {type(command).__name__}")
@@ -138,7 +136,7 @@ class GroupShard:
             group = self.groups.get(group_id)
             error = WireError.GROUP_ID_NOT_FOUND if group is None else VALIDATE_DELETE[type(group)](group)
             if error is WireError.NONE:
-                decision.records += offsets_expiry.delete_all(self.offsets, group_id)
+                decision.records += offsets_expiration.delete_all(self.offsets, group_id)
                 decision.records += TOMBSTONES[type(group)](group)
             results.append(DeletableGroupResult(group_id=group_id, error_code=error))
         decision.replies.append((caller.token, DeleteGroupsResponse(results=tuple(results))))
@@ -158,7 +156,7 @@ class GroupShard:
         room = LARGEST_BATCH - sum(map(_size, decision.records))
         for group in self.groups.values():
             if isinstance(group, ConsumerGroup) and room > 0:
-                more = consumer.topics_changed(group, env)
+                more = consumer_heartbeat.topics_changed(group, env)
                 _join_in(decision, more)
                 room -= sum(map(_size, more.records))
         return _to_the_end(decision, env)
@@ -171,7 +169,7 @@ class GroupShard:
         going = self._of_deleted_topics(env)
         room = LARGEST_BATCH - sum(map(_size, going))
         for group_id, group in self.groups.items():
-            places, all_gone = offsets_expiry.expired(self.offsets, group, env)
+            places, all_gone = offsets_expiration.expired(self.offsets, group, env)
             gone = _batch((tombstone(group_id, place) for place in places), room)
             if all_gone and len(gone) == len(places) and VALIDATE_DELETE[type(group)](group) is WireError.NONE:
                 gone += TOMBSTONES[type(group)](group)
@@ -183,7 +181,7 @@ class GroupShard:
 
     def _of_deleted_topics(self, env: Env) -> list[Record]:
         """Tombstones of offsets whose topic is gone, as many as fit in a batch."""
-        return _batch(offsets_expiry.of_deleted_topics(self.offsets, env.topics))
+        return _batch(offsets_expiration.of_deleted_topics(self.offsets, env.topics))
 
     # -- reads
 
@@ -205,7 +203,7 @@ class GroupShard:
         group = self.groups.get(group_id)
         if isinstance(group, ConsumerGroup):
             return consumer_reads.describe(group, topics, config)
-        refusal = consumer.not_found(group_id, group)
+        refusal = consumer_heartbeat.not_found(group_id, group)
         return ConsumerGroupDescribedGroup(error_code=refusal.error, error_message=refusal.message, group_id=group_id)
 
     def list_groups(self, states: Collection[str] = (), types: Collection[str] = ()) -> list[ListedGroup]:
@@ -251,7 +249,7 @@ class GroupShard:
 
     def _apply_classic(self, group_id: str, value: GroupMetadataValue | None) -> None:
         if value is not None:
-            self.groups[group_id] = classic.from_record(group_id, value)
+            self.groups[group_id] = classic_group.from_record(group_id, value)
         elif isinstance(self.groups.get(group_id), ClassicGroup):
             del self.groups[group_id]
 

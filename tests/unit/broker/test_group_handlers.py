@@ -23,7 +23,7 @@ from moldau.broker.coordinators.groups import Groups
 from moldau.broker.coordinators.placing import partition_of
 from moldau.broker.promise import Promise
 from moldau.broker.settings import load
-from moldau.groups.consumer_state import ConsumerGroup
+from moldau.groups.consumer.group import ConsumerGroup
 from moldau.metadata.image import ClusterImage, PartitionState, Topic
 from moldau.transactions.state import Transaction
 from moldau.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest

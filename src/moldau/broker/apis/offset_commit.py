@@ -7,7 +7,7 @@ from typing import Any
 
 from moldau.broker.call import Call
 from moldau.broker.context import Context
-from moldau.groups import offsets_commit
+from moldau.groups.offsets import commit as offsets_commit
 from moldau.wire.messages.offset_commit import OffsetCommitRequest
 
 

@@ -9,8 +9,8 @@ from moldau.base.errors import WireError
 from moldau.broker.call import Call
 from moldau.broker.context import Context
 from moldau.broker.promise import joined
-from moldau.groups import offsets_fetch
 from moldau.groups.env import Topics
+from moldau.groups.offsets import fetch as offsets_fetch
 from moldau.wire.messages.offset_fetch import (
     OffsetFetchGroup,
     OffsetFetchGroupResponse,

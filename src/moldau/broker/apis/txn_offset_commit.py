@@ -11,7 +11,7 @@ from moldau.broker.call import Call
 from moldau.broker.context import Context
 from moldau.broker.internal_topics import OFFSETS
 from moldau.broker.promise import after
-from moldau.groups import offsets_commit
+from moldau.groups.offsets import commit as offsets_commit
 from moldau.transactions.state import TopicPartition
 from moldau.wire.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 

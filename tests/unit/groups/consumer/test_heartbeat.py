@@ -1,7 +1,7 @@
 """Groups of the consumer protocol, seen from their members: joining, sharing, giving back, leaving, being out."""
 
 from moldau.base.errors import WireError
-from moldau.groups.consumer_state import MemberState
+from moldau.groups.consumer.group import MemberState
 from moldau.groups.env import GroupConfig
 from support.consumer_group import GROUP, Client, OneGroup, settle, topics, with_config
 

@@ -10,12 +10,13 @@ from dataclasses import replace
 from uuid import UUID
 
 from moldau.base.errors import Refusal, WireError
-from moldau.groups import classic, classic_rebalance
-from moldau.groups.classic import ClassicGroup, ClassicMember, State
-from moldau.groups.classic_draft import Draft as ClassicDraft
-from moldau.groups.consumer_draft import SESSION, Draft
-from moldau.groups.consumer_state import Assignment, ConsumerGroup, Member
-from moldau.groups.consumer_target import metadata_hash
+from moldau.groups.classic import group as classic_group
+from moldau.groups.classic import rebalance as classic_rebalance
+from moldau.groups.classic.builder import Draft as ClassicDraft
+from moldau.groups.classic.group import ClassicGroup, ClassicMember, State
+from moldau.groups.consumer.builder import SESSION, Draft
+from moldau.groups.consumer.group import Assignment, ConsumerGroup, Member
+from moldau.groups.consumer.target_assignment import metadata_hash
 from moldau.groups.env import Env, Topics
 from moldau.groups.records import ClassicMemberMetadata, ClassicProtocol
 from moldau.wire.messages.consumer_protocol import (
@@ -40,7 +41,7 @@ DOWNGRADES = ("downgrade", "bidirectional")
 def upgrade(group: ClassicGroup, env: Env) -> Draft | Refusal:
     """The group under the consumer protocol, for its first such member; or why it stays what it is."""
     draft = Draft(None, group.group_id)
-    draft.decision.records.append(classic.tombstone(group.group_id))
+    draft.decision.records.append(classic_group.tombstone(group.group_id))
     if group.state is State.EMPTY:
         return draft
     fault = _why_not(group, env)

@@ -15,8 +15,8 @@ from uuid import UUID
 from moldau.groups.assignors import range as range_assignor
 from moldau.groups.assignors import uniform
 from moldau.groups.assignors.spec import Assign, Spec
-from moldau.groups.consumer_draft import Draft
-from moldau.groups.consumer_state import ConsumerGroup, Member, subscription
+from moldau.groups.consumer.builder import Draft
+from moldau.groups.consumer.group import ConsumerGroup, Member, subscription
 from moldau.groups.env import Env, GroupConfig, Topics, TopicView
 
 ASSIGNORS: Final[dict[str, Assign]] = {"uniform": uniform.assign, "range": range_assignor.assign}

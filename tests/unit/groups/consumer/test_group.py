@@ -2,8 +2,9 @@
 
 from moldau.base.coordination import Record
 from moldau.base.errors import WireError
-from moldau.groups import consumer, consumer_reads
-from moldau.groups.consumer_state import ConsumerGroup, MemberState, fold
+from moldau.groups.consumer import heartbeat as consumer_heartbeat
+from moldau.groups.consumer import reads as consumer_reads
+from moldau.groups.consumer.group import ConsumerGroup, MemberState, fold
 from moldau.groups.records import (
     ClassicMemberMetadata,
     ConsumerGroupCurrentMemberAssignmentKey,
@@ -174,6 +175,6 @@ def test_deciding_changes_nothing() -> None:
     before = world.group
     assert before is not None
     shown = repr(before)
-    consumer.topics_changed(before, world.env)
-    consumer.fired(before, ("session", GROUP, "a"), world.env)
+    consumer_heartbeat.topics_changed(before, world.env)
+    consumer_heartbeat.fired(before, ("session", GROUP, "a"), world.env)
     assert repr(before) == shown

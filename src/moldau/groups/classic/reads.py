@@ -4,7 +4,7 @@ Nothing here changes a group, nor decides that one is to be changed.
 """
 
 from moldau.base.errors import WireError
-from moldau.groups.classic import TRANSITIONS, ClassicGroup, State
+from moldau.groups.classic.group import TRANSITIONS, ClassicGroup, State
 from moldau.wire.codec import MalformedMessage
 from moldau.wire.messages.consumer_protocol import PROTOCOL_TYPE, read_subscription
 from moldau.wire.messages.describe_groups import DescribedGroup, DescribedGroupMember

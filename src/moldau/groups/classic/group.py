@@ -1,7 +1,7 @@
 """A group of the classic protocol as a value: its members, its state, and the states that may follow each other.
 
-A group is never changed: who decides makes another. How a group moves is in `classic_rebalance`, what members ask for
-in `classic_join`, `classic_sync` and `classic_members`. A group that is gone, which Kafka calls Dead, is no value.
+A group is never changed: who decides makes another. How a group moves is in `rebalance`, what members ask for
+in `join`, `sync` and `members`. A group that is gone, which Kafka calls Dead, is no value.
 """
 
 from collections.abc import Iterable, Mapping

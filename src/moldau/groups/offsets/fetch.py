@@ -6,8 +6,8 @@ from uuid import UUID
 
 from moldau.base.errors import WireError
 from moldau.groups.env import Topics
-from moldau.groups.offsets import Offsets
-from moldau.groups.offsets_packed import partition_of, place_of, topic_head, topic_of, unpack_value
+from moldau.groups.offsets.packed import partition_of, place_of, topic_head, topic_of, unpack_value
+from moldau.groups.offsets.store import Offsets
 from moldau.wire.messages.offset_fetch import (
     OffsetFetchGroup,
     OffsetFetchGroupResponse,

@@ -9,9 +9,9 @@ from uuid import UUID
 
 from moldau.base.coordination import Record
 from moldau.base.errors import WireError
-from moldau.groups.consumer_draft import Draft
-from moldau.groups.consumer_state import EMPTY, ConsumerGroup, Member
-from moldau.groups.consumer_target import preferred_assignor, subscribed_topics
+from moldau.groups.consumer.builder import Draft
+from moldau.groups.consumer.group import EMPTY, ConsumerGroup, Member
+from moldau.groups.consumer.target_assignment import preferred_assignor, subscribed_topics
 from moldau.groups.env import GroupConfig, Topics
 from moldau.wire.messages.consumer_group_describe import (
     ConsumerGroupDescribedAssignment,

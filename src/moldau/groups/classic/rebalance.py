@@ -9,8 +9,8 @@ from dataclasses import replace
 
 from moldau.base.coordination import Decision, TimerKey
 from moldau.base.errors import WireError
-from moldau.groups.classic import TRANSITIONS, ClassicGroup, State
-from moldau.groups.classic_draft import Draft, no_longer_waiting
+from moldau.groups.classic.builder import Draft, no_longer_waiting
+from moldau.groups.classic.group import TRANSITIONS, ClassicGroup, State
 from moldau.groups.env import Env
 
 LEAST_ROUND_MS = 1_000  # a rebalance time-out may be 0, and a round in which nobody came is followed by another

@@ -9,14 +9,15 @@ from dataclasses import replace
 
 from moldau.base.coordination import Caller, Decision
 from moldau.base.errors import Refusal, WireError
-from moldau.groups import classic_join, consumer_migration
-from moldau.groups.classic_draft import join_error
-from moldau.groups.consumer import fence, is_full, not_this_instance, reconcile, replace_member, subscribe
-from moldau.groups.consumer_draft import SESSION, SYNC, Draft
-from moldau.groups.consumer_migration import assignment_bytes, classic_metadata, owned_partitions
-from moldau.groups.consumer_reads import tombstones
-from moldau.groups.consumer_state import EMPTY, STABLE, ConsumerGroup, Member, MemberState
-from moldau.groups.consumer_target import assign_if_due
+from moldau.groups.classic import join as classic_join
+from moldau.groups.classic.builder import join_error
+from moldau.groups.consumer import migration as consumer_migration
+from moldau.groups.consumer.builder import SESSION, SYNC, Draft
+from moldau.groups.consumer.group import EMPTY, STABLE, ConsumerGroup, Member, MemberState
+from moldau.groups.consumer.heartbeat import fence, is_full, not_this_instance, reconcile, replace_member, subscribe
+from moldau.groups.consumer.migration import assignment_bytes, classic_metadata, owned_partitions
+from moldau.groups.consumer.reads import tombstones
+from moldau.groups.consumer.target_assignment import assign_if_due
 from moldau.groups.env import Env
 from moldau.wire.messages.consumer_protocol import PROTOCOL_TYPE, ConsumerProtocolSubscription, read_subscription
 from moldau.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse

@@ -11,13 +11,13 @@ from uuid import UUID
 
 from moldau.base.coordination import Caller, Decision, TimerKey
 from moldau.base.errors import Refusal, WireError
-from moldau.groups import consumer_regex
-from moldau.groups.classic import ClassicGroup
-from moldau.groups.consumer_draft import JOIN, REBALANCE, REGEX, SESSION, SYNC, Draft
-from moldau.groups.consumer_migration import downgrade, is_settled, may_downgrade, upgrade
-from moldau.groups.consumer_reconcile import Owned, Step, next_step
-from moldau.groups.consumer_state import AWAY, JOINING, LEAVING, ConsumerGroup, Held, Member, MemberState
-from moldau.groups.consumer_target import assign_if_due, offered_assignors, raise_epoch
+from moldau.groups.classic.group import ClassicGroup
+from moldau.groups.consumer import regex as consumer_regex
+from moldau.groups.consumer.builder import JOIN, REBALANCE, REGEX, SESSION, SYNC, Draft
+from moldau.groups.consumer.group import AWAY, JOINING, LEAVING, ConsumerGroup, Held, Member, MemberState
+from moldau.groups.consumer.migration import downgrade, is_settled, may_downgrade, upgrade
+from moldau.groups.consumer.reconciliation import Owned, Step, next_step
+from moldau.groups.consumer.target_assignment import assign_if_due, offered_assignors, raise_epoch
 from moldau.groups.env import Env, GroupConfig
 from moldau.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupAssignment,

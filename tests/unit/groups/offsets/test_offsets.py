@@ -6,9 +6,10 @@ import pytest
 
 from moldau.base.coordination import Caller, Decision, Fired, Record, Timer
 from moldau.base.errors import WireError
-from moldau.groups import offsets_commit, offsets_fetch
 from moldau.groups.env import Env, GroupConfig, Topics, TopicView
-from moldau.groups.offsets_packed import Committed, group_head, place_of, topic_head, unpack_value
+from moldau.groups.offsets import commit as offsets_commit
+from moldau.groups.offsets import fetch as offsets_fetch
+from moldau.groups.offsets.packed import Committed, group_head, place_of, topic_head, unpack_value
 from moldau.groups.records import OffsetCommitKey, OffsetCommitValue, encode
 from moldau.groups.shard import LARGEST_BATCH, TOPICS, GroupShard
 from moldau.wire.codec import MalformedMessage, UnservedVersion

@@ -8,8 +8,8 @@ from typing import Final
 
 from moldau.base.coordination import Caller, Decision
 from moldau.base.errors import WireError
-from moldau.groups.classic import ClassicGroup, State
-from moldau.groups.classic_draft import Draft
+from moldau.groups.classic.builder import Draft
+from moldau.groups.classic.group import ClassicGroup, State
 from moldau.groups.env import Env
 from moldau.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 

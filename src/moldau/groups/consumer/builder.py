@@ -9,7 +9,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from moldau.base.coordination import Caller, Decision, Record, Timer, TimerKey
-from moldau.groups.consumer_state import (
+from moldau.groups.consumer.group import (
     Assignment,
     ConsumerGroup,
     Held,

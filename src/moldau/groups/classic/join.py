@@ -10,9 +10,9 @@ from typing import Final
 
 from moldau.base.coordination import Caller, Decision
 from moldau.base.errors import WireError
-from moldau.groups.classic import ClassicGroup, ClassicMember, State
-from moldau.groups.classic_draft import Draft, join_error
-from moldau.groups.classic_rebalance import complete_if_all_joined, prepare, rebalance_or_complete
+from moldau.groups.classic.builder import Draft, join_error
+from moldau.groups.classic.group import ClassicGroup, ClassicMember, State
+from moldau.groups.classic.rebalance import complete_if_all_joined, prepare, rebalance_or_complete
 from moldau.groups.env import Env
 from moldau.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 

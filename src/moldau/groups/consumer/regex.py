@@ -11,8 +11,8 @@ from typing import Final
 import re2
 
 from moldau.base.errors import Refusal, WireError
-from moldau.groups.consumer_draft import REGEX, Draft
-from moldau.groups.consumer_state import ConsumerGroup, Resolved, Scan
+from moldau.groups.consumer.builder import REGEX, Draft
+from moldau.groups.consumer.group import ConsumerGroup, Resolved, Scan
 from moldau.groups.env import Env, Topics
 
 PATTERN_BYTES: Final = 16_384  # the longest expression

@@ -8,7 +8,7 @@ from typing import Any
 
 from moldau.base.coordination import Caller, Decision, Timer
 from moldau.base.errors import WireError
-from moldau.groups.classic import ClassicGroup, ClassicMember, to_record
+from moldau.groups.classic.group import ClassicGroup, ClassicMember, to_record
 from moldau.groups.env import Env
 from moldau.wire.messages.join_group import JoinGroupMember, JoinGroupResponse
 from moldau.wire.messages.sync_group import SyncGroupResponse

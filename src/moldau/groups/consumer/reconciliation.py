@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from uuid import UUID
 
 from moldau.base.errors import Refusal, WireError
-from moldau.groups.consumer_state import Assignment, ConsumerGroup, Held, Member, MemberState, subscription
+from moldau.groups.consumer.group import Assignment, ConsumerGroup, Held, Member, MemberState, subscription
 from moldau.groups.env import Topics
 
 Owned = Mapping[UUID, frozenset[int]]  # what a member says it owns

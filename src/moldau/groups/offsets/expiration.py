@@ -9,12 +9,12 @@ from typing import Any, Final, NamedTuple
 
 from moldau.base.coordination import Caller, Decision, Record
 from moldau.base.errors import WireError
-from moldau.groups import classic_reads, consumer_reads
-from moldau.groups.classic import ClassicGroup, State
-from moldau.groups.consumer_state import ConsumerGroup
+from moldau.groups.classic import reads as classic_reads
+from moldau.groups.classic.group import ClassicGroup, State
+from moldau.groups.consumer import reads as consumer_reads
+from moldau.groups.consumer.group import ConsumerGroup
 from moldau.groups.env import Env, Topics
-from moldau.groups.offsets import Offsets
-from moldau.groups.offsets_packed import (
+from moldau.groups.offsets.packed import (
     TOPIC_END,
     Place,
     commit_time,
@@ -25,6 +25,7 @@ from moldau.groups.offsets_packed import (
     topic_of,
     unpack_value,
 )
+from moldau.groups.offsets.store import Offsets
 from moldau.wire.messages.consumer_protocol import PROTOCOL_TYPE
 from moldau.wire.messages.offset_delete import (
     OffsetDeletePartitionResponse,

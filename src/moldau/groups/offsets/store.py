@@ -2,13 +2,13 @@
 
 The store keeps values as they lie in the log and reads them when somebody asks: a start goes through every commit that
 is in the log, and a million of them should not take long, nor much memory. Who may commit, fetch, delete, and what
-expires is decided in `offsets_commit`, `offsets_fetch` and `offsets_expiry`; the bytes are those of `offsets_packed`.
+expires is decided in `commit`, `fetch` and `expiration`; the bytes are those of `packed`.
 """
 
 from collections.abc import Iterator, Mapping
 from itertools import chain
 
-from moldau.groups.offsets_packed import TOPIC_END, Place, split_key
+from moldau.groups.offsets.packed import TOPIC_END, Place, split_key
 
 NOTHING: Mapping[Place, bytes] = {}
 

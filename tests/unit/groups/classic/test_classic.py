@@ -6,8 +6,11 @@ import pytest
 
 from moldau.base.coordination import Caller
 from moldau.base.errors import WireError
-from moldau.groups import classic, classic_join, classic_reads, classic_rebalance
-from moldau.groups.classic import ClassicGroup, ClassicMember, State
+from moldau.groups.classic import group as classic_group
+from moldau.groups.classic import join as classic_join
+from moldau.groups.classic import reads as classic_reads
+from moldau.groups.classic import rebalance as classic_rebalance
+from moldau.groups.classic.group import ClassicGroup, ClassicMember, State
 from moldau.groups.env import Env, GroupConfig, Topics
 from moldau.groups.records import GroupMetadataValue, MemberMetadata
 from moldau.wire.messages.consumer_protocol import ConsumerProtocolSubscription, write_subscription
@@ -63,7 +66,7 @@ def test_who_may_commit(state: State, who: tuple[str, str | None, int], transact
     members = () if state is State.EMPTY else (member("m"), member("s", "one"))
     member_id, instance_id, generation = who
     asked = group(state, *members)
-    assert classic.validate_commit(asked, member_id, instance_id, generation, transactional, 9) is error
+    assert classic_group.validate_commit(asked, member_id, instance_id, generation, transactional, 9) is error
 
 
 def test_the_topics_that_consumers_read_are_known_from_the_groups_protocol() -> None:
@@ -118,7 +121,7 @@ def test_groups_of_older_brokers_are_read() -> None:
             ),
         ),
     )
-    read = classic.from_record("g", value)
+    read = classic_group.from_record("g", value)
     assert (read.state, read.since, read.generation, read.leader) == (State.STABLE, -1, 7, "m")
     assert read.members["m"].rebalance_timeout_ms == 10_000
     assert read.members["m"].instance_id is None
@@ -132,8 +135,8 @@ def test_rounds_in_which_nobody_comes_do_not_follow_each_other_without_a_pause()
 
 
 def test_a_leader_that_is_no_member_leads_nobody() -> None:
-    written = classic.to_record(replace(group(State.STABLE, member("m")), leader="gone")).value
-    read = classic.from_record("g", written)
+    written = classic_group.to_record(replace(group(State.STABLE, member("m")), leader="gone")).value
+    read = classic_group.from_record("g", written)
     assert read.leader == "m"
     env = Env(1_000, GroupConfig(), lambda: "id", Topics())
     alone = replace(read, state=State.PREPARING, members={"m": replace(read.members["m"], joining=ASKER)})

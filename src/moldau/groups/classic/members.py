@@ -2,9 +2,9 @@
 
 from moldau.base.coordination import Caller, Decision, TimerKey
 from moldau.base.errors import WireError
-from moldau.groups.classic import ClassicGroup, State
-from moldau.groups.classic_draft import Draft
-from moldau.groups.classic_rebalance import complete, prepare, rebalance_or_complete
+from moldau.groups.classic.builder import Draft
+from moldau.groups.classic.group import ClassicGroup, State
+from moldau.groups.classic.rebalance import complete, prepare, rebalance_or_complete
 from moldau.groups.env import Env
 from moldau.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from moldau.wire.messages.leave_group import (

@@ -10,12 +10,13 @@ from uuid import UUID
 
 from moldau.base.coordination import Caller, Decision, Record, Timer
 from moldau.base.errors import WireError
-from moldau.groups import classic, consumer_reads
-from moldau.groups.classic import ClassicGroup, State
-from moldau.groups.classic_draft import Draft
-from moldau.groups.consumer_state import ConsumerGroup
+from moldau.groups.classic import group as classic_group
+from moldau.groups.classic.builder import Draft
+from moldau.groups.classic.group import ClassicGroup, State
+from moldau.groups.consumer import reads as consumer_reads
+from moldau.groups.consumer.group import ConsumerGroup
 from moldau.groups.env import Env, Topics, TopicView
-from moldau.groups.offsets_packed import group_head, pack_expiring_value, pack_value, place_of, topic_head, value_tail
+from moldau.groups.offsets.packed import group_head, pack_expiring_value, pack_value, place_of, topic_head, value_tail
 from moldau.wire.messages.offset_commit import (
     OffsetCommitPartitionResponse,
     OffsetCommitRequest,
@@ -38,7 +39,7 @@ LATEST: Final = 2**63 - 1  # a time that never comes; old clients ask for it as 
 OUTCOMES_KEPT: Final = 1024
 
 VALIDATE: Final[Mapping[type, Callable[..., WireError]]] = {
-    ClassicGroup: classic.validate_commit,
+    ClassicGroup: classic_group.validate_commit,
     ConsumerGroup: consumer_reads.validate_commit,
 }
 
