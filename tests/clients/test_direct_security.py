@@ -20,8 +20,8 @@ from moldau.client.direct.records import decode
 from moldau.client.direct.security import Sasl, Security, Tls
 from moldau.spark.link import open_cluster
 from moldau.spark.options import read_options, write_options
+from moldau.tools.common.failure import CommandError
 from moldau.tools.connect import Target
-from moldau.tools.failure import CommandError
 from moldau.tools.requests import open_cluster as open_command_cluster
 from moldau.tools.txn_admin import Filters, list_transactions
 from support import kafka_java

@@ -16,10 +16,10 @@ import typer
 import moldau
 from moldau.spark.java import NoJava, find_java
 from moldau.spark.versions import INSTALL, installed, why_not
+from moldau.tools.common.failure import FAILED
+from moldau.tools.common.options import Session, client_command
+from moldau.tools.common.output import print_json, print_table, print_text
 from moldau.tools.connect import CONNECT_TIMEOUT_S, REQUEST_TIMEOUT_S, Target, build_admin, explain
-from moldau.tools.failure import FAILED
-from moldau.tools.options import Session, client_command
-from moldau.tools.output import print_json, print_table, print_text
 
 app = typer.Typer(name="doctor", help="Check what this machine and the brokers need.", add_completion=False)
 

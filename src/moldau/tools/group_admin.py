@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Literal
 
+from moldau.tools.common.failure import CommandError
 from moldau.tools.connect import REQUEST_TIMEOUT_S, Target, await_result, build_consumer, failure
-from moldau.tools.failure import CommandError
 from moldau.tools.places import Place
 
 if TYPE_CHECKING:

@@ -1,8 +1,8 @@
 """OffsetDelete, which librdkafka's Python binding lacks: makes a group forget what it has committed."""
 
 from moldau.base.errors import WireError
+from moldau.tools.common.failure import CommandError
 from moldau.tools.connect import Target
-from moldau.tools.failure import CommandError
 from moldau.tools.group_admin import no_such_group, still_live
 from moldau.tools.places import Place
 from moldau.tools.requests import GROUP, await_passing, open_cluster, refusal

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
-from moldau.tools.failure import CommandError, misused
+from moldau.tools.common.failure import CommandError, misused
 from moldau.tools.places import HIGHEST_PARTITION, Place, is_number
 from moldau.tools.positions import LARGEST, Bounds, describe
 

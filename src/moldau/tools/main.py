@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from moldau.tools import broker
-from moldau.tools.failure import FAILED, INTERRUPTED, OK, CommandError, discard_output, tell_failure
+from moldau.tools.broker import launch as broker
+from moldau.tools.common.failure import FAILED, INTERRUPTED, OK, CommandError, discard_output, tell_failure
 
 if TYPE_CHECKING:
     from typer import TyperException

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from moldau.tools.failure import misused
+from moldau.tools.common.failure import misused
 
 HIGHEST_PARTITION = 2**31 - 1
 LONGEST_NUMBER = 20  # digits; Python refuses to read thousands of them

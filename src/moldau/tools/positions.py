@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from moldau.tools.failure import CommandError, misused
-from moldau.tools.formats import read_time
+from moldau.tools.common.failure import CommandError, misused
+from moldau.tools.common.formats import read_time
 
 LARGEST = 2**63 - 1
 

@@ -10,8 +10,8 @@ from itertools import groupby, islice
 from typing import TypeVar
 
 from moldau.base.errors import WireError
+from moldau.tools.common.failure import CommandError, note
 from moldau.tools.connect import REQUEST_TIMEOUT_S
-from moldau.tools.failure import CommandError, note
 from moldau.tools.places import Place
 from moldau.tools.replica_plan import Assignment, Racks, Replicas
 from moldau.tools.requests import Cluster, await_passing, refusal

@@ -10,8 +10,8 @@ from moldau.base.errors import WireError
 from moldau.client.direct.connection import Connection, ConnectionLost, UnsupportedByBroker
 from moldau.client.direct.sasl import AuthenticationFailed
 from moldau.client.direct.security import Security
+from moldau.tools.common.failure import CommandError, misused
 from moldau.tools.connect import CONNECT_TIMEOUT_S, REQUEST_TIMEOUT_S, Target, unreachable
-from moldau.tools.failure import CommandError, misused
 from moldau.tools.places import Place
 from moldau.tools.secured import read_security
 from moldau.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse

@@ -13,24 +13,24 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 import moldau
-from moldau.tools.options import Output, OutputOption, Properties, RootBootstrap, Shared
+from moldau.tools.common.options import Output, OutputOption, Properties, RootBootstrap, Shared
 
 # name → (module, Typer application in it); the order is the order of the help page.
 COMMANDS = {
-    "up": ("moldau.tools.broker_app", "up_app"),
-    "broker": ("moldau.tools.broker_app", "broker_app"),
-    "cluster": ("moldau.tools.cluster", "app"),
-    "zookeeper": ("moldau.tools.zookeeper", "app"),
-    "topic": ("moldau.tools.topic", "app"),
-    "partition": ("moldau.tools.partition", "app"),
-    "produce": ("moldau.tools.produce", "app"),
-    "consume": ("moldau.tools.consume", "app"),
-    "group": ("moldau.tools.group", "app"),
-    "txn": ("moldau.tools.txn", "app"),
-    "pipeline": ("moldau.tools.pipeline", "app"),
-    "spark": ("moldau.tools.spark", "app"),
-    "perf": ("moldau.tools.perf", "app"),
-    "log": ("moldau.tools.log_dump", "app"),
+    "up": ("moldau.tools.broker.app", "up_app"),
+    "broker": ("moldau.tools.broker.app", "broker_app"),
+    "cluster": ("moldau.tools.cluster.app", "app"),
+    "zookeeper": ("moldau.tools.cluster.zookeeper", "app"),
+    "topic": ("moldau.tools.topic.app", "app"),
+    "partition": ("moldau.tools.partition.app", "app"),
+    "produce": ("moldau.tools.records.produce", "app"),
+    "consume": ("moldau.tools.records.consume", "app"),
+    "group": ("moldau.tools.group.app", "app"),
+    "txn": ("moldau.tools.txn.app", "app"),
+    "pipeline": ("moldau.tools.pipeline.app", "app"),
+    "spark": ("moldau.tools.pipeline.pack", "app"),
+    "perf": ("moldau.tools.records.perf", "app"),
+    "log": ("moldau.tools.log.dump", "app"),
     "doctor": ("moldau.tools.doctor", "app"),
 }
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from moldau.client.direct.security import PLAINTEXT, Sasl, Security, Tls
-from moldau.tools.failure import CommandError, misused
+from moldau.tools.common.failure import CommandError, misused
 
 PROTOCOLS = ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl")
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")

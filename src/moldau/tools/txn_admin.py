@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from moldau.base.errors import WireError
-from moldau.tools.failure import CommandError, misused
+from moldau.tools.common.failure import CommandError, misused
 from moldau.tools.places import Place
 from moldau.tools.requests import TRANSACTION, Cluster, await_passing, refusal
 from moldau.wire.messages.describe_producers import (

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moldau.tools.failure import MISUSED, CommandError
+from moldau.tools.common.failure import MISUSED, CommandError
 from moldau.tools.group_plan import Aim, Facts, Kind, Step, plan_step, read_csv, write_csv
 from moldau.tools.places import Place, Scope, read_scope, show_places
 from moldau.tools.positions import Bounds

@@ -2,10 +2,10 @@
 
 import pytest
 
-from moldau.tools.consume import Reading, Span
-from moldau.tools.failure import CommandError
+from moldau.tools.common.failure import CommandError
 from moldau.tools.positions import Bounds, Kind, Position, read_position, start_offset, stop_offset
-from moldau.tools.record_print import defuse
+from moldau.tools.records.consume import Reading, Span
+from moldau.tools.records.printing import defuse
 
 HELD = Bounds(10, 20)
 

@@ -10,11 +10,12 @@ import pytest
 
 from moldau.base.errors import WireError
 from moldau.client.direct.security import Sasl, Security, Tls
-from moldau.tools import requests, storage
+from moldau.tools import requests
+from moldau.tools.common.failure import CommandError
 from moldau.tools.connect import Target
-from moldau.tools.failure import CommandError
 from moldau.tools.requests import TRANSACTION, await_passing, open_cluster, refusal
 from moldau.tools.secured import read_security
+from moldau.tools.topic import storage
 from moldau.wire.codec import decode, encode
 from moldau.wire.headers import pack_response_header, read_request_header
 from moldau.wire.messages.api_versions import ApiVersion, ApiVersionsResponse

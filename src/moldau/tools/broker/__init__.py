@@ -1,0 +1,1 @@
+"""`moldau up` and `moldau broker`: start one broker on this machine."""

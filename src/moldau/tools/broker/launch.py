@@ -1,0 +1,160 @@
+"""`moldau up` and `moldau broker`: from flags and a properties file to the settings that a node runs with.
+
+No Typer here: a broker starts through this file alone. Whatever the short reader below does not understand, help and
+mistakes included, is left to the commands in broker_app, which end in the same `start`.
+"""
+
+import shutil
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import moldau
+from moldau.base.properties import MalformedProperties, read_properties
+from moldau.tools.common.failure import announce as say
+from moldau.tools.common.failure import misused, split_pair
+
+UP_DIRECTORY = "data"
+UP_LISTEN = "localhost:9092"
+# One person's broker: a group's first member need not wait three seconds for others to come.
+UP_SETTINGS = {"group.initial.rebalance.delay.ms": "0"}
+
+# Flag → field of Launch; a command takes the flags of its row.
+FLAGS = {
+    "up": {"--dir": "directory", "--listen": "listen", "--zookeeper": "zookeeper", "--id": "number"},
+    "broker": {"--dir": "directory", "--listen": "listen", "--config": "config", "--set": "settings"},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """A broker's command line as typed, nothing checked."""
+
+    command: str
+    directory: str | None = None
+    listen: str | None = None
+    config: str | None = None
+    settings: tuple[str, ...] = ()
+    zookeeper: str | None = None
+    number: str | None = None
+
+
+class Started(Protocol):
+    """What a node tells once it is ready: where clients reach it, and where its data is."""
+
+    @property
+    def addresses(self) -> Sequence[str]: ...
+
+    @property
+    def directories(self) -> Sequence[str]: ...
+
+
+def read_arguments(arguments: Sequence[str]) -> Launch | None:
+    """The launch that a plain `up` or `broker` line asks for; None for any line that needs Typer to understand it."""
+    if not arguments or arguments[0] not in FLAGS:
+        return None
+    flags = FLAGS[arguments[0]]
+    fields: dict[str, str] = {}
+    settings: list[str] = []
+    rest = iter(arguments[1:])
+    for argument in rest:
+        flag, equals, value = argument.partition("=")
+        if not equals:
+            value = next(rest, "-")
+        if flag not in flags or value.startswith("-"):
+            return None
+        if flags[flag] == "settings":
+            settings.append(value)
+        else:
+            fields[flags[flag]] = value
+    return Launch(arguments[0], settings=tuple(settings), **fields)
+
+
+def start(launch: Launch) -> int:
+    """Runs the node in this process until it is stopped; returns the exit code."""
+    properties = build_properties(launch)
+    from moldau.broker.node import run  # here, so that a mistake in the flags is told before a broker is loaded
+
+    return run(properties, announce if launch.command == "up" else None)
+
+
+def build_properties(launch: Launch) -> dict[str, str]:
+    """Kafka's setting names and their values: --set wins over the other flags, and those over the file."""
+    properties: dict[str, str] = {}
+    if launch.config is not None:
+        properties.update(read_properties_file(launch.config))
+    is_up = launch.command == "up"
+    if is_up:
+        properties.update(UP_SETTINGS)
+    directory = launch.directory if launch.directory is not None else UP_DIRECTORY if is_up else None
+    listen = launch.listen if launch.listen is not None else UP_LISTEN if is_up else None
+    if directory is not None:
+        if not directory:
+            raise misused("--dir is empty", remedy="Name the directory for the broker's data")
+        properties.pop("log.dir", None)
+        properties["log.dirs"] = directory
+    if listen is not None:
+        properties["listeners"] = f"PLAINTEXT://{read_listen(listen)}"
+    if launch.zookeeper is not None:
+        if not launch.zookeeper.strip():
+            raise misused("--zookeeper is empty", remedy="Name ZooKeeper's servers: --zookeeper localhost:2181")
+        properties["zookeeper.connect"] = launch.zookeeper
+    if launch.number is not None:
+        properties["node.id"] = launch.number
+    properties.update(split_pair(text, "--set") for text in launch.settings)
+    return properties
+
+
+def read_listen(text: str) -> str:
+    """Checks HOST:PORT. An empty host means every interface, and port 0 any free port."""
+    host, colon, port = text.rpartition(":")
+    bracketed = host.startswith("[") and host.endswith("]")
+    if not colon or (":" in host and not bracketed) or any(mark in host for mark in "/ ,@"):
+        raise misused(f"--listen {text!r} is not of the form HOST:PORT", remedy="For example: --listen localhost:9092")
+    if not port.isascii() or not port.isdecimal() or int(port) > 65535:
+        raise misused(f"--listen {text!r}: {port!r} is not a port", remedy="Ports are 0 to 65535")
+    return f"{host}:{int(port)}"
+
+
+def read_properties_file(name: str) -> dict[str, str]:
+    try:
+        text = Path(name).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
+        raise misused(f"cannot read --config {name}: {reason}") from error
+    return parse_properties(text)
+
+
+def parse_properties(text: str) -> dict[str, str]:
+    try:
+        return read_properties(text)
+    except MalformedProperties as problem:
+        raise misused(f"the properties file is malformed: {problem}") from None
+
+
+def own_command() -> str:
+    """How to type this command elsewhere: by its name, or where a shell does not find that, as it was typed now."""
+    name = Path(sys.argv[0]).name
+    if name != "moldau":
+        return f"{Path(sys.executable).name} -m moldau"
+    return name if shutil.which(name) else sys.argv[0]
+
+
+def announce(started: Started) -> None:
+    """Tells the person who typed `moldau up` what is running, where, and what to try."""
+    address = started.addresses[0]
+    option = "" if address == UP_LISTEN else f" -b {address}"
+    command = own_command()
+    lines = (
+        f"Moldau {moldau.__version__} is ready.",
+        f"  Broker   {', '.join(started.addresses)}",
+        f"  Data     {', '.join(str(Path(name).resolve()) for name in started.directories)}",
+        "Try, in another terminal:",
+        f"  {command} topic create demo{option}",
+        f"  echo hello | {command} produce demo{option}",
+        f"  {command} consume demo{option}",
+        "Stop with Ctrl-C.",
+    )
+    say(lines)

@@ -1,0 +1,1 @@
+"""`moldau cluster` and `moldau zookeeper`: run, describe and check clusters."""

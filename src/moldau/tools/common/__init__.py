@@ -1,0 +1,1 @@
+"""Shared parts of the commands: options, output, exit codes, signals, completion."""

@@ -1,0 +1,123 @@
+"""The options of every command that talks to a broker, before or after its name, and what they add up to."""
+
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+
+from moldau.tools.common.failure import misused, split_pair
+from moldau.tools.connect import Target
+
+DEFAULT_BOOTSTRAP = "localhost:9092"
+BOOTSTRAP_VARIABLE = "MOLDAU_BOOTSTRAP"
+
+
+class Output(StrEnum):
+    TABLE = "table"
+    JSON = "json"
+
+
+PANEL = "Connection and output"
+
+
+def _bootstrap_option(**more: Any) -> Any:
+    return typer.Option(
+        "--bootstrap",
+        "-b",
+        metavar="HOST:PORT",
+        help="Broker to ask first; several with commas.",
+        show_default=f"{DEFAULT_BOOTSTRAP}, or {BOOTSTRAP_VARIABLE}",
+        rich_help_panel=PANEL,
+        **more,
+    )
+
+
+# Only the root reads the environment: read after the command, it would win over what was typed before it.
+RootBootstrap = Annotated[str | None, _bootstrap_option(envvar=BOOTSTRAP_VARIABLE, show_envvar=False)]
+Bootstrap = Annotated[str | None, _bootstrap_option()]
+OutputOption = Annotated[
+    Output | None,
+    typer.Option("--output", "-o", help="Tables for people, JSON for programs.", rich_help_panel=PANEL),
+]
+Properties = Annotated[
+    list[str] | None,
+    typer.Option(
+        "-X",
+        metavar="KEY=VALUE",
+        help="A property for librdkafka, such as a TLS or SASL setting.",
+        rich_help_panel=PANEL,
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """The shared options as typed before the command's name."""
+
+    bootstrap: str | None = None
+    output: Output = Output.TABLE
+    properties: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """What a command needs to know of the shared options: whom to talk to, and how to print."""
+
+    target: Target
+    json: bool
+
+
+def merge(outer: Shared, bootstrap: str | None, output: Output | None, properties: list[str] | None) -> Session:
+    """Options after the command's name win over those before it; properties add up."""
+    pairs = [split_pair(text, "-X") for text in (*outer.properties, *(properties or ()))]
+    target = Target(bootstrap or outer.bootstrap or DEFAULT_BOOTSTRAP, dict(pairs))
+    return Session(target, (output or outer.output) is Output.JSON)
+
+
+def read_choices(texts: list[str] | None, option: str, choices: Sequence[str]) -> set[str]:
+    """Values of an option that may be given several times, or once with commas, in capitals or not."""
+    known = {choice.lower(): choice for choice in choices}
+    found = set()
+    for text in [part.strip() for given in texts or () for part in given.split(",")]:
+        if text.lower() not in known:
+            raise misused(f"{option} {text!r} is not known", remedy=f"Give one of {', '.join(choices)}")
+        found.add(known[text.lower()])
+    return found
+
+
+def client_command(app: typer.Typer, name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Registers a command whose first parameter is a Session; its other parameters are Typer's as usual."""
+
+    def register(function: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(function)
+        def command(ctx: typer.Context, **arguments: Any) -> None:
+            shared = [arguments.pop(parameter.name) for parameter in _SHARED_PARAMETERS]
+            function(merge(ctx.obj or Shared(), *shared), **arguments)
+
+        own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
+        command.__dict__.pop("__wrapped__")  # or Typer would look through to the function without these options
+        parameters = [_CONTEXT_PARAMETER, *own, *_SHARED_PARAMETERS]
+        command.__dict__["__signature__"] = inspect.Signature(
+            [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in parameters]
+        )
+        command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        app.command(name)(command)
+        return function
+
+    return register
+
+
+def _parameter(name: str, annotation: Any) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+
+
+_CONTEXT_PARAMETER = inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
+_SHARED_PARAMETERS = (
+    _parameter("bootstrap", Bootstrap),
+    _parameter("output", OutputOption),
+    _parameter("properties", Properties),
+)

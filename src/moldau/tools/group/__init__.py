@@ -1,0 +1,1 @@
+"""`moldau group`: list, describe, delete and reset consumer groups."""

@@ -1,0 +1,1 @@
+"""`moldau log`: dump and verify a broker's files on disk."""

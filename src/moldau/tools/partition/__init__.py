@@ -1,0 +1,1 @@
+"""`moldau partition`: reassign, replicate and elect."""

@@ -1,0 +1,1 @@
+"""`moldau pipeline` and `moldau spark`: Spark pipelines."""

@@ -1,0 +1,1 @@
+"""`moldau produce`, `moldau consume` and `moldau perf`: read and write records."""

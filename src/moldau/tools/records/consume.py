@@ -1,0 +1,240 @@
+"""`moldau consume`: prints records of a topic. Without --group no consumer group is joined or changed.
+
+Reading as a member of a group is in `consume_group`, printing in `record_print`.
+"""
+
+import sys
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from moldau.tools.common.complete import complete_group, complete_topic
+from moldau.tools.common.failure import INTERRUPTED, CommandError, misused, note
+from moldau.tools.common.formats import Format
+from moldau.tools.common.interrupts import Interrupts
+from moldau.tools.common.options import Session, client_command
+from moldau.tools.connect import REQUEST_TIMEOUT_S, ConnectionWatch, Target, build_consumer, failure, read_topic
+from moldau.tools.positions import Bounds, Kind, Position, read_position, start_offset, stop_offset
+from moldau.tools.records.consume_group import Membership, Protocol, read_as_member
+from moldau.tools.records.printing import JsonPrinter, Printer, TextPrinter
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer, Message
+
+app = typer.Typer(add_completion=False)
+
+BATCH = 500
+WAIT_S = 0.1
+GROUP_PANEL = "As a member of a consumer group"
+
+GroupOption = Annotated[
+    str | None,
+    typer.Option(
+        "--group",
+        "-g",
+        metavar="NAME",
+        autocompletion=complete_group,
+        help="Join it: go on where it stopped, and commit what was printed.",
+        rich_help_panel=GROUP_PANEL,
+    ),
+]
+ProtocolOption = Annotated[
+    Protocol | None,
+    typer.Option("--protocol", help="How to join.", show_default=Protocol.CLASSIC.value, rich_help_panel=GROUP_PANEL),
+]
+
+
+@client_command(app, "consume")
+def consume(
+    session: Session,
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", autocompletion=complete_topic, show_default=False)],
+    partitions: Annotated[
+        list[int] | None, typer.Option("--partition", "-p", metavar="N", min=0, help="Only these.", show_default="all")
+    ] = None,
+    begin: Annotated[
+        str,
+        typer.Option("--from", metavar="POSITION", help="beginning, end, an offset, -N for the last N, or @TIME."),
+    ] = "beginning",
+    until: Annotated[
+        str | None, typer.Option("--until", metavar="POSITION", help="Stop before it.", show_default="the end")
+    ] = None,
+    maximum: Annotated[
+        int | None, typer.Option("-n", "--max", metavar="N", min=1, help="Stop after so many records.")
+    ] = None,
+    follow: Annotated[bool, typer.Option("--follow/--no-follow", "-f", help="Wait for new records.")] = False,
+    keys: Annotated[bool, typer.Option("--keys", help="Print keys before values.")] = False,
+    headers: Annotated[bool, typer.Option("--headers", help="Print headers before keys and values.")] = False,
+    form: Annotated[Format, typer.Option("--format", help="How keys and values are written.")] = Format.TEXT,
+    committed: Annotated[
+        bool, typer.Option("--read-committed", help="Leave out open and aborted transactions.")
+    ] = False,
+    group: GroupOption = None,
+    protocol: ProtocolOption = None,
+) -> None:
+    """Print a topic's records, from the beginning to the end unless told otherwise.
+
+    TIME is ISO 8601 or milliseconds. With -o json, or --format json, each record is one line of JSON. With --group the
+    committed offsets come before --from, and other members may share the work.
+    """
+    start = read_position(begin, "--from")
+    stop = None if until is None else read_position(until, "--until")
+    as_json = session.json or form is Format.JSON
+    printer = JsonPrinter(form) if as_json else TextPrinter(form, keys, headers, sys.stdout.isatty())
+    watch = ConnectionWatch(session.target, follow)
+    own = {"isolation.level": "read_committed" if committed else "read_uncommitted", "error_cb": watch.on_error}
+    if group is not None:
+        check_membership(group, start, stop, partitions)
+        membership = Membership(group, topic, protocol or Protocol.CLASSIC, start.kind, follow, maximum)
+        interrupted = read_as_member(session.target, own, membership, printer, watch)
+    elif protocol is not None:
+        raise misused("--protocol says how to join a group, and none was given", remedy="Give --group NAME")
+    else:
+        if start.kind is Kind.END and not follow:
+            note("Nothing comes after the end without --follow.")
+        consumer = build_consumer(session.target, **own)
+        try:
+            spans = plan(consumer, session.target, topic, sorted(set(partitions or ())), start, stop, follow)
+            reading = Reading(topic, spans, stop, follow, maximum)
+            interrupted = read(consumer, session.target, reading, printer, watch)
+        finally:
+            consumer.close()
+    if interrupted:
+        raise typer.Exit(INTERRUPTED)
+
+
+def check_membership(group: str, start: Position, stop: Position | None, partitions: list[int] | None) -> None:
+    """Refuses what makes no sense for a member: its group says which partitions it reads, and from where."""
+    if not group:
+        raise misused("--group is empty", remedy="Give the name of a group")
+    if partitions:
+        raise misused("a group deals out the partitions itself", remedy="Leave out --partition or --group")
+    if start.kind not in (Kind.BEGINNING, Kind.END):
+        raise misused(
+            "a group begins where it stopped, and where it has not been yet at the beginning or the end",
+            remedy="Move it with: moldau group reset-offsets; or leave out --from or --group",
+        )
+    if stop is not None:
+        raise misused("--until does not go with --group", remedy="Stop after so many records with --max")
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The part of a partition to read: from an offset up to, not including, another."""
+
+    begin: int
+    stop: int | None
+
+
+@dataclass(slots=True)
+class Reading:
+    """How far reading has come, and when it ends."""
+
+    topic: str
+    spans: dict[int, Span]
+    stop: Position | None = None
+    follow: bool = False
+    maximum: int | None = None
+    count: int = 0
+    finished: set[int] = field(default_factory=set)
+
+    def takes(self, partition: int, offset: int, timestamp_ms: int) -> bool:
+        """Whether the record belongs to what was asked for; one beyond it finishes its partition."""
+        if partition in self.finished or self.is_done():
+            return False
+        stop = self.spans[partition].stop
+        late = self.stop is not None and self.stop.kind is Kind.TIME and timestamp_ms >= self.stop.number
+        if late or (stop is not None and offset >= stop):
+            self.finished.add(partition)
+            return False
+        if stop is not None and offset + 1 >= stop:
+            self.finished.add(partition)
+        self.count += 1
+        return True
+
+    def reached_end(self, partition: int, offset: int) -> None:
+        """The broker has no more. Needed beside `takes`: the last offsets may hold transaction markers, not records."""
+        stop = self.spans[partition].stop
+        if not self.follow or (stop is not None and offset >= stop):
+            self.finished.add(partition)
+
+    def is_done(self) -> bool:
+        return self.count == self.maximum or len(self.finished) == len(self.spans)
+
+
+def plan(
+    consumer: "Consumer",
+    target: Target,
+    topic: str,
+    wanted: list[int],
+    start: Position,
+    stop: Position | None,
+    follow: bool,
+) -> dict[int, Span]:
+    """Turns positions into offsets, partition by partition."""
+    from confluent_kafka import KafkaException, TopicPartition
+
+    present = sorted(read_topic(consumer, target, topic).partitions)
+    for partition in wanted:
+        if partition not in present:
+            raise CommandError(
+                f"topic {topic!r} has no partition {partition}: it has {len(present)}",
+                remedy=f"See them with: moldau topic describe {topic}",
+            )
+    chosen = wanted or present
+    try:
+        bounds = {}
+        for partition in chosen:
+            place = TopicPartition(topic, partition)
+            bounds[partition] = Bounds(*consumer.get_watermark_offsets(place, timeout=REQUEST_TIMEOUT_S))
+        by_time = {}
+        if start.kind is Kind.TIME:
+            asked = [TopicPartition(topic, partition, start.number) for partition in chosen]
+            for found in consumer.offsets_for_times(asked, timeout=REQUEST_TIMEOUT_S):
+                by_time[found.partition] = found.offset if found.offset >= 0 else bounds[found.partition].end
+    except KafkaException as error:
+        raise failure(error, target, topic=topic) from error
+    return {
+        partition: Span(by_time.get(partition, start_offset(start, partition, held)), stop_offset(stop, held, follow))
+        for partition, held in bounds.items()
+    }
+
+
+def read(consumer: "Consumer", target: Target, reading: Reading, printer: Printer, watch: ConnectionWatch) -> bool:
+    """Prints what was asked for; whether Ctrl-C ended it."""
+    from confluent_kafka import TopicPartition
+
+    for partition, span in reading.spans.items():
+        if span.stop is not None and span.begin >= span.stop:
+            reading.finished.add(partition)
+    consumer.assign(
+        [
+            TopicPartition(reading.topic, partition, span.begin)
+            for partition, span in reading.spans.items()
+            if partition not in reading.finished
+        ]
+    )
+    with Interrupts() as interrupts:
+        while not reading.is_done() and not interrupts.asked:
+            done_before = len(reading.finished)
+            for message in consumer.consume(BATCH, WAIT_S):
+                _take(message, target, reading, printer)
+            sys.stdout.flush()
+            if watch.problem is not None:
+                raise watch.problem
+            if len(reading.finished) > done_before and not reading.is_done():
+                consumer.pause([TopicPartition(reading.topic, partition) for partition in reading.finished])
+    return bool(interrupts.asked)
+
+
+def _take(message: "Message", target: Target, reading: Reading, printer: Printer) -> None:
+    error = message.error()
+    partition = message.partition()
+    offset = message.offset()
+    if error is None and partition is not None and offset is not None:
+        if reading.takes(partition, offset, message.timestamp()[1]):
+            printer(message)
+    elif error is not None and error.name() == "_PARTITION_EOF" and partition is not None and offset is not None:
+        reading.reached_end(partition, offset)
+    elif error is not None and not error.retriable():
+        raise failure(error, target, topic=reading.topic)

@@ -1,0 +1,154 @@
+"""Reading as a member of a consumer group: joins, prints what it is given, commits what was printed, leaves.
+
+A record counts as consumed when it has been printed, so one that is cut off by a crash is printed again by the next.
+"""
+
+import logging
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from moldau.tools.common.failure import CommandError, note
+from moldau.tools.common.interrupts import Interrupts
+from moldau.tools.connect import ConnectionWatch, Target, build_consumer, explain, failure, read_topic
+from moldau.tools.places import Place
+from moldau.tools.positions import Kind
+from moldau.tools.records.printing import Printer
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+
+BATCH = 500
+WAIT_S = 0.1
+PATIENCE_S = 10.0
+QUIET = logging.Logger("librdkafka", logging.CRITICAL + 1)  # it writes to stderr what we are about to say ourselves
+RESETS = {Kind.BEGINNING: "earliest", Kind.END: "latest"}
+
+
+class Protocol(StrEnum):
+    CLASSIC = "classic"
+    CONSUMER = "consumer"
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """Which group to join, what to read there, and when to stop."""
+
+    group: str
+    topic: str
+    protocol: Protocol
+    start: Kind  # where the group begins in a partition for which it has committed nothing
+    follow: bool
+    maximum: int | None
+
+    def settings(self) -> dict[str, Any]:
+        return {
+            "group.id": self.group,
+            "group.protocol": self.protocol.value,
+            "auto.offset.reset": RESETS[self.start],
+            "enable.auto.commit": True,  # what was stored: every few seconds, and when a partition or the group is left
+            "on_commit": tell_failed_commit,
+        }
+
+
+def tell_failed_commit(error: "KafkaError | None", partitions: "list[TopicPartition]") -> None:
+    if error is not None and error.name() != "_NO_OFFSET":
+        note(f"Warning: what was printed last could not be committed: {explain(error)}")
+
+
+@dataclass(slots=True)
+class Share:
+    """The partitions that the group has given us, and how far we have come."""
+
+    group: str
+    owned: set[Place] = field(default_factory=set)
+    ended: set[Place] = field(default_factory=set)
+    count: int = 0
+    idle_since: float | None = field(default_factory=time.monotonic)  # None once that was told
+
+    def on_assign(self, consumer: "Consumer", partitions: "list[TopicPartition]") -> None:
+        self.owned.update(Place(one.topic, one.partition) for one in partitions)
+
+    def tell_if_idle(self) -> None:
+        """A word for whoever waits for output, once."""
+        if self.owned:
+            self.idle_since = None
+        elif self.idle_since is not None and time.monotonic() - self.idle_since > PATIENCE_S:
+            self.idle_since = None
+            note(f"Still no partition for us: group {self.group} is rebalancing, or its other members have them all.")
+
+    def on_revoke(self, consumer: "Consumer", partitions: "list[TopicPartition]") -> None:
+        gone = {Place(one.topic, one.partition) for one in partitions}
+        self.owned -= gone
+        self.ended -= gone
+
+    def is_done(self, membership: Membership) -> bool:
+        at_end = bool(self.owned) and self.owned <= self.ended
+        return self.count == membership.maximum or (at_end and not membership.follow)
+
+
+def read_as_member(
+    target: Target, own: Mapping[str, Any], membership: Membership, printer: Printer, watch: ConnectionWatch
+) -> bool:
+    """Prints what the group gives us; whether Ctrl-C ended it."""
+    quiet = {} if "debug" in target.properties else {"logger": QUIET}
+    consumer = build_consumer(target, **own, **membership.settings(), **quiet)
+    share = Share(membership.group)
+    with Interrupts() as interrupts:  # while it closes as well, which commits and leaves
+        try:
+            read_topic(consumer, target, membership.topic)  # librdkafka would wait for a topic that is not there
+            consumer.subscribe(
+                [membership.topic], on_assign=share.on_assign, on_revoke=share.on_revoke, on_lost=share.on_revoke
+            )
+            while not share.is_done(membership) and not interrupts.asked:
+                _read_batch(consumer, target, membership, share, printer)
+                share.tell_if_idle()
+                if watch.problem is not None:
+                    raise watch.problem
+        finally:
+            consumer.close()
+    return bool(interrupts.asked)
+
+
+def _read_batch(consumer: "Consumer", target: Target, membership: Membership, share: Share, printer: Printer) -> None:
+    printed: dict[Place, Message] = {}
+    for message in consumer.consume(BATCH, WAIT_S):
+        _take(message, target, membership, share, printed, printer)
+    sys.stdout.flush()  # before anything counts as consumed: it may be that nobody reads us any more
+    for place, message in printed.items():
+        if place in share.owned:  # it may have been taken away in the same call that brought the record
+            consumer.store_offsets(message)
+
+
+def _take(
+    message: "Message",
+    target: Target,
+    membership: Membership,
+    share: Share,
+    printed: "dict[Place, Message]",
+    printer: Printer,
+) -> None:
+    error, topic, partition = message.error(), message.topic(), message.partition()
+    place = Place(topic or "", -1 if partition is None else partition)
+    if error is None:
+        if share.count != membership.maximum:
+            printer(message)
+            share.count += 1
+            share.ended.discard(place)
+            printed[place] = message
+    elif error.name() == "_PARTITION_EOF":
+        share.ended.add(place)
+    elif not error.retriable():
+        raise turned_away(error, target, membership)
+
+
+def turned_away(error: "KafkaError", target: Target, membership: Membership) -> CommandError:
+    """What ended the membership. A fatal error is most often a broker that does not know the newer protocol."""
+    if error.name() != "_FATAL":
+        return failure(error, target, topic=membership.topic)
+    reason = error.str().rpartition("Broker: ")[2]
+    remedy = "Try --protocol classic" if membership.protocol is Protocol.CONSUMER else ""
+    return CommandError(f"group {membership.group!r} does not take us: {reason}", remedy=remedy)

@@ -1,0 +1,213 @@
+"""`moldau produce`: writes lines as records."""
+
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import IO, TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from moldau.tools.common.complete import complete_topic
+from moldau.tools.common.failure import INTERRUPTED, CommandError, misused, note, split_pair
+from moldau.tools.common.formats import BadRecordError, Draft, Format, Header, read_line, read_time, write_json_bytes
+from moldau.tools.common.interrupts import Interrupts
+from moldau.tools.common.options import Session, client_command
+from moldau.tools.common.output import print_json_line, print_text
+from moldau.tools.connect import await_topic, build_producer, explain
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError, Message, Producer
+    from confluent_kafka.admin import TopicMetadata
+
+app = typer.Typer(add_completion=False)
+
+DELIVERY_TIMEOUT_MS = 30_000
+
+
+class Compression(StrEnum):
+    NONE = "none"
+    GZIP = "gzip"
+    SNAPPY = "snappy"
+    LZ4 = "lz4"
+    ZSTD = "zstd"
+
+
+class Acks(StrEnum):
+    ALL = "all"
+    LEADER = "1"
+    NONE = "0"
+
+
+@dataclass(slots=True)
+class Tally:
+    """What became of the records so far."""
+
+    topic: str
+    reports: bool
+    delivered: int = 0
+    failed: int = 0
+    first_failure: str = ""
+    lines: int = field(default=0)
+
+    def on_delivery(self, error: "KafkaError | None", message: "Message") -> None:
+        if error is None:
+            self.delivered += 1
+        else:
+            self.failed += 1
+            self.first_failure = self.first_failure or explain(error, self.topic)
+        if self.reports:
+            print_json_line(delivery_report(error, message))
+
+    def refuse(self, reason: str) -> None:
+        self.failed += 1
+        self.first_failure = self.first_failure or reason
+
+
+def delivery_report(error: "KafkaError | None", message: "Message") -> dict[str, Any]:
+    report: dict[str, Any] = {"topic": message.topic(), "partition": message.partition()}
+    if error is not None:
+        return {**report, "error": error.name(), "message": error.str()}
+    report["offset"] = message.offset()
+    report["timestamp"] = message.timestamp()[1]
+    return {**report, **write_json_bytes("key", message.key(), Format.TEXT)}
+
+
+@client_command(app, "produce")
+def produce(
+    session: Session,
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", autocompletion=complete_topic, show_default=False)],
+    file: Annotated[str | None, typer.Option("--file", "-f", metavar="FILE", help="Read it instead of stdin.")] = None,
+    form: Annotated[Format, typer.Option("--format", help="What a line holds.")] = Format.TEXT,
+    separator: Annotated[
+        str | None, typer.Option("--key-separator", "-k", metavar="TEXT", help="Splits a line into key and value.")
+    ] = None,
+    header: Annotated[
+        list[str] | None, typer.Option("--header", "-H", metavar="KEY=VALUE", help="A header for every record.")
+    ] = None,
+    partition: Annotated[
+        int | None, typer.Option("--partition", "-p", metavar="N", min=0, help="Write to this partition.")
+    ] = None,
+    timestamp: Annotated[
+        str | None, typer.Option("--timestamp", metavar="TIME", help="Of every record: ISO 8601 or milliseconds.")
+    ] = None,
+    compression: Annotated[Compression, typer.Option("--compression", "-z")] = Compression.NONE,
+    acks: Annotated[Acks, typer.Option("--acks", help="Who must have a record before it counts.")] = Acks.ALL,
+    idempotent: Annotated[bool, typer.Option("--idempotent", help="Never write a record twice when retrying.")] = False,
+) -> None:
+    """Write lines from stdin or a file as records.
+
+    With --format json a line is an object: {"key": …, "value": …, "headers": …, "partition": …, "timestamp": …}.
+    """
+    if idempotent and acks is not Acks.ALL:
+        raise misused(f"--idempotent needs --acks all, not {acks.value}")
+    if separator is not None and (form is Format.JSON or not separator):
+        raise misused("--key-separator needs at least one character, and a --format other than json")
+    common = Draft(None, None, read_headers(header or []), partition, _read_timestamp(timestamp))
+    with _open_lines(file) as lines:
+        producer = build_producer(
+            session.target,
+            **{
+                "acks": acks.value,
+                "compression.type": compression.value,
+                "enable.idempotence": idempotent,
+                "message.timeout.ms": DELIVERY_TIMEOUT_MS,
+            },
+        )
+        _check_partition(await_topic(producer, session.target, topic), topic, partition)
+        tally = Tally(topic, session.json)
+        if file is None and sys.stdin.isatty():
+            note("Type records, one on a line; Ctrl-D ends.")
+        with Interrupts() as interrupts:
+            _send_all(producer, read_drafts(interrupts.read_lines(lines), form, separator, common, tally), tally)
+    _conclude(tally, session)
+    if interrupts.asked:
+        raise typer.Exit(INTERRUPTED)
+
+
+def read_headers(texts: list[str]) -> tuple[Header, ...]:
+    return tuple((key, value.encode()) for key, value in (split_pair(text, "--header") for text in texts))
+
+
+def _read_timestamp(text: str | None) -> int | None:
+    try:
+        return None if text is None else read_time(text)
+    except ValueError as error:
+        raise misused(f"--timestamp {error}") from None
+
+
+@contextmanager
+def _open_lines(file: str | None) -> Iterator[IO[bytes]]:
+    if file is None:
+        yield sys.stdin.buffer
+        return
+    try:
+        opened = open(file, "rb")  # noqa: SIM115 - only the opening may fail with this message
+    except OSError as error:
+        raise misused(f"cannot read --file {file}: {error.strerror}") from error
+    with opened:
+        yield opened
+
+
+def read_drafts(
+    lines: Iterable[bytes], form: Format, separator: str | None, common: Draft, tally: Tally
+) -> Iterator[Draft]:
+    """Records from lines. Ends at the first line that is none: what follows may be garbage as well."""
+    for line in lines:
+        tally.lines += 1
+        try:
+            draft = read_line(line.rstrip(b"\n").removesuffix(b"\r"), form, separator)
+        except BadRecordError as bad:
+            tally.refuse(f"line {tally.lines} is not a record, and nothing after it was read: {bad}")
+            return
+        yield replace(
+            draft,
+            headers=common.headers + draft.headers,
+            partition=common.partition if draft.partition is None else draft.partition,
+            timestamp_ms=common.timestamp_ms if draft.timestamp_ms is None else draft.timestamp_ms,
+        )
+
+
+def _check_partition(metadata: "TopicMetadata", topic: str, partition: int | None) -> None:
+    if partition is not None and partition not in metadata.partitions:
+        raise CommandError(
+            f"topic {topic!r} has no partition {partition}: it has {len(metadata.partitions)}",
+            remedy=f"See them with: moldau topic describe {topic}",
+        )
+
+
+def _send_all(producer: "Producer", drafts: Iterable[Draft], tally: Tally) -> None:
+    for draft in drafts:
+        _send(producer, draft, tally)
+        producer.poll(0)
+    while producer.flush(0.5):  # in steps, so that a second Ctrl-C gets through
+        continue
+
+
+def _send(producer: "Producer", draft: Draft, tally: Tally) -> None:
+    from confluent_kafka import KafkaException
+
+    arguments: dict[str, Any] = {"headers": list(draft.headers)} if draft.headers else {}
+    if draft.partition is not None:
+        arguments["partition"] = draft.partition
+    if draft.timestamp_ms is not None:
+        arguments["timestamp"] = draft.timestamp_ms
+    while True:
+        try:
+            producer.produce(tally.topic, draft.value, draft.key, on_delivery=tally.on_delivery, **arguments)
+        except BufferError:
+            producer.poll(0.1)
+        except KafkaException as error:  # refused before it was queued: too large, or no such partition
+            tally.refuse(explain(error, tally.topic))
+            return
+        else:
+            return
+
+
+def _conclude(tally: Tally, session: Session) -> None:
+    if tally.failed:
+        raise CommandError(f"{tally.failed} of {tally.delivered + tally.failed} records failed: {tally.first_failure}")
+    if not session.json:
+        count = f"{tally.delivered} record{'' if tally.delivered == 1 else 's'}"
+        print_text(f"Produced {count} to {tally.topic}.")

@@ -1,0 +1,1 @@
+"""`moldau topic`: create, list, describe, alter and delete topics."""

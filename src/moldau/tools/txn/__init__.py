@@ -1,0 +1,1 @@
+"""`moldau txn`: list, describe and abort transactions."""

@@ -1,0 +1,344 @@
+"""`moldau txn`: look at transactions, find those that hang, and abort them."""
+
+import time
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+
+from moldau.tools.common.complete import complete_topic, complete_transactional_id
+from moldau.tools.common.confirm import require_yes
+from moldau.tools.common.failure import CommandError, misused, note
+from moldau.tools.common.formats import read_span
+from moldau.tools.common.options import Session, client_command, read_choices
+from moldau.tools.common.output import print_json, print_table, print_text, show_time
+from moldau.tools.places import Place, show_places
+from moldau.tools.requests import Cluster, open_cluster
+from moldau.tools.txn_admin import (
+    NONE,
+    Filters,
+    Writer,
+    describe_transaction,
+    fence,
+    find_hanging,
+    find_places,
+    find_writer,
+    list_transactions,
+    read_producers,
+    write_abort_marker,
+)
+from moldau.wire.messages.describe_producers import ProducerState
+from moldau.wire.messages.describe_transactions import DescribedTransaction
+
+app = typer.Typer(name="txn", help="Look at transactions; find those that hang, and abort them.", add_completion=False)
+
+
+STATES = (
+    "Empty",
+    "Ongoing",
+    "PrepareCommit",
+    "PrepareAbort",
+    "CompleteCommit",
+    "CompleteAbort",
+    "PrepareEpochFence",
+    "Dead",
+)
+
+Topic = Annotated[
+    str | None, typer.Option("--topic", "-t", metavar="TOPIC", autocompletion=complete_topic, help="Only this one.")
+]
+Partition = Annotated[int | None, typer.Option("--partition", "-p", metavar="N", min=0, help="Only this one.")]
+BrokerId = Annotated[
+    int | None,
+    typer.Option("--broker", metavar="ID", min=0, help="Ask this broker.", show_default="each partition's leader"),
+]
+
+
+@client_command(app, "list")
+def list_all(
+    session: Session,
+    states: Annotated[
+        list[str] | None,
+        typer.Option("--state", metavar="STATE,…", help="Only these: Ongoing, Empty, PrepareCommit, …"),
+    ] = None,
+    producer_ids: Annotated[
+        list[int] | None, typer.Option("--producer-id", metavar="N", min=0, help="Only these.")
+    ] = None,
+    longer_than: Annotated[
+        str | None,
+        typer.Option("--longer-than", metavar="TIME", help="Only open ones that run for so long: 90s, 15m, PT15M."),
+    ] = None,
+    pattern: Annotated[
+        str | None, typer.Option("--pattern", metavar="REGEX", help="Only ids that match it (RE2), as a whole.")
+    ] = None,
+) -> None:
+    """List the transactional ids, with coordinator, producer id and state."""
+    filters = Filters(
+        tuple(sorted(read_choices(states, "--state", STATES))),
+        tuple(producer_ids or ()),
+        None if longer_than is None else read_length(longer_than, "--longer-than"),
+        pattern,
+    )
+    with open_cluster(session.target) as cluster:
+        found = list_transactions(cluster, filters)
+    columns = ("transactional_id", "coordinator", "producer_id", "state")
+    rows = [(row.transactional_id, node_id, row.producer_id, row.transaction_state) for node_id, row in found]
+    print_rows(session, columns, rows, "No transactions" + (" like that." if filters != Filters() else " yet."))
+
+
+def read_length(text: str, name: str) -> int:
+    try:
+        return read_span(text)
+    except ValueError as error:
+        raise misused(f"{name} {error}") from None
+
+
+def print_rows(session: Session, columns: tuple[str, ...], rows: list[tuple[Any, ...]], nothing: str) -> None:
+    if session.json:
+        print_json([dict(zip(columns, row, strict=True)) for row in rows])
+    elif rows:
+        print_table([column.upper().replace("_", " ") for column in columns], rows)
+    else:
+        note(nothing)
+
+
+@client_command(app, "describe")
+def describe(
+    session: Session,
+    names: Annotated[
+        list[str],
+        typer.Argument(metavar="TRANSACTIONAL-ID…", autocompletion=complete_transactional_id, show_default=False),
+    ],
+) -> None:
+    """Show state, producer, time-out, age and partitions of transactional ids."""
+    documents = []
+    with open_cluster(session.target) as cluster:
+        for name in dict.fromkeys(names):
+            found = describe_transaction(cluster, name)
+            if found is None:
+                raise no_such_id(name)
+            documents.append(transaction_document(*found, now_ms()))
+    if session.json:
+        print_json(documents)
+        return
+    for index, document in enumerate(documents):
+        if index:
+            print_text("")
+        _print_transaction(document)
+
+
+def no_such_id(name: str) -> CommandError:
+    return CommandError(f"there is no transactional id {name!r}", remedy="See what is there with: moldau txn list")
+
+
+def now_ms() -> int:
+    return int(time.time() * 1000)
+
+
+def transaction_document(node_id: int, found: DescribedTransaction, now: int) -> dict[str, Any]:
+    started = found.transaction_start_time_ms
+    return {
+        "transactional_id": found.transactional_id,
+        "state": found.transaction_state,
+        "coordinator": node_id,
+        "producer_id": found.producer_id,
+        "producer_epoch": found.producer_epoch,
+        "timeout_ms": found.transaction_timeout_ms,
+        "started": show_time(started),
+        "running_seconds": max(0, now - started) / 1000 if started > NONE else None,
+        "partitions": [
+            {"topic": topic.topic, "partition": partition} for topic in found.topics for partition in topic.partitions
+        ],
+    }
+
+
+def _print_transaction(document: dict[str, Any]) -> None:
+    print_text(f"Transactional id {document['transactional_id']}  state {document['state']}")
+    print_text(f"  coordinator {document['coordinator']}, time-out {document['timeout_ms']} ms")
+    print_text(f"  producer {document['producer_id']}, epoch {document['producer_epoch']}")
+    if document["started"]:
+        print_text(f"  started {document['started']}, {document['running_seconds']} s ago")
+    places = show_places([Place(**place) for place in document["partitions"]])
+    if places:
+        print_text(f"  partitions {places}")
+
+
+@client_command(app, "producers")
+def producers(
+    session: Session,
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", autocompletion=complete_topic, show_default=False)],
+    partition: Partition = None,
+    broker: BrokerId = None,
+) -> None:
+    """Show the producers that a topic's partitions remember, and the transactions that are open there."""
+    with open_cluster(session.target) as cluster:
+        found = read_producers(cluster, find_places(cluster, topic, partition, broker))
+    rows = [producer_row(place, one) for place, some in found for one in some]
+    print_rows(session, PRODUCER_COLUMNS, rows, "No producer with an id has written there lately.")
+
+
+PRODUCER_COLUMNS = (
+    "topic",
+    "partition",
+    "producer_id",
+    "producer_epoch",
+    "coordinator_epoch",
+    "last_sequence",
+    "last_time",
+    "start_offset",
+)
+
+
+def producer_row(place: Place, one: ProducerState) -> tuple[Any, ...]:
+    return (
+        *place,
+        one.producer_id,
+        one.producer_epoch,
+        one.coordinator_epoch if one.coordinator_epoch > NONE else None,
+        one.last_sequence if one.last_sequence > NONE else None,
+        show_time(one.last_timestamp),
+        one.current_txn_start_offset if one.current_txn_start_offset > NONE else None,
+    )
+
+
+@client_command(app, "find-hanging")
+def find_hanging_transactions(
+    session: Session,
+    topic: Topic = None,
+    partition: Partition = None,
+    broker: BrokerId = None,
+    longest: Annotated[
+        str,
+        typer.Option(
+            "--max-transaction-timeout",
+            metavar="TIME",
+            help="Leave those alone that wrote since: 90s, 15m, PT15M. The brokers' transaction.max.timeout.ms.",
+        ),
+    ] = "15m",
+) -> None:
+    """Find transactions that are open in a partition, although no coordinator will ever end them.
+
+    Consumers with read_committed stop in front of them. Abort them with: moldau txn abort
+    """
+    longer_than_ms = read_length(longest, "--max-transaction-timeout")
+    if partition is not None and topic is None:
+        raise misused("--partition needs --topic")
+    now = now_ms()
+    with open_cluster(session.target) as cluster:
+        found = find_hanging(cluster, find_places(cluster, topic, partition, broker), longer_than_ms, now)
+    columns = (*PRODUCER_COLUMNS, "idle_seconds")
+    rows = [(*producer_row(one.place, one.producer), max(0, now - one.producer.last_timestamp) / 1000) for one in found]
+    print_rows(session, columns, rows, "No transaction hangs.")
+    if found and not session.json:
+        one = found[0]
+        note(
+            f"Abort the first with: moldau txn abort --topic {one.place.topic} --partition {one.place.partition} "
+            f"--start-offset {one.start_offset}"
+        )
+
+
+@client_command(app, "abort")
+def abort(
+    session: Session,
+    name: Annotated[
+        str | None,
+        typer.Option(
+            "--transactional-id",
+            metavar="ID",
+            autocompletion=complete_transactional_id,
+            help="Abort what this producer has open, and shut it out.",
+        ),
+    ] = None,
+    topic: Annotated[
+        str | None,
+        typer.Option("--topic", "-t", metavar="TOPIC", autocompletion=complete_topic, help="Where it hangs."),
+    ] = None,
+    partition: Annotated[
+        int | None, typer.Option("--partition", "-p", metavar="N", min=0, help="Where it hangs.")
+    ] = None,
+    start_offset: Annotated[
+        int | None, typer.Option("--start-offset", metavar="N", min=0, help="Its first offset there.")
+    ] = None,
+    producer_id: Annotated[
+        int | None, typer.Option("--producer-id", metavar="N", min=0, help="Its producer, instead of --start-offset.")
+    ] = None,
+    producer_epoch: Annotated[
+        int | None, typer.Option("--producer-epoch", metavar="N", min=0, max=32767, help="With --producer-id.")
+    ] = None,
+    coordinator_epoch: Annotated[
+        int | None,
+        typer.Option("--coordinator-epoch", metavar="N", min=-1, max=2**31 - 1, help="With --producer-id."),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    """Abort a transaction: one that hangs in a partition, or that of a transactional id.
+
+    Only for transactions that `moldau txn find-hanging` shows: one that is alive loses records.
+    """
+    victim = read_victim(name, topic, partition, start_offset, producer_id, producer_epoch, coordinator_epoch)
+    where = f"transactional id {victim}" if isinstance(victim, str) else str(victim.place)
+    if not yes:
+        require_yes("aborting a transaction", f"Abort the transaction of {where}?")
+    with open_cluster(session.target) as cluster:
+        if isinstance(victim, str):
+            if describe_transaction(cluster, victim) is None:
+                raise no_such_id(victim)
+            fence(cluster, victim)
+        else:
+            abort_in_place(cluster, victim)
+    if session.json:
+        print_json({"transactional_id": name, "topic": topic, "partition": partition, "outcome": "aborted"})
+    else:
+        print_text(f"Aborted the transaction of {where}.")
+
+
+@dataclass(frozen=True, slots=True)
+class Hanging:
+    """A transaction in a partition, by its first offset there or by its producer."""
+
+    place: Place
+    who: int | Writer
+
+
+def read_victim(
+    name: str | None,
+    topic: str | None,
+    partition: int | None,
+    start_offset: int | None,
+    producer_id: int | None,
+    producer_epoch: int | None,
+    coordinator_epoch: int | None,
+) -> str | Hanging:
+    """Which transaction is meant: exactly one way of saying so, and all of it."""
+    producer = (producer_id, producer_epoch, coordinator_epoch)
+    by_producer = any(number is not None for number in producer)
+    in_place = by_producer or any(part is not None for part in (topic, partition, start_offset))
+    if name is not None:
+        if in_place:
+            raise misused("--transactional-id does not go with the other options", remedy=HOW_TO_ABORT)
+        return name
+    if topic is None or partition is None:
+        raise misused("no transaction was given" if not in_place else "no partition was given", remedy=HOW_TO_ABORT)
+    place = Place(topic, partition)
+    if start_offset is not None and not by_producer:
+        return Hanging(place, start_offset)
+    if start_offset is None and producer_id is not None and producer_epoch is not None:
+        return Hanging(
+            place, Writer(producer_id, producer_epoch, NONE if coordinator_epoch is None else coordinator_epoch)
+        )
+    raise misused("it is not clear which transaction is meant", remedy=HOW_TO_ABORT)
+
+
+HOW_TO_ABORT = (
+    "Give --transactional-id, or --topic, --partition and --start-offset; instead of the last one also "
+    "--producer-id and --producer-epoch"
+)
+
+
+def abort_in_place(cluster: Cluster, victim: Hanging) -> None:
+    place, who = victim.place, victim.who
+    leader = find_places(cluster, place.topic, place.partition, None).get(place)
+    if leader is None:
+        raise CommandError(f"{place} has no leader now", remedy=f"See it with: moldau topic describe {place.topic}")
+    writer = who if isinstance(who, Writer) else find_writer(cluster, place, leader, who)
+    write_abort_marker(cluster, place, leader, writer)

@@ -1,0 +1,41 @@
+"""Where to begin, as people write it."""
+
+import pytest
+
+from moldau.tools.common.failure import CommandError
+from moldau.tools.pipeline.show import read_start, show_age
+
+NOW_MS = 1_700_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("text", "start"),
+    [
+        ("earliest", "earliest"),
+        ("LATEST", "latest"),
+        ("10m ago", str(NOW_MS - 600_000)),
+        (" 2 h ago ", str(NOW_MS - 7_200_000)),
+        ("1d AGO", str(NOW_MS - 86_400_000)),
+        ("PT15M ago", str(NOW_MS - 900_000)),
+        ("1234567890123", "1234567890123"),
+        ("2026-01-31T12:00:00Z", "1769860800000"),
+    ],
+)
+def test_places_to_begin(text: str, start: str) -> None:
+    assert read_start(text, NOW_MS) == start
+
+
+@pytest.mark.parametrize(
+    "text", ["", "ago", " ago", "10 ago", "m ago", "yesterday", "-5m ago", "99999d ago", "-1", "@1"]
+)
+def test_what_is_none(text: str) -> None:
+    with pytest.raises(CommandError, match=r"--from .* is not a place to begin\. Give earliest") as refused:
+        read_start(text, NOW_MS)
+    assert refused.value.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("ago_ms", "text"), [(-5, "0s"), (59_999, "59s"), (60_000, "1m"), (7_300_000, "2h"), (10**9, "11d")]
+)
+def test_ages(ago_ms: int, text: str) -> None:
+    assert show_age(NOW_MS - ago_ms, NOW_MS) == text
