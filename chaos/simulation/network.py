@@ -9,11 +9,12 @@ import os
 import random
 from collections import deque
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+from moldau.base.session import Session
 from moldau.broker.apis.fetch import fetch
 from moldau.broker.apis.list_offsets import list_offsets
+from moldau.broker.call import Call
 from moldau.net.peer import Answer, PeerLost
 from moldau.net.reply import Parked
 from moldau.wire.fetching import FETCH
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from chaos.simulation.broker import SimulatedBroker
 
 MOST_LATENCY_S = 0.01  # of a message; most are much faster
+SESSION = Session("BROKERS", "simulated")
 BODY = 5  # where the body of a response begins: behind its correlation id and tags
 
 
@@ -120,7 +122,7 @@ class Connection:
         assert api_key == FETCH
 
         def serve(number: int, broker: "SimulatedBroker") -> None:
-            reply = fetch(broker.context, memoryview(body), 0, version, number)
+            reply = fetch(broker.context, memoryview(body), 0, Call(SESSION, version, number))
             self._answers[number] = reply
             if isinstance(reply, Parked):
                 reply.on_done(self._reply)
@@ -135,7 +137,7 @@ class Connection:
             parked.on_done(self._reply)
 
             async def answer() -> None:
-                parked.resolve(await list_offsets(broker.context, message, SimpleNamespace(version=version)))  # type: ignore[arg-type]
+                parked.resolve(await list_offsets(broker.context, message, Call(SESSION, version, number)))  # type: ignore[arg-type]
 
             broker.spawn(answer())
 

@@ -14,7 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moldau.base.errors import Refusal, WireError
-from moldau.broker.call import Call
 from moldau.broker.coordinators import transactions as module
 from moldau.broker.coordinators.markers import Marker, Markers
 from moldau.broker.coordinators.transactions import Transactions
@@ -24,6 +23,7 @@ from moldau.log.producers import Producers
 from moldau.metadata.image import ClusterImage, PartitionState, Topic
 from moldau.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 from moldau.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from support.calls import a_call
 from support.loops import until
 from support.replicas import ReplicatedPartition
 
@@ -31,7 +31,7 @@ STATE, DATA = "__transaction_state", "data"
 PARTITIONS = 3
 NOW = 1_700_000_000_000
 CONFIG, _ = load({})
-CALL = Call(5, "client", "PLAINTEXT", "127.0.0.1:1")
+CALL = a_call(5)
 AGAIN = {
     WireError.CONCURRENT_TRANSACTIONS,
     WireError.COORDINATOR_LOAD_IN_PROGRESS,

@@ -34,6 +34,7 @@ from moldau.replication.roles import Surroundings
 from moldau.replication.throttle import Throttle
 from moldau.wire.batch import read_header
 from moldau.wire.fetching import FETCH, FetchLimits
+from support.calls import a_call
 
 TOPIC = "topic"
 LAG_MS = 1_000
@@ -174,7 +175,7 @@ class Node:
         return context
 
     def serve_fetch(self, body: bytes, version: int) -> bytes:
-        parts = fetch(self.context(), memoryview(body), 0, version, 1)
+        parts = fetch(self.context(), memoryview(body), 0, a_call(version))
         assert isinstance(parts, list)
         return b"".join(read(part) if isinstance(part, Slice) else bytes(part) for part in parts)[4:]  # type: ignore[arg-type]
 

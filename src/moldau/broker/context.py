@@ -4,8 +4,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from moldau.base.errors import Refusal
+from moldau.base.session import Session
 from moldau.broker.answers import Answers
-from moldau.broker.call import Call
 from moldau.broker.cluster.asking import Asking
 from moldau.broker.cluster.rules import rules_of
 from moldau.broker.configs import Layers
@@ -41,7 +41,7 @@ class Context:
     departed: Departed
     now: Callable[[], int]  # milliseconds since the Unix epoch
     asking: Asking | None = None  # how the controller is asked, in a cluster
-    serve_forwarded: Callable[[memoryview, Call], Awaitable[bytes | Refusal]] | None = None  # a frame in an envelope
+    serve_forwarded: Callable[[memoryview, Session], Awaitable[bytes | Refusal]] | None = None  # a frame in an envelope
 
     def rules(self, image: ClusterImage) -> Rules:
         return rules_of(self.config, image)

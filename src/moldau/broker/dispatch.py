@@ -10,6 +10,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, NamedTuple
 
 from moldau.base.errors import Refusal, WireError
+from moldau.base.session import Session
 from moldau.broker.call import Call
 from moldau.broker.cluster.asking import Asking
 from moldau.broker.context import Context
@@ -37,7 +38,9 @@ FORWARDED_MS = 30_000  # how long a controller is looked for, if the request its
 FALLBACK_VERSION = 0  # what an ApiVersions request of an unknown version is answered with (KIP-511)
 
 
-HotHandler = Callable[[Context, memoryview, int, int, int, str], Reply]  # …, correlation id, listener
+OWN_SESSION = Session("", "")  # of requests that a broker makes to itself
+
+HotHandler = Callable[[Context, memoryview, int, Call], Reply]  # the frame, and where its request begins
 Handler = Callable[[Context, Any, Call], Any]
 
 
@@ -76,58 +79,60 @@ class Dispatcher:
     def _dispatch(self, connection: Connection, frame: memoryview) -> Handled:
         if len(frame) < PREFIX_AND_LENGTH.size:
             raise MalformedMessage("the frame is shorter than a request header")
-        key, version, correlation, client_id_size = PREFIX_AND_LENGTH.unpack_from(frame)
+        key, version, correlation_id, client_id_size = PREFIX_AND_LENGTH.unpack_from(frame)
         hot = self._hot.get((key, version))
         if hot is not None:
             serve, flexible = hot
             at = PREFIX_AND_LENGTH.size + (client_id_size if client_id_size > 0 else 0)
             if at >= len(frame):
                 raise MalformedMessage("the frame is shorter than its request header")
+            session = connection.session
+            if session.client_id is None and client_id_size >= 0:
+                session.client_id = read_request_header(frame)[0].client_id
             if flexible:
                 at = at + 1 if frame[at] == 0 else skip_tag_section(frame, at)
-            return serve(self._context, frame, at, version, correlation, connection.session.listener)
+            return serve(self._context, frame, at, Call(session, version, correlation_id))
         return self._dispatch_cold(connection, frame)
 
     def _dispatch_cold(self, connection: Connection, frame: memoryview) -> Handled:
-        key, version, correlation = read_request_prefix(frame)
-        session = connection.session
+        key, version, correlation_id = read_request_prefix(frame)
         api = self._apis.get(key)
         if api is None:
             raise BadRequest(f"API key {key} is not served")
+        session = connection.session
         messages = api.messages
         if not messages.lowest <= version <= messages.highest:
             if key != API_VERSIONS:
                 raise BadRequest(f"{messages.name} version {version} is not served")
-            return self._answer(api, FALLBACK_VERSION, correlation, None, Call(version, None, session.listener, ""))
+            return self._answer(api, None, Call(session, FALLBACK_VERSION, correlation_id))
         header, at = read_request_header(frame)
         if len(frame) > COLD_REQUEST_AT_MOST:
             raise BadRequest(f"{messages.name} request of {len(frame)} bytes; at most {COLD_REQUEST_AT_MOST} are read")
         request: object = decode(messages.request, version, frame, at, exact=False)
-        call = Call(version, header.client_id, session.listener, session.peer)
+        session.client_id = header.client_id
+        call = Call(session, version, correlation_id)
         if messages.between_brokers and not self._brokers_meet_at(session.listener):
             refused = messages.response(error_code=WireError.CLUSTER_AUTHORIZATION_FAILED)
-            return _frame(api, version, correlation, refused)
+            return _frame(api, call, refused)
         if api.forwarded and self._context.asking is not None:
             work = self._by_the_controller(self._context.asking, api, request, bytes(frame), call)
-            return self._answer_later(api, version, correlation, work, call)
-        return self._answer(api, version, correlation, request, call)
+            return self._answer_later(api, work, call)
+        return self._answer(api, request, call)
 
-    def _answer(self, api: Api, version: int, correlation: int, request: object, call: Call) -> Handled:
+    def _answer(self, api: Api, request: object, call: Call) -> Handled:
         assert api.handler is not None
         response = api.handler(self._context, request, call)
         if inspect.iscoroutine(response):
-            return self._answer_later(api, version, correlation, response, call)
+            return self._answer_later(api, response, call)
         if isinstance(response, Promise):
-            return _park(api, version, correlation, response)
-        return _frame(api, version, correlation, response)
+            return _park(api, call, response)
+        return _frame(api, call, response)
 
-    async def _answer_later(
-        self, api: Api, version: int, correlation: int, work: Coroutine[Any, Any, object], call: Call
-    ) -> Reply:
+    async def _answer_later(self, api: Api, work: Coroutine[Any, Any, object], call: Call) -> Reply:
         try:
-            return _frame(api, version, correlation, await work)
+            return _frame(api, call, await work)
         except Exception:
-            log.exception("request failed (%s %d) from %s", api.messages.name, version, call.peer)
+            log.exception("request failed (%s %d) from %s", api.messages.name, call.version, call.session.peer)
             raise BadRequest("an internal error") from None
 
     # ── between brokers ──
@@ -148,14 +153,17 @@ class Dispatcher:
         if asked_ms <= 0:  # librdkafka's default, which means: not to wait until all brokers know
             asked_ms = FORWARDED_MS
         patience_s = min(asked_ms, FORWARDED_MS) / 1000
-        answer = await asking.forward(frame, call.peer.encode(), patience_s)
+        answer = await asking.forward(frame, call.session.peer.encode(), patience_s)
         if isinstance(answer, bytes):
             return Enveloped(answer)
         return await self._serve(api, request, call)  # as the controller or, if there is none, to say so in each row
 
-    async def serve_forwarded(self, frame: memoryview, call: Call) -> bytes | Refusal:
-        """The answer to a client's request that another broker sent on, header included."""
-        key, version, correlation = read_request_prefix(frame)
+    async def serve_forwarded(self, frame: memoryview, session: Session) -> bytes | Refusal:
+        """The response to a client's request that another broker forwarded, header included.
+
+        The session is the client's, as the forwarding broker describes it.
+        """
+        key, version, correlation_id = read_request_prefix(frame)
         api = self._apis.get(key)
         if api is None or not api.forwarded:
             return Refusal(WireError.INVALID_REQUEST, f"API key {key} is not forwarded.")
@@ -164,19 +172,20 @@ class Dispatcher:
         header, at = read_request_header(frame)
         request: object = decode(api.messages.request, version, frame, at, exact=False)
         if self._context.controller.leads:
-            asked = call._replace(version=version, client_id=header.client_id)
+            session.client_id = header.client_id
+            call = Call(session, version, correlation_id)
             try:
-                response = await self._serve(api, request, asked)
+                response = await self._serve(api, request, call)
             except Exception:  # it ends here: cut off, the broker would send it again, and others' requests with it
-                log.exception("forwarded request failed (%s %d) from %s", api.messages.name, version, call.peer)
+                log.exception("forwarded request failed (%s %d) from %s", api.messages.name, version, session.peer)
                 return Refusal(WireError.UNKNOWN_SERVER_ERROR, "The controller failed to carry out the request.")
             if self._context.controller.leads or not _deposed(response):
-                return _frame(api, version, correlation, response)[LENGTH.size :]
+                return _frame(api, call, response)[LENGTH.size :]
         return Refusal(WireError.NOT_CONTROLLER, "This broker is not the controller.")
 
     async def serve(self, request: object, version: int) -> object:
-        """What this broker answers to a question of its own."""
-        return await self._serve(self._apis[layout_of(type(request)).key], request, Call(version, None, "", ""))
+        """The response to a request that this broker makes to itself."""
+        return await self._serve(self._apis[layout_of(type(request)).key], request, Call(OWN_SESSION, version, 0))
 
     async def _serve(self, api: Api, request: object, call: Call) -> object:
         assert api.handler is not None
@@ -198,27 +207,27 @@ def _deposed(response: object) -> bool:
     return any(_deposed(getattr(response, name)) for name in names)
 
 
-def _park(api: Api, version: int, correlation: int, promise: Promise) -> Parked:
+def _park(api: Api, call: Call, promise: Promise) -> Parked:
     """Nothing runs while the answer is waited for, so it takes no place among the requests in progress."""
     parked = Parked()
 
     def answer(response: object) -> None:
         try:
-            parked.resolve(_frame(api, version, correlation, response))
+            parked.resolve(_frame(api, call, response))
         except Exception:
-            log.exception("answering a request that had waited failed (%s %d)", api.messages.name, version)
+            log.exception("answering a request that had waited failed (%s %d)", api.messages.name, call.version)
             parked.resolve(BadRequest("an internal error"))
 
     promise.then(answer)
     return parked
 
 
-def _frame(api: Api, version: int, correlation: int, response: object) -> bytes:
+def _frame(api: Api, call: Call, response: object) -> bytes:
     """The response as a frame; a handler that keeps its answer as bytes gives the body."""
     if isinstance(response, Enveloped):
         return LENGTH.pack(len(response)) + response
-    body = response if isinstance(response, bytes) else encode(response, version)
-    header = pack_response_header(api.messages.key, version, correlation)
+    body = response if isinstance(response, bytes) else encode(response, call.version)
+    header = pack_response_header(api.messages.key, call.version, call.correlation_id)
     return LENGTH.pack(len(header) + len(body)) + header + body
 
 

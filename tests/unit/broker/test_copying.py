@@ -21,6 +21,7 @@ from moldau.replication.waiters import LOOK_AT_ALL_MS
 from moldau.wire.codec import decode, encode
 from moldau.wire.fetching import VERSION, Fetched, FetchLimits, Wanted, pack_fetch_request, read_fetch_response
 from moldau.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from support.calls import a_call
 from support.loops import run, turns
 from support.replicated import Node, World
 
@@ -41,7 +42,7 @@ class Asking:
         wanted = [] if offset is None else [(TOPIC_ID.bytes, [Wanted(0, 0, offset, -1, 0, 1 << 20)])]
         replica = (self.broker, node.epoch if epoch is None else epoch)
         body = pack_fetch_request(replica, WAIT, self.session, wanted, [])
-        answer = fetch(self.context, memoryview(body), 0, VERSION, 1)
+        answer = fetch(self.context, memoryview(body), 0, a_call(VERSION))
         return answer if isinstance(answer, Parked) else self.read(answer)
 
     def read(self, parts: Any) -> Fetched | None:
@@ -253,7 +254,7 @@ def consume(node: Node, offset: int, version: int = 12, rack: str = "") -> Any:
         topic="topic", partitions=(FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20),)
     )
     request = FetchRequest(max_wait_ms=0, min_bytes=1, topics=(topic,), rack_id=rack)
-    parts = fetch(node.rack_aware(), memoryview(encode(request, version)), 0, version, 1)
+    parts = fetch(node.rack_aware(), memoryview(encode(request, version)), 0, a_call(version))
     frame = b"".join(read(part) if isinstance(part, Slice) else bytes(part) for part in parts)
     at = 8 + (version >= 12)
     return decode(FetchResponse, version, memoryview(frame), at).responses[0].partitions[0]

@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 
 from moldau.base.errors import Refusal, WireError
-from moldau.broker.call import Call
+from moldau.base.session import Session
 from moldau.broker.dispatch import Dispatcher, Enveloped
 from moldau.broker.table import APIS
 from moldau.wire.codec import encode
 from moldau.wire.headers import pack_request_header
 from moldau.wire.messages.create_topics import CreateTopicsRequest
+from support.calls import a_call
 
 
 @pytest.mark.parametrize(("asked_ms", "looked_s"), [(-1, 30), (0, 30), (10_000, 10), (600_000, 30)])
@@ -30,7 +31,7 @@ def test_a_client_that_waits_for_nothing_is_answered_by_the_controller(asked_ms:
     (api,) = [each for each in APIS if each.messages.request is CreateTopicsRequest]
     request = CreateTopicsRequest(topics=(), timeout_ms=asked_ms)
     asking: Any = Asking()
-    answer = asyncio.run(dispatcher._by_the_controller(asking, api, request, b"", Call(7, None, "", "")))
+    answer = asyncio.run(dispatcher._by_the_controller(asking, api, request, b"", a_call(7)))
     assert answer == Enveloped(b"answer")
     assert waited == [looked_s]
 
@@ -45,6 +46,6 @@ def test_an_error_of_the_controllers_is_an_answer_and_ends_no_connection() -> No
     (api,) = [each for each in APIS if each.messages.request is CreateTopicsRequest]
     dispatcher = Dispatcher(context, [api._replace(handler=fail)])
     frame = pack_request_header(api.messages.key, 7, 1, "client") + encode(CreateTopicsRequest(topics=()), 7)
-    answer = asyncio.run(dispatcher.serve_forwarded(memoryview(frame), Call(0, None, "", "")))
+    answer = asyncio.run(dispatcher.serve_forwarded(memoryview(frame), Session("BROKERS", "10.0.0.1:1")))
     assert isinstance(answer, Refusal)
     assert answer.error is WireError.UNKNOWN_SERVER_ERROR

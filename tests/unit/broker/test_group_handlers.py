@@ -33,9 +33,10 @@ from moldau.wire.messages.list_transactions import ListTransactionsRequest
 from moldau.wire.messages.offset_commit import OffsetCommitPartition, OffsetCommitRequest, OffsetCommitTopic
 from moldau.wire.messages.offset_fetch import OffsetFetchGroup, OffsetFetchRequest, OffsetFetchTopic
 from moldau.wire.messages.sync_group import SyncGroupRequest
+from support.calls import a_call
 from support.replicas import ReplicatedPartition
 
-CALL = Call(1, "client", "PLAINTEXT", "127.0.0.1:1")
+CALL = a_call(1)
 OFFSETS = "__consumer_offsets"
 NOW = 1_700_000_000_000
 CONFIG, _ = load({})
@@ -85,7 +86,7 @@ def test_who_fetches_offsets_looks_for_the_coordinator_anew(version: int, error:
     """As in Kafka: Java's consumers before 3.9 would end, and aiokafka's do."""
     group = OffsetFetchGroup(group_id="g", topics=(OffsetFetchTopic(name="t", partition_indexes=(0,)),))
     request = OffsetFetchRequest(groups=(group,))
-    response = offset_fetch(Refusing(error), request, CALL._replace(version=version))  # type: ignore[arg-type]
+    response = offset_fetch(Refusing(error), request, a_call(version))  # type: ignore[arg-type]
     (found,) = response.groups
     assert found.error_code == told
     assert [each.error_code for topic in found.topics for each in topic.partitions] == [told] * (version < 2)
@@ -162,7 +163,7 @@ def test_groups_hear_of_topics_though_others_move_at_the_same_time() -> None:
         before = cluster.group(0, stays).epoch
         offset = OffsetCommitPartition(partition_index=0, committed_offset=1, committed_metadata=None)
         commit = OffsetCommitRequest(group_id=moves, topics=(OffsetCommitTopic(name="orders", partitions=(offset,)),))
-        committed = offset_commit(cluster, commit, CALL._replace(version=9))  # type: ignore[arg-type]
+        committed = offset_commit(cluster, commit, a_call(9))  # type: ignore[arg-type]
         assert isinstance(committed, Promise)
         old, cluster.image = cluster.image, cluster.with_orders(2)
         cluster.row[1].lose()

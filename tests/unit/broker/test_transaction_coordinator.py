@@ -10,7 +10,6 @@ import pytest
 
 from log_batches import NOW, open_log
 from moldau.base.errors import Refusal, WireError
-from moldau.broker.call import Call
 from moldau.broker.coordinators.markers import Marker, Markers
 from moldau.broker.coordinators.transactions import Transactions
 from moldau.broker.promise import Promise
@@ -21,11 +20,12 @@ from moldau.replication.partition import Appended, Later, Outcome, Partition
 from moldau.transactions.state import Transaction, TransactionState
 from moldau.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 from moldau.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from support.calls import a_call
 from support.loops import on_both_loops, run, until
 
 STATE, OFFSETS = "__transaction_state", "__consumer_offsets"
 CONFIG, _ = load({})
-CALL = Call(5, "client", "PLAINTEXT", "127.0.0.1:1")
+CALL = a_call(5)
 STORAGE = Refusal.of(WireError.KAFKA_STORAGE_ERROR)
 
 

@@ -30,8 +30,9 @@ from moldau.wire.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
+from support.calls import a_call
 
-CALL = Call(5, "client", "PLAINTEXT", "127.0.0.1:1")
+CALL = a_call(5)
 COMMITTED = "committed"
 
 
@@ -81,7 +82,7 @@ def commit(shop: Shop, version: int = 4) -> Any:
         producer_epoch=0,
         topics=(TxnOffsetCommitTopic(name="orders", partitions=(place,)),),
     )
-    return txn_offset_commit(shop, request, CALL._replace(version=version))  # type: ignore[arg-type]
+    return txn_offset_commit(shop, request, a_call(version))  # type: ignore[arg-type]
 
 
 def error_of(response: Any) -> WireError:

@@ -25,8 +25,11 @@ def api_versions(ctx: Context, request: ApiVersionsRequest | None, call: Call) -
     """`request` is None where its version is from the future: the answer then names this API alone (KIP-511)."""
     if request is None:
         return ApiVersionsResponse(error_code=WireError.UNSUPPORTED_VERSION, api_keys=(_row(BY_KEY[KEY]),))
-    if call.version >= 3 and not (_named(request.client_software_name) and _named(request.client_software_version)):
-        return ApiVersionsResponse(error_code=WireError.INVALID_REQUEST, api_keys=())
+    if call.version >= 3:
+        if not (_named(request.client_software_name) and _named(request.client_software_version)):
+            return ApiVersionsResponse(error_code=WireError.INVALID_REQUEST, api_keys=())
+        call.session.software_name = request.client_software_name
+        call.session.software_version = request.client_software_version
     return ApiVersionsResponse(
         error_code=WireError.NONE,
         api_keys=tuple(_row(api) for api in ctx.served),

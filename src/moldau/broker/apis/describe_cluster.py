@@ -28,7 +28,7 @@ def describe_cluster(ctx: Context, request: DescribeClusterRequest, call: Call) 
         brokers=tuple(
             DescribeClusterBroker(broker_id=broker.id, host=endpoint.host, port=endpoint.port, rack=broker.rack)
             for broker in image.brokers.values()
-            if (endpoint := broker.endpoints.get(call.listener)) is not None
+            if (endpoint := broker.endpoints.get(call.session.listener)) is not None
         ),
     )
 

@@ -1,6 +1,7 @@
 """Envelope 0: a client's request that another broker forwards to the controller (KIP-590). Between brokers."""
 
 from moldau.base.errors import Refusal, WireError
+from moldau.base.session import Session
 from moldau.broker.call import Call
 from moldau.broker.context import Context
 from moldau.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
@@ -10,7 +11,8 @@ async def envelope(ctx: Context, request: EnvelopeRequest, call: Call) -> Envelo
     if ctx.serve_forwarded is None:
         return EnvelopeResponse(error_code=WireError.INVALID_REQUEST)
     peer = request.client_host_address.decode(errors="replace")
-    answer = await ctx.serve_forwarded(memoryview(request.request_data), call._replace(peer=peer))
+    session = Session(call.session.listener, peer)
+    answer = await ctx.serve_forwarded(memoryview(request.request_data), session)
     if isinstance(answer, Refusal):
         return EnvelopeResponse(error_code=answer.error)
     return EnvelopeResponse(error_code=WireError.NONE, response_data=answer)

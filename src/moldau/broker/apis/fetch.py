@@ -13,6 +13,7 @@ from functools import partial
 from typing import NamedTuple
 
 from moldau.base.errors import WireError
+from moldau.broker.call import Call
 from moldau.broker.context import Context
 from moldau.broker.leaders import Leader as CurrentLeader
 from moldau.broker.leaders import absent, endpoints, leader_of
@@ -51,36 +52,35 @@ class Plan(NamedTuple):
     ready: bool  # there is more to tell than records: an error, another replica to ask
 
 
-def fetch(
-    ctx: Context, body: memoryview, at: int, version: int, correlation: int, listener: str = ""
-) -> "Parts | Parked":
-    ask = read_fetch(body, at, version)
+def fetch(ctx: Context, frame: memoryview, at: int, call: Call) -> Parts | Parked:
+    version = call.version
+    ask = read_fetch(frame, at, version)
     opened = ctx.sessions.open(ask, version, ctx.now())
     if opened.asked is None:
-        return pack_fetch(version, correlation, opened.error, 0, [])
+        return pack_fetch(version, call.correlation_id, opened.error, 0, [])
     reader = Reader(ask, version, ask.isolation == READ_COMMITTED, ask.replica_id >= 0)
     if reader.follower and opened.session is not None and version >= FETCH_BY_ID:
-        return _copy(ctx, opened, opened.session, reader, partial(_answer, ctx, opened, version, correlation, listener))
+        return _copy(ctx, opened, opened.session, reader, partial(_answer, ctx, opened, call))
     plan = plan_fetch(ctx, reader, opened.asked)
     if reader.follower:
         for partition in plan.partitions:  # all sessions are in use, and the one that it had is over
             partition.copiers.pop(ask.replica_id, None)
     if plan.ready or plan.size >= ask.min_bytes or ask.max_wait_ms <= 0 or not opened.asked:
-        return _answer(ctx, opened, version, correlation, listener, plan)
+        return _answer(ctx, opened, call, plan)
     again = reader._replace(said=())
     asked = opened.asked
     parked, _ = _park(
         list(plan.partitions),
         reader,
         plan.size,
-        lambda: _answer(ctx, opened, version, correlation, listener, plan_fetch(ctx, again, asked)),
+        lambda: _answer(ctx, opened, call, plan_fetch(ctx, again, asked)),
     )
     return parked
 
 
 def _copy(
     ctx: Context, opened: Fetch, session: Session, reader: Reader, answer: Callable[[Plan], Parts]
-) -> "Parts | Parked":
+) -> Parts | Parked:
     """A follower's fetch: of all partitions of its session, those are looked at that have news for it."""
     now, ask = ctx.replicas.around.now(), reader.ask
     copier = session.copier
@@ -150,12 +150,12 @@ def _unsubscribe(partition: Partition | None, broker: int, copier: Copier) -> No
         del partition.copiers[broker]
 
 
-def _answer(ctx: Context, opened: Fetch, version: int, correlation: int, listener: str, plan: Plan) -> Parts:
+def _answer(ctx: Context, opened: Fetch, call: Call, plan: Plan) -> Parts:
     answers = opened.answer(plan.results)
     if not plan.ready:
-        return pack_fetch(version, correlation, 0, opened.session_id, answers)
-    leaders = endpoints(ctx, listener, (result.leader for _, result in plan.results))
-    return pack_fetch(version, correlation, 0, opened.session_id, answers, leaders)
+        return pack_fetch(call.version, call.correlation_id, 0, opened.session_id, answers)
+    leaders = endpoints(ctx, call.session.listener, (result.leader for _, result in plan.results))
+    return pack_fetch(call.version, call.correlation_id, 0, opened.session_id, answers, leaders)
 
 
 def _park(watched: list[Watched], reader: Reader, size: int, answer: Callable[[], Parts]) -> tuple[Parked, FetchWaiter]:

@@ -40,7 +40,7 @@ def _answer(image: ClusterImage, topic: str, request: FindCoordinatorRequest, ca
     if topic not in image.topics:
         return _refuse(request, WireError.COORDINATOR_NOT_AVAILABLE)
     return FindCoordinatorResponse(
-        coordinators=tuple(_coordinator(image, topic, key, call.listener) for key in request.coordinator_keys)
+        coordinators=tuple(_coordinator(image, topic, key, call.session.listener) for key in request.coordinator_keys)
     )
 
 

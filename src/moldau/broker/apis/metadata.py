@@ -49,10 +49,10 @@ def _answer(ctx: Context, request: MetadataRequest, call: Call) -> bytes:
     if call.version in NAMES_ONLY and any(_by_id(each) for each in request.topics or ()):
         return encode(_refuse(request.topics or ()), call.version)
     away = (ctx.replicas.offline, ctx.peers.doubted, tuple(broker.id for broker in ctx.departed.listed))
-    question = (call.version, call.listener, request.topics, away, image.controller_id)
+    question = (call.version, call.session.listener, request.topics, away, image.controller_id)
     body = ctx.answers.get(image, question)
     if body is None:
-        body = encode(_describe(ctx, request.topics, call.listener), call.version)
+        body = encode(_describe(ctx, request.topics, call.session.listener), call.version)
         ctx.answers.keep(question, body)
     return body
 

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from moldau.base.errors import Refusal, WireError
 from moldau.base.ids import NO_TIMESTAMP
 from moldau.broker.admission import Batch, Proof, Proofs, prove, transactional_batch
+from moldau.broker.call import Call
 from moldau.broker.context import Context
 from moldau.broker.leaders import absent, endpoints, leader_of
 from moldau.broker.promise import Promise
@@ -41,25 +42,20 @@ class Waiting(NamedTuple):
     later: Later
 
 
-def produce(ctx: Context, frame: memoryview, at: int, version: int, correlation: int, listener: str = "") -> Reply:
-    ask = read_produce(frame, at, version)
+def produce(ctx: Context, frame: memoryview, at: int, call: Call) -> Reply:
+    ask = read_produce(frame, at, call.version)
     if ask.acks not in ACKS:
-        return pack_produce(version, correlation, _refuse_all(ask, Refusal.of(WireError.INVALID_REQUIRED_ACKS)))
+        return _pack(call, _refuse_all(ask, Refusal.of(WireError.INVALID_REQUIRED_ACKS)))
     if ask.transactional_id is not None:
-        return _produce_in_transaction(ctx, frame, ask, version, correlation, listener)
-    return _append_all(ctx, frame, ask, version, correlation, listener, None)
+        return _produce_in_transaction(ctx, frame, ask, call)
+    return _append_all(ctx, frame, ask, call, None)
 
 
 def _append_all(
-    ctx: Context,
-    frame: memoryview,
-    ask: ProduceAsk,
-    version: int,
-    correlation: int,
-    listener: str,
-    proofs: dict[Partition, Proof] | None,
+    ctx: Context, frame: memoryview, ask: ProduceAsk, call: Call, proofs: dict[Partition, Proof] | None
 ) -> Reply:
     acks = ask.acks
+    version = call.version
     by_id = version >= PRODUCE_BY_ID
     replicas = ctx.replicas
     topics = replicas.by_id if by_id else replicas.by_name
@@ -95,11 +91,11 @@ def _append_all(
                     waiting.append(Waiting(answers, len(answers), partition, outcome))
                     answers.append(_refused(index, UNANSWERED))  # its place, until it arrives
     if waiting:
-        reply = partial(_reply, ctx, results, acks, version, correlation, listener)
+        reply = partial(_reply, ctx, results, acks, call)
         return _park(waiting, reply, ask.timeout_ms if acks == ALL else None)
     if acks and not refused:
-        return pack_produce(version, correlation, results)
-    answer = _reply(ctx, results, acks, version, correlation, listener)
+        return pack_produce(version, call.correlation_id, results)
+    answer = _reply(ctx, results, acks, call)
     if isinstance(answer, BadRequest):
         raise answer
     return answer
@@ -110,12 +106,11 @@ def _is_broker(frame: memoryview) -> bool:
     return frame[PREFIX_AND_LENGTH.size : PREFIX_AND_LENGTH.size + max(size, 0)] == INTERNAL_CLIENT
 
 
-def _produce_in_transaction(
-    ctx: Context, frame: memoryview, ask: ProduceAsk, version: int, correlation: int, listener: str
-) -> Reply:
+def _produce_in_transaction(ctx: Context, frame: memoryview, ask: ProduceAsk, call: Call) -> Reply:
     """Its transaction's coordinator is asked first, which may take a while if it is another broker."""
     assert ask.transactional_id is not None
     transactional_id = ask.transactional_id
+    version = call.version
     enabled = ctx.config.transaction_partition_verification_enable
     batches = list(_transactional_batches(ctx, ask, frame, version))
 
@@ -125,8 +120,8 @@ def _produce_in_transaction(
 
     def go_on(view: memoryview, proofs: Proofs) -> Reply:
         if isinstance(proofs, Refusal):
-            return _refused_all(ask, proofs, version, correlation)
-        return _append_all(ctx, view, ask, version, correlation, listener, proofs)
+            return _refused_all(ask, proofs, call)
+        return _append_all(ctx, view, ask, call, proofs)
 
     return ctx.holding.serve(batches[0].producer_id, frame, proofs_of, go_on) if batches else go_on(frame, {})
 
@@ -143,13 +138,16 @@ def _transactional_batches(ctx: Context, ask: ProduceAsk, frame: memoryview, ver
                     yield batch
 
 
-def _reply(
-    ctx: Context, results: Results, acks: int, version: int, correlation: int, listener: str
-) -> bytes | BadRequest | None:
+def _reply(ctx: Context, results: Results, acks: int, call: Call) -> bytes | BadRequest | None:
     if acks == 0:
         return _failure(results)
     leaders = [answer.leader for _, answers in results for answer in answers if answer.leader is not None]
-    return pack_produce(version, correlation, results, endpoints(ctx, listener, leaders) if leaders else ())
+    found = endpoints(ctx, call.session.listener, leaders) if leaders else ()
+    return pack_produce(call.version, call.correlation_id, results, found)
+
+
+def _pack(call: Call, results: Results) -> bytes:
+    return pack_produce(call.version, call.correlation_id, results)
 
 
 def _park(waiting: list[Waiting], reply: Callable[[], bytes | BadRequest | None], timeout_ms: int | None) -> Parked:
@@ -206,10 +204,10 @@ def _refused(index: int, refusal: Refusal, partition: Partition | None = None) -
     return result._replace(leader=leader_of(partition.state))
 
 
-def _refused_all(ask: ProduceAsk, refusal: Refusal, version: int, correlation: int) -> bytes | None:
+def _refused_all(ask: ProduceAsk, refusal: Refusal, call: Call) -> bytes | None:
     results = _refuse_all(ask, refusal)
     if ask.acks:
-        return pack_produce(version, correlation, results)
+        return _pack(call, results)
     failure = _failure(results)
     if failure is not None:
         raise failure

@@ -1,0 +1,77 @@
+"""What the dispatcher tells every handler: the session of the connection, the version and the correlation id."""
+
+from types import SimpleNamespace
+from typing import Any
+
+from moldau.base.session import ANONYMOUS, Session
+from moldau.broker.call import Call
+from moldau.broker.dispatch import Api, Dispatcher
+from moldau.broker.table import APIS
+from moldau.metadata.image import ClusterImage
+from moldau.wire.codec import encode
+from moldau.wire.headers import pack_request_header
+from moldau.wire.messages.api_versions import ApiVersionsRequest
+from moldau.wire.messages.registry import BY_KEY
+
+PRODUCE, HEARTBEAT, API_VERSIONS = 0, 12, 18
+
+
+class Recorder:
+    """A dispatcher whose handlers note their calls."""
+
+    def __init__(self) -> None:
+        self.calls: list[Call] = []
+        self.session = Session("CLIENTS", "10.0.0.1:5000")
+        rows = [
+            Api(BY_KEY[PRODUCE], hot=self.hot),
+            Api(BY_KEY[HEARTBEAT], self.cold),
+            *(api for api in APIS if api.messages.key == API_VERSIONS),
+        ]
+        context: Any = SimpleNamespace(served=[], image=ClusterImage(), asking=None)
+        self._dispatcher = Dispatcher(context, rows)
+
+    def hot(self, ctx: object, frame: memoryview, at: int, call: Call) -> bytes:
+        self.calls.append(call)
+        return bytes(frame[at:])
+
+    def cold(self, ctx: object, request: object, call: Call) -> bytes:
+        self.calls.append(call)
+        return b""
+
+    def send(self, key: int, version: int, body: bytes, client_id: str | None) -> Any:
+        frame = pack_request_header(key, version, 7, client_id) + body
+        connection: Any = SimpleNamespace(session=self.session)
+        return self._dispatcher(connection, memoryview(frame))
+
+
+def test_a_hot_handler_gets_the_session_the_version_and_the_correlation_id() -> None:
+    broker = Recorder()
+    assert broker.send(PRODUCE, 9, b"body", "producer-1") == b"body"
+    assert broker.calls == [Call(broker.session, 9, 7)]
+    assert broker.calls[0].session is broker.session
+    assert broker.session.client_id == "producer-1"
+    assert broker.session.principal == ANONYMOUS
+
+
+def test_a_cold_handler_gets_the_same() -> None:
+    broker = Recorder()
+    heartbeat = b"\0\1g\0\0\0\0\0\1m"
+    broker.send(HEARTBEAT, 0, heartbeat, "consumer-1")
+    broker.send(HEARTBEAT, 0, heartbeat, None)
+    assert [call.session is broker.session for call in broker.calls] == [True, True]
+    assert broker.session.client_id is None
+    assert broker.calls[0].caller()[1:] == (0, "", "/10.0.0.1")
+
+
+def test_api_versions_names_the_client_software() -> None:
+    broker = Recorder()
+    request = ApiVersionsRequest(client_software_name="librdkafka", client_software_version="2.8.0")
+    broker.send(API_VERSIONS, 3, encode(request, 3), "client")
+    assert (broker.session.software_name, broker.session.software_version) == ("librdkafka", "2.8.0")
+
+
+def test_client_software_without_a_valid_name_is_not_kept() -> None:
+    broker = Recorder()
+    request = ApiVersionsRequest(client_software_name="not valid", client_software_version="1")
+    broker.send(API_VERSIONS, 3, encode(request, 3), "client")
+    assert (broker.session.software_name, broker.session.software_version) == ("", "")
