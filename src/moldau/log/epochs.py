@@ -36,6 +36,13 @@ class LeaderEpochs:
         self._starts.append(start)
         self._touch()
 
+    def follow(self, epoch: int, start: int) -> None:
+        """The leader's batch at `start` has this epoch. An entry for a later epoch that begins there is wrong."""
+        if epoch < self.latest:
+            self.cut_end(start)
+        if epoch > self.latest:
+            self.assign(epoch, start)
+
     def cut_end(self, end: int) -> None:
         """Forgets epochs that began at `end` or later."""
         while self._starts and self._starts[-1] >= end:

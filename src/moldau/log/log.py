@@ -289,8 +289,8 @@ class Log:
         for header in headers:
             stop = at + header[1] + PREFIX_SIZE
             self.end_offset = header[0] + header[6] + 1
-            if header[2] > self.epochs.latest:
-                self.epochs.assign(header[2], header[0])
+            if header[2] != self.epochs.latest:
+                self.epochs.follow(header[2], header[0])
             if header[9] >= 0:
                 if header[5] & CONTROL:
                     self._end_transaction(segment, header, data[at:stop], header[0])

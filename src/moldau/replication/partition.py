@@ -198,11 +198,13 @@ class Partition:
 
     def _lead(self, state: PartitionState, around: Surroundings, known: int, old: PartitionState | None) -> None:
         role, end = self.role, self.log.end_offset
+        if self.leads and state.leader_epoch > self.log.epochs.latest:
+            # KIP-101: the epoch begins here, even without a record. Not if this replica cannot lead: it may have lost
+            # records of this very epoch, and the epoch began elsewhere.
+            self.log.epochs.assign(state.leader_epoch, end)
         if isinstance(role, Leader) and old is not None and old.leader_epoch == state.leader_epoch:
             role.adopt(state)
             return
-        if state.leader_epoch > self.log.epochs.latest:
-            self.log.epochs.assign(state.leader_epoch, end)  # KIP-101: where the epoch begins, even without a record
         if self.log.unsettled is None:
             self.log.unsettled = deque()
         if isinstance(role, Leader):

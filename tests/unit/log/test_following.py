@@ -124,6 +124,16 @@ def test_a_leader_that_wrote_nothing_leaves_no_epoch_behind(tmp_path: Path) -> N
     assert log.epochs.entries() == [(4, 0)]
 
 
+def test_an_epoch_that_began_later_on_the_leader_begins_there(tmp_path: Path) -> None:
+    leader, follower = open_log(tmp_path / "leader"), open_log(tmp_path / "follower")
+    for epoch in (0, 0, 2, 7):
+        append(leader, batch(), epoch)
+    follower.append_copies(cut(memoryview(everything(leader))[:SIZE], 0), NOW)
+    follower.epochs.assign(7, 1)
+    follower.append_copies(cut(memoryview(everything(leader))[SIZE:], 1), NOW)
+    assert follower.epochs.entries() == leader.epochs.entries() == [(0, 0), (2, 2), (7, 3)]
+
+
 def test_a_crash_after_the_log_was_cut_brings_no_leader_back(tmp_path: Path) -> None:
     """The file of epochs is older than the cut: its leader of epoch 5 wrote what nobody else had."""
     log = open_log(tmp_path)

@@ -487,6 +487,20 @@ def test_no_leader_goes_on_in_an_epoch_whose_records_it_may_have_lost(tmp_path: 
     assert produce(partition, acks=1) == Appended(0, -1, 0)
 
 
+def test_a_leader_that_cannot_lead_its_epoch_does_not_say_where_it_began(tmp_path: Path) -> None:
+    """It lost the end of its log in a power cut. Otherwise it tells followers later to cut off what they have."""
+    cluster = Cluster()
+    partition = Partition("topic", 0, open_log(tmp_path, TWO), 0)
+    partition.barred = LED.leader_epoch
+    partition.assign(LED, cluster.around, 0)
+    assert partition.log.epochs.entries() == []
+    partition.assign(replace(FOLLOWED, leader_epoch=5, partition_epoch=8), cluster.around)
+    lost = [copy(3, 0, 0), copy(1, 3, 0), copy(1, 4, LED.leader_epoch), copy(1, 5, 5)]
+    follower(partition).append(memoryview(b"".join(lost)), 6, 0, NOW)
+    partition.assign(replace(LED, leader_epoch=6, partition_epoch=9), cluster.around)
+    assert partition.log.epochs.entries() == [(0, 0), (LED.leader_epoch, 4), (5, 5), (6, 6)]
+
+
 def test_a_damaged_follower_is_cut_and_does_not_lead_until_it_has_all_again(tmp_path: Path) -> None:
     cluster = Cluster()
     partition = a_partition(tmp_path, cluster, FOLLOWED)
