@@ -11,8 +11,8 @@ import uvloop
 
 from moldau.base.session import Session
 from moldau.net.connection import Connection, Handled
-from moldau.net.gate import Gate
 from moldau.net.reply import Parked
+from moldau.net.request_limits import RequestLimits
 
 LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
     "asyncio": asyncio.new_event_loop,
@@ -63,8 +63,8 @@ def answer(number: int, padding: int = 0) -> bytes:
     return request(number, padding)
 
 
-def a_gate(largest: int = 1 << 20, requests: int = 500, memory: int = -1) -> Gate:
-    return Gate(largest_request=largest, queued_requests=requests, queued_bytes=memory)
+def request_limits(largest: int = 1 << 20, requests: int = 500, memory: int = -1) -> RequestLimits:
+    return RequestLimits(largest_request=largest, queued_requests=requests, queued_bytes=memory)
 
 
 class Peer:
@@ -165,14 +165,14 @@ def tcp_pair() -> tuple[socket.socket, socket.socket]:
 class Served:
     """A connection of its own, its peer and its script."""
 
-    def __init__(self, gate: Gate | None = None, script: Script | None = None) -> None:
+    def __init__(self, limits: RequestLimits | None = None, script: Script | None = None) -> None:
         server, client = tcp_pair()
-        self.gate = gate or a_gate()
+        self.limits = limits or request_limits()
         self.script = script or Script()
         self.gone: list[Connection] = []
         self.server = server
         self.peer = Peer(client)
-        self.connection = Connection(server, Session("PLAINTEXT", "peer"), self.gate, self.script, self.gone.append)
+        self.connection = Connection(server, Session("PLAINTEXT", "peer"), self.limits, self.script, self.gone.append)
 
     def close(self) -> None:
         self.connection.close()

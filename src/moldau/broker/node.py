@@ -49,8 +49,8 @@ from moldau.metadata import features
 from moldau.metadata.changes import Change
 from moldau.metadata.image import ALL_DIRECTORIES, Broker, ClusterImage, Endpoint, Topic
 from moldau.metadata.portions import PORTION_BYTES
-from moldau.net.gate import Gate
 from moldau.net.listener import CannotListen, ConnectionLimits, Listeners
+from moldau.net.request_limits import RequestLimits
 from moldau.replication.compactor import CleanerSettings, Compactor
 from moldau.replication.replicas import Replicas
 from moldau.store.port import Store, StoreError
@@ -156,12 +156,12 @@ class Node:
     async def start(self, begun: float) -> Started:
         """Until it answers. StopAsked if it is told to stop meanwhile: checking logs after a crash can take long."""
         config = self._config
-        self._gate = Gate(
+        self._request_limits = RequestLimits(
             largest_request=config.socket_request_max_bytes,
             queued_requests=config.queued_max_requests,
             queued_bytes=config.queued_max_request_bytes,
         )
-        self._listeners = Listeners(self._gate, _limits(config), lambda *call: self._dispatcher(*call))
+        self._listeners = Listeners(self._request_limits, _limits(config), lambda *call: self._dispatcher(*call))
         try:
             self._open_directories()
             ports = {each.name: self._listeners.bind(each.name, each.host, each.port) for each in config.listeners}
@@ -421,7 +421,7 @@ class Node:
         self._context.config = config
         cordon(self._directories, config)
         self._context.sessions.slots = config.max_incremental_fetch_session_cache_slots
-        self._gate.largest_request = config.socket_request_max_bytes
+        self._request_limits.largest_request = config.socket_request_max_bytes
         self._listeners.limits = _limits(config)
         if self._replication is not None:
             self._replication.adapt()
@@ -438,7 +438,7 @@ class Node:
         await self._context.transactions.stop()
         await self._context.groups.stop()
         await self._post.stop()
-        await self._gate.drain()
+        await self._request_limits.drain()
         self._listeners.close()
         if self._replication is not None:
             await self._replication.stop()

@@ -21,11 +21,9 @@ from typing import Any, Protocol
 from moldau.base.session import Session
 from moldau.base.slices import FileSlice
 from moldau.net import sendfile
-from moldau.net.gate import Gate
 from moldau.net.reply import BadRequest, Parked, Parts, Reply
+from moldau.net.request_limits import RequestLimits
 from moldau.wire.frames import FrameCutter
-
-log = logging.getLogger("moldau.net")
 
 PARKED_AT_MOST = 64  # replies of one connection that may wait at the same time
 HELD_AT_MOST = 1024 * 1024  # bytes of ready replies that may wait behind a parked one
@@ -49,9 +47,9 @@ class Connection:
         "_backlog",
         "_cutter",
         "_fd",
-        "_gate",
         "_handler",
         "_held",
+        "_limits",
         "_loop",
         "_on_closed",
         "_out",
@@ -74,17 +72,17 @@ class Connection:
         self,
         sock: socket.socket,
         session: Session,
-        gate: Gate,
+        limits: RequestLimits,
         handler: Handler,
         on_closed: "Callable[[Connection], None]",
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._socket = sock
         self._fd = sock.fileno()
-        self._gate = gate
+        self._limits = limits
         self._handler = handler
         self._on_closed = on_closed
-        self._cutter = FrameCutter(gate.scratch, gate.largest_request)
+        self._cutter = FrameCutter(limits.scratch, limits.largest_request)
         self._backlog: deque[bytes] = deque()  # whole frames that came while muted: one read's, as no other follows it
         self._replies: deque[Parked] = deque()  # parked replies, oldest first, and the ready ones behind them
         self._held = 0  # bytes of the ready ones among them
@@ -162,7 +160,7 @@ class Connection:
             self._replies.append(reply)
             reply.on_done(self._release_replies)
         else:
-            self._gate.task_started()
+            self._limits.task_started()
             self._running = self._loop.create_task(self._run(reply))
 
     def _queue_behind(self, reply: bytes | Parts) -> None:
@@ -179,7 +177,7 @@ class Connection:
             self.close(str(problem))
         finally:
             self._running = None
-            self._gate.task_ended()  # may handle the next request of this very connection: its reply is queued behind
+            self._limits.task_ended()  # may handle the next request of this very connection: its reply is queued behind
         self._release_replies()
 
     def _queue(self, reply: Reply) -> None:
@@ -199,7 +197,7 @@ class Connection:
             or self._warming is not None
             or len(self._replies) >= PARKED_AT_MOST
             or self._held > HELD_AT_MOST
-            or self._gate.full
+            or self._limits.full
         )
 
     def resume(self) -> None:
@@ -209,7 +207,7 @@ class Connection:
         if self.closed:
             return
         if self._muted():
-            self._pause_reading()  # and wait for the gate, should that be what is left to wait for
+            self._pause_reading()  # and wait for queued.max.requests if that is what is left
         elif not self._starved:
             self._resume_reading()
 
@@ -217,8 +215,8 @@ class Connection:
         if self._reading:
             self._reading = False
             self._loop.remove_reader(self._fd)
-        if self._gate.full:
-            self._gate.wait(self)
+        if self._limits.full:
+            self._limits.wait(self)
 
     def _resume_reading(self) -> None:
         if not self._reading:
@@ -227,12 +225,12 @@ class Connection:
 
     def _reserve(self, size: int) -> None:
         """A frame that came in part takes its whole size from the common memory before more of it is read."""
-        if self._gate.reserve(size):
+        if self._limits.reserve(size):
             self._reserved += size
         else:
             self._starved = True
             self._pause_reading()
-            self._gate.wait_for_memory(self, size)
+            self._limits.wait_for_memory(self, size)
 
     def memory_granted(self, size: int) -> None:
         self._starved = False
@@ -241,7 +239,7 @@ class Connection:
 
     def _release_reserved(self) -> None:
         reserved, self._reserved = self._reserved, 0
-        self._gate.release(reserved)
+        self._limits.release(reserved)
 
     # ── writing ──
 
@@ -385,7 +383,8 @@ class Connection:
             return
         self.closed = True
         if reason:
-            self._gate.complaints.tell(f"closing connection from {self.session.peer}: {reason}", self._loop.time())
+            now = self._loop.time()
+            self._limits.log.write(logging.INFO, "closing connection from", self.session.peer, reason, now)
         if self._reading:
             self._loop.remove_reader(self._fd)
         if self._writing:
@@ -398,7 +397,7 @@ class Connection:
         self._out.clear()
         if self._reserved:
             self._release_reserved()
-        self._gate.forget(self)
+        self._limits.forget(self)
         self._socket.close()
         self._on_closed(self)
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from moldau.base.session import Session
 from moldau.net.connection import Connection, Handler
-from moldau.net.gate import Gate
+from moldau.net.request_limits import RequestLimits
 
-log = logging.getLogger("moldau.net")
+logger = logging.getLogger("moldau.net")
 
 ACCEPTS_AT_MOST = 64  # connections accepted in one turn of the loop
 PAUSE_SECONDS = 0.5  # after the process ran out of file descriptors
@@ -36,8 +36,8 @@ class ConnectionLimits:
 class Listeners:
     """All listening sockets of a broker and the connections they accepted."""
 
-    def __init__(self, gate: Gate, limits: ConnectionLimits, handler: Handler) -> None:
-        self.gate = gate
+    def __init__(self, request_limits: RequestLimits, limits: ConnectionLimits, handler: Handler) -> None:
+        self.request_limits = request_limits
         self.limits = limits
         self.connections: set[Connection] = set()
         self._handler = handler
@@ -103,7 +103,7 @@ class Listeners:
         for _ in range(ACCEPTS_AT_MOST):
             held_back = self._held_back()
             if held_back:
-                self.gate.complaints.tell(f"new connections have to wait: {held_back} reached", self._now())
+                self._warn("new connections wait on", name, held_back)
                 self._pause(listening, name)
                 return
             try:
@@ -111,14 +111,14 @@ class Listeners:
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as problem:
-                log.error("cannot accept connections: %s; raise the limit with: ulimit -n 100000", problem.strerror)
+                logger.error("cannot accept connections: %s; raise the limit with: ulimit -n 100000", problem.strerror)
                 self._pause(listening, name)
                 return
             self._accepted += 1
             try:
                 self._admit(sock, str(address[0]), int(address[1]), name)
             except OSError as problem:  # gone again before it was here
-                log.info("lost connection from %s: %s", address[0], problem.strerror)
+                logger.info("lost connection from %s: %s", address[0], problem.strerror)
                 sock.close()
 
     def _held_back(self) -> str:
@@ -131,6 +131,9 @@ class Listeners:
         if len(self.connections) >= self.limits.most:
             return f"max.connections={self.limits.most}"
         return ""
+
+    def _warn(self, event: str, subject: str, limit: str) -> None:
+        self.request_limits.log.write(logging.WARNING, event, subject, f"{limit} reached", self._now())
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()
@@ -147,9 +150,10 @@ class Listeners:
         loop.call_later(PAUSE_SECONDS, go_on)
 
     def _admit(self, sock: socket.socket, ip: str, port: int, name: str) -> None:
+        shown = f"[{ip}]:{port}" if ":" in ip else f"{ip}:{port}"
         refusal = self._refusal(ip)
         if refusal:
-            log.warning("refusing connection from %s: %s", ip, refusal)
+            self._warn("refusing connection from", shown, refusal)
             sock.close()
             return
         sock.setblocking(False)
@@ -157,15 +161,15 @@ class Listeners:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         if self.limits.send_buffer > 0:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self.limits.send_buffer)
-        shown = f"[{ip}]:{port}" if ":" in ip else f"{ip}:{port}"
         session = Session(name, shown)
-        self.connections.add(Connection(sock, session, self.gate, self._handler, lambda gone: self._left(gone, ip)))
+        connection = Connection(sock, session, self.request_limits, self._handler, lambda gone: self._left(gone, ip))
+        self.connections.add(connection)
         self._per_ip[ip] += 1
 
     def _refusal(self, ip: str) -> str:
         most = self.limits.overrides.get(ip, self.limits.most_per_ip)
         if self._per_ip[ip] >= most:
-            return f"max.connections.per.ip={most} reached"
+            return f"max.connections.per.ip={most}"
         return ""
 
     def _left(self, connection: Connection, ip: str) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from moldau.net.connection import HELD_AT_MOST, LARGE_REPLY, PARKED_AT_MOST, PIECES_AT_MOST, Connection
 from moldau.net.reply import BadRequest, Parked
-from support.loops import Served, a_gate, answer, framed, number_of, on_both_loops, request, run, turns, until
+from support.loops import Served, answer, framed, number_of, on_both_loops, request, request_limits, run, turns, until
 
 pytestmark = on_both_loops
 
@@ -217,12 +217,12 @@ def test_backlogged_requests_are_handled_once_the_peer_reads_again(loop_kind: st
 
 def test_requests_beyond_queued_max_requests_wait_for_their_turn(loop_kind: str) -> None:
     async def main() -> None:
-        gate = a_gate(requests=2)
-        served = [Served(gate) for _ in range(4)]
+        limits = request_limits(requests=2)
+        served = [Served(limits) for _ in range(4)]
         work = [each.script.work(1) for each in served]
         for each in served:
             await each.peer.send(requests(1, 2))
-        await until(lambda: gate.running == 2)
+        await until(lambda: limits.running == 2)
         await turns()
         assert [each.script.seen for each in served] == [[1], [1], [], []]
         work[0].set()
@@ -233,7 +233,7 @@ def test_requests_beyond_queued_max_requests_wait_for_their_turn(loop_kind: str)
         for each in served[1:]:
             assert await each.peer.numbers(2) == [1, 2]
         assert await served[0].peer.numbers(1) == [2]
-        assert gate.running == 0
+        assert limits.running == 0
         for each in served:
             each.close()
 
@@ -242,8 +242,8 @@ def test_requests_beyond_queued_max_requests_wait_for_their_turn(loop_kind: str)
 
 def test_a_connection_whose_own_task_ends_while_the_gate_is_full_is_woken_later(loop_kind: str) -> None:
     async def main() -> None:
-        gate = a_gate(requests=1)
-        first, second = Served(gate), Served(gate)
+        limits = request_limits(requests=1)
+        first, second = Served(limits), Served(limits)
         ready, other = first.script.work(1), second.script.work(1)
         await first.peer.send(request(1))
         await until(lambda: first.script.seen)
@@ -264,22 +264,22 @@ def test_a_connection_whose_own_task_ends_while_the_gate_is_full_is_woken_later(
 
 def test_a_partial_request_waits_for_memory_and_is_woken(loop_kind: str) -> None:
     async def main() -> None:
-        gate = a_gate(memory=100_000)
-        holder, waiter, small = Served(gate), Served(gate), Served(gate)
+        limits = request_limits(memory=100_000)
+        holder, waiter, small = Served(limits), Served(limits), Served(limits)
         large = request(1, padding=500_000)
         await holder.peer.send(large[:10])
-        await until(lambda: gate.reserved == len(large))  # the last one in may overdraw
+        await until(lambda: limits.reserved == len(large))  # the last one in may overdraw
         sending = asyncio.create_task(waiter.peer.send(large))
         await turns(50)
         assert waiter.script.seen == []
-        assert gate.reserved == len(large)
+        assert limits.reserved == len(large)
         await small.peer.send(request(7))  # a request that comes whole needs no memory of its own
         assert await small.peer.numbers(1) == [7]
         await holder.peer.send(large[10:])
         assert await holder.peer.numbers(1) == [1]
         assert await waiter.peer.numbers(1) == [1]
         await sending
-        assert gate.reserved == 0
+        assert limits.reserved == 0
         for each in (holder, waiter, small):
             each.close()
 
@@ -288,21 +288,21 @@ def test_a_partial_request_waits_for_memory_and_is_woken(loop_kind: str) -> None
 
 def test_memory_stays_taken_while_a_large_request_waits_in_the_backlog(loop_kind: str) -> None:
     async def main() -> None:
-        gate = a_gate(requests=1, memory=1_000_000)
-        busy, large = Served(gate), Served(gate)
+        limits = request_limits(requests=1, memory=1_000_000)
+        busy, large = Served(limits), Served(limits)
         go_on = busy.script.work(1)
         data = request(1, padding=500_000)
         await large.peer.send(data[:-1])
-        await until(lambda: gate.reserved == len(data))
+        await until(lambda: limits.reserved == len(data))
         await busy.peer.send(request(1))
-        await until(lambda: gate.full)
+        await until(lambda: limits.full)
         await large.peer.send(data[-1:])
         await turns(50)
         assert large.script.seen == []
-        assert gate.reserved == len(data)
+        assert limits.reserved == len(data)
         go_on.set()
         assert await large.peer.numbers(1) == [1]
-        assert gate.reserved == 0
+        assert limits.reserved == 0
         busy.close()
         large.close()
 
@@ -317,22 +317,22 @@ def test_a_peer_that_leaves_in_any_state_leaves_nothing_behind(loop_kind: str) -
 
     async def partial(served: Served) -> None:
         await served.peer.send(request(1, padding=500)[:100])
-        await until(lambda: served.gate.reserved)
+        await until(lambda: served.limits.reserved)
 
     async def starved(served: Served) -> None:
-        assert served.gate.reserve(2_000)
+        assert served.limits.reserve(2_000)
         await served.peer.send(request(1, padding=500)[:100])
         await turns(50)
         served.connection.close()  # it does not read, so only the broker can end it
-        served.gate.release(2_000)
+        served.limits.release(2_000)
 
     async def running(served: Served) -> None:
         go_on = served.script.work(1)
         await served.peer.send(request(1))
-        await until(lambda: served.gate.running)
+        await until(lambda: served.limits.running)
         served.connection.close()
         go_on.set()
-        await until(lambda: not served.gate.running)
+        await until(lambda: not served.limits.running)
 
     async def writing(served: Served) -> None:
         served.script.replies[1] = lambda: answer(1, padding=5_000_000)
@@ -342,13 +342,13 @@ def test_a_peer_that_leaves_in_any_state_leaves_nothing_behind(loop_kind: str) -
 
     async def main() -> None:
         for state in (parked, partial, starved, running, writing):
-            served = Served(a_gate(memory=1_000))
+            served = Served(request_limits(memory=1_000))
             await state(served)
             served.peer.close()
             await until(lambda served=served: served.connection.closed)
             assert served.gone == [served.connection]
-            assert served.gate.reserved == 0
-            assert served.gate.running == 0
+            assert served.limits.reserved == 0
+            assert served.limits.running == 0
             assert served.server.fileno() == -1
             await turns()
             if state is parked:
@@ -409,11 +409,11 @@ def test_a_bad_request_ends_the_connection(loop_kind: str) -> None:
         await served.peer.send(requests(1, 2))
         assert await served.peer.ended()
         assert served.script.seen == [1]
-        other = Served(served.gate)
+        other = Served(served.limits)
         other.script.replies[1] = refuse_later
         await other.peer.send(requests(1, 2))
         assert await other.peer.ended()
-        assert served.gate.running == 0
+        assert served.limits.running == 0
         served.close()
         other.close()
 
@@ -435,7 +435,7 @@ def test_a_request_is_borrowed_until_its_handler_returns(loop_kind: str) -> None
         served.connection._handler = keep  # type: ignore[assignment]
         await served.peer.send(request(1) + framed(struct.pack(">qh", 2, 0) + b"mine"))
         await until(lambda: served.script.seen == [1])
-        other = Served(served.gate)
+        other = Served(served.limits)
         await other.peer.send(framed(struct.pack(">qh", 3, 0) + b"x" * 200))
         assert await other.peer.numbers(1) == [3]
         go_on.set()

@@ -10,7 +10,7 @@ import pytest
 from moldau.base.session import SecurityProtocol, Session
 from moldau.net import listener
 from moldau.net.listener import CannotListen, ConnectionLimits, Listeners
-from support.loops import Peer, Script, a_gate, on_both_loops, request, run, turns, until
+from support.loops import Peer, Script, on_both_loops, request, request_limits, run, turns, until
 
 pytestmark = on_both_loops
 
@@ -33,7 +33,7 @@ class Serving:
     """Listeners on a free port of 127.0.0.1."""
 
     def __init__(self, **changed: object) -> None:
-        self.listeners = Listeners(a_gate(), limits(**changed), Script())
+        self.listeners = Listeners(request_limits(), limits(**changed), Script())
         self.port = self.listeners.bind("PLAINTEXT", "127.0.0.1", 0)
         self.listeners.start()
 
@@ -166,7 +166,7 @@ def test_without_free_descriptors_accepting_pauses_and_goes_on(
 def test_a_busy_port_is_one_clear_line(loop_kind: str) -> None:
     async def main() -> None:
         serving = Serving()
-        other = Listeners(a_gate(), limits(), Script())
+        other = Listeners(request_limits(), limits(), Script())
         with pytest.raises(CannotListen, match="the port is in use"):
             other.bind("PLAINTEXT", "127.0.0.1", serving.port)
         serving.close()
@@ -178,7 +178,7 @@ def test_of_two_brokers_that_start_on_one_port_the_second_is_told(loop_kind: str
     """Both may bind while neither listens; it comes out when the slower one starts."""
 
     async def main() -> None:
-        first, second = Listeners(a_gate(), limits(), Script()), Listeners(a_gate(), limits(), Script())
+        first, second = Listeners(request_limits(), limits(), Script()), Listeners(request_limits(), limits(), Script())
         port = first.bind("PLAINTEXT", "127.0.0.1", 0)
         assert second.bind("PLAINTEXT", "127.0.0.1", port) == port
         first.start()
@@ -192,7 +192,7 @@ def test_of_two_brokers_that_start_on_one_port_the_second_is_told(loop_kind: str
 
 def test_a_host_without_address_is_one_clear_line(loop_kind: str) -> None:
     async def main() -> None:
-        listeners = Listeners(a_gate(), limits(), Script())
+        listeners = Listeners(request_limits(), limits(), Script())
         with pytest.raises(CannotListen, match=r"cannot listen on no\.such\.host\.invalid:0"):
             listeners.bind("PLAINTEXT", "no.such.host.invalid", 0)
         listeners.close()

@@ -4,41 +4,21 @@ Every bound here has the name of its setting. A connection that meets one waits;
 """
 
 import asyncio
-import logging
 from typing import Protocol
 
-log = logging.getLogger("moldau.net")
+from moldau.net.throttled_log import ThrottledLog
 
-COMPLAINTS_PER_SECOND = 10
 SCRATCH_SIZE = 256 * 1024
 
 
-class Waiting(Protocol):
+class LimitedConnection(Protocol):
     def resume(self) -> None: ...
     def memory_granted(self, size: int, /) -> None: ...
 
 
-class Complaints:
-    """The log's lines about peers that misbehave, so many a second: a flood of bad peers must not fill the disk."""
-
-    def __init__(self) -> None:
-        self._second = 0
-        self._told = 0
-
-    def tell(self, line: str, now: float) -> None:
-        second = int(now)
-        if second != self._second:
-            if self._told > COMPLAINTS_PER_SECOND:
-                log.info("%d more connections were closed for such reasons", self._told - COMPLAINTS_PER_SECOND)
-            self._second, self._told = second, 0
-        self._told += 1
-        if self._told <= COMPLAINTS_PER_SECOND:
-            log.info("%s", line)
-
-
-class Gate:
+class RequestLimits:
     def __init__(self, *, largest_request: int, queued_requests: int, queued_bytes: int) -> None:
-        self.complaints = Complaints()
+        self.log = ThrottledLog()
         self.scratch = memoryview(bytearray(SCRATCH_SIZE))
         self.largest_request = largest_request  # socket.request.max.bytes
         self.queued_requests = queued_requests  # queued.max.requests
@@ -48,14 +28,14 @@ class Gate:
         self._idle.set()
         self.reserved = 0
         self._closing = False
-        self._waiting: dict[Waiting, None] = {}  # in the order of their coming
-        self._waiting_for_memory: dict[Waiting, int] = {}
+        self._waiting: dict[LimitedConnection, None] = {}  # in the order of their coming
+        self._waiting_for_memory: dict[LimitedConnection, int] = {}
 
     @property
     def full(self) -> bool:
         return self.running >= self.queued_requests or self._closing
 
-    def wait(self, connection: Waiting) -> None:
+    def wait(self, connection: LimitedConnection) -> None:
         self._waiting[connection] = None
 
     def task_started(self) -> None:
@@ -83,7 +63,7 @@ class Gate:
         self.reserved += size
         return True
 
-    def wait_for_memory(self, connection: Waiting, size: int) -> None:
+    def wait_for_memory(self, connection: LimitedConnection, size: int) -> None:
         self._waiting_for_memory[connection] = size
 
     def release(self, size: int) -> None:
@@ -95,7 +75,7 @@ class Gate:
             del self._waiting_for_memory[connection]
             connection.memory_granted(wanted)
 
-    def forget(self, connection: Waiting) -> None:
+    def forget(self, connection: LimitedConnection) -> None:
         """A connection that is gone waits for nothing."""
         self._waiting.pop(connection, None)
         self._waiting_for_memory.pop(connection, None)
