@@ -16,8 +16,8 @@ import pytest
 
 from moldau.base.errors import Refusal
 from moldau.base.tree import Delete
-from moldau.broker.cluster.feed import Feed
-from moldau.broker.cluster.membership import Findings, Membership
+from moldau.broker.cluster.broker_registration import BrokerRegistration, Findings
+from moldau.broker.cluster.metadata_feed import MetadataFeed
 from moldau.broker.controller import Controller
 from moldau.broker.fresh import fresh_id
 from moldau.metadata import tree
@@ -41,13 +41,13 @@ class Member:
         self.dead = False
         self.store = VirtualStore(ensemble)
         self.controller = Controller(self.store, limit=3_000, feed_entries=20, patience_s=5)
-        self.membership = Membership(self.controller, number, "X", lambda _: RULES)
+        self.registration = BrokerRegistration(self.controller, number, "X", lambda _: RULES)
 
     async def start(self) -> None:
         steps: tuple[Callable[[], Awaitable[None]], ...] = (
             lambda: self.controller.load("cluster"),
             self._found,
-            lambda: self.membership.start(Broker(self.number, {}), Findings()),
+            lambda: self.registration.start(Broker(self.number, {}), Findings()),
         )
         for step in steps:
             while not self.dead:
@@ -59,7 +59,7 @@ class Member:
 
     async def _found(self) -> None:
         if self.controller.founded:
-            await self.membership.found(())
+            await self.registration.create_cluster(())
 
 
 class Life:
@@ -113,7 +113,7 @@ class Life:
         new = self.members[at] = Member(self.ensemble, old.number)
         old.dead = True
         old.store.abandon(after_s=self.dice.random() * 6)
-        await old.membership.stop()
+        await old.registration.stop()
         await asyncio.sleep(self.dice.random() ** 2 * 8)
         await new.start()
 
@@ -151,9 +151,9 @@ class Life:
         for member in self.members:
             assert member.controller.image == image
         assert {each.id: each.epoch for each in image.brokers.values()} == {
-            member.number: member.membership.epoch for member in self.members
+            member.number: member.registration.epoch for member in self.members
         }
-        fresh = Feed(VirtualStore(self.ensemble))
+        fresh = MetadataFeed(VirtualStore(self.ensemble))
         await fresh.load()
         assert replace(fresh.image, controller_id=image.controller_id) == image
         assert all(state.leader in image.brokers for topic in image.topics.values() for state in topic.partitions)
@@ -163,7 +163,7 @@ class Life:
         left = await fresh.store.children(tree.TOPICS)
         assert set(left) >= set(sizes)
         for member in self.members:
-            await member.membership.stop()
+            await member.registration.stop()
 
 
 @pytest.mark.parametrize("portion", range(min(5, len(SEEDS))))

@@ -7,7 +7,7 @@ from moldau.base.errors import Refusal
 from moldau.base.session import Session
 from moldau.broker.answers import Answers
 from moldau.broker.cluster.asking import Asking
-from moldau.broker.cluster.rules import rules_of
+from moldau.broker.cluster.election_rules import election_rules
 from moldau.broker.configs import Layers
 from moldau.broker.controller import Controller
 from moldau.broker.coordinators.groups import Groups
@@ -44,7 +44,7 @@ class Context:
     serve_forwarded: Callable[[memoryview, Session], Awaitable[bytes | Refusal]] | None = None  # a frame in an envelope
 
     def rules(self, image: ClusterImage) -> Rules:
-        return rules_of(self.config, image)
+        return election_rules(self.config, image)
 
     @property
     def image(self) -> ClusterImage:

@@ -14,8 +14,8 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 from moldau.base.errors import Refusal, WireError
-from moldau.broker.cluster.feed import Feed, Listener
-from moldau.broker.cluster.sweeping import sweep
+from moldau.broker.cluster.metadata_feed import Listener, MetadataFeed
+from moldau.broker.cluster.topic_nodes import remove_deleted_topics
 from moldau.metadata.changes import (
     Batch,
     BrokerGone,
@@ -58,9 +58,9 @@ class Controller:
     def __init__(
         self, store: Store, *, feed_entries: int = FEED_ENTRIES, limit: int | None = None, patience_s: float = 0
     ) -> None:
-        self.feed = Feed(store)
+        self.feed = MetadataFeed(store)
         # What else has to change because of a change; given the images before and after it.
-        self.consequences: Callable[[ClusterImage, ClusterImage], Sequence[Change]] = lambda before, after: ()
+        self.resulting_changes: Callable[[ClusterImage, ClusterImage], Sequence[Change]] = lambda before, after: ()
         self._feed_entries = feed_entries
         self._limit = limit
         self._patience_s = patience_s
@@ -97,7 +97,7 @@ class Controller:
 
         What a new broker has `brought` along counts with its first registration or not at all.
         """
-        async with self.feed.turn:
+        async with self.feed.lock:
             result = await self._commit(Batch((ControllerElected(broker.id), BrokerRegistered(broker), *brought)))
             if result is None:
                 self.take_office(broker.id)
@@ -109,7 +109,7 @@ class Controller:
 
     async def _claim(self, decide: Decide) -> Decision:
         deadline = self._deadline()
-        async with self.feed.turn:
+        async with self.feed.lock:
             for _ in range(CLAIMS):
                 decision = decide(self.image)
                 if isinstance(decision, Refusal):
@@ -176,7 +176,7 @@ class Controller:
     async def _submit(self, decides: Sequence[Decide]) -> list[Decision]:
         done: list[Decision] = []
         deadline = self._deadline()
-        async with self.feed.turn:
+        async with self.feed.lock:
             for _ in range(ATTEMPTS):
                 if not self.leads:
                     break
@@ -215,7 +215,7 @@ class Controller:
         return max(fitting(changes, self.image, self._limit), 1)
 
     def _with_consequences(self, change: Change) -> Change:
-        caused = tuple(self.consequences(self.image, fold(self.image, change)))
+        caused = tuple(self.resulting_changes(self.image, fold(self.image, change)))
         return Batch((change, *caused)) if caused else change
 
     async def _commit_all(self, change: Change, deadline: float) -> Conflict | Refusal | None:
@@ -232,17 +232,17 @@ class Controller:
             await self._sweep_after(piece)
         return None
 
-    async def sweep(self) -> None:
+    async def remove_deleted_topics(self) -> None:
         """Removes what predecessors may have left of deleted topics."""
-        async with self.feed.turn:
+        async with self.feed.lock:
             if self.leads:
-                await sweep(self.feed.store, self._epoch, frozenset(self.image.topics))
+                await remove_deleted_topics(self.feed.store, self._epoch, frozenset(self.image.topics))
 
     async def _sweep_after(self, change: Change) -> None:
         parts = change.changes if isinstance(change, Batch) else (change,)
         if any(isinstance(part, TopicDeleted) for part in parts):
             try:
-                await sweep(self.feed.store, self._epoch, frozenset(self.image.topics))
+                await remove_deleted_topics(self.feed.store, self._epoch, frozenset(self.image.topics))
             except StoreError as problem:
                 log.warning("what deleted topics left in the metadata store is removed later: %s", problem)
 

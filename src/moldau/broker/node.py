@@ -22,11 +22,11 @@ from moldau.broker.chores import Chore, Chores
 from moldau.broker.clock import Clock
 from moldau.broker.cluster.asking import Asking
 from moldau.broker.cluster.boot import boot_id, note, trusted
-from moldau.broker.cluster.growing import changes_to, metadata_of, put_aside
-from moldau.broker.cluster.member import Member
-from moldau.broker.cluster.membership import Findings, Membership
-from moldau.broker.cluster.patience import Patience, StopAsked
-from moldau.broker.cluster.rules import consequences
+from moldau.broker.cluster.broker_lifecycle import BrokerLifecycle
+from moldau.broker.cluster.broker_registration import BrokerRegistration, Findings
+from moldau.broker.cluster.election_rules import resulting_changes
+from moldau.broker.cluster.startup_retry import StartupRetry, StopRequested
+from moldau.broker.cluster.store_migration import changes_for, read_metadata, set_aside
 from moldau.broker.configs import effective
 from moldau.broker.context import Context
 from moldau.broker.controller import Controller
@@ -119,7 +119,7 @@ async def _serve(config: BrokerConfig, announce: Announce | None, begun: float, 
     process.stop_on_signals(stop.set)
     try:
         started = await node.start(begun)
-    except StopAsked:
+    except StopRequested:
         process.ignore_signals()
         log.info("stopped before it was ready")
         return
@@ -144,17 +144,17 @@ class Node:
         self.broken: str | None = None  # why it cannot go on
         self._config = config
         self._stop = stop
-        self._patience = Patience(stop)
+        self._startup = StartupRetry(stop)
         self._clock = clock
         self._static = config.static
         self._directories: list[LogDirectory] = []
         self._store: Store | None = None
-        self._member: Member | None = None  # of a cluster
+        self._lifecycle: BrokerLifecycle | None = None  # of a cluster
         self._replication: Replication | None = None  # in a cluster
         self._loading = False  # from here on the logs are not as the last run left them
 
     async def start(self, begun: float) -> Started:
-        """Until it answers. StopAsked if it is told to stop meanwhile: checking logs after a crash can take long."""
+        """Until it answers. StopRequested if it is told to stop meanwhile: log recovery can take long."""
         config = self._config
         self._request_limits = RequestLimits(
             largest_request=config.socket_request_max_bytes,
@@ -173,7 +173,7 @@ class Node:
             await self._release()
             raise
         try:
-            await self._be_a_member()
+            await self._register()
         except BaseException:
             await self.stop()
             raise
@@ -199,7 +199,7 @@ class Node:
         if config.zookeeper_connect:
             timeouts = (config.zookeeper_session_timeout_ms, config.zookeeper_connection_timeout_ms)
             opening = ZooKeeperStore.open(config.zookeeper_connect, *timeouts)
-            self._store = await self._patience.unless_stopped(opening)
+            self._store = await self._startup.unless_stopped(opening)
             return Controller(self._store, limit=PORTION_BYTES, patience_s=STORE_PATIENCE_S)
         path = _store_path(self._directories)
         if not path.exists():
@@ -213,7 +213,7 @@ class Node:
         self._controller = controller = await self._open_store()
         known = next((each.cluster_id for each in directories if each.cluster_id), None)
         load = partial(controller.load, known)
-        await (self._patience.insist(load) if config.zookeeper_connect else load())
+        await (self._startup.retry(load) if config.zookeeper_connect else load())
         for directory in directories:
             if not directory.offline:
                 directory.claim(controller.image.cluster_id, config.node_id)
@@ -251,17 +251,17 @@ class Node:
         self._dispatcher = Dispatcher(self._context, APIS)
         if config.zookeeper_connect:
             asking = Asking(controller, peers, config.node_id, self._dispatcher.serve)
-            membership = Membership(controller, config.node_id, peers.listener_name, self._context.rules)
-            membership.on_replaced = self._give_up
-            self._member = Member(controller, membership, asking, config.node_id)
-            controller.consequences = lambda before, after: consequences(running(), before, after)
-            self._replication = Replication(self._replicas, peers, self._member, image, running, now)
+            registration = BrokerRegistration(controller, config.node_id, peers.listener_name, self._context.rules)
+            registration.on_replaced = self._give_up
+            self._lifecycle = BrokerLifecycle(controller, registration, asking, config.node_id)
+            controller.resulting_changes = lambda before, after: resulting_changes(running(), before, after)
+            self._replication = Replication(self._replicas, peers, self._lifecycle, image, running, now)
             self._context.asking = asking
             self._context.serve_forwarded = self._dispatcher.serve_forwarded
 
     async def _allocate_producer_ids(self) -> range | Refusal:
-        member = self._member
-        return await (member.allocate_producer_ids() if member else self._controller.allocate_producer_ids())
+        lifecycle = self._lifecycle
+        return await (lifecycle.allocate_producer_ids() if lifecycle else self._controller.allocate_producer_ids())
 
     async def _join(self, ports: dict[str, int]) -> None:
         """A single node is its own controller from here on; a broker of a cluster is told of when it serves."""
@@ -269,18 +269,18 @@ class Node:
         endpoints = {each.name: Endpoint(each.host, each.port or ports.get(each.name, 0)) for each in config.advertised}
         self._broker = Broker(config.node_id, endpoints, config.broker_rack)
         brought = await self._brought()
-        member = self._member
-        if member is None:
+        lifecycle = self._lifecycle
+        if lifecycle is None:
             refusal = await controller.join(self._broker, *brought)
             if refusal is not None:
                 raise StoreError(refusal.message)
             return
         wait_s = 2 * config.zookeeper_session_timeout_ms / 1000
         listener_name = self._context.peers.listener_name
-        await self._patience.insist(lambda: member.check_alone(self._broker, listener_name, wait_s))
+        await self._startup.retry(lambda: lifecycle.check_id_unused(self._broker, listener_name, wait_s))
         if controller.founded:
-            await self._patience.insist(lambda: member.membership.found(brought))
-        put_aside(_store_path(self._directories))
+            await self._startup.retry(lambda: lifecycle.registration.create_cluster(brought))
+        set_aside(_store_path(self._directories))
 
     async def _brought(self) -> tuple[Change, ...]:
         """What this broker brings along: the first features, and for a new cluster what it had before."""
@@ -288,8 +288,8 @@ class Node:
         if controller.founded:
             _demand_all(self._directories)
         own_store = _store_path(self._directories)
-        if self._member is not None and controller.founded and own_store.exists():
-            return changes_to(await metadata_of(own_store), config.node_id)
+        if self._lifecycle is not None and controller.founded and own_store.exists():
+            return changes_for(await read_metadata(own_store), config.node_id)
         brought: tuple[Change, ...] = ()
         if controller.image.features_epoch < 0:  # a new cluster, or one of a release that had no features
             brought = (features.newest(),)
@@ -309,11 +309,11 @@ class Node:
         opening = partial(replicas.load, controller.image, threads, self._stop.is_set, trusted=self._trusted)
         await asyncio.to_thread(opening)
         if self._stop.is_set():
-            raise StopAsked
+            raise StopRequested
         adoption.warn_of_unknown(controller.image, self._directories)
         # An id that a log has seen must not be given to another producer, even where the metadata was lost. A broker of
         # a cluster says so when it registers.
-        if self._member is None and replicas.last_producer_id >= controller.image.next_producer_id:
+        if self._lifecycle is None and replicas.last_producer_id >= controller.image.next_producer_id:
             await controller.skip_producer_ids(replicas.last_producer_id)
         gc.collect()
         gc.freeze()  # what is here now stays: collections need not look at thousands of partitions every time
@@ -330,13 +330,13 @@ class Node:
         self._chores = Chores(self._daily_work(), self._clock)
         self._compactor.start()
 
-    async def _be_a_member(self) -> None:
+    async def _register(self) -> None:
         """Only now: who is registered may be given partitions to lead, and must be there when others look for it."""
-        if self._member is None:
+        if self._lifecycle is None:
             return
-        membership = self._member.membership
+        registration = self._lifecycle.registration
         findings = Findings(self._trusted, self._replicas.unsound, self._replicas.last_producer_id)
-        await self._patience.insist(lambda: membership.start(self._broker, findings))
+        await self._startup.retry(lambda: registration.start(self._broker, findings))
         if self._broker.id in self._controller.image.cordoned:
             log.warning("this broker is cordoned, and gets no new partitions; cordoned.log.dirs says so")
         await asyncio.to_thread(note, self._directories, self._boot)
@@ -383,9 +383,10 @@ class Node:
                 Chore("lagging followers", config.replica_lag_time_max_ms // 2, self._replication.shrink),
                 Chore("high watermarks", config.replica_high_watermark_checkpoint_interval_ms, self._checkpoint),
             ]
-        if self._member is not None and config.auto_leader_rebalance_enable:
+        if self._lifecycle is not None and config.auto_leader_rebalance_enable:
             every = config.leader_imbalance_check_interval_seconds * 1000
-            balance = partial(self._member.membership.balance, config.leader_imbalance_per_broker_percentage)
+            registration = self._lifecycle.registration
+            balance = partial(registration.rebalance_leaders, config.leader_imbalance_per_broker_percentage)
             chores.append(Chore("balance of leaders", every, balance))
         if idle_ms > 0:
             every = max(idle_ms // IDLE_CHECKS, LEAST_IDLE_CHECK_MS)
@@ -428,10 +429,10 @@ class Node:
 
     async def stop(self) -> None:
         """In order: nothing new comes in, what runs ends, the logs are closed, then the marks of a clean stop."""
-        if self._member is not None:
+        if self._lifecycle is not None:
             if self._config.controlled_shutdown_enable:
-                await self._member.shut_down()
-            self._member.membership.leave()
+                await self._lifecycle.controlled_shutdown()
+            self._lifecycle.registration.begin_shutdown()
         self._listeners.stop_listening()
         await self._chores.stop()
         await self._compactor.stop()
@@ -443,8 +444,8 @@ class Node:
         if self._replication is not None:
             await self._replication.stop()
         await self._replicas.stop()
-        if self._member is not None:
-            await self._member.membership.stop()  # its registration goes with its session
+        if self._lifecycle is not None:
+            await self._lifecycle.registration.stop()
         else:
             await self._controller.leave()
         await self._context.peers.stop()

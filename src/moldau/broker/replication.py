@@ -11,7 +11,7 @@ from typing import Any
 from uuid import UUID
 
 from moldau.base.errors import WireError
-from moldau.broker.cluster.member import Member
+from moldau.broker.cluster.broker_lifecycle import BrokerLifecycle
 from moldau.broker.peers import Peers
 from moldau.broker.settings import BrokerConfig
 from moldau.log.repair import doubted, sound_to
@@ -48,13 +48,13 @@ class Replication:
         self,
         replicas: Replicas,
         peers: Peers,
-        member: Member,
+        lifecycle: BrokerLifecycle,
         image: Callable[[], ClusterImage],
         config: Callable[[], BrokerConfig],
         now: Callable[[], int],
     ) -> None:
         self._replicas = replicas
-        self._member = member
+        self._lifecycle = lifecycle
         self._image = image
         self._config = config
         self._now = now
@@ -69,7 +69,7 @@ class Replication:
         steady = asyncio.get_running_loop().time
         replicas.around = Surroundings(node_id, lambda: int(steady() * 1000), self._epoch_of, self._changes.ask, lag_ms)
         hands = Hands(
-            replica=lambda: (node_id, member.membership.epoch),
+            replica=lambda: (node_id, lifecycle.registration.epoch),
             settings=self._settings,
             now=now,
             remove_later=replicas.remove_later,
@@ -212,12 +212,12 @@ class Replication:
         )
 
     async def _alter(self, proposals: Sequence[Proposal]) -> Sequence[Granted | WireError]:
-        response = await self._member.alter_partitions(_topics(proposals), ASKING_S)
+        response = await self._lifecycle.alter_partitions(_topics(proposals), ASKING_S)
         if response is None:
             raise PeerLost("no controller answered")
         if response.error_code:
             return [WireError(response.error_code) for _ in proposals]
-        answers = _answers(response)
+        answers = _is_listening(response)
         lost = WireError.UNKNOWN_SERVER_ERROR
         return [answers.get((each.topic_id, each.partition), lost) for each in proposals]
 
@@ -235,7 +235,7 @@ def _topics(proposals: Sequence[Proposal]) -> list[AlterPartitionTopic]:
     return [AlterPartitionTopic(topic_id=topic_id, partitions=tuple(found)) for topic_id, found in rows.items()]
 
 
-def _answers(response: AlterPartitionResponse) -> dict[tuple[UUID, int], Granted | WireError]:
+def _is_listening(response: AlterPartitionResponse) -> dict[tuple[UUID, int], Granted | WireError]:
     return {
         (topic.topic_id, row.partition_index): (
             WireError(row.error_code)

@@ -34,9 +34,9 @@ def test_a_clock_that_jumps_makes_no_follower_lag(tmp_path: Path, jump: int) -> 
     async def main() -> None:
         settings, _ = load({"zookeeper.connect": "nowhere", "broker.id": "1"})
         replicas = Replicas(1, [LogDirectory.open(tmp_path)], lambda _: LogConfig(), lambda: next(clock), 10**9)
-        member: Any = SimpleNamespace(membership=SimpleNamespace(epoch=1))
+        lifecycle: Any = SimpleNamespace(registration=SimpleNamespace(epoch=1))
         peers: Any = SimpleNamespace(to=None)
-        replication = Replication(replicas, peers, member, lambda: LED, lambda: settings, lambda: next(clock))
+        replication = Replication(replicas, peers, lifecycle, lambda: LED, lambda: settings, lambda: next(clock))
         replicas.load(LED, 1, lambda: False)
         partition = replicas.get("t", 0)
         assert partition is not None

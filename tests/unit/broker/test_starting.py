@@ -10,9 +10,9 @@ from uuid import uuid4
 
 import pytest
 
-from moldau.broker.cluster import member
-from moldau.broker.cluster.membership import Membership
-from moldau.broker.cluster.patience import Patience, StopAsked
+from moldau.broker.cluster import broker_lifecycle
+from moldau.broker.cluster.broker_registration import BrokerRegistration
+from moldau.broker.cluster.startup_retry import StartupRetry, StopRequested
 from moldau.metadata.image import Endpoint
 from moldau.store.port import StoreError, StoreUnavailable
 from moldau.store.session import Session
@@ -44,7 +44,7 @@ def test_what_the_store_refuses_now_is_tried_again() -> None:
                 raise outcome
             return outcome
 
-        assert await Patience(asyncio.Event()).insist(attempt) == "there"
+        assert await StartupRetry(asyncio.Event()).retry(attempt) == "there"
 
     loops.run("uvloop", scenario())
 
@@ -55,7 +55,7 @@ def test_what_will_not_get_better_is_not_tried_again() -> None:
             raise StoreError("broker id 1 is in use")
 
         with pytest.raises(StoreError, match="in use"):
-            await Patience(asyncio.Event()).insist(attempt)
+            await StartupRetry(asyncio.Event()).retry(attempt)
 
     loops.run("uvloop", scenario())
 
@@ -70,10 +70,10 @@ def test_a_wait_ends_with_the_wish_to_stop_and_leaves_nothing_running() -> None:
             finally:
                 ended.set()
 
-        waiting = asyncio.ensure_future(Patience(stop).insist(long))
+        waiting = asyncio.ensure_future(StartupRetry(stop).retry(long))
         await loops.turns()
         stop.set()
-        with pytest.raises(StopAsked):
+        with pytest.raises(StopRequested):
             await waiting
         assert ended.is_set()
 
@@ -98,7 +98,7 @@ def test_a_start_that_waits_for_zookeeper_hears_the_wish_to_stop(tmp_path: Path)
         stop = asyncio.Event()
         node = a_node(tmp_path, nobody(), stop, zookeeper_connection_timeout_ms=600_000)
         asyncio.get_running_loop().call_later(0.1, stop.set)
-        with pytest.raises(StopAsked):
+        with pytest.raises(StopRequested):
             await node.start(time.monotonic())
 
     loops.run("uvloop", scenario())
@@ -141,11 +141,11 @@ def start_and_lead(losing: Losing, directory: Path, connect: str, monkeypatch: p
         node = a_node(directory, f"{connect}/{uuid4().hex}", asyncio.Event())
         await node.start(time.monotonic())
         losing.over = True
-        controller, membership = node._controller, node._member.membership if node._member else None
-        assert membership is not None
+        controller, registration = node._controller, node._lifecycle.registration if node._lifecycle else None
+        assert registration is not None
         while True:
             here = controller.image.brokers.get(1)
-            registered = here is not None and here.epoch == membership.epoch
+            registered = here is not None and here.epoch == registration.epoch
             if registered and controller.leads and await controller.feed.store.exists("/controller"):
                 break
             await asyncio.sleep(0.01)
@@ -188,11 +188,11 @@ def test_a_start_that_waits_for_a_silent_broker_of_the_same_id_hears_the_wish_to
         stop = asyncio.Event()
         second = a_node(tmp_path / "second", connect, stop, zookeeper_session_timeout_ms=60_000)
         asyncio.get_running_loop().call_later(0.3, stop.set)
-        with pytest.raises(StopAsked):
+        with pytest.raises(StopRequested):
             await second.start(time.monotonic())
         await first.stop()
 
-    monkeypatch.setattr(member, "_answers", silent)
+    monkeypatch.setattr(broker_lifecycle, "_is_listening", silent)
     loops.run("uvloop", scenario())
 
 
@@ -205,8 +205,8 @@ def test_a_start_that_cannot_register_stops_in_order_when_told_to(
 
     async def scenario() -> None:
         node = a_node(tmp_path, f"{zookeeper.connect}/{uuid4().hex}", stop)
-        monkeypatch.setattr(Membership, "start", never)
-        with pytest.raises(StopAsked):
+        monkeypatch.setattr(BrokerRegistration, "start", never)
+        with pytest.raises(StopRequested):
             await node.start(time.monotonic())
         assert (tmp_path / ".kafka_cleanshutdown").exists()
 

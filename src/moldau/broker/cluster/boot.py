@@ -14,7 +14,7 @@ from pathlib import Path
 from moldau.log.directory import LogDirectory
 from moldau.log.files import replace
 
-log = logging.getLogger("moldau.broker")
+logger = logging.getLogger("moldau.broker")
 
 NOTE = ".moldau-boot"
 LINUX = Path("/proc/sys/kernel/random/boot_id")
@@ -44,7 +44,7 @@ def note(directories: Sequence[LogDirectory], boot: str) -> None:
         try:
             replace(each.path / NOTE, boot.strip().encode())
         except OSError as problem:
-            log.warning("%s does not tell that it is in use since this start of the machine: %s", each.path, problem)
+            logger.warning("%s does not tell that it is in use since this start of the machine: %s", each.path, problem)
 
 
 def _noted(directory: LogDirectory) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from moldau.base.errors import Refusal, WireError
 from moldau.broker.cluster.asking import Asking
-from moldau.broker.cluster.membership import Membership
+from moldau.broker.cluster.broker_registration import BrokerRegistration
 from moldau.broker.controller import Controller
 from moldau.metadata.image import Broker, Endpoint
 from moldau.net.peer import Address, Peer, PeerLost
@@ -15,16 +15,16 @@ from moldau.wire.messages.allocate_producer_ids import AllocateProducerIdsReques
 from moldau.wire.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse, AlterPartitionTopic
 from moldau.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
 
-log = logging.getLogger("moldau.broker")
+logger = logging.getLogger("moldau.broker")
 
 ALTER_VERSION, HEARTBEAT_VERSION, ALLOCATE_VERSION = 3, 1, 0
-LETTING_GO_S = 10.0  # how long a stop waits for the controller to find others for what is led here
-TAKEN_PAUSE_S = 0.25  # between two looks whether a broker of the same id has gone
+CONTROLLED_SHUTDOWN_TIMEOUT_S = 10.0  # how long a stop waits for the controller to find others for what is led here
+ID_CHECK_PAUSE_S = 0.25  # between two looks whether a broker of the same id has gone
 
 
-class Member:
-    def __init__(self, controller: Controller, membership: Membership, asking: Asking, node_id: int) -> None:
-        self.membership = membership
+class BrokerLifecycle:
+    def __init__(self, controller: Controller, registration: BrokerRegistration, asking: Asking, node_id: int) -> None:
+        self.registration = registration
         self.asking = asking
         self._controller = controller
         self._node_id = node_id
@@ -37,13 +37,13 @@ class Member:
         One attempt alone. None: there was no answer, and nobody knows whether the request was carried out.
         """
         request = AlterPartitionRequest(
-            broker_id=self._node_id, broker_epoch=self.membership.epoch, topics=tuple(topics)
+            broker_id=self._node_id, broker_epoch=self.registration.epoch, topics=tuple(topics)
         )
         response: AlterPartitionResponse | None = await self.asking.ask_once(request, ALTER_VERSION, patience_s)
         return response
 
     async def allocate_producer_ids(self) -> range | Refusal:
-        request = AllocateProducerIdsRequest(broker_id=self._node_id, broker_epoch=self.membership.epoch)
+        request = AllocateProducerIdsRequest(broker_id=self._node_id, broker_epoch=self.registration.epoch)
         response = await self.asking.ask(request, ALLOCATE_VERSION)
         if isinstance(response, Refusal):
             return response
@@ -51,7 +51,7 @@ class Member:
             return Refusal(WireError(response.error_code), "The controller has no producer ids for this broker.")
         return range(response.producer_id_start, response.producer_id_start + response.producer_id_len)
 
-    async def check_alone(self, broker: Broker, listener_name: str, wait_s: float) -> None:
+    async def check_id_unused(self, broker: Broker, listener_name: str, wait_s: float) -> None:
         """StoreError if another broker of this id is alive. One that does not answer has this long to be given up."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + wait_s
@@ -59,35 +59,35 @@ class Member:
             endpoint = other.endpoints.get(listener_name)
             if endpoint is None or endpoint == broker.endpoints.get(listener_name):
                 return  # an earlier life of this broker: its port is ours now
-            answers = await _answers(endpoint)
+            answers = await _is_listening(endpoint)
             if answers is False:
                 return  # it was killed, and its session lives on for a while
             if answers or loop.time() > deadline:
                 address = f"{endpoint.host}:{endpoint.port}"
                 raise StoreError(f"broker id {broker.id} is in use by {address}; give this one another node.id")
-            await asyncio.sleep(TAKEN_PAUSE_S)
+            await asyncio.sleep(ID_CHECK_PAUSE_S)
             await self._controller.feed.reload()
 
-    async def shut_down(self) -> None:
+    async def controlled_shutdown(self) -> None:
         """Controlled shutdown: others lead what this broker led, before it goes. Not for ever."""
         request = BrokerHeartbeatRequest(
             broker_id=self._node_id,
-            broker_epoch=self.membership.epoch,
+            broker_epoch=self.registration.epoch,
             current_metadata_offset=self._controller.image.version,
             want_shut_down=True,
         )
-        if self.membership.epoch < 0 or not self._controller.feed.store.connected:
+        if self.registration.epoch < 0 or not self._controller.feed.store.connected:
             return
         if len(self._controller.image.brokers) < 2:
             return
-        response = await self.asking.ask(request, HEARTBEAT_VERSION, LETTING_GO_S)
+        response = await self.asking.ask(request, HEARTBEAT_VERSION, CONTROLLED_SHUTDOWN_TIMEOUT_S)
         if isinstance(response, Refusal) or response.error_code:
-            log.warning("stopping without having handed over what this broker leads: no controller lets it go")
+            logger.warning("stopping without having handed over what this broker leads: no controller lets it go")
             return
         await self.asking.catch_up()
 
 
-async def _answers(endpoint: Endpoint) -> bool | None:
+async def _is_listening(endpoint: Endpoint) -> bool | None:
     """Whether somebody listens there. A refusal says that nobody does; no answer says nothing."""
     peer = Peer(lambda: Address(endpoint.host, endpoint.port), connect_timeout_ms=1000)
     try:

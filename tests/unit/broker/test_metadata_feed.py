@@ -10,8 +10,8 @@ import pytest
 
 from moldau.base.errors import Refusal, WireError
 from moldau.base.tree import Create, Delete, Op, Set
-from moldau.broker.cluster.feed import Feed
-from moldau.broker.cluster.sweeping import sweep_topic
+from moldau.broker.cluster.metadata_feed import MetadataFeed
+from moldau.broker.cluster.topic_nodes import remove_topic_nodes
 from moldau.broker.controller import Controller
 from moldau.broker.fresh import fresh_id
 from moldau.metadata import tree
@@ -41,7 +41,7 @@ def configuring(number: int) -> Decide:
     return lambda image: BrokerConfigured("", {"log.retention.ms": str(number)})
 
 
-def session(path: Path, scenario: Callable[[Controller, Feed], Awaitable[None]], **options: int) -> None:
+def session(path: Path, scenario: Callable[[Controller, MetadataFeed], Awaitable[None]], **options: int) -> None:
     """A controller, and somebody who follows it."""
 
     async def run() -> None:
@@ -49,7 +49,7 @@ def session(path: Path, scenario: Callable[[Controller, Feed], Awaitable[None]],
         controller = Controller(store, **options)
         await controller.load()
         assert await controller.join(Broker(1, {})) is None
-        follower = Feed(store)
+        follower = MetadataFeed(store)
         await follower.load()
         try:
             await scenario(controller, follower)
@@ -60,7 +60,7 @@ def session(path: Path, scenario: Callable[[Controller, Feed], Awaitable[None]],
 
 
 def test_who_follows_sees_every_change_in_order(tmp_path: Path) -> None:
-    async def scenario(controller: Controller, follower: Feed) -> None:
+    async def scenario(controller: Controller, follower: MetadataFeed) -> None:
         seen: list[int] = []
         follower.on_image(lambda old, new: seen.append(new.version))
         arrived = asyncio.Event()
@@ -78,7 +78,7 @@ def test_who_follows_sees_every_change_in_order(tmp_path: Path) -> None:
 
 
 def test_who_is_too_far_behind_reads_the_tree(tmp_path: Path) -> None:
-    async def scenario(controller: Controller, follower: Feed) -> None:
+    async def scenario(controller: Controller, follower: MetadataFeed) -> None:
         told: list[tuple[ClusterImage, ClusterImage]] = []
         follower.on_image(lambda old, new: told.append((old, new)))
         await controller.submit(creating("t"))
@@ -95,7 +95,7 @@ def test_who_is_too_far_behind_reads_the_tree(tmp_path: Path) -> None:
 
 
 def test_a_gap_or_a_damaged_entry_does_no_harm(tmp_path: Path) -> None:
-    async def scenario(controller: Controller, follower: Feed) -> None:
+    async def scenario(controller: Controller, follower: MetadataFeed) -> None:
         for damage in (
             lambda path: Delete(path),
             lambda path: Set(path, b"{"),
@@ -132,7 +132,7 @@ class Breaking:
 
 
 def test_a_change_waits_for_a_store_that_is_away_and_is_made_once(tmp_path: Path) -> None:
-    async def scenario(controller: Controller, follower: Feed) -> None:
+    async def scenario(controller: Controller, follower: MetadataFeed) -> None:
         store = follower.store
         assert isinstance(store, SqliteStore)
         patient = Controller(store, patience_s=60)
@@ -151,7 +151,7 @@ def test_a_change_waits_for_a_store_that_is_away_and_is_made_once(tmp_path: Path
 
 
 def test_a_store_with_a_limit_gets_large_changes_in_portions(tmp_path: Path) -> None:
-    async def scenario(controller: Controller, follower: Feed) -> None:
+    async def scenario(controller: Controller, follower: MetadataFeed) -> None:
         result = await controller.submit_each([creating("a", 200), creating("a"), creating("b", 3), creating("c", 100)])
         assert [isinstance(each, Refusal) for each in result] == [False, True, False, False]
         assert {name: len(topic.partitions) for name, topic in controller.image.topics.items()} == {
@@ -170,7 +170,7 @@ def test_a_store_with_a_limit_gets_large_changes_in_portions(tmp_path: Path) -> 
 
 
 def test_a_large_topic_is_deleted_in_one_change_and_can_be_created_again(tmp_path: Path) -> None:
-    async def scenario(controller: Controller, follower: Feed) -> None:
+    async def scenario(controller: Controller, follower: MetadataFeed) -> None:
         size = tree.DELETED_AT_ONCE + 1
         for _ in range(2):
             await controller.submit(creating("t", size))
@@ -186,13 +186,13 @@ def test_a_large_topic_is_deleted_in_one_change_and_can_be_created_again(tmp_pat
 
 
 def test_what_a_dead_controller_left_of_a_topic_is_swept_by_the_next(tmp_path: Path) -> None:
-    async def scenario(controller: Controller, follower: Feed) -> None:
+    async def scenario(controller: Controller, follower: MetadataFeed) -> None:
         await controller.submit(creating("t", 3))
         await controller.submit(creating("u", 3))
         await follower.store.multi([Delete("/config/topics/t"), Set(f"{tree.TOPICS}/t", tree.DELETED)])
         await controller.feed.reload()
         assert list(controller.image.topics) == ["u"]
-        await controller.sweep()
+        await controller.remove_deleted_topics()
         assert await follower.store.children(tree.TOPICS) == ["u"]
 
     session(tmp_path, scenario)
@@ -229,7 +229,7 @@ class Intruding:
 def test_a_large_topic_is_there_as_a_whole_or_not_at_all(tmp_path: Path, at: int) -> None:
     """Its controller dies while it creates it; the next one creates it when it is asked again."""
 
-    async def scenario(controller: Controller, follower: Feed) -> None:
+    async def scenario(controller: Controller, follower: MetadataFeed) -> None:
         store = controller.feed.store
         assert isinstance(store, SqliteStore)
 
@@ -256,7 +256,7 @@ def test_a_large_topic_is_there_as_a_whole_or_not_at_all(tmp_path: Path, at: int
 @pytest.mark.usefixtures("in_three_stages")
 @pytest.mark.parametrize("partitions", [LARGE, 120])
 def test_brokers_that_register_meanwhile_do_not_make_a_new_topic_an_old_one(tmp_path: Path, partitions: int) -> None:
-    async def scenario(controller: Controller, follower: Feed) -> None:
+    async def scenario(controller: Controller, follower: MetadataFeed) -> None:
         store = controller.feed.store
         assert isinstance(store, SqliteStore)
         other = Controller(store)
@@ -277,7 +277,7 @@ def test_brokers_that_register_meanwhile_do_not_make_a_new_topic_an_old_one(tmp_
 
 
 def test_a_topic_whose_growth_is_interrupted_again_and_again_has_all_that_was_asked_for(tmp_path: Path) -> None:
-    async def scenario(controller: Controller, follower: Feed) -> None:
+    async def scenario(controller: Controller, follower: MetadataFeed) -> None:
         store = controller.feed.store
         assert isinstance(store, SqliteStore)
         other = Controller(store)
@@ -305,7 +305,7 @@ def test_a_topic_whose_growth_is_interrupted_again_and_again_has_all_that_was_as
 def test_what_is_left_of_a_deleted_topic_is_not_in_the_way_of_a_new_one(tmp_path: Path) -> None:
     """The connection was lost before the nodes of its partitions were removed."""
 
-    async def scenario(controller: Controller, follower: Feed) -> None:
+    async def scenario(controller: Controller, follower: MetadataFeed) -> None:
         store = controller.feed.store
         assert isinstance(store, SqliteStore)
         for size in (1, tree.DELETED_AT_ONCE + 1):
@@ -330,16 +330,16 @@ def test_what_is_left_of_a_deleted_topic_is_not_in_the_way_of_a_new_one(tmp_path
 def test_who_prepares_a_topic_that_another_sweeps_away_does_not_make_it(tmp_path: Path) -> None:
     """Two who found a cluster at once have the same epoch: none."""
 
-    async def scenario(controller: Controller, follower: Feed) -> None:
+    async def scenario(controller: Controller, follower: MetadataFeed) -> None:
         store = controller.feed.store
         assert isinstance(store, SqliteStore)
         swept = []
 
-        async def sweep() -> None:
-            swept.append(await sweep_topic(store, controller.image.controller_epoch, "t"))
+        async def remove_deleted_topics() -> None:
+            swept.append(await remove_topic_nodes(store, controller.image.controller_epoch, "t"))
 
         for at in range(2, 6):  # of the transactions that make it, the first has nothing to sweep
-            controller.feed.store = Intruding(store, at, sweep)  # type: ignore[assignment]
+            controller.feed.store = Intruding(store, at, remove_deleted_topics)  # type: ignore[assignment]
             assert isinstance(await controller.submit(creating("t", LARGE)), TopicCreated)
             await follower.reload()
             assert len(follower.image.topics["t"].partitions) == LARGE
@@ -356,7 +356,7 @@ def test_what_is_more_than_the_store_takes_is_refused_and_leaves_nothing(tmp_pat
                 raise TooMuch("a change of 9,001 bytes")
             return await self._store.multi(ops)
 
-    async def scenario(controller: Controller, follower: Feed) -> None:
+    async def scenario(controller: Controller, follower: MetadataFeed) -> None:
         store = controller.feed.store
         assert isinstance(store, SqliteStore)
         controller.feed.store = Small(store, 0, asyncio.Event().wait)  # type: ignore[assignment]
@@ -393,7 +393,7 @@ class Busy:
 def test_a_tree_that_changes_faster_than_it_can_be_read_is_read(tmp_path: Path) -> None:
     """All of a large cluster takes seconds, and there is a change every second."""
 
-    async def scenario(controller: Controller, follower: Feed) -> None:
+    async def scenario(controller: Controller, follower: MetadataFeed) -> None:
         store = controller.feed.store
         assert isinstance(store, SqliteStore)
 
@@ -411,7 +411,7 @@ def test_a_tree_that_changes_faster_than_it_can_be_read_is_read(tmp_path: Path) 
 
 @pytest.mark.parametrize("seed", range(12))
 def test_what_is_read_while_others_change_it_is_what_they_made_of_it(tmp_path: Path, seed: int) -> None:
-    async def scenario(controller: Controller, follower: Feed) -> None:
+    async def scenario(controller: Controller, follower: MetadataFeed) -> None:
         store = controller.feed.store
         assert isinstance(store, SqliteStore)
         random, left = Random(seed), 12
@@ -441,7 +441,7 @@ def test_what_is_read_while_others_change_it_is_what_they_made_of_it(tmp_path: P
         left = 0
         await follower.catch_up()
         assert follower.image == controller.image
-        fresh = Feed(store)
+        fresh = MetadataFeed(store)
         await fresh.reload()
         assert fresh.image == controller.image
 

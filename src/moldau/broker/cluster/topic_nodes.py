@@ -10,17 +10,17 @@ from moldau.metadata import tree
 from moldau.metadata.changes import TopicCreated
 from moldau.store.port import Conflict, Store
 
-SWEPT_AT_ONCE = 2_000  # nodes
+NODES_PER_DELETE = 2_000  # nodes
 
 
-async def sweep(store: Store, controller_epoch: int, known: frozenset[str]) -> None:
+async def remove_deleted_topics(store: Store, controller_epoch: int, known: frozenset[str]) -> None:
     """For whoever holds the turn and leads: removes the nodes of topics that are not known. StoreError: try later."""
     for name in await store.children(tree.TOPICS):
-        if name not in known and await sweep_topic(store, controller_epoch, name):
+        if name not in known and await remove_topic_nodes(store, controller_epoch, name):
             return  # another controller sweeps
 
 
-async def sweep_topic(store: Store, controller_epoch: int, name: str) -> Conflict | None:
+async def remove_topic_nodes(store: Store, controller_epoch: int, name: str) -> Conflict | None:
     """Removes what there is of a topic that is none. A conflict: somebody else is at it, or has made it a topic."""
     path = tree.topic_path(name)
     own = await store.get(path)
@@ -30,8 +30,8 @@ async def sweep_topic(store: Store, controller_epoch: int, name: str) -> Conflic
     nodes = sorted(found, key=lambda each: each.count("/"), reverse=True)  # children come first
     # Two who found a cluster have the same epoch, none. Who makes the topic, or makes it anew, fails or is seen.
     claim: Op = Set(path, tree.DELETED, own.version)
-    for at in range(0, len(nodes), SWEPT_AT_ONCE):
-        gone = [Delete(each) for each in nodes[at : at + SWEPT_AT_ONCE]]
+    for at in range(0, len(nodes), NODES_PER_DELETE):
+        gone = [Delete(each) for each in nodes[at : at + NODES_PER_DELETE]]
         result = await store.multi([Check(tree.CONTROLLER_EPOCH, controller_epoch), claim, *gone])
         if isinstance(result, Conflict):
             return result
@@ -39,9 +39,9 @@ async def sweep_topic(store: Store, controller_epoch: int, name: str) -> Conflic
     return None
 
 
-async def stage(store: Store, controller_epoch: int, topic: TopicCreated) -> Conflict | None:
+async def stage_topic_nodes(store: Store, controller_epoch: int, topic: TopicCreated) -> Conflict | None:
     """Makes the nodes of a large topic's partitions. StoreUnavailable: some of them may be there."""
-    left = await sweep_topic(store, controller_epoch, topic.topic)
+    left = await remove_topic_nodes(store, controller_epoch, topic.topic)
     if left is not None:
         return left
     for ops in tree.staging_ops(topic, controller_epoch):

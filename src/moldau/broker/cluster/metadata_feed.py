@@ -1,9 +1,9 @@
 """The newest image, kept in step with the store: read from the tree once, then from the feed. Decides nothing.
 
-Whoever changes the metadata holds `turn` from deciding to committing, so that nothing moves in between; `catch_up`
+Whoever changes the metadata holds `lock` from deciding to committing, so that nothing moves in between; `catch_up`
 takes it too. A feed that was trimmed too far, has a gap or cannot be read is no harm: then the tree is read again.
 Ephemeral nodes go without an entry in the feed, so a tree may tell of fewer brokers than a feed of the same version.
-Those are `missing`, and stay in the image until a controller has written the entry.
+Those are `unregistered`, and stay in the image until a controller has written the entry.
 """
 
 import asyncio
@@ -14,33 +14,33 @@ from dataclasses import replace
 from moldau.base.errors import Refusal, WireError
 from moldau.base.tree import Delete, name_of, parent_of
 from moldau.base.uuids import text_of
-from moldau.broker.cluster.sweeping import stage, sweep_topic
+from moldau.broker.cluster.topic_nodes import remove_topic_nodes, stage_topic_nodes
 from moldau.broker.fresh import fresh_id
 from moldau.metadata import tree
 from moldau.metadata.changes import Change, TopicCreated, apply, to_json
 from moldau.metadata.image import NO_BROKER, ClusterImage, Topic
 from moldau.store.port import Conflict, Reason, Store, StoreDamaged, StoreError, StoreUnavailable, TooMuch
 
-log = logging.getLogger("moldau.broker")
+logger = logging.getLogger("moldau.broker")
 
 Listener = Callable[[ClusterImage, ClusterImage], None]
 
-READ_AT_ONCE = 64  # entries of the feed
-READS = 30  # of what changes meanwhile, before giving up
+ENTRIES_PER_READ = 64  # entries of the feed
+MAX_REREADS = 30  # of what changes meanwhile, before giving up
 RETRY_S = 0.1  # between attempts to make a change while the store is out of reach
 PAUSE_S = 0.5  # before a store that could not be read is asked again
 
 
-class Feed:
+class MetadataFeed:
     """`image` is always the newest one known here."""
 
     def __init__(self, store: Store) -> None:
         self.image = ClusterImage()
         self.store = store
-        self.turn = asyncio.Lock()
+        self.lock = asyncio.Lock()
         self.oldest_entry = 1
         self.own_id = NO_BROKER  # of the broker that follows, which knows best whether it is registered
-        self.missing: set[int] = set()  # brokers whose nodes are gone, and no entry of the feed has told so
+        self.unregistered: set[int] = set()  # brokers whose nodes are gone, and no entry of the feed has told so
         self._listeners: list[Listener] = []
 
     def on_image(self, listener: Listener) -> None:
@@ -62,14 +62,14 @@ class Feed:
                 changed = await self.store.watch_data(tree.FEED)
                 await self.catch_up()
                 if away:
-                    log.info(
+                    logger.info(
                         "the cluster's metadata can be read again, and is known up to change %d", self.image.version
                     )
                 away = False
                 await changed
             except StoreError as problem:
                 if not away:
-                    log.warning("cannot read the cluster's metadata, and goes on with what is known: %s", problem)
+                    logger.warning("cannot read the cluster's metadata, and goes on with what is known: %s", problem)
                 away = True
                 await asyncio.sleep(PAUSE_S)
 
@@ -77,7 +77,7 @@ class Feed:
         """Takes over all changes; with `sync` surely those that were made before. Raises StoreError."""
         if sync:
             await self.store.sync()
-        async with self.turn:
+        async with self.lock:
             await self._read_feed()
 
     async def refresh(self) -> None:
@@ -99,14 +99,14 @@ class Feed:
         while True:
             try:
                 made = doubt and await self._made(change)
-                result = None if made else await self._stage(large) or await self.store.multi(ops)
+                result = None if made else await self._stage_topics(large) or await self.store.multi(ops)
                 if isinstance(result, Conflict):
-                    await self._clear_away(result)
+                    await self._remove_leftovers(result)
                     await self.refresh()
                     return result
                 break
             except TooMuch as problem:
-                await self._unstage(large)
+                await self._unstage_topics(large)
                 return Refusal(WireError.POLICY_VIOLATION, f"The metadata store does not take it: {problem}.")
             except StoreUnavailable as problem:
                 doubt = True
@@ -114,27 +114,27 @@ class Feed:
                     return Refusal(WireError.KAFKA_STORAGE_ERROR, f"The metadata store is not available: {problem}")
                 await asyncio.sleep(RETRY_S)
         self.oldest_entry += len(trim)
-        self._become(apply(self.image, change))
+        self._publish(apply(self.image, change))
         return None
 
-    async def _stage(self, topics: Sequence[TopicCreated]) -> Conflict | None:
+    async def _stage_topics(self, topics: Sequence[TopicCreated]) -> Conflict | None:
         for topic in topics:
-            conflict = await stage(self.store, self.image.controller_epoch, topic)
+            conflict = await stage_topic_nodes(self.store, self.image.controller_epoch, topic)
             if conflict is not None:
                 return conflict
         return None
 
-    async def _unstage(self, topics: Sequence[TopicCreated]) -> None:
+    async def _unstage_topics(self, topics: Sequence[TopicCreated]) -> None:
         try:
             for topic in topics:
-                await sweep_topic(self.store, self.image.controller_epoch, topic.topic)
+                await remove_topic_nodes(self.store, self.image.controller_epoch, topic.topic)
         except StoreError as problem:
-            log.warning("what was prepared for a topic in the metadata store is removed later: %s", problem)
+            logger.warning("what was prepared for a topic in the metadata store is removed later: %s", problem)
 
-    async def _clear_away(self, conflict: Conflict) -> None:
+    async def _remove_leftovers(self, conflict: Conflict) -> None:
         """What is left of a deleted topic must not be in the way of a new one of its name."""
         if conflict.reason is Reason.NODE_EXISTS and parent_of(conflict.op.path) == tree.TOPICS:
-            await sweep_topic(self.store, self.image.controller_epoch, name_of(conflict.op.path))
+            await remove_topic_nodes(self.store, self.image.controller_epoch, name_of(conflict.op.path))
 
     async def _made(self, change: Change) -> bool:
         """Whether the entry behind the last one known here is this very change."""
@@ -148,25 +148,25 @@ class Feed:
             raise StoreDamaged(f"{tree.FEED} is missing")
         while self.image.version < head.version:
             first = self.image.version + 1
-            paths = [tree.entry_path(n) for n in range(first, min(head.version + 1, first + READ_AT_ONCE))]
+            paths = [tree.entry_path(n) for n in range(first, min(head.version + 1, first + ENTRIES_PER_READ))]
             nodes = await asyncio.gather(*(self.store.get(path) for path in paths))
             for path, node in zip(paths, nodes, strict=True):
-                if node is None or not self._take_over(path, node.data):
+                if node is None or not self._apply_entry(path, node.data):
                     await self.reload()
                     break
 
-    async def find_oldest(self) -> None:
+    async def find_oldest_entry(self) -> None:
         """Which entry is the first that is still there, for whoever trims the feed from now on."""
         entries = await self.store.children(tree.FEED)
         self.oldest_entry = int(entries[0]) if entries else self.image.version + 1
 
-    def _take_over(self, path: str, data: bytes) -> bool:
+    def _apply_entry(self, path: str, data: bytes) -> bool:
         try:
             image = apply(self.image, tree.feed_entry(path, data))
         except (tree.DamagedTree, LookupError) as problem:
-            log.warning("reading the whole metadata again, since a change cannot be taken over: %s", problem)
+            logger.warning("reading the whole metadata again, since a change cannot be taken over: %s", problem)
             return False
-        self._become(image)
+        self._publish(image)
         return True
 
     async def reload(self) -> None:
@@ -177,7 +177,7 @@ class Feed:
         """
         head = await self.store.get(tree.FEED)
         nodes = await self._read(dict.fromkeys(tree.ROOTS, True))
-        for _ in range(READS):
+        for _ in range(MAX_REREADS):
             entries = await self.store.children(tree.FEED)
             before, head = head, await self.store.get(tree.FEED)
             if head is None or head == before:
@@ -192,7 +192,7 @@ class Feed:
         except tree.DamagedTree as error:
             raise StoreDamaged(f"the metadata in the store is damaged: {error}") from error
         self.oldest_entry = int(entries[0]) if entries else image.version + 1
-        self._become(self._with_the_missing(_sharing(self.image, image)))
+        self._publish(self._with_the_missing(_sharing(self.image, image)))
 
     async def _read(self, places: Mapping[str, bool]) -> dict[str, bytes]:
         """The nodes at these paths and, where that is said, all below them."""
@@ -223,14 +223,14 @@ class Feed:
 
         Unless there are entries that were not read: they may have told.
         """
-        missing = self.image.brokers.keys() - image.brokers.keys() - {self.own_id}
-        self.missing = set(missing) if image.version == self.image.version else set()
-        kept = {each: self.image.brokers[each] for each in self.missing}
+        unregistered = self.image.brokers.keys() - image.brokers.keys() - {self.own_id}
+        self.unregistered = set(unregistered) if image.version == self.image.version else set()
+        kept = {each: self.image.brokers[each] for each in self.unregistered}
         return replace(image, brokers={**image.brokers, **kept}) if kept else image
 
-    def _become(self, image: ClusterImage) -> None:
+    def _publish(self, image: ClusterImage) -> None:
         old, self.image = self.image, image
-        self.missing = {each for each in self.missing if image.brokers.get(each) is old.brokers.get(each)}
+        self.unregistered = {each for each in self.unregistered if image.brokers.get(each) is old.brokers.get(each)}
         if image.version != old.version or image.brokers != old.brokers:
             for listener in self._listeners:
                 listener(old, image)

@@ -6,9 +6,9 @@ from pathlib import Path
 from uuid import UUID
 
 from moldau.base.tree import Create, Delete
-from moldau.broker.cluster.duties import Duties
-from moldau.broker.cluster.feed import Feed
-from moldau.broker.cluster.membership import Findings, Membership
+from moldau.broker.cluster.broker_registration import BrokerRegistration, Findings
+from moldau.broker.cluster.controller_loop import ControllerLoop
+from moldau.broker.cluster.metadata_feed import MetadataFeed
 from moldau.broker.controller import Controller
 from moldau.metadata import tree
 from moldau.metadata.changes import BrokerGone, BrokerRegistered, ControllerElected, TopicCreated
@@ -19,18 +19,18 @@ from moldau.store.sqlite import SqliteStore
 RULES = Rules(min_isr=lambda _: 1, unclean=lambda _: False)
 
 
-def one_broker(path: Path, scenario: Callable[[Controller, Membership, SqliteStore], Awaitable[None]]) -> None:
+def one_broker(path: Path, scenario: Callable[[Controller, BrokerRegistration, SqliteStore], Awaitable[None]]) -> None:
     async def run() -> None:
         store = await SqliteStore.open(path / "store.db")
         controller = Controller(store)
         await controller.load()
-        membership = Membership(controller, 1, "X", lambda _: RULES)
+        registration = BrokerRegistration(controller, 1, "X", lambda _: RULES)
         try:
-            await membership.found(())
-            await membership.start(Broker(1, {}), Findings())
-            await scenario(controller, membership, store)
+            await registration.create_cluster(())
+            await registration.start(Broker(1, {}), Findings())
+            await scenario(controller, registration, store)
         finally:
-            await membership.stop()
+            await registration.stop()
             await store.close()
 
     asyncio.run(run())
@@ -39,8 +39,8 @@ def one_broker(path: Path, scenario: Callable[[Controller, Membership, SqliteSto
 def test_a_controller_that_came_and_went_unnoticed_is_replaced(tmp_path: Path) -> None:
     """Cut off from the store, this broker missed that another one was elected. That one is gone, too, by now."""
 
-    async def scenario(controller: Controller, membership: Membership, store: SqliteStore) -> None:
-        membership._tasks[0].cancel()  # nothing comes by the feed
+    async def scenario(controller: Controller, registration: BrokerRegistration, store: SqliteStore) -> None:
+        registration._tasks[0].cancel()  # nothing comes by the feed
         for _ in range(10):  # the store serves one after the other: by then it knows that it is the controller
             await store.exists(tree.CONTROLLER)
         ops = tree.ops_for(ControllerElected(9), controller.image)
@@ -61,24 +61,24 @@ def _elected(broker_id: int) -> Create:
 def test_a_controller_whose_registration_is_gone_does_not_take_itself_for_dead(tmp_path: Path) -> None:
     """Its own node was removed, but not the controller's: nobody would stand, and nobody would know whom to ask."""
 
-    async def scenario(controller: Controller, membership: Membership, store: SqliteStore) -> None:
-        await membership.stop()
+    async def scenario(controller: Controller, registration: BrokerRegistration, store: SqliteStore) -> None:
+        await registration.stop()
         state = PartitionState(0, (1,), (1,), 1)
         await controller.submit(lambda _: TopicCreated("t", UUID(int=7), (state,), {}))
-        duties = Duties(controller, lambda _: RULES)
+        controller_loop = ControllerLoop(controller, lambda _: RULES)
         await store.multi([Delete(tree.broker_path(1))])
-        duties.elected()
-        assert await duties._settle()
+        controller_loop.elected()
+        assert await controller_loop._settle()
         assert controller.image.controller_id == 1
         await controller.feed.reload()
-        assert await duties._settle()
+        assert await controller_loop._settle()
         assert controller.image.controller_id == 1
 
     one_broker(tmp_path, scenario)
 
 
 def test_a_mistake_does_not_end_what_a_broker_does_for_ever(tmp_path: Path) -> None:
-    async def scenario(controller: Controller, membership: Membership, store: SqliteStore) -> None:
+    async def scenario(controller: Controller, registration: BrokerRegistration, store: SqliteStore) -> None:
         other = Controller(store)
         await other.load()
         failed, told = asyncio.Event(), asyncio.Event()
@@ -103,12 +103,12 @@ def test_a_mistake_does_not_end_what_a_broker_does_for_ever(tmp_path: Path) -> N
 def test_a_broker_that_was_told_of_as_gone_by_mistake_registers_again(tmp_path: Path) -> None:
     """Its node is there all the same."""
 
-    async def scenario(controller: Controller, membership: Membership, store: SqliteStore) -> None:
-        epoch, back = membership.epoch, asyncio.Event()
+    async def scenario(controller: Controller, registration: BrokerRegistration, store: SqliteStore) -> None:
+        epoch, back = registration.epoch, asyncio.Event()
         controller.on_image(lambda _, new: back.set() if 1 in new.brokers and new.brokers[1].epoch > epoch else None)
         await controller.submit(lambda _: BrokerGone(1, expired=True))
         await back.wait()
-        follower = Feed(store)
+        follower = MetadataFeed(store)
         await follower.load()
         assert follower.image.brokers[1].epoch > epoch
 
@@ -133,11 +133,11 @@ def test_who_is_gone_is_not_asked_of_a_server_that_lags_behind(tmp_path: Path) -
             found = await self._store.children(path)
             return found if self._synced or path != tree.BROKERS else found[:1]
 
-    async def scenario(controller: Controller, membership: Membership, store: SqliteStore) -> None:
-        await membership.stop()
+    async def scenario(controller: Controller, registration: BrokerRegistration, store: SqliteStore) -> None:
+        await registration.stop()
         await controller.claim(lambda _: BrokerRegistered(Broker(2, {})))
         controller.feed.store = Lagging(store)  # type: ignore[assignment]
-        assert await Duties(controller, lambda _: RULES)._settle()
+        assert await ControllerLoop(controller, lambda _: RULES)._settle()
         assert set(controller.image.brokers) == {1, 2}
 
     one_broker(tmp_path, scenario)
@@ -146,11 +146,11 @@ def test_who_is_gone_is_not_asked_of_a_server_that_lags_behind(tmp_path: Path) -
 def test_of_two_brokers_with_one_id_the_one_before_gives_way(tmp_path: Path) -> None:
     """It was taken for dead, and somebody started another one elsewhere; or somebody gave one id twice."""
 
-    async def scenario(controller: Controller, membership: Membership, store: SqliteStore) -> None:
+    async def scenario(controller: Controller, registration: BrokerRegistration, store: SqliteStore) -> None:
         elsewhere = {"X": Endpoint("elsewhere", 9092)}
         told: list[str] = []
         replaced = asyncio.Event()
-        membership.on_replaced = lambda reason: (told.append(reason), replaced.set())[0]
+        registration.on_replaced = lambda reason: (told.append(reason), replaced.set())[0]
         other = Controller(store)
         await other.load()
         await other.claim(lambda _: BrokerRegistered(Broker(1, elsewhere)))

@@ -11,7 +11,7 @@ MIN_ISR = "min.insync.replicas"
 UNCLEAN = "unclean.leader.election.enable"
 
 
-def rules_of(config: BrokerConfig, image: ClusterImage) -> Rules:
+def election_rules(config: BrokerConfig, image: ClusterImage) -> Rules:
     """As of this image: what was set for all brokers while they run stands before what this one was started with."""
     defaults = image.broker_configs.get(CLUSTER_DEFAULT, {})
 
@@ -26,7 +26,7 @@ def rules_of(config: BrokerConfig, image: ClusterImage) -> Rules:
     )
 
 
-def consequences(config: BrokerConfig, before: ClusterImage, after: ClusterImage) -> tuple[PartitionChanged, ...]:
+def resulting_changes(config: BrokerConfig, before: ClusterImage, after: ClusterImage) -> tuple[PartitionChanged, ...]:
     """What new settings mean for partitions, in the same change as the settings themselves.
 
     KIP-966: with fewer min.insync.replicas something may be committed at once without the eligible ones, which they
@@ -34,7 +34,7 @@ def consequences(config: BrokerConfig, before: ClusterImage, after: ClusterImage
     """
     if before.broker_configs is after.broker_configs and not _configured(before, after):
         return ()
-    return settled(after, rules_of(config, after))
+    return settled(after, election_rules(config, after))
 
 
 def _configured(before: ClusterImage, after: ClusterImage) -> bool:

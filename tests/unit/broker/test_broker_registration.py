@@ -11,7 +11,7 @@ import pytest
 
 from moldau.base.errors import Refusal
 from moldau.base.tree import Delete
-from moldau.broker.cluster.membership import Findings, Membership
+from moldau.broker.cluster.broker_registration import BrokerRegistration, Findings
 from moldau.broker.controller import Controller
 from moldau.broker.fresh import fresh_id
 from moldau.metadata import tree
@@ -29,7 +29,7 @@ SESSION_MS = 4_000
 
 
 class Node:
-    """What a broker has of a cluster, without the rest of it: a port that answers nothing, a session, a membership."""
+    """A broker in its cluster without the rest: a port that answers nothing, a session, a registration."""
 
     def __init__(self, connect: str, number: int) -> None:
         self._connect = connect
@@ -42,11 +42,11 @@ class Node:
         self.store = await ZooKeeperStore.open(self._connect, SESSION_MS)
         self.controller = Controller(self.store, limit=PORTION_BYTES, patience_s=20)
         await self.controller.load()
-        self.membership = Membership(self.controller, self.number, "X", lambda _: RULES)
+        self.registration = BrokerRegistration(self.controller, self.number, "X", lambda _: RULES)
         if self.controller.founded:
-            await self.membership.found(())
+            await self.registration.create_cluster(())
         findings = Findings(trusted=trusted, last_producer_id=last_producer_id)
-        await self.membership.start(Broker(self.number, {"X": Endpoint("127.0.0.1", port)}), findings)
+        await self.registration.start(Broker(self.number, {"X": Endpoint("127.0.0.1", port)}), findings)
         return self
 
     async def _hold(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -61,7 +61,7 @@ class Node:
         self._server.close()
         for writer in self._open:
             writer.close()
-        await self.membership.stop()
+        await self.registration.stop()
 
     async def stop(self) -> None:
         await self.die()
@@ -189,14 +189,14 @@ def test_a_killed_process_is_noticed_while_its_session_lives(connect: str, dead:
 
 def test_a_broker_whose_node_is_gone_registers_again(connect: str) -> None:
     async def scenario(*nodes: Node) -> None:
-        epochs = [node.membership.epoch for node in nodes]
+        epochs = [node.registration.epoch for node in nodes]
         for node in nodes:
             await nodes[0].store.multi([Delete(tree.broker_path(node.number))])
-        await until(lambda: all(node.membership.epoch > epoch for node, epoch in zip(nodes, epochs, strict=True)))
+        await until(lambda: all(node.registration.epoch > epoch for node, epoch in zip(nodes, epochs, strict=True)))
         for node in nodes:
             await node.controller.feed.catch_up(sync=True)
             assert {each.id: each.epoch for each in node.image.brokers.values()} == {
-                each.number: each.membership.epoch for each in nodes
+                each.number: each.registration.epoch for each in nodes
             }
 
     members(connect, scenario)
@@ -257,7 +257,7 @@ def test_a_controller_that_restarts_at_once_is_the_controller_again(connect: str
         again = await Node(connect, 1).start()
         try:
             assert again.controller.leads
-            assert again.membership.epoch > first.membership.epoch
+            assert again.registration.epoch > first.registration.epoch
             await until(lambda: all(state.leader_epoch == 1 for state in again.image.topics["t"].partitions))
             assert leaders(again.image) == {1}
         finally:
@@ -282,7 +282,7 @@ def test_preferred_replicas_lead_again(connect: str) -> None:
                     nodes[0].image.topics["t"].id, state.index, state.leader_epoch, state.partition_epoch, members
                 )
                 await nodes[0].controller.submit(partial(_let_in, state.leader, epoch, asked))
-            await nodes[0].membership.balance(10)
+            await nodes[0].registration.rebalance_leaders(10)
             assert all(state.leader == state.replicas[0] for state in nodes[0].image.topics["t"].partitions)
         finally:
             await again.stop()

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable
 
 from moldau.base.errors import Refusal
-from moldau.broker.cluster.detector import Watched
+from moldau.broker.cluster.failure_detector import WatchedBroker
 from moldau.broker.controller import Controller
 from moldau.metadata import tree
 from moldau.metadata.changes import Batch, BrokerGone, Change, Decision, fold
@@ -18,13 +18,13 @@ from moldau.metadata.elections import Rules, settled, unbalanced
 from moldau.metadata.image import ClusterImage
 from moldau.store.port import StoreError
 
-log = logging.getLogger("moldau.broker")
+logger = logging.getLogger("moldau.broker")
 
 GRACE_S = 5.0  # after the store was out of reach, for brokers to register again
 PAUSE_S = 0.2  # before the next attempt, when the store or another writer was in the way
 
 
-class Duties:
+class ControllerLoop:
     """`rules(image)` says what topics' settings demand."""
 
     def __init__(self, controller: Controller, rules: Callable[[ClusterImage], Rules]) -> None:
@@ -43,7 +43,7 @@ class Duties:
         self._restarted.update(restarted)
         self._due.set()
 
-    def died(self, broker: Watched) -> None:
+    def died(self, broker: WatchedBroker) -> None:
         """Its process is gone; its session may live on for a while."""
         self._dead[broker.broker_id] = broker.epoch
         self._due.set()
@@ -97,7 +97,7 @@ class Duties:
         image = self._controller.image
         return registered >= {*image.brokers, *_mentioned(image)}
 
-    async def balance(self, percentage: int) -> None:
+    async def rebalance_leaders(self, percentage: int) -> None:
         """Preferred replicas lead again (auto.leader.rebalance.enable), of brokers that lack more than this."""
 
         def changes(image: ClusterImage) -> Batch:
@@ -111,8 +111,8 @@ class Duties:
         feed = self._controller.feed
         new, dead, restarted = self._new, dict(self._dead), set(self._restarted)
         if new:
-            await feed.find_oldest()
-            await self._controller.sweep()
+            await feed.find_oldest_entry()
+            await self._controller.remove_deleted_topics()
         known = {broker.id: broker.epoch for broker in self._controller.image.brokers.values()}
         # The server of a new session may know less than the image, which the session before it has read.
         await feed.store.sync()
@@ -166,4 +166,4 @@ def _tell(change: Change, seconds: float) -> None:
     partitions = len(parts) - len(gone)
     if gone or partitions:
         names = ", ".join(map(str, gone)) or "none"
-        log.info("brokers gone: %s; %d partitions changed, in %.0f ms", names, partitions, seconds * 1000)
+        logger.info("brokers gone: %s; %d partitions changed, in %.0f ms", names, partitions, seconds * 1000)

@@ -11,8 +11,8 @@ from collections.abc import Callable, Collection, Coroutine, Sequence
 from typing import Any, NamedTuple
 
 from moldau.base.errors import Refusal, WireError
-from moldau.broker.cluster.detector import Detector, Watched
-from moldau.broker.cluster.duties import PAUSE_S, Duties
+from moldau.broker.cluster.controller_loop import PAUSE_S, ControllerLoop
+from moldau.broker.cluster.failure_detector import FailureDetector, WatchedBroker
 from moldau.broker.controller import Controller
 from moldau.metadata import features, tree
 from moldau.metadata.changes import (
@@ -30,9 +30,9 @@ from moldau.metadata.image import NO_BROKER, Broker, ClusterImage
 from moldau.net.peer import Address
 from moldau.store.port import StoreError, StoreUnavailable
 
-log = logging.getLogger("moldau.broker")
+logger = logging.getLogger("moldau.broker")
 
-AFTER_MISTAKE_S = 1.0  # before a work that failed begins again
+RESTART_PAUSE_S = 1.0  # before a work that failed begins again
 
 NOT_NEEDED = Refusal(WireError.ELECTION_NOT_NEEDED, "There is a controller.")
 
@@ -45,10 +45,10 @@ class Findings(NamedTuple):
     last_producer_id: int = -1  # the greatest that its logs know: nobody else may get it
 
 
-NOTHING_FOUND = Findings()
+NO_FINDINGS = Findings()
 
 
-class Membership:
+class BrokerRegistration:
     """`listener_name` is the one that brokers meet on; `rules(image)` says what topics' settings demand."""
 
     def __init__(
@@ -61,12 +61,12 @@ class Membership:
         self._broker: Broker | None = None
         self._epoch = -1  # of the registration that counts
         self._leaving = False
-        self._duties = Duties(controller, rules)
-        self._detector = Detector(node_id, self._died)
-        self._gone = asyncio.Event()  # the node of this broker may be gone
+        self._controller_loop = ControllerLoop(controller, rules)
+        self._failure_detector = FailureDetector(node_id, self._died)
+        self._registration_lost = asyncio.Event()  # the node of this broker may be gone
         self._elections: set[asyncio.Task[None]] = set()
         self._tasks: list[asyncio.Task[None]] = []
-        self.on_replaced: Callable[[str], None] = log.error  # told that another broker has this one's id
+        self.on_replaced: Callable[[str], None] = logger.error  # told that another broker has this one's id
         controller.feed.own_id = node_id
         controller.on_image(self._follow)
 
@@ -75,7 +75,7 @@ class Membership:
         """Of this broker, as the others know it."""
         return self._epoch
 
-    async def found(self, brought: Sequence[Change]) -> None:
+    async def create_cluster(self, brought: Sequence[Change]) -> None:
         """The first broker of a new cluster becomes its controller, with what it brings along.
 
         StoreUnavailable if that cannot be now.
@@ -99,40 +99,40 @@ class Membership:
         if refusal is not None:
             raise StoreUnavailable(refusal.message)
         if self._controller.leads:
-            self._duties.elected()
+            self._controller_loop.elected()
         loop = asyncio.get_running_loop()
         feed = self._controller.feed
-        feed.store.on_session(self._gone.set)
+        feed.store.on_session(self._registration_lost.set)
         works = (
             feed.follow,
             self._stay_registered,
-            self._have_a_controller,
-            self._duties.work,
-            self._duties.watch_registrations,
+            self._keep_a_controller,
+            self._controller_loop.work,
+            self._controller_loop.watch_registrations,
         )
-        self._tasks = [loop.create_task(_for_ever(work)) for work in works]
+        self._tasks = [loop.create_task(_run_forever(work)) for work in works]
         self._watch_others(self._controller.image)
 
-    def leave(self) -> None:
+    def begin_shutdown(self) -> None:
         """This broker is about to go: whoever takes it for dead from here on is right."""
         self._leaving = True
 
     async def stop(self) -> None:
         """The registration goes with the session."""
         self._leaving = True
-        await self._detector.stop()
+        await self._failure_detector.stop()
         tasks = [*self._tasks, *self._elections]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def balance(self, percentage: int) -> None:
+    async def rebalance_leaders(self, percentage: int) -> None:
         """leader.imbalance.per.broker.percentage"""
-        await self._duties.balance(percentage)
+        await self._controller_loop.rebalance_leaders(percentage)
 
     # ── being registered ──
 
-    async def _register(self, found: Findings = NOTHING_FOUND) -> Refusal | None:
+    async def _register(self, found: Findings = NO_FINDINGS) -> Refusal | None:
         broker = self._broker
         assert broker is not None
 
@@ -152,9 +152,9 @@ class Membership:
         if isinstance(result, Refusal):
             return result
         self._epoch = self._controller.image.brokers[broker.id].epoch
-        log.info("registered as broker %d, epoch %d", broker.id, self._epoch)
+        logger.info("registered as broker %d, epoch %d", broker.id, self._epoch)
         if self._controller.leads and not led:
-            self._duties.elected(restarted=(broker.id,) if earlier else ())
+            self._controller_loop.elected(restarted=(broker.id,) if earlier else ())
         return None
 
     async def _stay_registered(self) -> None:
@@ -163,7 +163,7 @@ class Membership:
         while True:
             try:
                 changed = await store.watch_data(path)
-                changed.add_done_callback(lambda _: self._gone.set())
+                changed.add_done_callback(lambda _: self._registration_lost.set())
                 node = await store.get(path)
                 there = None if node is None else tree.parse_broker(node.data)
                 known = self._controller.image.brokers.get(self._node_id)
@@ -171,8 +171,8 @@ class Membership:
                     self._give_way(there)
                 elif there is None or there.epoch != self._epoch or known is None:
                     await self._register_again()
-                await self._gone.wait()
-                self._gone.clear()
+                await self._registration_lost.wait()
+                self._registration_lost.clear()
                 changed.cancel()
             except StoreError:
                 await asyncio.sleep(PAUSE_S)
@@ -192,16 +192,16 @@ class Membership:
     async def _register_again(self) -> None:
         if self._leaving:
             return
-        log.warning("broker %d is not registered any more, and registers again", self._node_id)
+        logger.warning("broker %d is not registered any more, and registers again", self._node_id)
         refusal = await self._register()
         if refusal is not None:
-            log.warning("broker %d could not register: %s", self._node_id, refusal.message)
+            logger.warning("broker %d could not register: %s", self._node_id, refusal.message)
             await asyncio.sleep(PAUSE_S)
-            self._gone.set()
+            self._registration_lost.set()
 
     # ── having a controller ──
 
-    async def _have_a_controller(self) -> None:
+    async def _keep_a_controller(self) -> None:
         store = self._controller.feed.store
         while True:
             try:
@@ -212,7 +212,7 @@ class Membership:
                 elif self._leaving:
                     await changed
                 else:  # then look again: a controller that was elected meanwhile may be gone meanwhile
-                    await self._stand(NO_BROKER)
+                    await self._run_for_controller(NO_BROKER)
             except StoreError:
                 await asyncio.sleep(PAUSE_S)
 
@@ -221,9 +221,9 @@ class Membership:
         await self._controller.feed.catch_up()
         if self._controller.image.controller_id == self._node_id and not self._controller.leads:
             self._controller.take_office(self._node_id)
-            self._take_up_duties()
+            self._start_controller_loop()
 
-    async def _stand(self, dead: int) -> None:
+    async def _run_for_controller(self, dead: int) -> None:
         """Be elected, unless somebody else was first. `dead` is the controller whose nodes may still be there."""
         known_epoch = self._controller.image.controller_epoch
 
@@ -235,7 +235,7 @@ class Membership:
                 new.append(features.newest())
             if image.controller_id == dead and dead in image.brokers:
                 # Takes its two nodes away, unless they are gone.
-                new.insert(0, BrokerGone(dead, expired=dead in self._controller.feed.missing))
+                new.insert(0, BrokerGone(dead, expired=dead in self._controller.feed.unregistered))
             return Batch(tuple(new))
 
         if self._leaving:
@@ -244,18 +244,18 @@ class Membership:
         if isinstance(result, Refusal):
             await asyncio.sleep(PAUSE_S if result is not NOT_NEEDED else 0)
             return
-        self._take_up_duties()
+        self._start_controller_loop()
 
-    def _take_up_duties(self) -> None:
-        log.info("broker %d is the controller, epoch %d", self._node_id, self._controller.image.controller_epoch)
-        self._duties.elected()
+    def _start_controller_loop(self) -> None:
+        logger.info("broker %d is the controller, epoch %d", self._node_id, self._controller.image.controller_epoch)
+        self._controller_loop.elected()
         self._watch_others(self._controller.image)
 
     # ── the others ──
 
-    def _died(self, broker: Watched) -> None:
+    def _died(self, broker: WatchedBroker) -> None:
         if self._controller.leads:
-            self._duties.died(broker)
+            self._controller_loop.died(broker)
         elif self._controller.image.controller_id == broker.broker_id and not self._elections:
             task = asyncio.get_running_loop().create_task(self._replace(broker.broker_id))
             self._elections.add(task)
@@ -263,19 +263,19 @@ class Membership:
 
     async def _replace(self, dead: int) -> None:
         try:
-            await self._stand(dead)
+            await self._run_for_controller(dead)
         except StoreError as problem:
-            log.warning("the dead controller cannot be replaced yet: %s", problem)
+            logger.warning("the dead controller cannot be replaced yet: %s", problem)
 
     def _follow(self, old: ClusterImage, new: ClusterImage) -> None:
-        self._duties.follow(old, new)
+        self._controller_loop.follow(old, new)
         if self._epoch < 0 or self._leaving:
             return
         if old.brokers is not new.brokers or old.controller_id != new.controller_id:
             self._watch_others(new)
         ours = new.brokers.get(self._node_id)
         if ours is None or ours.epoch < self._epoch:
-            self._gone.set()
+            self._registration_lost.set()
 
     def _watch_others(self, image: ClusterImage) -> None:
         """The controller watches all, the others the controller."""
@@ -284,15 +284,15 @@ class Membership:
             endpoint = broker.endpoints.get(self._listener_name)
             of_interest = self._controller.leads or broker.id == image.controller_id
             if of_interest and broker.id != self._node_id and endpoint is not None:
-                watched[broker.id] = Watched(broker.id, broker.epoch, Address(endpoint.host, endpoint.port))
-        self._detector.watch(watched)
+                watched[broker.id] = WatchedBroker(broker.id, broker.epoch, Address(endpoint.host, endpoint.port))
+        self._failure_detector.watch(watched)
 
 
-async def _for_ever(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+async def _run_forever(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
     """Nobody waits for these works, and one that failed would be missed when it is needed: it is told, and goes on."""
     while True:
         try:
             await work()
         except Exception:
-            log.exception("a member's work failed, and begins again")
-        await asyncio.sleep(AFTER_MISTAKE_S)
+            logger.exception("a member's work failed, and begins again")
+        await asyncio.sleep(RESTART_PAUSE_S)

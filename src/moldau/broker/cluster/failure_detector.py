@@ -14,15 +14,15 @@ from typing import NamedTuple
 from moldau.net.peer import Address, Peer, PeerLost
 from moldau.wire.messages.api_versions import ApiVersionsRequest
 
-log = logging.getLogger("moldau.broker")
+logger = logging.getLogger("moldau.broker")
 
-REFUSALS = 2  # in a row
+REFUSALS_BEFORE_DEAD = 2  # in a row
 PAUSE_S = 0.1  # after a refusal, or a connection that ended at once
-LONG_PAUSE_S = 1.0  # where nobody answered at all
+NO_ANSWER_PAUSE_S = 1.0  # where nobody answered at all
 HELLO, HELLO_VERSION = ApiVersionsRequest(), 0
 
 
-class Watched(NamedTuple):
+class WatchedBroker(NamedTuple):
     """A broker in one of its lives."""
 
     broker_id: int
@@ -30,16 +30,16 @@ class Watched(NamedTuple):
     address: Address
 
 
-Died = Callable[[Watched], None]
+Died = Callable[[WatchedBroker], None]
 
 
-class Detector:
+class FailureDetector:
     def __init__(self, node_id: int, died: Died) -> None:
         self._node_id = node_id
         self._died = died
-        self._tasks: dict[Watched, asyncio.Task[None]] = {}
+        self._tasks: dict[WatchedBroker, asyncio.Task[None]] = {}
 
-    def watch(self, brokers: Mapping[int, Watched]) -> None:
+    def watch(self, brokers: Mapping[int, WatchedBroker]) -> None:
         """These, and no others, are watched from now on."""
         wanted = set(brokers.values())
         for gone in self._tasks.keys() - wanted:
@@ -53,7 +53,7 @@ class Detector:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _hold(self, broker: Watched) -> None:
+    async def _hold(self, broker: WatchedBroker) -> None:
         name = f"broker {broker.broker_id}"
         peer = Peer(lambda: broker.address, name=name, client_id=f"broker-{self._node_id}-watch")
         refusals = 0
@@ -64,11 +64,11 @@ class Detector:
                     refusals = 0
                 except PeerLost as lost:
                     refusals = refusals + 1 if lost.refused else 0
-                    if refusals >= REFUSALS:
-                        if refusals == REFUSALS:
-                            log.warning("broker %d is dead: %s", broker.broker_id, lost.reason)
+                    if refusals >= REFUSALS_BEFORE_DEAD:
+                        if refusals == REFUSALS_BEFORE_DEAD:
+                            logger.warning("broker %d is dead: %s", broker.broker_id, lost.reason)
                         self._died(broker)
-                    await asyncio.sleep(PAUSE_S if lost.refused or lost.sent else LONG_PAUSE_S)
+                    await asyncio.sleep(PAUSE_S if lost.refused or lost.sent else NO_ANSWER_PAUSE_S)
         finally:
             await peer.stop()
 

@@ -8,7 +8,7 @@ import logging
 from dataclasses import replace
 from pathlib import Path
 
-from moldau.broker.cluster.feed import Feed
+from moldau.broker.cluster.metadata_feed import MetadataFeed
 from moldau.metadata.changes import (
     BrokerConfigured,
     Change,
@@ -20,23 +20,23 @@ from moldau.metadata.changes import (
 from moldau.metadata.image import ClusterImage
 from moldau.store.sqlite import SqliteStore
 
-log = logging.getLogger("moldau.broker")
+logger = logging.getLogger("moldau.broker")
 
-MOVED = ".moved"
+MOVED_SUFFIX = ".moved"
 
 
-async def metadata_of(store_file: Path) -> ClusterImage:
+async def read_metadata(store_file: Path) -> ClusterImage:
     """What a single node knew. StoreError if its store cannot be read."""
     store = await SqliteStore.open(store_file)
     try:
-        feed = Feed(store)
+        feed = MetadataFeed(store)
         await feed.reload()
         return feed.image
     finally:
         await store.close()
 
 
-def changes_to(image: ClusterImage, node_id: int) -> tuple[Change, ...]:
+def changes_for(image: ClusterImage, node_id: int) -> tuple[Change, ...]:
     """What leads from an empty cluster to this image, its brokers aside."""
     return (
         *(
@@ -55,9 +55,9 @@ def changes_to(image: ClusterImage, node_id: int) -> tuple[Change, ...]:
     )
 
 
-def put_aside(store_file: Path) -> None:
+def set_aside(store_file: Path) -> None:
     """The ensemble has it now: it must not be taken for the truth again."""
     if store_file.exists():
-        moved = store_file.with_name(store_file.name + MOVED)
+        moved = store_file.with_name(store_file.name + MOVED_SUFFIX)
         store_file.replace(moved)
-        log.info("the metadata is in ZooKeeper from now on; what this node had is kept in %s", moved)
+        logger.info("the metadata is in ZooKeeper from now on; what this node had is kept in %s", moved)
