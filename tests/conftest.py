@@ -1,7 +1,7 @@
 """Fixtures for every test that needs a broker process, and the broker's log beside a failing test.
 
 By default the broker is Moldau. To try the same tests on something else:
-- MOLDAU_TEST_BROKER=apache starts Apache Kafka processes instead (needs java; see support/kafka_java.py);
+- MOLDAU_TEST_BROKER=apache starts Apache Kafka processes instead (needs java; see support/kafka/jvm.py);
 - MOLDAU_TEST_BOOTSTRAP=host:port uses a running broker; tests that need a broker of their own are skipped, and those of
   groups and transactions if that broker has longer waits than SHORT_WAITS.
 """
@@ -17,9 +17,16 @@ from hypothesis import HealthCheck, settings
 
 from moldau.log.log import DEFAULT_FILES
 from moldau.testing import ZooKeeper
-from support.brokers import AnyBroker, ApacheKafkaProcess, BrokerProcess, CreateTopic, ExternalBroker, StartBroker
-from support.ensembles import start_zookeeper
-from support.raw import RawClient
+from support.brokers.processes import (
+    AnyBroker,
+    ApacheKafkaProcess,
+    BrokerProcess,
+    CreateTopic,
+    ExternalBroker,
+    StartBroker,
+)
+from support.brokers.zookeeper import start_zookeeper
+from support.clients.raw import RawClient
 
 # Every JVM of a test lives for seconds: compiling its code well costs more than that gains, on two cores half the time.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
@@ -51,7 +58,7 @@ NO_RETENTION = {"log.initial.task.delay.ms": 86_400_000}  # tests write records 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Of a run in several processes: who runs what."""
-    from support.dealing import Dealer
+    from support.repository.dealing import Dealer
 
     return Dealer(config, log)
 

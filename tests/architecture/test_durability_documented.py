@@ -3,7 +3,7 @@
 import ast
 import re
 
-from support.sources import ROOT
+from support.repository.sources import ROOT
 
 PAGE = (ROOT / "docs" / "durability.md").read_text()
 NAMED = re.compile(r"`(tests/[a-z_/]+\.py)::(test_[a-z0-9_]+)`(?: with `([^`]+)`)?")

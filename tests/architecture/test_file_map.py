@@ -3,7 +3,7 @@
 import re
 
 from support.file_map import render
-from support.sources import PACKAGE, ROOT
+from support.repository.sources import PACKAGE, ROOT
 
 
 def test_the_file_map_is_up_to_date() -> None:

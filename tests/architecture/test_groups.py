@@ -1,10 +1,10 @@
-"""How tests are dealt out to several processes: files that are named in support/dealing.py exist, and stay together."""
+"""Distribution of tests over processes: the files named in support/repository/dealing.py exist and stay together."""
 
 from pathlib import Path
 
 import pytest
 
-from support.dealing import GROUP_OF, group_of
+from support.repository.dealing import GROUP_OF, group_of
 
 ROOT = Path(__file__).parents[2]
 

@@ -11,7 +11,7 @@ from moldau.broker.dispatch import Api
 from moldau.broker.protocol_page import notes_on, render, served
 from moldau.broker.table import APIS
 from moldau.wire.messages import registry
-from support.sources import PACKAGE, ROOT, SOURCES, parsed
+from support.repository.sources import PACKAGE, ROOT, SOURCES, parsed
 
 PAGE = ROOT / "docs" / "protocol.md"
 

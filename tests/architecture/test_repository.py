@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from support.sources import ROOT, shown, tracked
+from support.repository.sources import ROOT, shown, tracked
 
 LINK = re.compile(r"!?\[[^\]]*\]\(<?([^)\s>]+)>?(?:\s+\"[^\"]*\")?\)")
 IMAGE = re.compile(r"(?:src|srcset)=\"([^\"]+)\"")

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from support.sources import PACKAGE, ROOT, SOURCES, parsed, shown
+from support.repository.sources import PACKAGE, ROOT, SOURCES, parsed, shown
 
 PURE = ("base", "wire", "metadata", "groups", "transactions")
 PURE_FILES = ("log/validate.py",)

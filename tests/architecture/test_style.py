@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from support.sources import ROOT, SOURCES, parsed, shown, tracked
+from support.repository.sources import ROOT, SOURCES, parsed, shown, tracked
 
 FILE_LINES = 600  # past this a file is two ideas
 FUNCTION_LINES = 60  # a screen

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from support.brokers import AnyBroker, CreateTopic
-from support.go import build
-from support.members import Group
+from support.brokers.processes import AnyBroker, CreateTopic
+from support.clients.go import build
+from support.groups.members import Group
 
 NewGroup = Callable[..., Group]
 Feed = Callable[..., list[str]]

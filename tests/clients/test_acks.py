@@ -3,9 +3,9 @@
 import pytest
 from confluent_kafka import Producer
 
-from support.brokers import StartBroker
-from support.raw import RawClient
-from support.steady import stored
+from support.brokers.processes import StartBroker
+from support.clients.raw import RawClient
+from support.clients.steady import stored
 
 RECORDS = 2_000
 

@@ -19,12 +19,12 @@ from kafka.protocol.admin import DescribeConfigsRequest, IncrementalAlterConfigs
 from kafka.protocol.consumer import OffsetForLeaderEpochRequest
 from kafka.protocol.metadata import MetadataRequest
 
-from support import kafka_java
-from support.batches import CODECS, Producer, Stored, Written, batch, read_batches
-from support.brokers import ApacheKafkaProcess, BrokerProcess
-from support.raw import RawClient
+from support.brokers.processes import ApacheKafkaProcess, BrokerProcess
+from support.clients.raw import RawClient
+from support.kafka import jvm
+from support.log.batches import CODECS, Producer, Stored, Written, batch, read_batches
 
-pytestmark = pytest.mark.skipif(kafka_java.classpath() is None, reason=kafka_java.why_missing() or "no reason")
+pytestmark = pytest.mark.skipif(jvm.classpath() is None, reason=jvm.why_missing() or "no reason")
 
 TOPIC, BROKER = 2, 4  # kinds of resources
 SET, DELETE, APPEND = 0, 1, 2  # IncrementalAlterConfigs
@@ -332,7 +332,7 @@ def test_it_is_appended_to_and_kafkas_tool_reads_the_result(stopped: Left, open_
     for suffix in ("log", "index", "timeindex", "txnindex", "snapshot"):
         files = [str(path) for directory in directories for path in sorted(directory.glob(f"*.{suffix}"))]
         deep = ["--deep-iteration", "--print-data-log"] if suffix == "log" else []
-        done = kafka_java.run("org.apache.kafka.tools.DumpLogSegments", *deep, "--files", ",".join(files))
+        done = jvm.run("org.apache.kafka.tools.DumpLogSegments", *deep, "--files", ",".join(files))
         told = done.stdout + done.stderr
         assert done.returncode == 0, told[-2000:]
         assert not re.findall(r"(?i)mismatch|exception|invalid bytes|isvalid: false", told), told[-2000:]

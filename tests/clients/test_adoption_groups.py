@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from support import kafka_java
-from support.brokers import ApacheKafkaProcess, BrokerProcess
+from support.brokers.processes import ApacheKafkaProcess, BrokerProcess
+from support.kafka import jvm
 
-pytestmark = pytest.mark.skipif(kafka_java.classpath() is None, reason=kafka_java.why_missing() or "no reason")
+pytestmark = pytest.mark.skipif(jvm.classpath() is None, reason=jvm.why_missing() or "no reason")
 
 TOPIC, READ, SHORT = "pages", 40, 10  # records that are read and committed, and those that are left
 OPEN_FOR_MS = 5_000

@@ -10,9 +10,9 @@ from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, Records
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import InvalidPartitionsError, MessageSizeTooLargeError, OffsetOutOfRangeError
 
-from support.batches import CODECS
-from support.brokers import AnyBroker, CreateTopic
-from support.disk import stored_batches
+from support.brokers.disk import stored_batches
+from support.brokers.processes import AnyBroker, CreateTopic
+from support.log.batches import CODECS
 
 SECONDS = 30
 TOPIC_ALREADY_EXISTS, UNKNOWN_TOPIC_OR_PARTITION, INVALID_CONFIG = 36, 3, 40

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from support.cli import Run, complete, fail, interrupt, on_terminal, runner, start, succeed, wait_until
+from support.clients.cli import Run, complete, fail, interrupt, on_terminal, runner, start, succeed, wait_until
 
 
 @pytest.fixture

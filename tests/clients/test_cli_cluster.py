@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from support.brokers import CreateTopic
-from support.cli import Run, fail, runner, succeed
+from support.brokers.processes import CreateTopic
+from support.clients.cli import Run, fail, runner, succeed
 
 
 @pytest.fixture

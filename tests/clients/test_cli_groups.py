@@ -15,10 +15,10 @@ import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from support import kafka_java
-from support.brokers import CreateTopic, StartBroker
-from support.cli import Run, complete, fail, interrupt, on_terminal, runner, start, succeed, wait_until
-from support.raw import RawClient
+from support.brokers.processes import CreateTopic, StartBroker
+from support.clients.cli import Run, complete, fail, interrupt, on_terminal, runner, start, succeed, wait_until
+from support.clients.raw import RawClient
+from support.kafka import jvm
 
 HOUR_MS = 3_600_000
 PROTOCOLS = ("classic", "consumer")
@@ -247,7 +247,7 @@ class TestResets:
         assert "offset 77 is outside" in done.stderr
         assert committed(admin, group) == {0: 10, 1: 4}
 
-    @pytest.mark.skipif(kafka_java.classpath() is None, reason=kafka_java.why_missing() or "no reason")
+    @pytest.mark.skipif(jvm.classpath() is None, reason=jvm.why_missing() or "no reason")
     def test_kafka_s_own_tool_takes_our_plan(
         self, admin: AdminClient, bootstrap: str, moldau: Run, filled: str, group: str, tmp_path: Path
     ) -> None:
@@ -257,7 +257,7 @@ class TestResets:
         )
         tool = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
         line = ("--bootstrap-server", bootstrap, "--reset-offsets", "--group", group, "--from-file", str(plan))
-        done = kafka_java.run(tool, *line, "--execute")
+        done = jvm.run(tool, *line, "--execute")
         assert done.returncode == 0, done.stdout + done.stderr
         assert committed(admin, group) == {0: 6, 1: 6}
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaException, Producer
 
-from support import batches
-from support.brokers import CreateTopic, StartBroker
-from support.cli import Run, complete, fail, on_terminal, runner, succeed
-from support.raw import RawClient
+from support.brokers.processes import CreateTopic, StartBroker
+from support.clients.cli import Run, complete, fail, on_terminal, runner, succeed
+from support.clients.raw import RawClient
+from support.log import batches
 
 HOUR_MS = 3_600_000
 

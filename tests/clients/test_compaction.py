@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from support.brokers import BrokerProcess, StartBroker
-from support.disk import segments
-from support.members import eventually
-from support.raw import RawClient
-from support.visible import committed_values
+from support.brokers.disk import segments
+from support.brokers.processes import BrokerProcess, StartBroker
+from support.clients.raw import RawClient
+from support.clients.visible import committed_values
+from support.groups.members import eventually
 
 TOPIC = "tables"
 CONFIGS = {

@@ -27,9 +27,9 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from support.batches import CODECS
-from support.brokers import AnyBroker, CreateTopic
-from support.disk import stored_batches
+from support.brokers.disk import stored_batches
+from support.brokers.processes import AnyBroker, CreateTopic
+from support.log.batches import CODECS
 
 SECONDS = 30
 

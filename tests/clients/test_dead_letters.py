@@ -15,7 +15,7 @@ from moldau.spark.link import QueryFailed
 from moldau.spark.options import read_options
 from moldau.spark.source.dead_letters import DeadLetters, DoesNotFit, rejects
 from moldau.spark.source.decode import Rejected
-from support.brokers import AnyBroker, CreateTopic
+from support.brokers.processes import AnyBroker, CreateTopic
 
 TIME = 1_700_000_000_123
 

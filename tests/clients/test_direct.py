@@ -29,8 +29,8 @@ from moldau.client.direct.offsets import (
 from moldau.client.direct.partitioning import partition_of
 from moldau.client.direct.records import Columns, decode
 from moldau.wire.compression import Codec
-from support.brokers import AnyBroker, BrokerProcess, CreateTopic, StartBroker
-from support.raw import RawClient
+from support.brokers.processes import AnyBroker, BrokerProcess, CreateTopic, StartBroker
+from support.clients.raw import RawClient
 
 CODECS = [str(codec) for codec in Codec]
 TIME = 1_700_000_000_000

@@ -10,8 +10,8 @@ from moldau.client.direct.offsets import LATEST, READ_COMMITTED, Found, list_off
 from moldau.client.direct.produce import Producer
 from moldau.client.direct.records import decode
 from moldau.client.direct.transactions import TransactionalProducer
-from support.brokers import BrokerProcess
-from support.raw import RawClient
+from support.brokers.processes import BrokerProcess
+from support.clients.raw import RawClient
 
 KILLS = 3
 PARTITIONS = 3

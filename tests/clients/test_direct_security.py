@@ -24,12 +24,12 @@ from moldau.tools.common.failure import CommandError
 from moldau.tools.connect import Target
 from moldau.tools.requests import open_cluster as open_command_cluster
 from moldau.tools.txn_admin import Filters, list_transactions
-from support import kafka_java
-from support.brokers import HOST, ApacheKafkaProcess, free_port
-from support.raw import RawClient
+from support.brokers.processes import HOST, ApacheKafkaProcess, free_port
+from support.clients.raw import RawClient
+from support.kafka import jvm
 
 pytestmark = [
-    pytest.mark.skipif(kafka_java.classpath() is None, reason=kafka_java.why_missing() or "no reason"),
+    pytest.mark.skipif(jvm.classpath() is None, reason=jvm.why_missing() or "no reason"),
     pytest.mark.skipif(shutil.which("openssl") is None, reason="makes certificates with openssl, which is not here"),
 ]
 

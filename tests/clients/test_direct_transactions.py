@@ -16,7 +16,7 @@ from moldau.client.direct.metadata import Cluster, Place
 from moldau.client.direct.offsets import LATEST, READ_COMMITTED, Committed, Found, committed, list_offsets
 from moldau.client.direct.records import decode
 from moldau.client.direct.transactions import TransactionalProducer
-from support.brokers import AnyBroker, CreateTopic
+from support.brokers.processes import AnyBroker, CreateTopic
 
 Column = list[bytes | None]
 

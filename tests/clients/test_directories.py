@@ -8,9 +8,9 @@ from typing import Any
 from kafka.protocol.admin import AlterReplicaLogDirsRequest
 
 from moldau.base.errors import WireError
-from support.brokers import BrokerProcess
-from support.raw import RawClient
-from support.steady import Steady, stored, writing
+from support.brokers.processes import BrokerProcess
+from support.clients.raw import RawClient
+from support.clients.steady import Steady, stored, writing
 
 
 def move(client: RawClient, path: Path | str, topic: str, *partitions: int, version: int = 2) -> dict[int, int]:

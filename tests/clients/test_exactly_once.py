@@ -6,8 +6,8 @@ The run of `make test` is a small one; `make exactly-once` copies 200,000 record
 import os
 import time
 
-from support.brokers import StartBroker
-from support.copying import Plan, copy_under_fire
+from support.brokers.processes import StartBroker
+from support.transactions.copying import Plan, copy_under_fire
 
 SMALL = Plan(records=30_000, batch=750, broker_kills=3, copier_kills=3)
 FULL = Plan(records=200_000, batch=750, broker_kills=10, copier_kills=10)

@@ -20,8 +20,8 @@ from chaos.workloads.group import Member
 from chaos.workloads.read import Ask, Follow, read_everything
 from chaos.workloads.table import Cast
 from moldau.testing.broker import READY
-from support.faulty_broker import BUGS
-from support.sources import ROOT
+from support.brokers.faulty import BUGS
+from support.repository.sources import ROOT
 
 RECORDS = 200
 COPIES = ("aborted-read", "precommitted-read")
@@ -32,7 +32,7 @@ def bootstrap(tmp_path: Path) -> Iterator[str]:
     paths = os.pathsep.join(map(str, (ROOT / "src", ROOT / "tests", ROOT)))
     settings = [f"log.dirs={tmp_path}", "listeners=PLAINTEXT://127.0.0.1:0", "group.initial.rebalance.delay.ms=0"]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    command = [sys.executable, "-m", "support.faulty_broker", *settings]
+    command = [sys.executable, "-m", "support.brokers.faulty", *settings]
     broker = subprocess.Popen(command, env=os.environ | {"PYTHONPATH": paths}, text=True, **pipes)
     try:
         yield broker.stdout.readline().removeprefix(READY.decode()).strip()

@@ -8,15 +8,15 @@ import pytest
 from kafka.protocol.admin import UpdateFeaturesRequest
 from kafka.protocol.metadata import ApiVersionsRequest
 
-from support import kafka_java
-from support.brokers import AnyBroker, BrokerProcess, StartBroker
-from support.raw import RawClient
+from support.brokers.processes import AnyBroker, BrokerProcess, StartBroker
+from support.clients.raw import RawClient
+from support.kafka import jvm
 
 NONE, INVALID_UPDATE_VERSION = 0, 95
 UPGRADE, SAFE_DOWNGRADE = 1, 2
 NEW = {"group.version": 1, "transaction.version": 2}
 
-needs_java = pytest.mark.skipif(kafka_java.classpath() is None, reason=kafka_java.why_missing() or "no reason")
+needs_java = pytest.mark.skipif(jvm.classpath() is None, reason=jvm.why_missing() or "no reason")
 
 
 def announced(broker: AnyBroker, version: int = 4) -> Any:
@@ -102,7 +102,7 @@ def test_a_store_of_a_release_without_features_gets_them(start_broker: StartBrok
 
 def features(broker: AnyBroker, *arguments: str, code: int = 0) -> str:
     tool = "org.apache.kafka.tools.FeatureCommand"
-    done = kafka_java.run(tool, "--bootstrap-server", broker.bootstrap, *arguments)
+    done = jvm.run(tool, "--bootstrap-server", broker.bootstrap, *arguments)
     told = done.stdout + done.stderr
     assert done.returncode == code, told
     return told

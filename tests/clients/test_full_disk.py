@@ -11,9 +11,9 @@ from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from moldau.base.errors import WireError
-from support.batches import plain_values
-from support.brokers import BrokerProcess, broker_environment
-from support.raw import RawClient
+from support.brokers.processes import BrokerProcess, broker_environment
+from support.clients.raw import RawClient
+from support.log.batches import plain_values
 
 SMALL = 8 << 20
 PATIENCE = 60

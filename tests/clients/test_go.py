@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from support.batches import CODECS
-from support.brokers import AnyBroker, CreateTopic
-from support.disk import stored_batches
-from support.go import WITHOUT_GO, client
+from support.brokers.disk import stored_batches
+from support.brokers.processes import AnyBroker, CreateTopic
+from support.clients.go import WITHOUT_GO, client
+from support.log.batches import CODECS
 
 pytestmark = WITHOUT_GO
 

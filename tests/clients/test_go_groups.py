@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from support.brokers import AnyBroker, CreateTopic
-from support.go import WITHOUT_GO, client
-from support.members import Group, Kind, even, eventually
-from support.visible import all_values, committed_values, visible
+from support.brokers.processes import AnyBroker, CreateTopic
+from support.clients.go import WITHOUT_GO, client
+from support.clients.visible import all_values, committed_values, visible
+from support.groups.members import Group, Kind, even, eventually
 
 pytestmark = WITHOUT_GO
 PROTOCOLS = {"classic": "cooperative-sticky", "consumer": "uniform"}

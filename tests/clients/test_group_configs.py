@@ -20,10 +20,10 @@ from kafka.protocol.metadata import FindCoordinatorRequest
 from moldau.wire.codec import decode, encode
 from moldau.wire.headers import pack_request_header, read_response_header
 from moldau.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
-from support import kafka_java
-from support.brokers import AnyBroker, CreateTopic, StartBroker
-from support.members import eventually
-from support.raw import RawClient
+from support.brokers.processes import AnyBroker, CreateTopic, StartBroker
+from support.clients.raw import RawClient
+from support.groups.members import eventually
+from support.kafka import jvm
 
 SECONDS = 30
 TOPIC, GROUP, HEARTBEAT_API, BY_GROUP, UNSUPPORTED_VERSION = 2, 32, 68, 0, 35
@@ -138,11 +138,11 @@ def test_settings_of_groups_outlive_a_restart(start_broker: StartBroker, group: 
     assert own(AdminClient({"bootstrap.servers": process.bootstrap}), group) == {SESSION: "50000"}
 
 
-@pytest.mark.skipif(kafka_java.classpath() is None, reason=kafka_java.why_missing() or "no reason")
+@pytest.mark.skipif(jvm.classpath() is None, reason=jvm.why_missing() or "no reason")
 def test_config_command(broker: AnyBroker, group: str) -> None:
     def config(*arguments: str, code: int = 0) -> str:
         entity = ["--bootstrap-server", broker.bootstrap, "--entity-type", "groups"]
-        done = kafka_java.run("kafka.admin.ConfigCommand", *entity, *arguments)
+        done = jvm.run("kafka.admin.ConfigCommand", *entity, *arguments)
         assert done.returncode == code, done.stdout + done.stderr
         return done.stdout + done.stderr
 

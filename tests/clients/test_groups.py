@@ -7,9 +7,20 @@ import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, ConsumerGroupType, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions
 
-from support.brokers import AnyBroker, StartBroker
-from support.members import AIOKAFKA, CONFLUENT, COOPERATIVE, KAFKA_PYTHON, KINDS, MODERN, Group, Kind, even, eventually
-from support.raw import RawClient
+from support.brokers.processes import AnyBroker, StartBroker
+from support.clients.raw import RawClient
+from support.groups.members import (
+    AIOKAFKA,
+    CONFLUENT,
+    COOPERATIVE,
+    KAFKA_PYTHON,
+    KINDS,
+    MODERN,
+    Group,
+    Kind,
+    even,
+    eventually,
+)
 
 every_kind = pytest.mark.parametrize("kind", KINDS, ids=str)
 

@@ -20,11 +20,11 @@ import psutil
 import pytest
 from crc32c import crc32c
 
-from support.batches import Written, batch, plain_values
-from support.brokers import BrokerProcess, StartBroker
-from support.frames import Frames, spoil
-from support.raw import RawClient
-from support.served import SERVED
+from support.brokers.processes import BrokerProcess, StartBroker
+from support.brokers.served import SERVED
+from support.clients.raw import RawClient
+from support.log.batches import Written, batch, plain_values
+from support.wire.frames import Frames, spoil
 
 FRAMES = int(os.environ.get("MOLDAU_FUZZ_FRAMES", "100000"))
 SEED = int(os.environ.get("MOLDAU_FUZZ_SEED", "20240229"))

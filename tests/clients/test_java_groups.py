@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from support import kafka_java
-from support.brokers import AnyBroker, BrokerProcess, CreateTopic, StartBroker
-from support.disk import partition_directory, segments
-from support.kafka_tools import groups, rows, tool
-from support.members import eventually
-from support.raw import RawClient
-from support.visible import committed_values
+from support.brokers.disk import partition_directory, segments
+from support.brokers.processes import AnyBroker, BrokerProcess, CreateTopic, StartBroker
+from support.clients.raw import RawClient
+from support.clients.visible import committed_values
+from support.groups.members import eventually
+from support.kafka import jvm
+from support.kafka.tools import groups, rows, tool
 
-pytestmark = pytest.mark.skipif(kafka_java.classpath() is None, reason=kafka_java.why_missing() or "no reason")
+pytestmark = pytest.mark.skipif(jvm.classpath() is None, reason=jvm.why_missing() or "no reason")
 
 SECONDS = 30
 
@@ -155,7 +155,7 @@ def formatted(broker: AnyBroker, topic: str, formatter: str) -> list[Any]:
 def dumped(broker: BrokerProcess, topic: str, decoder: str) -> list[tuple[Any, Any]]:
     """Keys and values in the log of an internal topic, as Kafka's dump tool decodes them; also those not formatted."""
     (segment,) = segments(partition_directory(broker, topic))
-    done = kafka_java.run("org.apache.kafka.tools.DumpLogSegments", decoder, "--files", str(segment))
+    done = jvm.run("org.apache.kafka.tools.DumpLogSegments", decoder, "--files", str(segment))
     assert done.returncode == 0, done.stderr
     lines = re.findall(r" key: (.*) payload: (.*)$", done.stdout, re.MULTILINE)
     return [(json.loads(key), None if value.startswith("<") else json.loads(value)) for key, value in lines]

@@ -9,19 +9,19 @@ import pytest
 from kafka.protocol.consumer import OffsetCommitRequest
 from kafka.protocol.metadata import FindCoordinatorRequest
 
-from support import kafka_java
-from support.batches import batch
-from support.brokers import AnyBroker, CreateTopic
-from support.raw import RawClient
+from support.brokers.processes import AnyBroker, CreateTopic
+from support.clients.raw import RawClient
+from support.kafka import jvm
+from support.log.batches import batch
 
-pytestmark = pytest.mark.skipif(kafka_java.classpath() is None, reason=kafka_java.why_missing() or "no reason")
+pytestmark = pytest.mark.skipif(jvm.classpath() is None, reason=jvm.why_missing() or "no reason")
 
 TOPIC = "__consumer_offsets"
 CONSOLE = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 
 
 def run_console(broker: AnyBroker, *arguments: str) -> str:
-    done = kafka_java.run(CONSOLE, "--bootstrap-server", broker.bootstrap, *arguments)
+    done = jvm.run(CONSOLE, "--bootstrap-server", broker.bootstrap, *arguments)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

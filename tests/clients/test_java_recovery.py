@@ -10,14 +10,15 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from support import batches, kafka_java
-from support.brokers import AnyBroker, CreateTopic, StartBroker
-from support.kafka_tools import groups, rows, tool
-from support.members import eventually
-from support.raw import RawClient
-from support.visible import committed_values
+from support.brokers.processes import AnyBroker, CreateTopic, StartBroker
+from support.clients.raw import RawClient
+from support.clients.visible import committed_values
+from support.groups.members import eventually
+from support.kafka import jvm
+from support.kafka.tools import groups, rows, tool
+from support.log import batches
 
-pytestmark = pytest.mark.skipif(kafka_java.classpath() is None, reason=kafka_java.why_missing() or "no reason")
+pytestmark = pytest.mark.skipif(jvm.classpath() is None, reason=jvm.why_missing() or "no reason")
 
 SECONDS = 30
 HOUR_MS = 3_600_000

@@ -6,19 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from support import kafka_java
-from support.batches import CODECS
-from support.brokers import AnyBroker, CreateTopic, StartBroker
-from support.disk import partition_directory, stored_batches
+from support.brokers.disk import partition_directory, stored_batches
+from support.brokers.processes import AnyBroker, CreateTopic, StartBroker
+from support.kafka import jvm
+from support.log.batches import CODECS
 
-pytestmark = pytest.mark.skipif(kafka_java.classpath() is None, reason=kafka_java.why_missing() or "no reason")
+pytestmark = pytest.mark.skipif(jvm.classpath() is None, reason=jvm.why_missing() or "no reason")
 
 
 def tool(broker: AnyBroker, name: str, *arguments: str, stdin: str | None = None, code: int = 0) -> str:
     """Run one of org.apache.kafka.tools against the broker; what it printed."""
-    done = kafka_java.run(
-        f"org.apache.kafka.tools.{name}", "--bootstrap-server", broker.bootstrap, *arguments, stdin=stdin
-    )
+    done = jvm.run(f"org.apache.kafka.tools.{name}", "--bootstrap-server", broker.bootstrap, *arguments, stdin=stdin)
     assert done.returncode == code, done.stdout + done.stderr
     return done.stdout + done.stderr
 
@@ -100,7 +98,7 @@ def test_config_command(broker: AnyBroker, create_topic: CreateTopic) -> None:
 
     def config(*arguments: str, code: int = 0) -> str:
         entity = ["--bootstrap-server", broker.bootstrap, "--entity-type", "topics", "--entity-name", name]
-        done = kafka_java.run("kafka.admin.ConfigCommand", *entity, *arguments)
+        done = jvm.run("kafka.admin.ConfigCommand", *entity, *arguments)
         assert done.returncode == code, done.stdout + done.stderr
         return done.stdout + done.stderr
 
@@ -142,7 +140,7 @@ def test_broker_api_versions_command(broker: AnyBroker) -> None:
 
 
 def test_cluster_tool(broker: AnyBroker) -> None:
-    done = kafka_java.run("org.apache.kafka.tools.ClusterTool", "cluster-id", "--bootstrap-server", broker.bootstrap)
+    done = jvm.run("org.apache.kafka.tools.ClusterTool", "cluster-id", "--bootstrap-server", broker.bootstrap)
     assert re.search(r"Cluster ID: \S{22}", done.stdout), done.stdout + done.stderr
 
 
@@ -156,7 +154,7 @@ COMPLAINTS = re.compile(
 
 
 def dump(*arguments: str) -> str:
-    done = kafka_java.run("org.apache.kafka.tools.DumpLogSegments", *arguments)
+    done = jvm.run("org.apache.kafka.tools.DumpLogSegments", *arguments)
     told = done.stdout + done.stderr
     assert done.returncode == 0, told[-2000:]
     assert COMPLAINTS.findall(told) == []

@@ -15,9 +15,9 @@ from kafka.errors import (
     UnknownTopicOrPartitionError,
 )
 
-from support.batches import CODECS
-from support.brokers import AnyBroker, CreateTopic
-from support.disk import stored_batches
+from support.brokers.disk import stored_batches
+from support.brokers.processes import AnyBroker, CreateTopic
+from support.log.batches import CODECS
 
 SECONDS = 30
 

@@ -6,9 +6,9 @@ import subprocess
 
 import pytest
 
-from support.batches import CODECS
-from support.brokers import AnyBroker, CreateTopic
-from support.disk import stored_batches
+from support.brokers.disk import stored_batches
+from support.brokers.processes import AnyBroker, CreateTopic
+from support.log.batches import CODECS
 
 KCAT = shutil.which("kcat") or shutil.which("kafkacat")
 pytestmark = pytest.mark.skipif(KCAT is None, reason="kcat is not installed; on Debian: apt-get install kcat")

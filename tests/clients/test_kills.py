@@ -8,9 +8,9 @@ import os
 import random
 import time
 
-from support.brokers import StartBroker
-from support.raw import RawClient
-from support.steady import KEYS, stored, writing
+from support.brokers.processes import StartBroker
+from support.clients.raw import RawClient
+from support.clients.steady import KEYS, stored, writing
 
 KILLS = 200 if os.environ.get("MOLDAU_FULL") else 6
 SETTINGS = {

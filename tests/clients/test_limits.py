@@ -10,9 +10,9 @@ import psutil
 import pytest
 from kafka.protocol.metadata import MetadataRequest
 
-from support.batches import Written, batch
-from support.brokers import BrokerProcess, StartBroker
-from support.raw import ConnectionEndedError, RawClient
+from support.brokers.processes import BrokerProcess, StartBroker
+from support.clients.raw import ConnectionEndedError, RawClient
+from support.log.batches import Written, batch
 
 API_VERSIONS = struct.pack(">hhih", 18, 0, 7, -1)
 IDLE_CONNECTIONS = 10_000

@@ -19,9 +19,9 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient
 
-from support.brokers import AnyBroker, CreateTopic, StartBroker
-from support.members import eventually
-from support.raw import RawClient
+from support.brokers.processes import AnyBroker, CreateTopic, StartBroker
+from support.clients.raw import RawClient
+from support.groups.members import eventually
 
 SECONDS = 30
 PROTOCOLS = {

@@ -13,8 +13,8 @@ from kafka.admin import MemberToRemove, OffsetSpec
 from kafka.errors import KafkaError, OffsetMetadataTooLargeError, UnknownMemberIdError
 from kafka.structs import OffsetAndMetadata
 
-from support.brokers import AnyBroker, CreateTopic
-from support.members import eventually
+from support.brokers.processes import AnyBroker, CreateTopic
+from support.groups.members import eventually
 
 SECONDS = 30
 

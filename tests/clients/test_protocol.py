@@ -7,10 +7,10 @@ import pytest
 from kafka.protocol.admin import CreateTopicsRequest, DescribeClusterRequest, DescribeTopicPartitionsRequest
 from kafka.protocol.metadata import ApiVersionsRequest, FindCoordinatorRequest, MetadataRequest
 
-from support.batches import batch
-from support.brokers import AnyBroker, CreateTopic, StartBroker
-from support.raw import NO_TOPIC, ConnectionEndedError, RawClient
-from support.served import SERVED
+from support.brokers.processes import AnyBroker, CreateTopic, StartBroker
+from support.brokers.served import SERVED
+from support.clients.raw import NO_TOPIC, ConnectionEndedError, RawClient
+from support.log.batches import batch
 
 NONE, UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC, UNSUPPORTED_VERSION = 0, 3, 17, 35
 TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR, INVALID_CONFIG = 36, 37, 38, 40

@@ -7,10 +7,10 @@ import pytest
 from kafka.protocol.admin import DescribeProducersRequest
 from kafka.protocol.producer import ProduceRequest
 
-from support.batches import TRANSACTIONAL, Producer, Written, batch, read_batches
-from support.brokers import AnyBroker, CreateTopic, StartBroker
-from support.raw import NO_TOPIC, RawClient
-from support.raw_transactions import RawTransactions
+from support.brokers.processes import AnyBroker, CreateTopic, StartBroker
+from support.clients.raw import NO_TOPIC, RawClient
+from support.clients.raw_transactions import RawTransactions
+from support.log.batches import TRANSACTIONAL, Producer, Written, batch, read_batches
 
 NONE, INVALID_TOPIC, OUT_OF_ORDER = 0, 17, 45
 INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE, INVALID_PRODUCER_ID_MAPPING = 47, 48, 49

@@ -7,9 +7,9 @@ import pytest
 from kafka.protocol.admin import DeleteRecordsRequest
 from kafka.protocol.consumer import FetchRequest, OffsetForLeaderEpochRequest
 
-from support.batches import ZSTD, Written, batch, plain_values, read_batches
-from support.brokers import AnyBroker, CreateTopic, StartBroker
-from support.raw import NO_TOPIC, RawClient
+from support.brokers.processes import AnyBroker, CreateTopic, StartBroker
+from support.clients.raw import NO_TOPIC, RawClient
+from support.log.batches import ZSTD, Written, batch, plain_values, read_batches
 
 NONE, OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC_OR_PARTITION = 0, 1, 3
 SESSION_ID_NOT_FOUND, INVALID_SESSION_EPOCH, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH = 70, 71, 74, 75

@@ -11,8 +11,8 @@ from kafka.protocol.consumer import OffsetCommitRequest, OffsetDeleteRequest, Of
 from kafka.protocol.metadata import FindCoordinatorRequest
 from kafka.protocol.producer import TxnOffsetCommitRequest
 
-from support.brokers import CreateTopic, StartBroker
-from support.raw import NO_TOPIC, RawClient
+from support.brokers.processes import CreateTopic, StartBroker
+from support.clients.raw import NO_TOPIC, RawClient
 
 NONE, UNKNOWN_TOPIC_OR_PARTITION, METADATA_TOO_LARGE = 0, 3, 12
 NOT_READY = {14, 15, 16}  # loading, not available, not coordinator

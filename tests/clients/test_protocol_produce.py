@@ -6,11 +6,11 @@ import pytest
 from kafka.protocol.admin import DescribeProducersRequest
 from kafka.protocol.producer import InitProducerIdRequest, ProduceRequest
 
-from support import batches
-from support.batches import CODECS, CONTROL, LOG_APPEND_TIME, ZSTD, Producer, Written, batch
-from support.brokers import AnyBroker, CreateTopic
-from support.disk import stored_batches
-from support.raw import RawClient
+from support.brokers.disk import stored_batches
+from support.brokers.processes import AnyBroker, CreateTopic
+from support.clients.raw import RawClient
+from support.log import batches
+from support.log.batches import CODECS, CONTROL, LOG_APPEND_TIME, ZSTD, Producer, Written, batch
 
 NONE, CORRUPT_MESSAGE, UNKNOWN_TOPIC_OR_PARTITION, MESSAGE_TOO_LARGE = 0, 2, 3, 10
 INVALID_REQUIRED_ACKS, INVALID_TIMESTAMP, OUT_OF_ORDER, DUPLICATE, INVALID_EPOCH = 21, 32, 45, 46, 47

@@ -6,8 +6,8 @@ import pytest
 from kafka.protocol.admin import AlterPartitionReassignmentsRequest, ListPartitionReassignmentsRequest
 from kafka.protocol.metadata import MetadataRequest
 
-from support.brokers import CreateTopic
-from support.raw import RawClient
+from support.brokers.processes import CreateTopic
+from support.clients.raw import RawClient
 
 UNKNOWN_TOPIC, BAD_ASSIGNMENT, NOTHING = 3, 39, 85
 

@@ -4,10 +4,10 @@ import time
 
 import pytest
 
-from support.batches import Producer
-from support.brokers import AnyBroker, BrokerProcess, CreateTopic
-from support.raw import RawClient
-from support.raw_transactions import CONCURRENT_TRANSACTIONS, RawTransactions, listed, settled
+from support.brokers.processes import AnyBroker, BrokerProcess, CreateTopic
+from support.clients.raw import RawClient
+from support.clients.raw_transactions import CONCURRENT_TRANSACTIONS, RawTransactions, listed, settled
+from support.log.batches import Producer
 
 NONE, UNKNOWN_TOPIC, TOPIC_AUTHORIZATION_FAILED, INVALID_REQUEST = 0, 3, 29, 42
 INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE, INVALID_PRODUCER_ID_MAPPING, INVALID_TRANSACTION_TIMEOUT = 47, 48, 49, 50

@@ -12,8 +12,8 @@ from kafka.protocol.producer import (
     TxnOffsetCommitRequest,
 )
 
-from support.brokers import CreateTopic
-from support.raw import NO_TOPIC, RawClient
+from support.brokers.processes import CreateTopic
+from support.clients.raw import NO_TOPIC, RawClient
 
 NONE, INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE, UNKNOWN_MEMBER_ID = 0, 47, 48, 25
 UNSTABLE_OFFSET_COMMIT, TRANSACTION_ABORTABLE = 88, 120

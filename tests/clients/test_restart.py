@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 from confluent_kafka import KafkaError, Message, Producer
 
-from support import kafka_java
-from support.batches import Written, batch, plain_values, read_batches
-from support.brokers import BrokerProcess, StartBroker
-from support.disk import partition_directory, segments, stored_batches
-from support.raw import RawClient
+from support.brokers.disk import partition_directory, segments, stored_batches
+from support.brokers.processes import BrokerProcess, StartBroker
+from support.clients.raw import RawClient
+from support.kafka import jvm
+from support.log.batches import Written, batch, plain_values, read_batches
 
 TOPIC = "survivor"
 PARTITIONS = 2
@@ -127,7 +127,7 @@ def test_every_acknowledged_record_is_there_once_and_in_order(start_broker: Star
         assert read_all(own, partition) == everything
 
 
-@pytest.mark.skipif(kafka_java.classpath() is None, reason=kafka_java.why_missing() or "no reason")
+@pytest.mark.skipif(jvm.classpath() is None, reason=jvm.why_missing() or "no reason")
 @pytest.mark.parametrize("way", WAYS)
 def test_a_java_producer_goes_on_after_an_interruption(start_broker: StartBroker, tmp_path: Path, way: str) -> None:
     """Kafka's own console producer, idempotent by default, is fed numbers while the broker goes and comes back."""
@@ -136,7 +136,7 @@ def test_a_java_producer_goes_on_after_an_interruption(start_broker: StartBroker
     total, half = 20_000, 10_000
     settings = ["delivery.timeout.ms=120000", "linger.ms=2", "reconnect.backoff.max.ms=200"]
     options = [part for setting in settings for part in ("--command-property", setting)]
-    command = [str(kafka_java.java()), "-Xmx256m", "-cp", str(kafka_java.classpath())]
+    command = [str(jvm.java()), "-Xmx256m", "-cp", str(jvm.classpath())]
     tool = ["org.apache.kafka.tools.ConsoleProducer", "--bootstrap-server", own.bootstrap, "--topic", TOPIC]
     with (tmp_path / "producer.log").open("w") as log:
         feeder = subprocess.Popen([*command, *tool, *options], stdin=subprocess.PIPE, stdout=log, stderr=log, text=True)

@@ -3,9 +3,9 @@
 from chaos.checker import check
 from chaos.history import Polled, Recorder, Send, Stamped
 from chaos.stamps import stamp
-from support.batches import Producer, Written, batch
-from support.brokers import AnyBroker
-from support.raw import RawClient
+from support.brokers.processes import AnyBroker
+from support.clients.raw import RawClient
+from support.log.batches import Producer, Written, batch
 
 
 def test_a_record_that_is_there_twice_is_looked_up(broker: AnyBroker, raw: RawClient, topic: str) -> None:

@@ -16,10 +16,17 @@ from pathlib import Path
 import pytest
 from kafka.protocol.metadata import MetadataRequest
 
-from support import kafka_java
-from support.batches import Written, batch
-from support.brokers import HOST, ApacheKafkaProcess, BrokerProcess, StartBroker, broker_environment, free_port
-from support.raw import RawClient
+from support.brokers.processes import (
+    HOST,
+    ApacheKafkaProcess,
+    BrokerProcess,
+    StartBroker,
+    broker_environment,
+    free_port,
+)
+from support.clients.raw import RawClient
+from support.kafka import jvm
+from support.log.batches import Written, batch
 
 pytestmark = pytest.mark.skipif(os.environ.get("MOLDAU_TEST_BROKER") == "apache", reason="about Moldau's own start")
 
@@ -158,7 +165,7 @@ def test_a_directory_in_use(start_broker: StartBroker) -> None:
         client.create_topic("unharmed")
 
 
-@pytest.mark.skipif(kafka_java.classpath() is None, reason=kafka_java.why_missing() or "no reason")
+@pytest.mark.skipif(jvm.classpath() is None, reason=jvm.why_missing() or "no reason")
 def test_a_directory_in_use_by_apache_kafka_and_the_other_way_round(tmp_path: Path, owned: Owned) -> None:
     kafka = owned(ApacheKafkaProcess(tmp_path / "kafka"))
     kafka.start()

@@ -11,9 +11,9 @@ import pytest
 from confluent_kafka import ConsumerGroupState
 from confluent_kafka.admin import AdminClient
 
-from support.brokers import AnyBroker, CreateTopic
-from support.crowd import Crowd
-from support.members import eventually
+from support.brokers.processes import AnyBroker, CreateTopic
+from support.groups.crowd import Crowd
+from support.groups.members import eventually
 
 FULL = bool(os.environ.get("MOLDAU_FULL"))
 MEMBERS, SECONDS = (50, 60) if FULL else (20, 6)

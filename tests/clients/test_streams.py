@@ -17,11 +17,11 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
-from support import kafka_java
-from support.brokers import BrokerProcess, StartBroker
-from support.members import eventually
-from support.raw import RawClient
-from support.visible import visible
+from support.brokers.processes import BrokerProcess, StartBroker
+from support.clients.raw import RawClient
+from support.clients.visible import visible
+from support.groups.members import eventually
+from support.kafka import jvm
 
 SOURCE = Path(__file__).parent / "java" / "WordCount.java"
 INPUT, OUTPUT = "lines", "word-count"
@@ -33,17 +33,17 @@ PACE_S = 0.02
 SECONDS = 60
 WAYS: dict[str, Callable[[BrokerProcess], None]] = {"SIGTERM": BrokerProcess.stop, "kill -9": BrokerProcess.kill}
 
-pytestmark = pytest.mark.skipif(kafka_java.classpath() is None, reason=kafka_java.why_missing() or "no reason")
+pytestmark = pytest.mark.skipif(jvm.classpath() is None, reason=jvm.why_missing() or "no reason")
 
 
 @pytest.fixture(scope="session")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where the compiled application is; skipped where it cannot be compiled."""
-    compiler = shutil.which("javac", path=str(Path(kafka_java.java() or "").parent)) or shutil.which("javac")
+    compiler = shutil.which("javac", path=str(Path(jvm.java() or "").parent)) or shutil.which("javac")
     if compiler is None:
         pytest.skip("javac is not installed; on Debian: apt-get install openjdk-17-jdk-headless")
     built = tmp_path_factory.mktemp("java")
-    command = [compiler, "-cp", str(kafka_java.classpath()), "-d", str(built), str(SOURCE)]
+    command = [compiler, "-cp", str(jvm.classpath()), "-d", str(built), str(SOURCE)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if "package org.apache.kafka.streams does not exist" in done.stderr:
         pytest.skip("MOLDAU_KAFKA_CLASSPATH has no kafka-streams")
@@ -57,8 +57,8 @@ class Application:
     def __init__(self, program: Path, broker: BrokerProcess, directory: Path) -> None:
         self.log_file = directory / "application.log"
         self.stores = directory / "stores"
-        path = f"{program}:{kafka_java.classpath()}"
-        options = [str(kafka_java.java()), *kafka_java.QUICK_START, "-cp", path]
+        path = f"{program}:{jvm.classpath()}"
+        options = [str(jvm.java()), *jvm.QUICK_START, "-cp", path]
         self.command = [*options, "WordCount", broker.bootstrap, str(self.stores), INPUT, OUTPUT]
         self.process: subprocess.Popen[bytes] | None = None
 

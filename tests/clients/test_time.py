@@ -7,7 +7,7 @@ from confluent_kafka import KafkaError, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from moldau.testing import Broker
-from support.raw import RawClient
+from support.clients.raw import RawClient
 
 
 def test_seven_days_of_retention_pass_in_a_moment() -> None:

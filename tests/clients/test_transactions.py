@@ -14,10 +14,10 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient
 
-from support.brokers import AnyBroker, BrokerProcess, CreateTopic, StartBroker
-from support.members import eventually
-from support.raw import RawClient
-from support.visible import all_values, committed_values, end_offset, visible
+from support.brokers.processes import AnyBroker, BrokerProcess, CreateTopic, StartBroker
+from support.clients.raw import RawClient
+from support.clients.visible import all_values, committed_values, end_offset, visible
+from support.groups.members import eventually
 
 SECONDS = 30
 READ_COMMITTED, READ_UNCOMMITTED = IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED

@@ -11,9 +11,9 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from kafka.structs import OffsetAndMetadata
 
-from support.brokers import AnyBroker, CreateTopic
-from support.members import eventually
-from support.visible import all_values, committed_values
+from support.brokers.processes import AnyBroker, CreateTopic
+from support.clients.visible import all_values, committed_values
+from support.groups.members import eventually
 
 SECONDS = 30
 

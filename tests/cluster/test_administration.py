@@ -13,10 +13,10 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from moldau.testing import Cluster
-from support import kafka_java
-from support.cli import Run, interrupt, runner, start, succeed
+from support.clients.cli import Run, interrupt, runner, start, succeed
+from support.kafka import jvm
 
-java = pytest.mark.skipif(kafka_java.classpath() is None, reason=kafka_java.why_missing() or "no reason")
+java = pytest.mark.skipif(jvm.classpath() is None, reason=jvm.why_missing() or "no reason")
 
 Layout = dict[int, list[int]]
 
@@ -244,7 +244,7 @@ def test_kafkas_own_tools(cluster: Cluster, tmp_path: Path) -> None:
 
 
 def tool(cluster: Cluster, name: str, *arguments: str) -> str:
-    done = kafka_java.run(f"org.apache.kafka.tools.{name}", "--bootstrap-server", cluster.bootstrap_servers, *arguments)
+    done = jvm.run(f"org.apache.kafka.tools.{name}", "--bootstrap-server", cluster.bootstrap_servers, *arguments)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout + done.stderr
 

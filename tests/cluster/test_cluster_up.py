@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from support.brokers import free_port
-from support.cli import Run, fail, runner, start, succeed
+from support.brokers.processes import free_port
+from support.clients.cli import Run, fail, runner, start, succeed
 
 
 @contextmanager

@@ -21,14 +21,14 @@ from moldau.testing import Cluster
 from moldau.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from moldau.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from moldau.wire.messages.offset_fetch import OffsetFetchGroup, OffsetFetchRequest, OffsetFetchResponse
-from support import kafka_java
+from support.kafka import jvm
 
 GROUPS, TRANSACTIONS = 0, 1  # kinds of keys
 PATIENCE_S = 60.0  # says that something is broken, not that it is slow
 SHARDS = 5  # of either topic, in a cluster of a test
 JAVA_COPY = Path(__file__).parent / "java" / "Copy.java"
 
-java = pytest.mark.skipif(kafka_java.classpath() is None, reason=kafka_java.why_missing() or "no reason")
+java = pytest.mark.skipif(jvm.classpath() is None, reason=jvm.why_missing() or "no reason")
 
 
 @pytest.fixture(scope="module")
@@ -279,7 +279,7 @@ def test_javas_copy_outlives_its_coordinators(cluster: Cluster, protocol: str) -
     write(cluster, source, values)
     doomed = {60: TRANSACTIONS, 180: GROUPS}  # which coordinator dies after so many records
     where = [cluster.bootstrap_servers, source, sink, name, str(len(values)), "5", protocol]
-    command = [str(kafka_java.java()), *kafka_java.QUICK_START, "-cp", str(kafka_java.classpath()), str(JAVA_COPY)]
+    command = [str(jvm.java()), *jvm.QUICK_START, "-cp", str(jvm.classpath()), str(JAVA_COPY)]
     with subprocess.Popen([*command, *where], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as copy:
         assert copy.stdout is not None
         said = []

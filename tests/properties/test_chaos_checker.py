@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chaos.checker import check
-from support.simulated_log import FAULTS, SimulatedLog
+from support.log.simulated_log import FAULTS, SimulatedLog
 
 
 @given(st.integers(0, 2**32), st.integers(0, 200))

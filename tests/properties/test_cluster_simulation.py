@@ -12,7 +12,7 @@ from chaos.checker import check
 from chaos.history import Acked
 from moldau.metadata import elections
 from moldau.replication.isr import Isr, Wish
-from support.simulated_cluster import SimulatedCluster
+from support.replication.simulated_cluster import SimulatedCluster
 
 LIVES = 20_000 if os.environ.get("MOLDAU_FULL") else 200
 PORTIONS = 4

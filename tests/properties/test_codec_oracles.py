@@ -23,7 +23,7 @@ from moldau.wire.codec import decode, encode
 from moldau.wire.declare import fields_of
 from moldau.wire.messages.registry import APIS, ASKED, ApiMessages
 from moldau.wire.primitives import ZERO_UUID
-from support.wire_values import form_of, messages
+from support.wire.values import form_of, messages
 
 CASES = [
     pytest.param(api, cls, version, id=f"{cls.__name__}-{version}")

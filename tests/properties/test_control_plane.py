@@ -25,7 +25,7 @@ from moldau.metadata.elections import Rules
 from moldau.metadata.image import Broker
 from moldau.metadata.topics import TopicDefaults, TopicSpec, create_topic, delete_topic
 from moldau.store.port import StoreError, StoreUnavailable
-from support.virtual_ensemble import Ensemble, VirtualLoop, VirtualStore
+from support.replication.virtual_ensemble import Ensemble, VirtualLoop, VirtualStore
 
 LIVES = 5_000 if os.environ.get("MOLDAU_FULL") else 20
 SEEDS: Sequence[int] = [int(os.environ["MOLDAU_SEED"])] if "MOLDAU_SEED" in os.environ else range(LIVES)

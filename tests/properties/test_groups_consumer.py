@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from moldau.groups.classic.group import ClassicGroup
 from moldau.groups.consumer.group import ConsumerGroup
 from moldau.groups.env import GroupConfig
-from support.group_clients import GROUP, ClassicClient, Client, ConsumerClient, Coordinator, topic_id
+from support.groups.group_clients import GROUP, ClassicClient, Client, ConsumerClient, Coordinator, topic_id
 
 MOST_CLIENTS = 6
 INSTANCES = st.sampled_from((None, None, None, "one", "two"))

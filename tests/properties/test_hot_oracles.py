@@ -15,7 +15,7 @@ from moldau.wire.headers import read_response_header
 from moldau.wire.messages.fetch import AbortedTransaction, EpochEndOffset, FetchRequest, FetchResponse
 from moldau.wire.messages.produce import BatchIndexAndErrorMessage, ProduceRequest, ProduceResponse
 from moldau.wire.primitives import MalformedMessage
-from support.wire_values import messages, sample
+from support.wire.values import messages, sample
 
 PRODUCE, FETCH = 0, 1
 PRODUCE_VERSIONS = range(3, 14)

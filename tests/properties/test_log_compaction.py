@@ -6,7 +6,7 @@ from tempfile import TemporaryDirectory
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from support.histories import History, check, check_clean
+from support.log.histories import History, check, check_clean
 
 KEYS = st.sampled_from([b"a", b"b", b"long" * 20])
 VALUES = st.one_of(st.none(), st.binary(max_size=12))

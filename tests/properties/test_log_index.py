@@ -6,10 +6,10 @@ from tempfile import TemporaryDirectory
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from log_batches import NOW, append, batch, flush, headers_on_disk, open_log, read, whole_batches
 from moldau.log.log import Log
 from moldau.log.settings import LogConfig
 from moldau.wire.batch import BatchHeader
+from support.log.logs import NOW, append, batch, flush, headers_on_disk, open_log, read, whole_batches
 
 batches = st.lists(
     st.tuples(st.integers(1, 5), st.integers(0, 400), st.integers(-50, 200)), min_size=1, max_size=60

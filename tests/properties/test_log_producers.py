@@ -7,13 +7,13 @@ from tempfile import TemporaryDirectory
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from log_batches import NOW, append, batch, flush, open_log, producer_view
 from moldau.base.errors import Refusal, WireError
 from moldau.log.following import cut
 from moldau.log.log import Log
 from moldau.log.producers import Written
 from moldau.log.settings import LogConfig
 from moldau.wire.batch import read_header
+from support.log.logs import NOW, append, batch, flush, open_log, producer_view
 
 CONFIG = LogConfig(segment_bytes=1200, index_interval_bytes=100)
 steps = st.lists(

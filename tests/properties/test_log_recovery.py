@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from log_batches import NOW, append, batch, flush, headers_on_disk, open_log, producer_view, segment_files
 from moldau.log import recovery
 from moldau.log.log import Log
 from moldau.log.markers import Marker, encode_marker
 from moldau.log.settings import LogConfig
 from moldau.wire.batch import TRANSACTIONAL, read_header
+from support.log.logs import NOW, append, batch, flush, headers_on_disk, open_log, producer_view, segment_files
 
 CONFIG = LogConfig(segment_bytes=600, index_interval_bytes=200)
 

@@ -7,7 +7,6 @@ from typing import Any
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from log_batches import NOW, append, batch, flush, headers_on_disk, open_log, read, segment_files, whole_batches
 from moldau.base.errors import Refusal
 from moldau.log.aborted import Aborted
 from moldau.log.log import Log
@@ -15,6 +14,7 @@ from moldau.log.markers import Marker, encode_marker, read_marker
 from moldau.log.producers import NOT_NEEDED
 from moldau.log.settings import LogConfig
 from moldau.wire.batch import CONTROL, TRANSACTIONAL, read_header
+from support.log.logs import NOW, append, batch, flush, headers_on_disk, open_log, read, segment_files, whole_batches
 
 CONFIG = LogConfig(segment_bytes=250, index_interval_bytes=80)
 PRODUCERS = range(4)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from support.lives import CONFIG, Promise, live_and_crash
+from support.log.lives import CONFIG, Promise, live_and_crash
 
 FULL = bool(os.environ.get("MOLDAU_FULL"))
 SEEDS = [int(os.environ["MOLDAU_SEED"])] if "MOLDAU_SEED" in os.environ else range(1_200 if FULL else 25)

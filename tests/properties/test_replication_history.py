@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from moldau.metadata.image import NO_BROKER
-from support.replicated import LAG_MS, Node, World, values
+from support.replication.replicated import LAG_MS, Node, World, values
 
 STEPS = 250
 

@@ -8,7 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from moldau.transactions.env import TransactionConfig
 from moldau.transactions.state import MAX_EPOCH, ONGOING, PREPARED, RESTING, record_of
-from support.transaction_machine import TransactionMachine
+from support.transactions.machine import TransactionMachine
 
 NAMES = ("a", "b")
 PARTITIONS = (("t", 0), ("t", 1), ("u", 0))

@@ -24,8 +24,8 @@ from moldau.metadata.image import ClusterImage, PartitionState, Topic
 from moldau.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 from moldau.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from support.calls import a_call
-from support.loops import until
-from support.replicas import ReplicatedPartition
+from support.net.loops import until
+from support.replication.replicas import ReplicatedPartition
 
 STATE, DATA = "__transaction_state", "data"
 PARTITIONS = 3

@@ -2,7 +2,7 @@
 
 `broker`, `topic` (a fresh name) and `create_topic` come from tests/conftest.py. A process of pytest has one JVM, which
 takes seconds to start, a gigabyte, and a while until it is quick: where there are several, all tests with the session
-are in one of them (support/dealing.py).
+are in one of them (support/repository/dealing.py).
 """
 
 import os
@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from support.brokers import AnyBroker, broker_environment
-from support.records import Record, send, stored
+from support.brokers.processes import AnyBroker, broker_environment
+from support.clients.records import Record, send, stored
 
 ROOT = Path(__file__).parents[2]
 WITHOUT_PYSPARK = "needs PySpark: pip install 'moldau[spark]'"

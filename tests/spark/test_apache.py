@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from support import kafka_java
-from support.batches import CODECS
-from support.brokers import ApacheKafkaProcess
-from support.raw import RawClient
-from support.records import Record, send, stored
-from support.spark_rows import records, streamed
+from support.brokers.processes import ApacheKafkaProcess
+from support.clients.raw import RawClient
+from support.clients.records import Record, send, stored
+from support.kafka import jvm
+from support.log.batches import CODECS
+from support.spark.rows import records, streamed
 
-pytestmark = pytest.mark.skipif(kafka_java.classpath() is None, reason=kafka_java.why_missing() or "no reason")
+pytestmark = pytest.mark.skipif(jvm.classpath() is None, reason=jvm.why_missing() or "no reason")
 
 
 @pytest.fixture(scope="module")

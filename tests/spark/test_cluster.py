@@ -18,12 +18,12 @@ from confluent_kafka.admin import AdminClient
 
 from moldau.spark.java import Java, find_java
 from moldau.spark.pack import make_pack
-from support.brokers import AnyBroker, CreateTopic
-from support.members import eventually
-from support.records import send, stored
-from support.spark_cluster import SparkCluster, bare_python
-from support.spark_process import PATIENCE_S, SparkFailed, SparkProcess, records
-from support.visible import end_offset
+from support.brokers.processes import AnyBroker, CreateTopic
+from support.clients.records import send, stored
+from support.clients.visible import end_offset
+from support.groups.members import eventually
+from support.spark.cluster import SparkCluster, bare_python
+from support.spark.process import PATIENCE_S, SparkFailed, SparkProcess, records
 
 KEYS = 5
 RECORDS = 500

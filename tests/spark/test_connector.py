@@ -9,10 +9,10 @@ import pytest
 from confluent_kafka import Producer
 
 from benchmarks.spark.connector import VERSION, Connector, obtain
-from support.batches import CODECS
-from support.brokers import AnyBroker, CreateTopic
-from support.records import Record, send, stored
-from support.spark_process import SparkFailed, SparkProcess, records, row
+from support.brokers.processes import AnyBroker, CreateTopic
+from support.clients.records import Record, send, stored
+from support.log.batches import CODECS
+from support.spark.process import SparkFailed, SparkProcess, records, row
 
 FORMAT = "kafka"
 EVERYTHING = [

@@ -12,11 +12,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from support.brokers import BrokerProcess, StartBroker
-from support.members import eventually
-from support.raw import RawClient
-from support.records import send, stored
-from support.spark_process import PATIENCE_S, SparkProcess
+from support.brokers.processes import BrokerProcess, StartBroker
+from support.clients.raw import RawClient
+from support.clients.records import send, stored
+from support.groups.members import eventually
+from support.spark.process import PATIENCE_S, SparkProcess
 
 ROUNDS = 8 if os.environ.get("MOLDAU_FULL") else 1
 EACH = 300  # records between two disturbances

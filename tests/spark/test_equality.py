@@ -15,12 +15,12 @@ from crc32c import crc32c
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from support.batches import AFTER_CRC, CODECS, COMPRESS, PREFIX, Written, encode_record
-from support.brokers import AnyBroker, BrokerProcess, CreateTopic
-from support.disk import partition_directory
-from support.raw import RawClient
-from support.records import Record, send, stored
-from support.spark_rows import records, streamed, without_spark
+from support.brokers.disk import partition_directory
+from support.brokers.processes import AnyBroker, BrokerProcess, CreateTopic
+from support.clients.raw import RawClient
+from support.clients.records import Record, send, stored
+from support.log.batches import AFTER_CRC, CODECS, COMPRESS, PREFIX, Written, encode_record
+from support.spark.rows import records, streamed, without_spark
 
 PARTITIONS = 4  # the last of which stays empty
 BIG = 3 << 20

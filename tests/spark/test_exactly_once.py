@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from support.brokers import AnyBroker, CreateTopic
-from support.records import Record
+from support.brokers.processes import AnyBroker, CreateTopic
+from support.clients.records import Record
 
 pytest.importorskip("pyspark", reason="needs PySpark: pip install 'moldau[spark]'")
 

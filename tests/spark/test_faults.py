@@ -15,11 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from support.brokers import BrokerProcess, StartBroker
-from support.members import eventually
-from support.raw import RawClient
-from support.records import send, stored
-from support.spark_process import SparkProcess
+from support.brokers.processes import BrokerProcess, StartBroker
+from support.clients.raw import RawClient
+from support.clients.records import send, stored
+from support.groups.members import eventually
+from support.spark.process import SparkProcess
 
 pytest.importorskip("pyspark", reason="needs PySpark: pip install 'moldau[spark]'")
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from support.brokers import AnyBroker, broker_environment
+from support.brokers.processes import AnyBroker, broker_environment
 
 GUIDE = Path(__file__).parents[2] / "docs" / "spark.md"
 FENCED = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -11,8 +11,8 @@ from typing import Any
 import psutil
 import pytest
 
-from support.brokers import AnyBroker, CreateTopic
-from support.cli import MOLDAU, fail, succeed
+from support.brokers.processes import AnyBroker, CreateTopic
+from support.clients.cli import MOLDAU, fail, succeed
 
 pytest.importorskip("pyspark", reason="needs PySpark: pip install 'moldau[spark]'")
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from support.brokers import AnyBroker, CreateTopic, StartBroker
-from support.records import Record, send
+from support.brokers.processes import AnyBroker, CreateTopic, StartBroker
+from support.clients.records import Record, send
 
 pytest.importorskip("pyspark", reason="needs PySpark: pip install 'moldau[spark]'")
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from support.brokers import AnyBroker, CreateTopic
-from support.records import Record
+from support.brokers.processes import AnyBroker, CreateTopic
+from support.clients.records import Record
 
 pa = pytest.importorskip("pyarrow", reason="needs PyArrow: pip install 'moldau[spark]'")
 pytest.importorskip("pandas", reason="needs pandas: pip install 'moldau[spark]'")

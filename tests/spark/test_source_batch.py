@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from support.batches import CODECS
-from support.brokers import AnyBroker, CreateTopic
-from support.frames_of_spark import as_records
-from support.raw import RawClient
-from support.records import Record
+from support.brokers.processes import AnyBroker, CreateTopic
+from support.clients.raw import RawClient
+from support.clients.records import Record
+from support.log.batches import CODECS
+from support.spark.frames import as_records
 
 pytest.importorskip("pyspark", reason="needs PySpark: pip install 'moldau[spark]'")
 

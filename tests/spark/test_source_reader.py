@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer
 
-from support.brokers import AnyBroker, CreateTopic
-from support.raw import RawClient
+from support.brokers.processes import AnyBroker, CreateTopic
+from support.clients.raw import RawClient
 
 pytest.importorskip("pyspark", reason="needs PySpark: pip install 'moldau[spark]'")
 

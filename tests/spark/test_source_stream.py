@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions
 
-from support.brokers import AnyBroker, CreateTopic
-from support.cli import runner, succeed
-from support.frames_of_spark import as_records
-from support.raw import RawClient
-from support.records import Record
+from support.brokers.processes import AnyBroker, CreateTopic
+from support.clients.cli import runner, succeed
+from support.clients.raw import RawClient
+from support.clients.records import Record
+from support.spark.frames import as_records
 
 pytest.importorskip("pyspark", reason="needs PySpark: pip install 'moldau[spark]'")
 

@@ -1,1 +1,1 @@
-"""What tests share: broker processes, raw sockets, record batches, files on disk, Kafka's Java tools. Holds no test."""
+"""Helpers of the tests, one package per subject. Modules at this level are commands of the Makefile."""

@@ -3,7 +3,7 @@
 import ast
 from pathlib import Path
 
-from support.sources import PACKAGE, SOURCES, parsed
+from support.repository.sources import PACKAGE, SOURCES, parsed
 
 HEAD = """# Files
 

@@ -1,6 +1,6 @@
 """A Spark driver in a process of its own, which a test commands: JSON lines in, JSON lines out.
 
-The first argument says how to start it (see support/spark_process.py). It runs on PySpark 4.0 with Spark's own Kafka
+The first argument says how to start it (see support/spark/process.py). It runs on PySpark 4.0 with Spark's own Kafka
 connector as well as on ours, so Moldau is imported only where it is asked for.
 """
 

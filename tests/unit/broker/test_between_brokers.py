@@ -15,8 +15,8 @@ from moldau.wire.messages.allocate_producer_ids import AllocateProducerIdsReques
 from moldau.wire.messages.alter_partition import AlterPartitionRequest
 from moldau.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
 from moldau.wire.messages.envelope import EnvelopeRequest
-from support import loops
-from support.nodes import a_node
+from support.brokers.nodes import a_node
+from support.net import loops
 
 REFUSED = WireError.CLUSTER_AUTHORIZATION_FAILED
 STALE, INVALID = WireError.STALE_BROKER_EPOCH, WireError.INVALID_REQUEST

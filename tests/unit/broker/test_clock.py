@@ -4,7 +4,7 @@ import asyncio
 
 from moldau.broker.chores import Chore, Chores
 from moldau.broker.clock import Clock
-from support.loops import on_both_loops, run
+from support.net.loops import on_both_loops, run
 
 HOUR = 3_600_000
 

@@ -13,8 +13,8 @@ from moldau.broker.coordinators import runtime as module
 from moldau.broker.coordinators.runtime import Runtime
 from moldau.broker.promise import Promise
 from moldau.metadata.image import ClusterImage
-from support.loops import on_both_loops, run, until
-from support.replicas import ReplicatedPartition
+from support.net.loops import on_both_loops, run, until
+from support.replication.replicas import ReplicatedPartition
 
 TOPIC = "__counts"
 NOW = 1_700_000_000_000

@@ -5,7 +5,6 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
-from log_batches import NOW, open_log
 from moldau.base.coordination import Caller, Decision, Fired, Record, Timer
 from moldau.base.errors import Refusal, WireError
 from moldau.broker.coordinators.placing import hash_of, partition_of
@@ -13,7 +12,8 @@ from moldau.broker.coordinators.runtime import Runtime
 from moldau.broker.promise import Promise
 from moldau.log.settings import LogConfig
 from moldau.replication.partition import Partition
-from support.loops import on_both_loops, run, until
+from support.log.logs import NOW, open_log
+from support.net.loops import on_both_loops, run, until
 
 TOPIC = "__counts"
 ASKER = Caller(None, 0, "client", "/127.0.0.1")

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from log_batches import TOPIC_ID, batch, read
 from moldau.base.errors import Refusal, WireError
 from moldau.broker.apis.fetch import fetch
 from moldau.broker.selection import RACK_AWARE, Choice, preferred_replica
@@ -22,8 +21,9 @@ from moldau.wire.codec import decode, encode
 from moldau.wire.fetching import VERSION, Fetched, FetchLimits, Wanted, pack_fetch_request, read_fetch_response
 from moldau.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from support.calls import a_call
-from support.loops import run, turns
-from support.replicated import Node, World
+from support.log.logs import TOPIC_ID, batch, read
+from support.net.loops import run, turns
+from support.replication.replicated import Node, World
 
 WAIT = FetchLimits(60_000, 1, 1 << 20)
 

@@ -15,8 +15,8 @@ from moldau.log.log import Log
 from moldau.metadata.changes import TopicCreated
 from moldau.metadata.image import PartitionState
 from moldau.testing import ZooKeeper
-from support import loops
-from support.nodes import a_node
+from support.brokers.nodes import a_node
+from support.net import loops
 
 ALONE = ""  # no ZooKeeper
 STORE = "moldau-metadata.sqlite"

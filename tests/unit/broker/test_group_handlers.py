@@ -34,7 +34,7 @@ from moldau.wire.messages.offset_commit import OffsetCommitPartition, OffsetComm
 from moldau.wire.messages.offset_fetch import OffsetFetchGroup, OffsetFetchRequest, OffsetFetchTopic
 from moldau.wire.messages.sync_group import SyncGroupRequest
 from support.calls import a_call
-from support.replicas import ReplicatedPartition
+from support.replication.replicas import ReplicatedPartition
 
 CALL = a_call(1)
 OFFSETS = "__consumer_offsets"

@@ -10,7 +10,6 @@ from uuid import UUID
 
 import pytest
 
-from log_batches import NOW
 from moldau.broker.replication import Replication
 from moldau.broker.settings import load
 from moldau.log.directory import LogDirectory
@@ -18,7 +17,8 @@ from moldau.log.settings import LogConfig
 from moldau.metadata.image import Broker, ClusterImage, PartitionState, Topic
 from moldau.replication.leader import Leader
 from moldau.replication.replicas import Replicas
-from support.loops import run
+from support.log.logs import NOW
+from support.net.loops import run
 
 HOUR_MS = timedelta(hours=1) // timedelta(milliseconds=1)
 LED = ClusterImage(

@@ -7,8 +7,8 @@ import pytest
 
 from moldau.broker.peers import Peers
 from moldau.metadata.image import Broker, ClusterImage, Endpoint
-from support.brokers import free_port
-from support.loops import until
+from support.brokers.processes import free_port
+from support.net.loops import until
 
 
 def test_a_broker_has_one_connection_for_each_purpose() -> None:

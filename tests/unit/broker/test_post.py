@@ -26,7 +26,7 @@ from moldau.wire.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from support.loops import on_both_loops, run, until
+from support.net.loops import on_both_loops, run, until
 
 COMMIT, ABORT = Marker(1, 0, True, 5, 2), Marker(2, 3, False, 5, 2)
 

@@ -11,7 +11,6 @@ from uuid import UUID
 
 import pytest
 
-from log_batches import NOW, batch
 from moldau.broker import replication
 from moldau.broker.replication import Replication
 from moldau.broker.settings import load
@@ -23,7 +22,8 @@ from moldau.metadata.image import ClusterImage, PartitionState, Topic
 from moldau.replication.follower import Follower
 from moldau.replication.partition import Partition
 from moldau.replication.replicas import Replicas
-from support.loops import run, until
+from support.log.logs import NOW, batch
+from support.net.loops import run, until
 
 FOLLOWED = ClusterImage(topics={"t": Topic("t", UUID(int=7), (PartitionState(0, (2, 1), (2, 1), 2),), {})})
 

@@ -17,9 +17,9 @@ from moldau.metadata.image import Endpoint
 from moldau.store.port import StoreError, StoreUnavailable
 from moldau.store.session import Session
 from moldau.testing import ZooKeeper
-from support import loops
-from support.ensembles import end_session
-from support.nodes import a_node
+from support.brokers.nodes import a_node
+from support.brokers.zookeeper import end_session
+from support.net import loops
 
 ASK = Session.ask
 

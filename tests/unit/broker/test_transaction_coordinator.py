@@ -8,7 +8,6 @@ from uuid import UUID
 
 import pytest
 
-from log_batches import NOW, open_log
 from moldau.base.errors import Refusal, WireError
 from moldau.broker.coordinators.markers import Marker, Markers
 from moldau.broker.coordinators.transactions import Transactions
@@ -21,7 +20,8 @@ from moldau.transactions.state import Transaction, TransactionState
 from moldau.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 from moldau.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from support.calls import a_call
-from support.loops import on_both_loops, run, until
+from support.log.logs import NOW, open_log
+from support.net.loops import on_both_loops, run, until
 
 STATE, OFFSETS = "__transaction_state", "__consumer_offsets"
 CONFIG, _ = load({})

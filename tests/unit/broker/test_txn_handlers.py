@@ -9,7 +9,6 @@ from uuid import UUID
 
 import pytest
 
-from log_batches import NOW, open_log
 from moldau.base.errors import WireError
 from moldau.broker.apis import write_txn_markers as markers_api
 from moldau.broker.apis.txn_offset_commit import txn_offset_commit
@@ -31,6 +30,7 @@ from moldau.wire.messages.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 from support.calls import a_call
+from support.log.logs import NOW, open_log
 
 CALL = a_call(5)
 COMMITTED = "committed"

@@ -20,7 +20,7 @@ from moldau.wire.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from support.sources import ROOT
+from support.repository.sources import ROOT
 
 PAGE = (ROOT / "docs" / "reliability.md").read_text()
 TOPIC = Topic("topic", UUID(int=1), False, {})

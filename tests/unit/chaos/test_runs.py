@@ -21,7 +21,7 @@ from chaos.workloads import errors, programs
 from chaos.workloads.base import Setting, wait_until
 from chaos.workloads.copy import Copy, Stuck
 from chaos.workloads.table import CLIENTS, WORKLOADS, available
-from support.sources import ROOT
+from support.repository.sources import ROOT
 
 PAGE = (ROOT / "docs" / "reliability.md").read_text()
 

@@ -13,7 +13,7 @@ from moldau.client.direct.records import Columns, Writer, decode, encode, next_s
 from moldau.wire.batch import TRANSACTIONAL, read_header
 from moldau.wire.compression import Codec, CorruptRecords
 from moldau.wire.records import Record, decode_records, encode_batch, seal
-from support.brokers import broker_environment
+from support.brokers.processes import broker_environment
 
 LIMIT = 1 << 24
 blobs = st.none() | st.binary(max_size=60)

@@ -10,7 +10,7 @@ from moldau.base.coordination import Record
 from moldau.groups import records as r
 from moldau.wire.codec import MalformedMessage, UnservedVersion
 from moldau.wire.declare import replace
-from tests.support import kafka_java
+from support.kafka import jvm
 
 HERE = Path(__file__).parent
 PRINTED = {name: rest for name, *rest in (line.split() for line in (HERE / "records_by_kafka.txt").open())}
@@ -179,11 +179,11 @@ def test_broken_bytes_are_refused(key: bytes) -> None:
 
 
 def test_kafkas_classes_still_print_the_same() -> None:
-    if kafka_java.classpath() is None:
-        pytest.skip(kafka_java.why_missing())
+    if jvm.classpath() is None:
+        pytest.skip(jvm.why_missing())
     source = str(HERE / "RecordsByKafka.java")
     made = subprocess.run(
-        [str(kafka_java.java()), "-cp", str(kafka_java.classpath()), "-Dstdout.encoding=UTF-8", source],
+        [str(jvm.java()), "-cp", str(jvm.classpath()), "-Dstdout.encoding=UTF-8", source],
         capture_output=True,
         text=True,
         timeout=120,

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from log_batches import NOW, append, batch, flush, open_log
 from moldau.log import aborted
 from moldau.log.aborted import Aborted
 from moldau.log.log import Log
 from moldau.log.markers import Marker, encode_marker, read_marker
 from moldau.log.settings import LogConfig
 from moldau.wire.batch import TRANSACTIONAL, read_header
+from support.log.logs import NOW, append, batch, flush, open_log
 
 SMALL = LogConfig(segment_bytes=200, index_interval_bytes=100)
 COMMIT, ABORT = Marker(True, 0), Marker(False, 0)

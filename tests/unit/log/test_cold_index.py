@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from log_batches import append, batch, flush, open_log
 from moldau.log.index import BLOCK, OFFSET_ENTRY, ColdIndex
 from moldau.log.segment import CorruptLogError
 from moldau.log.settings import LogConfig
 from moldau.wire.batch import read_header
+from support.log.logs import append, batch, flush, open_log
 
 SMALL = LogConfig(segment_bytes=2000, index_interval_bytes=100)
 

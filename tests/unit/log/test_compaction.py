@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from log_batches import NOW, append, batch, flush, open_log, record
 from moldau.log.compaction.choice import measure
 from moldau.log.compaction.keys import ENTRY_BYTES, KeyMap
 from moldau.log.compaction.records import read_keys, read_places
@@ -17,7 +16,8 @@ from moldau.log.settings import LogConfig
 from moldau.wire.batch import CONTROL, DELETE_HORIZON, LOG_APPEND_TIME, read_header
 from moldau.wire.compression import Codec, CorruptRecords
 from moldau.wire.records import Record, check_batch, decode_records, encode_batch
-from support.histories import COMPACTED, History, check, check_clean
+from support.log.histories import COMPACTED, History, check, check_clean
+from support.log.logs import NOW, append, batch, flush, open_log, record
 
 DAY = 86_400_000
 

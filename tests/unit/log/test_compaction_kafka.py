@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from benchmarks.jars import Jars
-from log_batches import headers_on_disk, segment_files
 from moldau.wire.batch import BatchHeader
-from support import kafka_java
-from support.histories import COMPACTED, History, check
+from support.kafka import jvm
+from support.log.histories import COMPACTED, History, check
+from support.log.logs import headers_on_disk, segment_files
 
-pytestmark = pytest.mark.skipif(kafka_java.classpath() is None, reason=kafka_java.why_missing())
+pytestmark = pytest.mark.skipif(jvm.classpath() is None, reason=jvm.why_missing())
 PROGRAM = Path(__file__).parents[3] / "benchmarks" / "Clean.java"
 SETTINGS = {
     "internal.segment.bytes": COMPACTED.segment_bytes,
@@ -41,7 +41,7 @@ def written(directory: Path) -> History:
 
 
 def clean_by_kafka(directories: list[Path], now: int) -> list[dict[str, float]]:
-    jars = kafka_java.find()
+    jars = jvm.find()
     assert isinstance(jars, Jars)
     if not jars.compiles:
         pytest.skip(
@@ -109,6 +109,6 @@ def test_kafkas_dump_tool_accepts_every_cleaned_file(tmp_path: Path) -> None:
 
 
 def dump(*arguments: str) -> str:
-    done = kafka_java.run("org.apache.kafka.tools.DumpLogSegments", *arguments)
+    done = jvm.run("org.apache.kafka.tools.DumpLogSegments", *arguments)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

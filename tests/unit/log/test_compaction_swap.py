@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from log_batches import NOW, append, batch, flush, open_log, read
 from moldau.log import files
 from moldau.log.compaction import swapping
 from moldau.log.compaction.rewriting import clean
@@ -14,7 +13,8 @@ from moldau.log.compaction.swapping import Swaps
 from moldau.log.compaction.work import Cleaned
 from moldau.log.recovery import CLEANED, SWAP
 from moldau.log.settings import LogConfig
-from support.histories import History, check, check_clean
+from support.log.histories import History, check, check_clean
+from support.log.logs import NOW, append, batch, flush, open_log, read
 
 
 class PowerCut(BaseException):

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from log_batches import NOW, append, batch, flush, headers_on_disk, open_log, producer_view, read
 from moldau.log.files import remove
 from moldau.log.following import CorruptCopy, cut
 from moldau.log.log import Log
 from moldau.log.markers import Marker, encode_marker
 from moldau.log.repair import doubted, drop_segments, sound_to, unbroken_to
 from moldau.log.settings import LogConfig
+from support.log.logs import NOW, append, batch, flush, headers_on_disk, open_log, producer_view, read
 
 SIZE = len(batch())
 

@@ -8,22 +8,22 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from log_batches import NOW, append, batch, open_log, segment_files
 from moldau.log.checkpoints import read_topic_id
 from moldau.log.directory import LogDirectory
 from moldau.log.log import Log
 from moldau.log.markers import Marker, encode_marker
 from moldau.log.settings import LogConfig
 from moldau.wire.batch import TRANSACTIONAL, read_header
-from support import kafka_java
-from support.brokers import ApacheKafkaProcess
+from support.brokers.processes import ApacheKafkaProcess
+from support.kafka import jvm
+from support.log.logs import NOW, append, batch, open_log, segment_files
 
-pytestmark = pytest.mark.skipif(kafka_java.classpath() is None, reason=kafka_java.why_missing())
+pytestmark = pytest.mark.skipif(jvm.classpath() is None, reason=jvm.why_missing())
 RECORDS = 3000
 
 
 def dump(*arguments: str) -> str:
-    done = kafka_java.run("org.apache.kafka.tools.DumpLogSegments", *arguments)
+    done = jvm.run("org.apache.kafka.tools.DumpLogSegments", *arguments)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

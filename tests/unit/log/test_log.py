@@ -9,7 +9,14 @@ from uuid import uuid4
 
 import pytest
 
-from log_batches import (
+from moldau.log import log as log_module
+from moldau.log.checkpoints import read_topic_id
+from moldau.log.claim import TopicIdLostError, TopicIdMismatchError
+from moldau.log.files import OpenFiles, remove
+from moldau.log.recovery import OldFormatError
+from moldau.log.settings import LogConfig
+from moldau.wire.batch import read_header
+from support.log.logs import (
     NOW,
     TOPIC_ID,
     append,
@@ -21,13 +28,6 @@ from log_batches import (
     segment_files,
     whole_batches,
 )
-from moldau.log import log as log_module
-from moldau.log.checkpoints import read_topic_id
-from moldau.log.claim import TopicIdLostError, TopicIdMismatchError
-from moldau.log.files import OpenFiles, remove
-from moldau.log.recovery import OldFormatError
-from moldau.log.settings import LogConfig
-from moldau.wire.batch import read_header
 
 SIZE = len(batch())
 SMALL = LogConfig(segment_bytes=3 * SIZE)

@@ -5,11 +5,11 @@ from struct import pack
 
 import pytest
 
-from log_batches import NOW, append, batch, open_log, record
 from moldau.base.errors import Refusal, WireError
 from moldau.log.producers import MAX_SEQUENCE, NONE_OPEN, CorruptSnapshotError, Producers, Written, read_snapshot
 from moldau.log.settings import LogConfig
 from moldau.wire.batch import read_header
+from support.log.logs import NOW, append, batch, open_log, record
 
 DAY = 86_400_000
 

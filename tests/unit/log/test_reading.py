@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from log_batches import append, batch, open_log, segment_files
 from moldau.log import reading
 from moldau.log.segment import CorruptLogError
 from moldau.log.settings import LogConfig
+from support.log.logs import append, batch, open_log, segment_files
 
 
 @pytest.mark.parametrize("chunk", [70, 1000, 1 << 20])

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from log_batches import NOW, append, batch, open_log, read, segment_files
 from moldau.log import log as log_module
 from moldau.log.log import Log
 from moldau.log.retention import kept_from, retire
 from moldau.log.segments import Held
 from moldau.log.settings import LogConfig
+from support.log.logs import NOW, append, batch, open_log, read, segment_files
 
 SIZE = len(batch())
 DAY = 86_400_000

@@ -5,11 +5,11 @@ from struct import pack
 
 import pytest
 
-from log_batches import NOW, batch
 from moldau.base.errors import Refusal, WireError
 from moldau.log.settings import LogConfig
 from moldau.log.validate import check, stamp
 from moldau.wire.batch import checksum, read_header
+from support.log.logs import NOW, batch
 
 CONFIG = LogConfig(max_message_bytes=2000, message_timestamp_before_max_ms=100_000)
 HOUR = 3_600_000

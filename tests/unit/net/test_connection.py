@@ -8,7 +8,18 @@ import pytest
 
 from moldau.net.connection import HELD_AT_MOST, LARGE_REPLY, PARKED_AT_MOST, PIECES_AT_MOST, Connection
 from moldau.net.reply import BadRequest, Parked
-from support.loops import Served, answer, framed, number_of, on_both_loops, request, request_limits, run, turns, until
+from support.net.loops import (
+    Served,
+    answer,
+    framed,
+    number_of,
+    on_both_loops,
+    request,
+    request_limits,
+    run,
+    turns,
+    until,
+)
 
 pytestmark = on_both_loops
 

@@ -10,7 +10,7 @@ import pytest
 from moldau.base.session import SecurityProtocol, Session
 from moldau.net import listener
 from moldau.net.listener import CannotListen, ConnectionLimits, Listeners
-from support.loops import Peer, Script, on_both_loops, request, request_limits, run, turns, until
+from support.net.loops import Peer, Script, on_both_loops, request, request_limits, run, turns, until
 
 pytestmark = on_both_loops
 

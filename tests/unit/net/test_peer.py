@@ -10,7 +10,7 @@ from moldau.net import peer as peer_module
 from moldau.net.peer import Address, Peer, PeerLost
 from moldau.wire.codec import encode
 from moldau.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from support.loops import framed, on_both_loops, run, turns, until
+from support.net.loops import framed, on_both_loops, run, turns, until
 
 pytestmark = on_both_loops
 

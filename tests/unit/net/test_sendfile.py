@@ -11,7 +11,7 @@ import pytest
 
 from moldau.net import connection, sendfile
 from moldau.net.reply import Parts
-from support.loops import Served, answer, framed, number_of, on_both_loops, request, run, turns, until
+from support.net.loops import Served, answer, framed, number_of, on_both_loops, request, run, turns, until
 
 pytestmark = on_both_loops
 

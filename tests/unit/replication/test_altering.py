@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from log_batches import NOW, open_log
 from moldau.base.errors import WireError
 from moldau.metadata.image import PartitionState
 from moldau.net.peer import PeerLost
@@ -13,7 +12,8 @@ from moldau.replication.altering import AT_ONCE, Granted, IsrChanges, Proposal
 from moldau.replication.leader import Leader
 from moldau.replication.partition import Partition
 from moldau.replication.roles import Surroundings
-from support.loops import run, until
+from support.log.logs import NOW, open_log
+from support.net.loops import run, until
 
 STATE = PartitionState(0, (1, 2, 3), (1, 2), 1, leader_epoch=4, partition_epoch=7)
 

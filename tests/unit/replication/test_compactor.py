@@ -10,8 +10,6 @@ from uuid import UUID
 
 import pytest
 
-from log_batches import NOW, append, record
-from log_batches import batch as encoded
 from moldau.log.checkpoints import CLEANER_OFFSETS, read_offsets, write_offsets
 from moldau.log.directory import LogDirectory
 from moldau.log.settings import LogConfig
@@ -23,7 +21,9 @@ from moldau.replication.compactor import CleanerSettings, Compactor
 from moldau.replication.partition import Partition
 from moldau.replication.replicas import Replicas
 from moldau.wire.records import decode_records
-from support.loops import run, until
+from support.log.logs import NOW, append, record
+from support.log.logs import batch as encoded
+from support.net.loops import run, until
 
 NODE = 1
 COMPACT = {"cleanup.policy": "compact", "internal.segment.bytes": "400", "min.cleanable.dirty.ratio": "0.01"}

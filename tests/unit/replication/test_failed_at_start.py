@@ -8,15 +8,15 @@ from uuid import UUID
 
 import pytest
 
-from log_batches import NOW
 from moldau.log.directory import LogDirectory
 from moldau.log.homes import mark_moved
 from moldau.log.settings import LogConfig
 from moldau.metadata.image import ClusterImage, PartitionState, Topic
 from moldau.replication.partition import Partition
 from moldau.replication.replicas import Replicas
-from support.loops import run
-from support.parts import Outcomes, some
+from support.log.logs import NOW
+from support.net.loops import run
+from support.replication.partitions import Outcomes, some
 
 NODE = 1
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from log_batches import NOW, append, batch, flush
 from moldau.log.flush import FlushJob
 from moldau.replication.leader import Leader
-from support.loops import run, turns, until
-from support.replicated import Node, World, values
+from support.log.logs import NOW, append, batch, flush
+from support.net.loops import run, turns, until
+from support.replication.replicated import Node, World, values
 
 
 class Working:

@@ -9,7 +9,6 @@ from uuid import UUID
 
 import pytest
 
-from log_batches import NOW, batch, open_log
 from moldau.log.following import Copies
 from moldau.log.log import Log
 from moldau.log.segment import CorruptLogError
@@ -22,7 +21,8 @@ from moldau.replication.throttle import Throttle
 from moldau.wire.codec import encode
 from moldau.wire.fetching import VERSION, FetchLimits
 from moldau.wire.messages.fetch import EpochEndOffset, FetchableTopicResponse, FetchResponse, PartitionData
-from support.loops import run, until
+from support.log.logs import NOW, batch, open_log
+from support.net.loops import run, until
 
 HERE, LEADER = 1, 2
 STATE = PartitionState(0, (HERE, LEADER), (LEADER,), LEADER, leader_epoch=4, partition_epoch=7)

@@ -6,13 +6,13 @@ from uuid import UUID
 
 import pytest
 
-from log_batches import NOW
 from moldau.log.directory import LogDirectory
 from moldau.log.settings import LogConfig
 from moldau.metadata.image import ClusterImage, PartitionState, Topic
 from moldau.replication.replicas import Replicas
-from support.loops import run
-from support.parts import Outcomes, some
+from support.log.logs import NOW
+from support.net.loops import run
+from support.replication.partitions import Outcomes, some
 
 NODE = 1
 ALONE = PartitionState(0, (NODE,), (NODE,), NODE)

@@ -4,7 +4,7 @@ from moldau.metadata.changes import TopicCreated, fold
 from moldau.metadata.elections import Rules, settled
 from moldau.metadata.image import NO_BROKER, Broker, ClusterImage, PartitionState
 from moldau.replication.isr import Isr
-from support.simulated_cluster import TOPIC, TOPIC_ID
+from support.replication.simulated_cluster import TOPIC, TOPIC_ID
 
 NOW, LAG_MS = 1_000, 500
 

@@ -7,7 +7,7 @@ import pytest
 from moldau.base.errors import Refusal, WireError
 from moldau.replication import lane
 from moldau.replication.lane import Job, Lane
-from support.loops import on_both_loops, run, turns, until
+from support.net.loops import on_both_loops, run, turns, until
 
 pytestmark = on_both_loops
 

@@ -11,7 +11,6 @@ from uuid import UUID
 
 import pytest
 
-from log_batches import NOW
 from moldau.base.errors import Refusal, WireError
 from moldau.log import files
 from moldau.log.directory import MOVED, DirectoryRefused, LogDirectory
@@ -25,10 +24,11 @@ from moldau.replication.opening import Opener
 from moldau.replication.partition import Partition
 from moldau.replication.replicas import Replicas
 from moldau.wire.records import decode_records
-from support.batches import Producer
-from support.loops import run, turns, until
-from support.lying_disk import LyingDisk, lying
-from support.parts import Outcomes, some
+from support.log.batches import Producer
+from support.log.logs import NOW
+from support.log.lying_disk import LyingDisk, lying
+from support.net.loops import run, turns, until
+from support.replication.partitions import Outcomes, some
 
 NODE = 1
 FIVE = Producer(5, 0)

@@ -6,7 +6,6 @@ from uuid import UUID
 
 import pytest
 
-from log_batches import NOW, batch
 from moldau.log.directory import LogDirectory
 from moldau.log.settings import LogConfig
 from moldau.metadata.image import ClusterImage, PartitionState, Topic
@@ -14,7 +13,8 @@ from moldau.replication.follower import Follower
 from moldau.replication.moving import Move
 from moldau.replication.partition import Partition
 from moldau.replication.replicas import Replicas
-from support.loops import run, until
+from support.log.logs import NOW, batch
+from support.net.loops import run, until
 
 NODE = 1
 STATE = PartitionState(0, (2, NODE), (2, NODE), 2, leader_epoch=4)

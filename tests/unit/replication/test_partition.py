@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from log_batches import NOW, read, whole_batches
 from moldau.base.errors import Refusal, WireError
 from moldau.log import flush
 from moldau.log import log as log_module
@@ -19,9 +18,10 @@ from moldau.replication.partition import LOST, Appended, Partition
 from moldau.replication.waiters import FetchWaiter
 from moldau.wire.compression import Codec
 from moldau.wire.records import decode_records
-from support.batches import CODECS, LOG_APPEND_TIME, NONE, TRANSACTIONAL, ZSTD, Producer, Written, batch
-from support.loops import run, turns, until
-from support.parts import Outcomes, a_partition, some
+from support.log.batches import CODECS, LOG_APPEND_TIME, NONE, TRANSACTIONAL, ZSTD, Producer, Written, batch
+from support.log.logs import NOW, read, whole_batches
+from support.net.loops import run, turns, until
+from support.replication.partitions import Outcomes, a_partition, some
 
 GZIP_TOPIC = LogConfig(compression_type="gzip")
 UNNAMED_TRANSACTION = WireError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED

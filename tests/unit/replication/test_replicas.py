@@ -9,7 +9,6 @@ from uuid import UUID
 
 import pytest
 
-from log_batches import NOW
 from moldau.base.errors import Refusal, WireError
 from moldau.log.directory import LogDirectory
 from moldau.log.flush import FlushJob
@@ -18,9 +17,10 @@ from moldau.log.settings import LogConfig
 from moldau.metadata.image import ClusterImage, PartitionState, Topic
 from moldau.replication.partition import Appended, Outcome, Partition
 from moldau.replication.replicas import Replicas
-from support.loops import run, turns, until
-from support.lying_disk import LyingDisk, lying
-from support.parts import Outcomes, some
+from support.log.logs import NOW
+from support.log.lying_disk import LyingDisk, lying
+from support.net.loops import run, turns, until
+from support.replication.partitions import Outcomes, some
 
 NODE = 1
 NOTHING = ClusterImage()

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from log_batches import NOW, batch, open_log, read, whole_batches
 from moldau.base.errors import Refusal, WireError
 from moldau.log.flush import FlushJob
 from moldau.log.following import CorruptCopy
@@ -20,7 +19,8 @@ from moldau.replication.leader import ALL, IN_VAIN, Leader
 from moldau.replication.partition import Appended, Later, Outcome, Partition
 from moldau.replication.roles import STRETCHES_AT_MOST, Surroundings, Uncommitted
 from moldau.replication.waiters import FetchWaiter
-from support.loops import run, turns, until
+from support.log.logs import NOW, batch, open_log, read, whole_batches
+from support.net.loops import run, turns, until
 
 HERE = 1
 LED = PartitionState(0, (1, 2, 3), (1, 2, 3), HERE, leader_epoch=4, partition_epoch=7)

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from log_batches import NOW
 from moldau.base.errors import Refusal, WireError
 from moldau.broker.admission import Proof, prove, transactional_batch
 from moldau.log.markers import Marker, read_marker
@@ -15,8 +14,9 @@ from moldau.replication.partition import Appended, Later, Outcome, Partition
 from moldau.replication.waiters import FetchWaiter
 from moldau.wire.batch import CONTROL, TRANSACTIONAL
 from moldau.wire.records import decode_control, decode_records
-from support.batches import Producer
-from support.parts import VERSION, a_partition, some
+from support.log.batches import Producer
+from support.log.logs import NOW
+from support.replication.partitions import VERSION, a_partition, some
 
 
 def in_transaction(producer: Producer, sequence: int = 0, value: bytes = b"value") -> memoryview:

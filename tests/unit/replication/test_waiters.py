@@ -3,7 +3,7 @@
 import asyncio
 
 from moldau.replication.waiters import FetchWaiter
-from support.loops import on_both_loops, run, turns, until
+from support.net.loops import on_both_loops, run, turns, until
 
 pytestmark = on_both_loops
 

@@ -10,7 +10,6 @@ from uuid import UUID
 
 import pytest
 
-from log_batches import NOW
 from moldau.base.errors import WireError
 from moldau.log.directory import LogDirectory
 from moldau.log.log import Log
@@ -20,7 +19,8 @@ from moldau.net.peer import PeerLost
 from moldau.replication.altering import Granted, Proposal
 from moldau.replication.replicas import Replicas
 from moldau.replication.withdrawing import Withdrawals
-from support.loops import run, turns, until
+from support.log.logs import NOW
+from support.net.loops import run, turns, until
 
 HERE = 1
 TOPIC_ID = UUID(int=7)

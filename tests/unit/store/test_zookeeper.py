@@ -14,9 +14,9 @@ from moldau.store.port import Conflict, Done, Node, Reason, StoreError, StoreUna
 from moldau.store.session import IN_FLIGHT
 from moldau.store.zookeeper import MAX_REQUEST_BYTES, ZooKeeperStore, read_connect
 from moldau.testing import ZooKeeper
-from support import loops
-from support.ensembles import end_session, start_zookeeper
-from support.loops import until
+from support.brokers.zookeeper import end_session, start_zookeeper
+from support.net import loops
+from support.net.loops import until
 
 NODES = 3
 SHORT_SESSION_MS = 2000

@@ -6,8 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from support.brokers import answers
-from support.cli import wait_until
+from support.brokers.processes import answers
+from support.clients.cli import wait_until
 
 TEST = """
 import os, signal, sys

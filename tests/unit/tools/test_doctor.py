@@ -12,7 +12,7 @@ from moldau.tools import doctor
 from moldau.tools.connect import Target
 from moldau.tools.doctor import Finding, State, look_at_brokers, look_at_spark, reach
 from moldau.tools.main import run
-from support.brokers import free_port
+from support.brokers.processes import free_port
 
 
 @pytest.fixture(autouse=True)

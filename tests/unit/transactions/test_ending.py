@@ -8,7 +8,7 @@ from moldau.transactions.commands import WriteMarkers, markers_key
 from moldau.transactions.ending import GRACE_MS
 from moldau.transactions.env import Env, TransactionConfig
 from moldau.transactions.state import MAX_EPOCH, TransactionState
-from support.transaction_machine import FIRST_PRODUCER_ID, NOBODY, TransactionMachine
+from support.transactions.machine import FIRST_PRODUCER_ID, NOBODY, TransactionMachine
 
 OLD, NEW = 4, 5  # versions of EndTxn: the second raises the epoch with every transaction (KIP-890)
 P = FIRST_PRODUCER_ID

@@ -5,7 +5,7 @@ import pytest
 from moldau.base.errors import WireError
 from moldau.transactions.env import TransactionConfig
 from moldau.transactions.state import MAX_EPOCH, TransactionState
-from support.transaction_machine import FIRST_PRODUCER_ID, TransactionMachine
+from support.transactions.machine import FIRST_PRODUCER_ID, TransactionMachine
 
 FIRST = (FIRST_PRODUCER_ID, 0)
 

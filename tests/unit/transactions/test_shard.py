@@ -6,7 +6,7 @@ from moldau.base.errors import WireError
 from moldau.transactions.env import Env
 from moldau.transactions.shard import MOST_TOMBSTONES
 from moldau.transactions.state import TRANSITIONS, TransactionState
-from support.transaction_machine import FIRST_PRODUCER_ID, TransactionMachine
+from support.transactions.machine import FIRST_PRODUCER_ID, TransactionMachine
 
 P = FIRST_PRODUCER_ID
 

@@ -15,7 +15,7 @@ from moldau.wire.messages.metadata import MetadataRequest, MetadataRequestTopic,
 from moldau.wire.messages.produce import ProduceRequest
 from moldau.wire.messages.registry import APIS
 from moldau.wire.primitives import uvarint
-from support.wire_values import sample
+from support.wire.values import sample
 
 CASES = [
     pytest.param(cls, version, id=f"{cls.__name__}-{version}")

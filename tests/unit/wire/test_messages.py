@@ -40,7 +40,7 @@ from moldau.wire.messages.update_features import (
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
 )
-from support.wire_values import sample
+from support.wire.values import sample
 
 NO_ID = "00000000-0000-0000-0000-000000000000"
 

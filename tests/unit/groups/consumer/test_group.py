@@ -21,7 +21,7 @@ from moldau.groups.records import (
     ConsumerGroupTargetAssignmentMetadataKey,
     CurrentTopicPartitions,
 )
-from support.consumer_group import GROUP, Client, OneGroup, settle, topic_id, topics
+from support.groups.consumer_group import GROUP, Client, OneGroup, settle, topic_id, topics
 
 T = topic_id("t")
 

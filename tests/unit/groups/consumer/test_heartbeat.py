@@ -3,7 +3,7 @@
 from moldau.base.errors import WireError
 from moldau.groups.consumer.group import MemberState
 from moldau.groups.env import GroupConfig
-from support.consumer_group import GROUP, Client, OneGroup, settle, topics, with_config
+from support.groups.consumer_group import GROUP, Client, OneGroup, settle, topics, with_config
 
 
 def sizes(clients: list[Client]) -> list[int]:

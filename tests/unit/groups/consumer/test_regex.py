@@ -6,7 +6,7 @@ import pytest
 
 from moldau.base.errors import WireError
 from moldau.groups.consumer import regex as consumer_regex
-from support.consumer_group import GROUP, Client, OneGroup, settle, topics
+from support.groups.consumer_group import GROUP, Client, OneGroup, settle, topics
 
 LONG_NAMES = {f"{'a' * 200}{number}": 1 for number in range(400)}
 

@@ -17,8 +17,8 @@ from moldau.ensemble.servers import EnsembleMissing, find_command
 from moldau.store.port import Node
 from moldau.store.zookeeper import ZooKeeperStore
 from moldau.tools.main import run as run_here
-from support.brokers import HOST, free_port
-from support.cli import MOLDAU, fail, runner
+from support.brokers.processes import HOST, free_port
+from support.clients.cli import MOLDAU, fail, runner
 
 NO_BROKER = "127.0.0.1:1"
 MOLDAU_RUN = runner(NO_BROKER)

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from log_batches import NOW, append, batch, flush, open_log
 from moldau.log.directory import LogDirectory
 from moldau.log.log import Log
 from moldau.log.markers import Marker, encode_marker
@@ -16,7 +15,8 @@ from moldau.log.settings import LogConfig
 from moldau.tools.log.dump import app
 from moldau.tools.log.verify import verify
 from moldau.wire.batch import TRANSACTIONAL
-from support.histories import History
+from support.log.histories import History
+from support.log.logs import NOW, append, batch, flush, open_log
 
 CONFIG = LogConfig(segment_bytes=600, index_interval_bytes=100)
 

@@ -15,7 +15,7 @@ from typing import Any
 from kio.index import load_request_schema
 from kio.serial import entity_writer
 
-from support.batches import Written, batch
+from support.log.batches import Written, batch
 
 CLIENT_ID = b"fuzz"
 # What a field holds so that requests reach deep into the broker and yet change little: nothing is created or deleted.

@@ -14,8 +14,8 @@ import psutil
 import pyspark
 
 from moldau.spark.java import Java
-from support.brokers import HOST, free_port
-from support.processes import kill_all
+from support.brokers.processes import HOST, free_port
+from support.spark.processes import kill_all
 
 SPARK = Path(pyspark.__file__).parent
 CLASSES = "org.apache.spark.deploy"

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-PROGRAMS = Path(__file__).parents[1] / "clients" / "members"
+PROGRAMS = Path(__file__).parents[2] / "clients" / "members"
 PATIENCE_S = 60
 SESSION_MS = 3000  # of classic members; long enough for a busy machine, short enough to wait for
 HEARTBEAT_MS = 300

@@ -1,6 +1,6 @@
 """A broker that does wrong, in the way that the name of a topic or a group says; `BUGS` has them. All else is real.
 
-Started as `python -m support.faulty_broker` with the arguments of `moldau.testing.serve`.
+Started as `python -m support.brokers.faulty` with the arguments of `moldau.testing.serve`.
 """
 
 from collections import Counter

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from uuid import UUID
 
-from log_batches import NOW, batch, record
 from moldau.log.checkpoints import CLEANER_OFFSETS, read_offsets, write_offsets
 from moldau.log.compaction.choice import measure, plan
 from moldau.log.compaction.rewriting import clean as rewrite
@@ -26,7 +25,8 @@ from moldau.metadata.image import ClusterImage, PartitionState, Topic
 from moldau.replication.replicas import Replicas
 from moldau.wire.batch import read_header
 from moldau.wire.records import decode_records
-from support.lying_disk import LyingDisk, PowerCut, lying
+from support.log.logs import NOW, batch, record
+from support.log.lying_disk import LyingDisk, PowerCut, lying
 
 NODE = 1
 PRODUCER = 7

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from support.brokers import AnyBroker
+from support.brokers.processes import AnyBroker
 
 GO = shutil.which("go") or shutil.which("/usr/local/go/bin/go")
-SOURCE = Path(__file__).parents[1] / "clients" / "go"
+SOURCE = Path(__file__).parents[2] / "clients" / "go"
 WITHOUT_GO = pytest.mark.skipif(GO is None, reason="go is not installed; on Debian: apt-get install golang")
 
 

@@ -13,10 +13,10 @@ from confluent_kafka import IsolationLevel, Producer
 from confluent_kafka.admin import AdminClient
 from kafka.protocol.consumer import OffsetFetchRequest
 
-from support.brokers import BrokerProcess
-from support.members import PATIENCE_S, PROGRAMS, Member, eventually
-from support.raw import NO_TOPIC, RawClient
-from support.visible import end_offset, visible
+from support.brokers.processes import BrokerProcess
+from support.clients.raw import NO_TOPIC, RawClient
+from support.clients.visible import end_offset, visible
+from support.groups.members import PATIENCE_S, PROGRAMS, Member, eventually
 
 SOURCE, TARGET, NAME = "source", "target", "copier"
 PARTITIONS = 4

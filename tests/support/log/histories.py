@@ -4,7 +4,6 @@ from collections import defaultdict
 from pathlib import Path
 from typing import NamedTuple
 
-from log_batches import NOW, flush, open_log
 from moldau.log.compaction.choice import measure, plan
 from moldau.log.compaction.rewriting import clean
 from moldau.log.compaction.swapping import Swaps
@@ -15,6 +14,7 @@ from moldau.log.markers import Marker, encode_marker, read_marker
 from moldau.log.settings import LogConfig
 from moldau.wire.batch import CONTROL, TRANSACTIONAL, BatchHeader, read_header
 from moldau.wire.records import Record, check_batch, decode_records, encode_batch
+from support.log.logs import NOW, flush, open_log
 
 COMPACTED = LogConfig(
     cleanup_policy=frozenset({"compact"}),

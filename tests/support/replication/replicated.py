@@ -10,7 +10,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from log_batches import NOW, TOPIC_ID, batch, open_log, read
 from moldau.base.errors import Refusal, WireError
 from moldau.broker.apis.fetch import fetch
 from moldau.broker.apis.list_offsets import list_offsets
@@ -35,6 +34,7 @@ from moldau.replication.throttle import Throttle
 from moldau.wire.batch import read_header
 from moldau.wire.fetching import FETCH, FetchLimits
 from support.calls import a_call
+from support.log.logs import NOW, TOPIC_ID, batch, open_log, read
 
 TOPIC = "topic"
 LAG_MS = 1_000

@@ -19,8 +19,8 @@ from kafka.protocol.producer import (
     WriteTxnMarkersRequest,
 )
 
-from support.batches import TRANSACTIONAL, Producer, Written, batch
-from support.raw import NO_TOPIC, RawClient
+from support.clients.raw import NO_TOPIC, RawClient
+from support.log.batches import TRANSACTIONAL, Producer, Written, batch
 
 CONCURRENT_TRANSACTIONS = 51
 _NOT_READY = (14, 15, 16, CONCURRENT_TRANSACTIONS)  # the coordinator loads, is not there, or elsewhere

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from support.batches import Stored, read_batches
-from support.brokers import AnyBroker
-from support.raw import RawClient
+from support.brokers.processes import AnyBroker
+from support.clients.raw import RawClient
+from support.log.batches import Stored, read_batches
 
 
 def partition_directory(broker: AnyBroker, topic: str, partition: int = 0) -> Path:

@@ -20,7 +20,7 @@ import psutil
 
 import moldau
 from moldau.ensemble.ports import HOST, PORTS, free_ports
-from support import kafka_java
+from support.kafka import jvm
 
 READY_SECONDS = 60
 STOP_SECONDS = 60
@@ -165,9 +165,9 @@ class ApacheKafkaProcess(BrokerProcess):
         self.properties = directory / "server.properties"
 
     def command(self) -> list[str]:
-        java, path = kafka_java.java(), kafka_java.classpath()
+        java, path = jvm.java(), jvm.classpath()
         if java is None or path is None:
-            raise RuntimeError(kafka_java.why_missing())
+            raise RuntimeError(jvm.why_missing())
         self.write_properties()
         if not (self.data / "meta.properties").exists():
             self.format()
@@ -192,7 +192,7 @@ class ApacheKafkaProcess(BrokerProcess):
 
     def format(self, *more: str) -> None:
         cluster = base64.urlsafe_b64encode(b"\1" + uuid.uuid4().bytes[1:]).decode().rstrip("=")
-        done = kafka_java.run("kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(self.properties), *more)
+        done = jvm.run("kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(self.properties), *more)
         assert done.returncode == 0, done.stdout + done.stderr
 
     def clean_exit_codes(self) -> frozenset[int]:

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from support.frames_of_spark import as_records
-from support.records import Record
+from support.clients.records import Record
+from support.spark.frames import as_records
 
 
 def records(frame: Any) -> list[Record]:

@@ -4,11 +4,11 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from log_batches import NOW, open_log
 from moldau.base.errors import Refusal
 from moldau.log.settings import LogConfig
 from moldau.replication.partition import Appended, Later, Outcome, Partition
-from support.batches import Written, batch
+from support.log.batches import Written, batch
+from support.log.logs import NOW, open_log
 
 VERSION = 12
 TOPIC_ID = UUID(int=7)

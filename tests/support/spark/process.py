@@ -16,10 +16,10 @@ from typing import Any
 
 import psutil
 
-from support.processes import kill_all
-from support.records import Record
+from support.clients.records import Record
+from support.spark.processes import kill_all
 
-PROGRAM = Path(__file__).parents[1] / "spark" / "programs" / "driver.py"
+PROGRAM = Path(__file__).parents[2] / "spark" / "programs" / "driver.py"
 PATIENCE_S = 600  # a start takes seconds, but minutes on a busy machine
 SMALL = {"spark.ui.enabled": "false", "spark.driver.memory": "600m", "spark.ui.showConsoleProgress": "false"}
 
@@ -121,7 +121,7 @@ def _environment(given: Mapping[str, str] | None, python: str | None) -> dict[st
 
 
 def records(rows: list[dict[str, Any]]) -> list[Record]:
-    """Rows that the program showed, in the order that support.records has."""
+    """Rows that the program showed, in the order that support.clients.records has."""
     found = [
         Record(
             topic=row["topic"],

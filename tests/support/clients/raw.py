@@ -21,7 +21,7 @@ from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
 from kafka.protocol.metadata import MetadataRequest
 from kafka.protocol.producer import InitProducerIdRequest, ProduceRequest
 
-from support.batches import Producer, Stored, read_batches
+from support.log.batches import Producer, Stored, read_batches
 
 NO_TOPIC = UUID(int=0)
 COORDINATOR_LOAD_IN_PROGRESS = 14

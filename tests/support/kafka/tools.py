@@ -1,12 +1,12 @@
 """Kafka's own command line tools for groups and transactions: run against a broker, and their tables read."""
 
-from support import kafka_java
-from support.brokers import AnyBroker
+from support.brokers.processes import AnyBroker
+from support.kafka import jvm
 
 
 def tool(broker: AnyBroker, name: str, *arguments: str, code: int = 0) -> str:
     """Run one of org.apache.kafka.tools against the broker; what it printed."""
-    done = kafka_java.run(f"org.apache.kafka.tools.{name}", "--bootstrap-server", broker.bootstrap, *arguments)
+    done = jvm.run(f"org.apache.kafka.tools.{name}", "--bootstrap-server", broker.bootstrap, *arguments)
     assert done.returncode == code, done.stdout + done.stderr
     return "\n".join([done.stdout, *(line for line in done.stderr.splitlines() if "SLF4J" not in line)])
 

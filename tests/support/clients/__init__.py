@@ -1,0 +1,1 @@
+"""Clients for tests: raw connections, confluent-kafka, the command line, the Go program."""

@@ -1,0 +1,1 @@
+"""Apache Kafka for tests: its jars, its command line tools, one JVM for all of them."""

@@ -1,0 +1,1 @@
+"""Event loops, sockets and peers for tests of the network room."""

@@ -1,0 +1,1 @@
+"""Spark for tests: driver processes, a standalone cluster, rows as records."""
