@@ -136,7 +136,7 @@ def test_a_pipeline_goes_on_where_it_was(
     assert status["state"] == "running"
     await_true(lambda: pipelines.status("copy")["queries"][query].get("lag") == 0, running)
     assert query in succeed(pipelines.run("list"))
-    fail(pipelines.run("run", file), 1, "copy is running already", "moldau pipeline stop copy")
+    fail(pipelines.run("run", file), 1, "copy is already running", "moldau pipeline stop copy")
     assert "copy is stopped" in succeed(pipelines.run("stop", "copy"))
     said = running.communicate()[1]
     assert running.returncode == 0, said
@@ -211,15 +211,16 @@ def test_what_is_typed_wrongly(pipelines: Pipelines) -> None:
     fail(pipelines.run("run", good, "--master", "spark://127.0.0.1:1"), 1, "cannot reach the master")
     fail(pipelines.run("run", good, "--from", "whenever"), 2, "--from 'whenever' is not a place to begin")
     fail(pipelines.run("run", good, "--bootstrap", "127.0.0.1:1"), 1, "cannot reach a broker at 127.0.0.1:1")
-    fail(pipelines.run("run", good, "--name", "a/b"), 1, "'a/b' is no name for a pipeline")
+    fail(pipelines.run("run", good, "--name", "a/b"), 1, "'a/b' is not a valid pipeline name")
     fail(pipelines.run("run", good, "--conf", "spark.driver.memory"), 2, "--conf", "key=value")
     fail(pipelines.run("run", good, "--conf", "memory=1g"), 1, "memory is not a setting of Spark's")
     fail(pipelines.run("run", good, "--pack", "nowhere", "--master", "yarn"), 1, "there is no archive")
     fail(pipelines.run("run", good, "--no-such"), 2, "no such option: --no-such")
     fail(pipelines.run("run"), 2, "missing argument")
     fail(pipelines.run("run", good, "--dir", good), 1, "cannot write to")
-    fail(pipelines.run("status", "nobody"), 1, "there is no pipeline 'nobody'")
-    fail(pipelines.run("stop", "nobody"), 1, "there is no pipeline 'nobody'")
+    assert json.loads(succeed(pipelines.run("list", "--json"))) == [], "none of these has started"
+    fail(pipelines.run("status", "orders"), 1, "there is no pipeline 'orders'")
+    fail(pipelines.run("stop", "orders"), 1, "there is no pipeline 'orders'")
 
 
 def test_the_fixture(tmp_path: Path, python_path: str) -> None:

@@ -1,1 +1,1 @@
-"""Pipelines: plain PySpark files with a `main(spark)`, run, watched and stopped by `moldau pipeline`."""
+"""Pipelines: PySpark files with a `main(spark)`. Run, list, stop and dry-run them; nothing here prints."""

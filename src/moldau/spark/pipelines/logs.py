@@ -1,4 +1,4 @@
-"""What Spark says goes to a file: a terminal is for the pipeline's own words."""
+"""Log file of a pipeline: standard error of Spark's JVM, and stack traces."""
 
 import os
 import sys
@@ -9,8 +9,8 @@ from pathlib import Path
 
 
 @contextmanager
-def children_log_to(file: Path) -> Iterator[None]:
-    """Processes that are started while this is entered have the file as standard error; this one keeps its own."""
+def redirect_child_stderr(file: Path) -> Iterator[None]:
+    """Processes started inside the block write their standard error to the file; this process keeps its own."""
     ours = os.dup(2)
     stream = sys.stderr
     log = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
@@ -27,8 +27,7 @@ def children_log_to(file: Path) -> Iterator[None]:
         os.close(ours)
 
 
-def write_stack(file: Path, what: str, error: BaseException | str) -> None:
-    """The whole story of a failure."""
-    story = error if isinstance(error, str) else "".join(traceback.format_exception(error))
+def write_stack_trace(file: Path, title: str, error: BaseException | str) -> None:
+    text = error if isinstance(error, str) else "".join(traceback.format_exception(error))
     with file.open("a", errors="replace") as log:
-        log.write(f"{what}\n{story}\n")
+        log.write(f"{title}\n{text}\n")

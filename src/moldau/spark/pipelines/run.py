@@ -1,40 +1,45 @@
-"""Runs a pipeline's file: session, queries, record, and an orderly end. One pipeline, one process.
-
-Raises PipelineFailed with one sentence; the stack of what failed is in the log that the sentence names.
-"""
+"""Run a pipeline in this process: session, queries, status, and an orderly stop. One pipeline per process."""
 
 import os
 import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from moldau.spark.defaults import BOOTSTRAP_SETTING, START_SETTING
 from moldau.spark.masters import why_not_master
-from moldau.spark.pipelines.keeper import Keeper
-from moldau.spark.pipelines.logs import children_log_to, write_stack
-from moldau.spark.pipelines.places import PipelineFailed, Place, Record, State, held, now_ms, place_of
+from moldau.spark.pipelines.directory import PipelineDirectory, absolute, is_locked, locked, pipeline_directory
+from moldau.spark.pipelines.errors import (
+    PipelineAlreadyRunning,
+    PipelineError,
+    PipelineFileError,
+    PipelineRunError,
+    SparkStartError,
+)
+from moldau.spark.pipelines.interception import CHECKPOINTS, InterceptedQueries, PlannedQuery, intercept_queries
+from moldau.spark.pipelines.logs import redirect_child_stderr, write_stack_trace
+from moldau.spark.pipelines.root_cause import describe_exception, root_cause
 from moldau.spark.pipelines.script import Main, load_main, modules_of
-from moldau.spark.pipelines.signals import Signals, StopAsked
-from moldau.spark.pipelines.wording import in_a_sentence, of_exception
-from moldau.spark.pipelines.writers import CHECKPOINTS, Noticed, Planned, noticed
+from moldau.spark.pipelines.signals import StopRequested, StopSignals
+from moldau.spark.pipelines.status import PipelineState, PipelineStatus, now_ms
+from moldau.spark.pipelines.status_writer import StatusWriter
 from moldau.spark.sessions import PACK, SparkUnavailable, session
 
-LOOK_EVERY_S = 0.25
-STOP_LOOK_S = 0.05
-BATCH_GRACE_S = 30.0  # how long a stop waits for the batch that runs
+POLL_S = 0.25
+STOP_POLL_S = 0.05
+BATCH_GRACE_S = 30.0  # how long a stop waits for the current batch
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
-    """What to run, and how. `start` is earliest, latest or milliseconds; empty strings leave the choice."""
+class PipelineSpec:
+    """A file and how to run it. `start` is earliest, latest or milliseconds; empty strings mean the default."""
 
     file: str
     name: str
-    directory: str
+    data_directory: str
     master: str = "local[*]"
     bootstrap: str = ""
     start: str = ""
@@ -42,112 +47,154 @@ class Request:
     settings: Mapping[str, str] = field(default_factory=dict)
     arguments: Sequence[str] = ()
 
-    def all_settings(self, checkpoints: Path) -> dict[str, str]:
+    def session_settings(self, checkpoints: Path) -> dict[str, str]:
         own = {BOOTSTRAP_SETTING: self.bootstrap, START_SETTING: self.start, PACK: self.pack}
         chosen = {"spark.ui.enabled": "false", CHECKPOINTS: checkpoints.as_uri()}
         return {**chosen, **{name: value for name, value in own.items() if value}, **self.settings}
 
 
-class Tells(Protocol):
-    """What a run says to the person who started it; a command line prints it."""
+class RunListener:
+    """Events of a run. Override those that matter to you."""
 
-    def ready(self, place: Place) -> None: ...
+    def spark_started(self, directory: PipelineDirectory) -> None:
+        """The session is up; `main` is called next."""
 
-    def started(self, query: Planned) -> None: ...
+    def query_started(self, query: PlannedQuery) -> None:
+        """`main` has started a streaming query."""
 
-    def idle(self, place: Place) -> None: ...
+    def no_query_started(self, directory: PipelineDirectory) -> None:
+        """`main` returned and has started no streaming query: the pipeline is finished."""
 
-    def stopping(self, place: Place) -> None: ...
+    def stopping(self, directory: PipelineDirectory) -> None:
+        """A stop was requested: queries end after their current batch."""
 
 
-def run(request: Request, tells: Tells) -> State:
-    """Runs until the queries end or somebody asks to stop. STOPPED or FINISHED; PipelineFailed otherwise."""
-    place = place_of(request.directory, request.name)
-    check_master(request.master)
-    with Signals() as signals, held(place):
-        file = str(Path(request.file).expanduser().absolute())
-        if place.log.exists():
-            place.log.replace(place.log_before)
-        keeper = Keeper(place, Record(request.name, file, os.getpid(), request.master, now_ms()))
+def run_pipeline(spec: PipelineSpec, listener: RunListener) -> PipelineStatus:
+    """Run until the queries terminate or a stop is requested; the status is FINISHED or STOPPED.
+
+    Call it in the main thread: SIGINT and SIGTERM request the stop. Raises a PipelineError if anything fails. A new
+    pipeline that fails before Spark has started leaves no status behind.
+    """
+    directory = pipeline_directory(spec.data_directory, spec.name)
+    check_master(spec.master)
+    if is_locked(directory):
+        raise PipelineAlreadyRunning(spec.name)  # before the file is loaded: loading may have effects
+    starting = PipelineStatus(spec.name, str(absolute(spec.file)), os.getpid(), spec.master, now_ms())
+    with StopSignals() as signals:
         try:
-            state = _run_held(request, place, keeper, signals, tells)
-        except StopAsked:  # before there was anything to stop
-            state = State.STOPPED
-        except PipelineFailed as failed:
-            keeper.tell(State.FAILED, str(failed))
+            main = load_main(spec.file, spec.arguments)
+        except StopRequested:
+            return replace(starting, state=PipelineState.STOPPED, ended_ms=now_ms())
+        except PipelineFileError as failed:
+            if directory.status.exists():
+                with locked(directory):
+                    StatusWriter(directory, starting).transition(PipelineState.FAILED, str(failed))
             raise
-        except BaseException as broken:
-            keeper.tell(State.FAILED, f"unexpected {type(broken).__name__}: {broken}")
-            raise
-        keeper.tell(state)
-        return state
+        with locked(directory):
+            return _run_locked(spec, main, directory, starting, signals, listener)
 
 
-def _run_held(request: Request, place: Place, keeper: Keeper, signals: Signals, tells: Tells) -> State:
-    main = load_main(request.file, request.arguments)
-    with spark_session(request, place.checkpoints, place.log, signals) as spark:
+def _run_locked(
+    spec: PipelineSpec,
+    main: Main,
+    directory: PipelineDirectory,
+    starting: PipelineStatus,
+    signals: StopSignals,
+    listener: RunListener,
+) -> PipelineStatus:
+    is_new = not directory.status.exists()
+    if directory.log.exists():
+        directory.log.replace(directory.log_before)
+    writer = StatusWriter(directory, starting)
+    try:
+        state = _run_queries(spec, main, directory, writer, signals, listener)
+    except StopRequested:  # while Spark started
+        state = PipelineState.STOPPED
+    except PipelineError as failed:
+        writer.transition(PipelineState.FAILED, str(failed))
+        if is_new and isinstance(failed, SparkStartError):
+            directory.status.unlink()
+        raise
+    except BaseException as failed:
+        writer.transition(PipelineState.FAILED, f"unexpected {type(failed).__name__}: {failed}")
+        raise
+    writer.transition(state)
+    return writer.status
+
+
+def _run_queries(
+    spec: PipelineSpec,
+    main: Main,
+    directory: PipelineDirectory,
+    writer: StatusWriter,
+    signals: StopSignals,
+    listener: RunListener,
+) -> PipelineState:
+    with spark_session(spec, directory.checkpoints, directory.log, signals) as spark:
         from moldau.spark.listening import Listener
 
-        send_by_value(request.file)
-        spark.streams.addListener(Listener(started=keeper.started, progressed=keeper.progressed))
-        tells.ready(place)
-        with noticed(tells.started) as found:
+        pickle_by_value(spec.file)
+        spark.streams.addListener(Listener(started=writer.query_started, progressed=writer.query_progressed))
+        listener.spark_started(directory)
+        with intercept_queries(listener.query_started) as intercepted:
             try:
-                call_main(main, spark, request.file, place.log)
-                if not found.queries:
-                    tells.idle(place)
-                _wait(found, place)
-                return State.FINISHED
-            except StopAsked:
-                keeper.tell(State.STOPPING)
-                tells.stopping(place)
-                return State.STOPPED
+                call_main(main, spark, spec.file, directory.log)
+                if not intercepted.queries:
+                    listener.no_query_started(directory)
+                _await_termination(intercepted, directory)
+                return PipelineState.FINISHED
+            except StopRequested:
+                writer.transition(PipelineState.STOPPING)
+                listener.stopping(directory)
+                return PipelineState.STOPPED
             finally:
-                signals.waits = False
-                _stop(found, signals)
+                signals.raises = False
+                _stop_queries(intercepted, signals)
 
 
 def check_master(master: str) -> None:
     wrong = why_not_master(master)
     if wrong:
-        raise PipelineFailed(wrong)
+        raise SparkStartError(wrong)
 
 
 @contextmanager
-def spark_session(request: Request, checkpoints: Path, log: Path, signals: Signals) -> Iterator[Any]:
-    """A session whose JVM logs to the file. A session that does not come up is told in one sentence."""
+def spark_session(spec: PipelineSpec, checkpoints: Path, log: Path, signals: StopSignals) -> Iterator[Any]:
+    """A session with a JVM that logs to the file; raises SparkStartError if it does not start."""
     warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")
     try:
-        with children_log_to(log):
-            spark = session(request.name, request.master, **request.all_settings(checkpoints))
+        with redirect_child_stderr(log):
+            spark = session(spec.name, spec.master, **spec.session_settings(checkpoints))
     except SparkUnavailable as unavailable:
-        raise PipelineFailed(f"{unavailable} (log: {log})" if log.stat().st_size else str(unavailable)) from unavailable
-    except Exception as failed:  # whatever Java says about settings and masters
-        write_stack(log, "Spark does not start", failed)
-        raise PipelineFailed(f"Spark does not start: {of_exception(failed)} (log: {log})") from failed
-    signals.take()
-    with _jvm_lives(log):
+        raise SparkStartError(
+            f"{unavailable} (log: {log})" if log.stat().st_size else str(unavailable)
+        ) from unavailable
+    except Exception as failed:  # any Java error about settings and masters
+        write_stack_trace(log, "Spark did not start", failed)
+        raise SparkStartError(f"Spark did not start: {describe_exception(failed)} (log: {log})") from failed
+    signals.install()
+    with _jvm_errors(log):
         try:
             yield spark
         finally:
-            signals.waits = False
+            signals.raises = False
             spark.stop()
 
 
 @contextmanager
-def _jvm_lives(log: Path) -> Iterator[None]:
-    """If it does not, whatever was asked of it fails in some way: this is said instead."""
+def _jvm_errors(log: Path) -> Iterator[None]:
+    """Turn the many errors of a lost connection to the JVM into one."""
     from py4j.protocol import Py4JNetworkError
 
     try:
         yield
     except (Py4JNetworkError, ConnectionError) as gone:
-        write_stack(log, "The connection to Spark's JVM is lost", gone)
-        raise PipelineFailed(f"Spark's JVM is gone: was it killed, or out of memory? (log: {log})") from gone
+        write_stack_trace(log, "Lost the connection to Spark's JVM", gone)
+        raise PipelineRunError("Spark's JVM is gone; it may have been killed or run out of memory", log) from gone
 
 
-def send_by_value(file: str) -> None:
-    """Functions of the file, and of modules beside it, travel to Python workers whole."""
+def pickle_by_value(file: str) -> None:
+    """Send functions of the file, and of modules beside it, to Python workers whole: they cannot import them."""
     from pyspark import cloudpickle
 
     register: Any = cloudpickle.register_pickle_by_value  # it has no types
@@ -156,42 +203,42 @@ def send_by_value(file: str) -> None:
 
 
 def call_main(main: Main, spark: Any, file: str, log: Path) -> None:
-    path = str(Path(file).expanduser().absolute())
+    path = str(absolute(file))
     try:
         main(spark)
-    except (PipelineFailed, ConnectionError):
+    except (PipelineError, ConnectionError):
         raise
     except (Exception, SystemExit) as failed:
         if isinstance(failed, SystemExit) and not failed.code:
             return
-        write_stack(log, f"main of {path} failed", failed)
-        raise PipelineFailed(f"main of {path} failed: {of_exception(failed, path)} (stack: {log})") from failed
+        write_stack_trace(log, f"main in {path} failed", failed)
+        raise PipelineRunError(f"main in {path} failed: {describe_exception(failed, path)}", log) from failed
 
 
-def _wait(found: Noticed, place: Place) -> None:
-    """Until every query has ended; the first that failed ends them all."""
-    waiting = list(found.queries)
-    while waiting:
-        for query in [each for each in waiting if not each.isActive]:
-            waiting.remove(query)
+def _await_termination(intercepted: InterceptedQueries, directory: PipelineDirectory) -> None:
+    """Wait for all queries; raise when the first one fails."""
+    active = list(intercepted.queries)
+    while active:
+        for query in [each for each in active if not each.isActive]:
+            active.remove(query)
             error = query.exception()
             if error is not None:
                 name = query.name or query.id
-                write_stack(place.log, f"query {name} failed", str(error))
-                raise PipelineFailed(f"query {name} failed: {in_a_sentence(str(error))} (stack: {place.log})")
-        if waiting:
-            time.sleep(LOOK_EVERY_S)
+                write_stack_trace(directory.log, f"query {name} failed", str(error))
+                raise PipelineRunError(f"query {name} failed: {root_cause(str(error))}", directory.log)
+        if active:
+            time.sleep(POLL_S)
 
 
-def _stop(found: Noticed, signals: Signals) -> None:
-    """Each query between two batches, if the one that runs ends soon enough."""
-    until = time.monotonic() + BATCH_GRACE_S
-    for query in found.queries:
+def _stop_queries(intercepted: InterceptedQueries, signals: StopSignals) -> None:
+    """Stop each query between two batches, if the current one ends in time and no second signal comes."""
+    deadline = time.monotonic() + BATCH_GRACE_S
+    for query in intercepted.queries:
         batch = _batch_of(query)
-        while query.isActive and not signals.asked > 1 and time.monotonic() < until:
+        while query.isActive and signals.received < 2 and time.monotonic() < deadline:
             if not query.status["isTriggerActive"] or _batch_of(query) != batch:
                 break
-            time.sleep(STOP_LOOK_S)
+            time.sleep(STOP_POLL_S)
         query.stop()
 
 

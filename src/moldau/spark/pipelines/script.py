@@ -1,4 +1,4 @@
-"""A pipeline's file: loaded as a module of its own, with its `main(spark)` looked at before Spark is started."""
+"""Load a pipeline's file as a module, and check its `main(spark)` before Spark starts."""
 
 import importlib.machinery
 import importlib.util
@@ -11,49 +11,50 @@ from types import ModuleType
 from typing import Any
 
 import moldau
-from moldau.spark.pipelines.places import PipelineFailed
-from moldau.spark.pipelines.wording import of_exception
+from moldau.spark.pipelines.directory import absolute
+from moldau.spark.pipelines.errors import PipelineFileError
+from moldau.spark.pipelines.root_cause import describe_exception
 
 Main = Callable[[Any], Any]
-MODULE = "moldau_pipeline_file"  # never imported by anybody else
+MODULE = "moldau_pipeline_file"  # a name that no import finds by accident
 EXAMPLE = "def main(spark): …"
 
 
 def load_main(file: str, arguments: Sequence[str]) -> Main:
-    """The file's `main`; PipelineFailed with the line if the file cannot be loaded or has none."""
-    path = Path(file).expanduser().absolute()
+    """The file's `main`; raises PipelineFileError, with the line where it can."""
+    path = absolute(file)
     _check_file(path)
     sys.path.append(str(path.parent))  # last, or a file called copy.py would hide Python's own module
     sys.argv = [str(path), *arguments]
     spec = importlib.util.spec_from_loader(MODULE, importlib.machinery.SourceFileLoader(MODULE, str(path)))
     if spec is None or spec.loader is None:
-        raise PipelineFailed(f"{path} cannot be loaded as Python")
+        raise PipelineFileError(f"{path} cannot be loaded as Python")
     module = importlib.util.module_from_spec(spec)
     sys.modules[MODULE] = module
     try:
         spec.loader.exec_module(module)
     except SyntaxError as wrong:
         where = f"line {wrong.lineno}" if wrong.filename == str(path) else f"{wrong.filename}, line {wrong.lineno}"
-        raise PipelineFailed(f"{path} is not valid Python: {wrong.msg} ({where})") from wrong
+        raise PipelineFileError(f"{path} is not valid Python: {wrong.msg} ({where})") from wrong
     except (Exception, SystemExit) as failed:
-        raise PipelineFailed(f"{path} cannot be loaded: {of_exception(failed, str(path))}") from failed
-    return _main_of(module, path)
+        raise PipelineFileError(f"{path} cannot be loaded: {describe_exception(failed, str(path))}") from failed
+    return _checked_main(module, path)
 
 
 def _check_file(path: Path) -> None:
     try:
         text = path.read_bytes()
     except IsADirectoryError:
-        raise PipelineFailed(f"{path} is a directory. Name a Python file with a main(spark)") from None
+        raise PipelineFileError(f"{path} is a directory. Name a Python file with a main(spark)") from None
     except OSError as failed:
-        raise PipelineFailed(f"cannot read {path}: {failed.strerror}") from failed
+        raise PipelineFileError(f"cannot read {path}: {failed.strerror}") from failed
     if b"\0" in text:
-        raise PipelineFailed(f"{path} is not a Python file")
+        raise PipelineFileError(f"{path} is not a Python file")
 
 
 def modules_of(file: str) -> list[ModuleType]:
-    """The file and what it imported from beside it. Python workers cannot import them: they must travel whole."""
-    folder = Path(file).expanduser().absolute().parent
+    """The file's module and those it imported from its own directory. Python workers cannot import them."""
+    folder = absolute(file).parent
     found = []
     for module in list(sys.modules.values()):
         source = getattr(module, "__file__", None)
@@ -63,21 +64,21 @@ def modules_of(file: str) -> list[ModuleType]:
 
 
 def _is_installed(path: Path) -> bool:
-    """Whether a module belongs to a package, Moldau or Python itself, wherever the file lies."""
+    """Tell whether a module belongs to an installed package, Moldau or Python itself."""
     installed = [*sysconfig.get_paths().values(), str(Path(moldau.__file__).parent)]
     return any(path.is_relative_to(folder) for folder in installed)
 
 
-def _main_of(module: ModuleType, path: Path) -> Main:
+def _checked_main(module: ModuleType, path: Path) -> Main:
     main: Main | None = getattr(module, "main", None)
     if main is None:
-        raise PipelineFailed(f"{path} has no main(spark). Give it one: {EXAMPLE}")
+        raise PipelineFileError(f"{path} has no main(spark). Give it one: {EXAMPLE}")
     if not callable(main):
-        raise PipelineFailed(f"main in {path} is not a function. Write it as: {EXAMPLE}")
+        raise PipelineFileError(f"main in {path} is not a function. Write it as: {EXAMPLE}")
     try:
         inspect.signature(main).bind(object())
     except (TypeError, ValueError):
-        raise PipelineFailed(f"main in {path} must take one argument, the session: {EXAMPLE}") from None
+        raise PipelineFileError(f"main in {path} must take one argument, the session: {EXAMPLE}") from None
     if inspect.iscoroutinefunction(main):
-        raise PipelineFailed(f"main in {path} must be a plain function, not async: {EXAMPLE}")
+        raise PipelineFileError(f"main in {path} must be a plain function, not async: {EXAMPLE}")
     return main

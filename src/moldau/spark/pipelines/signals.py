@@ -1,37 +1,40 @@
-"""Being asked to stop: Ctrl-C and SIGTERM end what the main thread does, once; asked again, one does not wait."""
+"""StopSignals: SIGINT and SIGTERM raise StopRequested in the main thread, once."""
 
 import signal
 from types import FrameType
 from typing import Any
 
 
-class StopAsked(BaseException):
-    """Somebody wants the pipeline to end. Not an Exception: a file's `except Exception` must not swallow it."""
+class StopRequested(BaseException):
+    """A stop was requested. Not an Exception: an `except Exception` in a pipeline's file must not catch it."""
 
 
-class Signals:
-    """Raises StopAsked at the first signal while `waits` is true; later ones only make haste."""
+class StopSignals:
+    """Raises StopRequested at the first signal while `raises` is true, and counts the others.
+
+    Must be entered in the main thread, as Python requires of signal handlers.
+    """
 
     def __init__(self) -> None:
-        self.asked = 0
-        self.waits = True
-        self._before: dict[int, Any] = {}
+        self.received = 0
+        self.raises = True
+        self._previous: dict[int, Any] = {}
 
-    def __enter__(self) -> "Signals":
-        self.take()
+    def __enter__(self) -> "StopSignals":
+        self.install()
         return self
 
     def __exit__(self, *_: object) -> None:
-        for number, before in self._before.items():
-            signal.signal(number, before)
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
 
-    def take(self) -> None:
-        """Again after a session was started: PySpark takes Ctrl-C for itself."""
+    def install(self) -> None:
+        """Set the handlers. Call it again after a session has started: PySpark sets its own for SIGINT."""
         for number in (signal.SIGINT, signal.SIGTERM):
-            before = signal.signal(number, self._note)
-            self._before.setdefault(number, before)
+            previous = signal.signal(number, self._handle)
+            self._previous.setdefault(number, previous)
 
-    def _note(self, number: int, frame: FrameType | None) -> None:
-        self.asked += 1
-        if self.asked == 1 and self.waits:
-            raise StopAsked
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        self.received += 1
+        if self.received == 1 and self.raises:
+            raise StopRequested

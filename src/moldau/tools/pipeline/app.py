@@ -1,11 +1,12 @@
-"""`moldau pipeline`: runs Spark pipelines, and tells of those that run. What happens is in moldau.spark.pipelines."""
+"""`moldau pipeline`: run, list, show and stop Spark pipelines. Prints what moldau.spark.pipelines returns."""
 
-import os
-import signal
+import shlex
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,16 +15,23 @@ from moldau.tools.common.failure import OK, CommandError, misused, note, split_p
 from moldau.tools.common.options import DEFAULT_BOOTSTRAP, Bootstrap, Output, OutputOption, Shared
 from moldau.tools.common.output import print_json, print_table, print_text
 from moldau.tools.connect import Target, check_reachable
-from moldau.tools.pipeline.show import print_list, print_status, read_start, watch
+from moldau.tools.pipeline.show import (
+    DRY_RUN_COLUMNS,
+    dry_run_document,
+    dry_run_rows,
+    print_list,
+    print_status,
+    read_start,
+    watch,
+)
 
 if TYPE_CHECKING:
-    from moldau.spark.pipelines.places import Place, Record
-    from moldau.spark.pipelines.run import Request
-    from moldau.spark.pipelines.writers import Planned
+    from moldau.spark.pipelines.errors import PipelineError
+    from moldau.spark.pipelines.run import PipelineSpec
+    from moldau.spark.pipelines.status import PipelineStatus
 
-app = typer.Typer(name="pipeline", help="Run Spark pipelines, and see how they fare.", add_completion=False)
+app = typer.Typer(name="pipeline", help="Run and watch Spark pipelines.", add_completion=False)
 
-LOOK_AGAIN_S = 0.1
 Directory = Annotated[
     str, typer.Option("--dir", metavar="DIR", help="The data directory.", show_default=f"./{UP_DIRECTORY}")
 ]
@@ -71,7 +79,7 @@ def run_command(
     bootstrap: Bootstrap = None,
     output: OutputOption = None,
 ) -> None:
-    """Run a pipeline until its queries end, or it is stopped. Queries go on where they were.
+    """Run a pipeline until its queries terminate or it is stopped. Queries resume from their checkpoints.
 
     Exit code 0 if it was stopped or has finished, 1 if something failed.
     """
@@ -81,12 +89,12 @@ def run_command(
     named = bootstrap or outer.bootstrap
     if named:
         check_reachable(Target(named))
-    from moldau.spark.pipelines.run import Request
+    from moldau.spark.pipelines.run import PipelineSpec
 
-    request = Request(
+    spec = PipelineSpec(
         file=file,
         name=Path(file).stem if name is None else name,
-        directory=_checked(directory),
+        data_directory=_checked(directory),
         master=master,
         bootstrap=named or DEFAULT_BOOTSTRAP,
         start="" if start is None else read_start(start, time.time_ns() // 1_000_000),
@@ -95,9 +103,9 @@ def run_command(
         arguments=tuple(arguments or ()),
     )
     if dry:
-        _rehearse(request, _wants_json(ctx, output))
+        _dry_run(spec, _wants_json(ctx, output))
     else:
-        _run(request)
+        _run(spec)
 
 
 def _checked(directory: str) -> str:
@@ -106,61 +114,52 @@ def _checked(directory: str) -> str:
     return directory
 
 
-def _run(request: "Request") -> None:
-    from moldau.spark.pipelines.places import PipelineFailed
-    from moldau.spark.pipelines.run import run
+def _run(spec: "PipelineSpec") -> None:
+    from moldau.spark.pipelines.directory import PipelineDirectory
+    from moldau.spark.pipelines.interception import PlannedQuery
+    from moldau.spark.pipelines.run import RunListener, run_pipeline
 
-    try:
-        state = run(request, Speaker())
-    except PipelineFailed as failed:
-        raise CommandError(str(failed)) from failed
-    note(f"The pipeline {request.name} is {state}.")
+    where = _where(spec.data_directory)
+
+    class Printer(RunListener):
+        """Prints the events of a run to standard error."""
+
+        def spark_started(self, directory: PipelineDirectory) -> None:
+            name = directory.name
+            note(f"The pipeline {name} is running; Spark logs to {directory.log}")
+            note(f"Watch it with: moldau pipeline status {name}{where}")
+            note(f"Stop it with Ctrl-C or: moldau pipeline stop {name}{where}")
+
+        def query_started(self, query: PlannedQuery) -> None:
+            note(f"Started query {query.name}; its checkpoint is {query.checkpoint}")
+
+        def no_query_started(self, directory: PipelineDirectory) -> None:
+            note(f"main of {directory.name} started no streaming query.")
+
+        def stopping(self, directory: PipelineDirectory) -> None:
+            note(f"Stopping {directory.name}: its queries end after their current batch.")
+
+    with _errors(spec.data_directory):
+        status = run_pipeline(spec, Printer())
+    note(f"The pipeline {spec.name} is {status.state}.")
 
 
-class Speaker:
-    """Tells the person who typed `run` what happens."""
+def _dry_run(spec: "PipelineSpec", json: bool) -> None:
+    from moldau.spark.pipelines.dry_run import dry_run
 
-    def ready(self, place: "Place") -> None:
-        note(f"The pipeline {place.name} runs; Spark's log is {place.log}")
-        note(
-            f"Look with: moldau pipeline status {place.name}. Stop it with Ctrl-C or: moldau pipeline stop {place.name}"
-        )
-
-    def started(self, query: "Planned") -> None:
-        note(f"Query {query.name} is started; its checkpoint is {query.checkpoint}")
-
-    def idle(self, place: "Place") -> None:
-        note(f"main of {place.name} started no streaming query: there is nothing to wait for.")
-
-    def stopping(self, place: "Place") -> None:
-        note(f"Stopping {place.name}: its queries end after the batch that runs.")
-
-
-def _rehearse(request: "Request", json: bool) -> None:
-    from dataclasses import asdict
-
-    from moldau.spark.pipelines.places import PipelineFailed
-    from moldau.spark.pipelines.rehearsal import rehearse
-
-    try:
-        found = rehearse(request)
-    except PipelineFailed as failed:
-        raise CommandError(str(failed)) from failed
+    with _errors(spec.data_directory):
+        result = dry_run(spec)
     if json:
-        print_json(asdict(found))
+        print_json(dry_run_document(result))
     else:
-        rows = [
-            (each.name, each.reads, each.writes, each.mode, "goes on" if each.resumes else "begins", each.checkpoint)
-            for each in found.queries
-        ]
-        print_table(("QUERY", "READS", "WRITES", "MODE", "STATE", "CHECKPOINT"), rows)
-        if found.batch_writes:
-            print_text(f"Besides, main writes {found.batch_writes} batch(es) at once; the dry run left that out.")
+        print_table(DRY_RUN_COLUMNS, dry_run_rows(result))
+        if result.batch_writes:
+            print_text(f"main also writes {result.batch_writes} batch(es); the dry run skipped them.")
         print_text("This was a dry run: nothing was started or written.")
-    wrong = [f"query {each.name}: {problem}" for each in found.queries for problem in each.wrong]
-    if wrong:
-        raise CommandError("; ".join(wrong))
-    if not found.queries:
+    problems = [f"query {each.name}: {problem}" for each in result.queries for problem in each.problems]
+    if problems:
+        raise CommandError("; ".join(problems))
+    if not result.queries:
         note("main started no streaming query.")
 
 
@@ -169,8 +168,7 @@ def list_command(
     ctx: typer.Context, directory: Directory = UP_DIRECTORY, output: OutputOption = None, json: Json = False
 ) -> None:
     """List the pipelines that run, and those that ran."""
-    records = [record for _, record in _records(directory)]
-    print_list(records, json=_wants_json(ctx, output, json))
+    print_list(_pipelines(directory), Path(directory), json=_wants_json(ctx, output, json))
 
 
 @app.command("status")
@@ -182,20 +180,21 @@ def status_command(
     output: OutputOption = None,
     json: Json = False,
 ) -> None:
-    """Show rates, lag, batch times and rows of state; live on a terminal, until Ctrl-C."""
+    """Show rates, lag, batch durations and state rows; live on a terminal, until Ctrl-C."""
     as_json = _wants_json(ctx, output, json)
 
-    def look() -> list[Any]:
-        if name is not None:
-            return [_record_of(directory, name)[1]]
-        from moldau.spark.pipelines.places import ALIVE
+    def read() -> "list[PipelineStatus]":
+        if name is None:
+            return [status for status in _pipelines(directory) if status.is_alive]
+        from moldau.spark.pipelines.control import pipeline_status
 
-        return [record for _, record in _records(directory) if record.state in ALIVE]
+        with _errors(directory):
+            return [pipeline_status(directory, name)]
 
     if as_json or once or not sys.stdout.isatty():
-        print_status(look(), json=as_json)
+        print_status(read(), Path(directory), json=as_json)
     else:
-        watch(look)
+        watch(read, Path(directory))
 
 
 @app.command("stop")
@@ -204,46 +203,54 @@ def stop_command(
     directory: Directory = UP_DIRECTORY,
     timeout: Annotated[float, typer.Option("--timeout", metavar="S", min=0, help="How long to wait for it.")] = 60.0,
 ) -> None:
-    """Stop a pipeline: its queries end between two batches, and go on from there when it runs again."""
-    from moldau.spark.pipelines.places import ALIVE, is_held
+    """Stop a pipeline between two batches. Its queries resume from there when it runs again."""
+    from moldau.spark.pipelines.control import stop_pipeline
 
-    place, record = _record_of(directory, name)
-    if record.state not in ALIVE:
-        raise CommandError(f"the pipeline {name} is not running: it is {record.state}")
-    try:
-        os.kill(record.pid, signal.SIGTERM)
-    except ProcessLookupError:
-        raise CommandError(f"the pipeline {name} has just ended") from None
-    except PermissionError:
-        raise CommandError(f"the pipeline {name} belongs to another user (process {record.pid})") from None
-    until = time.monotonic() + timeout
-    while is_held(place):
-        if time.monotonic() > until:
-            raise CommandError(
-                f"{name} has not ended within {timeout:g} s: a batch may take longer",
-                remedy=f"Look at it with: moldau pipeline status {name}; process {record.pid}",
-            )
-        time.sleep(LOOK_AGAIN_S)
-    _, record = _record_of(directory, name)
-    if record.reason:
-        raise CommandError(f"{name} is {record.state}: {record.reason}")
-    print_text(f"{name} is {record.state}.")
+    with _errors(_checked(directory)):
+        status = stop_pipeline(directory, name, timeout)
+    if status.reason:
+        raise CommandError(f"{name} is {status.state}: {status.reason}")
+    print_text(f"{name} is {status.state}.")
     raise typer.Exit(OK)
 
 
-def _records(directory: str) -> "list[tuple[Place, Record]]":
-    from moldau.spark.pipelines.places import PipelineFailed, all_places, read_record
+def _pipelines(directory: str) -> "list[PipelineStatus]":
+    from moldau.spark.pipelines.control import list_pipelines
+
+    with _errors(_checked(directory)):
+        return list_pipelines(directory)
+
+
+@contextmanager
+def _errors(directory: str) -> Iterator[None]:
+    """Turn errors of the library into errors of the command, with what to type next."""
+    from moldau.spark.pipelines.errors import PipelineError
 
     try:
-        places = all_places(_checked(directory))
-    except PipelineFailed as failed:
-        raise CommandError(str(failed)) from failed
-    return [(place, record) for place in places if (record := read_record(place)) is not None]
+        yield
+    except PipelineError as failed:
+        raise CommandError(str(failed), remedy=_remedy(failed, directory)) from failed
 
 
-def _record_of(directory: str, name: str) -> "tuple[Place, Record]":
-    for place, record in _records(directory):
-        if place.name == name:
-            return place, record
-    known = ", ".join(place.name for place, _ in _records(directory)) or "none"
-    raise CommandError(f"there is no pipeline {name!r} in {directory}", remedy=f"There are: {known}")
+def _remedy(failed: "PipelineError", directory: str) -> str:
+    from moldau.spark.pipelines import errors
+
+    match failed:
+        case errors.PipelineAlreadyRunning():
+            stop = f"moldau pipeline stop {failed.name}{_where(directory)}"
+            return f"Stop it with: {stop}; or give this one another --name"
+        case errors.PipelineDirectoryError():
+            return "Name another directory with --dir"
+        case errors.PipelineNotFound():
+            known = f"Pipelines there: {', '.join(failed.known)}" if failed.known else "No pipeline has run there"
+            return f"{known}. --dir names another data directory"
+        case errors.StopTimeout():
+            look = f"moldau pipeline status {failed.name}{_where(directory)}"
+            return f"It stops after its current batch. Watch it with: {look}"
+        case _:
+            return ""
+
+
+def _where(directory: str) -> str:
+    """The --dir that a command to copy needs."""
+    return "" if directory == UP_DIRECTORY else f" --dir {shlex.quote(directory)}"

@@ -1,7 +1,9 @@
-"""How pipelines are shown, once or live, and how a place to start from is written. Knows nothing of Spark."""
+"""Tables and JSON of `moldau pipeline`, once or live, and the values of its --from."""
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from moldau.tools.common.failure import misused
@@ -11,10 +13,13 @@ from moldau.tools.common.output import print_json, print_table, print_text, show
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from moldau.spark.pipelines.places import Record
+    from moldau.spark.pipelines.dry_run import DryRun
+    from moldau.spark.pipelines.progress import QueryProgress
+    from moldau.spark.pipelines.status import PipelineStatus
 
 LIST_COLUMNS = ("NAME", "STATE", "STARTED", "MASTER", "PID", "QUERIES", "REASON")
-# Short, so that a row fits into 80 columns: rows that came and that were done each second, how long a batch took.
+DRY_RUN_COLUMNS = ("QUERY", "READS", "WRITES", "MODE", "STATE", "CHECKPOINT")
+# Short, so that a row fits into 80 columns: input and processed rows per second, duration of the latest batch.
 STATUS_COLUMNS = ("PIPELINE", "STATE", "QUERY", "BATCH", "IN/S", "DONE/S", "LAG", "TOOK MS", "STATE ROWS", "AGE")
 REFRESH_S = 1.0
 AGO = " ago"
@@ -22,7 +27,7 @@ AGES = ((86_400, "d"), (3600, "h"), (60, "m"))
 
 
 def read_start(text: str, now_ms: int) -> str:
-    """`earliest`, `latest`, or milliseconds since 1970: from a number of them, an ISO 8601 time or `10m ago`."""
+    """`earliest`, `latest`, or milliseconds since the Unix epoch: from an ISO 8601 time, `10m ago` or a number."""
     plain = text.strip()
     if plain.lower() in ("earliest", "latest"):
         return plain.lower()
@@ -41,89 +46,110 @@ def read_start(text: str, now_ms: int) -> str:
     return str(found)
 
 
-def print_list(records: "Sequence[Record]", *, json: bool) -> None:
+def dry_run_rows(result: "DryRun") -> list[tuple[Any, ...]]:
+    return [
+        (each.name, each.reads, each.writes, each.mode, "resumes" if each.resumes else "new", each.checkpoint)
+        for each in result.queries
+    ]
+
+
+def dry_run_document(result: "DryRun") -> dict[str, Any]:
+    document = asdict(result)
+    for query in document["queries"]:
+        query["wrong"] = query.pop("problems")  # the key that scripts know
+    return document
+
+
+def print_list(pipelines: "Sequence[PipelineStatus]", directory: Path, *, json: bool) -> None:
     if json:
-        print_json([_document(record) for record in records])
+        print_json([_document(status) for status in pipelines])
         return
-    if not records:
-        print_text("No pipeline has run here. Start one with: moldau pipeline run FILE.py")
+    if not pipelines:
+        print_text(_none("No pipeline has run", directory))
         return
     rows = [
         (
-            record.name,
-            record.state,
-            show_time(record.started_ms),
-            record.master,
-            record.pid,
-            sorted(record.queries) or None,
-            record.reason or None,
+            status.name,
+            status.state,
+            show_time(status.started_ms),
+            status.master,
+            status.pid,
+            sorted(status.queries) or None,
+            status.reason or None,
         )
-        for record in records
+        for status in pipelines
     ]
     print_table(LIST_COLUMNS, rows)
 
 
-def print_status(records: "Sequence[Record]", *, json: bool) -> None:
+def print_status(pipelines: "Sequence[PipelineStatus]", directory: Path, *, json: bool) -> None:
     if json:
-        print_json([_document(record) for record in records])
+        print_json([_document(status) for status in pipelines])
         return
-    if not records:
-        print_text("No pipeline is running. Start one with: moldau pipeline run FILE.py")
+    if not pipelines:
+        print_text(_none("No pipeline is running", directory))
         return
-    print_table(STATUS_COLUMNS, [row for record in records for row in _status_rows(record)])
-    for record in records:
-        if record.reason:
-            print_text(f"{record.name}: {record.reason}")
+    print_table(STATUS_COLUMNS, [row for status in pipelines for row in _status_rows(status)])
+    for status in pipelines:
+        if status.reason:
+            print_text(f"{status.name}: {status.reason}")
 
 
-def watch(look: "Callable[[], Sequence[Record]]") -> None:
-    """The same, anew every second, until Ctrl-C."""
+def watch(read: "Callable[[], Sequence[PipelineStatus]]", directory: Path) -> None:
+    """Show the status and renew it every second, until Ctrl-C."""
     from rich.live import Live
 
-    with Live(_table(look()), auto_refresh=False, screen=False) as live:
+    with Live(_table(read(), directory), auto_refresh=False, screen=False) as live:
         try:
             while True:
-                live.update(_table(look()), refresh=True)
+                live.update(_table(read(), directory), refresh=True)
                 time.sleep(REFRESH_S)
         except KeyboardInterrupt:
             return
 
 
-def _table(records: "Sequence[Record]") -> "Table":
+def _none(what: str, directory: Path) -> str:
+    where = directory.expanduser().absolute()
+    return f"{what} in {where} (--dir names another). Start one with: moldau pipeline run FILE.py"
+
+
+def _table(pipelines: "Sequence[PipelineStatus]", directory: Path) -> "Table | str":
     from rich.table import Table
 
+    if not pipelines:
+        return _none("No pipeline is running", directory)
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in STATUS_COLUMNS:
         table.add_column(column, justify="left" if column in ("PIPELINE", "STATE", "QUERY") else "right")
-    for record in records:
-        for row in _status_rows(record):
+    for status in pipelines:
+        for row in _status_rows(status):
             table.add_row(*(show(cell) for cell in row))
-    if not records:
-        table.add_row("(none is running)")
     return table
 
 
-def _status_rows(record: "Record") -> list[tuple[Any, ...]]:
-    queries: dict[str, dict[str, Any]] = record.queries or {"": {}}
+def _status_rows(status: "PipelineStatus") -> list[tuple[Any, ...]]:
+    if not status.queries:
+        return [(status.name, status.state, *[None] * (len(STATUS_COLUMNS) - 2))]
     return [
-        (
-            record.name,
-            record.state,
-            name or None,
-            query.get("batch"),
-            query.get("rows_per_second"),
-            query.get("processed_per_second"),
-            query.get("lag"),
-            query.get("batch_ms"),
-            query.get("state_rows"),
-            None if query.get("at_ms") is None else show_age(query["at_ms"], time.time_ns() // 1_000_000),
-        )
-        for name, query in sorted(queries.items())
+        (status.name, status.state, name, *_numbers(query, time.time_ns() // 1_000_000))
+        for name, query in sorted(status.queries.items())
     ]
 
 
+def _numbers(query: "QueryProgress", now_ms: int) -> tuple[Any, ...]:
+    return (
+        query.batch,
+        query.rows_per_second,
+        query.processed_per_second,
+        query.lag,
+        query.batch_ms,
+        query.state_rows,
+        None if query.at_ms is None else show_age(query.at_ms, now_ms),
+    )
+
+
 def show_age(at_ms: int, now_ms: int) -> str:
-    """How long ago that was, in the largest unit of which there is one."""
+    """Time since then, in the largest unit that fits."""
     seconds = max(0, now_ms - at_ms) // 1000
     for size, unit in AGES:
         if seconds >= size:
@@ -131,15 +157,15 @@ def show_age(at_ms: int, now_ms: int) -> str:
     return f"{seconds}s"
 
 
-def _document(record: "Record") -> dict[str, Any]:
+def _document(status: "PipelineStatus") -> dict[str, Any]:
     return {
-        "name": record.name,
-        "state": str(record.state),
-        "reason": record.reason or None,
-        "file": record.file,
-        "master": record.master,
-        "pid": record.pid,
-        "started": show_time(record.started_ms),
-        "ended": None if record.ended_ms is None else show_time(record.ended_ms),
-        "queries": record.queries,
+        "name": status.name,
+        "state": str(status.state),
+        "reason": status.reason or None,
+        "file": status.file,
+        "master": status.master,
+        "pid": status.pid,
+        "started": show_time(status.started_ms),
+        "ended": None if status.ended_ms is None else show_time(status.ended_ms),
+        "queries": {name: asdict(query) for name, query in status.queries.items()},
     }

@@ -1,0 +1,89 @@
+"""QueryProgress: the numbers of a streaming query's latest batch, from the JSON of Spark's StreamingQueryProgress."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from moldau.base.ids import Offset
+
+
+@dataclass(frozen=True, slots=True)
+class QueryProgress:
+    """Rates, lag, durations and state rows. None where Spark or the source does not report a number."""
+
+    id: str | None = None
+    run_id: str | None = None
+    batch: int | None = None
+    rows: int | None = None
+    rows_per_second: float | None = None
+    processed_per_second: float | None = None
+    batch_ms: int | None = None
+    lag: int | None = None
+    state_rows: int | None = None
+    watermark: str | None = None
+    at_ms: int | None = None
+
+
+def read_progress(progress: Mapping[str, Any]) -> QueryProgress:
+    operators = progress.get("stateOperators") or []
+    durations = progress.get("durationMs") or {}
+    return QueryProgress(
+        id=progress.get("id"),
+        run_id=progress.get("runId"),
+        batch=progress.get("batchId"),
+        rows=progress.get("numInputRows"),
+        rows_per_second=_rate(progress.get("inputRowsPerSecond")),
+        processed_per_second=_rate(progress.get("processedRowsPerSecond")),
+        batch_ms=durations.get("triggerExecution", progress.get("batchDuration")),
+        lag=total_lag(progress.get("sources") or []),
+        state_rows=sum(each.get("numRowsTotal") or 0 for each in operators) if operators else None,
+        watermark=(progress.get("eventTime") or {}).get("watermark"),
+        at_ms=_timestamp_ms(progress.get("timestamp")),
+    )
+
+
+def total_lag(sources: Sequence[Mapping[str, Any]]) -> int | None:
+    """Records between the end of the latest batch and the log end, over all sources that report both."""
+    lags = [_lag(each.get("endOffset"), each.get("latestOffset")) for each in sources]
+    known = [lag for lag in lags if lag is not None]
+    return sum(known) if known else None
+
+
+def _lag(end: Any, latest: Any) -> int | None:
+    """Lag of one source, from offsets by topic and partition: the form of Spark's Kafka source and of ours."""
+    ends, latests = _by_partition(end), _by_partition(latest)
+    if not latests:
+        return None
+    return sum(max(0, offset - ends.get(partition, 0)) for partition, offset in latests.items())
+
+
+def _by_partition(offsets: Any) -> dict[tuple[str, str], Offset]:
+    if isinstance(offsets, str):
+        try:
+            offsets = json.loads(offsets)
+        except ValueError:
+            return {}
+    if not isinstance(offsets, Mapping):
+        return {}
+    offsets = offsets.get("offsets", offsets) if "cuts" in offsets else offsets  # only our source has "cuts"
+    found = {}
+    for topic, partitions in offsets.items():
+        if isinstance(partitions, Mapping):
+            found.update({(topic, each): offset for each, offset in partitions.items() if isinstance(offset, int)})
+    return found
+
+
+def _rate(value: Any) -> float | None:
+    """Spark reports NaN or infinity where it has no rate."""
+    if not isinstance(value, int | float) or value != value or value in (float("inf"), float("-inf")):
+        return None
+    return round(float(value), 1)
+
+
+def _timestamp_ms(text: Any) -> int | None:
+    try:
+        return round(datetime.fromisoformat(str(text)).timestamp() * 1000)
+    except ValueError:
+        return None

@@ -1,0 +1,86 @@
+"""Status of a pipeline: the value, and the file that holds it."""
+
+import json
+import os
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, fields, replace
+from enum import StrEnum
+from typing import Any
+
+from moldau.spark.pipelines.directory import PipelineDirectory, is_locked
+from moldau.spark.pipelines.progress import QueryProgress
+
+
+class PipelineState(StrEnum):
+    STARTING = "starting"
+    RUNNING = "running"
+    STOPPING = "stopping"
+    STOPPED = "stopped"  # on request
+    FINISHED = "finished"  # all queries terminated by themselves, as with the availableNow trigger
+    FAILED = "failed"
+
+
+ALIVE = (PipelineState.STARTING, PipelineState.RUNNING, PipelineState.STOPPING)
+PROCESS_GONE = "the process ended without reporting a result; it may have been killed"
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineStatus:
+    """State of a pipeline, and the latest progress of each query by its name."""
+
+    name: str
+    file: str
+    pid: int
+    master: str
+    started_ms: int
+    state: PipelineState = PipelineState.STARTING
+    reason: str = ""
+    ended_ms: int | None = None
+    queries: Mapping[str, QueryProgress] = field(default_factory=dict)
+
+    @property
+    def is_alive(self) -> bool:
+        return self.state in ALIVE
+
+
+def write_status(directory: PipelineDirectory, status: PipelineStatus) -> None:
+    """Replace the file atomically: a reader sees the old status or the new one."""
+    unfinished = directory.path / f".record.{os.getpid()}"
+    unfinished.write_text(json.dumps(asdict(status), indent=1))
+    unfinished.replace(directory.status)
+
+
+def read_status(directory: PipelineDirectory) -> PipelineStatus | None:
+    """The status; FAILED if the process is gone without having said so. None without a readable file."""
+    running = is_locked(directory)  # before reading: a pipeline that ends in between has written its last status
+    try:
+        document = json.loads(directory.status.read_text())
+    except (OSError, ValueError):
+        return None
+    status = _from_document(document)
+    if status is None or running or not status.is_alive:
+        return status
+    ended_ms = status.ended_ms
+    with suppress(OSError):
+        ended_ms = int(directory.status.stat().st_mtime * 1000)
+    return replace(status, state=PipelineState.FAILED, reason=PROCESS_GONE, ended_ms=ended_ms)
+
+
+def _from_document(document: Any) -> PipelineStatus | None:
+    try:
+        status = PipelineStatus(**_known(PipelineStatus, document))
+        queries = {name: QueryProgress(**_known(QueryProgress, each)) for name, each in status.queries.items()}
+        return replace(status, state=PipelineState(status.state), queries=queries)
+    except (AttributeError, TypeError, ValueError):
+        return None
+
+
+def _known(kind: type[PipelineStatus] | type[QueryProgress], document: Any) -> dict[str, Any]:
+    """Fields of a document that this version knows: another version may have written it."""
+    return {each.name: document[each.name] for each in fields(kind) if each.name in document}
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
