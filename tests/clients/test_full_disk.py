@@ -1,21 +1,24 @@
 """Disks that are full, and disks that fail, under a real broker: who is refused, who goes on, and what is told."""
 
+import shutil
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 
 from moldau.base.errors import WireError
 from support.brokers.processes import BrokerProcess, broker_environment
 from support.clients.raw import RawClient
 from support.log.batches import plain_values
 
-SMALL = 8 << 20
+SMALL = 12 << 20
 PATIENCE = 60
 
 
@@ -66,10 +69,10 @@ def test_a_full_disk_refuses_writers_serves_readers_and_goes_on_once_there_is_ro
         producer.produce("t", expected[0])
         assert producer.flush(PATIENCE) == 0
         ballast = small_disk / "ballast"
-        ballast.write_bytes(bytes(SMALL - (1 << 20)))
+        ballast.write_bytes(bytes(shutil.disk_usage(small_disk).free - (1 << 20)))
         for value in expected[1:]:
             producer.produce("t", value, on_delivery=lambda error, _: errors.append(error) if error else None)
-        eventually(lambda: producer.poll(0.05) >= 0 and "No space left" in own.log_text())
+        eventually(lambda: producer.poll(0.05) >= 0 and "[Errno 28]" in own.log_text())
         with RawClient(own.bootstrap) as client:  # readers go on
             assert plain_values(client.fetched("t", 0)[0])[0] == expected[0]
         consumer = Consumer({"bootstrap.servers": own.bootstrap, "group.id": "g", "auto.offset.reset": "earliest"})
@@ -95,6 +98,94 @@ def test_a_full_disk_refuses_writers_serves_readers_and_goes_on_once_there_is_ro
         assert values(own.bootstrap, "t") == expected
     finally:
         own.close()
+
+
+@pytest.fixture
+def full_broker(small_disk: Path, tmp_path: Path) -> Iterator[BrokerProcess]:
+    """A broker with the topics `t` and `u` on a disk without a free byte, to which a producer keeps writing."""
+    own = BrokerProcess(
+        tmp_path / "broker", {"log.retention.check.interval.ms": 200, "auto.create.topics.enable": "false"}
+    )
+    own.data = small_disk / "data"
+    own.start()
+    admin = AdminClient({"bootstrap.servers": own.bootstrap})
+    config = {"segment.bytes": 1 << 20, "file.delete.delay.ms": 100}
+    for created in admin.create_topics([NewTopic("t", 1, config=config), NewTopic("u", 1, config=config)]).values():
+        created.result(PATIENCE)
+    stopped = threading.Event()
+    writer = threading.Thread(target=keep_writing, args=(own.bootstrap, stopped))
+    try:
+        assert write(own.bootstrap, "t", 0, bytes(900_000)) is None
+        assert write(own.bootstrap, "t", 0, bytes(900_000)) is None
+        with open(small_disk / "ballast", "wb", buffering=0) as ballast, suppress(OSError):
+            while ballast.write(bytes(4096)):
+                pass
+        writer.start()
+        eventually(lambda: "[Errno 28]" in own.log_text())
+        yield own
+    finally:
+        stopped.set()
+        writer.join()
+        own.close()
+
+
+def keep_writing(bootstrap: str, stopped: threading.Event) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap, "message.timeout.ms": 500, "retry.backoff.ms": 1})
+    while not stopped.is_set():
+        producer.produce("u", bytes(50_000))
+        producer.poll(0.02)
+    producer.purge()
+
+
+def test_a_topic_can_be_deleted_on_a_full_disk(full_broker: BrokerProcess) -> None:
+    admin = AdminClient({"bootstrap.servers": full_broker.bootstrap})
+    admin.delete_topics(["t"])["t"].result(PATIENCE)
+    eventually(lambda: write(full_broker.bootstrap, "u", 0) is None)
+
+
+def test_retention_can_be_lowered_on_a_full_disk(full_broker: BrokerProcess) -> None:
+    admin = AdminClient({"bootstrap.servers": full_broker.bootstrap})
+    lower = ConfigEntry("retention.bytes", "1000", incremental_operation=AlterConfigOpType.SET)
+    topic = ConfigResource(ResourceType.TOPIC, "t", incremental_configs=[lower])
+    admin.incremental_alter_configs([topic])[topic].result(PATIENCE)
+    eventually(lambda: write(full_broker.bootstrap, "u", 0) is None)
+
+
+def test_retention_of_all_topics_can_be_lowered_on_a_full_disk(full_broker: BrokerProcess) -> None:
+    admin = AdminClient({"bootstrap.servers": full_broker.bootstrap})
+    lower = ConfigEntry("log.retention.bytes", "1000", incremental_operation=AlterConfigOpType.SET)
+    broker = ConfigResource(ResourceType.BROKER, "1", incremental_configs=[lower])
+    admin.incremental_alter_configs([broker])[broker].result(PATIENCE)
+    eventually(lambda: write(full_broker.bootstrap, "u", 0) is None)
+
+
+def test_records_can_be_deleted_on_a_full_disk(full_broker: BrokerProcess) -> None:
+    admin = AdminClient({"bootstrap.servers": full_broker.bootstrap})
+    [deleted] = admin.delete_records([TopicPartition("t", 0, 1)]).values()
+    assert deleted.result(PATIENCE).low_watermark == 1
+    eventually(lambda: write(full_broker.bootstrap, "u", 0) is None)
+
+
+def test_a_full_disk_takes_no_new_topics_and_says_what_to_do(full_broker: BrokerProcess) -> None:
+    admin = AdminClient({"bootstrap.servers": full_broker.bootstrap})
+    refused: KafkaException | None = None
+    for number in range(100):  # until nothing is left of what the store had already
+        refused = admin.create_topics([NewTopic(f"new-{number}", 10)])[f"new-{number}"].exception(PATIENCE)
+        if refused is not None:
+            break
+    assert isinstance(refused, KafkaException)
+    assert refused.args[0].code() == WireError.KAFKA_STORAGE_ERROR
+    assert "Disk full" in refused.args[0].str()
+    assert "Delete topics or lower retention.bytes" in refused.args[0].str()
+    admin.delete_topics(["t"])["t"].result(PATIENCE)  # the reserve is still there
+
+
+def test_a_broker_that_starts_on_a_full_disk_can_delete_topics(full_broker: BrokerProcess) -> None:
+    full_broker.kill()
+    full_broker.start()
+    admin = AdminClient({"bootstrap.servers": full_broker.bootstrap})
+    admin.delete_topics(["t"])["t"].result(PATIENCE)
+    eventually(lambda: write(full_broker.bootstrap, "u", 0) is None)
 
 
 def writable(bootstrap: str, topic: str) -> bool:
@@ -182,10 +273,10 @@ def test_a_directory_that_fails_takes_its_partitions_alone(tmp_path: Path, faili
     assert [(path / ".kafka_cleanshutdown").exists() for path in (working, broken)] == [True, False]
 
 
-def write(bootstrap: str, topic: str, partition: int) -> object:
+def write(bootstrap: str, topic: str, partition: int, value: bytes = b"v") -> object:
     """None, or the error that a producer without much patience gets."""
     producer = Producer({"bootstrap.servers": bootstrap, "message.timeout.ms": 3_000})
     outcome: list[object] = []
-    producer.produce(topic, b"v", partition=partition, on_delivery=lambda error, _: outcome.append(error))
+    producer.produce(topic, value, partition=partition, on_delivery=lambda error, _: outcome.append(error))
     producer.flush(PATIENCE)
     return outcome[0]

@@ -7,6 +7,8 @@ listed: the row arrives with the API that needs it.
 from dataclasses import dataclass
 from enum import IntEnum
 
+MAKE_ROOM = "Delete topics or lower retention.bytes; space is freed after file.delete.delay.ms."  # on a full disk
+
 
 class WireError(IntEnum):
     """`WireError.NAME` is the code; `.retriable` and `.doc` come from the table."""
@@ -67,7 +69,7 @@ class WireError(IntEnum):
     TRANSACTION_COORDINATOR_FENCED = 52, False, "A newer coordinator has taken over the transaction."
     TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53, False, "The client may not use this transactional id."
     OPERATION_NOT_ATTEMPTED = 55, False, "Not tried, since another part of the request failed."
-    KAFKA_STORAGE_ERROR = 56, True, "The disk failed, or is full."
+    KAFKA_STORAGE_ERROR = 56, True, "The disk failed, or is full: then delete topics or lower retention.bytes."
     LOG_DIR_NOT_FOUND = 57, False, "The broker has no such log directory."
     NON_EMPTY_GROUP = 68, False, "The group has members."
     GROUP_ID_NOT_FOUND = 69, False, "There is no such group."

@@ -44,6 +44,7 @@ from moldau.broker.sessions import FetchSessions
 from moldau.broker.settings import BrokerConfig, load
 from moldau.broker.table import APIS
 from moldau.log.directory import DirectoryFailed, DirectoryRefused, LogDirectory
+from moldau.log.reserve import DiskReserve
 from moldau.log.settings import LogConfig
 from moldau.metadata import features
 from moldau.metadata.changes import Change
@@ -60,6 +61,7 @@ from moldau.store.zookeeper import ZooKeeperStore
 log = logging.getLogger("moldau.broker")
 
 STORE_FILE = "moldau-metadata.sqlite"
+STORE_RESERVE_BYTES = 2 * 1024 * 1024  # more than the deletion of the largest topic that one transaction deletes
 STORE_PATIENCE_S = 15.0  # how long a change waits for an ensemble that is out of reach
 IDLE_CHECKS = 10  # how often an idle time is looked at while it passes
 LEAST_IDLE_CHECK_MS = 100
@@ -204,7 +206,8 @@ class Node:
         path = _store_path(self._directories)
         if not path.exists():
             _demand_all(self._directories)
-        self._store = await SqliteStore.open(path)
+        reserve = DiskReserve(path.with_name(f"{STORE_FILE}-reserve"), STORE_RESERVE_BYTES)
+        self._store = await SqliteStore.open(path, reserve)
         return Controller(self._store)
 
     async def _open_metadata(self) -> None:
@@ -394,7 +397,7 @@ class Node:
         return tuple(chores)
 
     async def _checkpoint(self) -> None:
-        await self._replicas.checkpoint()
+        await self._replicas.checkpoint(reserve=False)  # what is put off now comes with the next round
 
     def _give_up(self, reason: str) -> None:
         """As Kafka does when no directory is left. Who watches over the process starts it again, or calls someone."""

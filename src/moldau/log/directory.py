@@ -28,6 +28,7 @@ from moldau.log.checkpoints import (
     write_properties,
 )
 from moldau.log.files import passing, replace, sync_directory
+from moldau.log.reserve import DiskReserve
 
 logger = logging.getLogger("moldau.log")
 
@@ -38,6 +39,8 @@ CONDEMNED = re.compile(r".+\.[0-9a-f]+-delete")  # a long name loses its end, nu
 FUTURE = re.compile(r"(?P<topic>.+)-(?P<number>0|[1-9][0-9]{0,9})\.[0-9a-f]+-future")  # a copy that is being made
 MOVED = "moved"  # in a partition's directory: a complete copy of it is in another one
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
+RESERVE = ".moldau-reserve"
+RESERVE_BYTES = 1024 * 1024  # the checkpoints of about 15,000 partitions
 META_VERSION = "1"
 NO_LOCK = -1
 _held: set[Path] = set()  # locked by this process: POSIX locks do not keep a process from its own files
@@ -56,6 +59,7 @@ class LogDirectory:
 
     __slots__ = (
         "_lock",
+        "_reserve",
         "clean",
         "cluster_id",
         "cordoned",
@@ -72,6 +76,7 @@ class LogDirectory:
         """Not for callers: `LogDirectory.open`."""
         self.path = path
         self._lock = lock
+        self._reserve = DiskReserve(path / RESERVE, RESERVE_BYTES)
         self.clean = False
         self.cluster_id = ""
         self.node_id = -1
@@ -175,6 +180,7 @@ class LogDirectory:
             raise DirectoryRefused(
                 f"the directory {self.path} belongs to cluster {self.cluster_id}, not to cluster {cluster_id}"
             )
+        self._reserve.fill()
 
     def forget(self, partition: Partition) -> None:
         """The partition was deleted: a later one of its name starts without its checkpoints."""
@@ -212,11 +218,21 @@ class LogDirectory:
         recovery_points: Mapping[Partition, int],
         high_watermarks: Mapping[Partition, int],
         log_starts: Mapping[Partition, int],
+        *,
+        reserve: bool = False,
     ) -> None:
-        """Syncs three files: belongs in a thread."""
-        write_offsets(self.path / RECOVERY_POINTS, recovery_points)
-        write_offsets(self.path / HIGH_WATERMARKS, high_watermarks)
-        write_offsets(self.path / LOG_STARTS, log_starts)
+        """Write and sync three files, in a thread; with `reserve` also where the disk is full."""
+
+        def write() -> None:
+            write_offsets(self.path / RECOVERY_POINTS, recovery_points)
+            write_offsets(self.path / HIGH_WATERMARKS, high_watermarks)
+            write_offsets(self.path / LOG_STARTS, log_starts)
+
+        if reserve:
+            self._reserve.use(write)
+        else:
+            write()
+            self._reserve.fill()
 
     def close(self, *, clean: bool, broker_epoch: int = -1) -> None:
         """`clean` says that all logs are closed and the checkpoints written."""

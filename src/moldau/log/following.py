@@ -75,7 +75,7 @@ def write_copies(segment: Segment, files: OpenFiles, headers: list[RawHeader], d
     written = os.write(file.fd, data)
     if written != len(data):
         cut_back(file.fd, position)
-        raise OSError(errno.ENOSPC, f"{written} of {len(data)} bytes were written", f"{segment.stem}.log")
+        raise OSError(errno.ENOSPC, f"Disk full: {written} of {len(data)} bytes were written", f"{segment.stem}.log")
     segment.size = position + written
     for header in headers:
         first = header[0] - segment.base

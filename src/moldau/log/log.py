@@ -244,7 +244,7 @@ class Log:
         written = _writev(file.fd, (_assign(base, size - PREFIX_SIZE, leader_epoch), batch[ASSIGNED_SIZE:]))
         if written != size:
             cut_back(file.fd, position)
-            raise OSError(errno.ENOSPC, f"{written} of {size} bytes were written", f"{segment.stem}.log")
+            raise OSError(errno.ENOSPC, f"Disk full: {written} of {size} bytes were written", f"{segment.stem}.log")
         if not position:
             segment.schedule_roll(timestamp, self._due_after())
         segment.size = position + size

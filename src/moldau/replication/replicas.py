@@ -10,6 +10,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 from moldau.log import files
@@ -434,17 +435,21 @@ class Replicas:
         for partition in self:
             partition.flush_if_due(now)
 
-    async def checkpoint(self) -> bool:
-        """Write the checkpoints of every directory, one after the other; whether all of them were written."""
+    async def checkpoint(self, *, reserve: bool = True) -> bool:
+        """Write the checkpoints of every directory, one after the other; whether all of them were written.
+
+        With `reserve` a full disk takes them too, for as long as its reserve lasts.
+        """
         loop = asyncio.get_running_loop()
         written = True
         for directory in self.directories:
             if directory.offline:
                 continue
             try:
-                await loop.run_in_executor(self._disk, directory.write_checkpoints, *self._checkpoints(directory))
+                write = partial(directory.write_checkpoints, *self._checkpoints(directory), reserve=reserve)
+                await loop.run_in_executor(self._disk, write)
             except OSError as problem:
-                logger.error("writing the checkpoints of %s failed: %s", directory.path, problem)
+                logger.error("Cannot write the checkpoints of %s: %s", directory.path, problem)
                 written = False
                 if not files.passing(problem):
                     self.fail(directory, problem)

@@ -32,6 +32,10 @@ class StoreUnavailable(StoreError):
     """Locked, read-only, out of space, out of reach: it may work later, with no change to the program."""
 
 
+class StoreFull(StoreUnavailable):
+    """The disk has no room for the change; the text says how to make some."""
+
+
 class TooMuch(StoreError):
     """More than the store takes in one transaction: nothing was changed, and trying again does not help."""
 

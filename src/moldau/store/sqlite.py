@@ -3,22 +3,31 @@
 Every statement runs in a thread of its own, so that an fsync never holds up the loop. `synchronous=FULL` in WAL mode:
 what `multi` has answered survives a power cut. The file is locked for as long as it is open, because ephemeral nodes
 live and die with the one process that has it.
+
+On a full disk a small transaction (a deletion, a setting) is carried out with the help of a reserve: blocks that are
+given back to the file system when SQLite has no room for its write-ahead log. Otherwise nothing could be deleted.
 """
 
 import asyncio
+import logging
 import sqlite3
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import Protocol, Self, TypeVar
 
+from moldau.base.errors import MAKE_ROOM
 from moldau.base.tree import ANY_VERSION, Check, Create, Delete, Op, Set, check_path, name_of, parent_of
-from moldau.store.port import Conflict, Done, Node, Reason, StoreDamaged, StoreUnavailable
+from moldau.store.port import Conflict, Done, Node, Reason, StoreDamaged, StoreFull, StoreUnavailable
+
+logger = logging.getLogger("moldau.store")
 
 T = TypeVar("T")
 
 SCHEMA_VERSION = 1
 LOCK_TIMEOUT_S = 1.0  # how long to wait for another process that has the file open
+SMALL_CHANGE = 2  # nodes that a transaction may add on a full disk: the entry of the change feed and a setting
 
 SCHEMA = """
 CREATE TABLE node (
@@ -37,6 +46,15 @@ INSERT INTO node (path, parent, data) VALUES ('/', '', x'');
 DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
+class Reserve(Protocol):
+    """Disk space that is kept for transactions which must succeed on a full disk."""
+
+    def fill(self) -> None: ...
+
+    def release(self) -> bool:
+        """Give a part of it back to the file system; False if none is left."""
+
+
 class _Refused(Exception):
     def __init__(self, conflict: Conflict) -> None:
         self.conflict = conflict
@@ -45,8 +63,11 @@ class _Refused(Exception):
 class SqliteStore:
     """Open it with `await SqliteStore.open(path)`; see `store.port.Store` for what its methods promise."""
 
-    def __init__(self, path: Path, thread: ThreadPoolExecutor, connection: sqlite3.Connection) -> None:
+    def __init__(
+        self, path: Path, thread: ThreadPoolExecutor, connection: sqlite3.Connection, reserve: Reserve | None = None
+    ) -> None:
         self._path = path
+        self._reserve = reserve
         self._thread = thread
         self._connection = connection
         self._loop = asyncio.get_running_loop()
@@ -54,15 +75,18 @@ class SqliteStore:
         self._closed = False
 
     @classmethod
-    async def open(cls, path: Path) -> Self:
+    async def open(cls, path: Path, reserve: Reserve | None = None) -> Self:
         thread = ThreadPoolExecutor(1, thread_name_prefix="store")
         loop = asyncio.get_running_loop()
         try:
-            connection = await loop.run_in_executor(thread, _guarded, path, lambda: _connect(path))
+            connection = await loop.run_in_executor(thread, _guarded, path, lambda: _open(path, reserve))
+        except StoreFull as problem:
+            thread.shutdown(wait=False)
+            raise StoreFull(f"Disk full: {path} cannot be opened. Free some space, then start the broker.") from problem
         except BaseException:
             thread.shutdown(wait=False)
             raise
-        return cls(path, thread, connection)
+        return cls(path, thread, connection, reserve)
 
     @property
     def connected(self) -> bool:
@@ -95,7 +119,8 @@ class SqliteStore:
     async def multi(self, ops: Sequence[Op]) -> list[Done] | Conflict:
         for op in ops:
             check_path(op.path)
-        return await self._run(lambda: self._transact(ops))
+        reserve = self._reserve if _nodes_added(ops) <= SMALL_CHANGE else None
+        return await self._run(lambda: _insist(self._path, lambda: self._transact(ops), reserve, self._connection))
 
     async def watch_data(self, path: str) -> asyncio.Future[None]:
         return self._watch("data", path)
@@ -159,6 +184,12 @@ class SqliteStore:
                     watcher.set_result(None)
 
 
+def _open(path: Path, reserve: Reserve | None) -> sqlite3.Connection:
+    if reserve is not None:
+        reserve.fill()
+    return _insist(path, lambda: _connect(path), reserve)
+
+
 def _connect(path: Path) -> sqlite3.Connection:
     # check_same_thread off: the connection is made, used and closed in the one thread, but freed anywhere.
     connection = sqlite3.connect(path, timeout=LOCK_TIMEOUT_S, isolation_level=None, check_same_thread=False)
@@ -195,12 +226,51 @@ def _end(connection: sqlite3.Connection) -> None:
         connection.close()
 
 
+def _insist(
+    path: Path, work: Callable[[], T], reserve: Reserve | None, connection: sqlite3.Connection | None = None
+) -> T:
+    """`work`, again with each part of the reserve for as long as the disk is full; then fill the reserve."""
+    told = False
+    try:
+        while True:
+            try:
+                return work()
+            except sqlite3.DatabaseError as error:
+                if _code(error) != sqlite3.SQLITE_FULL or reserve is None or not reserve.release():
+                    raise
+                if not told:
+                    logger.warning("Disk full: %s is written with the help of its reserve. %s", path, MAKE_ROOM)
+                    told = True
+                if connection is not None:
+                    _reuse_log(connection)
+    finally:
+        if reserve is not None:
+            reserve.fill()
+
+
+def _reuse_log(connection: sqlite3.Connection) -> None:
+    """Let the next transaction overwrite the write-ahead log, which then need not grow."""
+    with suppress(sqlite3.DatabaseError):
+        connection.execute("PRAGMA wal_checkpoint(RESTART)")
+
+
+def _nodes_added(ops: Sequence[Op]) -> int:
+    return sum((isinstance(op, Create) and not op.ephemeral) - isinstance(op, Delete) for op in ops)
+
+
+def _code(error: sqlite3.DatabaseError) -> int:
+    code: int = getattr(error, "sqlite_errorcode", 0)
+    return code & 0xFF  # the low byte is the primary code
+
+
 def _guarded(path: Path, work: Callable[[], T]) -> T:
-    """SQLite's many errors become the port's two."""
+    """SQLite's many errors become the port's three."""
     try:
         return work()
     except sqlite3.DatabaseError as error:
-        code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the low byte is the primary code
+        code = _code(error)
+        if code == sqlite3.SQLITE_FULL:
+            raise StoreFull(f"Disk full: {path} has no room for the change. {MAKE_ROOM}") from error
         raise (StoreDamaged if code in DAMAGE else StoreUnavailable)(f"{path}: {error}") from error
 
 

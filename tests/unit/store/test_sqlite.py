@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from moldau.base.tree import Create, Set
-from moldau.store.port import Node, StoreDamaged, StoreError, StoreUnavailable
+from moldau.base.tree import Create, Delete, Op, Set
+from moldau.store.port import Node, StoreDamaged, StoreError, StoreFull, StoreUnavailable
 from moldau.store.sqlite import SCHEMA_VERSION, SqliteStore
 
 PROGRAM = """
 import asyncio, os, resource, signal, sys
 from pathlib import Path
-from moldau.base.tree import Create, Set
+from moldau.base.tree import Create, Delete, Op, Set
 from moldau.store.port import StoreUnavailable
 from moldau.store.sqlite import SqliteStore
 
@@ -176,3 +176,64 @@ def test_setting_much_keeps_the_write_ahead_log_bounded(tmp_path: Path) -> None:
         return size
 
     assert asyncio.run(session()) < 6_000_000
+
+
+class PagesInReserve:
+    """A reserve that lets the database grow by a few pages each time."""
+
+    def __init__(self, parts: int) -> None:
+        self.parts = parts
+        self.filled = 0
+        self.connection: sqlite3.Connection | None = None
+
+    def fill(self) -> None:
+        self.filled += 1
+
+    def release(self) -> bool:
+        if not self.parts or self.connection is None:
+            return False
+        self.parts -= 1
+        (pages,) = self.connection.execute("PRAGMA max_page_count").fetchone()
+        self.connection.execute(f"PRAGMA max_page_count = {pages + 2}")
+        return True
+
+
+def full_store(path: Path, parts: int, *ops: Op) -> tuple[object, PagesInReserve]:
+    async def session() -> object:
+        store = await SqliteStore.open(path, reserve)
+        await store.multi([Create("/a"), Create("/b")])
+        reserve.connection = store._connection
+        reserve.connection.execute("PRAGMA max_page_count = 1")  # SQLite takes the present size then
+        try:
+            return await store.multi(ops)
+        except StoreFull as problem:
+            assert await store.get("/new") is None
+            return problem
+        finally:
+            await store.close()
+
+    reserve = PagesInReserve(parts)
+    return asyncio.run(session()), reserve
+
+
+@pytest.mark.parametrize("ops", [[Set("/a", bytes(20_000))], [Create("/new", bytes(20_000)), Delete("/b")]])
+def test_a_small_change_on_a_full_disk_uses_the_reserve(tmp_path: Path, ops: list[Op]) -> None:
+    result, reserve = full_store(tmp_path / "store.db", 8, *ops)
+    assert isinstance(result, list)
+    assert reserve.parts < 8
+    assert reserve.filled == 4, "when it was opened, and after each of two changes"
+
+
+def test_a_full_disk_with_an_empty_reserve_says_what_to_do(tmp_path: Path) -> None:
+    result, reserve = full_store(tmp_path / "store.db", 2, Create("/new", bytes(20_000)))
+    assert isinstance(result, StoreFull)
+    assert str(result).startswith("Disk full: ")
+    assert "Delete topics or lower retention.bytes" in str(result)
+    assert reserve.parts == 0
+
+
+def test_a_change_that_adds_much_leaves_the_reserve_alone(tmp_path: Path) -> None:
+    ops = [Create("/new", bytes(20_000)), Create("/new/1"), Create("/new/2")]
+    result, reserve = full_store(tmp_path / "store.db", 8, *ops)
+    assert isinstance(result, StoreFull)
+    assert reserve.parts == 8

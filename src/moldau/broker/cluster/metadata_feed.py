@@ -19,7 +19,7 @@ from moldau.broker.fresh import fresh_id
 from moldau.metadata import tree
 from moldau.metadata.changes import Change, TopicCreated, apply, to_json
 from moldau.metadata.image import NO_BROKER, ClusterImage, Topic
-from moldau.store.port import Conflict, Reason, Store, StoreDamaged, StoreError, StoreUnavailable, TooMuch
+from moldau.store.port import Conflict, Reason, Store, StoreDamaged, StoreError, StoreFull, StoreUnavailable, TooMuch
 
 logger = logging.getLogger("moldau.broker")
 
@@ -111,7 +111,8 @@ class MetadataFeed:
             except StoreUnavailable as problem:
                 doubt = True
                 if loop.time() >= deadline:
-                    return Refusal(WireError.KAFKA_STORAGE_ERROR, f"The metadata store is not available: {problem}")
+                    prefix = "" if isinstance(problem, StoreFull) else "The metadata store is not available: "
+                    return Refusal(WireError.KAFKA_STORAGE_ERROR, f"{prefix}{problem}")
                 await asyncio.sleep(RETRY_S)
         self.oldest_entry += len(trim)
         self._publish(apply(self.image, change))
