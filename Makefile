@@ -40,7 +40,7 @@ $(EVERYTHING): $(BROKER)
 	@touch $(SPARK) $@
 
 test: setup check
-	@$(BIN)/python -m pytest tests -n $(WORKERS)
+	@$(BIN)/python -m tests.support.rerun tests -n $(WORKERS)
 
 check: setup
 	@$(BIN)/ruff check src tests benchmarks chaos demo
@@ -78,4 +78,4 @@ simulate: setup
 	@$(BIN)/python -m chaos simulate $(ARGS)
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build .pytest_cache .mypy_cache .ruff_cache .hypothesis
