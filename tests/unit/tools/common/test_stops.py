@@ -10,9 +10,11 @@ from moldau.tools.common.stops import SIGNALS, StopAsked, Stops
 
 @pytest.fixture(autouse=True)
 def _handlers() -> Iterator[None]:
-    before = {number: signal.getsignal(number) for number in SIGNALS}
+    """The default handlers, even where the tests run under nohup; each test leaves them as they were."""
+    inherited = {number: signal.signal(number, signal.default_int_handler) for number in SIGNALS}
     yield
-    assert {number: signal.getsignal(number) for number in SIGNALS} == before
+    left = {number: signal.signal(number, handler) for number, handler in inherited.items()}
+    assert set(left.values()) == {signal.default_int_handler}
 
 
 @pytest.mark.parametrize("number", SIGNALS)
@@ -37,13 +39,13 @@ def test_what_is_done_whole_is_finished_first() -> None:
     assert done == ["all", "told once"]
 
 
-def test_who_is_stopping_is_left_alone() -> None:
+def test_signals_are_ignored_while_stopping() -> None:
     with Stops() as stops:
         stops.ignore()
         signal.raise_signal(signal.SIGINT)
 
 
-def test_who_shall_outlive_the_terminal_does() -> None:
+def test_sighup_stays_ignored_under_nohup() -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         with Stops():
