@@ -11,8 +11,9 @@ from functools import partial
 
 from chaos.simulation.broker import SimulatedBroker
 from chaos.simulation.world import TOPIC, World
+from moldau.base.later import Later, NowOrLater
 from moldau.replication.leader import ALL
-from moldau.replication.partition import Appended, Later, Outcome, Partition
+from moldau.replication.partition import Appended, Outcome, Partition
 from moldau.wire.records import encode_pairs
 
 SOON_S = 0.1  # in calm times: a fifth of what a follower's fetch waits for news, a twentieth of the look at everything
@@ -117,7 +118,7 @@ class Writers:
                 if not opened.open_on and opened in self.transactions:
                     self.transactions.remove(opened)
 
-            def write(partition: Partition = partition, commit: bool = commit) -> Outcome | Later:
+            def write(partition: Partition = partition, commit: bool = commit) -> NowOrLater[Outcome]:
                 return partition.write_marker(opened.producer_id, 1, commit, 0, STRICT, broker.clock.now())
 
             self._note(broker, partition, write, ended)
@@ -134,7 +135,7 @@ class Writers:
         self,
         broker: SimulatedBroker,
         partition: Partition,
-        write: Callable[[], Outcome | Later],
+        write: Callable[[], NowOrLater[Outcome]],
         then: Callable[[Outcome], None],
         acks: int = ALL,
     ) -> None:
@@ -170,7 +171,7 @@ class Writers:
                 )
 
         if isinstance(outcome, Later):
-            outcome.tell = told
+            outcome.then(told)
             if calm:
                 loop.call_later(SOON_S, expect_answer)
         else:

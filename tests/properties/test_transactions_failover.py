@@ -14,16 +14,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moldau.base.errors import Refusal, WireError
+from moldau.base.later import Later
 from moldau.broker.coordinators import transactions as module
 from moldau.broker.coordinators.markers import Marker, Markers
 from moldau.broker.coordinators.transactions import Transactions
-from moldau.broker.promise import Promise
 from moldau.broker.settings import load
 from moldau.log.producers import Producers
 from moldau.metadata.image import ClusterImage, PartitionState, Topic
 from moldau.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 from moldau.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from support.calls import a_call
+from support.brokers.calls import a_call
 from support.net.loops import until
 from support.replication.replicas import ReplicatedPartition
 
@@ -150,10 +150,10 @@ class Client:
         """Take the answer that is there, then ask what comes next."""
         if self.asked is not None:
             what, about, answer = self.asked
-            if isinstance(answer, Promise) and not answer.done:
+            if isinstance(answer, Later) and not answer.done:
                 return
             self.asked = None
-            answer = answer.answer if isinstance(answer, Promise) else answer
+            answer = answer.result if isinstance(answer, Later) else answer
             if not getattr(self, f"_{what}_answered")(about, answer):
                 self._ask(what, about)
                 return
@@ -170,7 +170,7 @@ class Client:
 
     def _init(self, _: None) -> Any:
         request = InitProducerIdRequest(transactional_id="tx", transaction_timeout_ms=60_000)
-        return self.world.coordinator.ask(
+        return self.world.coordinator.init_producer_id(
             "tx", request, CALL, lambda error: InitProducerIdResponse(error_code=error, producer_epoch=-1)
         )
 

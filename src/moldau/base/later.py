@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Generic, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -45,14 +45,17 @@ class Later(Generic[T]):
         self._listener = None
 
 
-def gather(parts: Sequence[T | Later[T]], combine: Callable[[list[T]], U | Later[U]]) -> U | Later[U]:
+NowOrLater: TypeAlias = T | Later[T]
+
+
+def gather(parts: Sequence[NowOrLater[T]], combine: Callable[[list[T]], NowOrLater[U]]) -> NowOrLater[U]:
     """`combine` of all parts, at once if none of them is pending; `combine` itself may answer later."""
-    results: list[T | Later[T]] = list(parts)
+    results: list[NowOrLater[T]] = list(parts)
     pending = [(index, part) for index, part in enumerate(parts) if isinstance(part, Later)]
     missing = len(pending)
     combined: Later[U] = Later()
 
-    def complete() -> U | Later[U]:
+    def complete() -> NowOrLater[U]:
         return combine([part.result if isinstance(part, Later) else part for part in results])
 
     def arrived(index: int, result: T) -> None:
@@ -73,6 +76,6 @@ def gather(parts: Sequence[T | Later[T]], combine: Callable[[list[T]], U | Later
     return combined.result if combined.done else combined
 
 
-def chain(part: T | Later[T], then: Callable[[T], U | Later[U]]) -> U | Later[U]:
+def chain(part: NowOrLater[T], then: Callable[[T], NowOrLater[U]]) -> NowOrLater[U]:
     """`then` of one part, which may be pending."""
     return gather([part], lambda results: then(results[0])) if isinstance(part, Later) else then(part)

@@ -10,7 +10,7 @@ from functools import partial
 from typing import NamedTuple, Protocol
 
 from moldau.base.errors import Refusal, WireError
-from moldau.broker.promise import Promise, after
+from moldau.base.later import Later, NowOrLater, chain
 from moldau.log.producers import NOT_ASKED, NOT_NEEDED, Verification
 from moldau.replication.partition import Partition
 from moldau.wire.batch import HEADER, HEADER_SIZE, MAGIC, TRANSACTIONAL
@@ -41,7 +41,7 @@ class Admission(Protocol):
 
     def admit(
         self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: list[Key], adds: bool
-    ) -> Mapping[Key, WireError] | Promise:
+    ) -> Mapping[Key, WireError] | Later[Mapping[Key, WireError]]:
         """Which partitions the producer's open transaction includes; with `adds` they are added to it."""
 
 
@@ -67,7 +67,7 @@ def transactional_batch(partition: Partition, data: memoryview) -> Batch | None:
 
 def prove(
     coordinator: Admission, transactional_id: bytes, batches: Iterable[Batch], version: int, *, enabled: bool, now: int
-) -> Proofs | Promise:
+) -> NowOrLater[Proofs]:
     """How each batch that begins a transaction in its partition was let in, or why not; or why none of the request is.
 
     `enabled`: transaction.partition.verification.enable.
@@ -90,8 +90,7 @@ def prove(
         return proofs
     name = transactional_id.decode(errors="replace")
     answers = coordinator.admit(name, batches[0].producer_id, batches[0].epoch, list(asked), adds)
-    answered: Proofs | Promise = after(answers, partial(_with_answers, proofs, asked, version))
-    return answered
+    return chain(answers, partial(_with_answers, proofs, asked, version))
 
 
 def _with_answers(

@@ -10,11 +10,12 @@ from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, NamedTuple
 
 from moldau.base.errors import Refusal, WireError
+from moldau.base.later import Later
 from moldau.base.session import Session
 from moldau.broker.call import Call
 from moldau.broker.cluster.asking import Asking
 from moldau.broker.context import Context
-from moldau.broker.promise import Promise
+from moldau.broker.waiting import awaited
 from moldau.net.connection import Connection, Handled
 from moldau.net.reply import BadRequest, Parked, Reply
 from moldau.wire.codec import decode, encode
@@ -124,7 +125,7 @@ class Dispatcher:
         response = api.handler(self._context, request, call)
         if inspect.iscoroutine(response):
             return self._answer_later(api, response, call)
-        if isinstance(response, Promise):
+        if isinstance(response, Later):
             return _park(api, call, response)
         return _frame(api, call, response)
 
@@ -190,7 +191,7 @@ class Dispatcher:
     async def _serve(self, api: Api, request: object, call: Call) -> object:
         assert api.handler is not None
         response = api.handler(self._context, request, call)
-        return await response if inspect.isawaitable(response) else response
+        return await response if inspect.isawaitable(response) else await awaited(response)
 
 
 class Enveloped(bytes):
@@ -207,8 +208,10 @@ def _deposed(response: object) -> bool:
     return any(_deposed(getattr(response, name)) for name in names)
 
 
-def _park(api: Api, call: Call, promise: Promise) -> Parked:
-    """Nothing runs while the answer is waited for, so it takes no place among the requests in progress."""
+def _park(api: Api, call: Call, pending: Later[object]) -> Handled:
+    """No task runs while the response is pending, so the request does not count as one in progress."""
+    if pending.done:
+        return _frame(api, call, pending.result)
     parked = Parked()
 
     def answer(response: object) -> None:
@@ -218,7 +221,7 @@ def _park(api: Api, call: Call, promise: Promise) -> Parked:
             log.exception("answering a request that had waited failed (%s %d)", api.messages.name, call.version)
             parked.resolve(BadRequest("an internal error"))
 
-    promise.then(answer)
+    pending.then(answer)
     return parked
 
 

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from moldau.base.errors import Refusal, WireError
+from moldau.base.later import Later, NowOrLater
 from moldau.broker.admission import Proofs
-from moldau.broker.promise import Promise
 from moldau.net.reply import BadRequest, Parked, Reply
 
 log = logging.getLogger("moldau.broker")
@@ -20,7 +20,7 @@ log = logging.getLogger("moldau.broker")
 HELD_AT_MOST = 64 * 1024 * 1024  # bytes of requests
 FULL = Refusal(WireError.NOT_ENOUGH_REPLICAS, "Too many batches wait for their transactions to be verified.")
 
-Prove = Callable[[memoryview], Proofs | Promise]
+Prove = Callable[[memoryview], NowOrLater[Proofs]]
 GoOn = Callable[[memoryview, Proofs], Reply]
 
 
@@ -41,7 +41,7 @@ class Holding:
         queue = self._queues.get(producer_id)
         if queue is None:
             proofs = prove(frame)
-            if not isinstance(proofs, Promise):
+            if not isinstance(proofs, Later):
                 return go_on(frame, proofs)
             held = self._hold(frame, prove, go_on)
             self._queues[producer_id] = deque([held])
@@ -57,12 +57,12 @@ class Holding:
         self._bytes += len(frame)
         return Held(memoryview(bytes(frame)), prove, go_on, Parked())
 
-    def _when_proved(self, producer_id: int, held: Held, promise: Promise) -> None:
+    def _when_proved(self, producer_id: int, held: Held, pending: Later[Proofs]) -> None:
         def proved(proofs: Proofs) -> None:
             self._finish(held, proofs)
             self._next(producer_id)
 
-        promise.then(proved)
+        pending.then(proved)
 
     def _next(self, producer_id: int) -> None:
         """The first of the queue is done: those behind it, until one has to wait again."""
@@ -71,7 +71,7 @@ class Holding:
         while queue:
             held = queue[0]
             proofs = _guarded(held)
-            if isinstance(proofs, Promise):
+            if isinstance(proofs, Later):
                 self._when_proved(producer_id, held, proofs)
                 return
             self._finish(held, proofs)
@@ -98,7 +98,7 @@ class Holding:
             parked.on_done(lambda: held.reply.resolve(parked.reply))
 
 
-def _guarded(held: Held) -> Proofs | Promise:
+def _guarded(held: Held) -> NowOrLater[Proofs]:
     try:
         return held.prove(held.frame)
     except Exception:

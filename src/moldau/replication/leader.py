@@ -10,12 +10,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from moldau.base.errors import Refusal, WireError
+from moldau.base.later import Later, NowOrLater
 from moldau.metadata.image import PartitionState
 from moldau.replication.isr import Isr, Wish
 from moldau.replication.roles import Surroundings, Uncommitted
 
 if TYPE_CHECKING:
-    from moldau.replication.partition import Appended, Later, Partition
+    from moldau.replication.partition import Appended, Outcome, Partition
 
 logger = logging.getLogger("moldau.replication")
 
@@ -45,7 +46,9 @@ class Leader:
     ) -> None:
         self._partition = partition
         self._around = around
-        self._awaiting: list[tuple[int, int, Appended, Later]] = []  # a heap: by the offset that must be committed
+        self._awaiting: list[
+            tuple[int, int, Appended, Later[Outcome]]
+        ] = []  # a heap: by the offset that must be committed
         self._low_waiting: list[tuple[int, Callable[[], None]]] = []  # by offset: whoever deleted records
         self._moving = False  # while those are told that waited for what is committed
         self._number = 0  # of those who waited, so that equal offsets are let go in order
@@ -151,7 +154,7 @@ class Leader:
         if len(self.isr.maximal) == 1:
             self.advance()
 
-    def await_commit(self, end: int, outcome: "Appended", later: "Later") -> "Appended | Refusal | Later":
+    def await_commit(self, end: int, outcome: "Appended", later: "Later[Outcome]") -> "NowOrLater[Outcome]":
         """The outcome if everything before `end` is committed, else `later`, which gets it then."""
         if self.isr.high_watermark >= end and not self._moving:
             return outcome if self._enough_now() else TOO_FEW_NOW

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from moldau.base.errors import Refusal, WireError
+from moldau.base.later import Later, NowOrLater
 from moldau.log import validate
 from moldau.log.epochs import LeaderEpochs
 from moldau.log.files import passing
@@ -51,19 +52,6 @@ class Appended(NamedTuple):
 
 
 Outcome = Appended | Refusal
-
-
-class Later:
-    """An outcome that comes in a later turn of the loop: records are being checked, or the disk is waited for."""
-
-    __slots__ = ("tell",)
-
-    def __init__(self) -> None:
-        self.tell: Callable[[Outcome], None] | None = None  # set by whoever was given this, in the same turn
-
-    def resolve(self, outcome: Outcome) -> None:
-        if self.tell is not None:
-            self.tell(outcome)
 
 
 class Stoppable(Protocol):
@@ -278,8 +266,8 @@ class Partition:
         role = self.role
         if isinstance(role, Leader) and role.high_watermark < offset:
             reached = asyncio.Event()
-            later = Later()
-            later.tell = lambda _: reached.set()
+            later: Later[Outcome] = Later()
+            later.then(lambda _: reached.set())
             role.await_commit(offset, Appended(offset, NO_APPEND_TIME, self.log.start_offset), later)
             await reached.wait()
 
@@ -287,7 +275,7 @@ class Partition:
 
     def produce(
         self, batch: memoryview, version: int, now: int, proof: Verification | None = None, acks: int = 1
-    ) -> "Outcome | Later":
+    ) -> NowOrLater[Outcome]:
         """Check and append one batch of a client.
 
         `proof`: how its transaction was verified; None for a request without a transactional id.
@@ -319,7 +307,7 @@ class Partition:
             return outcome
         return self._settle(outcome, header[_LAST_DELTA], acks, None)
 
-    def _settle(self, outcome: Outcome, delta: int, acks: int, later: "Later | None") -> "Outcome | Later":
+    def _settle(self, outcome: Outcome, delta: int, acks: int, later: Later[Outcome] | None) -> NowOrLater[Outcome]:
         """The outcome, or if it has to wait for the disk or for followers, a `Later` that gets it afterwards."""
         if isinstance(outcome, Refusal):
             return outcome
@@ -331,16 +319,18 @@ class Partition:
 
         def flushed(durable: bool) -> None:
             if isinstance(role, Leader) and self.role not in (role, None):
-                settled: Outcome | Later = NOT_LEADER  # others led meanwhile: another record may be in its place
+                later.resolve(NOT_LEADER)  # others led meanwhile: another record may be in its place
+            elif not durable:
+                later.resolve(LOST)
             else:
-                settled = self._await_commit(appended, delta, acks, later) if durable else LOST
-            if settled is not later:
-                later.resolve(settled)  # type: ignore[arg-type]  # it is no Later but this one
+                settled = self._await_commit(appended, delta, acks, later)
+                if not isinstance(settled, Later):
+                    later.resolve(settled)
 
         self.flusher.when_durable(end, flushed)
         return later
 
-    def _await_commit(self, outcome: Appended, delta: int, acks: int, later: "Later") -> "Outcome | Later":
+    def _await_commit(self, outcome: Appended, delta: int, acks: int, later: Later[Outcome]) -> NowOrLater[Outcome]:
         role = self.role
         if acks != ALL or role is None:
             return outcome
@@ -355,11 +345,11 @@ class Partition:
         now: int,
         proof: Verification | None,
         acks: int,
-    ) -> "Refusal | Later":
+    ) -> Refusal | Later[Outcome]:
         if self._lane.full:
             return Refusal(WireError.REQUEST_TIMED_OUT, "too many batches wait for their records to be checked")
         copy = bytes(batch)  # the frame is borrowed, and the thread comes later
-        later = Later()
+        later: Later[Outcome] = Later()
 
         def finish(inspected: bytes | Refusal) -> None:
             if isinstance(inspected, Refusal):
@@ -409,7 +399,7 @@ class Partition:
         coordinator_epoch: int,
         transaction_version: int,
         now: int,
-    ) -> "Outcome | Later":
+    ) -> NowOrLater[Outcome]:
         """End a producer's transaction here, and let readers of committed records see what was behind it (KIP-98)."""
         if not self.leads:
             return NOT_LEADER
@@ -433,7 +423,7 @@ class Partition:
         producer_id: int = -1,
         producer_epoch: int = -1,
         transactional: bool = False,
-    ) -> "Outcome | Later":
+    ) -> NowOrLater[Outcome]:
         """Append keys and values of a coordinator of ours as one batch; with `transactional`, as part of a transaction.
 
         Whether the transaction includes this partition is the caller's to know. It is answered when it is committed.
@@ -450,7 +440,7 @@ class Partition:
         )
         return self._append_own(batch, now)
 
-    def _append_own(self, batch: bytes, now: int) -> "Outcome | Later":
+    def _append_own(self, batch: bytes, now: int) -> NowOrLater[Outcome]:
         """Append a batch that this broker made: it waits for no other, and its sequence is not checked."""
         refusal = self.unwritable(ALL)
         if refusal is not None:

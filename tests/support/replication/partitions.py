@@ -5,8 +5,9 @@ from typing import Any
 from uuid import UUID
 
 from moldau.base.errors import Refusal
+from moldau.base.later import Later
 from moldau.log.settings import LogConfig
-from moldau.replication.partition import Appended, Later, Outcome, Partition
+from moldau.replication.partition import Appended, Outcome, Partition
 from support.log.batches import Written, batch
 from support.log.logs import NOW, open_log
 
@@ -36,7 +37,7 @@ class Outcomes:
         outcome = self.partition.produce(data, version, NOW)
         if not isinstance(outcome, Later):
             return outcome
-        outcome.tell = self.later.append
+        outcome.then(self.later.append)
         return None
 
     def offset(self, data: memoryview) -> int:

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 from types import SimpleNamespace
 
 from moldau.base.errors import Refusal, WireError
-from moldau.replication.partition import Appended, Later, Outcome
+from moldau.base.later import Later, NowOrLater
+from moldau.replication.partition import Appended, Outcome
 from moldau.wire.records import encode_pairs
 
 NOT_LEADER = Refusal.of(WireError.NOT_LEADER_OR_FOLLOWER)
@@ -42,13 +43,13 @@ class ReplicatedPartition:
         self.refuses: Refusal | None = None
         self._moved = asyncio.Event()
 
-    def append_records(self, records: Pairs, now: int, **_: object) -> Outcome | Later:
+    def append_records(self, records: Pairs, now: int, **_: object) -> NowOrLater[Outcome]:
         if not self.leads:
             return NOT_LEADER
         if self.refuses is not None:
             return self.refuses
         self.log.batches.append(records)
-        later = Later()
+        later: Later[Outcome] = Later()
         self.waiting.append((self.log.end_offset, later))
         return later
 

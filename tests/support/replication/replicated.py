@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from moldau.base.errors import Refusal, WireError
+from moldau.base.later import Later
 from moldau.broker.apis.fetch import fetch
 from moldau.broker.apis.list_offsets import list_offsets
 from moldau.broker.selection import RACK_AWARE
@@ -28,12 +29,12 @@ from moldau.replication.fetchers import ask_bounds
 from moldau.replication.follower import Follower
 from moldau.replication.isr import Wish
 from moldau.replication.leader import ALL, Leader
-from moldau.replication.partition import Appended, Later, Outcome, Partition
+from moldau.replication.partition import Appended, Outcome, Partition
 from moldau.replication.roles import Surroundings
 from moldau.replication.throttle import Throttle
 from moldau.wire.batch import read_header
 from moldau.wire.fetching import FETCH, FetchLimits
-from support.calls import a_call
+from support.brokers.calls import a_call
 from support.log.logs import NOW, TOPIC_ID, batch, open_log, read
 
 TOPIC = "topic"
@@ -263,7 +264,7 @@ class World:
                 self.acked.append((outcome.base_offset, value))
 
         if isinstance(outcome, Later):
-            outcome.tell = told
+            outcome.then(told)
         else:
             told(outcome)
 

@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 
 from moldau.base.coordination import Caller, Decision, Fired, Record, Timer
 from moldau.base.errors import Refusal, WireError
+from moldau.base.later import Later
 from moldau.broker.coordinators import runtime as module
 from moldau.broker.coordinators.runtime import Runtime
-from moldau.broker.promise import Promise
+from moldau.broker.waiting import awaited
 from moldau.metadata.image import ClusterImage
 from support.net.loops import on_both_loops, run, until
 from support.replication.replicas import ReplicatedPartition
@@ -113,7 +114,7 @@ def told(loop_kind: str, story: Story) -> None:
 
 
 def pending(*promises: Any) -> bool:
-    return all(isinstance(each, Promise) and not each.done for each in promises)
+    return all(isinstance(each, Later) and not each.done for each in promises)
 
 
 @on_both_loops
@@ -123,11 +124,11 @@ def test_replies_come_in_order_as_their_records_are_committed(loop_kind: str) ->
         assert pending(first, second, third)
         assert not coordinator.work, "others do nothing for what may be lost"
         partition.commit(1)
-        assert await first == 1
+        assert await awaited(first) == 1
         assert coordinator.work == [1]
         assert pending(second, third)
         partition.commit(2)
-        assert (await second, await third) == (2, 3)
+        assert (await awaited(second), await awaited(third)) == (2, 3)
         assert coordinator.work == [1, 2, 3]
 
     told(loop_kind, story)
@@ -142,10 +143,10 @@ def test_who_only_looks_waits_for_what_was_seen(loop_kind: str) -> None:
         second = coordinator.ask("count")
         assert pending(first, second, *looks)
         partition.commit(1)
-        assert [await each for each in looks] == [1, 1], "and for no more than that"
+        assert [await awaited(each) for each in looks] == [1, 1], "and for no more than that"
         assert pending(second)
         partition.commit()
-        assert await second == 2
+        assert await awaited(second) == 2
         assert coordinator.read() == 2
 
     told(loop_kind, story)
@@ -156,9 +157,9 @@ def test_whoever_waits_when_the_leadership_is_lost_looks_elsewhere(loop_kind: st
     async def story(coordinator: Coordinator, partition: ReplicatedPartition) -> None:
         waiting = [coordinator.ask("count"), coordinator.ask("look"), coordinator.read(), coordinator.ask("count")]
         partition.lose()
-        assert [await each for each in waiting] == [WireError.NOT_COORDINATOR] * 4
+        assert [await awaited(each) for each in waiting] == [WireError.NOT_COORDINATOR] * 4
         assert coordinator.ask("count") is coordinator.read() is WireError.NOT_COORDINATOR
-        assert coordinator.runtime.read_all(lambda machine: machine.number) == []
+        assert coordinator.runtime.read_all(lambda machine: machine.number, int) == []
         assert not coordinator.work
         assert not coordinator.runtime.opened()
 
@@ -178,10 +179,10 @@ def test_a_leader_begins_with_what_its_log_has(loop_kind: str) -> None:
         read, counted = coordinator.read(), coordinator.ask("count")
         assert pending(read, counted), "the last record of its log is not committed"
         partition.commit(1)
-        assert await read == 3
+        assert await awaited(read) == 3
         assert pending(counted)
         partition.commit()
-        assert await counted == 4
+        assert await awaited(counted) == 4
 
     told(loop_kind, story)
 
@@ -197,7 +198,7 @@ def test_what_a_leader_found_may_be_lost_with_its_leadership(loop_kind: str) -> 
         shard = coordinator.runtime.opened()[0]
         partition.lose()
         assert coordinator.read() is WireError.NOT_COORDINATOR
-        assert await read is WireError.NOT_COORDINATOR
+        assert await awaited(read) is WireError.NOT_COORDINATOR
         assert shard.task is not None
         await asyncio.wait([shard.task])
         partition.win()
@@ -273,7 +274,7 @@ def test_too_few_replicas_are_no_replicas(loop_kind: str) -> None:
         partition.refuses = None
         counted = coordinator.ask("count")
         partition.commit()
-        assert await counted == 1
+        assert await awaited(counted) == 1
 
     told(loop_kind, story)
 
@@ -285,12 +286,12 @@ def test_nobody_waits_for_ever(loop_kind: str) -> None:
     async def story(coordinator: Coordinator, partition: ReplicatedPartition) -> None:
         coordinator.runtime.patience_ms = lambda: 20
         first, look = coordinator.ask("count"), coordinator.read()
-        assert await first is await look is WireError.COORDINATOR_NOT_AVAILABLE
+        assert await awaited(first) is await awaited(look) is WireError.COORDINATOR_NOT_AVAILABLE
         assert not coordinator.work
         coordinator.runtime.patience_ms = lambda: 60_000
         second = coordinator.ask("count")
         partition.commit()
-        assert await second == 2
+        assert await awaited(second) == 2
         assert coordinator.work == [1, 2]
 
     told(loop_kind, story)
@@ -302,15 +303,15 @@ def test_nor_does_who_comes_when_others_have_given_up(loop_kind: str) -> None:
 
     async def story(coordinator: Coordinator, partition: ReplicatedPartition) -> None:
         coordinator.runtime.patience_ms = lambda: 20
-        assert await coordinator.ask("count") is WireError.COORDINATOR_NOT_AVAILABLE
+        assert await awaited(coordinator.ask("count")) is WireError.COORDINATOR_NOT_AVAILABLE
         for _ in range(2):
             asked = [coordinator.ask("look"), coordinator.read(), coordinator.ask("look")]
             assert pending(*asked)
             async with asyncio.timeout(10):
-                assert [await each for each in asked] == [WireError.COORDINATOR_NOT_AVAILABLE] * 3
+                assert [await awaited(each) for each in asked] == [WireError.COORDINATOR_NOT_AVAILABLE] * 3
         look = coordinator.ask("look")
         partition.commit()
-        assert await look == 1
+        assert await awaited(look) == 1
         assert coordinator.work == [1]
         assert coordinator.read() == 1
 
@@ -344,7 +345,7 @@ def test_there_is_an_end_to_what_may_wait(loop_kind: str, monkeypatch: Any) -> N
         asked = [coordinator.ask("count") for _ in range(4)]
         assert asked.pop() is WireError.COORDINATOR_NOT_AVAILABLE
         partition.commit()
-        assert [await each for each in asked] == [1, 2, 3]
+        assert [await awaited(each) for each in asked] == [1, 2, 3]
 
     told(loop_kind, story)
 
@@ -364,7 +365,7 @@ def test_a_marker_counts_from_its_place_in_the_log(loop_kind: str) -> None:
         assert not heard
         partition.commit()
         assert heard == [WireError.NONE]
-        assert await look == 0
+        assert await awaited(look) == 0
         outcome = partition.append_records([(b"number", b"0")], NOW)
         assert not isinstance(outcome, Refusal)
         coordinator.runtime.marked(shard, 8, True, outcome, heard.append)
@@ -403,13 +404,13 @@ def test_no_reply_tells_of_what_is_lost_later(steps: list[Step]) -> None:
                 assert shard.machine.number >= sure
             else:
                 asked.append(coordinator.read() if action == "read" else coordinator.ask(action))
-            answers = [each.answer if isinstance(each, Promise) else each for each in asked if not pending(each)]
+            answers = [each.result if isinstance(each, Later) else each for each in asked if not pending(each)]
             heard = [answer for answer in answers if not isinstance(answer, WireError)]
             sure = max(heard, default=0)
             assert sure <= len(partition.log.batches[: partition.high_watermark])
         partition.commit()
         for each in asked:
-            assert not isinstance(each, Promise) or await each is not None, "everybody hears something"
+            assert not isinstance(each, Later) or await awaited(each) is not None, "everybody hears something"
         await coordinator.runtime.stop()
 
     asyncio.run(main())

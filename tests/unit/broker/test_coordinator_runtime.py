@@ -7,9 +7,10 @@ from typing import Any
 
 from moldau.base.coordination import Caller, Decision, Fired, Record, Timer
 from moldau.base.errors import Refusal, WireError
+from moldau.base.later import Later
 from moldau.broker.coordinators.placing import hash_of, partition_of
 from moldau.broker.coordinators.runtime import Runtime
-from moldau.broker.promise import Promise
+from moldau.broker.waiting import awaited
 from moldau.log.settings import LogConfig
 from moldau.replication.partition import Partition
 from support.log.logs import NOW, open_log
@@ -132,9 +133,9 @@ def test_start_up_replays_what_was_decided(loop_kind: str, tmp_path: Path) -> No
 def test_one_decision_answers_everyone_who_waited(loop_kind: str, tmp_path: Path) -> None:
     async def story(topic: Topic, runtime: Runtime[Counter]) -> None:
         waiting = [ask(runtime, "wait") for _ in range(3)]
-        assert all(isinstance(each, Promise) and not each.done for each in waiting)
+        assert all(isinstance(each, Later) and not each.done for each in waiting)
         assert ask(runtime, "tell") == "told"
-        assert [await each for each in waiting] == ["told"] * 3
+        assert [await awaited(each) for each in waiting] == ["told"] * 3
 
     told(loop_kind, tmp_path, story)
 
@@ -150,7 +151,7 @@ def test_where_the_log_refuses_nothing_has_happened(loop_kind: str, tmp_path: Pa
         shard = runtime._shards[0]
         shard.partition = topic.partition  # type: ignore[assignment]
         assert ask(runtime, "tell") is WireError.NOT_COORDINATOR
-        assert await waiting is WireError.NOT_COORDINATOR
+        assert await awaited(waiting) is WireError.NOT_COORDINATOR
         assert ask(runtime, "enter") is WireError.NOT_COORDINATOR, "who would have had to wait is told too"
         assert shard.machine.counts == {}
         shard.partition = topic.partition = partition
@@ -197,8 +198,8 @@ def test_a_reply_waits_for_the_disk_where_the_topic_asks_for_it(loop_kind: str, 
         runtime = a_runtime(topic)
         assert topic.partition is not None
         reply = ask(runtime, ("count", "a"))
-        assert isinstance(reply, Promise)
-        assert await reply == 1
+        assert isinstance(reply, Later)
+        assert await awaited(reply) == 1
         assert topic.partition.log.recovery_point == 1
         await runtime.stop()
         await topic.partition.stop()
@@ -211,7 +212,7 @@ def test_whoever_waits_when_the_coordinator_ends_is_told(loop_kind: str, tmp_pat
     async def story(topic: Topic, runtime: Runtime[Counter]) -> None:
         waiting = ask(runtime, "wait")
         await runtime.stop()
-        assert await waiting is WireError.NOT_COORDINATOR
+        assert await awaited(waiting) is WireError.NOT_COORDINATOR
         assert ask(runtime, "tell") is WireError.NOT_COORDINATOR
 
     told(loop_kind, tmp_path, story)
@@ -227,7 +228,7 @@ def test_a_shard_whose_disk_failed_ends_and_is_tried_no_more(loop_kind: str, tmp
         topic.partition.go_offline()
         await until(lambda: shard.closed)
         assert not shard.timers
-        assert await waiting is WireError.NOT_COORDINATOR
+        assert await awaited(waiting) is WireError.NOT_COORDINATOR
 
     told(loop_kind, tmp_path, story)
 
@@ -262,10 +263,10 @@ def test_no_reply_tells_what_is_not_safe_yet(loop_kind: str, tmp_path: Path) -> 
         assert topic.partition is not None
         counted = ask(runtime, ("count", "a"))
         asked = ask(runtime, ("later", "b"))
-        assert isinstance(asked, Promise)
+        assert isinstance(asked, Later)
         assert not asked.done
-        assert await counted == 1
-        assert await asked == "soon"
+        assert await awaited(counted) == 1
+        assert await awaited(asked) == "soon"
         await runtime.stop()
         await topic.partition.stop()
 

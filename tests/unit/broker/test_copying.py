@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from moldau.base.errors import Refusal, WireError
+from moldau.base.later import Later
 from moldau.broker.apis.fetch import fetch
 from moldau.broker.selection import RACK_AWARE, Choice, preferred_replica
 from moldau.log.files import Slice
@@ -15,12 +16,11 @@ from moldau.metadata.image import Broker
 from moldau.net.reply import Parked
 from moldau.replication.isr import Progress
 from moldau.replication.leader import ALL, Leader
-from moldau.replication.partition import Later
 from moldau.replication.waiters import LOOK_AT_ALL_MS
 from moldau.wire.codec import decode, encode
 from moldau.wire.fetching import VERSION, Fetched, FetchLimits, Wanted, pack_fetch_request, read_fetch_response
 from moldau.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
-from support.calls import a_call
+from support.brokers.calls import a_call
 from support.log.logs import TOPIC_ID, batch, read
 from support.net.loops import run, turns
 from support.replication.replicated import Node, World
@@ -121,7 +121,7 @@ def test_what_a_fetch_lets_commit_may_lead_to_more_which_is_news_too(tmp_path: P
             each.ask(0)
         later = leader.partition.produce(batch(), 12, leader.world.clock, acks=ALL)
         assert isinstance(later, Later)
-        later.tell = lambda _: append(leader)
+        later.then(lambda _: append(leader))
         for each in (second, third):
             assert each.ask(None).stop
         assert isinstance(second.ask(1), Parked)

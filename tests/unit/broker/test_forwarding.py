@@ -13,7 +13,7 @@ from moldau.broker.table import APIS
 from moldau.wire.codec import encode
 from moldau.wire.headers import pack_request_header
 from moldau.wire.messages.create_topics import CreateTopicsRequest
-from support.calls import a_call
+from support.brokers.calls import a_call
 
 
 @pytest.mark.parametrize(("asked_ms", "looked_s"), [(-1, 30), (0, 30), (10_000, 10), (600_000, 30)])

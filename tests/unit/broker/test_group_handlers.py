@@ -12,6 +12,7 @@ from uuid import UUID
 import pytest
 
 from moldau.base.errors import WireError
+from moldau.base.later import Later
 from moldau.broker.apis.heartbeat import heartbeat
 from moldau.broker.apis.list_groups import list_groups
 from moldau.broker.apis.list_transactions import list_transactions
@@ -21,8 +22,8 @@ from moldau.broker.apis.sync_group import sync_group
 from moldau.broker.call import Call
 from moldau.broker.coordinators.groups import Groups
 from moldau.broker.coordinators.placing import partition_of
-from moldau.broker.promise import Promise
 from moldau.broker.settings import load
+from moldau.broker.waiting import awaited
 from moldau.groups.consumer.group import ConsumerGroup
 from moldau.metadata.image import ClusterImage, PartitionState, Topic
 from moldau.transactions.state import Transaction
@@ -33,7 +34,7 @@ from moldau.wire.messages.list_transactions import ListTransactionsRequest
 from moldau.wire.messages.offset_commit import OffsetCommitPartition, OffsetCommitRequest, OffsetCommitTopic
 from moldau.wire.messages.offset_fetch import OffsetFetchGroup, OffsetFetchRequest, OffsetFetchTopic
 from moldau.wire.messages.sync_group import SyncGroupRequest
-from support.calls import a_call
+from support.brokers.calls import a_call
 from support.replication.replicas import ReplicatedPartition
 
 CALL = a_call(1)
@@ -97,8 +98,21 @@ def test_a_list_with_gaps_is_no_list(error: WireError, told: WireError) -> None:
     """But what another broker has by now, that one lists."""
     groups = [ListedGroup(group_id="g", protocol_type="consumer", group_state="Stable", group_type="classic")]
     transactions = [Transaction("tx", 1, 0, 60_000, NOW)]
-    of_groups = SimpleNamespace(groups=SimpleNamespace(read_all=lambda _: [groups, error]))
-    of_transactions = SimpleNamespace(transactions=SimpleNamespace(read_all=lambda _: [transactions, error]))
+
+    class Shards:
+        """One that is loaded, and one that is refused."""
+
+        def list_groups(self, *_: object) -> list[ListedGroup]:
+            return groups
+
+        def listed(self, *_: object) -> list[Transaction]:
+            return transactions
+
+        def read_all(self, look: Callable[[Any], Any], refused: Callable[[WireError], Any]) -> list[Any]:
+            return [look(self), refused(error)]
+
+    of_groups = SimpleNamespace(groups=Shards())
+    of_transactions = SimpleNamespace(transactions=Shards(), now=lambda: NOW)
     listed = list_groups(of_groups, ListGroupsRequest(), CALL)  # type: ignore[arg-type]
     assert (listed.error_code, len(listed.groups)) == (told, told is WireError.NONE)
     found = list_transactions(of_transactions, ListTransactionsRequest(), CALL)  # type: ignore[arg-type]
@@ -164,11 +178,11 @@ def test_groups_hear_of_topics_though_others_move_at_the_same_time() -> None:
         offset = OffsetCommitPartition(partition_index=0, committed_offset=1, committed_metadata=None)
         commit = OffsetCommitRequest(group_id=moves, topics=(OffsetCommitTopic(name="orders", partitions=(offset,)),))
         committed = offset_commit(cluster, commit, a_call(9))  # type: ignore[arg-type]
-        assert isinstance(committed, Promise)
+        assert isinstance(committed, Later)
         old, cluster.image = cluster.image, cluster.with_orders(2)
         cluster.row[1].lose()
         cluster.groups.follow(old, cluster.image)
-        assert (await committed).topics[0].partitions[0].error_code == MOVED
+        assert (await awaited(committed)).topics[0].partitions[0].error_code == MOVED
         assert cluster.group(0, stays).epoch == before + 1
         await cluster.groups.stop()
 

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from moldau.base.errors import Refusal, WireError
+from moldau.base.later import Later
 from moldau.broker import holding as module
 from moldau.broker.holding import Holding
-from moldau.broker.promise import Promise
 from moldau.net.reply import BadRequest, Parked
 
 REFUSED = Refusal.of(WireError.NOT_ENOUGH_REPLICAS)
@@ -18,7 +18,7 @@ class Desk:
 
     def __init__(self) -> None:
         self.holding = Holding()
-        self.questions: dict[bytes, Promise] = {}
+        self.questions: dict[bytes, Later[Any]] = {}
         self.known: set[bytes] = set()
         self.done: list[tuple[bytes, Any]] = []
         self.parks: dict[bytes, Parked] = {}
@@ -31,7 +31,7 @@ class Desk:
         request = bytes(frame)
         if request in self.known:
             return {}
-        return self.questions.setdefault(request, Promise())
+        return self.questions.setdefault(request, Later())
 
     def _go_on(self, frame: memoryview, proofs: Any) -> Any:
         request = bytes(frame)

@@ -10,6 +10,7 @@ from moldau.base.errors import WireError
 from moldau.broker.coordinators import post as module
 from moldau.broker.coordinators.markers import Marker
 from moldau.broker.coordinators.post import Post
+from moldau.broker.waiting import awaited
 from moldau.metadata.image import Broker, ClusterImage
 from moldau.net.peer import PeerLost
 from moldau.wire.messages.add_partitions_to_txn import (
@@ -196,7 +197,7 @@ def test_nobody_waits_for_a_broker_that_left(loop_kind: str) -> None:
         await asked(peers.admission(2))
         there = ClusterImage(brokers={2: Broker(2, {}), 3: Broker(3, {})})
         post.follow(there, ClusterImage(brokers={3: Broker(3, {})}))
-        assert await answer == {("orders", 0): WireError.NETWORK_EXCEPTION}
+        assert await awaited(answer) == {("orders", 0): WireError.NETWORK_EXCEPTION}
         await until(lambda: heard.outcomes == [("orders", 0, WireError.NETWORK_EXCEPTION)])
         heard.send(2, "orders", 1)
         await asked(peers.markers(2))
@@ -214,14 +215,14 @@ def test_questions_of_many_producers_go_together(loop_kind: str, adds: bool) -> 
         await asked(peers.admission(2))
         others = [post.ask_admission(2, name, 7, 1, [("payments", 1), ("orders", 1)], adds) for name in ("a", "b", "a")]
         peers.admission(2).answer(fine)
-        assert await first == {("orders", 0): WireError.NONE}
+        assert await awaited(first) == {("orders", 0): WireError.NONE}
         request = await asked(peers.admission(2))
         assert [each.transactional_id for each in request.transactions] == ["a", "b", "a"]
         assert all(each.verify_only is not adds for each in request.transactions)
         no = WireError.TRANSACTION_ABORTABLE
         peers.admission(2).answer(lambda topic, _: no if topic == "orders" else WireError.NONE)
         for each in others:
-            assert await each == {("payments", 1): WireError.NONE, ("orders", 1): no}
+            assert await awaited(each) == {("payments", 1): WireError.NONE, ("orders", 1): no}
 
     told(loop_kind, story)
 

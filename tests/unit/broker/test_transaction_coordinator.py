@@ -9,17 +9,18 @@ from uuid import UUID
 import pytest
 
 from moldau.base.errors import Refusal, WireError
+from moldau.base.later import Later, NowOrLater
 from moldau.broker.coordinators.markers import Marker, Markers
 from moldau.broker.coordinators.transactions import Transactions
-from moldau.broker.promise import Promise
 from moldau.broker.settings import load
+from moldau.broker.waiting import awaited
 from moldau.log.settings import LogConfig
 from moldau.metadata.image import ClusterImage, PartitionState, Topic
-from moldau.replication.partition import Appended, Later, Outcome, Partition
+from moldau.replication.partition import Appended, Outcome, Partition
 from moldau.transactions.state import Transaction, TransactionState
 from moldau.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 from moldau.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from support.calls import a_call
+from support.brokers.calls import a_call
 from support.log.logs import NOW, open_log
 from support.net.loops import on_both_loops, run, until
 
@@ -41,13 +42,13 @@ class Disk(Partition):
         self.waits = False
         self.held: list[tuple[Later, Outcome]] = []
 
-    def _append_own(self, batch: bytes, now: int) -> Outcome | Later:
+    def _append_own(self, batch: bytes, now: int) -> NowOrLater[Outcome]:
         if self.fails is not None:
             return self.fails
         outcome = super()._append_own(batch, now)
         if not self.waits or isinstance(outcome, Later):
             return outcome
-        later = Later()
+        later: Later[Outcome] = Later()
         self.held.append((later, outcome))
         return later
 
@@ -78,9 +79,9 @@ class Others:
 
     def ask_admission(
         self, broker_id: int, name: str, producer: int, epoch: int, places: Sequence[tuple[str, int]], adds: bool
-    ) -> Promise:
+    ) -> Later[Any]:
         self.asked.append((broker_id, adds))
-        promise = Promise()
+        promise: Later[Any] = Later()
         promise.resolve(dict.fromkeys(places, self.says))
         return promise
 
@@ -121,12 +122,12 @@ class Stores:
         index: int,
         producer_id: int,
         commit: bool,
-        outcome: Outcome | Later,
+        outcome: NowOrLater[Outcome],
         told: Callable[[WireError], None],
     ) -> None:
         self.told_groups.append((index, producer_id, commit))
         if isinstance(outcome, Later):
-            outcome.tell = lambda settled: told(settled.error if isinstance(settled, Refusal) else WireError.NONE)
+            outcome.then(lambda settled: told(settled.error if isinstance(settled, Refusal) else WireError.NONE))
         else:
             told(WireError.NONE)
 
@@ -155,10 +156,10 @@ class Client:
 
     async def init(self, timeout_ms: int = 60_000) -> InitProducerIdResponse:
         request = InitProducerIdRequest(transactional_id="tx", transaction_timeout_ms=timeout_ms)
-        answer = self.coordinator.ask(
+        answer = self.coordinator.init_producer_id(
             "tx", request, CALL, lambda error: InitProducerIdResponse(error_code=error, producer_epoch=-1)
         )
-        response: InitProducerIdResponse = await answer if isinstance(answer, Promise) else answer
+        response: InitProducerIdResponse = await awaited(answer)
         if response.error_code == WireError.NONE:
             self.producer = response.producer_id, response.producer_epoch
         return response
@@ -166,14 +167,14 @@ class Client:
     def admit(self, *topics: str, adds: bool = True) -> list[WireError]:
         places = [(topic, 0) for topic in topics]
         found = self.coordinator.admit("tx", *self.producer, places, adds)
-        assert not isinstance(found, Promise)
+        assert not isinstance(found, Later)
         return list(found.values())
 
-    def end(self, commit: bool = True) -> EndTxnResponse | Promise:
+    def end(self, commit: bool = True) -> EndTxnResponse | Later[EndTxnResponse]:
         request = EndTxnRequest(
             transactional_id="tx", producer_id=self.producer[0], producer_epoch=self.producer[1], committed=commit
         )
-        answer: EndTxnResponse | Promise = self.coordinator.ask(
+        answer: EndTxnResponse | Later[EndTxnResponse] = self.coordinator.ask(
             "tx", request, CALL, lambda error: EndTxnResponse(error_code=error)
         )
         if isinstance(answer, EndTxnResponse) and answer.error_code == WireError.NONE:
@@ -247,8 +248,8 @@ def test_a_marker_that_failed_is_written_again_and_the_others_are_not(loop_kind:
         assert answer.error_code == WireError.NONE  # the decision is safe
         assert client.is_in(TransactionState.PREPARE_COMMIT)
         adding = client.coordinator.admit("tx", *client.producer, [("orders", 0)], True)
-        assert isinstance(adding, Promise), "it waits for the last one to end, but not for long"
-        assert await adding == {("orders", 0): WireError.CONCURRENT_TRANSACTIONS}
+        assert isinstance(adding, Later), "it waits for the last one to end, but not for long"
+        assert await awaited(adding) == {("orders", 0): WireError.CONCURRENT_TRANSACTIONS}
         assert (await client.init()).error_code == WireError.CONCURRENT_TRANSACTIONS
         stores.disks["payments"].fails = None
         await until(lambda: client.is_in(TransactionState.COMPLETE_COMMIT))
@@ -323,10 +324,10 @@ def test_no_marker_before_the_decision_is_safe(loop_kind: str, tmp_path: Path) -
         client.admit("orders")
         stores.disks[STATE].waits = True
         promise = client.end()
-        assert isinstance(promise, Promise)
+        assert isinstance(promise, Later)
         assert client.end_of("orders") == 0
         stores.disks[STATE].go_on()
-        assert (await promise).error_code == WireError.NONE
+        assert (await awaited(promise)).error_code == WireError.NONE
         assert client.end_of("orders") == 1
 
     told(loop_kind, tmp_path, story)
@@ -339,12 +340,12 @@ def test_records_are_let_in_when_the_transaction_is_safe(loop_kind: str, tmp_pat
         stores.disks[STATE].waits = True
         adding = client.coordinator.admit("tx", *client.producer, [("orders", 0)], True)
         looking = client.coordinator.admit("tx", *client.producer, [("orders", 0)], False)
-        assert isinstance(adding, Promise)
-        assert isinstance(looking, Promise), "what is not committed is not told"
+        assert isinstance(adding, Later)
+        assert isinstance(looking, Later), "what is not committed is not told"
         assert not adding.done
         assert not looking.done
         stores.disks[STATE].go_on()
-        assert await adding == await looking == {("orders", 0): WireError.NONE}
+        assert await awaited(adding) == await awaited(looking) == {("orders", 0): WireError.NONE}
         assert client.admit("orders") == [WireError.NONE]
 
     told(loop_kind, tmp_path, story)
@@ -360,10 +361,10 @@ def test_the_next_transaction_begins_as_soon_as_the_last_has_ended(loop_kind: st
         adding = client.coordinator.admit("tx", *client.producer, [("orders", 0)], True)
         at_once = client.coordinator.add("tx", *client.producer, [("orders", 0)], 2, patient=False)
         assert at_once is WireError.CONCURRENT_TRANSACTIONS, "brokers are not kept waiting"
-        assert isinstance(adding, Promise)
+        assert isinstance(adding, Later)
         assert not adding.done
         stores.others.answer(WireError.NONE)
-        assert adding.answer == {("orders", 0): WireError.NONE}
+        assert adding.result == {("orders", 0): WireError.NONE}
         assert client.is_in(TransactionState.ONGOING)
 
     told(loop_kind, tmp_path, story)
@@ -375,14 +376,14 @@ def test_a_coordinator_elsewhere_that_is_busy_is_asked_again(loop_kind: str, tmp
         stores.leaders[STATE] = 2
         stores.others.says = WireError.CONCURRENT_TRANSACTIONS
         answer = client.coordinator.admit("tx", 4000, 0, [("orders", 0)], True)
-        assert isinstance(answer, Promise)
+        assert isinstance(answer, Later)
         await until(lambda: len(stores.others.asked) == 2)
         stores.others.says = WireError.NONE
-        assert await answer == {("orders", 0): WireError.NONE}
+        assert await awaited(answer) == {("orders", 0): WireError.NONE}
         stores.others.says = WireError.CONCURRENT_TRANSACTIONS
         answer = client.coordinator.admit("tx", 4000, 0, [("orders", 0)], True)
-        assert isinstance(answer, Promise)
-        assert await answer == {("orders", 0): WireError.CONCURRENT_TRANSACTIONS}, "the rest is the producer's"
+        assert isinstance(answer, Later)
+        assert await awaited(answer) == {("orders", 0): WireError.CONCURRENT_TRANSACTIONS}, "the rest is the producer's"
 
     told(loop_kind, tmp_path, story)
 
@@ -448,8 +449,8 @@ def test_the_coordinator_may_be_another_broker(loop_kind: str, tmp_path: Path, a
     async def story(client: Client, stores: Stores) -> None:
         stores.leaders[STATE] = 2
         answer = client.coordinator.admit("tx", 4000, 0, [("orders", 0)], adds)
-        assert isinstance(answer, Promise)
-        assert await answer == {("orders", 0): WireError.NONE}
+        assert isinstance(answer, Later)
+        assert await awaited(answer) == {("orders", 0): WireError.NONE}
         assert stores.others.asked == [(2, adds)]
         stores.leaders[STATE] = -1
         assert client.admit("orders", adds=adds) == [WireError.COORDINATOR_NOT_AVAILABLE]

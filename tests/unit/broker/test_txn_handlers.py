@@ -10,11 +10,12 @@ from uuid import UUID
 import pytest
 
 from moldau.base.errors import WireError
+from moldau.base.later import Later
 from moldau.broker.apis import write_txn_markers as markers_api
 from moldau.broker.apis.txn_offset_commit import txn_offset_commit
 from moldau.broker.apis.write_txn_markers import write_txn_markers
 from moldau.broker.call import Call
-from moldau.broker.promise import Promise
+from moldau.broker.waiting import awaited
 from moldau.groups.env import Topics, TopicView
 from moldau.log.settings import LogConfig
 from moldau.replication.partition import Appended, Partition
@@ -29,7 +30,7 @@ from moldau.wire.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from support.calls import a_call
+from support.brokers.calls import a_call
 from support.log.logs import NOW, open_log
 
 CALL = a_call(5)
@@ -41,7 +42,7 @@ class Shop:
 
     def __init__(self, directory: Path) -> None:
         self.partition = Partition("__consumer_offsets", 0, open_log(directory, LogConfig()), 0)
-        self.answer = Promise()
+        self.answer: Later[Any] = Later()
         self.asked: list[tuple[int, bool]] = []
         self.config = SimpleNamespace(transaction_partition_verification_enable=True)
         self.groups = self.transactions = self
@@ -60,7 +61,9 @@ class Shop:
     def shard_at(self, index: int) -> SimpleNamespace:
         return SimpleNamespace(partition=self.partition)
 
-    def admit(self, name: str, producer_id: int, epoch: int, partitions: list[tuple[str, int]], adds: bool) -> Promise:
+    def admit(
+        self, name: str, producer_id: int, epoch: int, partitions: list[tuple[str, int]], adds: bool
+    ) -> Later[Any]:
         self.asked.append((producer_id, adds))
         return self.answer
 
@@ -93,10 +96,10 @@ def error_of(response: Any) -> WireError:
 def test_offsets_wait_until_the_coordinator_of_the_transaction_has_answered(tmp_path: Path, version: int) -> None:
     shop = Shop(tmp_path)
     first = commit(shop, version)
-    assert isinstance(first, Promise)
+    assert isinstance(first, Later)
     assert shop.partition.log.end_offset == 0
     shop.says(WireError.NONE)
-    assert first.answer == COMMITTED
+    assert first.result == COMMITTED
     assert commit(shop, version) == COMMITTED, "the transaction is open here: nobody is asked"
     assert shop.asked == [(7, version == 5)]
 
@@ -107,7 +110,7 @@ def test_offsets_of_a_transaction_that_has_ended_meanwhile_are_refused(tmp_path:
     late = commit(shop)
     shop.partition.write_marker(7, 0, False, 0, 1, NOW)
     shop.says(WireError.NONE)
-    assert error_of(late.answer) is WireError.INVALID_TXN_STATE
+    assert error_of(late.result) is WireError.INVALID_TXN_STATE
     assert shop.partition.log.end_offset == 1
 
 
@@ -117,7 +120,7 @@ def test_offsets_may_wait_for_the_last_transaction_to_end(tmp_path: Path) -> Non
     waiting = commit(shop, 5)
     shop.partition.write_marker(7, 0, True, 0, 2, NOW)
     shop.says(WireError.NONE)
-    assert waiting.answer == COMMITTED
+    assert waiting.result == COMMITTED
 
 
 @pytest.mark.parametrize(
@@ -132,7 +135,7 @@ def test_what_the_coordinator_refuses_the_group_refuses(tmp_path: Path, said: Wi
     shop = Shop(tmp_path)
     answer = commit(shop)
     shop.says(said)
-    assert error_of(answer.answer) is told
+    assert error_of(answer.result) is told
     assert shop.partition.log.end_offset == 0
 
 
@@ -156,7 +159,7 @@ def test_markers_that_take_long_do_not_hold_up_the_others(monkeypatch: pytest.Mo
         answer = write_txn_markers(ctx, WriteTxnMarkersRequest(markers=(marker,)), CALL)
         waiting[0](WireError.NONE)
         waiting[2](WireError.NOT_LEADER_OR_FOLLOWER)
-        response: WriteTxnMarkersResponse = await answer
+        response: WriteTxnMarkersResponse = await awaited(answer)
         waiting[1](WireError.NONE)  # too late
         return response
 

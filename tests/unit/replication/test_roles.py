@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from moldau.base.errors import Refusal, WireError
+from moldau.base.later import Later
 from moldau.log.flush import FlushJob
 from moldau.log.following import CorruptCopy
 from moldau.log.log import Log
@@ -16,7 +17,7 @@ from moldau.log.settings import LogConfig
 from moldau.metadata.image import PartitionState
 from moldau.replication.follower import Follower
 from moldau.replication.leader import ALL, IN_VAIN, Leader
-from moldau.replication.partition import Appended, Later, Outcome, Partition
+from moldau.replication.partition import Appended, Outcome, Partition
 from moldau.replication.roles import STRETCHES_AT_MOST, Surroundings, Uncommitted
 from moldau.replication.waiters import FetchWaiter
 from support.log.logs import NOW, batch, open_log, read, whole_batches
@@ -51,7 +52,7 @@ def produce(partition: Partition, acks: int = ALL, count: int = 1, **fields: int
     if not isinstance(outcome, Later):
         return outcome
     found: list[Outcome] = []
-    outcome.tell = found.append
+    outcome.then(found.append)
     return found
 
 
@@ -148,7 +149,7 @@ def test_records_of_a_coordinator_are_answered_when_they_are_committed(tmp_path:
     outcome = partition.append_records([(b"k", b"v")], NOW)
     assert isinstance(outcome, Later)
     found: list[Outcome] = []
-    outcome.tell = found.append
+    outcome.then(found.append)
     for broker in (2, 3):
         fetched(partition, broker, 1)
     assert found == [Appended(0, -1, 0)]
@@ -578,7 +579,7 @@ def test_whoever_waited_may_write_on_when_the_leader_is_alone_however_many_they_
 
         outcome = partition.produce(batch(), 12, NOW, None, ALL)
         if isinstance(outcome, Later):
-            outcome.tell = tell
+            outcome.then(tell)
         else:
             tell(outcome)
 

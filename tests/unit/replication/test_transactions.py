@@ -6,11 +6,12 @@ from pathlib import Path
 import pytest
 
 from moldau.base.errors import Refusal, WireError
+from moldau.base.later import Later
 from moldau.broker.admission import Proof, prove, transactional_batch
 from moldau.log.markers import Marker, read_marker
 from moldau.log.producers import MAX_EPOCH, NOT_ASKED, NOT_NEEDED
 from moldau.log.settings import LogConfig
-from moldau.replication.partition import Appended, Later, Outcome, Partition
+from moldau.replication.partition import Appended, Outcome, Partition
 from moldau.replication.waiters import FetchWaiter
 from moldau.wire.batch import CONTROL, TRANSACTIONAL
 from moldau.wire.records import decode_control, decode_records
@@ -345,7 +346,7 @@ def test_a_marker_overtakes_batches_whose_records_are_still_being_checked(tmp_pa
             assert not isinstance(proof, Refusal)
             later = partition.produce(batch, VERSION, NOW, proof)
             assert isinstance(later, Later)
-            later.tell = outcomes.append
+            later.then(outcomes.append)
 
         send(0)
         send(1)

@@ -3,38 +3,42 @@
 2: PRODUCER_FENCED. Clients of transaction version 2 do not ask: TxnOffsetCommit adds the partition by itself (KIP-890).
 """
 
-from typing import Any
+from collections.abc import Awaitable
 
 from moldau.base.errors import WireError
+from moldau.base.later import NowOrLater, chain
 from moldau.broker import topics
 from moldau.broker.call import Call
 from moldau.broker.context import Context
 from moldau.broker.internal_topics import OFFSETS
-from moldau.broker.promise import Promise, after
+from moldau.broker.waiting import awaited
 from moldau.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 
 FENCED_SINCE = 2  # the version that first knew PRODUCER_FENCED
-OLD_PROTOCOL = 0  # the transaction version that clients speak who ask this
+OLD_PROTOCOL = 0  # the transaction version of clients that send this request
+
+Answer = NowOrLater[AddOffsetsToTxnResponse] | Awaitable[AddOffsetsToTxnResponse]
 
 
-def add_offsets_to_txn(ctx: Context, request: AddOffsetsToTxnRequest, call: Call) -> Any:
+def add_offsets_to_txn(ctx: Context, request: AddOffsetsToTxnRequest, call: Call) -> Answer:
     index = ctx.groups.partition_of(request.group_id)
-    if index is None:
-        return _create(ctx, request, call)
+    return _create(ctx, request, call) if index is None else _add(ctx, request, call, index)
+
+
+def _add(ctx: Context, request: AddOffsetsToTxnRequest, call: Call, index: int) -> NowOrLater[AddOffsetsToTxnResponse]:
     error = ctx.transactions.add(
         request.transactional_id, request.producer_id, request.producer_epoch, [(OFFSETS, index)], OLD_PROTOCOL
     )
-    return after(error, lambda found: _answer(found, call.version))
+    return chain(error, lambda found: _answer(found, call.version))
 
 
 async def _create(ctx: Context, request: AddOffsetsToTxnRequest, call: Call) -> AddOffsetsToTxnResponse:
     """No group has ever stored an offset, and this one wants to."""
     await topics.create_needed(ctx, [OFFSETS])
-    if ctx.groups.partition_of(request.group_id) is None:
+    index = ctx.groups.partition_of(request.group_id)
+    if index is None:
         return _answer(WireError.COORDINATOR_NOT_AVAILABLE, call.version)
-    answer = add_offsets_to_txn(ctx, request, call)
-    response: AddOffsetsToTxnResponse = await answer if isinstance(answer, Promise) else answer
-    return response
+    return await awaited(_add(ctx, request, call, index))
 
 
 def _answer(error: WireError, version: int) -> AddOffsetsToTxnResponse:

@@ -5,13 +5,12 @@ other for their producers. Clients stay at 3, and those of transaction version 2
 """
 
 from collections.abc import Mapping
-from typing import Any
 
 from moldau.base.errors import WireError
+from moldau.base.later import NowOrLater, chain, gather
 from moldau.broker.call import Call
 from moldau.broker.context import Context
 from moldau.broker.internal_topics import OFFSETS, TRANSACTIONS
-from moldau.broker.promise import Promise, joined
 from moldau.transactions.state import TopicPartition
 from moldau.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
@@ -28,15 +27,17 @@ OLD_PROTOCOL, NEW_PROTOCOL = 0, 2  # transaction versions
 INTERNAL = (OFFSETS, TRANSACTIONS)
 
 
-Errors = Mapping[TopicPartition, WireError] | WireError  # one for all
+Errors = Mapping[TopicPartition, WireError]
 
 
-def add_partitions_to_txn(ctx: Context, request: AddPartitionsToTxnRequest, call: Call) -> Any:
+def add_partitions_to_txn(
+    ctx: Context, request: AddPartitionsToTxnRequest, call: Call
+) -> NowOrLater[AddPartitionsToTxnResponse]:
     errors = [_add(ctx, asked, call.version) for asked in request.transactions]
-    return joined(errors, lambda found: _answer(request, found, call.version))
+    return gather(errors, lambda found: _answer(request, found, call.version))
 
 
-def _answer(request: AddPartitionsToTxnRequest, errors: list[Any], version: int) -> AddPartitionsToTxnResponse:
+def _answer(request: AddPartitionsToTxnRequest, errors: list[Errors], version: int) -> AddPartitionsToTxnResponse:
     return AddPartitionsToTxnResponse(
         results_by_transaction=tuple(
             _result(asked, found, version) for asked, found in zip(request.transactions, errors, strict=True)
@@ -44,7 +45,7 @@ def _answer(request: AddPartitionsToTxnRequest, errors: list[Any], version: int)
     )
 
 
-def _add(ctx: Context, asked: AddPartitionsToTxnTransaction, version: int) -> Errors | Promise:
+def _add(ctx: Context, asked: AddPartitionsToTxnTransaction, version: int) -> NowOrLater[Errors]:
     partitions = [(topic.name, index) for topic in asked.topics for index in topic.partitions]
     unusable = _unusable(ctx, partitions, version)
     if unusable:
@@ -52,14 +53,15 @@ def _add(ctx: Context, asked: AddPartitionsToTxnTransaction, version: int) -> Er
     producer = asked.transactional_id, asked.producer_id, asked.producer_epoch
     if asked.verify_only:
         return ctx.transactions.verify(*producer, partitions)
-    if version >= BROKERS_SINCE:  # they ask for many at once, and come again for those that have to wait
-        return ctx.transactions.add(*producer, partitions, NEW_PROTOCOL, patient=False)
-    return ctx.transactions.add(*producer, partitions, OLD_PROTOCOL)
+    brokers = version >= BROKERS_SINCE  # they ask for many at once, and retry those that have to wait
+    protocol = NEW_PROTOCOL if brokers else OLD_PROTOCOL
+    error = ctx.transactions.add(*producer, partitions, protocol, patient=not brokers)
+    return chain(error, lambda found: dict.fromkeys(partitions, found))
 
 
 def _result(asked: AddPartitionsToTxnTransaction, errors: Errors, version: int) -> AddPartitionsToTxnResult:
     def code(topic: str, index: int) -> WireError:
-        error = errors if isinstance(errors, WireError) else errors[topic, index]
+        error = errors[topic, index]
         fenced = error is WireError.PRODUCER_FENCED and version < FENCED_SINCE
         return WireError.INVALID_PRODUCER_EPOCH if fenced else error
 

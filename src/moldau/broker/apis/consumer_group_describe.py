@@ -1,12 +1,10 @@
 """ConsumerGroupDescribe 0–1: groups of the consumer protocol with their members. 1: which protocol each speaks."""
 
-from typing import Any
-
 from moldau.base.errors import WireError
+from moldau.base.later import NowOrLater, gather
 from moldau.broker.apis.describe_groups import GROUP_OPERATIONS
 from moldau.broker.call import Call
 from moldau.broker.context import Context
-from moldau.broker.promise import joined
 from moldau.wire.declare import replace
 from moldau.wire.messages.consumer_group_describe import (
     ConsumerGroupDescribedGroup,
@@ -15,9 +13,11 @@ from moldau.wire.messages.consumer_group_describe import (
 )
 
 
-def consumer_group_describe(ctx: Context, request: ConsumerGroupDescribeRequest, call: Call) -> Any:
+def consumer_group_describe(
+    ctx: Context, request: ConsumerGroupDescribeRequest, call: Call
+) -> NowOrLater[ConsumerGroupDescribeResponse]:
     groups = [_describe(ctx, group_id) for group_id in request.group_ids]
-    return joined(groups, lambda described: _answer(described, request.include_authorized_operations))
+    return gather(groups, lambda described: _answer(described, request.include_authorized_operations))
 
 
 def _answer(groups: list[ConsumerGroupDescribedGroup], include_operations: bool) -> ConsumerGroupDescribeResponse:
@@ -28,7 +28,7 @@ def _answer(groups: list[ConsumerGroupDescribedGroup], include_operations: bool)
     return ConsumerGroupDescribeResponse(groups=tuple(groups))
 
 
-def _describe(ctx: Context, group_id: str) -> Any:
+def _describe(ctx: Context, group_id: str) -> NowOrLater[ConsumerGroupDescribedGroup]:
     def refused(error: WireError) -> ConsumerGroupDescribedGroup:
         return ConsumerGroupDescribedGroup(group_id=group_id, error_code=error, error_message=error.doc)
 

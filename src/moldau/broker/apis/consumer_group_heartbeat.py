@@ -1,13 +1,14 @@
 """ConsumerGroupHeartbeat 0–1: all that a member of the consumer protocol says (KIP-848). 1: patterns, own ids."""
 
-from typing import Any
-
+from moldau.base.later import NowOrLater
 from moldau.broker.call import Call
 from moldau.broker.context import Context
 from moldau.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 
 
-def consumer_group_heartbeat(ctx: Context, request: ConsumerGroupHeartbeatRequest, call: Call) -> Any:
+def consumer_group_heartbeat(
+    ctx: Context, request: ConsumerGroupHeartbeatRequest, call: Call
+) -> NowOrLater[ConsumerGroupHeartbeatResponse]:
     return ctx.groups.ask(
         request.group_id,
         request,

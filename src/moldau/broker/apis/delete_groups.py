@@ -1,8 +1,9 @@
 """DeleteGroups 0–2: groups without members go, with their offsets; each group succeeds or fails by itself."""
 
+from moldau.base.errors import WireError
 from moldau.broker.call import Call
 from moldau.broker.context import Context
-from moldau.broker.promise import Promise
+from moldau.broker.waiting import awaited
 from moldau.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 
 
@@ -14,11 +15,7 @@ async def delete_groups(ctx: Context, request: DeleteGroupsRequest, call: Call) 
 
 
 async def _delete(ctx: Context, group_id: str, call: Call) -> DeleteGroupsResponse:
-    answer = ctx.groups.ask(
-        group_id,
-        DeleteGroupsRequest(groups_names=(group_id,)),
-        call,
-        lambda error: DeleteGroupsResponse(results=(DeletableGroupResult(group_id=group_id, error_code=error),)),
-    )
-    response: DeleteGroupsResponse = await answer if isinstance(answer, Promise) else answer
-    return response
+    def refused(error: WireError) -> DeleteGroupsResponse:
+        return DeleteGroupsResponse(results=(DeletableGroupResult(group_id=group_id, error_code=error),))
+
+    return await awaited(ctx.groups.ask(group_id, DeleteGroupsRequest(groups_names=(group_id,)), call, refused))

@@ -3,12 +3,10 @@
 6: a group that is not there is an error; before, it was a group in the state Dead.
 """
 
-from typing import Any
-
 from moldau.base.errors import WireError
+from moldau.base.later import NowOrLater, gather
 from moldau.broker.call import Call
 from moldau.broker.context import Context
-from moldau.broker.promise import joined
 from moldau.groups.shard import GroupShard
 from moldau.wire.declare import replace
 from moldau.wire.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
@@ -20,9 +18,9 @@ ERRORS_SINCE = 6
 GROUP_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
 
 
-def describe_groups(ctx: Context, request: DescribeGroupsRequest, call: Call) -> Any:
+def describe_groups(ctx: Context, request: DescribeGroupsRequest, call: Call) -> NowOrLater[DescribeGroupsResponse]:
     groups = [_describe(ctx, group_id, call.version) for group_id in request.groups]
-    return joined(groups, lambda described: _answer(described, request.include_authorized_operations))
+    return gather(groups, lambda described: _answer(described, request.include_authorized_operations))
 
 
 def _answer(groups: list[DescribedGroup], include_operations: bool) -> DescribeGroupsResponse:
@@ -33,7 +31,7 @@ def _answer(groups: list[DescribedGroup], include_operations: bool) -> DescribeG
     return DescribeGroupsResponse(groups=tuple(groups))
 
 
-def _describe(ctx: Context, group_id: str, version: int) -> Any:
+def _describe(ctx: Context, group_id: str, version: int) -> NowOrLater[DescribedGroup]:
     def look(shard: GroupShard) -> DescribedGroup:
         group = shard.describe_classic(group_id)
         if group.error_code == WireError.GROUP_ID_NOT_FOUND and version < ERRORS_SINCE:

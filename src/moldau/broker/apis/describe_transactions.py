@@ -1,12 +1,11 @@
 """DescribeTransactions 0 (KIP-664): what the coordinator knows of transactional ids."""
 
 from itertools import groupby
-from typing import Any
 
 from moldau.base.errors import WireError
+from moldau.base.later import NowOrLater, gather
 from moldau.broker.call import Call
 from moldau.broker.context import Context
-from moldau.broker.promise import joined
 from moldau.transactions.shard import TransactionShard
 from moldau.transactions.state import Transaction
 from moldau.wire.messages.describe_transactions import (
@@ -17,14 +16,16 @@ from moldau.wire.messages.describe_transactions import (
 )
 
 
-def describe_transactions(ctx: Context, request: DescribeTransactionsRequest, call: Call) -> Any:
-    return joined(
+def describe_transactions(
+    ctx: Context, request: DescribeTransactionsRequest, call: Call
+) -> NowOrLater[DescribeTransactionsResponse]:
+    return gather(
         [_describe(ctx, transactional_id) for transactional_id in request.transactional_ids],
         lambda described: DescribeTransactionsResponse(transaction_states=tuple(described)),
     )
 
 
-def _describe(ctx: Context, transactional_id: str) -> Any:
+def _describe(ctx: Context, transactional_id: str) -> NowOrLater[DescribedTransaction]:
     def refused(error: WireError) -> DescribedTransaction:
         return DescribedTransaction(error_code=error, transactional_id=transactional_id)
 

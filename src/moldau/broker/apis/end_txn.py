@@ -1,11 +1,10 @@
 """EndTxn 0–5: commit or abort. 2: PRODUCER_FENCED. 4: errors that only abort. 5: the epoch rises with it (KIP-890)."""
 
-from typing import Any
-
+from moldau.base.later import NowOrLater
 from moldau.broker.call import Call
 from moldau.broker.context import Context
 from moldau.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 
 
-def end_txn(ctx: Context, request: EndTxnRequest, call: Call) -> Any:
+def end_txn(ctx: Context, request: EndTxnRequest, call: Call) -> NowOrLater[EndTxnResponse]:
     return ctx.transactions.ask(request.transactional_id, request, call, lambda error: EndTxnResponse(error_code=error))

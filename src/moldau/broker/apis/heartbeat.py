@@ -1,14 +1,13 @@
 """Heartbeat 0–4: a member of a classic group is alive. 3: static members."""
 
-from typing import Any
-
 from moldau.base.errors import WireError
+from moldau.base.later import NowOrLater
 from moldau.broker.call import Call
 from moldau.broker.context import Context
 from moldau.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 
-def heartbeat(ctx: Context, request: HeartbeatRequest, call: Call) -> Any:
+def heartbeat(ctx: Context, request: HeartbeatRequest, call: Call) -> NowOrLater[HeartbeatResponse]:
     return ctx.groups.ask(request.group_id, request, call, _refused)
 
 

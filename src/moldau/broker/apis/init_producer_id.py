@@ -4,24 +4,27 @@
 id the transaction coordinator answers; without one any broker does, and remembers nothing.
 """
 
-from typing import Any
+from collections.abc import Awaitable
 
 from moldau.base.errors import Refusal, WireError
+from moldau.base.later import NowOrLater
 from moldau.broker.call import Call
 from moldau.broker.context import Context
 from moldau.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 NO_PRODUCER = -1  # as id and as epoch
 
+Answer = NowOrLater[InitProducerIdResponse] | Awaitable[InitProducerIdResponse]
 
-def init_producer_id(ctx: Context, request: InitProducerIdRequest, call: Call) -> Any:
+
+def init_producer_id(ctx: Context, request: InitProducerIdRequest, call: Call) -> Answer:
     if (request.producer_id == NO_PRODUCER) != (request.producer_epoch == NO_PRODUCER):
         return _refuse(WireError.INVALID_REQUEST)
     if request.transactional_id is None:
         return _new_id(ctx)
     if not request.transactional_id:
         return _refuse(WireError.INVALID_REQUEST)
-    return ctx.transactions.ask(request.transactional_id, request, call, _refuse)
+    return ctx.transactions.init_producer_id(request.transactional_id, request, call, _refuse)
 
 
 async def _new_id(ctx: Context) -> InitProducerIdResponse:

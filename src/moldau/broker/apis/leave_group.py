@@ -1,11 +1,10 @@
 """LeaveGroup 0–5: members go. 3: several at once, and by instance id. 5: reasons."""
 
-from typing import Any
-
+from moldau.base.later import NowOrLater
 from moldau.broker.call import Call
 from moldau.broker.context import Context
 from moldau.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 
 
-def leave_group(ctx: Context, request: LeaveGroupRequest, call: Call) -> Any:
+def leave_group(ctx: Context, request: LeaveGroupRequest, call: Call) -> NowOrLater[LeaveGroupResponse]:
     return ctx.groups.ask(request.group_id, request, call, lambda error: LeaveGroupResponse(error_code=error))

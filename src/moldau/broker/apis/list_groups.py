@@ -1,27 +1,28 @@
 """ListGroups 0–5: the groups of this broker. 4: in certain states. 5: of certain types."""
 
-from typing import Any
-
 from moldau.base.errors import WireError
+from moldau.base.later import NowOrLater, gather
 from moldau.broker.call import Call
 from moldau.broker.context import Context
-from moldau.broker.promise import joined
-from moldau.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+from moldau.groups.shard import GroupShard
+from moldau.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 
 
-def list_groups(ctx: Context, request: ListGroupsRequest, call: Call) -> Any:
-    """Groups that are other brokers' are left to them."""
-    return joined(
-        ctx.groups.read_all(lambda shard: shard.list_groups(request.states_filter, request.types_filter)), _answer
-    )
+def list_groups(ctx: Context, request: ListGroupsRequest, call: Call) -> NowOrLater[ListGroupsResponse]:
+    """The groups that this broker coordinates."""
+
+    def look(shard: GroupShard) -> ListGroupsResponse:
+        return ListGroupsResponse(groups=tuple(shard.list_groups(request.states_filter, request.types_filter)))
+
+    def refused(error: WireError) -> ListGroupsResponse:
+        return ListGroupsResponse(error_code=error)
+
+    return gather(ctx.groups.read_all(look, refused), _combine)
 
 
-def _answer(found: list[list[ListedGroup] | WireError]) -> ListGroupsResponse:
-    """While some groups are still being loaded, or not certain, nobody knows them all: clients ask again."""
-    groups: list[ListedGroup] = []
+def _combine(found: list[ListGroupsResponse]) -> ListGroupsResponse:
+    """While some groups are being loaded, or their state is not committed, the list is incomplete: clients retry."""
     for each in found:
-        if not isinstance(each, WireError):
-            groups += each
-        elif each is not WireError.NOT_COORDINATOR:  # those have just become another broker's
-            return ListGroupsResponse(error_code=each)
-    return ListGroupsResponse(groups=tuple(groups))
+        if each.error_code not in (WireError.NONE, WireError.NOT_COORDINATOR):  # that shard has just moved away
+            return each
+    return ListGroupsResponse(groups=tuple(group for each in found for group in each.groups))

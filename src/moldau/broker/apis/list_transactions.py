@@ -5,14 +5,13 @@ no pattern can make slow.
 """
 
 from collections.abc import Callable
-from typing import Any
 
 import re2
 
 from moldau.base.errors import WireError
+from moldau.base.later import NowOrLater, gather
 from moldau.broker.call import Call
 from moldau.broker.context import Context
-from moldau.broker.promise import joined
 from moldau.transactions.shard import TransactionShard
 from moldau.transactions.state import Transaction, TransactionState
 from moldau.wire.messages.list_transactions import (
@@ -24,35 +23,41 @@ from moldau.wire.messages.list_transactions import (
 STATES = {state.title: state for state in TransactionState}
 
 
-def list_transactions(ctx: Context, request: ListTransactionsRequest, call: Call) -> Any:
+def list_transactions(
+    ctx: Context, request: ListTransactionsRequest, call: Call
+) -> NowOrLater[ListTransactionsResponse]:
     unknown = tuple(dict.fromkeys(name for name in request.state_filters if name not in STATES))
     matches = _matcher(request.transactional_id_pattern)
     if matches is None:
         return ListTransactionsResponse(error_code=WireError.INVALID_REGULAR_EXPRESSION)
     states = {STATES[name] for name in request.state_filters if name in STATES} if request.state_filters else None
 
-    def look(shard: TransactionShard) -> list[Transaction]:
-        return shard.listed(states, set(request.producer_id_filters), request.duration_filter, matches, ctx.now())
+    producer_ids = set(request.producer_id_filters)
 
-    return joined(ctx.transactions.read_all(look), lambda found: _answer(found, unknown))
+    def look(shard: TransactionShard) -> ListTransactionsResponse:
+        found = shard.listed(states, producer_ids, request.duration_filter, matches, ctx.now())
+        return ListTransactionsResponse(transaction_states=tuple(map(_listed, found)))
+
+    def refused(error: WireError) -> ListTransactionsResponse:
+        return ListTransactionsResponse(error_code=error)
+
+    return gather(ctx.transactions.read_all(look, refused), lambda found: _combine(found, unknown))
 
 
-def _answer(found: list[list[Transaction] | WireError], unknown: tuple[str, ...]) -> ListTransactionsResponse:
-    listed: list[ListedTransaction] = []
+def _listed(transaction: Transaction) -> ListedTransaction:
+    return ListedTransaction(
+        transactional_id=transaction.transactional_id,
+        producer_id=transaction.producer_id,
+        transaction_state=transaction.state.title,
+    )
+
+
+def _combine(found: list[ListTransactionsResponse], unknown: tuple[str, ...]) -> ListTransactionsResponse:
     for each in found:
-        if each is WireError.NOT_COORDINATOR:
-            continue  # they have just become another broker's
-        if isinstance(each, WireError):
-            return ListTransactionsResponse(error_code=each)
-        listed.extend(
-            ListedTransaction(
-                transactional_id=transaction.transactional_id,
-                producer_id=transaction.producer_id,
-                transaction_state=transaction.state.title,
-            )
-            for transaction in each
-        )
-    return ListTransactionsResponse(unknown_state_filters=unknown, transaction_states=tuple(listed))
+        if each.error_code not in (WireError.NONE, WireError.NOT_COORDINATOR):  # that shard has just moved away
+            return each
+    states = tuple(state for each in found for state in each.transaction_states)
+    return ListTransactionsResponse(unknown_state_filters=unknown, transaction_states=states)
 
 
 def _matcher(pattern: str | None) -> Callable[[str], bool] | None:

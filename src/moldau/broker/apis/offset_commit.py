@@ -3,15 +3,14 @@
 9: members of the consumer protocol. 10: topics by their ids.
 """
 
-from typing import Any
-
+from moldau.base.later import NowOrLater
 from moldau.broker.call import Call
 from moldau.broker.context import Context
 from moldau.groups.offsets import commit as offsets_commit
-from moldau.wire.messages.offset_commit import OffsetCommitRequest
+from moldau.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 
 
-def offset_commit(ctx: Context, request: OffsetCommitRequest, call: Call) -> Any:
+def offset_commit(ctx: Context, request: OffsetCommitRequest, call: Call) -> NowOrLater[OffsetCommitResponse]:
     return ctx.groups.ask(
         request.group_id,
         request,

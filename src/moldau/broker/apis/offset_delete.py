@@ -1,11 +1,10 @@
 """OffsetDelete 0 (KIP-496): offsets of topics that a group does not read any more."""
 
-from typing import Any
-
+from moldau.base.later import NowOrLater
 from moldau.broker.call import Call
 from moldau.broker.context import Context
 from moldau.wire.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 
 
-def offset_delete(ctx: Context, request: OffsetDeleteRequest, call: Call) -> Any:
+def offset_delete(ctx: Context, request: OffsetDeleteRequest, call: Call) -> NowOrLater[OffsetDeleteResponse]:
     return ctx.groups.ask(request.group_id, request, call, lambda error: OffsetDeleteResponse(error_code=error))

@@ -3,12 +3,10 @@
 8: many groups. 9: the member that asks. 10: topics by their ids.
 """
 
-from typing import Any
-
 from moldau.base.errors import WireError
+from moldau.base.later import NowOrLater, gather
 from moldau.broker.call import Call
 from moldau.broker.context import Context
-from moldau.broker.promise import joined
 from moldau.groups.env import Topics
 from moldau.groups.offsets import fetch as offsets_fetch
 from moldau.wire.messages.offset_fetch import (
@@ -19,13 +17,15 @@ from moldau.wire.messages.offset_fetch import (
 )
 
 
-def offset_fetch(ctx: Context, request: OffsetFetchRequest, call: Call) -> Any:
+def offset_fetch(ctx: Context, request: OffsetFetchRequest, call: Call) -> NowOrLater[OffsetFetchResponse]:
     topics = ctx.groups.env().topics
     groups = [_one(ctx, group, request.require_stable, call.version, topics) for group in request.groups]
-    return joined(groups, lambda fetched: OffsetFetchResponse(groups=tuple(fetched)))
+    return gather(groups, lambda fetched: OffsetFetchResponse(groups=tuple(fetched)))
 
 
-def _one(ctx: Context, group: OffsetFetchGroup, require_stable: bool, version: int, topics: Topics) -> Any:
+def _one(
+    ctx: Context, group: OffsetFetchGroup, require_stable: bool, version: int, topics: Topics
+) -> NowOrLater[OffsetFetchGroupResponse]:
     def refused(error: WireError) -> OffsetFetchGroupResponse:
         """As in Kafka: of these two errors, many clients know the second alone here, and end with the first."""
         if error is WireError.COORDINATOR_NOT_AVAILABLE:

@@ -12,15 +12,15 @@ from typing import NamedTuple
 
 from moldau.base.errors import Refusal, WireError
 from moldau.base.ids import NO_TIMESTAMP
+from moldau.base.later import Later, NowOrLater
 from moldau.broker.admission import Batch, Proof, Proofs, prove, transactional_batch
 from moldau.broker.call import Call
 from moldau.broker.context import Context
 from moldau.broker.leaders import absent, endpoints, leader_of
-from moldau.broker.promise import Promise
 from moldau.log.producers import NOT_ASKED
 from moldau.net.reply import BadRequest, Parked, Reply
 from moldau.replication.leader import ALL
-from moldau.replication.partition import Appended, Later, Outcome, Partition
+from moldau.replication.partition import Appended, Outcome, Partition
 from moldau.wire.headers import PREFIX_AND_LENGTH
 from moldau.wire.hot import PRODUCE_BY_ID, ProduceAsk, ProduceResult, pack_produce, read_produce
 
@@ -39,7 +39,7 @@ class Waiting(NamedTuple):
     answers: list[ProduceResult]
     place: int
     partition: Partition
-    later: Later
+    later: Later[Outcome]
 
 
 def produce(ctx: Context, frame: memoryview, at: int, call: Call) -> Reply:
@@ -114,7 +114,7 @@ def _produce_in_transaction(ctx: Context, frame: memoryview, ask: ProduceAsk, ca
     enabled = ctx.config.transaction_partition_verification_enable
     batches = list(_transactional_batches(ctx, ask, frame, version))
 
-    def proofs_of(view: memoryview) -> Proofs | Promise:
+    def proofs_of(view: memoryview) -> NowOrLater[Proofs]:
         found = batches if view is frame else _transactional_batches(ctx, ask, view, version)
         return prove(ctx.transactions, transactional_id, found, version, enabled=enabled, now=ctx.now())
 
@@ -150,15 +150,17 @@ def _pack(call: Call, results: Results) -> bytes:
     return pack_produce(call.version, call.correlation_id, results)
 
 
-def _park(waiting: list[Waiting], reply: Callable[[], bytes | BadRequest | None], timeout_ms: int | None) -> Parked:
-    """The answer of a request some of whose batches come later: complete when the last of them has come, or in time."""
+def _park(
+    waiting: list[Waiting], reply: Callable[[], bytes | BadRequest | None], timeout_ms: int | None
+) -> Parked | bytes | None:
+    """The reply to a request some of whose batches are pending: once the last has its outcome, or after the timeout."""
     parked = Parked()
     missing = len(waiting)
     timer: asyncio.TimerHandle | None = None
 
     def finish() -> None:
         for each in waiting:
-            each.later.tell = None
+            each.later.forget()
         if timer is not None:
             timer.cancel()
         parked.resolve(reply())
@@ -176,8 +178,14 @@ def _park(waiting: list[Waiting], reply: Callable[[], bytes | BadRequest | None]
             finish()
 
     for each in waiting:
-        each.later.tell = partial(arrived, each)
-    if timeout_ms is not None:  # who has not arrived by then keeps the answer that stands in its place
+        each.later.then(partial(arrived, each))
+    if parked.done:  # a later batch of the same request took the directory offline, and the earlier ones with it
+        settled = parked.reply
+        if isinstance(settled, BadRequest):
+            raise settled
+        assert not isinstance(settled, list)
+        return settled
+    if timeout_ms is not None:  # a batch without an outcome by then keeps the error that stands in its place
         timer = asyncio.get_running_loop().call_later(max(timeout_ms, 0) / 1000, finish)
     return parked
 

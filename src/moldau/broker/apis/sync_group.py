@@ -1,14 +1,13 @@
 """SyncGroup 0–5: the leader brings the assignment, each member gets its part. 3: static members. 5: the protocol."""
 
-from typing import Any
-
 from moldau.base.errors import WireError
+from moldau.base.later import NowOrLater
 from moldau.broker.call import Call
 from moldau.broker.context import Context
 from moldau.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 
-def sync_group(ctx: Context, request: SyncGroupRequest, call: Call) -> Any:
+def sync_group(ctx: Context, request: SyncGroupRequest, call: Call) -> NowOrLater[SyncGroupResponse]:
     return ctx.groups.ask(request.group_id, request, call, _refused)
 
 

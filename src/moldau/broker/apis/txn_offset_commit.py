@@ -4,13 +4,12 @@
 """
 
 from collections.abc import Mapping
-from typing import Any
 
 from moldau.base.errors import WireError
+from moldau.base.later import NowOrLater, chain
 from moldau.broker.call import Call
 from moldau.broker.context import Context
 from moldau.broker.internal_topics import OFFSETS
-from moldau.broker.promise import after
 from moldau.groups.offsets import commit as offsets_commit
 from moldau.transactions.state import TopicPartition
 from moldau.wire.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
@@ -21,7 +20,7 @@ ADDS_SINCE = 5
 NO_SEQUENCE = -1  # the group coordinator's batches have none
 
 
-def txn_offset_commit(ctx: Context, request: TxnOffsetCommitRequest, call: Call) -> Any:
+def txn_offset_commit(ctx: Context, request: TxnOffsetCommitRequest, call: Call) -> NowOrLater[TxnOffsetCommitResponse]:
     topics = ctx.groups.env().topics
 
     def refused(error: WireError) -> TxnOffsetCommitResponse:
@@ -29,18 +28,18 @@ def txn_offset_commit(ctx: Context, request: TxnOffsetCommitRequest, call: Call)
             error = WireError.COORDINATOR_NOT_AVAILABLE
         return offsets_commit.refuse_in_transaction(request, error, topics)
 
-    def commit(error: WireError) -> Any:
+    def commit(error: WireError) -> NowOrLater[TxnOffsetCommitResponse]:
         if error is not WireError.NONE:
             return refused(error)
         return ctx.groups.ask(request.group_id, request, call, refused)
 
     if request.group_id and offsets_commit.has_something(request, topics):
-        return after(_admitted(ctx, request, call.version), commit)
+        return chain(_admitted(ctx, request, call.version), commit)
     return commit(WireError.NONE)
 
 
-def _admitted(ctx: Context, request: TxnOffsetCommitRequest, version: int) -> Any:
-    """Whether the producer's open transaction includes the group's offsets: an error, or a Promise of one."""
+def _admitted(ctx: Context, request: TxnOffsetCommitRequest, version: int) -> NowOrLater[WireError]:
+    """Whether the producer's open transaction includes the group's offsets: an error, now or later."""
     adds = version >= ADDS_SINCE
     if not adds and not ctx.config.transaction_partition_verification_enable:
         return WireError.NONE
@@ -65,7 +64,7 @@ def _admitted(ctx: Context, request: TxnOffsetCommitRequest, version: int) -> An
         return WireError.NONE if still else WireError.INVALID_TXN_STATE
 
     key = (OFFSETS, index)
-    return after(ctx.transactions.admit(request.transactional_id, producer_id, epoch, [key], adds), judged)
+    return chain(ctx.transactions.admit(request.transactional_id, producer_id, epoch, [key], adds), judged)
 
 
 def _for_producer(error: WireError, version: int) -> WireError:

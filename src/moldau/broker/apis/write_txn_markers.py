@@ -4,13 +4,12 @@ Kafka's tool sends it to end a transaction that hangs in a partition. 2: the tra
 """
 
 import asyncio
-from typing import Any
 
 from moldau.base.errors import WireError
+from moldau.base.later import Later, NowOrLater, chain, gather
 from moldau.broker.call import Call
 from moldau.broker.context import Context
 from moldau.broker.coordinators.markers import Marker
-from moldau.broker.promise import Promise, after, joined
 from moldau.wire.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerPartitionResult,
@@ -24,14 +23,14 @@ from moldau.wire.messages.write_txn_markers import (
 PATIENCE_MS = 5_000  # of whoever asks: half of what coordinators have
 
 
-def write_txn_markers(ctx: Context, request: WriteTxnMarkersRequest, call: Call) -> Any:
+def write_txn_markers(ctx: Context, request: WriteTxnMarkersRequest, call: Call) -> NowOrLater[WriteTxnMarkersResponse]:
     """Answered when all of them are committed. One that takes long does not hold up the others for ever."""
-    begun: list[Promise] = []
-    answer = joined(
+    begun: list[Later[WireError]] = []
+    answer = gather(
         [_end(ctx, asked, begun) for asked in request.markers],
         lambda results: WriteTxnMarkersResponse(markers=tuple(results)),
     )
-    if not isinstance(answer, Promise):
+    if not isinstance(answer, Later):
         return answer
     timer = asyncio.get_running_loop().call_later(PATIENCE_MS / 1000, _give_up, begun)
 
@@ -39,15 +38,15 @@ def write_txn_markers(ctx: Context, request: WriteTxnMarkersRequest, call: Call)
         timer.cancel()
         return response
 
-    return after(answer, answered)
+    return chain(answer, answered)
 
 
-def _give_up(begun: list[Promise]) -> None:
-    for promise in begun:
-        promise.resolve(WireError.REQUEST_TIMED_OUT)
+def _give_up(begun: list[Later[WireError]]) -> None:
+    for written in begun:
+        written.resolve(WireError.REQUEST_TIMED_OUT)
 
 
-def _end(ctx: Context, asked: WritableTxnMarker, begun: list[Promise]) -> Any:
+def _end(ctx: Context, asked: WritableTxnMarker, begun: list[Later[WireError]]) -> NowOrLater[WritableTxnMarkerResult]:
     marker = Marker(
         asked.producer_id,
         asked.producer_epoch,
@@ -55,20 +54,22 @@ def _end(ctx: Context, asked: WritableTxnMarker, begun: list[Promise]) -> Any:
         asked.coordinator_epoch,
         asked.transaction_version,
     )
-    return joined(
+    return gather(
         [_write(ctx, marker, topic, begun) for topic in asked.topics],
         lambda results: WritableTxnMarkerResult(producer_id=asked.producer_id, topics=tuple(results)),
     )
 
 
-def _write(ctx: Context, marker: Marker, topic: WritableTxnMarkerTopic, begun: list[Promise]) -> Any:
-    promises = []
+def _write(
+    ctx: Context, marker: Marker, topic: WritableTxnMarkerTopic, begun: list[Later[WireError]]
+) -> NowOrLater[WritableTxnMarkerTopicResult]:
+    markers: list[NowOrLater[WireError]] = []
     for index in topic.partition_indexes:
-        promise = Promise()
-        ctx.transactions.markers.write(topic.name, index, marker, promise.resolve)
-        promises.append(promise)
-    begun += promises
-    return joined(promises, lambda errors: _result(topic, errors))
+        written: Later[WireError] = Later()
+        ctx.transactions.markers.write(topic.name, index, marker, written.resolve)
+        markers.append(written)
+        begun.append(written)
+    return gather(markers, lambda errors: _result(topic, errors))
 
 
 def _result(topic: WritableTxnMarkerTopic, errors: list[WireError]) -> WritableTxnMarkerTopicResult:

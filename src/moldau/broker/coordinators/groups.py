@@ -2,10 +2,11 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from moldau.base.coordination import Caller, Decision
 from moldau.base.errors import WireError
+from moldau.base.later import NowOrLater
 from moldau.base.uuids import text_of
 from moldau.broker.call import Call
 from moldau.broker.coordinators.placing import partition_of
@@ -18,10 +19,12 @@ from moldau.groups.env import Env, GroupConfig, Topics, TopicView
 from moldau.groups.shard import TOPICS, GroupShard
 from moldau.metadata.features import GROUP_VERSION, level
 from moldau.metadata.image import ClusterImage, Topic
-from moldau.replication.partition import Later, Outcome
+from moldau.replication.partition import Outcome
 from moldau.replication.replicas import Replicas
 
 MINUTE_MS = 60_000
+
+R = TypeVar("R")
 
 
 class Groups:
@@ -44,17 +47,17 @@ class Groups:
 
     # ── for handlers ──
 
-    def ask(self, group_id: str, command: Any, call: Call, refused: Callable[[WireError], Any]) -> Any:
-        """The reply to a command for a group, or a Promise of it."""
+    def ask(self, group_id: str, command: Any, call: Call, refused: Callable[[WireError], R]) -> NowOrLater[R]:
+        """The reply to a command for a group, now or later."""
         return self._runtime.ask(group_id, command, call.caller(), refused)
 
-    def read(self, group_id: str, look: Callable[[GroupShard], Any], refused: Callable[[WireError], Any]) -> Any:
-        """What is seen in the shard that a group belongs to, or a Promise of it."""
+    def read(self, group_id: str, look: Callable[[GroupShard], R], refused: Callable[[WireError], R]) -> NowOrLater[R]:
+        """A view of the shard of a group, now or later."""
         return self._runtime.read(group_id, look, refused)
 
-    def read_all(self, look: Callable[[GroupShard], Any]) -> list[Any]:
-        """What is seen in each shard of this broker, or a Promise of it; an error for each that is still loading."""
-        return self._runtime.read_all(look)
+    def read_all(self, look: Callable[[GroupShard], R], refused: Callable[[WireError], R]) -> list[NowOrLater[R]]:
+        """A view of each shard of this broker, now or later; refused for each that is still loading."""
+        return self._runtime.read_all(look, refused)
 
     def env(self) -> Env:
         return self._env(self._now())
@@ -75,7 +78,12 @@ class Groups:
         return self._runtime.at(index)
 
     def marker_written(
-        self, index: int, producer_id: int, commit: bool, outcome: Outcome | Later, told: Callable[[WireError], None]
+        self,
+        index: int,
+        producer_id: int,
+        commit: bool,
+        outcome: NowOrLater[Outcome],
+        told: Callable[[WireError], None],
     ) -> None:
         """A transaction that commits offsets has ended: its marker was appended to this partition just now."""
         shard = self._runtime.at(index)

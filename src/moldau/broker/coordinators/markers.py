@@ -9,10 +9,11 @@ from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from moldau.base.errors import WireError
+from moldau.base.later import Later, NowOrLater
 from moldau.broker.coordinators.outcomes import failed
 from moldau.broker.internal_topics import OFFSETS
 from moldau.metadata.image import NO_BROKER, ClusterImage
-from moldau.replication.partition import Later, Outcome
+from moldau.replication.partition import Outcome
 from moldau.replication.replicas import Replicas
 
 Told = Callable[[WireError], None]
@@ -31,7 +32,7 @@ class OffsetShards(Protocol):
 
     def takes_markers(self, index: int) -> bool: ...
     def marker_written(
-        self, index: int, producer_id: int, commit: bool, outcome: Outcome | Later, told: Told
+        self, index: int, producer_id: int, commit: bool, outcome: NowOrLater[Outcome], told: Told
     ) -> None: ...
 
 
@@ -96,11 +97,11 @@ class Markers:
         elif topic == OFFSETS:
             self._groups.marker_written(index, marker.producer_id, marker.commit, outcome, told)
         elif isinstance(outcome, Later):
-            outcome.tell = lambda settled: told(_error_of(settled))
+            outcome.then(lambda settled: told(_error_of(settled)))
         else:
             told(WireError.NONE)
 
 
-def _error_of(outcome: Outcome | Later) -> WireError:
+def _error_of(outcome: NowOrLater[Outcome]) -> WireError:
     refusal = failed(outcome)
     return WireError.NONE if refusal is None else refusal.error

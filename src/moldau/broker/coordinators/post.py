@@ -12,9 +12,9 @@ from itertools import groupby
 from typing import Generic, NamedTuple, TypeVar
 
 from moldau.base.errors import WireError
+from moldau.base.later import Later
 from moldau.broker.coordinators.markers import Marker, Told
 from moldau.broker.peers import Peers
-from moldau.broker.promise import Promise
 from moldau.metadata.image import ClusterImage
 from moldau.net.peer import Peer, PeerLost
 from moldau.transactions.state import TopicPartition
@@ -53,7 +53,7 @@ class MarkerItem(NamedTuple):
 class AdmissionItem(NamedTuple):
     transaction: AddPartitionsToTxnTransaction
     partitions: Sequence[TopicPartition]
-    answer: Promise  # of an error for each partition
+    answer: Later[Mapping[TopicPartition, WireError]]
 
 
 class Rounds(Generic[Item]):
@@ -138,7 +138,7 @@ class Post:
         producer_epoch: int,
         partitions: Sequence[TopicPartition],
         adds: bool,
-    ) -> Promise:
+    ) -> Later[Mapping[TopicPartition, WireError]]:
         """The coordinator's word on each partition: whether it is in the open transaction, or with `adds`, is now."""
         transaction = AddPartitionsToTxnTransaction(
             transactional_id=transactional_id,
@@ -150,7 +150,7 @@ class Post:
                 for name, found in _by_topic(partitions)
             ),
         )
-        item = AdmissionItem(transaction, partitions, Promise())
+        item = AdmissionItem(transaction, partitions, Later())
         self._admission.send(broker_id, item)
         return item.answer
 

@@ -15,13 +15,13 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from moldau.base.coordination import Caller, Decision, Fired, Record, Timer, TimerKey
 from moldau.base.errors import Refusal, WireError
+from moldau.base.later import Later, NowOrLater
 from moldau.broker.coordinators.outcomes import failed
 from moldau.broker.coordinators.placing import partition_of
 from moldau.broker.coordinators.replay import replay
 from moldau.broker.coordinators.shard import Asked, Pending, Shard
-from moldau.broker.promise import Promise
 from moldau.metadata.image import ClusterImage
-from moldau.replication.partition import Appended, Later, Outcome, Partition
+from moldau.replication.partition import Appended, Outcome, Partition
 from moldau.replication.replicas import Replicas
 
 log = logging.getLogger("moldau.broker")
@@ -56,6 +56,7 @@ class Machine(Protocol):
 
 
 M = TypeVar("M", bound=Machine)
+R = TypeVar("R")
 
 
 class Runtime(Generic[M]):
@@ -127,45 +128,49 @@ class Runtime(Generic[M]):
 
     # ── asking ──
 
-    def ask(self, key: str, command: Any, caller: Caller, refused: Callable[[WireError], Any]) -> Any:
-        """The reply to a command, or a Promise of it. The caller's token is set here."""
+    def ask(self, key: str, command: Any, caller: Caller, refused: Callable[[WireError], R]) -> NowOrLater[R]:
+        """The reply to a command, now or later. The caller's token is set here."""
         shard = self.find(key)
         if isinstance(shard, WireError):
             return refused(shard)
         return self.ask_shard(shard, command, caller, refused)
 
-    def ask_shard(self, shard: Shard[M], command: Any, caller: Caller, refused: Callable[[WireError], Any]) -> Any:
-        asked = Asked(Promise(), refused)
+    def ask_shard(
+        self, shard: Shard[M], command: Any, caller: Caller, refused: Callable[[WireError], R]
+    ) -> NowOrLater[R]:
+        reply: Later[R] = Later()
+        asked = Asked(reply, refused)
         decision = self._decide(shard.machine, command, caller._replace(token=asked), self._now())
         if not self.carry_out(shard, decision):
-            asked.promise.resolve(refused(STOPPED))  # it would have had to wait: the group does not know of it
+            reply.resolve(refused(STOPPED))  # it would have had to wait: the group does not know of it
         elif shard.closed:  # what followed from it has ended the shard
-            asked.promise.resolve(refused(STOPPED))
-        if asked.promise.done:
-            return asked.promise.answer
+            reply.resolve(refused(STOPPED))
+        if reply.done:
+            return reply.result
         shard.waiting.add(asked)
-        return asked.promise
+        return reply
 
-    def read(self, key: str, look: Callable[[M], Any], refused: Callable[[WireError], Any]) -> Any:
-        """What is seen in the shard of a key, or a Promise of it: nobody is told what may still be lost."""
+    def read(self, key: str, look: Callable[[M], R], refused: Callable[[WireError], R]) -> NowOrLater[R]:
+        """A view of the shard of a key; later if part of its state is not committed yet and may still be lost."""
         shard = self.find(key)
         return refused(shard) if isinstance(shard, WireError) else self._seen(shard, look, refused)
 
-    def read_all(self, look: Callable[[M], Any]) -> list[Any]:
-        """What is seen in each shard of this broker, or a Promise or an error of it."""
+    def read_all(self, look: Callable[[M], R], refused: Callable[[WireError], R]) -> list[NowOrLater[R]]:
+        """A view of each shard of this broker, now or later; refused for each that is still loading."""
         return [
-            shard if isinstance(shard, WireError) else self._seen(shard, look, lambda error: error)
+            refused(shard) if isinstance(shard, WireError) else self._seen(shard, look, refused)
             for shard in self.shards()
         ]
 
-    def _seen(self, shard: Shard[M], look: Callable[[M], Any], refused: Callable[[WireError], Any]) -> Any:
-        answer = look(shard.machine)
+    def _seen(self, shard: Shard[M], look: Callable[[M], R], refused: Callable[[WireError], R]) -> NowOrLater[R]:
+        view = look(shard.machine)
         if not shard.pending:
-            return answer
-        asked = Asked(Promise(), refused)
+            return view
+        reply: Later[R] = Later()
+        asked = Asked(reply, refused)
         shard.waiting.add(asked)
-        self._hold_back(shard, Decision(replies=[(asked, answer)]))
-        return asked.promise
+        self._hold_back(shard, Decision(replies=[(asked, view)]))
+        return reply
 
     # ── carrying out ──
 
@@ -184,7 +189,7 @@ class Runtime(Generic[M]):
         for timer in decision.timers:
             self._set(shard, timer)
         if isinstance(outcome, Later):
-            self._wait_for(shard, outcome).decisions.append(decision)
+            self._wait_for(shard, outcome, decision=decision)
         elif outcome is None and shard.pending and (decision.replies or shard.loading is not None):
             self._hold_back(shard, decision)  # it may rest on what is not committed yet
         else:
@@ -196,7 +201,7 @@ class Runtime(Generic[M]):
         shard: Shard[M],
         producer_id: int,
         commit: bool,
-        outcome: Outcome | Later,
+        outcome: NowOrLater[Outcome],
         told: Callable[[WireError], None],
     ) -> None:
         """A marker was appended to the shard's log, and counts from here on; `told` hears when it is committed."""
@@ -206,7 +211,7 @@ class Runtime(Generic[M]):
         else:
             told(WireError.NONE)
 
-    def _append(self, shard: Shard[M], decision: Decision) -> Outcome | Later:
+    def _append(self, shard: Shard[M], decision: Decision) -> NowOrLater[Outcome]:
         if len(shard.pending) >= PENDING_AT_MOST:
             return CROWDED
         encode = shard.machine.encode
@@ -231,7 +236,7 @@ class Runtime(Generic[M]):
     def _answer(self, token: Asked, response: Any) -> None:
         """An answer that trips over a bug of ours must not keep others from theirs, nor the log from going on."""
         try:
-            token.promise.resolve(response)
+            token.reply.resolve(response)
         except Exception:
             log.exception("a reply of %s failed", self.topic)
 
@@ -252,14 +257,21 @@ class Runtime(Generic[M]):
 
     # ── what is not committed yet ──
 
-    def _wait_for(self, shard: Shard[M], later: Later, told: Callable[[WireError], None] | None = None) -> Pending:
+    def _wait_for(
+        self,
+        shard: Shard[M],
+        later: Later[Outcome],
+        told: Callable[[WireError], None] | None = None,
+        decision: Decision | None = None,
+    ) -> None:
         loop = asyncio.get_running_loop()
         pending = Pending(loop.time() + self.patience_ms() / 1000, told)
+        if decision is not None:
+            pending.decisions.append(decision)
         shard.pending.append(pending)
         if shard.overdue is None:
             shard.overdue = loop.call_at(pending.deadline, self._look_for_overdue, shard)
-        later.tell = lambda outcome: self._settle(shard, pending, outcome)
-        return pending
+        later.then(lambda outcome: self._settle(shard, pending, outcome))
 
     def _hold_back(self, shard: Shard[M], decision: Decision) -> None:
         """Nothing was appended for it: it is answered with the last that was, and waits no longer than others do."""
@@ -351,7 +363,7 @@ class Runtime(Generic[M]):
         What a new leader finds in its log is not all committed at first. It counts, so replies wait until it is.
         """
         partition = shard.partition
-        found = Later()
+        found: Later[Outcome] = Later()
         try:
             async with self._turn:
                 count = await asyncio.to_thread(replay, shard, partition.log)

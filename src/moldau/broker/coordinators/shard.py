@@ -10,7 +10,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from moldau.base.coordination import Decision, TimerKey
 from moldau.base.errors import WireError
-from moldau.broker.promise import Promise
+from moldau.base.later import Later
 from moldau.replication.partition import Partition
 
 M = TypeVar("M")
@@ -19,7 +19,7 @@ M = TypeVar("M")
 class Asked(NamedTuple):
     """The token of a command: who gets the reply, and how it is told that there will be none."""
 
-    promise: Promise
+    reply: Later[Any]
     refused: Callable[[WireError], Any]
 
 

@@ -8,10 +8,11 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from moldau.base.coordination import Caller, Decision, Fired, Timer, TimerKey
 from moldau.base.errors import Refusal, WireError
+from moldau.base.later import Later, NowOrLater, chain
 from moldau.broker.call import Call
 from moldau.broker.coordinators.markers import Marker, Markers
 from moldau.broker.coordinators.placing import partition_of
@@ -19,7 +20,6 @@ from moldau.broker.coordinators.runtime import NOBODY, Runtime
 from moldau.broker.coordinators.shard import Asked, Shard
 from moldau.broker.internal_topics import TRANSACTIONS
 from moldau.broker.producer_ids import ProducerIds
-from moldau.broker.promise import Promise, after
 from moldau.broker.settings import BrokerConfig
 from moldau.metadata.features import TRANSACTION_VERSION, level
 from moldau.metadata.image import NO_BROKER, ClusterImage
@@ -35,7 +35,7 @@ from moldau.transactions.commands import (
 from moldau.transactions.env import Env, TransactionConfig
 from moldau.transactions.shard import MOST_TOMBSTONES, TransactionShard
 from moldau.transactions.state import BUMPING, TopicPartition
-from moldau.wire.messages.init_producer_id import InitProducerIdRequest
+from moldau.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 log = logging.getLogger("moldau.broker")
 
@@ -49,6 +49,9 @@ _PASSING = (  # as happens when leaders change
     WireError.REQUEST_TIMED_OUT,
 )
 
+
+R = TypeVar("R")
+PartitionErrors = Mapping[TopicPartition, WireError]
 
 # Transactional id, producer id and epoch, partitions, and whether they are to be added.
 Question = tuple[str, int, int, Sequence[TopicPartition], bool]
@@ -65,7 +68,7 @@ class AdmissionPost(Protocol):
         producer_epoch: int,
         partitions: Sequence[TopicPartition],
         adds: bool,
-    ) -> Promise: ...
+    ) -> Later[PartitionErrors]: ...
 
 
 class Transactions:
@@ -94,16 +97,23 @@ class Transactions:
 
     # ── for handlers ──
 
-    def ask(self, transactional_id: str, request: Any, call: Call, refused: Callable[[WireError], Any]) -> Any:
-        """The reply to a request about a transactional id, or a Promise of it."""
+    def ask(self, transactional_id: str, request: Any, call: Call, refused: Callable[[WireError], R]) -> NowOrLater[R]:
+        """The reply to a request about a transactional id, now or later."""
+        return self._runtime.ask(transactional_id, request, call.caller(), refused)
 
-        def ask() -> Any:
-            return self._runtime.ask(transactional_id, request, call.caller(), refused)
-
-        if not isinstance(request, InitProducerIdRequest):
-            return ask()
-        # It may have aborted what another instance had left open: there is no need to come again for that.
-        return self._patiently(transactional_id, ask, lambda answer: bool(answer.error_code == CONCURRENT))
+    def init_producer_id(
+        self,
+        transactional_id: str,
+        request: InitProducerIdRequest,
+        call: Call,
+        refused: Callable[[WireError], InitProducerIdResponse],
+    ) -> NowOrLater[InitProducerIdResponse]:
+        """The reply to a producer that begins. It may first abort the transaction that another instance left open."""
+        return self._patiently(
+            transactional_id,
+            lambda: self.ask(transactional_id, request, call, refused),
+            lambda response: response.error_code == CONCURRENT,
+        )
 
     def add(
         self,
@@ -114,50 +124,48 @@ class Transactions:
         client_version: int,
         *,
         patient: bool = True,
-    ) -> WireError | Promise:
+    ) -> NowOrLater[WireError]:
         """`patient`: if the producer's last transaction is still being ended, that is waited for."""
         command = AddPartitions(transactional_id, producer_id, producer_epoch, frozenset(partitions), client_version)
 
-        def ask() -> Any:
+        def ask() -> NowOrLater[WireError]:
             return self._runtime.ask(transactional_id, command, NOBODY, lambda error: error)
 
-        answer: WireError | Promise = (
-            self._patiently(transactional_id, ask, lambda error: error is CONCURRENT) if patient else ask()
-        )
-        return answer
+        return self._patiently(transactional_id, ask, lambda error: error is CONCURRENT) if patient else ask()
 
-    def _patiently(self, transactional_id: str, ask: Callable[[], Any], busy: Callable[[Any], bool]) -> Any:
-        """An answer; one that says that the last transaction is still being ended is asked for again when it is."""
+    def _patiently(
+        self, transactional_id: str, ask: Callable[[], NowOrLater[R]], busy: Callable[[R], bool]
+    ) -> NowOrLater[R]:
+        """The reply. If the last transaction is still being ended, ask once more when it has."""
 
-        def judged(answer: Any) -> Any:
-            if not busy(answer):
-                return answer
+        def judged(reply: R) -> NowOrLater[R]:
+            if not busy(reply):
+                return reply
             ending = self._endings.get(transactional_id)
             if ending is None:  # by now it is done
                 return ask()
-            ended = Promise()
+            ended: Later[None] = Later()
             ending.watchers.append(ended)
             delay = self._config().add_partitions_to_txn_retry_backoff_max_ms / 1000
             timer = asyncio.get_running_loop().call_later(delay, ended.resolve, None)
 
-            def again(_: Any) -> Any:
+            def again(_: None) -> NowOrLater[R]:
                 timer.cancel()
                 return ask()
 
-            return after(ended, again)
+            return chain(ended, again)
 
-        return after(ask(), judged)
+        return chain(ask(), judged)
 
     def verify(
         self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: Sequence[TopicPartition]
-    ) -> Mapping[TopicPartition, WireError] | Promise:
-        """Whether each partition is in the producer's open transaction, or a Promise of that."""
-        answer: Mapping[TopicPartition, WireError] | Promise = self._runtime.read(
-            transactional_id,
-            lambda shard: shard.verify(transactional_id, producer_id, producer_epoch, partitions),
-            lambda error: dict.fromkeys(partitions, error),
-        )
-        return answer
+    ) -> NowOrLater[PartitionErrors]:
+        """Whether each partition is in the producer's open transaction, now or later."""
+
+        def look(shard: TransactionShard) -> PartitionErrors:
+            return shard.verify(transactional_id, producer_id, producer_epoch, partitions)
+
+        return self._runtime.read(transactional_id, look, lambda error: dict.fromkeys(partitions, error))
 
     def admit(
         self,
@@ -166,7 +174,7 @@ class Transactions:
         producer_epoch: int,
         partitions: Sequence[TopicPartition],
         adds: bool,
-    ) -> Mapping[TopicPartition, WireError] | Promise:
+    ) -> NowOrLater[PartitionErrors]:
         """Whether records of a transaction may go to these partitions (KIP-890); with `adds` they join it by that.
 
         Asked for partitions of this broker. The transaction may be another broker's: then that one is asked.
@@ -179,17 +187,15 @@ class Transactions:
         if not adds:
             return self.verify(transactional_id, producer_id, producer_epoch, partitions)
         error = self.add(transactional_id, producer_id, producer_epoch, partitions, BUMPING)
-        answer: Mapping[TopicPartition, WireError] | Promise = after(
-            error, lambda found: dict.fromkeys(partitions, found)
-        )
-        return answer
+        return chain(error, lambda found: dict.fromkeys(partitions, found))
 
-    def _ask_elsewhere(self, question: Question, spent_ms: int = 0) -> Promise:
+    def _ask_elsewhere(self, question: Question, spent_ms: int = 0) -> Later[PartitionErrors]:
         """What the coordinator says, which is another broker. Where it is busy ending the last transaction, again."""
-        config, answer = self._config(), Promise()
+        config = self._config()
+        answer: Later[PartitionErrors] = Later()
         pause_ms = config.add_partitions_to_txn_retry_backoff_ms
 
-        def judged(errors: Mapping[TopicPartition, WireError]) -> None:
+        def judged(errors: PartitionErrors) -> None:
             spent = spent_ms + pause_ms
             adds, busy = question[-1], CONCURRENT in errors.values()
             if not (adds and busy) or spent > config.add_partitions_to_txn_retry_backoff_max_ms:
@@ -200,7 +206,7 @@ class Transactions:
         self._post.ask_admission(self._leader(question[0]), *question).then(judged)
         return answer
 
-    def _ask_again(self, question: Question, spent_ms: int, answer: Promise) -> None:
+    def _ask_again(self, question: Question, spent_ms: int, answer: Later[PartitionErrors]) -> None:
         if self._leader(question[0]) in (NO_BROKER, self._config().node_id):  # it has moved meanwhile
             answer.resolve(dict.fromkeys(question[3], WireError.NOT_COORDINATOR))
         else:
@@ -214,14 +220,14 @@ class Transactions:
         return topic.partitions[partition_of(transactional_id, len(topic.partitions))].leader
 
     def read(
-        self, transactional_id: str, look: Callable[[TransactionShard], Any], refused: Callable[[WireError], Any]
-    ) -> Any:
-        """What is seen in the shard that a transactional id belongs to, or a Promise of it."""
+        self, transactional_id: str, look: Callable[[TransactionShard], R], refused: Callable[[WireError], R]
+    ) -> NowOrLater[R]:
+        """A view of the shard of a transactional id, now or later."""
         return self._runtime.read(transactional_id, look, refused)
 
-    def read_all(self, look: Callable[[TransactionShard], Any]) -> list[Any]:
-        """What is seen in each shard of this broker, or a Promise of it; an error for each that is still loading."""
-        return self._runtime.read_all(look)
+    def read_all(self, look: Callable[[TransactionShard], R], refused: Callable[[WireError], R]) -> list[NowOrLater[R]]:
+        """A view of each shard of this broker, now or later; refused for each that is still loading."""
+        return self._runtime.read_all(look, refused)
 
     # ── for the node ──
 
@@ -352,7 +358,7 @@ class _Ending:
         self.unmarked = set(work.partitions)
         self.waiting = 0  # for disks, and for other brokers
         self.failed = False  # and the log says so
-        self.watchers: list[Promise] = []  # whoever wants to begin the next one
+        self.watchers: list[Later[None]] = []  # whoever wants to begin the next one
 
     def tell_watchers(self) -> None:
         watchers, self.watchers = self.watchers, []
