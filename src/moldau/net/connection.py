@@ -1,18 +1,11 @@
-"""One client's connection: frames in, replies out in the order of their requests. Knows nothing of APIs.
+"""A client connection: frames in, responses out in the order of their requests, limits and muting. Knows no APIs.
 
-It owns a non-blocking socket itself rather than through a transport: requests are handled while they lie in the shared
-read buffer, and a reply goes to the socket, or from file to socket, in the same turn of the loop.
-
-A connection stops reading ("muted") while any of these holds, and goes on by itself afterwards:
-- its peer does not take its replies (a reply could not be sent at once);
-- a request runs as a task: Kafka promises that requests of one connection are processed in order;
-- too many of its replies, or of their bytes, wait behind a parked one;
-- the broker as a whole has too many requests or bytes under way.
+Requests are handled while they lie in the shared read buffer, and a response goes to the channel in the same turn of
+the loop. `muting.py` lists why a connection stops handling requests, and when it resumes.
 """
 
 import asyncio
 import logging
-import socket
 from collections import deque
 from collections.abc import Callable, Coroutine
 from itertools import islice
@@ -20,24 +13,35 @@ from typing import Any, Protocol
 
 from moldau.base.session import Session
 from moldau.base.slices import FileSlice
-from moldau.net import sendfile
+from moldau.net import file_slices
+from moldau.net.channel import Buffer, Channel
+from moldau.net.muting import MuteReason
 from moldau.net.reply import BadRequest, Parked, Parts, Reply
 from moldau.net.request_limits import RequestLimits
 from moldau.wire.frames import FrameCutter
 
-PARKED_AT_MOST = 64  # replies of one connection that may wait at the same time
-HELD_AT_MOST = 1024 * 1024  # bytes of ready replies that may wait behind a parked one
-PIECES_AT_MOST = 64  # buffers given to one sendmsg, and replies collected before they are sent
+MAX_PENDING_REPLIES = 64  # of one connection: parked ones, and ready ones behind them
+MAX_PENDING_BYTES = 1024 * 1024  # of ready replies that wait behind a parked one
+MAX_BUFFERS = 64  # given to one send, and replies collected before they are sent
 LARGE_REPLY = 64 * 1024  # a reply of this size is sent before the next request is handled
-TURN_AT_MOST = 1024 * 1024  # bytes sent from files before the loop looks after the others
-_MORE: int = getattr(socket, "MSG_MORE", 0)  # macOS has no such flag
+MAX_FILE_BYTES_PER_TURN = 1024 * 1024  # sent from files before the loop serves other connections
+
+_SOCKET_FULL: int = MuteReason.SOCKET_FULL.value
+_COLD_READ: int = MuteReason.COLD_READ.value
+_REQUEST_RUNNING: int = MuteReason.REQUEST_RUNNING.value
+_REPLIES_PENDING: int = MuteReason.REPLIES_PENDING.value
+_BROKER_BUSY: int = MuteReason.BROKER_BUSY.value
+_THROTTLED: int = MuteReason.THROTTLED.value
+_NO_MEMORY: int = MuteReason.NO_MEMORY.value
+_STOPS_SENDING = _SOCKET_FULL | _COLD_READ
+_STOPS_HANDLING = sum(reason.value for reason in MuteReason if reason is not MuteReason.NO_MEMORY)
 
 Outgoing = bytes | bytearray | FileSlice
 Handled = Reply | Coroutine[Any, Any, Reply]
 
 
 class Handler(Protocol):
-    """Where frames go. The frame is borrowed: what outlives the call must be copied."""
+    """Serves frames. The frame is borrowed: what outlives the call must be copied."""
 
     def __call__(self, connection: "Connection", frame: memoryview, /) -> Handled: ...
 
@@ -45,24 +49,26 @@ class Handler(Protocol):
 class Connection:
     __slots__ = (
         "_backlog",
+        "_channel",
         "_cutter",
-        "_fd",
         "_handler",
-        "_held",
         "_limits",
         "_loop",
+        "_mutes",
+        "_now",
         "_on_closed",
         "_out",
+        "_pending_bytes",
         "_reading",
+        "_receive_into",
         "_replies",
         "_reserved",
         "_running",
+        "_send",
         "_sent",
-        "_socket",
-        "_starved",
+        "_throttle",
         "_warm_until",
         "_warming",
-        "_writing",
         "active_at",
         "closed",
         "session",
@@ -70,34 +76,36 @@ class Connection:
 
     def __init__(
         self,
-        sock: socket.socket,
+        channel: Channel,
         session: Session,
         limits: RequestLimits,
         handler: Handler,
         on_closed: "Callable[[Connection], None]",
     ) -> None:
         self._loop = asyncio.get_running_loop()
-        self._socket = sock
-        self._fd = sock.fileno()
+        self._now = self._loop.time
+        self._channel = channel
+        self._receive_into = channel.receive_into
+        self._send = channel.send
         self._limits = limits
         self._handler = handler
         self._on_closed = on_closed
         self._cutter = FrameCutter(limits.scratch, limits.largest_request)
-        self._backlog: deque[bytes] = deque()  # whole frames that came while muted: one read's, as no other follows it
+        self._mutes = 0  # a bit for each MuteReason
+        self._backlog: deque[bytes] = deque()  # whole frames of one read that were not handled: no other read follows
         self._replies: deque[Parked] = deque()  # parked replies, oldest first, and the ready ones behind them
-        self._held = 0  # bytes of the ready ones among them
+        self._pending_bytes = 0  # of the ready ones among them
         self._out: deque[Outgoing] = deque()
-        self._sent = 0  # bytes of the first outgoing piece that have left already
-        self._warm_until = 0  # how much of the first outgoing piece, a slice, is known to be in memory
-        self._reserved = 0  # bytes of the common memory that a request which came in part has taken
-        self._starved = False  # waits for memory for the rest of a request
+        self._sent = 0  # bytes of the first outgoing piece that were sent already
+        self._warm_until = 0  # how much of the first outgoing piece, a slice, is known to be in the page cache
+        self._reserved = 0  # bytes of queued.max.request.bytes that belong to a request of this connection
         self._running: asyncio.Task[None] | None = None
         self._warming: asyncio.Future[None] | None = None
+        self._throttle: asyncio.TimerHandle | None = None
         self._reading = False
-        self._writing = False
         self.closed = False
         self.session = session
-        self.active_at = self._loop.time()
+        self.active_at = self._now()
         self._resume_reading()
 
     # ── reading ──
@@ -105,16 +113,16 @@ class Connection:
     def _readable(self) -> None:
         cutter = self._cutter
         try:
-            count = self._socket.recv_into(cutter.room())
+            count = self._receive_into(cutter.room())
         except (BlockingIOError, InterruptedError):
             return
         except OSError as problem:
-            self.close(f"reading failed: {problem.strerror}")
+            self.close(f"receive failed: {problem.strerror}")
             return
         if not count:
-            self.close("" if cutter.empty else "the peer left in the middle of a request")
+            self.close("" if cutter.empty else "client disconnected in the middle of a request")
             return
-        self.active_at = self._loop.time()
+        self.active_at = self._now()
         self._handle_all(cutter.feed(count))
         if cutter.refusal:
             self.close(cutter.refusal)
@@ -122,20 +130,21 @@ class Connection:
             self._reserve(cutter.partial - self._reserved)
 
     def _handle_all(self, frames: list[memoryview]) -> None:
+        limits = self._limits
         for at, frame in enumerate(frames):
-            if self._muted():
+            if self._mutes & _STOPS_HANDLING or limits.full:
                 self._backlog.extend(bytes(rest) for rest in frames[at:])
                 break
             self._handle(frame)
-            if len(self._out) > PIECES_AT_MOST:
+            if len(self._out) > MAX_BUFFERS:
                 self._flush()
             if self.closed:
                 return
-        if self._out and not self._writing:  # else the socket is full, and `_writable` goes on when it is not
+        if self._out and not self._mutes & _STOPS_SENDING:  # else `_writable` or `_warmed` sends
             self._flush()
         if self._reserved and self._cutter.empty and not self._backlog:
             self._release_reserved()
-        if self._muted() and not self.closed:
+        if (self._mutes & _STOPS_HANDLING or limits.full) and not self.closed:
             self._pause_reading()
 
     def _handle(self, frame: memoryview) -> None:
@@ -154,21 +163,27 @@ class Connection:
         elif reply is None:
             return
         elif isinstance(reply, list):
-            reply = sendfile.gathered(reply)
+            reply = file_slices.coalesce(reply)
             self._queue_behind(reply) if self._replies else self._out.extend(reply)
         elif isinstance(reply, Parked):
-            self._replies.append(reply)
+            self._append(reply)
             reply.on_done(self._release_replies)
         else:
             self._limits.task_started()
+            self._mutes |= _REQUEST_RUNNING
             self._running = self._loop.create_task(self._run(reply))
 
     def _queue_behind(self, reply: bytes | Parts) -> None:
         ready = Parked()
         ready.resolve(reply)
         ready.held = len(reply) if isinstance(reply, bytes) else sum(map(_memory, reply))
-        self._held += ready.held
-        self._replies.append(ready)
+        self._pending_bytes += ready.held
+        self._append(ready)
+
+    def _append(self, reply: Parked) -> None:
+        self._replies.append(reply)
+        if len(self._replies) >= MAX_PENDING_REPLIES or self._pending_bytes > MAX_PENDING_BYTES:
+            self._mutes |= _REPLIES_PENDING
 
     async def _run(self, work: Coroutine[Any, Any, Reply]) -> None:
         try:
@@ -177,65 +192,89 @@ class Connection:
             self.close(str(problem))
         finally:
             self._running = None
-            self._limits.task_ended()  # may handle the next request of this very connection: its reply is queued behind
+            self._mutes &= ~_REQUEST_RUNNING
+            self._limits.task_ended()  # may handle the next request of this connection: its reply is queued behind
         self._release_replies()
 
     def _queue(self, reply: Reply) -> None:
         if isinstance(reply, Parked):
-            if self.closed:  # the peer left; the change it asked for was made all the same
+            if self.closed:
                 reply.abandon()
                 return
-            self._replies.append(reply)
+            self._append(reply)
             reply.on_done(self._release_replies)
         elif reply is not None and not self.closed:
             self._queue_behind(reply)
 
-    def _muted(self) -> bool:
-        return (
-            self._writing
-            or self._running is not None
-            or self._warming is not None
-            or len(self._replies) >= PARKED_AT_MOST
-            or self._held > HELD_AT_MOST
-            or self._limits.full
-        )
+    # ── muting ──
 
-    def resume(self) -> None:
-        """What muted this connection may be over: handle what waited, then read on."""
-        while self._backlog and not self.closed and not self._muted():
+    @property
+    def muted(self) -> frozenset[MuteReason]:
+        """The reasons for which this connection is muted now."""
+        return frozenset(reason for reason in MuteReason if self._mutes & reason.value)
+
+    def throttle(self, ms: float) -> None:
+        """Handle no further request for `ms` from now. The longest of several throttles counts."""
+        if self.closed or ms <= 0:
+            return
+        until = self._now() + ms / 1000
+        if self._throttle is not None:
+            if self._throttle.when() >= until:
+                return
+            self._throttle.cancel()
+        self._throttle = self._loop.call_at(until, self._throttle_ended)
+        self._mutes |= _THROTTLED
+        self._pause_reading()
+
+    def _throttle_ended(self) -> None:
+        self._throttle = None
+        self._mutes &= ~_THROTTLED
+        self._resume()
+
+    def slot_granted(self) -> None:
+        """Fewer than queued.max.requests are running again."""
+        self._mutes &= ~_BROKER_BUSY
+        self._resume()
+
+    def memory_granted(self, size: int) -> None:
+        """`size` bytes of queued.max.request.bytes now belong to this connection."""
+        self._mutes &= ~_NO_MEMORY
+        self._reserved += size
+        self._resume()
+
+    def _resume(self) -> None:
+        """After a reason was cleared: handle the backlog, then read on, unless there are other reasons."""
+        limits = self._limits
+        while self._backlog and not (self.closed or self._mutes & _STOPS_HANDLING or limits.full):
             self._handle_all([memoryview(self._backlog.popleft())])
         if self.closed:
             return
-        if self._muted():
-            self._pause_reading()  # and wait for queued.max.requests if that is what is left
-        elif not self._starved:
+        if self._mutes & _STOPS_HANDLING or limits.full:
+            self._pause_reading()
+        elif not self._mutes:
             self._resume_reading()
 
     def _pause_reading(self) -> None:
         if self._reading:
             self._reading = False
-            self._loop.remove_reader(self._fd)
+            self._channel.stop_reading()
         if self._limits.full:
+            self._mutes |= _BROKER_BUSY
             self._limits.wait(self)
 
     def _resume_reading(self) -> None:
         if not self._reading:
             self._reading = True
-            self._loop.add_reader(self._fd, self._readable)
+            self._channel.start_reading(self._readable)
 
     def _reserve(self, size: int) -> None:
-        """A frame that came in part takes its whole size from the common memory before more of it is read."""
+        """Take the whole size of a request that came in part from the common memory before more of it is read."""
         if self._limits.reserve(size):
             self._reserved += size
         else:
-            self._starved = True
+            self._mutes |= _NO_MEMORY
             self._pause_reading()
             self._limits.wait_for_memory(self, size)
-
-    def memory_granted(self, size: int) -> None:
-        self._starved = False
-        self._reserved += size
-        self.resume()
 
     def _release_reserved(self) -> None:
         reserved, self._reserved = self._reserved, 0
@@ -244,91 +283,91 @@ class Connection:
     # ── writing ──
 
     def _release_replies(self) -> None:
-        """Move the replies that are ready, up to the first that is not, to the socket."""
+        """Send the replies that are ready, up to the first that is not."""
         if self.closed:
             return
         replies = self._replies
         failure: BadRequest | None = None
         while replies and replies[0].done and failure is None:
             ready = replies.popleft()
-            self._held -= ready.held
+            self._pending_bytes -= ready.held
             reply = ready.reply
             if isinstance(reply, bytes):
                 self._out.append(reply)
             elif isinstance(reply, BadRequest):
                 failure = reply
             elif reply is not None:
-                self._out.extend(sendfile.gathered(reply))
-        if self._out and not self._writing and self._warming is None:
+                self._out.extend(file_slices.coalesce(reply))
+        if len(replies) < MAX_PENDING_REPLIES and self._pending_bytes <= MAX_PENDING_BYTES:
+            self._mutes &= ~_REPLIES_PENDING
+        if self._out and not self._mutes & _STOPS_SENDING:
             self._flush()
         if failure is not None:
             self.close(str(failure))
         if not self.closed:
-            self.resume()
+            self._resume()
 
     def _flush(self) -> None:
-        """Send until done, until the socket is full, or until the disk must be waited for."""
-        if self._warming is not None:
+        """Send until done, until the socket is full, or until a slice has to be read from the disk."""
+        if self._mutes & _COLD_READ:
             return
         out = self._out
-        turn = TURN_AT_MOST
+        budget = MAX_FILE_BYTES_PER_TURN
         try:
             while out:
                 piece = out[0]
                 if isinstance(piece, (bytes, bytearray)):
                     self._send_bytes(piece)
-                elif turn <= 0:
+                elif budget <= 0:
                     self._wait_writable()
                     return
                 elif count := self._send_slice(piece):
-                    turn -= count
+                    budget -= count
                 else:
                     return
         except (BlockingIOError, InterruptedError):
             self._wait_writable()
             return
         except OSError as problem:
-            self.close(f"writing failed: {problem.strerror}")
+            self.close(f"send failed: {problem.strerror}")
             return
-        if self._writing:
-            self._writing = False
-            self._loop.remove_writer(self._fd)
+        if self._mutes & _SOCKET_FULL:
+            self._stop_writing()
 
     def _send_bytes(self, piece: bytes | bytearray) -> None:
         out = self._out
         if len(out) == 1 and not self._sent:
-            count = self._socket.send(piece)
+            count = self._send(piece)
             if count == len(piece):
                 out.popleft()
             else:
                 self._sent = count
             return
-        pieces: list[bytes | bytearray | memoryview] = [memoryview(piece)[self._sent :]]
-        for following in islice(out, 1, PIECES_AT_MOST):
+        buffers: list[Buffer] = [memoryview(piece)[self._sent :]]
+        for following in islice(out, 1, MAX_BUFFERS):
             if not isinstance(following, (bytes, bytearray)):
                 break
-            pieces.append(following)
-        # Pieces that a file slice follows wait for it: one packet rather than a tiny one and the rest.
-        self._advance(self._socket.sendmsg(pieces, (), _MORE if len(pieces) < len(out) else 0))
+            buffers.append(following)
+        self._advance(self._channel.send_buffers(buffers, more=len(buffers) < len(out)))
 
     def _send_slice(self, piece: FileSlice) -> int:
-        """Send on from the slice; 0 if the disk has to be waited for or the connection is gone."""
+        """Send on from the slice; 0 if the disk has to be waited for or the connection is closed."""
         sent = self._sent
         if sent >= self._warm_until:
-            until = sendfile.next_stop(piece, sent)
-            if not piece.hot and sendfile.would_block(piece, sent, until):
+            until = file_slices.window_end(piece, sent)
+            if not piece.hot and file_slices.is_cold(piece, sent, until):
                 self._warm(piece, until)
                 return 0
             self._warm_until = until
-        count = sendfile.send_slice(self._fd, piece, sent, self._warm_until)
+        count = self._channel.send_slice(piece, sent, self._warm_until)
         if count:
             self._advance(count)
         else:
-            self.close("a file became shorter than what was promised of it")
+            self.close("a log segment is shorter than the slice of it that was to be sent")
         return count
 
     def _advance(self, count: int) -> None:
-        """Drop what has left from the front of the queue."""
+        """Remove sent bytes from the front of the queue."""
         out = self._out
         count += self._sent
         while out:
@@ -342,66 +381,68 @@ class Connection:
         self._sent = count
 
     def _wait_writable(self) -> None:
-        if not self._writing:
-            self._writing = True
+        if not self._mutes & _SOCKET_FULL:
+            self._mutes |= _SOCKET_FULL
             self._pause_reading()
-            self._loop.add_writer(self._fd, self._writable)
+            self._channel.start_writing(self._writable)
+
+    def _stop_writing(self) -> None:
+        self._mutes &= ~_SOCKET_FULL
+        self._channel.stop_writing()
 
     def _writable(self) -> None:
-        self.active_at = self._loop.time()
+        self.active_at = self._now()
         self._flush()
-        if not self._writing and not self.closed and self._warming is None:
-            self.resume()
+        if not self.closed and not self._mutes & _STOPS_SENDING:
+            self._resume()
 
     def _warm(self, piece: FileSlice, until: int) -> None:
-        """Let a thread read the cold stretch; the loop serves others meanwhile."""
-        if self._writing:
-            self._writing = False
-            self._loop.remove_writer(self._fd)
+        """Read a cold stretch in a thread; the loop serves other connections meanwhile."""
+        if self._mutes & _SOCKET_FULL:
+            self._stop_writing()
+        self._mutes |= _COLD_READ
         self._pause_reading()
-        self._warming = self._loop.run_in_executor(None, sendfile.warm, piece, self._sent, until)
+        self._warming = self._loop.run_in_executor(None, file_slices.warm, piece, self._sent, until)
         self._warming.add_done_callback(lambda reading: self._warmed(reading, until))
 
     def _warmed(self, reading: "asyncio.Future[None]", until: int) -> None:
         self._warming = None
+        self._mutes &= ~_COLD_READ
         problem = None if reading.cancelled() else reading.exception()
         if self.closed:
             return
         if problem is not None:
             self.close(f"reading the log failed: {problem}")
             return
-        self._warm_until = until  # not probed again: what a thread has read is sent, so there is always progress
+        self._warm_until = until  # not probed again, so that each read by a thread makes progress
         self._flush()
-        if not self.closed and not self._writing and self._warming is None:
-            self.resume()
+        if not self.closed and not self._mutes & _STOPS_SENDING:
+            self._resume()
 
-    # ── the end ──
+    # ── closing ──
 
     def close(self, reason: str = "") -> None:
-        """End the connection; a reason is for the log, none is needed when the peer simply left."""
+        """Close the connection and log the reason, if there is one."""
         if self.closed:
             return
         self.closed = True
         if reason:
-            now = self._loop.time()
-            self._limits.log.write(logging.INFO, "closing connection from", self.session.peer, reason, now)
-        if self._reading:
-            self._loop.remove_reader(self._fd)
-        if self._writing:
-            self._loop.remove_writer(self._fd)
+            self._limits.log.write(logging.INFO, "closing connection from", self.session.peer, reason, self._now())
         for reply in self._replies:
             reply.abandon()
         self._replies.clear()
-        self._held = 0
+        self._pending_bytes = 0
         self._backlog.clear()
         self._out.clear()
+        if self._throttle is not None:
+            self._throttle.cancel()
         if self._reserved:
             self._release_reserved()
         self._limits.forget(self)
-        self._socket.close()
+        self._channel.close()
         self._on_closed(self)
 
 
 def _memory(piece: Outgoing) -> int:
-    """Bytes that an outgoing piece keeps in memory: a slice of a file none."""
+    """Bytes of memory that an outgoing piece takes: a slice of a file none."""
     return len(piece) if isinstance(piece, (bytes, bytearray)) else 0

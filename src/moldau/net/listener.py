@@ -8,6 +8,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from moldau.base.session import Session
+from moldau.net.channel import PlainChannel
 from moldau.net.connection import Connection, Handler
 from moldau.net.request_limits import RequestLimits
 
@@ -161,8 +162,9 @@ class Listeners:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         if self.limits.send_buffer > 0:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self.limits.send_buffer)
+        channel = PlainChannel(sock, asyncio.get_running_loop())
         session = Session(name, shown)
-        connection = Connection(sock, session, self.request_limits, self._handler, lambda gone: self._left(gone, ip))
+        connection = Connection(channel, session, self.request_limits, self._handler, lambda gone: self._left(gone, ip))
         self.connections.add(connection)
         self._per_ip[ip] += 1
 

@@ -1,6 +1,6 @@
-"""What all connections share: the read buffer, the memory for requests that arrive in part, the count of running ones.
+"""RequestLimits: the bounds that all connections share, on running requests and on memory for partial ones.
 
-Every bound here has the name of its setting. A connection that meets one waits; it is woken when there is room again.
+Each bound is a setting. A connection that meets one is muted, and granted a slot or memory when there is room again.
 """
 
 import asyncio
@@ -12,58 +12,59 @@ SCRATCH_SIZE = 256 * 1024
 
 
 class LimitedConnection(Protocol):
-    def resume(self) -> None: ...
+    def slot_granted(self) -> None: ...
     def memory_granted(self, size: int, /) -> None: ...
 
 
 class RequestLimits:
     def __init__(self, *, largest_request: int, queued_requests: int, queued_bytes: int) -> None:
         self.log = ThrottledLog()
-        self.scratch = memoryview(bytearray(SCRATCH_SIZE))
+        self.scratch = memoryview(bytearray(SCRATCH_SIZE))  # all connections receive into it
         self.largest_request = largest_request  # socket.request.max.bytes
-        self.queued_requests = queued_requests  # queued.max.requests
-        self.queued_bytes = queued_bytes  # queued.max.request.bytes; negative: no bound
         self.running = 0
+        self.reserved = 0
+        self.full = False  # no further request may be handled now
+        self._queued_requests = queued_requests  # queued.max.requests
+        self._queued_bytes = queued_bytes  # queued.max.request.bytes; negative: no bound
         self._idle = asyncio.Event()
         self._idle.set()
-        self.reserved = 0
-        self._closing = False
-        self._waiting: dict[LimitedConnection, None] = {}  # in the order of their coming
+        self._draining = False
+        self._waiting: dict[LimitedConnection, None] = {}  # first come, first served
         self._waiting_for_memory: dict[LimitedConnection, int] = {}
-
-    @property
-    def full(self) -> bool:
-        return self.running >= self.queued_requests or self._closing
-
-    def wait(self, connection: LimitedConnection) -> None:
-        self._waiting[connection] = None
 
     def task_started(self) -> None:
         self.running += 1
+        self.full = self._draining or self.running >= self._queued_requests
         self._idle.clear()
-
-    async def drain(self) -> None:
-        """Let no more requests in, for good, and wait until none runs as a task."""
-        self._closing = True
-        await self._idle.wait()
 
     def task_ended(self) -> None:
         self.running -= 1
+        self.full = self._draining or self.running >= self._queued_requests
         if not self.running:
             self._idle.set()
         while self._waiting and not self.full:
             connection = next(iter(self._waiting))
             del self._waiting[connection]
-            connection.resume()
+            connection.slot_granted()
+
+    def wait(self, connection: LimitedConnection) -> None:
+        """Grant the connection a slot when there is one again."""
+        self._waiting[connection] = None
+
+    async def drain(self) -> None:
+        """Let no more requests in, for good, and wait until none runs as a task."""
+        self._draining = self.full = True
+        await self._idle.wait()
 
     def reserve(self, size: int) -> bool:
-        """Take `size` bytes. The last one in may overdraw, so that a request larger than what is left is not stuck."""
-        if 0 <= self.queued_bytes <= self.reserved:
+        """Take `size` bytes. The last one may exceed the bound: else a large request could wait for ever."""
+        if 0 <= self._queued_bytes <= self.reserved:
             return False
         self.reserved += size
         return True
 
     def wait_for_memory(self, connection: LimitedConnection, size: int) -> None:
+        """Grant the connection `size` bytes when there is room again."""
         self._waiting_for_memory[connection] = size
 
     def release(self, size: int) -> None:
@@ -76,6 +77,6 @@ class RequestLimits:
             connection.memory_granted(wanted)
 
     def forget(self, connection: LimitedConnection) -> None:
-        """A connection that is gone waits for nothing."""
+        """Grant nothing to a connection that was closed."""
         self._waiting.pop(connection, None)
         self._waiting_for_memory.pop(connection, None)

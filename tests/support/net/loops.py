@@ -10,6 +10,7 @@ import pytest
 import uvloop
 
 from moldau.base.session import Session
+from moldau.net.channel import PlainChannel
 from moldau.net.connection import Connection, Handled
 from moldau.net.reply import Parked
 from moldau.net.request_limits import RequestLimits
@@ -34,10 +35,37 @@ def run(loop_kind: str, main: Coroutine[Any, Any, None]) -> None:
     assert not escaped
 
 
+class ManualLoop(asyncio.SelectorEventLoop):
+    """A loop whose time stands still until a test lets it pass."""
+
+    def __init__(self) -> None:
+        self.now = 1_000.0
+        super().__init__()
+
+    def time(self) -> float:
+        return self.now
+
+    def pass_time(self, seconds: float) -> None:
+        """Timers due by then fire in the loop's next turn."""
+        self.now += seconds
+
+
+def run_by_hand(main: Callable[[ManualLoop], Coroutine[Any, Any, None]]) -> None:
+    """Run to the end on a loop whose time passes by hand."""
+    escaped: list[dict[str, Any]] = []
+    with asyncio.Runner(loop_factory=ManualLoop) as runner:
+        loop = runner.get_loop()
+        assert isinstance(loop, ManualLoop)
+        loop.set_exception_handler(lambda _, context: escaped.append(context))
+        runner.run(main(loop))
+    assert not escaped
+
+
 async def until(condition: Callable[[], object]) -> None:
     """Let the loop turn until something holds; `run` bounds the time."""
+    pause = 0 if isinstance(asyncio.get_running_loop(), ManualLoop) else 0.001
     while not condition():  # noqa: ASYNC110 - what is waited for has no event
-        await asyncio.sleep(0.001)
+        await asyncio.sleep(pause)
 
 
 async def turns(count: int = 20) -> None:
@@ -165,14 +193,20 @@ def tcp_pair() -> tuple[socket.socket, socket.socket]:
 class Served:
     """A connection of its own, its peer and its script."""
 
-    def __init__(self, limits: RequestLimits | None = None, script: Script | None = None) -> None:
+    def __init__(
+        self,
+        limits: RequestLimits | None = None,
+        script: Script | None = None,
+        channel_of: type[PlainChannel] = PlainChannel,
+    ) -> None:
         server, client = tcp_pair()
         self.limits = limits or request_limits()
         self.script = script or Script()
         self.gone: list[Connection] = []
         self.server = server
         self.peer = Peer(client)
-        self.connection = Connection(server, Session("PLAINTEXT", "peer"), self.limits, self.script, self.gone.append)
+        channel = channel_of(server, asyncio.get_running_loop())
+        self.connection = Connection(channel, Session("PLAINTEXT", "peer"), self.limits, self.script, self.gone.append)
 
     def close(self) -> None:
         self.connection.close()

@@ -3,10 +3,12 @@
 import asyncio
 import logging
 import struct
+from collections.abc import Sequence
 
 import pytest
 
-from moldau.net.connection import HELD_AT_MOST, LARGE_REPLY, PARKED_AT_MOST, PIECES_AT_MOST, Connection
+from moldau.net.channel import Buffer, PlainChannel
+from moldau.net.connection import LARGE_REPLY, MAX_BUFFERS, MAX_PENDING_BYTES, MAX_PENDING_REPLIES, Connection
 from moldau.net.reply import BadRequest, Parked
 from support.net.loops import (
     Served,
@@ -153,15 +155,15 @@ def test_a_task_may_end_in_a_parked_reply(loop_kind: str) -> None:
 def test_too_many_parked_replies_mute_the_connection(loop_kind: str) -> None:
     async def main() -> None:
         served = Served()
-        parked = [served.script.park(number) for number in range(PARKED_AT_MOST + 10)]
-        await served.peer.send(requests(*range(PARKED_AT_MOST + 20)))
-        await until(lambda: len(served.script.seen) >= PARKED_AT_MOST)
+        parked = [served.script.park(number) for number in range(MAX_PENDING_REPLIES + 10)]
+        await served.peer.send(requests(*range(MAX_PENDING_REPLIES + 20)))
+        await until(lambda: len(served.script.seen) >= MAX_PENDING_REPLIES)
         await turns()
-        assert served.script.seen == list(range(PARKED_AT_MOST))
-        for number in range(PARKED_AT_MOST + 10):
+        assert served.script.seen == list(range(MAX_PENDING_REPLIES))
+        for number in range(MAX_PENDING_REPLIES + 10):
             await until(lambda number=number: number in served.script.seen)
             parked[number].resolve(answer(number))
-        assert await served.peer.numbers(PARKED_AT_MOST + 20) == list(range(PARKED_AT_MOST + 20))
+        assert await served.peer.numbers(MAX_PENDING_REPLIES + 20) == list(range(MAX_PENDING_REPLIES + 20))
         served.close()
 
     run(loop_kind, main())
@@ -171,7 +173,7 @@ def test_large_replies_behind_a_parked_one_mute_the_connection(loop_kind: str) -
     async def main() -> None:
         served = Served()
         first = served.script.park(0)
-        size = HELD_AT_MOST // 4
+        size = MAX_PENDING_BYTES // 4
         for number in range(1, 20):
             served.script.replies[number] = lambda number=number: answer(number, padding=size)  # type: ignore[misc]
         await served.peer.send(requests(*range(20)))
@@ -201,7 +203,7 @@ def test_a_peer_that_does_not_read_is_not_served_further(loop_kind: str, size: i
             await turns()
         await turns(100)
         unsent = len(script.seen) * size - 2_000_000  # less what the sockets' own buffers may hold
-        assert unsent <= PIECES_AT_MOST * LARGE_REPLY + size
+        assert unsent <= MAX_BUFFERS * LARGE_REPLY + size
         assert len(script.seen) < count
         seen = len(script.seen)
         await turns(100)
@@ -458,29 +460,22 @@ def test_a_request_is_borrowed_until_its_handler_returns(loop_kind: str) -> None
     run(loop_kind, main())
 
 
-class FullOnce:
-    """A socket that takes nothing the first time, and everything at once when asked again."""
+class FullOnce(PlainChannel):
+    """A channel that takes nothing the first time, and everything at once when asked again."""
 
-    def __init__(self, sock: object) -> None:
-        self._socket = sock
-        self._full = True
+    __slots__ = ("refused",)
 
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._socket, name)
-
-    def sendmsg(self, *arguments: object) -> int:
-        if self._full:
-            self._full = False
+    def send_buffers(self, buffers: Sequence[Buffer], more: bool) -> int:
+        if not hasattr(self, "refused"):
+            self.refused = True
             raise BlockingIOError
-        return int(self._socket.sendmsg(*arguments))  # type: ignore[attr-defined]
+        return super().send_buffers(buffers, more)
 
 
 def test_a_socket_that_is_full_for_a_moment_only_does_not_end_the_reading(loop_kind: str) -> None:
     async def main() -> None:
-        served = Served()
-        connection = served.connection
-        connection._socket = FullOnce(connection._socket)  # type: ignore[assignment]
-        one = answer(1, padding=PIECES_AT_MOST * 2_000)  # too large to be sent as one buffer
+        served = Served(channel_of=FullOnce)
+        one = answer(1, padding=MAX_BUFFERS * 2_000)  # too large to be sent as one buffer
         served.script.replies[1] = lambda: [one[at : at + 2_000] for at in range(0, len(one), 2_000)]
         await served.peer.send(requests(1, 2))
         assert await served.peer.numbers(2) == [1, 2]

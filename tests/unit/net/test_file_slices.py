@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from moldau.net import connection, sendfile
+from moldau.net import connection, file_slices
 from moldau.net.reply import Parts
 from support.net.loops import Served, answer, framed, number_of, on_both_loops, request, run, turns, until
 
@@ -62,11 +62,11 @@ def test_slices_arrive_between_the_bytes_around_them(loop_kind: str, file: File,
 
 
 @pytest.mark.parametrize("hot", [True, False])
-@pytest.mark.parametrize("turn", [64 * 1024, connection.TURN_AT_MOST])
+@pytest.mark.parametrize("turn", [64 * 1024, connection.MAX_FILE_BYTES_PER_TURN])
 def test_a_slow_reader_gets_every_byte(
     loop_kind: str, file: File, content: bytes, hot: bool, turn: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection, "TURN_AT_MOST", turn)
+    monkeypatch.setattr(connection, "MAX_FILE_BYTES_PER_TURN", turn)
 
     async def main() -> None:
         served, other = Served(), Served()
@@ -92,15 +92,15 @@ def test_cold_slices_are_read_by_a_thread_once_each(
 ) -> None:
     """Even where a probe never finds the pages in memory the slice gets out, and nothing is read twice."""
     warmed: list[tuple[int, int]] = []
-    real = sendfile.warm
+    real = file_slices.warm
 
     def warm(slice_: Slice, sent: int, until_: int) -> None:
         assert threading.current_thread() is not threading.main_thread()
         warmed.append((sent, until_))
         real(slice_, sent, until_)
 
-    monkeypatch.setattr(sendfile, "would_block", lambda *_: True)
-    monkeypatch.setattr(sendfile, "warm", warm)
+    monkeypatch.setattr(file_slices, "is_cold", lambda *_: True)
+    monkeypatch.setattr(file_slices, "warm", warm)
 
     async def main() -> None:
         served = Served()
@@ -109,7 +109,7 @@ def test_cold_slices_are_read_by_a_thread_once_each(
         frame = await served.peer.frame()
         assert frame[8:] == content[:SIZE] + b"|" + content[9:20] + b"|"
         assert await served.peer.numbers(1) == [2]
-        step = sendfile.WARM_AT_MOST
+        step = file_slices.WINDOW
         assert warmed == [(at, min(at + step, SIZE)) for at in range(0, SIZE, step)] + [(0, 11)]
         served.close()
 
@@ -126,8 +126,8 @@ def test_while_a_slice_is_warmed_others_are_served_and_the_peer_may_leave(
         go_on.wait(30)
         raise OSError(5, "the disk is broken")
 
-    monkeypatch.setattr(sendfile, "would_block", lambda slice_, *_: not slice_.hot)
-    monkeypatch.setattr(sendfile, "warm", warm)
+    monkeypatch.setattr(file_slices, "is_cold", lambda slice_, *_: not slice_.hot)
+    monkeypatch.setattr(file_slices, "warm", warm)
 
     async def main() -> None:
         gone, stays = Served(), Served()
@@ -185,6 +185,6 @@ def test_slices_keep_their_place_behind_parked_replies(loop_kind: str, file: Fil
 def test_a_probe_sees_what_the_page_cache_has(loop_kind: str, file: File) -> None:
     """Just written pages are in memory; probing them never says that sending would wait."""
     whole = Slice(file, 0, SIZE, False)
-    assert sendfile.next_stop(whole, 0) == sendfile.WARM_AT_MOST
-    assert sendfile.next_stop(whole, SIZE - 5) == SIZE
-    assert not sendfile.would_block(whole, 0, SIZE)
+    assert file_slices.window_end(whole, 0) == file_slices.WINDOW
+    assert file_slices.window_end(whole, SIZE - 5) == SIZE
+    assert not file_slices.is_cold(whole, 0, SIZE)
