@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from moldau.groups.assignors import range as range_assignor
 from moldau.groups.assignors import uniform
-from moldau.groups.assignors.spec import Assignment, Spec
+from moldau.groups.assignors.assignor import Assignment, MemberSubscription
 
 TOPICS = [UUID(int=number) for number in range(1, 6)]
 COUNTS = st.fixed_dictionaries({topic: st.integers(1, 12) for topic in TOPICS})
@@ -15,18 +15,18 @@ SUBSCRIPTION = st.frozensets(st.sampled_from(TOPICS), min_size=1)
 MEMBERS = st.lists(st.tuples(st.booleans(), SUBSCRIPTION), min_size=1, max_size=12)
 
 Counts = dict[UUID, int]
-Members = dict[str, Spec]
+Members = dict[str, MemberSubscription]
 
 
-def specs(members: list[tuple[bool, frozenset[UUID]]]) -> Members:
+def subscribed(members: list[tuple[bool, frozenset[UUID]]]) -> Members:
     return {
-        f"m{number}": Spec(f"i{number}" if static else None, topics, {})
+        f"m{number}": MemberSubscription(f"i{number}" if static else None, topics, {})
         for number, (static, topics) in enumerate(members)
     }
 
 
 def after(members: Members, assigned: dict[str, Assignment]) -> Members:
-    return {each: spec._replace(current=assigned.get(each, {})) for each, spec in members.items()}
+    return {each: member._replace(current=assigned.get(each, {})) for each, member in members.items()}
 
 
 def size(assignment: Assignment) -> int:
@@ -39,7 +39,7 @@ def check_complete(members: Members, counts: Counts, assigned: dict[str, Assignm
         assert assignment.keys() <= members[member_id].topics
         assert all(assignment.values()), "a topic without partitions"
     taken = [(topic, each) for parts in assigned.values() for topic, some in parts.items() for each in some]
-    wanted = frozenset[UUID]().union(*(spec.topics for spec in members.values()))
+    wanted = frozenset[UUID]().union(*(member.topics for member in members.values()))
     assert sorted(taken) == sorted((topic, each) for topic in wanted for each in range(counts[topic]))
 
 
@@ -55,7 +55,7 @@ def moved(before: dict[str, Assignment], now: dict[str, Assignment]) -> int:
 
 @given(MEMBERS, COUNTS)
 def test_everything_is_assigned_once(members: list[tuple[bool, frozenset[UUID]]], counts: Counts) -> None:
-    group = specs(members)
+    group = subscribed(members)
     for assign in (uniform.assign, range_assignor.assign):
         check_complete(group, counts, assign(group, counts))
 
@@ -64,10 +64,12 @@ def test_everything_is_assigned_once(members: list[tuple[bool, frozenset[UUID]]]
 def test_uniform_is_even_and_moves_as_little_as_can_be(
     count: int, later: int, topics: frozenset[UUID], counts: Counts
 ) -> None:
-    group = specs([(False, topics)] * count)
+    group = subscribed([(False, topics)] * count)
     before = uniform.assign(group, counts)
-    resized = specs([(False, topics)] * later)
-    now = uniform.assign({each: spec._replace(current=before.get(each, {})) for each, spec in resized.items()}, counts)
+    resized = subscribed([(False, topics)] * later)
+    now = uniform.assign(
+        {each: member._replace(current=before.get(each, {})) for each, member in resized.items()}, counts
+    )
     check_complete(resized, counts, now)
     sizes = [size(each) for each in now.values()]
     assert max(sizes) - min(sizes) <= 1
@@ -80,7 +82,7 @@ def test_uniform_is_even_and_moves_as_little_as_can_be(
 
 @given(MEMBERS, COUNTS)
 def test_uniform_leaves_alone_what_is_well(members: list[tuple[bool, frozenset[UUID]]], counts: Counts) -> None:
-    group = specs(members)
+    group = subscribed(members)
     first = uniform.assign(group, counts)
     assert uniform.assign(after(group, first), counts) == first
 
@@ -94,36 +96,36 @@ def test_uniform_with_different_subscriptions(
     others: list[tuple[bool, frozenset[UUID]]],
 ) -> None:
     """Members and subscriptions change, topics grow; no move of one partition would make two loads more even."""
-    first = uniform.assign(specs(members), counts)
+    first = uniform.assign(subscribed(members), counts)
     counts = {topic: max(counts[topic], grown[topic]) for topic in TOPICS}
-    group = after(specs(others), first)
+    group = after(subscribed(others), first)
     now = uniform.assign(group, counts)
     check_complete(group, counts, now)
     for owner, parts in now.items():
         for topic in parts:
-            least = min(size(now[each]) for each, spec in group.items() if topic in spec.topics)
+            least = min(size(now[each]) for each, member in group.items() if topic in member.topics)
             assert size(parts) - least <= 1, f"{owner} could give one of {topic} away"
 
 
 @given(st.integers(1, 8), COUNTS)
 def test_range_is_co_partitioned_and_knows_static_members(count: int, counts: Counts) -> None:
     counts = dict.fromkeys(counts, 7)
-    group = specs([(True, frozenset(TOPICS))] * count)
+    group = subscribed([(True, frozenset(TOPICS))] * count)
     assigned = range_assignor.assign(group, counts)
     for parts in assigned.values():
         assert len(set(parts.values())) <= 1  # the same partitions of every topic
-    renamed = {f"other-{count - number}": spec for number, spec in enumerate(group.values())}
+    renamed = {f"other-{count - number}": member for number, member in enumerate(group.values())}
     again = range_assignor.assign(renamed, counts)
-    by_instance = {spec.instance_id: assigned[each] for each, spec in group.items()}
-    assert {spec.instance_id: again[each] for each, spec in renamed.items()} == by_instance
+    by_instance = {member.instance_id: assigned[each] for each, member in group.items()}
+    assert {member.instance_id: again[each] for each, member in renamed.items()} == by_instance
 
 
 @given(MEMBERS, COUNTS)
 def test_range_is_even_within_a_topic(members: list[tuple[bool, frozenset[UUID]]], counts: Counts) -> None:
-    group = specs(members)
+    group = subscribed(members)
     assigned = range_assignor.assign(group, counts)
     for topic in TOPICS:
-        shares = [len(assigned[each].get(topic, ())) for each, spec in group.items() if topic in spec.topics]
+        shares = [len(assigned[each].get(topic, ())) for each, member in group.items() if topic in member.topics]
         assert not shares or max(shares) - min(shares) <= 1
         for each in assigned.values():
             partitions = sorted(each.get(topic, ()))

@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from moldau.base.coordination import Caller, Decision, Fired, TimerKey
 from moldau.groups.classic.group import ClassicGroup, State
-from moldau.groups.env import Env, GroupConfig, Topics
+from moldau.groups.environment import GroupConfig, GroupEnvironment, Topics
 from moldau.groups.shard import GroupShard
 from moldau.wire.messages.delete_groups import DeleteGroupsRequest
 from moldau.wire.messages.heartbeat import HeartbeatRequest
@@ -75,8 +75,8 @@ class ClassicGroups(RuleBasedStateMachine):
 
     # -- what a broker does
 
-    def env(self) -> Env:
-        return Env(self.now, self.config, self.new_id, Topics())
+    def env(self) -> GroupEnvironment:
+        return GroupEnvironment(self.now, self.config, self.new_id, Topics())
 
     def new_id(self) -> str:
         self.ids += 1

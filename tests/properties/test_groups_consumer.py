@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from moldau.groups.classic.group import ClassicGroup
 from moldau.groups.consumer.group import ConsumerGroup
-from moldau.groups.env import GroupConfig
+from moldau.groups.environment import GroupConfig
 from support.groups.group_clients import GROUP, ClassicClient, Client, ConsumerClient, Coordinator, topic_id
 
 MOST_CLIENTS = 6
@@ -188,7 +188,7 @@ class Groups(RuleBasedStateMachine):
             return
         owners: dict[tuple[object, int], str] = {}
         for member in self.group.members.values():
-            for held in (member.held, member.revoking):
+            for held in (member.assigned, member.pending_revocation):
                 for topic, partitions in held.items():
                     for partition in partitions:
                         assert owners.setdefault((topic, partition), member.id) == member.id
@@ -207,7 +207,7 @@ class Groups(RuleBasedStateMachine):
         if not hasattr(self, "coordinator") or not isinstance(self.group, ConsumerGroup):
             return
         replayed = self.coordinator.replayed().groups.get(GROUP)
-        assert replayed == replace(self.group, rejoining=frozenset(), scan=None)
+        assert replayed == replace(self.group, rejoining=frozenset(), regex_progress=None)
 
     # -- and in the end
 
@@ -232,7 +232,7 @@ class Groups(RuleBasedStateMachine):
         assert group.state == "Stable"
         names = {topic_id(name): name for name in self.counts}
         owned: dict[str, dict[str, frozenset[int]]] = {
-            member.id: {names[topic]: frozenset(each) for topic, each in member.held.items()}
+            member.id: {names[topic]: frozenset(each) for topic, each in member.assigned.items()}
             for member in group.members.values()
         }
         for client in self.clients:

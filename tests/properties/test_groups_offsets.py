@@ -9,20 +9,20 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from moldau.base.coordination import Caller, Decision, Record
 from moldau.groups import records
-from moldau.groups.env import Env, GroupConfig, Topics, TopicView
+from moldau.groups.environment import GroupConfig, GroupEnvironment, Topics, TopicView
 from moldau.groups.offsets.packed import (
-    Committed,
+    CommittedOffset,
     commit_time,
-    group_head,
+    group_prefix,
     pack_expiring_value,
+    pack_partition,
+    pack_topic,
     pack_value,
-    partition_of,
-    place_of,
     split_key,
-    topic_head,
-    topic_of,
+    unpack_partition,
+    unpack_topic,
     unpack_value,
-    value_tail,
+    value_suffix,
 )
 from moldau.groups.records import OffsetCommitKey, OffsetCommitValue
 from moldau.groups.shard import GroupShard
@@ -45,21 +45,21 @@ TEXT = st.text(max_size=300)
 
 @given(group=TEXT, topic=TEXT, partition=INT32)
 def test_keys_are_packed_as_declared(group: str, topic: str, partition: int) -> None:
-    key = place_of(group_head(group) + topic_head(topic), partition)
+    key = pack_partition(group_prefix(group) + pack_topic(topic), partition)
     record = Record(OffsetCommitKey(group=group, topic=topic, partition=partition), None)
     assert (key, None) == records.encode(record)
     found, place = split_key(key)
-    assert (found, topic_of(place), partition_of(place)) == (group, topic, partition)
+    assert (found, unpack_topic(place), unpack_partition(place)) == (group, topic, partition)
 
 
 @given(offset=INT64, epoch=INT32, metadata=TEXT, now=INT64, topic_id=st.just(UUID(int=0)) | st.uuids())
 def test_values_are_packed_as_declared(offset: int, epoch: int, metadata: str, now: int, topic_id: UUID) -> None:
-    value = pack_value(offset, epoch, metadata, value_tail(now, topic_id))
+    value = pack_value(offset, epoch, metadata, value_suffix(now, topic_id))
     declared = OffsetCommitValue(
         offset=offset, leader_epoch=epoch, metadata=metadata, commit_timestamp=now, topic_id=topic_id
     )
     assert value == b"\0\4" + encode(declared, 4)
-    assert unpack_value(value) == Committed(offset, epoch, metadata, now, -1, topic_id)
+    assert unpack_value(value) == CommittedOffset(offset, epoch, metadata, now, -1, topic_id)
     assert commit_time(value) == now
 
 
@@ -68,7 +68,7 @@ def test_values_that_expire_are_packed_as_declared(offset: int, metadata: str, n
     value = pack_expiring_value(offset, metadata, now, expires)
     declared = OffsetCommitValue(offset=offset, metadata=metadata, commit_timestamp=now, expire_timestamp=expires)
     assert value == b"\0\1" + encode(declared, 1)
-    assert unpack_value(value) == Committed(offset, -1, metadata, now, expires, UUID(int=0))
+    assert unpack_value(value) == CommittedOffset(offset, -1, metadata, now, expires, UUID(int=0))
 
 
 @given(version=st.integers(0, 4), offset=INT64, epoch=INT32, metadata=TEXT, now=INT64)
@@ -107,10 +107,10 @@ class CommittedOffsets(RuleBasedStateMachine):
 
     # -- what a broker does
 
-    def env(self) -> Env:
+    def env(self) -> GroupEnvironment:
         views = self.topics.values()
         topics = Topics(0, {view.name: view for view in views}, {view.id: view for view in views})
-        return Env(self.now, GroupConfig(offsets_retention_ms=100), lambda: "id", topics)
+        return GroupEnvironment(self.now, GroupConfig(offsets_retention_ms=100), lambda: "id", topics)
 
     def carry_out(self, decision: Decision, fails: bool = False) -> None:
         if fails and decision.records:
@@ -121,7 +121,7 @@ class CommittedOffsets(RuleBasedStateMachine):
             self.shard.apply(record, decision.producer_id)
             if value is None and isinstance(record.key, bytes):
                 group_id, place = split_key(key)
-                self.seen.pop((group_id, topic_of(place), partition_of(place)), None)
+                self.seen.pop((group_id, unpack_topic(place), unpack_partition(place)), None)
 
     def ask(self, request: Any, version: int, fails: bool = False) -> None:
         self.carry_out(self.shard.decide(request, Caller("who", version, "c", "/h"), self.env()), fails)
@@ -177,7 +177,7 @@ class CommittedOffsets(RuleBasedStateMachine):
         self.topics.pop(name, None)
         self.carry_out(self.shard.topics_changed(self.env()), fails)
         self.carry_out(self.shard.expire(self.env()))
-        assert not any(name == topic_of(topic) for topic in self.shard.offsets.topics())
+        assert not any(name == unpack_topic(topic) for topic in self.shard.offsets.topics())
         self.create(name)
         self.carry_out(self.shard.topics_changed(self.env()))
 
@@ -188,18 +188,18 @@ class CommittedOffsets(RuleBasedStateMachine):
 
     # -- what must hold
 
-    def committed(self, shard: GroupShard) -> dict[Key, Committed]:
+    def committed(self, shard: GroupShard) -> dict[Key, CommittedOffset]:
         return {
-            (group_id, topic_of(place), partition_of(place)): unpack_value(value)
+            (group_id, unpack_topic(place), unpack_partition(place)): unpack_value(value)
             for group_id in ("g", "h")
             for place, value in shard.offsets.committed(group_id).items()
         }
 
     def pending(self, shard: GroupShard) -> set[Key]:
         return {
-            (group_id, topic_of(place), partition_of(place))
+            (group_id, unpack_topic(place), unpack_partition(place))
             for group_id in ("g", "h")
-            for place in shard.offsets.places(group_id)
+            for place in shard.offsets.partitions(group_id)
             if shard.offsets.is_pending(group_id, place)
         }
 
@@ -217,7 +217,7 @@ class CommittedOffsets(RuleBasedStateMachine):
         assert self.pending(self.shard) == pending
         assert len(self.shard.offsets) == len(committed)
         topics = {topic for _, topic, _ in {*committed, *pending}}
-        assert {topic_of(topic) for topic in self.shard.offsets.topics()} == topics
+        assert {unpack_topic(topic) for topic in self.shard.offsets.topics()} == topics
 
     @invariant()
     def a_restart_finds_the_same(self) -> None:

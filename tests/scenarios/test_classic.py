@@ -9,7 +9,7 @@ import pytest
 
 from moldau.groups.classic import group as classic_group
 from moldau.groups.classic.group import TRANSITIONS, State
-from moldau.groups.env import Env, GroupConfig, Topics
+from moldau.groups.environment import GroupConfig, GroupEnvironment, Topics
 from moldau.groups.shard import GroupShard
 from moldau.wire.messages.delete_groups import DeleteGroupsRequest
 from moldau.wire.messages.heartbeat import HeartbeatRequest
@@ -28,7 +28,7 @@ class Play:
         ids: Iterator[int] = count(1)
         self.stage = Stage(
             GroupShard,
-            lambda now: Env(now, GroupConfig(**self.config), lambda: str(next(ids)), Topics()),
+            lambda now: GroupEnvironment(now, GroupConfig(**self.config), lambda: str(next(ids)), Topics()),
             lambda shard: {group_id: group.state for group_id, group in shard.groups.items()},
         )
 

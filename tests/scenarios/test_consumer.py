@@ -9,7 +9,7 @@ import pytest
 
 from moldau.groups import records
 from moldau.groups.consumer.group import ConsumerGroup, Member
-from moldau.groups.env import Env, GroupConfig, Topics, TopicView
+from moldau.groups.environment import GroupConfig, GroupEnvironment, Topics, TopicView
 from moldau.groups.shard import GroupShard
 from moldau.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupTopicPartitions
 from moldau.wire.messages.consumer_protocol import (
@@ -60,7 +60,7 @@ class Play:
         ids = count(1)
         self.stage = Stage(
             GroupShard,
-            lambda now: Env(now, GroupConfig(**self.config), lambda: f"id{next(ids)}", self.topics),
+            lambda now: GroupEnvironment(now, GroupConfig(**self.config), lambda: f"id{next(ids)}", self.topics),
             lambda shard: {group_id: str(group.state) for group_id, group in shard.groups.items()},
             records.decode,
         )
@@ -115,7 +115,7 @@ class Play:
         views = [TopicView(topic_id(name), name, number) for name, number in counts.items() if number]
         version = self.topics.version + 1
         self.topics = Topics(version, {each.name: each for each in views}, {each.id: each for each in views})
-        env = Env(self.stage.now, GroupConfig(**self.config), str, self.topics)
+        env = GroupEnvironment(self.stage.now, GroupConfig(**self.config), str, self.topics)
         return list(self.stage.carry_out(self.machine.topics_changed(env)))
 
     def beat(self, command: Command) -> list[str]:
@@ -248,7 +248,10 @@ class Play:
         if not isinstance(group, ConsumerGroup):
             return ["not a group of the consumer protocol"]
         epochs = f"epoch {group.epoch}, target of epoch {group.assignment_epoch}"
-        return [epochs, *(f"{each.id}: epoch {each.epoch} {each.state.name} {_held(each)}" for each in _sorted(group))]
+        return [
+            epochs,
+            *(f"{each.id}: epoch {each.epoch} {each.state.name} {_shown(each)}" for each in _sorted(group)),
+        ]
 
     def show(self, command: Command) -> list[str]:
         """As ConsumerGroupDescribe and DescribeGroups have it."""
@@ -264,9 +267,11 @@ def _sorted(group: ConsumerGroup) -> list[Member]:
     return sorted(group.members.values(), key=lambda member: member.id)
 
 
-def _held(member: Member) -> str:
-    held = " ".join(f"{name}:{'+'.join(map(str, sorted(each)))}" for name, each in member.held.items())
-    revoking = " ".join(f"{name}:{'+'.join(map(str, sorted(each)))}" for name, each in member.revoking.items())
+def _shown(member: Member) -> str:
+    held = " ".join(f"{name}:{'+'.join(map(str, sorted(each)))}" for name, each in member.assigned.items())
+    revoking = " ".join(
+        f"{name}:{'+'.join(map(str, sorted(each)))}" for name, each in member.pending_revocation.items()
+    )
     return f"has {held or 'nothing'}" + (f", gives back {revoking}" if revoking else "")
 
 

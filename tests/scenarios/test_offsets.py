@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from moldau.groups import records
-from moldau.groups.env import Env, GroupConfig, Topics, TopicView
+from moldau.groups.environment import GroupConfig, GroupEnvironment, Topics, TopicView
 from moldau.groups.shard import GroupShard
 from moldau.wire.messages.consumer_protocol import ConsumerProtocolSubscription, write_subscription
 from moldau.wire.messages.offset_commit import OffsetCommitPartition, OffsetCommitRequest, OffsetCommitTopic
@@ -37,7 +37,7 @@ class Play(ClassicPlay):
         self.ids: Iterator[int] = count(1)
         self.stage = Stage(
             GroupShard,
-            lambda now: Env(now, GroupConfig(**self.config), lambda: "1", self._topics()),
+            lambda now: GroupEnvironment(now, GroupConfig(**self.config), lambda: "1", self._topics()),
             lambda shard: {group_id: group.state for group_id, group in shard.groups.items()},
             records.decode,
         )
@@ -63,8 +63,8 @@ class Play(ClassicPlay):
         assert isinstance(self.stage.machine, GroupShard)
         return list(self.stage.carry_out(self.stage.machine.topics_changed(self._env())))
 
-    def _env(self) -> Env:
-        return Env(self.stage.now, GroupConfig(**self.config), lambda: "1", self._topics())
+    def _env(self) -> GroupEnvironment:
+        return GroupEnvironment(self.stage.now, GroupConfig(**self.config), lambda: "1", self._topics())
 
     def expire(self, command: Command) -> list[str]:
         """`expire`: the broker looks what nobody needs any more."""

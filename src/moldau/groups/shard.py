@@ -22,13 +22,19 @@ from moldau.groups.consumer import classic_members as consumer_classic
 from moldau.groups.consumer import heartbeat as consumer_heartbeat
 from moldau.groups.consumer import reads as consumer_reads
 from moldau.groups.consumer.builder import MEMBER_TIMERS, REGEX
-from moldau.groups.consumer.group import ConsumerGroup, Rejoining, Scanning, fold, folds
-from moldau.groups.env import Env, GroupConfig, Topics
+from moldau.groups.consumer.group import (
+    ConsumerGroup,
+    RegexProgressChanged,
+    RejoinChanged,
+    apply_change,
+    is_consumer_group_key,
+)
+from moldau.groups.environment import GroupConfig, GroupEnvironment, Topics
 from moldau.groups.offsets import commit as offsets_commit
 from moldau.groups.offsets import expiration as offsets_expiration
 from moldau.groups.offsets import fetch as offsets_fetch
 from moldau.groups.offsets.packed import check_value, is_offset_key, tombstone
-from moldau.groups.offsets.store import Offsets
+from moldau.groups.offsets.store import OffsetStore
 from moldau.groups.records import GroupMetadataKey, GroupMetadataValue
 from moldau.wire.messages.consumer_group_describe import ConsumerGroupDescribedGroup
 from moldau.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -47,32 +53,32 @@ from moldau.wire.messages.txn_offset_commit import TxnOffsetCommitRequest
 Group = ClassicGroup | ConsumerGroup
 
 # What members ask: request, then kind of group (NoneType: there is none), then who decides.
-Decide = Callable[[Any, Any, Caller, Env], Decision]
+Handler = Callable[[Any, Any, Caller, GroupEnvironment], Decision]
 
 
-def _each(classic_or_none: Decide, of_consumers: Decide) -> dict[type, Decide]:
+def _by_group_type(classic_or_none: Handler, of_consumers: Handler) -> dict[type, Handler]:
     return {NoneType: classic_or_none, ClassicGroup: classic_or_none, ConsumerGroup: of_consumers}
 
 
-BY_GROUP: Final[Mapping[type, Mapping[type, Decide]]] = {
-    JoinGroupRequest: _each(classic_join.join, consumer_classic.join),
-    SyncGroupRequest: _each(classic_sync.sync, consumer_classic.sync),
-    HeartbeatRequest: _each(classic_members.heartbeat, consumer_classic.heartbeat),
-    LeaveGroupRequest: _each(classic_members.leave, consumer_classic.leave),
-    ConsumerGroupHeartbeatRequest: _each(consumer_heartbeat.heartbeat, consumer_heartbeat.heartbeat),
-    OffsetCommitRequest: _each(offsets_commit.commit, offsets_commit.commit),
-    TxnOffsetCommitRequest: _each(offsets_commit.commit_in_transaction, offsets_commit.commit_in_transaction),
+HANDLERS: Final[Mapping[type, Mapping[type, Handler]]] = {
+    JoinGroupRequest: _by_group_type(classic_join.join, consumer_classic.join),
+    SyncGroupRequest: _by_group_type(classic_sync.sync, consumer_classic.sync),
+    HeartbeatRequest: _by_group_type(classic_members.heartbeat, consumer_classic.heartbeat),
+    LeaveGroupRequest: _by_group_type(classic_members.leave, consumer_classic.leave),
+    ConsumerGroupHeartbeatRequest: _by_group_type(consumer_heartbeat.heartbeat, consumer_heartbeat.heartbeat),
+    OffsetCommitRequest: _by_group_type(offsets_commit.commit, offsets_commit.commit),
+    TxnOffsetCommitRequest: _by_group_type(offsets_commit.commit_in_transaction, offsets_commit.commit_in_transaction),
 }
 
 # Timers: kind of group, then kind of timer (the first word of its key), then who decides. The second word is the group.
-Wake = Callable[[Any, TimerKey, Env], Decision]
-TIMERS: Final[Mapping[type, Mapping[str, Wake]]] = {
+OnTimer = Callable[[Any, TimerKey, GroupEnvironment], Decision]
+TIMERS: Final[Mapping[type, Mapping[str, OnTimer]]] = {
     ClassicGroup: {
-        "session": classic_members.session_is_over,
-        "join": classic_rebalance.join_time_is_up,
-        "sync": classic_rebalance.sync_time_is_up,
+        "session": classic_members.on_session_timeout,
+        "join": classic_rebalance.on_join_timeout,
+        "sync": classic_rebalance.on_sync_timeout,
     },
-    ConsumerGroup: dict.fromkeys((*MEMBER_TIMERS, REGEX), consumer_heartbeat.fired),
+    ConsumerGroup: dict.fromkeys((*MEMBER_TIMERS, REGEX), consumer_heartbeat.on_timer),
 }
 
 # What is asked of any group: kind of group, then who answers.
@@ -88,13 +94,13 @@ TOMBSTONES: Final[Mapping[type, Callable[[Any], list[Record]]]] = {
     ClassicGroup: lambda group: [classic_group.tombstone(group.group_id)],
     ConsumerGroup: consumer_reads.tombstones,
 }
-LOADED: Final[Mapping[type, Callable[[Any, Env], Decision]]] = {
+LOADED: Final[Mapping[type, Callable[[Any, GroupEnvironment], Decision]]] = {
     ClassicGroup: classic_rebalance.loaded,
     ConsumerGroup: consumer_heartbeat.loaded,
 }
 
-TOPICS: Final[TimerKey] = ("topics",)  # the one timer that is of no group: look at the topics again
-LARGEST_BATCH: Final = 512 * 1024  # bytes of the keys that are written at once; values are tombstones, or small
+TOPICS_TIMER: Final[TimerKey] = ("topics",)  # the one timer that is of no group: look at the topics again
+MAX_BATCH_BYTES: Final = 512 * 1024  # bytes of the keys that are written at once; values are tombstones, or small
 
 
 class GroupShard:
@@ -102,31 +108,31 @@ class GroupShard:
 
     def __init__(self) -> None:
         self.groups: dict[str, Group] = {}
-        self.offsets = Offsets()
+        self.offsets = OffsetStore()
 
     # -- decisions
 
-    def decide(self, command: Any, caller: Caller, env: Env) -> Decision:
+    def decide(self, command: Any, caller: Caller, env: GroupEnvironment) -> Decision:
         """What a request, or a timer that is due, leads to."""
-        by_group = BY_GROUP.get(type(command))
+        by_group = HANDLERS.get(type(command))
         if by_group is not None:
             group = self.groups.get(command.group_id)
             return by_group[type(group)](group, command, caller, env)
         if isinstance(command, Fired):
-            return self._wake(command.key, env)
+            return self._fire(command.key, env)
         if isinstance(command, OffsetDeleteRequest):
             return offsets_expiration.delete(self.offsets, self.groups.get(command.group_id), command, caller, env)
         if isinstance(command, DeleteGroupsRequest):
             return self._delete(command, caller)
         raise TypeError(f"a group shard does not know {type(command).__name__}")
 
-    def _wake(self, key: TimerKey, env: Env) -> Decision:
+    def _fire(self, key: TimerKey, env: GroupEnvironment) -> Decision:
         """A timer may outlive what it was set for."""
-        if key == TOPICS:
+        if key == TOPICS_TIMER:
             return self.topics_changed(env)
         group = self.groups.get(key[1])
-        wake = TIMERS[type(group)].get(key[0]) if group is not None else None
-        return Decision() if wake is None else wake(group, key, env)
+        on_timer = TIMERS[type(group)].get(key[0]) if group is not None else None
+        return Decision() if on_timer is None else on_timer(group, key, env)
 
     def _delete(self, request: DeleteGroupsRequest, caller: Caller) -> Decision:
         """Groups of this shard that have no members go, with their offsets."""
@@ -142,46 +148,46 @@ class GroupShard:
         decision.replies.append((caller.token, DeleteGroupsResponse(results=tuple(results))))
         return decision
 
-    def loaded(self, env: Env) -> Decision:
+    def loaded(self, env: GroupEnvironment) -> Decision:
         """After a replay: members have a session's time to be heard of again."""
         decision = Decision()
         for group in self.groups.values():
-            _join_in(decision, LOADED[type(group)](group, env))
-        decision.records += self._of_deleted_topics(env)
-        return _to_the_end(decision, env)
+            _merge(decision, LOADED[type(group)](group, env))
+        decision.records += self._tombstones_of_deleted_topics(env)
+        return _continue_if_more(decision, env)
 
-    def topics_changed(self, env: Env) -> Decision:
+    def topics_changed(self, env: GroupEnvironment) -> Decision:
         """Topics came, went or grew. Classic groups leave that to their leaders."""
-        decision = Decision(records=self._of_deleted_topics(env))
-        room = LARGEST_BATCH - sum(map(_size, decision.records))
+        decision = Decision(records=self._tombstones_of_deleted_topics(env))
+        room = MAX_BATCH_BYTES - sum(map(_size, decision.records))
         for group in self.groups.values():
             if isinstance(group, ConsumerGroup) and room > 0:
                 more = consumer_heartbeat.topics_changed(group, env)
-                _join_in(decision, more)
+                _merge(decision, more)
                 room -= sum(map(_size, more.records))
-        return _to_the_end(decision, env)
+        return _continue_if_more(decision, env)
 
-    def expire(self, env: Env) -> Decision:
+    def expire(self, env: GroupEnvironment) -> Decision:
         """Offsets that nobody needs any more go, and empty groups that have none left.
 
         As much as fits in a batch: whoever calls this comes again until nothing is left to do.
         """
-        going = self._of_deleted_topics(env)
-        room = LARGEST_BATCH - sum(map(_size, going))
+        tombstones = self._tombstones_of_deleted_topics(env)
+        room = MAX_BATCH_BYTES - sum(map(_size, tombstones))
         for group_id, group in self.groups.items():
-            places, all_gone = offsets_expiration.expired(self.offsets, group, env)
-            gone = _batch((tombstone(group_id, place) for place in places), room)
-            if all_gone and len(gone) == len(places) and VALIDATE_DELETE[type(group)](group) is WireError.NONE:
+            expired, all_gone = offsets_expiration.expired(self.offsets, group, env)
+            gone = _first_fitting((tombstone(group_id, packed) for packed in expired), room)
+            if all_gone and len(gone) == len(expired) and VALIDATE_DELETE[type(group)](group) is WireError.NONE:
                 gone += TOMBSTONES[type(group)](group)
-            going += gone
+            tombstones += gone
             room -= sum(map(_size, gone))
-            if room <= 0 or len(gone) < len(places):
+            if room <= 0 or len(gone) < len(expired):
                 break
-        return Decision(records=going)
+        return Decision(records=tombstones)
 
-    def _of_deleted_topics(self, env: Env) -> list[Record]:
+    def _tombstones_of_deleted_topics(self, env: GroupEnvironment) -> list[Record]:
         """Tombstones of offsets whose topic is gone, as many as fit in a batch."""
-        return _batch(offsets_expiration.of_deleted_topics(self.offsets, env.topics))
+        return _first_fitting(offsets_expiration.tombstones_of_deleted_topics(self.offsets, env.topics))
 
     # -- reads
 
@@ -236,10 +242,10 @@ class GroupShard:
             self._apply_offset(change.key, change.value, producer_id)
         elif isinstance(change, ClassicGroup):
             self.groups[change.group_id] = change
-        elif isinstance(change, Rejoining | Scanning):
-            self._fold(change.group_id, change)
-        elif folds(change.key):
-            self._fold(change.key.group_id, change)
+        elif isinstance(change, RejoinChanged | RegexProgressChanged):
+            self._apply_consumer(change.group_id, change)
+        elif is_consumer_group_key(change.key):
+            self._apply_consumer(change.key.group_id, change)
         elif isinstance(change.key, GroupMetadataKey):
             self._apply_classic(change.key.group, change.value)
 
@@ -253,9 +259,9 @@ class GroupShard:
         elif isinstance(self.groups.get(group_id), ClassicGroup):
             del self.groups[group_id]
 
-    def _fold(self, group_id: str, change: Record | Rejoining | Scanning) -> None:
+    def _apply_consumer(self, group_id: str, change: Record | RejoinChanged | RegexProgressChanged) -> None:
         before = self.groups.get(group_id)
-        after = fold(before if isinstance(before, ConsumerGroup) else None, change)
+        after = apply_change(before if isinstance(before, ConsumerGroup) else None, change)
         if after is not None:
             self.groups[group_id] = after
         elif isinstance(before, ConsumerGroup):
@@ -281,17 +287,17 @@ class GroupShard:
             self.apply(record, producer_id)
 
 
-def _join_in(decision: Decision, more: Decision) -> None:
+def _merge(decision: Decision, more: Decision) -> None:
     """Decisions about different groups are one."""
     decision.records += more.records
     decision.passing += more.passing
     decision.timers += more.timers
 
 
-def _to_the_end(decision: Decision, env: Env) -> Decision:
+def _continue_if_more(decision: Decision, env: GroupEnvironment) -> Decision:
     """Topics are looked at until there is nothing left to write: a batch has an end, and a disk may be full."""
     if decision.records:
-        decision.timers.append(Timer(TOPICS, env.now))
+        decision.timers.append(Timer(TOPICS_TIMER, env.now))
     return decision
 
 
@@ -299,7 +305,7 @@ def _size(record: Record) -> int:
     return len(records.encode(record)[0])
 
 
-def _batch(tombstones: Iterable[Record], room: int = LARGEST_BATCH) -> list[Record]:
+def _first_fitting(tombstones: Iterable[Record], room: int = MAX_BATCH_BYTES) -> list[Record]:
     """The first ones, as many as there is room for."""
     batch = []
     for record in tombstones:

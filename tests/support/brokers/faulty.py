@@ -9,7 +9,7 @@ from typing import Any
 
 from moldau.broker.apis import list_offsets
 from moldau.groups.offsets.packed import split_key
-from moldau.groups.offsets.store import Offsets
+from moldau.groups.offsets.store import OffsetStore
 from moldau.log.log import Log
 from moldau.replication.leader import TOO_FEW
 from moldau.replication.partition import Partition
@@ -65,7 +65,7 @@ def skip(real: Callable[..., Any], log: Log, offset: int, most: int, upper: int,
     return real(log, 5 if offset == 0 and upper > LATE else offset, most, upper, **named)
 
 
-def forget_commits(offsets: Offsets, key: bytes, *value: Any) -> str:
+def forget_commits(offsets: OffsetStore, key: bytes, *value: Any) -> str:
     """Three of four are acknowledged and not kept."""
     group, _ = split_key(key)
     turns[group] += 1
@@ -82,7 +82,7 @@ def refuse_what_is_written(partition: Partition, *arguments: Any) -> Any:
     return TOO_FEW if partition.topic.startswith("refused-write") and due("refused write") else outcome
 
 
-real_apply, real_end, real_produce = Offsets.apply, list_offsets._end, Partition.produce
+real_apply, real_end, real_produce = OffsetStore.apply, list_offsets._end, Partition.produce
 BUGS = {  # the name of a topic → what is found there, one at least
     "lost-write": {"lost write"},
     "inconsistent-offsets": {"inconsistent offsets"},
@@ -102,7 +102,7 @@ if __name__ == "__main__":
     wrong(Log, "locate", "skipped-poll", skip)
     wrong(Log, "aborted_in", "aborted-read", lambda *_, **__: [])
     wrong(Log, "last_stable_offset", "precommitted-read", lambda real, log, high: high)
-    Offsets.apply = forget_commits
+    OffsetStore.apply = forget_commits
     list_offsets._end = end_too_early
     Partition.produce = refuse_what_is_written
     serve.main()

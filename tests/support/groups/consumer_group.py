@@ -10,8 +10,8 @@ from uuid import NAMESPACE_OID, UUID, uuid5
 from moldau.base.coordination import Caller, Decision, Record, TimerKey
 from moldau.groups import records
 from moldau.groups.consumer import heartbeat as consumer_heartbeat
-from moldau.groups.consumer.group import ConsumerGroup, fold
-from moldau.groups.env import Env, GroupConfig, Topics, TopicView
+from moldau.groups.consumer.group import ConsumerGroup, apply_change
+from moldau.groups.environment import GroupConfig, GroupEnvironment, Topics, TopicView
 from moldau.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -48,8 +48,8 @@ class OneGroup:
     ids: int = 0
 
     @property
-    def env(self) -> Env:
-        return Env(self.now, self.config, self.new_id, self.topics, self.own)
+    def env(self) -> GroupEnvironment:
+        return GroupEnvironment(self.now, self.config, self.new_id, self.topics, self.own)
 
     def new_id(self) -> str:
         self.ids += 1
@@ -59,9 +59,9 @@ class OneGroup:
         """Apply a decision as the runtime does; the last answer, if there is one."""
         for record in decision.records:
             self.log.append(decoded(record))
-            self.group = fold(self.group, record)
+            self.group = apply_change(self.group, record)
         for change in decision.passing:
-            self.group = fold(self.group, change)
+            self.group = apply_change(self.group, change)
         for timer in decision.timers:
             self.timers.pop(timer.key, None)
             if timer.at is not None:
@@ -71,7 +71,7 @@ class OneGroup:
     def replayed(self) -> ConsumerGroup | None:
         group: ConsumerGroup | None = None
         for record in self.log:
-            group = fold(group, record)
+            group = apply_change(group, record)
         return group
 
     def restart(self) -> None:
@@ -93,7 +93,7 @@ class OneGroup:
                 break
             self.now = self.timers.pop(key)
             if self.group is not None:
-                self.take(consumer_heartbeat.fired(self.group, key, self.env))
+                self.take(consumer_heartbeat.on_timer(self.group, key, self.env))
         self.now = end
 
     def beat(self, member: str, epoch: int, *, version: int = 1, **asked: Any) -> ConsumerGroupHeartbeatResponse:

@@ -11,7 +11,7 @@ from uuid import NAMESPACE_OID, UUID, uuid5
 
 from moldau.base.coordination import Caller, Decision, Fired, TimerKey
 from moldau.base.errors import WireError
-from moldau.groups.env import Env, GroupConfig, Topics, TopicView
+from moldau.groups.environment import GroupConfig, GroupEnvironment, Topics, TopicView
 from moldau.groups.shard import GroupShard
 from moldau.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupTopicPartitions
 from moldau.wire.messages.consumer_protocol import (
@@ -57,8 +57,8 @@ class Coordinator:
         self.topics = Topics(self.topics.version + 1, by_name, by_id)
         self.carry_out(self.shard.topics_changed(self.env()))
 
-    def env(self) -> Env:
-        return Env(self.now, self.config, self._new_id, self.topics)
+    def env(self) -> GroupEnvironment:
+        return GroupEnvironment(self.now, self.config, self._new_id, self.topics)
 
     def _new_id(self) -> str:
         self.ids += 1

@@ -16,7 +16,7 @@ from moldau.broker.apis.txn_offset_commit import txn_offset_commit
 from moldau.broker.apis.write_txn_markers import write_txn_markers
 from moldau.broker.call import Call
 from moldau.broker.waiting import awaited
-from moldau.groups.env import Topics, TopicView
+from moldau.groups.environment import Topics, TopicView
 from moldau.log.settings import LogConfig
 from moldau.replication.partition import Appended, Partition
 from moldau.wire.messages.txn_offset_commit import (

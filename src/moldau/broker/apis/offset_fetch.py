@@ -7,7 +7,7 @@ from moldau.base.errors import WireError
 from moldau.base.later import NowOrLater, gather
 from moldau.broker.call import Call
 from moldau.broker.context import Context
-from moldau.groups.env import Topics
+from moldau.groups.environment import Topics
 from moldau.groups.offsets import fetch as offsets_fetch
 from moldau.wire.messages.offset_fetch import (
     OffsetFetchGroup,

@@ -33,7 +33,7 @@ def txn_offset_commit(ctx: Context, request: TxnOffsetCommitRequest, call: Call)
             return refused(error)
         return ctx.groups.ask(request.group_id, request, call, refused)
 
-    if request.group_id and offsets_commit.has_something(request, topics):
+    if request.group_id and offsets_commit.has_existing_partition(request, topics):
         return chain(_admitted(ctx, request, call.version), commit)
     return commit(WireError.NONE)
 

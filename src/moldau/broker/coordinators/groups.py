@@ -15,8 +15,8 @@ from moldau.broker.coordinators.shard import Shard
 from moldau.broker.fresh import fresh_id
 from moldau.broker.internal_topics import OFFSETS
 from moldau.broker.settings import BrokerConfig
-from moldau.groups.env import Env, GroupConfig, Topics, TopicView
-from moldau.groups.shard import TOPICS, GroupShard
+from moldau.groups.environment import GroupConfig, GroupEnvironment, Topics, TopicView
+from moldau.groups.shard import TOPICS_TIMER, GroupShard
 from moldau.metadata.features import GROUP_VERSION, level
 from moldau.metadata.image import ClusterImage, Topic
 from moldau.replication.partition import Outcome
@@ -59,7 +59,7 @@ class Groups:
         """A view of each shard of this broker, now or later; refused for each that is still loading."""
         return self._runtime.read_all(look, refused)
 
-    def env(self) -> Env:
+    def env(self) -> GroupEnvironment:
         return self._env(self._now())
 
     # ── for transactions ──
@@ -103,7 +103,7 @@ class Groups:
         if topics is not self._told:
             self._told = topics
             for shard in self._runtime.opened():
-                self._runtime.wake(shard, TOPICS, self._now())
+                self._runtime.wake(shard, TOPICS_TIMER, self._now())
 
     async def expire(self) -> None:
         """Forget offsets and groups whose time is over: a batch of them at a time, and others come in between."""
@@ -126,11 +126,11 @@ class Groups:
     def _loaded(self, machine: GroupShard, now: int) -> Decision:
         return machine.loaded(self._env(now))
 
-    def _env(self, now: int) -> Env:
+    def _env(self, now: int) -> GroupEnvironment:
         image, config = self._image(), self._config()
         if config is not self._settings[0] or image.features is not self._settings[1]:
             self._settings = config, image.features, group_config(config, level(image, GROUP_VERSION))
-        return Env(now, self._settings[2], _new_id, self._topics_of(image), image.group_configs)
+        return GroupEnvironment(now, self._settings[2], _new_id, self._topics_of(image), image.group_configs)
 
     def _topics_of(self, image: ClusterImage) -> Topics:
         """Leaders and replicas in sync come and go all the time. Groups hear of what concerns them alone."""

@@ -8,10 +8,10 @@ not sticky otherwise.
 from collections.abc import Mapping
 from uuid import UUID
 
-from moldau.groups.assignors.spec import Assignment, PartitionCounts, Spec
+from moldau.groups.assignors.assignor import Assignment, MemberSubscription, PartitionCounts
 
 
-def assign(members: Mapping[str, Spec], counts: PartitionCounts) -> dict[str, Assignment]:
+def assign(members: Mapping[str, MemberSubscription], counts: PartitionCounts) -> dict[str, Assignment]:
     subscribers: dict[UUID, list[str]] = {}
     for member_id in sorted(members, key=lambda each: _order(each, members[each])):
         for topic_id in members[member_id].topics:
@@ -23,8 +23,8 @@ def assign(members: Mapping[str, Spec], counts: PartitionCounts) -> dict[str, As
     return dict(assigned)
 
 
-def _order(member_id: str, spec: Spec) -> tuple[bool, str]:
-    return (spec.instance_id is None, member_id if spec.instance_id is None else spec.instance_id)
+def _order(member_id: str, member: MemberSubscription) -> tuple[bool, str]:
+    return (member.instance_id is None, member_id if member.instance_id is None else member.instance_id)
 
 
 def _runs(partitions: int, members: int) -> list[range]:

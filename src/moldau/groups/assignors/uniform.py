@@ -10,15 +10,14 @@ from heapq import heapify, heappop, heappush, heapreplace
 from typing import Final
 from uuid import UUID
 
-from moldau.groups.assignors.spec import Assignment, PartitionCounts, Spec, same_topics
+from moldau.groups.assignors.assignor import Assignment, MemberSubscription, PartitionCounts, same_topics
 
 ROUNDS: Final = 16  # of moves over all topics; usually the second one finds nothing left to do
 
-TopicPartition = tuple[UUID, int]
 Parts = dict[UUID, set[int]]
 
 
-def assign(members: Mapping[str, Spec], counts: PartitionCounts) -> dict[str, Assignment]:
+def assign(members: Mapping[str, MemberSubscription], counts: PartitionCounts) -> dict[str, Assignment]:
     if not members:
         return {}
     if same_topics(members):
@@ -29,10 +28,10 @@ def assign(members: Mapping[str, Spec], counts: PartitionCounts) -> dict[str, As
 # All members want the same
 
 
-def _by_quota(members: Mapping[str, Spec], counts: PartitionCounts) -> dict[str, Assignment]:
+def _by_quota(members: Mapping[str, MemberSubscription], counts: PartitionCounts) -> dict[str, Assignment]:
     topics = next(iter(members.values())).topics
     least, extra = divmod(sum(counts[topic_id] for topic_id in topics), len(members))
-    kept = {member_id: _valid(spec, counts) for member_id, spec in members.items()}
+    kept = {member_id: _valid(member, counts) for member_id, member in members.items()}
     sizes = {member_id: _size(assignment) for member_id, assignment in kept.items()}
     # One more than the least: first for those that have it already, so that nothing moves, then in order.
     quotas = dict.fromkeys(members, least)
@@ -50,13 +49,13 @@ def _by_quota(members: Mapping[str, Spec], counts: PartitionCounts) -> dict[str,
     return kept
 
 
-def _valid(spec: Spec, counts: PartitionCounts) -> Assignment:
+def _valid(member: MemberSubscription, counts: PartitionCounts) -> Assignment:
     """What the member has and may keep; the same object if that is all of it."""
-    topics = spec.topics
-    if all(topic_id in topics and max(parts) < counts[topic_id] for topic_id, parts in spec.current.items() if parts):
-        return spec.current
+    topics = member.topics
+    if all(topic_id in topics and max(parts) < counts[topic_id] for topic_id, parts in member.current.items() if parts):
+        return member.current
     left: dict[UUID, frozenset[int]] = {}
-    for topic_id, partitions in spec.current.items():
+    for topic_id, partitions in member.current.items():
         if topic_id in topics:
             there = frozenset(each for each in partitions if each < counts[topic_id])
             if there:
@@ -79,7 +78,7 @@ def _first(assignment: Assignment, quota: int) -> Assignment:
     return shorter
 
 
-def _free(topics: Iterable[UUID], counts: PartitionCounts, kept: Iterable[Assignment]) -> Iterator[TopicPartition]:
+def _free(topics: Iterable[UUID], counts: PartitionCounts, kept: Iterable[Assignment]) -> Iterator[tuple[UUID, int]]:
     taken: dict[UUID, set[int]] = {topic_id: set() for topic_id in topics}
     for assignment in kept:
         for topic_id, partitions in assignment.items():
@@ -90,7 +89,7 @@ def _free(topics: Iterable[UUID], counts: PartitionCounts, kept: Iterable[Assign
                 yield topic_id, partition
 
 
-def _with(assignment: Assignment, free: Iterator[TopicPartition], count: int) -> Assignment:
+def _with(assignment: Assignment, free: Iterator[tuple[UUID, int]], count: int) -> Assignment:
     more = {topic_id: set(partitions) for topic_id, partitions in assignment.items()}
     for _ in range(count):
         topic_id, partition = next(free)  # quotas add up to what there is
@@ -104,17 +103,17 @@ def _with(assignment: Assignment, free: Iterator[TopicPartition], count: int) ->
 class _Balance:
     """Who has what while partitions are being given and moved. Members are numbers: their places in the group."""
 
-    def __init__(self, members: Mapping[str, Spec], counts: PartitionCounts) -> None:
+    def __init__(self, members: Mapping[str, MemberSubscription], counts: PartitionCounts) -> None:
         self._ids = list(members)
         self._counts = counts
         self._subscribers: dict[UUID, list[int]] = {}
-        for number, spec in enumerate(members.values()):
-            for topic_id in spec.topics:
+        for number, member in enumerate(members.values()):
+            for topic_id in member.topics:
                 self._subscribers.setdefault(topic_id, []).append(number)
         self._owners: dict[UUID, list[int | None]] = {each: [None] * counts[each] for each in self._subscribers}
         self._loads = [0] * len(self._ids)
-        for number, spec in enumerate(members.values()):
-            for topic_id, partitions in _valid(spec, counts).items():
+        for number, member in enumerate(members.values()):
+            for topic_id, partitions in _valid(member, counts).items():
                 for partition in partitions:
                     self._give(topic_id, partition, number)
         # The topics that leave least choice come first: many partitions for each subscriber, few subscribers.

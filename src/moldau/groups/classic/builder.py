@@ -9,7 +9,7 @@ from typing import Any
 from moldau.base.coordination import Caller, Decision, Timer
 from moldau.base.errors import WireError
 from moldau.groups.classic.group import ClassicGroup, ClassicMember, to_record
-from moldau.groups.env import Env
+from moldau.groups.environment import GroupEnvironment
 from moldau.wire.messages.join_group import JoinGroupMember, JoinGroupResponse
 from moldau.wire.messages.sync_group import SyncGroupResponse
 
@@ -22,24 +22,24 @@ def join_error(caller: Caller, error: WireError, member_id: str) -> JoinGroupRes
     )
 
 
-class Draft:
+class ClassicDecisionBuilder:
     """Collects a decision. Functions that take one add to it, in the order in which things happen."""
 
     __slots__ = ("_before", "decision", "env", "group")
 
-    def __init__(self, group: ClassicGroup, env: Env) -> None:
+    def __init__(self, group: ClassicGroup, env: GroupEnvironment) -> None:
         self._before: ClassicGroup | None = group
         self.group = group
         self.env = env
         self.decision = Decision()
 
     @classmethod
-    def of_new_group(cls, group_id: str, env: Env) -> "Draft":
-        draft = cls(ClassicGroup(group_id, since=env.now), env)
-        draft._before = None
-        return draft
+    def for_new_group(cls, group_id: str, env: GroupEnvironment) -> "ClassicDecisionBuilder":
+        builder = cls(ClassicGroup(group_id, since=env.now), env)
+        builder._before = None
+        return builder
 
-    def decided(self) -> Decision:
+    def build(self) -> Decision:
         if self._before is None and not self.decision.records:
             # Kafka writes a group when it first hears of it, without members: it is listed from then on.
             self.decision.records.append(to_record(ClassicGroup(self.group.group_id, since=self.env.now)))
@@ -50,36 +50,36 @@ class Draft:
     def reply(self, caller: Caller, response: Any) -> None:
         self.decision.replies.append((caller.token, response))
 
-    def write(self) -> None:
+    def write_group(self) -> None:
         """The group goes to the log as it is now."""
         self.decision.records.append(to_record(self.group))
 
     # -- timers
 
-    def wake(self, kind: str, after_ms: int, member_id: str | None = None) -> None:
+    def schedule(self, kind: str, after_ms: int, member_id: str | None = None) -> None:
         self.decision.timers.append(Timer(self._key(kind, member_id), self.env.now + after_ms))
 
-    def let_sleep(self, kind: str, member_id: str | None = None) -> None:
+    def cancel_timer(self, kind: str, member_id: str | None = None) -> None:
         self.decision.timers.append(Timer(self._key(kind, member_id), None))
 
     def _key(self, kind: str, member_id: str | None) -> tuple[str, ...]:
         return (kind, self.group.group_id) if member_id is None else (kind, self.group.group_id, member_id)
 
-    def expect_heartbeat(self, member: ClassicMember) -> None:
-        self.wake("session", member.session_timeout_ms, member.member_id)
+    def reset_session_timer(self, member: ClassicMember) -> None:
+        self.schedule("session", member.session_timeout_ms, member.member_id)
 
     # -- answers to those who wait
 
-    def put(self, member: ClassicMember) -> None:
+    def put_member(self, member: ClassicMember) -> None:
         self.group = self.group.with_member(member)
 
-    def remove(self, member_id: str) -> None:
+    def remove_member(self, member_id: str) -> None:
         """The member is gone; what it waited for ends with UNKNOWN_MEMBER_ID, so that it joins anew if it lives."""
-        self.release(self.group.members[member_id], WireError.UNKNOWN_MEMBER_ID, "")
-        self.let_sleep("session", member_id)
+        self.fail_pending(self.group.members[member_id], WireError.UNKNOWN_MEMBER_ID, "")
+        self.cancel_timer("session", member_id)
         self.group = self.group.without((member_id,))
 
-    def release(self, member: ClassicMember, error: WireError, member_id: str) -> None:
+    def fail_pending(self, member: ClassicMember, error: WireError, member_id: str) -> None:
         """Whatever the member waits for ends with this error. Who calls it puts or removes the member next."""
         if member.joining is not None:
             self.reply(member.joining, join_error(member.joining, error, member_id))
@@ -123,7 +123,7 @@ class Draft:
         )
 
 
-def no_longer_waiting(member: ClassicMember) -> ClassicMember:
+def without_pending_requests(member: ClassicMember) -> ClassicMember:
     if member.joining is None and member.syncing is None and not member.is_new:
         return member
     return replace(member, joining=None, syncing=None, is_new=False)

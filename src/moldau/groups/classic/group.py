@@ -74,7 +74,7 @@ class ClassicGroup:
     pending: frozenset[str] = frozenset()  # were given a member id, and have not joined with it (KIP-394)
     unsynced: frozenset[str] = frozenset()  # have joined this generation and not asked for their assignment
     initial_delay: tuple[int, int] | None = None
-    delay_longer: bool = False  # somebody joined during the present stretch of the initial delay
+    new_member_added: bool = False  # somebody joined during the present stretch of the initial delay
 
     @property
     def rebalance_timeout_ms(self) -> int:
@@ -120,7 +120,7 @@ class ClassicGroup:
 
     # -- another group
 
-    def moved(self, state: State, now: int) -> "ClassicGroup":
+    def transition_to(self, state: State, now: int) -> "ClassicGroup":
         assert state in TRANSITIONS[self.state], f"a group cannot go from {self.state} to {state}"
         return replace(self, state=state, since=now)
 

@@ -9,137 +9,137 @@ from dataclasses import replace
 
 from moldau.base.coordination import Decision, TimerKey
 from moldau.base.errors import WireError
-from moldau.groups.classic.builder import Draft, no_longer_waiting
+from moldau.groups.classic.builder import ClassicDecisionBuilder, without_pending_requests
 from moldau.groups.classic.group import TRANSITIONS, ClassicGroup, State
-from moldau.groups.env import Env
+from moldau.groups.environment import GroupEnvironment
 
-LEAST_ROUND_MS = 1_000  # a rebalance time-out may be 0, and a round in which nobody came is followed by another
+MIN_JOIN_ROUND_MS = 1_000  # a rebalance time-out may be 0, and a round in which nobody came is followed by another
 
 
-def rebalance_or_complete(draft: Draft) -> None:
+def rebalance_or_complete(builder: ClassicDecisionBuilder) -> None:
     """A member came, went or changed: begin to rebalance, or, if that is under way, see whether all have joined."""
-    if State.PREPARING in TRANSITIONS[draft.group.state]:
-        prepare(draft)
+    if State.PREPARING in TRANSITIONS[builder.group.state]:
+        prepare(builder)
     else:
-        complete_if_all_joined(draft)
+        complete_if_all_joined(builder)
 
 
-def prepare(draft: Draft) -> None:
+def prepare(builder: ClassicDecisionBuilder) -> None:
     """Everybody has to join again, those who wait for an assignment too."""
-    group = draft.group
+    group = builder.group
     if group.state is State.COMPLETING:
-        _call_off_assignment(draft)
-    draft.let_sleep("sync")
-    draft.group = replace(draft.group, unsynced=frozenset()).moved(State.PREPARING, draft.env.now)
+        _cancel_assignment(builder)
+    builder.cancel_timer("sync")
+    builder.group = replace(builder.group, unsynced=frozenset()).transition_to(State.PREPARING, builder.env.now)
     if group.state is State.EMPTY:
         # Members of a new group tend to come together: a while is waited for all, instead of a rebalance for each.
-        delay = draft.env.config.initial_rebalance_delay_ms
-        remaining = max(draft.group.rebalance_timeout_ms - delay, 0)
-        draft.group = replace(draft.group, initial_delay=(delay, remaining), delay_longer=False)
-        draft.wake("join", delay)
-    elif draft.group.all_joined:
-        complete(draft)
+        delay = builder.env.config.initial_rebalance_delay_ms
+        remaining = max(builder.group.rebalance_timeout_ms - delay, 0)
+        builder.group = replace(builder.group, initial_delay=(delay, remaining), new_member_added=False)
+        builder.schedule("join", delay)
+    elif builder.group.all_joined:
+        complete(builder)
     else:
-        draft.wake("join", draft.group.rebalance_timeout_ms)
+        builder.schedule("join", builder.group.rebalance_timeout_ms)
 
 
-def complete_if_all_joined(draft: Draft) -> None:
+def complete_if_all_joined(builder: ClassicDecisionBuilder) -> None:
     """The joining phase ends when nobody is missing; the initial delay is waited for all the same."""
-    group = draft.group
+    group = builder.group
     if group.state is State.PREPARING and group.initial_delay is None and group.all_joined:
-        complete(draft)
+        complete(builder)
 
 
-def complete(draft: Draft) -> None:
+def complete(builder: ClassicDecisionBuilder) -> None:
     """The joining phase ends: who has not come is out, but for static members, whose sessions decide."""
-    draft.let_sleep("join")
-    draft.group = replace(draft.group, initial_delay=None, delay_longer=False)
-    missing = [each.member_id for each in draft.group.members.values() if not (each.joining or each.instance_id)]
+    builder.cancel_timer("join")
+    builder.group = replace(builder.group, initial_delay=None, new_member_added=False)
+    missing = [each.member_id for each in builder.group.members.values() if not (each.joining or each.instance_id)]
     for member_id in missing:
-        draft.remove(member_id)
-    if draft.group.members and not _elect_leader(draft):
+        builder.remove_member(member_id)
+    if builder.group.members and not _elect_leader(builder):
         # Static members alone: until one comes, or their sessions end.
-        draft.wake("join", max(draft.group.rebalance_timeout_ms, LEAST_ROUND_MS))
+        builder.schedule("join", max(builder.group.rebalance_timeout_ms, MIN_JOIN_ROUND_MS))
         return
-    _begin_generation(draft)
+    _begin_generation(builder)
 
 
-def join_time_is_up(group: ClassicGroup, key: TimerKey, env: Env) -> Decision:
+def on_join_timeout(group: ClassicGroup, key: TimerKey, env: GroupEnvironment) -> Decision:
     """The timer `join`."""
-    draft = Draft(group, env)
+    builder = ClassicDecisionBuilder(group, env)
     if group.state is not State.PREPARING:
-        return draft.decided()
+        return builder.build()
     delay, remaining = group.initial_delay or (0, 0)
-    if group.delay_longer and remaining:
+    if group.new_member_added and remaining:
         longer = min(env.config.initial_rebalance_delay_ms, remaining)
-        draft.group = replace(group, initial_delay=(longer, max(remaining - delay, 0)), delay_longer=False)
-        draft.wake("join", longer)
+        builder.group = replace(group, initial_delay=(longer, max(remaining - delay, 0)), new_member_added=False)
+        builder.schedule("join", longer)
     else:
-        complete(draft)
-    return draft.decided()
+        complete(builder)
+    return builder.build()
 
 
-def sync_time_is_up(group: ClassicGroup, key: TimerKey, env: Env) -> Decision:
+def on_sync_timeout(group: ClassicGroup, key: TimerKey, env: GroupEnvironment) -> Decision:
     """The timer `sync`: who joined and did not ask for its assignment since is out."""
-    draft = Draft(group, env)
+    builder = ClassicDecisionBuilder(group, env)
     if group.state in (State.COMPLETING, State.STABLE) and group.unsynced:
         for member_id in [each for each in group.members if each in group.unsynced]:
-            draft.remove(member_id)
-        prepare(draft)
-    return draft.decided()
+            builder.remove_member(member_id)
+        prepare(builder)
+    return builder.build()
 
 
-def _call_off_assignment(draft: Draft) -> None:
+def _cancel_assignment(builder: ClassicDecisionBuilder) -> None:
     """No assignment will come for this generation: who waits for one has to join again."""
     members = {}
-    for member in draft.group.members.values():
+    for member in builder.group.members.values():
         if member.syncing is not None:
-            draft.release(replace(member, joining=None), WireError.REBALANCE_IN_PROGRESS, member.member_id)
-            draft.expect_heartbeat(member)
+            builder.fail_pending(replace(member, joining=None), WireError.REBALANCE_IN_PROGRESS, member.member_id)
+            builder.reset_session_timer(member)
         members[member.member_id] = replace(member, syncing=None, assignment=b"")
-    draft.group = replace(draft.group, members=members)
+    builder.group = replace(builder.group, members=members)
 
 
-def _elect_leader(draft: Draft) -> bool:
+def _elect_leader(builder: ClassicDecisionBuilder) -> bool:
     """A leader that did not come leaves the lead to one that did; False if nobody came."""
-    group = draft.group
+    group = builder.group
     if group.leader is not None and group.members[group.leader].joining is not None:
         return True
     leader = next((each.member_id for each in group.members.values() if each.joining is not None), None)
     if leader is None:
         return False
-    draft.group = replace(group, leader=leader)
+    builder.group = replace(group, leader=leader)
     return True
 
 
-def _begin_generation(draft: Draft) -> None:
-    group, now = draft.group, draft.env.now
+def _begin_generation(builder: ClassicDecisionBuilder) -> None:
+    group, now = builder.group, builder.env.now
     if not group.members:
         empty = replace(group, generation=group.generation + 1, protocol_name=None, unsynced=frozenset())
-        draft.group = empty.moved(State.EMPTY, now)
-        draft.write()
+        builder.group = empty.transition_to(State.EMPTY, now)
+        builder.write_group()
         return
     begun = replace(
         group,
         generation=group.generation + 1,
         protocol_name=group.chosen_protocol(),
-        members={member.member_id: no_longer_waiting(member) for member in group.members.values()},
+        members={member.member_id: without_pending_requests(member) for member in group.members.values()},
         unsynced=frozenset(group.members),
     )
-    draft.group = begun.moved(State.COMPLETING, now)
+    builder.group = begun.transition_to(State.COMPLETING, now)
     for member in group.members.values():
         if member.joining is not None:
-            draft.reply_joined(member.joining, member.member_id)
-        draft.expect_heartbeat(member)
-    draft.wake("sync", draft.group.rebalance_timeout_ms)
+            builder.reply_joined(member.joining, member.member_id)
+        builder.reset_session_timer(member)
+    builder.schedule("sync", builder.group.rebalance_timeout_ms)
 
 
-def loaded(group: ClassicGroup, env: Env) -> Decision:
+def loaded(group: ClassicGroup, env: GroupEnvironment) -> Decision:
     """A replay has brought the group back: its members have their sessions' time to be heard of."""
-    draft = Draft(group, env)
+    builder = ClassicDecisionBuilder(group, env)
     for member in group.members.values():
-        draft.expect_heartbeat(member)
+        builder.reset_session_timer(member)
     if len(group.members) > env.config.max_size or (group.members and group.leader is None):
         # The limit was lowered: who joins first is in, and all may commit before. Or it was about to do so anyway.
-        prepare(draft)
-    return draft.decided()
+        prepare(builder)
+    return builder.build()

@@ -8,31 +8,31 @@ from typing import Final
 
 from moldau.base.coordination import Caller, Decision
 from moldau.base.errors import WireError
-from moldau.groups.classic.builder import Draft
+from moldau.groups.classic.builder import ClassicDecisionBuilder
 from moldau.groups.classic.group import ClassicGroup, State
-from moldau.groups.env import Env
+from moldau.groups.environment import GroupEnvironment
 from moldau.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 PROTOCOL_REQUIRED: Final = 5  # from this version on a member says which protocol it speaks (KIP-559)
 
 
-def sync(group: ClassicGroup | None, request: SyncGroupRequest, caller: Caller, env: Env) -> Decision:
+def sync(group: ClassicGroup | None, request: SyncGroupRequest, caller: Caller, env: GroupEnvironment) -> Decision:
     error = _check(group, request, caller)
     if error is not WireError.NONE or group is None:
         return Decision.reply(caller, SyncGroupResponse(error_code=error))
-    draft = Draft(group, env)
-    _mark_synced(draft, request.member_id)
-    member = draft.group.members[request.member_id]
+    builder = ClassicDecisionBuilder(group, env)
+    _mark_synced(builder, request.member_id)
+    member = builder.group.members[request.member_id]
     if group.state is State.STABLE:
-        draft.reply_synced(caller, member)
-        return draft.decided()
+        builder.reply_synced(caller, member)
+        return builder.build()
     if member.syncing is not None:
         # The same member asked before, over a connection that is lost by now, in all likelihood.
-        draft.reply(member.syncing, SyncGroupResponse(error_code=WireError.REBALANCE_IN_PROGRESS))
-    draft.put(replace(member, syncing=caller))
+        builder.reply(member.syncing, SyncGroupResponse(error_code=WireError.REBALANCE_IN_PROGRESS))
+    builder.put_member(replace(member, syncing=caller))
     if group.leader == request.member_id:
-        _assign(draft, {each.member_id: each.assignment for each in request.assignments})
-    return draft.decided()
+        _assign(builder, {each.member_id: each.assignment for each in request.assignments})
+    return builder.build()
 
 
 def _check(group: ClassicGroup | None, request: SyncGroupRequest, caller: Caller) -> WireError:
@@ -56,24 +56,24 @@ def _differ(asked: str | None, actual: str | None) -> bool:
     return asked is not None and actual is not None and asked != actual
 
 
-def _mark_synced(draft: Draft, member_id: str) -> None:
-    unsynced = draft.group.unsynced - {member_id}
-    if unsynced != draft.group.unsynced:
-        draft.group = replace(draft.group, unsynced=unsynced)
+def _mark_synced(builder: ClassicDecisionBuilder, member_id: str) -> None:
+    unsynced = builder.group.unsynced - {member_id}
+    if unsynced != builder.group.unsynced:
+        builder.group = replace(builder.group, unsynced=unsynced)
         if not unsynced:
-            draft.let_sleep("sync")
+            builder.cancel_timer("sync")
 
 
-def _assign(draft: Draft, assignment: dict[str, bytes]) -> None:
+def _assign(builder: ClassicDecisionBuilder, assignment: dict[str, bytes]) -> None:
     """The group is stable: all learn what they were assigned, also those that the leader left out."""
-    waiting = draft.group.members
+    waiting = builder.group.members
     members = {
         member_id: replace(member, assignment=assignment.get(member_id, b""), syncing=None)
         for member_id, member in waiting.items()
     }
-    draft.group = replace(draft.group, members=members).moved(State.STABLE, draft.env.now)
-    draft.write()
+    builder.group = replace(builder.group, members=members).transition_to(State.STABLE, builder.env.now)
+    builder.write_group()
     for member_id, member in waiting.items():
         if member.syncing is not None:
-            draft.reply_synced(member.syncing, members[member_id])
-            draft.expect_heartbeat(member)  # while it waited, its session could not end
+            builder.reply_synced(member.syncing, members[member_id])
+            builder.reset_session_timer(member)  # while it waited, its session could not end

@@ -10,16 +10,16 @@ from uuid import UUID
 
 from moldau.base.coordination import Caller, Decision, Record, Timer, TimerKey
 from moldau.groups.consumer.group import (
+    AssignedPartitions,
     Assignment,
     ConsumerGroup,
-    Held,
     Member,
-    Passing,
-    Rejoining,
-    Resolved,
-    Scan,
-    Scanning,
-    fold,
+    RegexProgress,
+    RegexProgressChanged,
+    RejoinChanged,
+    ResolvedRegex,
+    TransientChange,
+    apply_change,
 )
 from moldau.groups.records import (
     ConsumerGroupCurrentMemberAssignmentKey,
@@ -52,7 +52,7 @@ def timer_key(purpose: str, group_id: str, member_id: str | None) -> TimerKey:
     return (purpose, group_id) if member_id is None else (purpose, group_id, member_id)
 
 
-class Draft:
+class ConsumerDecisionBuilder:
     """The group so far, and the decision that leads to it."""
 
     def __init__(self, group: ConsumerGroup | None, group_id: str) -> None:
@@ -66,7 +66,7 @@ class Draft:
     def write(self, key: Any, value: Any) -> None:
         record = Record(key, value)
         self.decision.records.append(record)
-        self.group = fold(self.group, record) or ConsumerGroup(self.group_id)
+        self.group = apply_change(self.group, record) or ConsumerGroup(self.group_id)
 
     def reply(self, caller: Caller, response: Any) -> Decision:
         """The finished decision, with its answer."""
@@ -83,21 +83,21 @@ class Draft:
     def ask_to_rejoin(self, member: Member, now: int) -> None:
         """A classic member must join again within its rebalance time-out, counted from the first time it was told."""
         if member.id not in self.group.rejoining:
-            self._pass(Rejoining(self.group_id, member.id, waiting=True))
+            self._apply_transient(RejoinChanged(self.group_id, member.id, waiting=True))
             self.set_timer(JOIN, member.id, now + member.rebalance_timeout_ms)
 
     def has_rejoined(self, member_id: str) -> None:
         if member_id in self.group.rejoining:
-            self._pass(Rejoining(self.group_id, member_id, waiting=False))
+            self._apply_transient(RejoinChanged(self.group_id, member_id, waiting=False))
         self.set_timer(JOIN, member_id, None)
 
-    def scan(self, scan: Scan | None) -> None:
-        if scan != self.group.scan:
-            self._pass(Scanning(self.group_id, scan))
+    def set_regex_progress(self, progress: RegexProgress | None) -> None:
+        if progress != self.group.regex_progress:
+            self._apply_transient(RegexProgressChanged(self.group_id, progress))
 
-    def _pass(self, change: Passing) -> None:
+    def _apply_transient(self, change: TransientChange) -> None:
         self.decision.passing.append(change)
-        self.group = fold(self.group, change) or self.group
+        self.group = apply_change(self.group, change) or self.group
 
     # Records
 
@@ -130,8 +130,8 @@ class Draft:
                 member_epoch=member.epoch,
                 previous_member_epoch=member.previous_epoch,
                 state=member.state,
-                assigned_partitions=_current(member.held),
-                partitions_pending_revocation=_current(member.revoking),
+                assigned_partitions=_current(member.assigned),
+                partitions_pending_revocation=_current(member.pending_revocation),
             ),
         )
 
@@ -152,7 +152,7 @@ class Draft:
             ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch=epoch, assignment_timestamp=now),
         )
 
-    def write_regex(self, regex: str, resolved: Resolved) -> None:
+    def write_regex(self, regex: str, resolved: ResolvedRegex) -> None:
         self.write(
             ConsumerGroupRegularExpressionKey(group_id=self.group_id, regular_expression=regex),
             ConsumerGroupRegularExpressionValue(
@@ -202,7 +202,7 @@ class Draft:
             self.write(ConsumerGroupMemberMetadataKey(group_id=self.group_id, member_id=member_id), None)
 
 
-def _current(held: Held) -> tuple[CurrentTopicPartitions, ...]:
+def _current(held: AssignedPartitions) -> tuple[CurrentTopicPartitions, ...]:
     return tuple(_current_topic(topic_id, partitions) for topic_id, partitions in held.items())
 
 

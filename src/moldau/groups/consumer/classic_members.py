@@ -12,13 +12,13 @@ from moldau.base.errors import Refusal, WireError
 from moldau.groups.classic import join as classic_join
 from moldau.groups.classic.builder import join_error
 from moldau.groups.consumer import migration as consumer_migration
-from moldau.groups.consumer.builder import SESSION, SYNC, Draft
+from moldau.groups.consumer.builder import SESSION, SYNC, ConsumerDecisionBuilder
 from moldau.groups.consumer.group import EMPTY, STABLE, ConsumerGroup, Member, MemberState
-from moldau.groups.consumer.heartbeat import fence, is_full, not_this_instance, reconcile, replace_member, subscribe
+from moldau.groups.consumer.heartbeat import check_instance, fence, is_full, reconcile, replace_member, subscribe
 from moldau.groups.consumer.migration import assignment_bytes, classic_metadata, owned_partitions
 from moldau.groups.consumer.reads import tombstones
 from moldau.groups.consumer.target_assignment import assign_if_due
-from moldau.groups.env import Env
+from moldau.groups.environment import GroupEnvironment
 from moldau.wire.messages.consumer_protocol import PROTOCOL_TYPE, ConsumerProtocolSubscription, read_subscription
 from moldau.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from moldau.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
@@ -37,7 +37,7 @@ NO_MIGRATION = "disabled"  # group.consumer.migration.policy
 # JoinGroup
 
 
-def join(group: ConsumerGroup, request: JoinGroupRequest, caller: Caller, env: Env) -> Decision:
+def join(group: ConsumerGroup, request: JoinGroupRequest, caller: Caller, env: GroupEnvironment) -> Decision:
     error = classic_join.check_request(request, env)
     if error is not WireError.NONE:
         return Decision.reply(caller, join_error(caller, error, request.member_id))
@@ -47,20 +47,22 @@ def join(group: ConsumerGroup, request: JoinGroupRequest, caller: Caller, env: E
     error = _may_join(group, request, member_id, env)
     if error is not WireError.NONE:
         return Decision.reply(caller, join_error(caller, error, ""))
-    if classic_join.must_name_itself(request, caller):
+    if classic_join.requires_member_id(request, caller):
         return Decision.reply(caller, join_error(caller, WireError.MEMBER_ID_REQUIRED, member_id))
     try:
         subscription = read_subscription(request.protocols[0].metadata)
     except MalformedMessage:
         return Decision.reply(caller, join_error(caller, WireError.UNKNOWN_SERVER_ERROR, ""))
-    draft = Draft(group, group.group_id)
-    before = _joining_member(draft, request, member_id)
+    builder = ConsumerDecisionBuilder(group, group.group_id)
+    before = _joining_member(builder, request, member_id)
     if isinstance(before, Refusal):
         return Decision.reply(caller, join_error(caller, before.error, ""))
-    return _joined(draft, before, request, subscription, caller, env)
+    return _joined(builder, before, request, subscription, caller, env)
 
 
-def _begin_classic_group(group: ConsumerGroup, request: JoinGroupRequest, caller: Caller, env: Env) -> Decision:
+def _begin_classic_group(
+    group: ConsumerGroup, request: JoinGroupRequest, caller: Caller, env: GroupEnvironment
+) -> Decision:
     """An empty group is what its next member wants it to be."""
     decision = classic_join.join(None, request, caller, env)
     if decision.records:
@@ -68,7 +70,7 @@ def _begin_classic_group(group: ConsumerGroup, request: JoinGroupRequest, caller
     return decision
 
 
-def _may_join(group: ConsumerGroup, request: JoinGroupRequest, member_id: str, env: Env) -> WireError:
+def _may_join(group: ConsumerGroup, request: JoinGroupRequest, member_id: str, env: GroupEnvironment) -> WireError:
     if env.config.consumer_migration_policy == NO_MIGRATION:
         return WireError.INCONSISTENT_GROUP_PROTOCOL
     if is_full(group, member_id, env.config):
@@ -81,22 +83,22 @@ def _may_join(group: ConsumerGroup, request: JoinGroupRequest, member_id: str, e
     return WireError.NONE
 
 
-def _joining_member(draft: Draft, request: JoinGroupRequest, member_id: str) -> Member | Refusal:
+def _joining_member(builder: ConsumerDecisionBuilder, request: JoinGroupRequest, member_id: str) -> Member | Refusal:
     if request.group_instance_id is None:
-        return draft.group.members.get(member_id) or Member(member_id)
-    held_by = draft.group.static_member(request.group_instance_id)
+        return builder.group.members.get(member_id) or Member(member_id)
+    held_by = builder.group.static_member(request.group_instance_id)
     if not request.member_id:
-        return Member(member_id) if held_by is None else replace_member(draft, held_by, member_id)
-    return not_this_instance(held_by, request.group_instance_id, member_id) or held_by or Member(member_id)
+        return Member(member_id) if held_by is None else replace_member(builder, held_by, member_id)
+    return check_instance(held_by, request.group_instance_id, member_id) or held_by or Member(member_id)
 
 
 def _joined(
-    draft: Draft,
+    builder: ConsumerDecisionBuilder,
     before: Member,
     request: JoinGroupRequest,
     subscription: ConsumerProtocolSubscription,
     caller: Caller,
-    env: Env,
+    env: GroupEnvironment,
 ) -> Decision:
     rebalance_timeout_ms = classic_join.rebalance_timeout_ms(request)
     after = replace(
@@ -112,24 +114,24 @@ def _joined(
     )
     # A static member that spoke the consumer protocol may have been the last one to do so.
     last_one = before.instance_id is not None and before.classic is None
-    changed = subscribe(draft, before, after, env)
+    changed = subscribe(builder, before, after, env)
     owned = owned_partitions(subscription.owned_partitions, env.topics)
-    downgrades = last_one and consumer_migration.may_downgrade(draft.group, set(), env)
+    downgrades = last_one and consumer_migration.may_downgrade(builder.group, set(), env)
     if not downgrades:
-        assign_if_due(draft, env)
-    refusal = reconcile(draft, after.id, owned, changed, env)
+        assign_if_due(builder, env)
+    refusal = reconcile(builder, after.id, owned, changed, env)
     if refusal is not None:
         return Decision.reply(caller, join_error(caller, refusal.error, ""))
-    member = draft.group.members[after.id]
+    member = builder.group.members[after.id]
     if downgrades:
         # Kafka rebalances only if a target is due. But while somebody has not given back what is another's by now,
         # the targets cannot be handed out as they are.
-        consumer_migration.downgrade(draft, set(), draft.group.state != STABLE, env)
+        consumer_migration.downgrade(builder, set(), builder.group.state != STABLE, env)
     else:
-        draft.has_rejoined(member.id)
-        draft.set_timer(SESSION, member.id, env.now + request.session_timeout_ms)
-        draft.set_timer(SYNC, member.id, env.now + rebalance_timeout_ms)
-    return draft.reply(
+        builder.has_rejoined(member.id)
+        builder.set_timer(SESSION, member.id, env.now + request.session_timeout_ms)
+        builder.set_timer(SYNC, member.id, env.now + rebalance_timeout_ms)
+    return builder.reply(
         caller,
         JoinGroupResponse(
             generation_id=member.epoch,
@@ -143,7 +145,7 @@ def _joined(
 # SyncGroup and Heartbeat
 
 
-def sync(group: ConsumerGroup, request: SyncGroupRequest, caller: Caller, env: Env) -> Decision:
+def sync(group: ConsumerGroup, request: SyncGroupRequest, caller: Caller, env: GroupEnvironment) -> Decision:
     member = _classic_member(group, request.member_id, request.group_instance_id, request.generation_id)
     if isinstance(member, WireError):
         return Decision.reply(caller, SyncGroupResponse(error_code=member))
@@ -151,14 +153,14 @@ def sync(group: ConsumerGroup, request: SyncGroupRequest, caller: Caller, env: E
     protocol = member.classic.supported_protocols[0]
     if request.protocol_type not in (None, PROTOCOL_TYPE) or request.protocol_name not in (None, protocol.name):
         return Decision.reply(caller, SyncGroupResponse(error_code=WireError.INCONSISTENT_GROUP_PROTOCOL))
-    draft = Draft(group, group.group_id)
+    builder = ConsumerDecisionBuilder(group, group.group_id)
     if group.assignment_epoch > member.epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
-        draft.ask_to_rejoin(member, env.now)
-        return draft.reply(caller, SyncGroupResponse(error_code=WireError.REBALANCE_IN_PROGRESS))
-    draft.set_timer(SYNC, member.id, None)
-    draft.set_timer(SESSION, member.id, env.now + member.classic.session_timeout_ms)
-    held = {topic_id: frozenset(partitions) for topic_id, partitions in member.held.items()}
-    return draft.reply(
+        builder.ask_to_rejoin(member, env.now)
+        return builder.reply(caller, SyncGroupResponse(error_code=WireError.REBALANCE_IN_PROGRESS))
+    builder.set_timer(SYNC, member.id, None)
+    builder.set_timer(SESSION, member.id, env.now + member.classic.session_timeout_ms)
+    held = {topic_id: frozenset(partitions) for topic_id, partitions in member.assigned.items()}
+    return builder.reply(
         caller,
         SyncGroupResponse(
             protocol_type=request.protocol_type,
@@ -168,18 +170,18 @@ def sync(group: ConsumerGroup, request: SyncGroupRequest, caller: Caller, env: E
     )
 
 
-def heartbeat(group: ConsumerGroup, request: HeartbeatRequest, caller: Caller, env: Env) -> Decision:
+def heartbeat(group: ConsumerGroup, request: HeartbeatRequest, caller: Caller, env: GroupEnvironment) -> Decision:
     member = _classic_member(group, request.member_id, request.group_instance_id, request.generation_id)
     if isinstance(member, WireError):
         return Decision.reply(caller, HeartbeatResponse(error_code=member))
     assert member.classic is not None
-    draft = Draft(group, group.group_id)
-    draft.set_timer(SESSION, member.id, env.now + member.classic.session_timeout_ms)
-    assign_if_due(draft, env)  # Kafka leaves this to the others' heartbeats, of which there may be none
-    if not _has_a_step_to_take(draft.group, member):
-        return draft.reply(caller, HeartbeatResponse())
-    draft.ask_to_rejoin(member, env.now)
-    return draft.reply(caller, HeartbeatResponse(error_code=WireError.REBALANCE_IN_PROGRESS))
+    builder = ConsumerDecisionBuilder(group, group.group_id)
+    builder.set_timer(SESSION, member.id, env.now + member.classic.session_timeout_ms)
+    assign_if_due(builder, env)  # Kafka leaves this to the others' heartbeats, of which there may be none
+    if not _must_rejoin(builder.group, member):
+        return builder.reply(caller, HeartbeatResponse())
+    builder.ask_to_rejoin(member, env.now)
+    return builder.reply(caller, HeartbeatResponse(error_code=WireError.REBALANCE_IN_PROGRESS))
 
 
 def _classic_member(
@@ -197,16 +199,16 @@ def _classic_member(
     return member if generation == member.epoch else WireError.ILLEGAL_GENERATION
 
 
-def _has_a_step_to_take(group: ConsumerGroup, member: Member) -> bool:
+def _must_rejoin(group: ConsumerGroup, member: Member) -> bool:
     """A new target, something to give back, or something that was given back for it."""
     if member.epoch < group.assignment_epoch or member.state is MemberState.UNREVOKED_PARTITIONS:
         return True
-    return member.state is MemberState.UNRELEASED_PARTITIONS and not _waits_for_others(group, member)
+    return member.state is MemberState.UNRELEASED_PARTITIONS and not _waits_for_revocation(group, member)
 
 
-def _waits_for_others(group: ConsumerGroup, member: Member) -> bool:
+def _waits_for_revocation(group: ConsumerGroup, member: Member) -> bool:
     return any(
-        partition not in member.held.get(topic_id, {}) and partition in group.owners.get(topic_id, {})
+        partition not in member.assigned.get(topic_id, {}) and partition in group.owners.get(topic_id, {})
         for topic_id, partitions in group.targets.get(member.id, {}).items()
         for partition in partitions
     )
@@ -215,13 +217,13 @@ def _waits_for_others(group: ConsumerGroup, member: Member) -> bool:
 # LeaveGroup
 
 
-def leave(group: ConsumerGroup, request: LeaveGroupRequest, caller: Caller, env: Env) -> Decision:
+def leave(group: ConsumerGroup, request: LeaveGroupRequest, caller: Caller, env: GroupEnvironment) -> Decision:
     """Members of either protocol may be sent away like this, as an administrator does."""
-    draft = Draft(group, group.group_id)
+    builder = ConsumerDecisionBuilder(group, group.group_id)
     found = [(each, _leaving(group, each)) for each in request.members]
     gone = {member.id: member for _, member in found if isinstance(member, Member)}
     if gone:
-        fence(draft, list(gone.values()), env)
+        fence(builder, list(gone.values()), env)
     answers = tuple(
         LeaveGroupMemberResponse(
             member_id=asked.member_id,
@@ -230,7 +232,7 @@ def leave(group: ConsumerGroup, request: LeaveGroupRequest, caller: Caller, env:
         )
         for asked, member in found
     )
-    return draft.reply(caller, LeaveGroupResponse(members=answers))
+    return builder.reply(caller, LeaveGroupResponse(members=answers))
 
 
 def _leaving(group: ConsumerGroup, asked: LeaveGroupMember) -> Member | Refusal:
@@ -240,7 +242,7 @@ def _leaving(group: ConsumerGroup, asked: LeaveGroupMember) -> Member | Refusal:
     if held_by is not None and not asked.member_id:
         return held_by
     return (
-        not_this_instance(held_by, asked.group_instance_id, asked.member_id)
+        check_instance(held_by, asked.group_instance_id, asked.member_id)
         or held_by
         or Refusal.of(WireError.UNKNOWN_MEMBER_ID)
     )

@@ -1,7 +1,7 @@
-"""A group of the consumer protocol (KIP-848) as a value, and `fold`: the one way in which a record changes it.
+"""A group of the consumer protocol (KIP-848) as a value, and `apply_change`: the one way in which a record changes it.
 
-Everything is durable, with two named exceptions (`rejoining`, `scan`), so a group that is read back is what it was.
-Live decisions and a start after a crash go through the same `fold`. What to write is decided elsewhere.
+Everything is durable, with two named exceptions (`rejoining`, `regex_progress`).
+Live decisions and a start after a crash go through the same `apply_change`. What to write is decided elsewhere.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -24,11 +24,13 @@ from moldau.groups.records import (
 )
 
 Assignment = Mapping[UUID, frozenset[int]]  # what a member shall have
-Held = Mapping[UUID, Mapping[int, int]]  # what a member has: by partition the epoch at which it got it (KIP-1251)
+AssignedPartitions = Mapping[
+    UUID, Mapping[int, int]
+]  # what a member has: by partition the epoch at which it got it (KIP-1251)
 
-JOINING: Final = 0  # member epochs with a meaning of their own
-LEAVING: Final = -1
-AWAY: Final = -2  # a static member that left and will be back
+JOIN_EPOCH: Final = 0  # member epochs with a meaning of their own
+LEAVE_EPOCH: Final = -1
+STATIC_LEAVE_EPOCH: Final = -2  # a static member that left and will be back
 FIRST_EPOCH: Final = 1  # of a group that nobody has joined yet
 
 EMPTY: Final = "Empty"
@@ -46,7 +48,7 @@ class MemberState(IntEnum):
     UNKNOWN = 127  # written by a newer version
 
 
-class Resolved(NamedTuple):
+class ResolvedRegex(NamedTuple):
     """The topics that a regular expression matched."""
 
     topics: frozenset[str]
@@ -54,17 +56,17 @@ class Resolved(NamedTuple):
     at: int
 
 
-class Scan(NamedTuple):
+class RegexProgress(NamedTuple):
     """An expression that is being matched with the topics, a turn at a time."""
 
     regex: str
     version: int  # of the topics that it is matched with
     at: int
     matched: frozenset[str]
-    looked_at: int  # so many topics
+    topics_checked: int  # so many topics
 
 
-class Rejoining(NamedTuple):
+class RejoinChanged(NamedTuple):
     """A passing change: a classic member was told to join again (its time runs), or it has."""
 
     group_id: str
@@ -72,20 +74,20 @@ class Rejoining(NamedTuple):
     waiting: bool
 
 
-class Scanning(NamedTuple):
+class RegexProgressChanged(NamedTuple):
     """A passing change: how far an expression has been matched; None: that is done."""
 
     group_id: str
-    scan: Scan | None
+    progress: RegexProgress | None
 
 
-Passing = Rejoining | Scanning
+TransientChange = RejoinChanged | RegexProgressChanged
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
     id: str
-    epoch: int = JOINING
+    epoch: int = JOIN_EPOCH
     previous_epoch: int = -1
     state: MemberState = MemberState.STABLE
     instance_id: str | None = None
@@ -96,8 +98,10 @@ class Member:
     topics: frozenset[str] = frozenset()
     regex: str = ""
     assignor: str | None = None
-    held: Held = field(default_factory=dict)
-    revoking: Held = field(default_factory=dict)  # still read by the member, which was told to stop
+    assigned: AssignedPartitions = field(default_factory=dict)
+    pending_revocation: AssignedPartitions = field(
+        default_factory=dict
+    )  # still read by the member, which was told to stop
     classic: ClassicMemberMetadata | None = None  # of a member that speaks the classic protocol
 
     def reconciled(self, assignment_epoch: int) -> bool:
@@ -113,14 +117,14 @@ class ConsumerGroup:
     assigned_at: int = 0
     members: Mapping[str, Member] = field(default_factory=dict)
     targets: Mapping[str, Assignment] = field(default_factory=dict)
-    regexes: Mapping[str, Resolved] = field(default_factory=dict)
+    regexes: Mapping[str, ResolvedRegex] = field(default_factory=dict)
     has_partition_metadata: bool = False  # a record of Kafka 4.0, to be deleted
     # These two follow from the members.
     instances: Mapping[str, str] = field(default_factory=dict)  # instance id → member id
     owners: Mapping[UUID, Mapping[int, str]] = field(default_factory=dict)  # who holds a partition or is revoking it
     # Not durable: a start gives these members their time once more, and begins a scan anew.
     rejoining: frozenset[str] = frozenset()
-    scan: Scan | None = None
+    regex_progress: RegexProgress | None = None
 
     @property
     def state(self) -> str:
@@ -148,11 +152,11 @@ def subscription(group: ConsumerGroup, member: Member) -> frozenset[str]:
     return member.topics if matched is None else member.topics | matched.topics
 
 
-def fold(group: ConsumerGroup | None, change: Record | Passing) -> ConsumerGroup | None:
+def apply_change(group: ConsumerGroup | None, change: Record | TransientChange) -> ConsumerGroup | None:
     """The group after a change; None where there is none. Tombstones of what is not there change nothing."""
-    if isinstance(change, Scanning):
-        return group and replace(group, scan=change.scan)
-    if isinstance(change, Rejoining):
+    if isinstance(change, RegexProgressChanged):
+        return group and replace(group, regex_progress=change.progress)
+    if isinstance(change, RejoinChanged):
         return group and _rejoining(group, change)
     key, value = change
     if value is None:
@@ -160,7 +164,7 @@ def fold(group: ConsumerGroup | None, change: Record | Passing) -> ConsumerGroup
     return _WRITES[type(key)](group or ConsumerGroup(key.group_id), key, value)
 
 
-def folds(key: Any) -> bool:
+def is_consumer_group_key(key: Any) -> bool:
     """Whether a record with this key is about a group of the consumer protocol."""
     return type(key) in _WRITES
 
@@ -216,7 +220,7 @@ def _delete_member(group: ConsumerGroup, key: Any) -> ConsumerGroup:
         group,
         members=_without(group.members, member.id),
         instances=instances,
-        owners=_handed_over(group.owners, member, None),
+        owners=_updated_owners(group.owners, member, None),
         rejoining=group.rejoining - {member.id},
     )
 
@@ -245,21 +249,23 @@ def _write_current(group: ConsumerGroup, key: Any, value: Any) -> ConsumerGroup:
         epoch=value.member_epoch,
         previous_epoch=value.previous_member_epoch,
         state=_STATES.get(value.state, MemberState.UNKNOWN),
-        held=_held(value.assigned_partitions, value.member_epoch),
-        revoking=_held(value.partitions_pending_revocation, value.member_epoch),
+        assigned=_read_assigned(value.assigned_partitions, value.member_epoch),
+        pending_revocation=_read_assigned(value.partitions_pending_revocation, value.member_epoch),
     )
-    return _with_holdings(group, old, new)
+    return _with_current(group, old, new)
 
 
 def _delete_current(group: ConsumerGroup, key: Any) -> ConsumerGroup:
     old = group.members.get(key.member_id)
     if old is None:
         return group
-    return _with_holdings(group, old, replace(old, epoch=LEAVING, previous_epoch=-1, held={}, revoking={}))
+    return _with_current(
+        group, old, replace(old, epoch=LEAVE_EPOCH, previous_epoch=-1, assigned={}, pending_revocation={})
+    )
 
 
 def _write_regex(group: ConsumerGroup, key: Any, value: Any) -> ConsumerGroup:
-    resolved = Resolved(frozenset(value.topics), value.version, value.timestamp)
+    resolved = ResolvedRegex(frozenset(value.topics), value.version, value.timestamp)
     return replace(group, regexes={**group.regexes, key.regular_expression: resolved})
 
 
@@ -288,7 +294,7 @@ _DELETES: Final[dict[type, Callable[[ConsumerGroup, Any], ConsumerGroup | None]]
 _STATES: Final = {state.value: state for state in MemberState}
 
 
-def _rejoining(group: ConsumerGroup, change: Rejoining) -> ConsumerGroup:
+def _rejoining(group: ConsumerGroup, change: RejoinChanged) -> ConsumerGroup:
     one = {change.member_id}
     return replace(group, rejoining=group.rejoining | one if change.waiting else group.rejoining - one)
 
@@ -303,7 +309,7 @@ def _without(entries: Mapping[Any, Any], key: Any) -> dict[Any, Any]:
     return {each: value for each, value in entries.items() if each != key}
 
 
-def _held(topics: Iterable[CurrentTopicPartitions], member_epoch: int) -> Held:
+def _read_assigned(topics: Iterable[CurrentTopicPartitions], member_epoch: int) -> AssignedPartitions:
     """Partitions with their epochs; a record of before KIP-1251 has none, and the member's own stands in."""
     held: dict[UUID, dict[int, int]] = {}
     for topic in topics:
@@ -314,16 +320,16 @@ def _held(topics: Iterable[CurrentTopicPartitions], member_epoch: int) -> Held:
     return held
 
 
-def _with_holdings(group: ConsumerGroup, old: Member, new: Member) -> ConsumerGroup:
-    owners = _handed_over(group.owners, old, new)
+def _with_current(group: ConsumerGroup, old: Member, new: Member) -> ConsumerGroup:
+    owners = _updated_owners(group.owners, old, new)
     return replace(group, members={**group.members, new.id: new}, owners=owners)
 
 
-def _handed_over(
+def _updated_owners(
     owners: Mapping[UUID, Mapping[int, str]], old: Member, new: Member | None
 ) -> Mapping[UUID, Mapping[int, str]]:
     """The owners once a member has its new partitions instead of its old ones. What is another's stays another's."""
-    before, after = _all_held(old), {} if new is None else _all_held(new)
+    before, after = _owned_partitions(old), {} if new is None else _owned_partitions(new)
     if before == after:
         return owners
     changed: dict[UUID, Mapping[int, str]] = dict(owners)
@@ -341,7 +347,10 @@ def _handed_over(
     return changed
 
 
-def _all_held(member: Member) -> dict[UUID, frozenset[int]]:
+def _owned_partitions(member: Member) -> dict[UUID, frozenset[int]]:
     """Held and revoking."""
-    topics = member.held.keys() | member.revoking.keys()
-    return {each: frozenset(member.held.get(each, ())) | frozenset(member.revoking.get(each, ())) for each in topics}
+    topics = member.assigned.keys() | member.pending_revocation.keys()
+    return {
+        each: frozenset(member.assigned.get(each, ())) | frozenset(member.pending_revocation.get(each, ()))
+        for each in topics
+    }

@@ -13,12 +13,20 @@ from moldau.base.coordination import Caller, Decision, TimerKey
 from moldau.base.errors import Refusal, WireError
 from moldau.groups.classic.group import ClassicGroup
 from moldau.groups.consumer import regex as consumer_regex
-from moldau.groups.consumer.builder import JOIN, REBALANCE, REGEX, SESSION, SYNC, Draft
-from moldau.groups.consumer.group import AWAY, JOINING, LEAVING, ConsumerGroup, Held, Member, MemberState
-from moldau.groups.consumer.migration import downgrade, is_settled, may_downgrade, upgrade
-from moldau.groups.consumer.reconciliation import Owned, Step, next_step
+from moldau.groups.consumer.builder import JOIN, REBALANCE, REGEX, SESSION, SYNC, ConsumerDecisionBuilder
+from moldau.groups.consumer.group import (
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
+    STATIC_LEAVE_EPOCH,
+    AssignedPartitions,
+    ConsumerGroup,
+    Member,
+    MemberState,
+)
+from moldau.groups.consumer.migration import downgrade, is_stable_or_empty, may_downgrade, upgrade
+from moldau.groups.consumer.reconciliation import Owned, Reconciliation, next_step
 from moldau.groups.consumer.target_assignment import assign_if_due, offered_assignors, raise_epoch
-from moldau.groups.env import Env, GroupConfig
+from moldau.groups.environment import GroupConfig, GroupEnvironment
 from moldau.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupAssignment,
     ConsumerGroupHeartbeatRequest,
@@ -28,54 +36,65 @@ from moldau.wire.messages.consumer_group_heartbeat import (
 
 
 def heartbeat(
-    group: ConsumerGroup | ClassicGroup | None, request: ConsumerGroupHeartbeatRequest, caller: Caller, env: Env
+    group: ConsumerGroup | ClassicGroup | None,
+    request: ConsumerGroupHeartbeatRequest,
+    caller: Caller,
+    env: GroupEnvironment,
 ) -> Decision:
     refusal = _invalid(request, caller.version, env.config)
     if refusal is not None:
         return _refused(caller, refusal)
-    if request.member_epoch in (LEAVING, AWAY):
+    if request.member_epoch in (LEAVE_EPOCH, STATIC_LEAVE_EPOCH):
         return _leave(group, request, caller, env)
-    if request.member_epoch != JOINING and not isinstance(group, ConsumerGroup):
+    if request.member_epoch != JOIN_EPOCH and not isinstance(group, ConsumerGroup):
         return _refused(caller, not_found(request.group_id, group))
-    draft = upgrade(group, env) if isinstance(group, ClassicGroup) else Draft(group, request.group_id)
-    if isinstance(draft, Refusal):
-        return _refused(caller, draft)
-    return _live(draft, request, caller, env, due=not is_settled(group))
+    builder = (
+        upgrade(group, env) if isinstance(group, ClassicGroup) else ConsumerDecisionBuilder(group, request.group_id)
+    )
+    if isinstance(builder, Refusal):
+        return _refused(caller, builder)
+    return _heartbeat(builder, request, caller, env, due=not is_stable_or_empty(group))
 
 
-def _live(draft: Draft, request: ConsumerGroupHeartbeatRequest, caller: Caller, env: Env, due: bool) -> Decision:
+def _heartbeat(
+    builder: ConsumerDecisionBuilder,
+    request: ConsumerGroupHeartbeatRequest,
+    caller: Caller,
+    env: GroupEnvironment,
+    due: bool,
+) -> Decision:
     """A member joins, or reports. A new target may be due whatever it wants."""
-    if is_full(draft.group, request.member_id, env.config):
+    if is_full(builder.group, request.member_id, env.config):
         limit = env.config.consumer_max_size
         message = f"The consumer group has reached its maximum capacity of {limit} members."
         return _refused(caller, Refusal(WireError.GROUP_MAX_SIZE_REACHED, message))
     owned = _owned(request)
-    before = _member(draft, request, owned, env)
+    before = _member(builder, request, owned, env)
     if isinstance(before, Refusal):
         return _refused(caller, before)
-    after = _as_requested(before, request, caller)
+    after = _updated_member(before, request, caller)
     if after.regex and after.regex != before.regex:
         refusal = consumer_regex.check(after.regex)
         if refusal is not None:
             return _refused(caller, refusal)
-    changed = subscribe(draft, before, after, env)
+    changed = subscribe(builder, before, after, env)
     if due and not changed:
-        raise_epoch(draft, env, changed=True)
-    assign_if_due(draft, env)
-    refusal = reconcile(draft, after.id, owned, changed, env)
+        raise_epoch(builder, env, changed=True)
+    assign_if_due(builder, env)
+    refusal = reconcile(builder, after.id, owned, changed, env)
     if refusal is not None:
         return _refused(caller, refusal)
     config = env.config_of(request.group_id)
-    draft.set_timer(SESSION, after.id, env.now + config.consumer_session_timeout_ms)
-    member = draft.group.members[after.id]
-    told = request.member_epoch == JOINING or _is_whole(request) or member.held != before.held
-    return draft.reply(
+    builder.set_timer(SESSION, after.id, env.now + config.consumer_session_timeout_ms)
+    member = builder.group.members[after.id]
+    told = request.member_epoch == JOIN_EPOCH or _is_full_request(request) or member.assigned != before.assigned
+    return builder.reply(
         caller,
         ConsumerGroupHeartbeatResponse(
             member_id=member.id,
             member_epoch=member.epoch,
             heartbeat_interval_ms=config.consumer_heartbeat_interval_ms,
-            assignment=_assignment(member.held) if told else None,
+            assignment=_assignment(member.assigned) if told else None,
         ),
     )
 
@@ -85,8 +104,8 @@ def _invalid(request: ConsumerGroupHeartbeatRequest, version: int, config: Group
     if not config.consumer_enabled:
         return Refusal.of(WireError.UNSUPPORTED_VERSION)
     epoch = request.member_epoch
-    names_itself = version >= 1 or epoch > 0 or epoch == LEAVING  # KIP-1082: from 1 on members choose their ids
-    joins = epoch == JOINING
+    names_itself = version >= 1 or epoch > 0 or epoch == LEAVE_EPOCH  # KIP-1082: from 1 on members choose their ids
+    joins = epoch == JOIN_EPOCH
     without_subscription = request.subscribed_topic_names is None and request.subscribed_topic_regex is None
     rules = (
         (names_itself and not request.member_id.strip(), "MemberId can't be empty."),
@@ -99,8 +118,8 @@ def _invalid(request: ConsumerGroupHeartbeatRequest, version: int, config: Group
             joins and without_subscription,
             "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining.",
         ),
-        (epoch == AWAY and request.instance_id is None, "InstanceId can't be null."),
-        (epoch < AWAY, "MemberEpoch is invalid."),
+        (epoch == STATIC_LEAVE_EPOCH and request.instance_id is None, "InstanceId can't be null."),
+        (epoch < STATIC_LEAVE_EPOCH, "MemberEpoch is invalid."),
     )
     broken = next((message for is_broken, message in rules if is_broken), None)
     if broken is not None:
@@ -130,41 +149,43 @@ def not_found(group_id: str, group: object) -> Refusal:
 # The member that a request is about
 
 
-def _member(draft: Draft, request: ConsumerGroupHeartbeatRequest, owned: Owned | None, env: Env) -> Member | Refusal:
+def _member(
+    builder: ConsumerDecisionBuilder, request: ConsumerGroupHeartbeatRequest, owned: Owned | None, env: GroupEnvironment
+) -> Member | Refusal:
     if request.instance_id is None:
-        member = draft.group.members.get(request.member_id)
-        if member is None and request.member_epoch != JOINING:
-            return unknown_member(draft.group, request.member_id)
-        return _fenced(member, request, owned) if member else Member(request.member_id or env.new_id())
-    return _static_member(draft, request, owned, env)
+        member = builder.group.members.get(request.member_id)
+        if member is None and request.member_epoch != JOIN_EPOCH:
+            return unknown_member(builder.group, request.member_id)
+        return _check_epoch(member, request, owned) if member else Member(request.member_id or env.new_id())
+    return _static_member(builder, request, owned, env)
 
 
 def _static_member(
-    draft: Draft, request: ConsumerGroupHeartbeatRequest, owned: Owned | None, env: Env
+    builder: ConsumerDecisionBuilder, request: ConsumerGroupHeartbeatRequest, owned: Owned | None, env: GroupEnvironment
 ) -> Member | Refusal:
-    held_by = draft.group.static_member(request.instance_id)
-    if request.member_epoch == JOINING:
+    held_by = builder.group.static_member(request.instance_id)
+    if request.member_epoch == JOIN_EPOCH:
         new_id = request.member_id or env.new_id()
         if held_by is None:
-            return draft.group.members.get(new_id) or Member(new_id)
-        if held_by.classic is None and held_by.epoch != AWAY:
+            return builder.group.members.get(new_id) or Member(new_id)
+        if held_by.classic is None and held_by.epoch != STATIC_LEAVE_EPOCH:
             message = (
                 f"Static member {new_id} with instance id {request.instance_id} cannot join the group because the "
                 f"instance id is owned by {held_by.id} member."
             )
             return Refusal(WireError.UNRELEASED_INSTANCE_ID, message)
-        return replace_member(draft, held_by, new_id)
-    refusal = not_this_instance(held_by, request.instance_id, request.member_id)
+        return replace_member(builder, held_by, new_id)
+    refusal = check_instance(held_by, request.instance_id, request.member_id)
     if held_by is None or refusal is not None:
-        return refusal or unknown_member(draft.group, request.member_id)
-    return _fenced(held_by, request, owned)
+        return refusal or unknown_member(builder.group, request.member_id)
+    return _check_epoch(held_by, request, owned)
 
 
 def unknown_member(group: ConsumerGroup, member_id: str) -> Refusal:
     return Refusal(WireError.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {group.group_id}.")
 
 
-def not_this_instance(held_by: Member | None, instance_id: str | None, member_id: str) -> Refusal | None:
+def check_instance(held_by: Member | None, instance_id: str | None, member_id: str) -> Refusal | None:
     """Why a member does not speak for an instance id, or None if it does."""
     if held_by is None:
         return Refusal(WireError.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
@@ -174,16 +195,16 @@ def not_this_instance(held_by: Member | None, instance_id: str | None, member_id
     return None
 
 
-def _fenced(member: Member, request: ConsumerGroupHeartbeatRequest, owned: Owned | None) -> Member | Refusal:
+def _check_epoch(member: Member, request: ConsumerGroupHeartbeatRequest, owned: Owned | None) -> Member | Refusal:
     """The member, if the request's epoch is its own.
 
     Or the one before: the answer that raised it may have been lost, which is harmless if the member owns nothing that
     it was not given.
     """
     epoch = request.member_epoch
-    if epoch in (JOINING, member.epoch):
+    if epoch in (JOIN_EPOCH, member.epoch):
         return member
-    if epoch == member.previous_epoch and epoch < member.epoch and _within(owned, member.held):
+    if epoch == member.previous_epoch and epoch < member.epoch and _within(owned, member.assigned):
         return member
     relation = "greater" if epoch > member.epoch else "smaller"
     message = (
@@ -193,7 +214,7 @@ def _fenced(member: Member, request: ConsumerGroupHeartbeatRequest, owned: Owned
     return Refusal(WireError.FENCED_MEMBER_EPOCH, message)
 
 
-def _within(owned: Owned | None, held: Held) -> bool:
+def _within(owned: Owned | None, held: AssignedPartitions) -> bool:
     return owned is not None and all(partitions <= held.get(each, {}).keys() for each, partitions in owned.items())
 
 
@@ -206,7 +227,7 @@ def _owned(request: ConsumerGroupHeartbeatRequest) -> Owned | None:
     return owned
 
 
-def _as_requested(member: Member, request: ConsumerGroupHeartbeatRequest, caller: Caller) -> Member:
+def _updated_member(member: Member, request: ConsumerGroupHeartbeatRequest, caller: Caller) -> Member:
     """Null and -1 stand for what the member said before."""
     names, regex, timeout = request.subscribed_topic_names, request.subscribed_topic_regex, request.rebalance_timeout_ms
     said = (request.instance_id, request.rack_id, request.server_assignor, names, regex)
@@ -227,13 +248,13 @@ def _as_requested(member: Member, request: ConsumerGroupHeartbeatRequest, caller
     )
 
 
-def _is_whole(request: ConsumerGroupHeartbeatRequest) -> bool:
+def _is_full_request(request: ConsumerGroupHeartbeatRequest) -> bool:
     """A member that says everything lost track, and is told everything."""
     subscribed = request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None
     return request.rebalance_timeout_ms != -1 and subscribed and request.topic_partitions is not None
 
 
-def _assignment(held: Held) -> ConsumerGroupAssignment:
+def _assignment(held: AssignedPartitions) -> ConsumerGroupAssignment:
     topics = (
         ConsumerGroupTopicPartitions(topic_id=topic_id, partitions=tuple(sorted(partitions)))
         for topic_id, partitions in held.items()
@@ -244,68 +265,73 @@ def _assignment(held: Held) -> ConsumerGroupAssignment:
 # What members of both protocols go through
 
 
-def replace_member(draft: Draft, old: Member, new_id: str) -> Member:
+def replace_member(builder: ConsumerDecisionBuilder, old: Member, new_id: str) -> Member:
     """A static member is back under a new id, with what it had."""
-    target = draft.group.targets.get(old.id, {})
-    new = replace(old, id=new_id, epoch=JOINING, previous_epoch=0)
-    draft.delete_member(old.id)
-    draft.write_member(new)
-    draft.write_target(new.id, target)
-    draft.write_current(new)
+    target = builder.group.targets.get(old.id, {})
+    new = replace(old, id=new_id, epoch=JOIN_EPOCH, previous_epoch=0)
+    builder.delete_member(old.id)
+    builder.write_member(new)
+    builder.write_target(new.id, target)
+    builder.write_current(new)
     return new
 
 
-def subscribe(draft: Draft, before: Member, after: Member, env: Env) -> bool:
+def subscribe(builder: ConsumerDecisionBuilder, before: Member, after: Member, env: GroupEnvironment) -> bool:
     """Write what a member says of itself, if that is news; True, and a new epoch, if it wants other topics."""
     if after != before:
-        draft.write_member(after)
+        builder.write_member(after)
     changed = after.topics != before.topics
     if after.regex != before.regex:
-        consumer_regex.drop_unused(draft, before.regex)
-        consumer_regex.resolve(draft, env)
+        consumer_regex.drop_unused(builder, before.regex)
+        consumer_regex.resolve(builder, env)
         changed = True
     if changed:
-        raise_epoch(draft, env, changed=True)
+        raise_epoch(builder, env, changed=True)
     return changed
 
 
-def reconcile(draft: Draft, member_id: str, owned: Owned | None, changed: bool, env: Env) -> Refusal | None:
+def reconcile(
+    builder: ConsumerDecisionBuilder, member_id: str, owned: Owned | None, changed: bool, env: GroupEnvironment
+) -> Refusal | None:
     """The member's next step towards its target, with the time it has for giving back what it must."""
-    group = draft.group
+    group = builder.group
     member = group.members[member_id]
     if not changed and member.reconciled(group.assignment_epoch):
         return None
-    moved = next_step(Step(group, member, group.targets.get(member_id, {}), owned, env.topics, changed))
+    moved = next_step(Reconciliation(group, member, group.targets.get(member_id, {}), owned, env.topics, changed))
     if isinstance(moved, Refusal):
         return moved
     if moved == member:
         return None
-    draft.write_current(moved)
+    builder.write_current(moved)
     if moved.classic is None:
         waits = moved.state is MemberState.UNREVOKED_PARTITIONS
-        draft.set_timer(REBALANCE, moved.id, env.now + moved.rebalance_timeout_ms if waits else None)
+        builder.set_timer(REBALANCE, moved.id, env.now + moved.rebalance_timeout_ms if waits else None)
     return None
 
 
-def fence(draft: Draft, members: Iterable[Member], env: Env) -> None:
+def fence(builder: ConsumerDecisionBuilder, members: Iterable[Member], env: GroupEnvironment) -> None:
     """Members are out. What they had is free for the next target. Classic members alone are a classic group."""
     gone = list(members)
     ids = {member.id for member in gone}
-    if may_downgrade(draft.group, ids, env):
-        downgrade(draft, ids, True, env)
+    if may_downgrade(builder.group, ids, env):
+        downgrade(builder, ids, True, env)
         return
     for member in gone:
-        draft.delete_member(member.id)
+        builder.delete_member(member.id)
     for member in gone:
-        consumer_regex.drop_unused(draft, member.regex)
-    raise_epoch(draft, env, changed=True)
+        consumer_regex.drop_unused(builder, member.regex)
+    raise_epoch(builder, env, changed=True)
 
 
 # Leaving
 
 
 def _leave(
-    group: ConsumerGroup | ClassicGroup | None, request: ConsumerGroupHeartbeatRequest, caller: Caller, env: Env
+    group: ConsumerGroup | ClassicGroup | None,
+    request: ConsumerGroupHeartbeatRequest,
+    caller: Caller,
+    env: GroupEnvironment,
 ) -> Decision:
     if not isinstance(group, ConsumerGroup):
         return _refused(caller, not_found(request.group_id, group))
@@ -314,17 +340,17 @@ def _leave(
         refusal = None if member else unknown_member(group, request.member_id)
     else:
         member = group.static_member(request.instance_id)
-        refusal = not_this_instance(member, request.instance_id, request.member_id)
+        refusal = check_instance(member, request.instance_id, request.member_id)
     if member is None or refusal is not None:
         return _refused(caller, refusal or unknown_member(group, request.member_id))
-    draft = Draft(group, request.group_id)
-    if request.member_epoch == AWAY:
-        zeroed = {topic_id: dict.fromkeys(partitions, 0) for topic_id, partitions in member.held.items()}
-        draft.write_current(replace(member, epoch=AWAY, held=zeroed, revoking={}))
+    builder = ConsumerDecisionBuilder(group, request.group_id)
+    if request.member_epoch == STATIC_LEAVE_EPOCH:
+        zeroed = {topic_id: dict.fromkeys(partitions, 0) for topic_id, partitions in member.assigned.items()}
+        builder.write_current(replace(member, epoch=STATIC_LEAVE_EPOCH, assigned=zeroed, pending_revocation={}))
     else:
-        fence(draft, [member], env)
+        fence(builder, [member], env)
     response = ConsumerGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
-    return draft.reply(caller, response)
+    return builder.reply(caller, response)
 
 
 def _refused(caller: Caller, refusal: Refusal) -> Decision:
@@ -335,21 +361,21 @@ def _refused(caller: Caller, refusal: Refusal) -> Decision:
 # Time
 
 
-def fired(group: ConsumerGroup, key: TimerKey, env: Env) -> Decision:
+def on_timer(group: ConsumerGroup, key: TimerKey, env: GroupEnvironment) -> Decision:
     """A timer of the group or of one of its members is due. It may have outlived what it was set for."""
     purpose, group_id, *rest = key
-    draft = Draft(group, group_id)
-    member = draft.group.members.get(rest[0]) if rest else None
-    if member is not None and _is_out(purpose, member):
-        fence(draft, [member], env)
-    if purpose == REGEX and consumer_regex.resolve(draft, env):
-        raise_epoch(draft, env, changed=True)
-    return draft.decision
+    builder = ConsumerDecisionBuilder(group, group_id)
+    member = builder.group.members.get(rest[0]) if rest else None
+    if member is not None and _is_timed_out(purpose, member):
+        fence(builder, [member], env)
+    if purpose == REGEX and consumer_regex.resolve(builder, env):
+        raise_epoch(builder, env, changed=True)
+    return builder.decision
 
 
-def _is_out(purpose: str, member: Member) -> bool:
+def _is_timed_out(purpose: str, member: Member) -> bool:
     if purpose == REBALANCE:  # an absent static member is judged by its session
-        return member.state is MemberState.UNREVOKED_PARTITIONS and member.epoch != AWAY
+        return member.state is MemberState.UNREVOKED_PARTITIONS and member.epoch != STATIC_LEAVE_EPOCH
     return purpose in (SESSION, JOIN, SYNC)
 
 
@@ -357,27 +383,27 @@ def session_timeout_ms(member: Member, config: GroupConfig) -> int:
     return config.consumer_session_timeout_ms if member.classic is None else member.classic.session_timeout_ms
 
 
-def loaded(group: ConsumerGroup, env: Env) -> Decision:
+def loaded(group: ConsumerGroup, env: GroupEnvironment) -> Decision:
     """After a start members get their time once more, and topics may have changed."""
-    draft = Draft(group, group.group_id)
+    builder = ConsumerDecisionBuilder(group, group.group_id)
     config = env.config_of(group.group_id)
     for member in group.members.values():
-        draft.set_timer(SESSION, member.id, env.now + session_timeout_ms(member, config))
-        if member.classic is None and _is_out(REBALANCE, member):
-            draft.set_timer(REBALANCE, member.id, env.now + member.rebalance_timeout_ms)
-    _look_at_topics(draft, env)
-    return draft.decision
+        builder.set_timer(SESSION, member.id, env.now + session_timeout_ms(member, config))
+        if member.classic is None and _is_timed_out(REBALANCE, member):
+            builder.set_timer(REBALANCE, member.id, env.now + member.rebalance_timeout_ms)
+    _check_topics(builder, env)
+    return builder.decision
 
 
-def topics_changed(group: ConsumerGroup, env: Env) -> Decision:
-    draft = Draft(group, group.group_id)
-    _look_at_topics(draft, env)
-    return draft.decision
+def topics_changed(group: ConsumerGroup, env: GroupEnvironment) -> Decision:
+    builder = ConsumerDecisionBuilder(group, group.group_id)
+    _check_topics(builder, env)
+    return builder.decision
 
 
-def _look_at_topics(draft: Draft, env: Env) -> None:
+def _check_topics(builder: ConsumerDecisionBuilder, env: GroupEnvironment) -> None:
     """A new epoch if subscribed topics changed; the next heartbeat computes its target. An empty group has none."""
-    if draft.group.members:
-        raise_epoch(draft, env, changed=False)
-        if draft.group.subscribed_regexes:
-            draft.set_timer(REGEX, None, consumer_regex.next_turn(draft.group, env))
+    if builder.group.members:
+        raise_epoch(builder, env, changed=False)
+        if builder.group.subscribed_regexes:
+            builder.set_timer(REGEX, None, consumer_regex.next_turn(builder.group, env))

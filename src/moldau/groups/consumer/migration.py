@@ -12,12 +12,12 @@ from uuid import UUID
 from moldau.base.errors import Refusal, WireError
 from moldau.groups.classic import group as classic_group
 from moldau.groups.classic import rebalance as classic_rebalance
-from moldau.groups.classic.builder import Draft as ClassicDraft
+from moldau.groups.classic.builder import ClassicDecisionBuilder
 from moldau.groups.classic.group import ClassicGroup, ClassicMember, State
-from moldau.groups.consumer.builder import SESSION, Draft
+from moldau.groups.consumer.builder import SESSION, ConsumerDecisionBuilder
 from moldau.groups.consumer.group import Assignment, ConsumerGroup, Member
 from moldau.groups.consumer.target_assignment import metadata_hash
-from moldau.groups.env import Env, Topics
+from moldau.groups.environment import GroupEnvironment, Topics
 from moldau.groups.records import ClassicMemberMetadata, ClassicProtocol
 from moldau.wire.messages.consumer_protocol import (
     PROTOCOL_TYPE,
@@ -38,28 +38,28 @@ DOWNGRADES = ("downgrade", "bidirectional")
 # Classic to consumer
 
 
-def upgrade(group: ClassicGroup, env: Env) -> Draft | Refusal:
+def upgrade(group: ClassicGroup, env: GroupEnvironment) -> ConsumerDecisionBuilder | Refusal:
     """The group under the consumer protocol, for its first such member; or why it stays what it is."""
-    draft = Draft(None, group.group_id)
-    draft.decision.records.append(classic_group.tombstone(group.group_id))
+    builder = ConsumerDecisionBuilder(None, group.group_id)
+    builder.decision.records.append(classic_group.tombstone(group.group_id))
     if group.state is State.EMPTY:
-        return draft
-    fault = _why_not(group, env)
+        return builder
+    fault = _upgrade_fault(group, env)
     if fault is None:
-        fault = _take_over(draft, group, env)
+        fault = _convert_members(builder, group, env)
     if fault is not None:
         message = f"Cannot upgrade classic group {group.group_id} to consumer group because {fault}."
         return Refusal(WireError.GROUP_ID_NOT_FOUND, message)
-    _send_back(draft, group, env)
-    return draft
+    _fail_pending_requests(builder, group, env)
+    return builder
 
 
-def is_settled(group: ClassicGroup | ConsumerGroup | None) -> bool:
+def is_stable_or_empty(group: ClassicGroup | ConsumerGroup | None) -> bool:
     """False if a classic group was about to share out anew what somebody left: its upgrade has to do that."""
     return not isinstance(group, ClassicGroup) or group.state in (State.EMPTY, State.STABLE)
 
 
-def _why_not(group: ClassicGroup, env: Env) -> str | None:
+def _upgrade_fault(group: ClassicGroup, env: GroupEnvironment) -> str | None:
     if env.config.consumer_migration_policy not in UPGRADES:
         return "online upgrade is disabled"
     if group.protocol_type != PROTOCOL_TYPE:
@@ -69,7 +69,7 @@ def _why_not(group: ClassicGroup, env: Env) -> str | None:
     return None
 
 
-def _take_over(draft: Draft, group: ClassicGroup, env: Env) -> str | None:
+def _convert_members(builder: ConsumerDecisionBuilder, group: ClassicGroup, env: GroupEnvironment) -> str | None:
     """Write the classic members as members that speak the classic protocol, with what they have as their targets."""
     try:
         members = [_member(each, group, env.topics) for each in group.members.values()]
@@ -78,28 +78,31 @@ def _take_over(draft: Draft, group: ClassicGroup, env: Env) -> str | None:
     except _CustomAssignor:
         return "an unsupported custom assignor is in use"
     taken = [
-        (topic_id, each) for member in members for topic_id, partitions in member.held.items() for each in partitions
+        (topic_id, each)
+        for member in members
+        for topic_id, partitions in member.assigned.items()
+        for each in partitions
     ]
     if len(taken) != len(set(taken)):
         return "a partition is assigned to two members"
     for member in members:
-        draft.write_member(member)
-    draft.write_epoch(group.generation, metadata_hash(draft.group, env.topics))
+        builder.write_member(member)
+    builder.write_epoch(group.generation, metadata_hash(builder.group, env.topics))
     for member in members:
-        draft.write_target(member.id, {topic_id: frozenset(each) for topic_id, each in member.held.items()})
-    draft.write_target_metadata(group.generation, 0)  # no target of the new kind yet: the next one is due at once
+        builder.write_target(member.id, {topic_id: frozenset(each) for topic_id, each in member.assigned.items()})
+    builder.write_target_metadata(group.generation, 0)  # no target of the new kind yet: the next one is due at once
     for member in members:
-        draft.write_current(member)
+        builder.write_current(member)
     return None
 
 
-def _send_back(draft: Draft, group: ClassicGroup, env: Env) -> None:
+def _fail_pending_requests(builder: ConsumerDecisionBuilder, group: ClassicGroup, env: GroupEnvironment) -> None:
     """Members that wait for the classic group have to ask again; all have their sessions' time."""
-    waiting = ClassicDraft(group, env)
+    waiting = ClassicDecisionBuilder(group, env)
     for member in group.members.values():
-        waiting.release(member, WireError.REBALANCE_IN_PROGRESS, member.member_id)
-        draft.set_timer(SESSION, member.member_id, env.now + member.session_timeout_ms)
-    draft.decision.replies += waiting.decision.replies
+        waiting.fail_pending(member, WireError.REBALANCE_IN_PROGRESS, member.member_id)
+        builder.set_timer(SESSION, member.member_id, env.now + member.session_timeout_ms)
+    builder.decision.replies += waiting.decision.replies
 
 
 class _CustomAssignor(Exception):
@@ -129,7 +132,7 @@ def _member(member: ClassicMember, group: ClassicGroup, topics: Topics) -> Membe
         client_id=member.client_id,
         client_host=member.client_host,
         topics=frozenset(said.topics),
-        held=held,
+        assigned=held,
         classic=classic_metadata(member.session_timeout_ms, member.protocols),
     )
 
@@ -144,7 +147,7 @@ def classic_metadata(session_timeout_ms: int, protocols: tuple[JoinGroupProtocol
 # Consumer to classic
 
 
-def may_downgrade(group: ConsumerGroup, gone: set[str], env: Env) -> bool:
+def may_downgrade(group: ConsumerGroup, gone: set[str], env: GroupEnvironment) -> bool:
     """Whether the group is a classic one once these members are gone, or have become classic ones."""
     left = [member for member in group.members.values() if member.id not in gone]
     return (
@@ -155,14 +158,14 @@ def may_downgrade(group: ConsumerGroup, gone: set[str], env: Env) -> bool:
     )
 
 
-def downgrade(draft: Draft, gone: set[str], rebalance: bool, env: Env) -> None:
+def downgrade(builder: ConsumerDecisionBuilder, gone: set[str], rebalance: bool, env: GroupEnvironment) -> None:
     """The group is a classic one from here on. Its members keep what they were to have, until they rebalance.
 
     Then its record has no leader: a coordinator that finds it like that goes on with the rebalance.
     """
-    group = draft.group
+    group = builder.group
     members = [_classic_member(each, group) for each in group.members.values() if each.id not in gone]
-    draft.delete_group()
+    builder.delete_group()
     after = ClassicGroup(
         group_id=group.group_id,
         state=State.STABLE,
@@ -179,16 +182,16 @@ def downgrade(draft: Draft, gone: set[str], rebalance: bool, env: Env) -> None:
         )
         for each in members
     }
-    classic_draft = ClassicDraft(replace(after, members=assigned), env)
-    classic_draft.write()
+    classic_builder = ClassicDecisionBuilder(replace(after, members=assigned), env)
+    classic_builder.write_group()
     for member in members:
-        classic_draft.expect_heartbeat(member)
+        classic_builder.reset_session_timer(member)
     if rebalance:
-        classic_rebalance.prepare(classic_draft)
-    draft.decision.records += classic_draft.decision.records
-    draft.decision.passing = [classic_draft.group]  # the record says less: which protocols else members speak
-    draft.decision.replies += classic_draft.decision.replies
-    draft.decision.timers += classic_draft.decision.timers
+        classic_rebalance.prepare(classic_builder)
+    builder.decision.records += classic_builder.decision.records
+    builder.decision.passing = [classic_builder.group]  # the record says less: which protocols else members speak
+    builder.decision.replies += classic_builder.decision.replies
+    builder.decision.timers += classic_builder.decision.timers
 
 
 def _classic_member(member: Member, group: ConsumerGroup) -> ClassicMember:

@@ -9,10 +9,10 @@ from uuid import UUID
 
 from moldau.base.coordination import Record
 from moldau.base.errors import WireError
-from moldau.groups.consumer.builder import Draft
+from moldau.groups.consumer.builder import ConsumerDecisionBuilder
 from moldau.groups.consumer.group import EMPTY, ConsumerGroup, Member
 from moldau.groups.consumer.target_assignment import preferred_assignor, subscribed_topics
-from moldau.groups.env import GroupConfig, Topics
+from moldau.groups.environment import GroupConfig, Topics
 from moldau.wire.messages.consumer_group_describe import (
     ConsumerGroupDescribedAssignment,
     ConsumerGroupDescribedGroup,
@@ -47,8 +47,8 @@ def describe(group: ConsumerGroup, topics: Topics, config: GroupConfig) -> Consu
 
 def _member(group: ConsumerGroup, member: Member, topics: Topics) -> ConsumerGroupDescribedMember:
     has = {
-        topic_id: [*member.held.get(topic_id, ()), *member.revoking.get(topic_id, ())]
-        for topic_id in {**member.held, **member.revoking}
+        topic_id: [*member.assigned.get(topic_id, ()), *member.pending_revocation.get(topic_id, ())]
+        for topic_id in {**member.assigned, **member.pending_revocation}
     }
     return ConsumerGroupDescribedMember(
         member_id=member.id,
@@ -105,9 +105,9 @@ def validate_partitions(
     if member is None or epoch == member.epoch:
         return WireError.NONE
     for topic_id, partition in partitions:
-        since = member.held.get(topic_id, {}).get(partition)
+        since = member.assigned.get(topic_id, {}).get(partition)
         if since is None:
-            since = member.revoking.get(topic_id, {}).get(partition)
+            since = member.pending_revocation.get(topic_id, {}).get(partition)
         if since is None or epoch < since:
             return _outdated(member)
     return WireError.NONE
@@ -149,6 +149,6 @@ def validate_delete(group: ConsumerGroup) -> WireError:
 
 
 def tombstones(group: Any) -> list[Record]:
-    draft = Draft(group, group.group_id)
-    draft.delete_group()
-    return draft.decision.records
+    builder = ConsumerDecisionBuilder(group, group.group_id)
+    builder.delete_group()
+    return builder.decision.records

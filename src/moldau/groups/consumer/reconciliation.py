@@ -11,8 +11,15 @@ from dataclasses import dataclass, replace
 from uuid import UUID
 
 from moldau.base.errors import Refusal, WireError
-from moldau.groups.consumer.group import Assignment, ConsumerGroup, Held, Member, MemberState, subscription
-from moldau.groups.env import Topics
+from moldau.groups.consumer.group import (
+    AssignedPartitions,
+    Assignment,
+    ConsumerGroup,
+    Member,
+    MemberState,
+    subscription,
+)
+from moldau.groups.environment import Topics
 
 Owned = Mapping[UUID, frozenset[int]]  # what a member says it owns
 
@@ -20,7 +27,7 @@ NOTHING: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class Reconciliation:
     """All that the next step depends on."""
 
     group: ConsumerGroup  # has the target's epoch, and knows who owns what
@@ -31,36 +38,36 @@ class Step:
     subscription_changed: bool
 
 
-def next_step(step: Step) -> Member | Refusal:
+def next_step(step: Reconciliation) -> Member | Refusal:
     """The member after the step; the same one if it has to wait, or has arrived."""
     member = step.member
     match member.state:
         case MemberState.STABLE:
             if member.epoch != step.group.assignment_epoch:
-                return _towards_target(step)
-            return _unsubscribed(step) if step.subscription_changed else member
+                return _next_assignment(step)
+            return _revoke_unsubscribed(step) if step.subscription_changed else member
         case MemberState.UNREVOKED_PARTITIONS:
-            if _still_owns(step, member.revoking):
-                return _unsubscribed(step) if step.subscription_changed else member
-            return _towards_target(step)
+            if _still_owns(step, member.pending_revocation):
+                return _revoke_unsubscribed(step) if step.subscription_changed else member
+            return _next_assignment(step)
         case MemberState.UNRELEASED_PARTITIONS:
-            return _towards_target(step)
+            return _next_assignment(step)
         case MemberState.UNKNOWN:  # written by a newer version: start over, with nothing in hand
             if step.owned is None or step.owned:
                 message = "The member is in an unknown state. It must give up all its partitions and join again."
                 return Refusal(WireError.FENCED_MEMBER_EPOCH, message)
-            return _towards_target(step)
+            return _next_assignment(step)
 
 
-def _towards_target(step: Step) -> Member:
+def _next_assignment(step: Reconciliation) -> Member:
     member = step.member
     wanted = _wanted(step)
     kept: dict[UUID, dict[int, int]] = {}
     revoking: dict[UUID, dict[int, int]] = {}
     coming: dict[UUID, frozenset[int]] = {}
     unreleased = False
-    for topic_id in {**step.target, **member.held}:
-        held = member.held.get(topic_id, {})
+    for topic_id in {**step.target, **member.assigned}:
+        held = member.assigned.get(topic_id, {})
         target = step.target.get(topic_id, NOTHING) if topic_id in wanted else NOTHING
         missing = target - held.keys()
         free = frozenset(each for each in missing if _is_free(step, topic_id, each))
@@ -78,35 +85,35 @@ def _towards_target(step: Step) -> Member:
     return _moved(member, epoch, state, kept, {})
 
 
-def _unsubscribed(step: Step) -> Member:
+def _revoke_unsubscribed(step: Reconciliation) -> Member:
     """The subscription changed and there is no target for it yet: topics that the member left are taken from it."""
     member = step.member
     wanted = _wanted(step)
-    left = {topic_id: partitions for topic_id, partitions in member.held.items() if topic_id not in wanted}
+    left = {topic_id: partitions for topic_id, partitions in member.assigned.items() if topic_id not in wanted}
     if not left:
         return member
-    kept = {topic_id: partitions for topic_id, partitions in member.held.items() if topic_id in wanted}
+    kept = {topic_id: partitions for topic_id, partitions in member.assigned.items() if topic_id in wanted}
     revoking = {
-        topic_id: {**member.revoking.get(topic_id, {}), **left.get(topic_id, {})}
-        for topic_id in {**member.revoking, **left}
+        topic_id: {**member.pending_revocation.get(topic_id, {}), **left.get(topic_id, {})}
+        for topic_id in {**member.pending_revocation, **left}
     }
     if _still_owns(step, revoking):
         return _moved(member, member.epoch, MemberState.UNREVOKED_PARTITIONS, kept, revoking)
-    return _moved(member, member.epoch, member.state, kept, member.revoking)  # it has given them back already
+    return _moved(member, member.epoch, member.state, kept, member.pending_revocation)  # it has given them back already
 
 
-def _wanted(step: Step) -> set[UUID]:
+def _wanted(step: Reconciliation) -> set[UUID]:
     by_name = step.topics.by_name
     return {by_name[name].id for name in subscription(step.group, step.member) if name in by_name}
 
 
-def _is_free(step: Step, topic_id: UUID, partition: int) -> bool:
+def _is_free(step: Reconciliation, topic_id: UUID, partition: int) -> bool:
     """What the member is revoking itself counts as free: it may have it back."""
     owner = step.group.owners.get(topic_id, {}).get(partition)
     return owner is None or owner == step.member.id
 
 
-def _still_owns(step: Step, revoking: Held) -> bool:
+def _still_owns(step: Reconciliation, revoking: AssignedPartitions) -> bool:
     """A member that does not say what it owns has given nothing back."""
     if step.owned is None:
         return True
@@ -115,8 +122,12 @@ def _still_owns(step: Step, revoking: Held) -> bool:
     )
 
 
-def _moved(member: Member, epoch: int, state: MemberState, held: Held, revoking: Held) -> Member:
-    return replace(member, epoch=epoch, previous_epoch=member.epoch, state=state, held=held, revoking=revoking)
+def _moved(
+    member: Member, epoch: int, state: MemberState, held: AssignedPartitions, revoking: AssignedPartitions
+) -> Member:
+    return replace(
+        member, epoch=epoch, previous_epoch=member.epoch, state=state, assigned=held, pending_revocation=revoking
+    )
 
 
 def _put(topics: dict[UUID, dict[int, int]], topic_id: UUID, partitions: dict[int, int]) -> None:

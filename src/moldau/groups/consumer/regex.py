@@ -11,14 +11,14 @@ from typing import Final
 import re2
 
 from moldau.base.errors import Refusal, WireError
-from moldau.groups.consumer.builder import REGEX, Draft
-from moldau.groups.consumer.group import ConsumerGroup, Resolved, Scan
-from moldau.groups.env import Env, Topics
+from moldau.groups.consumer.builder import REGEX, ConsumerDecisionBuilder
+from moldau.groups.consumer.group import ConsumerGroup, RegexProgress, ResolvedRegex
+from moldau.groups.environment import GroupEnvironment, Topics
 
-PATTERN_BYTES: Final = 16_384  # the longest expression
-UNICODE_CLASSES: Final = 32  # of an expression: each takes a tenth of a millisecond to compile
-PATTERN_MEMORY: Final = 256 * 1024  # of a compiled expression
-STEPS: Final = 10_000_000  # of RE2's machine in a turn, at worst: some ten milliseconds
+MAX_PATTERN_BYTES: Final = 16_384  # the longest expression
+MAX_UNICODE_CLASSES: Final = 32  # of an expression: each takes a tenth of a millisecond to compile
+MAX_PATTERN_MEMORY: Final = 256 * 1024  # of a compiled expression
+STEPS_PER_TURN: Final = 10_000_000  # of RE2's machine in a turn, at worst: some ten milliseconds
 STEPS_PER_TOPIC: Final = 2_000  # what a call costs whatever the expression
 REFRESH_MS: Final = 10_000  # new topics are looked at together, this long after the last look
 
@@ -27,7 +27,7 @@ def _options() -> re2.Options:
     options = re2.Options()
     options.log_errors = False
     options.never_capture = True
-    options.max_mem = PATTERN_MEMORY
+    options.max_mem = MAX_PATTERN_MEMORY
     return options
 
 
@@ -41,10 +41,10 @@ def check(regex: str) -> Refusal | None:
 
 
 def _fault(regex: str) -> str | None:
-    if len(regex.encode()) > PATTERN_BYTES:
-        return f"it is longer than {PATTERN_BYTES} bytes"
-    if regex.count("\\p") + regex.count("\\P") > UNICODE_CLASSES:
-        return f"it has more than {UNICODE_CLASSES} Unicode classes"
+    if len(regex.encode()) > MAX_PATTERN_BYTES:
+        return f"it is longer than {MAX_PATTERN_BYTES} bytes"
+    if regex.count("\\p") + regex.count("\\P") > MAX_UNICODE_CLASSES:
+        return f"it has more than {MAX_UNICODE_CLASSES} Unicode classes"
     try:
         re2.compile(regex.encode(), _options())
     except re2.error as error:
@@ -52,35 +52,35 @@ def _fault(regex: str) -> str | None:
     return None
 
 
-def resolve(draft: Draft, env: Env) -> bool:
+def resolve(builder: ConsumerDecisionBuilder, env: GroupEnvironment) -> bool:
     """A turn: match expressions that are new or due. True if one matches other topics than it did."""
-    changed, steps = False, STEPS
-    while steps > 0 and (regex := _next_due(draft.group, env)) is not None:
-        scan, steps = _further(_scan_of(draft.group, regex, env), env.topics, steps)
-        if scan.looked_at < len(env.topics.by_name):
-            draft.scan(scan)
+    changed, steps = False, STEPS_PER_TURN
+    while steps > 0 and (regex := _next_due(builder.group, env)) is not None:
+        progress, steps = _advance(_progress_of(builder.group, regex, env), env.topics, steps)
+        if progress.topics_checked < len(env.topics.by_name):
+            builder.set_regex_progress(progress)
             break
-        before = draft.group.regexes.get(regex)
-        draft.write_regex(regex, Resolved(scan.matched, scan.version, scan.at))
-        draft.scan(None)
-        changed = changed or scan.matched != (before.topics if before else frozenset())
-    draft.set_timer(REGEX, None, next_turn(draft.group, env))
+        before = builder.group.regexes.get(regex)
+        builder.write_regex(regex, ResolvedRegex(progress.matched, progress.version, progress.at))
+        builder.set_regex_progress(None)
+        changed = changed or progress.matched != (before.topics if before else frozenset())
+    builder.set_timer(REGEX, None, next_turn(builder.group, env))
     return changed
 
 
-def next_turn(group: ConsumerGroup, env: Env) -> int | None:
+def next_turn(group: ConsumerGroup, env: GroupEnvironment) -> int | None:
     """When an expression is due; None where there is none."""
     times = [_due(group, regex, env) for regex in group.subscribed_regexes]
     return max(min(times), env.now) if times else None
 
 
-def drop_unused(draft: Draft, regex: str) -> None:
+def drop_unused(builder: ConsumerDecisionBuilder, regex: str) -> None:
     """A member does not use the expression any more: forget it if it was the last one."""
-    if regex in draft.group.regexes and regex not in draft.group.subscribed_regexes:
-        draft.delete_regex(regex)
+    if regex in builder.group.regexes and regex not in builder.group.subscribed_regexes:
+        builder.delete_regex(regex)
 
 
-def _due(group: ConsumerGroup, regex: str, env: Env) -> int:
+def _due(group: ConsumerGroup, regex: str, env: GroupEnvironment) -> int:
     resolved = group.regexes.get(regex)
     if resolved is None or resolved.at > env.now:  # or that of a coordinator whose clock was ahead
         return env.now
@@ -89,33 +89,33 @@ def _due(group: ConsumerGroup, regex: str, env: Env) -> int:
     return resolved.at + env.config.consumer_regex_refresh_interval_ms
 
 
-def _next_due(group: ConsumerGroup, env: Env) -> str | None:
+def _next_due(group: ConsumerGroup, env: GroupEnvironment) -> str | None:
     """The one that is being looked at, or else the one that has waited longest."""
     due = {regex: _due(group, regex, env) for regex in group.subscribed_regexes}
-    if group.scan is not None and due.get(group.scan.regex, env.now + 1) <= env.now:
-        return group.scan.regex
+    if group.regex_progress is not None and due.get(group.regex_progress.regex, env.now + 1) <= env.now:
+        return group.regex_progress.regex
     first = min(due, key=lambda regex: (due[regex], regex), default=None)
     return first if first is not None and due[first] <= env.now else None
 
 
-def _scan_of(group: ConsumerGroup, regex: str, env: Env) -> Scan:
-    scan = group.scan
-    if scan is not None and scan.regex == regex and scan.version == env.topics.version:
-        return scan
-    return Scan(regex, env.topics.version, env.now, frozenset(), 0)
+def _progress_of(group: ConsumerGroup, regex: str, env: GroupEnvironment) -> RegexProgress:
+    progress = group.regex_progress
+    if progress is not None and progress.regex == regex and progress.version == env.topics.version:
+        return progress
+    return RegexProgress(regex, env.topics.version, env.now, frozenset(), 0)
 
 
-def _further(scan: Scan, topics: Topics, steps: int) -> tuple[Scan, int]:
+def _advance(progress: RegexProgress, topics: Topics, steps: int) -> tuple[RegexProgress, int]:
     """The scan after as many topics as the steps allow, at least one; and the steps that are left."""
-    if _fault(scan.regex) is not None:  # of a broker with other limits
-        return scan._replace(looked_at=len(topics.by_name)), steps - STEPS_PER_TOPIC
-    pattern = re2.compile(scan.regex.encode(), _options())
-    matched, looked_at = set(scan.matched), scan.looked_at
-    for name in islice(topics.by_name, looked_at, None):
+    if _fault(progress.regex) is not None:  # of a broker with other limits
+        return progress._replace(topics_checked=len(topics.by_name)), steps - STEPS_PER_TOPIC
+    pattern = re2.compile(progress.regex.encode(), _options())
+    matched, topics_checked = set(progress.matched), progress.topics_checked
+    for name in islice(topics.by_name, topics_checked, None):
         if steps <= 0:
             break
         steps -= STEPS_PER_TOPIC + pattern.programsize * len(name)
-        looked_at += 1
+        topics_checked += 1
         if pattern.fullmatch(name.encode()) is not None:
             matched.add(name)
-    return scan._replace(matched=frozenset(matched), looked_at=looked_at), steps
+    return progress._replace(matched=frozenset(matched), topics_checked=topics_checked), steps

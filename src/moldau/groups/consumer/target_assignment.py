@@ -14,12 +14,12 @@ from uuid import UUID
 
 from moldau.groups.assignors import range as range_assignor
 from moldau.groups.assignors import uniform
-from moldau.groups.assignors.spec import Assign, Spec
-from moldau.groups.consumer.builder import Draft
+from moldau.groups.assignors.assignor import Assignor, MemberSubscription
+from moldau.groups.consumer.builder import ConsumerDecisionBuilder
 from moldau.groups.consumer.group import ConsumerGroup, Member, subscription
-from moldau.groups.env import Env, GroupConfig, Topics, TopicView
+from moldau.groups.environment import GroupConfig, GroupEnvironment, Topics, TopicView
 
-ASSIGNORS: Final[dict[str, Assign]] = {"uniform": uniform.assign, "range": range_assignor.assign}
+ASSIGNORS: Final[dict[str, Assignor]] = {"uniform": uniform.assign, "range": range_assignor.assign}
 HASH_BYTES: Final = 8  # the record has room for 64 bits
 
 
@@ -48,30 +48,30 @@ def _topic_hash(topic: TopicView) -> bytes:
     return blake2b(b"\0".join(parts), digest_size=HASH_BYTES).digest()
 
 
-def raise_epoch(draft: Draft, env: Env, changed: bool) -> None:
+def raise_epoch(builder: ConsumerDecisionBuilder, env: GroupEnvironment, changed: bool) -> None:
     """A new epoch if subscriptions changed, or else if topics did."""
-    found = metadata_hash(draft.group, env.topics)
-    if changed or found != draft.group.metadata_hash:
-        draft.write_epoch(draft.group.epoch + 1, found)
-    if draft.group.has_partition_metadata:  # of Kafka 4.0: the hash replaces it
-        draft.delete_partition_metadata()
+    found = metadata_hash(builder.group, env.topics)
+    if changed or found != builder.group.metadata_hash:
+        builder.write_epoch(builder.group.epoch + 1, found)
+    if builder.group.has_partition_metadata:  # of Kafka 4.0: the hash replaces it
+        builder.delete_partition_metadata()
 
 
-def assign_if_due(draft: Draft, env: Env) -> None:
+def assign_if_due(builder: ConsumerDecisionBuilder, env: GroupEnvironment) -> None:
     """Compute and write the target of the group's epoch, unless it is there or the last one is too fresh."""
-    group = draft.group
+    group = builder.group
     if group.assignment_epoch >= group.epoch:
         return
     interval_ms = env.config_of(group.group_id).consumer_assignment_interval_ms
     if group.assigned_at and 0 <= env.now - group.assigned_at < interval_ms:  # not of a clock that was ahead
         return
-    specs = _specs(group, env.topics)
-    counts = {each: env.topics.by_id[each].partitions for each in frozenset[UUID]().union(*_subscriptions(specs))}
-    assigned = ASSIGNORS[preferred_assignor(group, env.config)](specs, counts)
+    members = _assignor_members(group, env.topics)
+    counts = {each: env.topics.by_id[each].partitions for each in frozenset[UUID]().union(*_subscriptions(members))}
+    assigned = ASSIGNORS[preferred_assignor(group, env.config)](members, counts)
     for member_id, target in assigned.items():
         if group.targets.get(member_id) != target:
-            draft.write_target(member_id, target)
-    draft.write_target_metadata(group.epoch, env.now)
+            builder.write_target(member_id, target)
+    builder.write_target_metadata(group.epoch, env.now)
 
 
 def offered_assignors(config: GroupConfig) -> tuple[str, ...]:
@@ -86,11 +86,11 @@ def preferred_assignor(group: ConsumerGroup, config: GroupConfig) -> str:
     return wanted[0] if wanted else offered_assignors(config)[0]
 
 
-def _subscriptions(specs: Mapping[str, Spec]) -> set[frozenset[UUID]]:
-    return {spec.topics for spec in specs.values()}
+def _subscriptions(members: Mapping[str, MemberSubscription]) -> set[frozenset[UUID]]:
+    return {member.topics for member in members.values()}
 
 
-def _specs(group: ConsumerGroup, topics: Topics) -> dict[str, Spec]:
+def _assignor_members(group: ConsumerGroup, topics: Topics) -> dict[str, MemberSubscription]:
     known: dict[tuple[frozenset[str], str], frozenset[UUID]] = {}  # many members, few different subscriptions
 
     def wanted(member: Member) -> frozenset[UUID]:
@@ -101,6 +101,6 @@ def _specs(group: ConsumerGroup, topics: Topics) -> dict[str, Spec]:
         return known[key]
 
     return {
-        member.id: Spec(member.instance_id, wanted(member), group.targets.get(member.id, {}))
+        member.id: MemberSubscription(member.instance_id, wanted(member), group.targets.get(member.id, {}))
         for member in group.members.values()
     }

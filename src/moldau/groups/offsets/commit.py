@@ -11,12 +11,19 @@ from uuid import UUID
 from moldau.base.coordination import Caller, Decision, Record, Timer
 from moldau.base.errors import WireError
 from moldau.groups.classic import group as classic_group
-from moldau.groups.classic.builder import Draft
+from moldau.groups.classic.builder import ClassicDecisionBuilder
 from moldau.groups.classic.group import ClassicGroup, State
 from moldau.groups.consumer import reads as consumer_reads
 from moldau.groups.consumer.group import ConsumerGroup
-from moldau.groups.env import Env, Topics, TopicView
-from moldau.groups.offsets.packed import group_head, pack_expiring_value, pack_value, place_of, topic_head, value_tail
+from moldau.groups.environment import GroupEnvironment, Topics, TopicView
+from moldau.groups.offsets.packed import (
+    group_prefix,
+    pack_expiring_value,
+    pack_partition,
+    pack_topic,
+    pack_value,
+    value_suffix,
+)
 from moldau.wire.messages.offset_commit import (
     OffsetCommitPartitionResponse,
     OffsetCommitRequest,
@@ -32,11 +39,11 @@ from moldau.wire.messages.txn_offset_commit import (
 from moldau.wire.primitives import ZERO_UUID
 
 BY_TOPIC_ID: Final = 10  # from this version on requests name topics by their ids
-MEMBERS_OF_BOTH_KINDS: Final = 9  # from this version on clients know GROUP_ID_NOT_FOUND
-AS_CONFIGURED: Final = -1  # a retention time
-NEVER_BY_ITSELF: Final = -1  # an expiry
-LATEST: Final = 2**63 - 1  # a time that never comes; old clients ask for it as a retention time
-OUTCOMES_KEPT: Final = 1024
+MEMBER_EPOCH_SINCE: Final = 9  # from this version on clients know GROUP_ID_NOT_FOUND
+DEFAULT_RETENTION: Final = -1  # a retention time
+NO_EXPIRATION: Final = -1  # an expiry
+MAX_TIMESTAMP: Final = 2**63 - 1  # a time that never comes; old clients ask for it as a retention time
+RESULTS_CACHED: Final = 1024
 
 VALIDATE: Final[Mapping[type, Callable[..., WireError]]] = {
     ClassicGroup: classic_group.validate_commit,
@@ -44,12 +51,12 @@ VALIDATE: Final[Mapping[type, Callable[..., WireError]]] = {
 }
 
 TopicName = tuple[str, UUID]  # a topic as the request has it
-Outcomes = list[tuple[int, WireError]]  # by partition
-Refused = dict[TopicName, Outcomes]  # partitions that do not exist
-Answers = list[tuple[TopicName, Outcomes]]
+PartitionResults = list[tuple[int, WireError]]  # by partition
+MissingPartitions = dict[TopicName, PartitionResults]  # partitions that do not exist
+TopicResults = list[tuple[TopicName, PartitionResults]]
 
 
-class Known(NamedTuple):
+class ExistingTopic(NamedTuple):
     """Partitions of a topic that exist."""
 
     topic: TopicName
@@ -57,67 +64,71 @@ class Known(NamedTuple):
     partitions: list[Any]
 
 
-class How(NamedTuple):
+class CommitOptions(NamedTuple):
     """What the records of a request have in common."""
 
     group_id: str
     now: int
-    expires: int  # NEVER_BY_ITSELF, or when
+    expires: int  # NO_EXPIRATION, or when
     with_topic_ids: bool
     longest_metadata: int
 
 
-def commit(group: Any, request: OffsetCommitRequest, caller: Caller, env: Env) -> Decision:
-    known, refused = _sorted_out(request.topics, env.topics, caller.version >= BY_TOPIC_ID)
+def commit(group: Any, request: OffsetCommitRequest, caller: Caller, env: GroupEnvironment) -> Decision:
+    known, refused = _existing_and_missing(request.topics, env.topics, caller.version >= BY_TOPIC_ID)
     # As in Kafka the group is not asked where there is nothing to commit.
     error = _check(group, request, caller, known) if known else WireError.NONE
     retention = request.retention_time_ms
-    expires = NEVER_BY_ITSELF if retention == AS_CONFIGURED else min(env.now + retention, LATEST)
-    how = How(request.group_id, env.now, expires, True, env.config.offset_metadata_max_bytes)
-    records, answers = _settle(known, refused, error, how)
-    decision = Decision(records=records, replies=[(caller.token, _response(answers))])
+    expires = NO_EXPIRATION if retention == DEFAULT_RETENTION else min(env.now + retention, MAX_TIMESTAMP)
+    options = CommitOptions(request.group_id, env.now, expires, True, env.config.offset_metadata_max_bytes)
+    records, results = _records_and_results(known, refused, error, options)
+    decision = Decision(records=records, replies=[(caller.token, _response(results))])
     if known and error is WireError.NONE and isinstance(group, ClassicGroup):
-        decision.timers += _heard_of(group, request.member_id, env)
+        decision.timers += _session_timers(group, request.member_id, env)
     return decision
 
 
 def refuse(request: OffsetCommitRequest, error: WireError, version: int, topics: Topics) -> OffsetCommitResponse:
     """The answer where the group cannot be asked."""
-    known, refused = _sorted_out(request.topics, topics, version >= BY_TOPIC_ID)
+    known, refused = _existing_and_missing(request.topics, topics, version >= BY_TOPIC_ID)
     return _response(_refuse(known, refused, error))
 
 
-def commit_in_transaction(group: Any, request: TxnOffsetCommitRequest, caller: Caller, env: Env) -> Decision:
-    known, refused = _sorted_out(request.topics, env.topics)
+def commit_in_transaction(
+    group: Any, request: TxnOffsetCommitRequest, caller: Caller, env: GroupEnvironment
+) -> Decision:
+    known, refused = _existing_and_missing(request.topics, env.topics)
     error = _check_in_transaction(group, request, caller, known) if known else WireError.NONE
     # Kafka writes no topic ids here: the request has none.
-    how = How(request.group_id, env.now, NEVER_BY_ITSELF, False, env.config.offset_metadata_max_bytes)
-    records, answers = _settle(known, refused, error, how)
+    options = CommitOptions(request.group_id, env.now, NO_EXPIRATION, False, env.config.offset_metadata_max_bytes)
+    records, results = _records_and_results(known, refused, error, options)
     return Decision(
         records=records,
         producer_id=request.producer_id,
         producer_epoch=request.producer_epoch,
-        replies=[(caller.token, _txn_response(answers))],
+        replies=[(caller.token, _txn_response(results))],
     )
 
 
 def refuse_in_transaction(request: TxnOffsetCommitRequest, error: WireError, topics: Topics) -> TxnOffsetCommitResponse:
-    known, refused = _sorted_out(request.topics, topics)
+    known, refused = _existing_and_missing(request.topics, topics)
     return _txn_response(_refuse(known, refused, error))
 
 
-def has_something(request: TxnOffsetCommitRequest, topics: Topics) -> bool:
+def has_existing_partition(request: TxnOffsetCommitRequest, topics: Topics) -> bool:
     """Whether any partition of the request exists: if not, nobody is asked about the transaction either."""
-    return bool(_sorted_out(request.topics, topics)[0])
+    return bool(_existing_and_missing(request.topics, topics)[0])
 
 
 # -- which partitions
 
 
-def _sorted_out(asked: Iterable[Any], topics: Topics, by_id: bool = False) -> tuple[list[Known], Refused]:
+def _existing_and_missing(
+    asked: Iterable[Any], topics: Topics, by_id: bool = False
+) -> tuple[list[ExistingTopic], MissingPartitions]:
     """The partitions that exist, and those that do not."""
-    known: list[Known] = []
-    refused: Refused = {}
+    known: list[ExistingTopic] = []
+    refused: MissingPartitions = {}
     for each in asked:
         if by_id:
             topic, view = (each.name, each.topic_id), topics.by_id.get(each.topic_id)
@@ -134,24 +145,26 @@ def _sorted_out(asked: Iterable[Any], topics: Topics, by_id: bool = False) -> tu
             error = WireError.UNKNOWN_TOPIC_OR_PARTITION
             refused.setdefault(topic, []).extend([(partition, error) for partition in missing])
         if there:
-            known.append(Known(topic, view, there))
+            known.append(ExistingTopic(topic, view, there))
     return known, refused
 
 
 # -- who may
 
 
-def _check(group: Any, request: OffsetCommitRequest, caller: Caller, known: list[Known]) -> WireError:
+def _check(group: Any, request: OffsetCommitRequest, caller: Caller, known: list[ExistingTopic]) -> WireError:
     generation = request.generation_id_or_member_epoch
     if group is None:
         if generation < 0:
             return WireError.NONE  # no member of any group: the first commit makes a simple one
-        too_old = caller.version < MEMBERS_OF_BOTH_KINDS
+        too_old = caller.version < MEMBER_EPOCH_SINCE
         return WireError.ILLEGAL_GENERATION if too_old else WireError.GROUP_ID_NOT_FOUND
     return _validated(group, request.member_id, request.group_instance_id, generation, False, caller, known)
 
 
-def _check_in_transaction(group: Any, request: TxnOffsetCommitRequest, caller: Caller, known: list[Known]) -> WireError:
+def _check_in_transaction(
+    group: Any, request: TxnOffsetCommitRequest, caller: Caller, known: list[ExistingTopic]
+) -> WireError:
     if not request.group_id:
         return WireError.INVALID_GROUP_ID
     generation = request.generation_id
@@ -169,7 +182,7 @@ def _validated(
     generation: int,
     transactional: bool,
     caller: Caller,
-    known: list[Known],
+    known: list[ExistingTopic],
 ) -> WireError:
     error = VALIDATE[type(group)](group, member_id, instance_id, generation, transactional, caller.version)
     if error is WireError.NONE and isinstance(group, ConsumerGroup):
@@ -178,59 +191,61 @@ def _validated(
     return error
 
 
-def _heard_of(group: ClassicGroup, member_id: str, env: Env) -> list[Timer]:
+def _session_timers(group: ClassicGroup, member_id: str, env: GroupEnvironment) -> list[Timer]:
     """A classic member that commits is alive, as if it had sent a heartbeat."""
     member = group.members.get(member_id)
     if member is None or group.state not in (State.STABLE, State.PREPARING):
         return []
-    draft = Draft(group, env)
-    draft.expect_heartbeat(member)
-    return draft.decision.timers
+    builder = ClassicDecisionBuilder(group, env)
+    builder.reset_session_timer(member)
+    return builder.decision.timers
 
 
 # -- what is written
 
 
-def _settle(known: list[Known], refused: Refused, error: WireError, how: How) -> tuple[list[Record], Answers]:
+def _records_and_results(
+    known: list[ExistingTopic], refused: MissingPartitions, error: WireError, options: CommitOptions
+) -> tuple[list[Record], TopicResults]:
     """The records, and what became of each partition."""
     if error is not WireError.NONE:
         return [], _refuse(known, refused, error)
-    group_id, now, expires, with_topic_ids, longest_metadata = how
+    group_id, now, expires, with_topic_ids, longest_metadata = options
     records: list[Record] = []
-    answers: Answers = list(refused.items())
-    group = group_head(group_id)
+    results: TopicResults = list(refused.items())
+    group = group_prefix(group_id)
     for topic, view, partitions in known:
-        answer = _answer_of(topic, refused, answers)
-        head = group + topic_head(view.name)
-        tail = value_tail(now, view.id if with_topic_ids else ZERO_UUID)
+        topic_results = _results_of(topic, refused, results)
+        head = group + pack_topic(view.name)
+        tail = value_suffix(now, view.id if with_topic_ids else ZERO_UUID)
         for each in partitions:
             partition, metadata = each.partition_index, each.committed_metadata
             if metadata and _too_long(metadata, longest_metadata):
-                answer.append((partition, WireError.OFFSET_METADATA_TOO_LARGE))
+                topic_results.append((partition, WireError.OFFSET_METADATA_TOO_LARGE))
                 continue
-            if expires == NEVER_BY_ITSELF:
+            if expires == NO_EXPIRATION:
                 value = pack_value(each.committed_offset, each.committed_leader_epoch, metadata, tail)
             else:
                 value = pack_expiring_value(each.committed_offset, metadata, now, expires)
-            records.append(Record(place_of(head, partition), value))
-            answer.append((partition, WireError.NONE))
-    return records, answers
+            records.append(Record(pack_partition(head, partition), value))
+            topic_results.append((partition, WireError.NONE))
+    return records, results
 
 
-def _refuse(known: list[Known], refused: Refused, error: WireError) -> Answers:
-    answers: Answers = list(refused.items())
+def _refuse(known: list[ExistingTopic], refused: MissingPartitions, error: WireError) -> TopicResults:
+    results: TopicResults = list(refused.items())
     for topic, _, partitions in known:
-        _answer_of(topic, refused, answers).extend((each.partition_index, error) for each in partitions)
-    return answers
+        _results_of(topic, refused, results).extend((each.partition_index, error) for each in partitions)
+    return results
 
 
-def _answer_of(topic: TopicName, refused: Refused, answers: Answers) -> Outcomes:
+def _results_of(topic: TopicName, refused: MissingPartitions, results: TopicResults) -> PartitionResults:
     """Where a topic's partitions are answered: behind those that do not exist, as Kafka does it."""
-    answer = refused.get(topic)
-    if answer is None:
-        answer = []
-        answers.append((topic, answer))
-    return answer
+    topic_results = refused.get(topic)
+    if topic_results is None:
+        topic_results = []
+        results.append((topic, topic_results))
+    return topic_results
 
 
 def _too_long(metadata: str, limit: int) -> bool:
@@ -241,23 +256,23 @@ def _too_long(metadata: str, limit: int) -> bool:
 # -- what is answered
 
 
-@lru_cache(OUTCOMES_KEPT)
-def _outcome(partition: int, error: WireError) -> OffsetCommitPartitionResponse:
+@lru_cache(RESULTS_CACHED)
+def _result(partition: int, error: WireError) -> OffsetCommitPartitionResponse:
     """Values that never change, and nearly always the same ones."""
     return OffsetCommitPartitionResponse(partition_index=partition, error_code=error)
 
 
-def _response(answers: Answers) -> OffsetCommitResponse:
+def _response(results: TopicResults) -> OffsetCommitResponse:
     topics = [
         OffsetCommitTopicResponse(
-            name=name, topic_id=topic_id, partitions=tuple([_outcome(*outcome) for outcome in outcomes])
+            name=name, topic_id=topic_id, partitions=tuple([_result(*outcome) for outcome in outcomes])
         )
-        for (name, topic_id), outcomes in answers
+        for (name, topic_id), outcomes in results
     ]
     return OffsetCommitResponse(topics=tuple(topics))
 
 
-def _txn_response(answers: Answers) -> TxnOffsetCommitResponse:
+def _txn_response(results: TopicResults) -> TxnOffsetCommitResponse:
     return TxnOffsetCommitResponse(
         topics=tuple(
             TxnOffsetCommitTopicResponse(
@@ -267,6 +282,6 @@ def _txn_response(answers: Answers) -> TxnOffsetCommitResponse:
                     for partition, error in outcomes
                 ),
             )
-            for (name, _), outcomes in answers
+            for (name, _), outcomes in results
         )
     )

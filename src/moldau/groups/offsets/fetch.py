@@ -5,9 +5,9 @@ from typing import Final
 from uuid import UUID
 
 from moldau.base.errors import WireError
-from moldau.groups.env import Topics
-from moldau.groups.offsets.packed import partition_of, place_of, topic_head, topic_of, unpack_value
-from moldau.groups.offsets.store import Offsets
+from moldau.groups.environment import Topics
+from moldau.groups.offsets.packed import pack_partition, pack_topic, unpack_partition, unpack_topic, unpack_value
+from moldau.groups.offsets.store import OffsetStore
 from moldau.wire.messages.offset_fetch import (
     OffsetFetchGroup,
     OffsetFetchGroupResponse,
@@ -22,7 +22,7 @@ NO_OFFSET: Final = -1
 
 
 def fetch(
-    offsets: Offsets, request: OffsetFetchGroup, require_stable: bool, version: int, topics: Topics
+    offsets: OffsetStore, request: OffsetFetchGroup, require_stable: bool, version: int, topics: Topics
 ) -> OffsetFetchGroupResponse:
     """What a group has committed. Whoever asks has been found to be allowed to; a group that is not there has none."""
     by_id = version >= BY_TOPIC_ID
@@ -44,7 +44,7 @@ def refused(request: OffsetFetchGroup, error: WireError, version: int) -> Offset
 
 
 def _some_by_id(
-    offsets: Offsets, group_id: str, asked: Iterable[OffsetFetchTopic], require_stable: bool, topics: Topics
+    offsets: OffsetStore, group_id: str, asked: Iterable[OffsetFetchTopic], require_stable: bool, topics: Topics
 ) -> list[OffsetFetchTopicResponse]:
     """Topics that do not exist come last, as Kafka has them."""
     found, unknown = [], []
@@ -58,25 +58,27 @@ def _some_by_id(
 
 
 def _topic(
-    offsets: Offsets, group_id: str, topic: OffsetFetchTopic, name: str, require_stable: bool
+    offsets: OffsetStore, group_id: str, topic: OffsetFetchTopic, name: str, require_stable: bool
 ) -> OffsetFetchTopicResponse:
-    head = topic_head(name)
+    head = pack_topic(name)
     partitions = []
     for partition in topic.partition_indexes:
-        place = place_of(head, partition)
-        unstable = require_stable and offsets.is_pending(group_id, place)
-        partitions.append(_partition(partition, offsets.get(group_id, place), unstable, topic.topic_id))
+        packed = pack_partition(head, partition)
+        unstable = require_stable and offsets.is_pending(group_id, packed)
+        partitions.append(_partition(partition, offsets.get(group_id, packed), unstable, topic.topic_id))
     return OffsetFetchTopicResponse(name=topic.name, topic_id=topic.topic_id, partitions=tuple(partitions))
 
 
 def _all(
-    offsets: Offsets, group_id: str, require_stable: bool, topics: Topics, by_id: bool
+    offsets: OffsetStore, group_id: str, require_stable: bool, topics: Topics, by_id: bool
 ) -> list[OffsetFetchTopicResponse]:
     """Everything that counts, by topic. Where topics go by their ids, one that has none any more is left out."""
     found: dict[str, list[OffsetFetchPartitionResponse]] = {}
-    for place, value in offsets.committed(group_id).items():
-        unstable = require_stable and offsets.is_pending(group_id, place)
-        found.setdefault(topic_of(place), []).append(_partition(partition_of(place), value, unstable, ZERO_UUID))
+    for packed, value in offsets.committed(group_id).items():
+        unstable = require_stable and offsets.is_pending(group_id, packed)
+        found.setdefault(unpack_topic(packed), []).append(
+            _partition(unpack_partition(packed), value, unstable, ZERO_UUID)
+        )
     views = {name: topics.by_name.get(name) for name in found}
     ids = {name: view.id for name, view in views.items() if view is not None}
     return [

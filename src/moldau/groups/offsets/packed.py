@@ -1,7 +1,7 @@
-"""Records of committed offsets, packed and unpacked by hand: they are most of the log, and of what a group writes.
+"""The bytes of OffsetCommit records, packed and unpacked by hand, because they are most of the offsets log.
 
-The formats are those that `records` declares, which is what these functions are tested against. A `Place` is the part
-of a record's key behind the group: a topic and a partition.
+The formats are the ones declared in `records`; tests compare the two. A `PackedPartition` is the part of a record's key
+behind the group: topic and partition.
 """
 
 from struct import Struct
@@ -15,7 +15,7 @@ from moldau.groups.records import OFFSET_COMMIT, OffsetCommitValue
 from moldau.wire.codec import MalformedMessage, UnservedVersion
 from moldau.wire.primitives import ZERO_UUID, continue_uvarint, uvarint
 
-Place = bytes  # two bytes of the topic's length, the topic, four bytes of partition
+PackedPartition = bytes  # two bytes of the topic's length, the topic, four bytes of partition
 
 TOPIC_END: Final = -4  # place[:TOPIC_END] is the topic
 NEWEST_VERSION: Final = 4
@@ -37,7 +37,7 @@ _TOPIC_ID_TAG: Final = b"\1\0\x10"  # one tag: number 0, 16 bytes
 SMALLEST_VALUE: Final = 20  # bytes, of any version
 
 
-class Committed(NamedTuple):
+class CommittedOffset(NamedTuple):
     """A committed offset, read."""
 
     offset: int
@@ -51,30 +51,30 @@ class Committed(NamedTuple):
 # -- keys
 
 
-def group_head(group_id: str) -> bytes:
+def group_prefix(group_id: str) -> bytes:
     """How the keys of a group's offsets begin."""
     raw = group_id.encode()
     return _KEY_HEAD.pack(OFFSET_COMMIT, len(raw)) + raw
 
 
-def topic_head(topic: str) -> bytes:
+def pack_topic(topic: str) -> bytes:
     """How the places of a topic begin."""
     raw = topic.encode()
     return _LENGTH.pack(len(raw)) + raw
 
 
-def place_of(topic: bytes, partition: int) -> Place:
-    """A place, from what `topic_head` made."""
+def pack_partition(topic: bytes, partition: int) -> PackedPartition:
+    """A place, from what `pack_topic` made."""
     return topic + _PARTITION.pack(partition)
 
 
-def topic_of(place: bytes) -> str:
-    """The topic of a place, or of what `topic_head` made."""
-    return str(place[2 : 2 + _LENGTH.unpack_from(place)[0]], "utf-8")
+def unpack_topic(packed: bytes) -> str:
+    """The topic of a place, or of what `pack_topic` made."""
+    return str(packed[2 : 2 + _LENGTH.unpack_from(packed)[0]], "utf-8")
 
 
-def partition_of(place: Place) -> int:
-    partition: int = _PARTITION.unpack_from(place, len(place) + TOPIC_END)[0]
+def unpack_partition(packed: PackedPartition) -> int:
+    partition: int = _PARTITION.unpack_from(packed, len(packed) + TOPIC_END)[0]
     return partition
 
 
@@ -82,7 +82,7 @@ def is_offset_key(key: bytes) -> bool:
     return len(key) > 1 and key[0] == 0 and key[1] <= OFFSET_COMMIT  # the older type differs in nothing else
 
 
-def split_key(key: bytes) -> tuple[str, Place]:
+def split_key(key: bytes) -> tuple[str, PackedPartition]:
     """The group and the place of a record's key."""
     try:
         stop = 4 + (key[2] << 8 | key[3])
@@ -93,14 +93,14 @@ def split_key(key: bytes) -> tuple[str, Place]:
         raise MalformedMessage("the key of a committed offset is broken") from None
 
 
-def tombstone(group_id: str, place: Place) -> Record:
-    return Record(group_head(group_id) + place, None)
+def tombstone(group_id: str, packed: PackedPartition) -> Record:
+    return Record(group_prefix(group_id) + packed, None)
 
 
 # -- values
 
 
-def value_tail(now: int, topic_id: UUID) -> bytes:
+def value_suffix(now: int, topic_id: UUID) -> bytes:
     """How the values of all partitions of a topic end that are committed together."""
     return _TIME.pack(now) + (_NO_TAGS if topic_id == ZERO_UUID else _TOPIC_ID_TAG + topic_id.bytes)
 
@@ -128,7 +128,7 @@ def check_value(value: bytes) -> None:
         raise UnservedVersion("a committed offset was written by a newer broker, in a version that is not known here")
 
 
-def unpack_value(value: bytes) -> Committed:
+def unpack_value(value: bytes) -> CommittedOffset:
     if value[1] != NEWEST_VERSION:
         return _unpack_declared(value)
     try:
@@ -147,7 +147,7 @@ def unpack_value(value: bytes) -> Committed:
         topic_id = UUID(bytes=tags[3:])
     else:  # tags of a newer Kafka
         return _unpack_declared(value)
-    return Committed(offset, leader_epoch, str(value[start:stop], "utf-8"), committed, -1, topic_id)
+    return CommittedOffset(offset, leader_epoch, str(value[start:stop], "utf-8"), committed, -1, topic_id)
 
 
 def commit_time(value: bytes) -> int:
@@ -158,13 +158,13 @@ def commit_time(value: bytes) -> int:
     return unpack_value(value).commit_timestamp
 
 
-def has_own_expiry(value: bytes) -> bool:
+def has_expiration(value: bytes) -> bool:
     return value[1] == EXPIRING_VERSION
 
 
-def _unpack_declared(value: bytes) -> Committed:
+def _unpack_declared(value: bytes) -> CommittedOffset:
     found: OffsetCommitValue = records.decode_value(OffsetCommitValue, value)
-    return Committed(
+    return CommittedOffset(
         found.offset,
         found.leader_epoch,
         found.metadata,

@@ -11,7 +11,7 @@ from moldau.groups.classic import join as classic_join
 from moldau.groups.classic import reads as classic_reads
 from moldau.groups.classic import rebalance as classic_rebalance
 from moldau.groups.classic.group import ClassicGroup, ClassicMember, State
-from moldau.groups.env import Env, GroupConfig, Topics
+from moldau.groups.environment import GroupConfig, GroupEnvironment, Topics
 from moldau.groups.records import GroupMetadataValue, MemberMetadata
 from moldau.wire.messages.consumer_protocol import ConsumerProtocolSubscription, write_subscription
 from moldau.wire.messages.join_group import JoinGroupProtocol, JoinGroupRequest
@@ -100,7 +100,7 @@ def test_only_empty_groups_may_go(state: State) -> None:
 
 def test_a_group_cannot_skip_a_state() -> None:
     with pytest.raises(AssertionError, match="cannot go from Stable to Empty"):
-        group(State.STABLE).moved(State.EMPTY, 0)
+        group(State.STABLE).transition_to(State.EMPTY, 0)
 
 
 def test_groups_of_older_brokers_are_read() -> None:
@@ -129,8 +129,8 @@ def test_groups_of_older_brokers_are_read() -> None:
 
 def test_rounds_in_which_nobody_comes_do_not_follow_each_other_without_a_pause() -> None:
     hasty = replace(member("s", "one"), rebalance_timeout_ms=0)
-    env = Env(1_000, GroupConfig(), lambda: "id", Topics())
-    decision = classic_rebalance.join_time_is_up(group(State.PREPARING, hasty), ("join", "g"), env)
+    env = GroupEnvironment(1_000, GroupConfig(), lambda: "id", Topics())
+    decision = classic_rebalance.on_join_timeout(group(State.PREPARING, hasty), ("join", "g"), env)
     assert [each.at for each in decision.timers] == [None, 2_000]
 
 
@@ -138,9 +138,9 @@ def test_a_leader_that_is_no_member_leads_nobody() -> None:
     written = classic_group.to_record(replace(group(State.STABLE, member("m")), leader="gone")).value
     read = classic_group.from_record("g", written)
     assert read.leader == "m"
-    env = Env(1_000, GroupConfig(), lambda: "id", Topics())
+    env = GroupEnvironment(1_000, GroupConfig(), lambda: "id", Topics())
     alone = replace(read, state=State.PREPARING, members={"m": replace(read.members["m"], joining=ASKER)})
-    decision = classic_rebalance.join_time_is_up(alone, ("join", "g"), env)
+    decision = classic_rebalance.on_join_timeout(alone, ("join", "g"), env)
     assert [response.leader for _, response in decision.replies] == ["m"]
 
 
@@ -162,5 +162,5 @@ def test_a_group_that_could_not_be_written_does_not_begin(
         protocol_type=protocol_type,
         protocols=(JoinGroupProtocol(name=protocol, metadata=READS_A),),
     )
-    decision = classic_join.join(None, request, ASKER, Env(1_000, GroupConfig(), lambda: "id", Topics()))
+    decision = classic_join.join(None, request, ASKER, GroupEnvironment(1_000, GroupConfig(), lambda: "id", Topics()))
     assert [response.error_code for _, response in decision.replies] == [error]

@@ -4,7 +4,7 @@ from moldau.base.coordination import Record
 from moldau.base.errors import WireError
 from moldau.groups.consumer import heartbeat as consumer_heartbeat
 from moldau.groups.consumer import reads as consumer_reads
-from moldau.groups.consumer.group import ConsumerGroup, MemberState, fold
+from moldau.groups.consumer.group import ConsumerGroup, MemberState, apply_change
 from moldau.groups.records import (
     ClassicMemberMetadata,
     ConsumerGroupCurrentMemberAssignmentKey,
@@ -57,7 +57,7 @@ def current_record(epoch: int, state: int = 0, epochs: tuple[int, ...] | None = 
 def folded(*records: Record) -> ConsumerGroup:
     group: ConsumerGroup | None = None
     for record in records:
-        group = fold(group, record)
+        group = apply_change(group, record)
     assert group is not None
     return group
 
@@ -72,18 +72,18 @@ def test_tombstones_of_what_is_not_there_change_nothing() -> None:
         ConsumerGroupCurrentMemberAssignmentKey(group_id=GROUP, member_id="a"),
         ConsumerGroupRegularExpressionKey(group_id=GROUP, regular_expression="x"),
     ]
-    assert all(fold(None, Record(key, None)) is None for key in keys)
+    assert all(apply_change(None, Record(key, None)) is None for key in keys)
     group = ConsumerGroup(GROUP)
     for key in keys[1:3] + keys[4:]:  # without those of the group itself and of its target's epoch
-        assert fold(group, Record(key, None)) == group
+        assert apply_change(group, Record(key, None)) == group
 
 
 def test_partitions_of_before_assignment_epochs_have_the_members_epoch() -> None:
     for epochs in (None, ()):
         group = folded(member_record(), current_record(5, epochs=epochs))
-        assert group.members["a"].held == {T: {0: 5, 1: 5}}
+        assert group.members["a"].assigned == {T: {0: 5, 1: 5}}
     away = folded(member_record(instance_id="i"), current_record(-2, epochs=None))
-    assert away.members["a"].held == {T: {0: 0, 1: 0}}
+    assert away.members["a"].assigned == {T: {0: 0, 1: 0}}
 
 
 def test_the_owner_is_whoever_was_written_last() -> None:
@@ -176,5 +176,5 @@ def test_deciding_changes_nothing() -> None:
     assert before is not None
     shown = repr(before)
     consumer_heartbeat.topics_changed(before, world.env)
-    consumer_heartbeat.fired(before, ("session", GROUP, "a"), world.env)
+    consumer_heartbeat.on_timer(before, ("session", GROUP, "a"), world.env)
     assert repr(before) == shown

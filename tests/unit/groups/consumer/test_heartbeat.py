@@ -2,7 +2,7 @@
 
 from moldau.base.errors import WireError
 from moldau.groups.consumer.group import MemberState
-from moldau.groups.env import GroupConfig
+from moldau.groups.environment import GroupConfig
 from support.groups.consumer_group import GROUP, Client, OneGroup, settle, topics, with_config
 
 
@@ -316,7 +316,7 @@ def test_a_group_may_wait_longer_between_assignments() -> None:
 
 
 def test_own_times_give_way_to_narrower_bounds() -> None:
-    config = GroupConfig().with_own(
+    config = GroupConfig().with_overrides(
         {
             "consumer.session.timeout.ms": "70000",
             "consumer.heartbeat.interval.ms": "1",
@@ -329,4 +329,4 @@ def test_own_times_give_way_to_narrower_bounds() -> None:
         consumer_heartbeat_interval_ms=5_000,
         consumer_assignment_interval_ms=15_000,
     )
-    assert GroupConfig().with_own({"consumer.session.timeout.ms": "damaged"}) == GroupConfig()
+    assert GroupConfig().with_overrides({"consumer.session.timeout.ms": "damaged"}) == GroupConfig()

@@ -51,8 +51,8 @@ def test_names_and_an_expression_may_be_subscribed_together() -> None:
         ("(a", "missing )"),
         ("(?=a)b", "invalid perl operator"),
         ("((a{100}){100}){100}", "invalid repetition size"),
-        ("a" * (consumer_regex.PATTERN_BYTES + 1), "longer than"),
-        (r"\pL" * (consumer_regex.UNICODE_CLASSES + 1), "Unicode classes"),
+        ("a" * (consumer_regex.MAX_PATTERN_BYTES + 1), "longer than"),
+        (r"\pL" * (consumer_regex.MAX_UNICODE_CLASSES + 1), "Unicode classes"),
         (r"(\pL{30}){30}", "pattern too large"),
     ],
 )
@@ -120,11 +120,11 @@ def test_an_expensive_expression_takes_many_turns_and_finishes() -> None:
     client = Client(world, "a")
     subscribed(client, "(a?){200}a{200}[0-9]+")  # 600 steps for each of 200 letters
     assert world.group is not None
-    assert world.group.scan is not None  # some of the topics, and no more for now
-    assert 0 < world.group.scan.looked_at < 400
+    assert world.group.regex_progress is not None  # some of the topics, and no more for now
+    assert 0 < world.group.regex_progress.topics_checked < 400
     assert world.group.regexes == {}
     turns = 0
-    while world.group.scan is not None:
+    while world.group.regex_progress is not None:
         world.wait(0)
         turns += 1
         assert turns < 100
@@ -138,7 +138,7 @@ def test_a_restart_or_another_topic_begins_a_scan_anew() -> None:
     subscribed(client, "(a?){200}a{200}[0-9]+")
     world.restart()
     assert world.group is not None
-    assert world.group.scan is None
+    assert world.group.regex_progress is None
     world.wait(0)
     assert len(world.group.regexes) == 1
     client = Client(world, "b")

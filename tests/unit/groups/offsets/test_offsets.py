@@ -6,12 +6,12 @@ import pytest
 
 from moldau.base.coordination import Caller, Decision, Fired, Record, Timer
 from moldau.base.errors import WireError
-from moldau.groups.env import Env, GroupConfig, Topics, TopicView
+from moldau.groups.environment import GroupConfig, GroupEnvironment, Topics, TopicView
 from moldau.groups.offsets import commit as offsets_commit
 from moldau.groups.offsets import fetch as offsets_fetch
-from moldau.groups.offsets.packed import Committed, group_head, place_of, topic_head, unpack_value
+from moldau.groups.offsets.packed import CommittedOffset, group_prefix, pack_partition, pack_topic, unpack_value
 from moldau.groups.records import OffsetCommitKey, OffsetCommitValue, encode
-from moldau.groups.shard import LARGEST_BATCH, TOPICS, GroupShard
+from moldau.groups.shard import MAX_BATCH_BYTES, TOPICS_TIMER, GroupShard
 from moldau.wire.codec import MalformedMessage, UnservedVersion
 from moldau.wire.messages.offset_commit import OffsetCommitPartition, OffsetCommitRequest, OffsetCommitTopic
 from moldau.wire.messages.offset_fetch import OffsetFetchGroup, OffsetFetchTopic
@@ -28,12 +28,12 @@ ASKER = Caller("token", 9, "client", "/127.0.0.1")
 VALUE = OffsetCommitValue(offset=7, metadata="", commit_timestamp=5)
 
 
-def env(now: int = 0, topics: Topics = KNOWN) -> Env:
-    return Env(now, GroupConfig(offsets_retention_ms=1000), lambda: "id", topics)
+def env(now: int = 0, topics: Topics = KNOWN) -> GroupEnvironment:
+    return GroupEnvironment(now, GroupConfig(offsets_retention_ms=1000), lambda: "id", topics)
 
 
 def key(group: str = "g", topic: str = "t", partition: int = 0) -> bytes:
-    return place_of(group_head(group) + topic_head(topic), partition)
+    return pack_partition(group_prefix(group) + pack_topic(topic), partition)
 
 
 def value(of: OffsetCommitValue = VALUE) -> bytes:
@@ -57,7 +57,7 @@ def test_offsets_may_be_kept_for_as_long_as_there_are_numbers() -> None:
     shard = GroupShard()
     request = OffsetCommitRequest(group_id="g", topics=commit("g", range(1)).topics, retention_time_ms=2**63 - 1)
     carry_out(shard, shard.decide(request, ASKER._replace(version=2), env(now=1000)))
-    stored = shard.offsets.get("g", place_of(topic_head("t"), 0))
+    stored = shard.offsets.get("g", pack_partition(pack_topic("t"), 0))
     assert stored is not None
     assert unpack_value(stored).expire_timestamp == 2**63 - 1
 
@@ -85,7 +85,7 @@ def test_a_value_that_ends_within_its_metadata_is_not_guessed_at() -> None:
 
 
 def test_tags_of_a_newer_broker_are_skipped() -> None:
-    assert unpack_value(value()[:-1] + b"\1\7\2xx") == Committed(7, -1, "", 5, -1, UUID(int=0))
+    assert unpack_value(value()[:-1] + b"\1\7\2xx") == CommittedOffset(7, -1, "", 5, -1, UUID(int=0))
 
 
 def test_offsets_of_brokers_before_0_9_are_read() -> None:
@@ -109,7 +109,7 @@ def test_what_expires_is_written_a_batch_at_a_time() -> None:
         if not carry_out(shard, decision):
             break
         rounds += 1
-        assert sum(len(shard.encode(record)[0]) for record in decision.records) <= LARGEST_BATCH + 1024
+        assert sum(len(shard.encode(record)[0]) for record in decision.records) <= MAX_BATCH_BYTES + 1024
     assert rounds > 1
     assert (len(shard.offsets), shard.groups) == (0, {})
 
@@ -122,8 +122,8 @@ def test_offsets_of_a_topic_that_went_are_written_off_a_batch_at_a_time() -> Non
     decision = shard.topics_changed(gone)
     assert 0 < carry_out(shard, decision) < 4000
     # A topic of the same name may be created any moment, so the rest does not wait for the next look at retention.
-    while Timer(TOPICS, gone.now) in decision.timers:
-        decision = shard.decide(Fired(TOPICS), ASKER, gone)
+    while Timer(TOPICS_TIMER, gone.now) in decision.timers:
+        decision = shard.decide(Fired(TOPICS_TIMER), ASKER, gone)
         carry_out(shard, decision)
     assert len(shard.offsets) == 0
 
@@ -134,7 +134,7 @@ def test_a_restart_finds_topics_that_went_meanwhile() -> None:
     shard.replay(key(topic="gone"), value())
     shard.replay(key(topic="pending"), value(), 7)
     assert carry_out(shard, shard.loaded(env())) == 2
-    assert list(shard.offsets.topics()) == [topic_head("t")]
+    assert list(shard.offsets.topics()) == [pack_topic("t")]
     shard.end_transaction(7, commit=True)
     assert len(shard.offsets) == 1
 
@@ -144,7 +144,7 @@ def test_topics_whose_names_begin_alike_are_not_confused() -> None:
     for name in ("t", "t\0\0\0\0", "tt"):
         shard.replay(key(topic=name), value())
     assert carry_out(shard, shard.topics_changed(env())) == 2
-    assert list(shard.offsets.topics()) == [topic_head("t")]
+    assert list(shard.offsets.topics()) == [pack_topic("t")]
 
 
 # -- where the group cannot be asked
@@ -169,8 +169,8 @@ def test_a_refused_commit_in_a_transaction_says_so_too() -> None:
         "nope": WireError.UNKNOWN_TOPIC_OR_PARTITION,
         "t": WireError.COORDINATOR_LOAD_IN_PROGRESS,
     }
-    assert offsets_commit.has_something(request, KNOWN)
-    assert not offsets_commit.has_something(request, Topics())
+    assert offsets_commit.has_existing_partition(request, KNOWN)
+    assert not offsets_commit.has_existing_partition(request, Topics())
 
 
 def test_version_1_of_a_refused_fetch_says_so_for_each_partition() -> None:

@@ -7,7 +7,7 @@ from uuid import UUID
 Assignment = Mapping[UUID, frozenset[int]]
 
 
-class Spec(NamedTuple):
+class MemberSubscription(NamedTuple):
     """A member, to an assignor."""
 
     instance_id: str | None
@@ -16,10 +16,12 @@ class Spec(NamedTuple):
 
 
 PartitionCounts = Mapping[UUID, int]  # of every topic that somebody subscribed
-Assign = Callable[[Mapping[str, Spec], PartitionCounts], dict[str, Assignment]]  # every member is in the answer
+Assignor = Callable[
+    [Mapping[str, MemberSubscription], PartitionCounts], dict[str, Assignment]
+]  # every member is in the answer
 
 
-def same_topics(members: Mapping[str, Spec]) -> bool:
+def same_topics(members: Mapping[str, MemberSubscription]) -> bool:
     """Whether all members subscribe to the same topics."""
     subscriptions = iter(members.values())
     first = next(subscriptions, None)

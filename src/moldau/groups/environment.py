@@ -51,7 +51,7 @@ class GroupConfig:
     offset_metadata_max_bytes: int = 4096
     offsets_retention_ms: int = 7 * 24 * 60 * 60 * 1000
 
-    def with_own(self, overrides: Mapping[str, str]) -> "GroupConfig":
+    def with_overrides(self, overrides: Mapping[str, str]) -> "GroupConfig":
         """For a group with these settings of its own. As in Kafka they give way to bounds that came after them."""
         chosen: dict[str, int] = {}
         for setting in GROUP:
@@ -63,16 +63,16 @@ class GroupConfig:
 
 
 @dataclass(frozen=True, slots=True)
-class Env:
+class GroupEnvironment:
     now: int  # milliseconds since the Unix epoch
     config: GroupConfig
     new_id: Callable[[], str]  # 22 letters, like Kafka's random ids
     topics: Topics
-    own: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # settings of single groups, by group id
+    overrides: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # settings of single groups, by group id
 
     def config_of(self, group_id: str) -> GroupConfig:
-        own = self.own.get(group_id)
-        return self.config.with_own(own) if own else self.config
+        overrides = self.overrides.get(group_id)
+        return self.config.with_overrides(overrides) if overrides else self.config
 
 
 def _field(name: str) -> str:
