@@ -184,6 +184,7 @@ class ClassicClient:
     member_id: str = ""
     generation: int = -1
     owned: Owned = field(default_factory=dict)
+    joined_topics: tuple[str, ...] = ()  # the subscription of its last JoinGroup
     next: str = "join"
     assignments: tuple[SyncGroupAssignment, ...] = ()  # if it leads
     asked: int = 0  # questions so far: what answers an earlier one is not heard
@@ -218,6 +219,7 @@ class ClassicClient:
 
     def _join(self) -> None:
         self.owned = {}
+        self.joined_topics = self.topics
         metadata = write_subscription(ConsumerProtocolSubscription(topics=self.topics))
         request = JoinGroupRequest(
             group_id=GROUP,
@@ -278,7 +280,7 @@ class ClassicClient:
         if response.error_code != WireError.NONE:
             self._failed(response.error_code)
             return
-        self.next = "heartbeat"
+        self.next = "heartbeat" if self.topics == self.joined_topics else "join"  # as Java's consumer does
         assigned = read_assignment(response.assignment).assigned_partitions if response.assignment else ()
         self.owned = {each.topic: frozenset(each.partitions) for each in assigned}
 
