@@ -77,7 +77,7 @@ class SimulatedBroker:
         member: Any = SimpleNamespace(membership=self, alter_partitions=self._alter)
         peers: Any = SimpleNamespace(to=self._link)
         self._replication = Replication(
-            self.replicas, peers, member, lambda: self.image, lambda: self._settings, self.clock.now
+            self.replicas, peers, member, lambda: self.image, lambda: self._settings, self.clock.now, self._give_up
         )
         self.context: Any = SimpleNamespace(
             replicas=self.replicas,
@@ -126,6 +126,9 @@ class SimulatedBroker:
         except TimeoutError:
             return None
 
+    def _give_up(self, reason: str) -> None:
+        raise AssertionError(reason)
+
     # ── its end ──
 
     async def stop(self) -> None:
@@ -148,8 +151,7 @@ class SimulatedBroker:
     async def _end_tasks(self) -> None:
         self.alive = False
         self._cluster.network.forget(self.id)
-        for timer in self.replicas._removals:
-            timer.cancel()
+        self.replicas.deletes.cancel()
         for task in list(self._tasks):
             task.cancel()
         for partition in self.replicas:

@@ -72,7 +72,7 @@ def test_a_full_disk_refuses_writers_serves_readers_and_goes_on_once_there_is_ro
         ballast.write_bytes(bytes(shutil.disk_usage(small_disk).free - (1 << 20)))
         for value in expected[1:]:
             producer.produce("t", value, on_delivery=lambda error, _: errors.append(error) if error else None)
-        eventually(lambda: producer.poll(0.05) >= 0 and "[Errno 28]" in own.log_text())
+        eventually(lambda: producer.poll(0.05) >= 0 and "Disk full: t-0 is read-only" in own.log_text())
         with RawClient(own.bootstrap) as client:  # readers go on
             assert plain_values(client.fetched("t", 0)[0])[0] == expected[0]
         consumer = Consumer({"bootstrap.servers": own.bootstrap, "group.id": "g", "auto.offset.reset": "earliest"})
@@ -81,6 +81,8 @@ def test_a_full_disk_refuses_writers_serves_readers_and_goes_on_once_there_is_ro
         assert producer.flush(PATIENCE) == 0
         assert not errors
         assert values(own.bootstrap, "t") == expected
+        eventually(lambda: "data accepts writes again" in own.log_text())
+        assert own.log_text().count("t-0 is read-only until space is freed") <= 1, "once, not for each refused write"
         refused = created.exception(PATIENCE)
         if refused is not None:  # the store had no room for it: the client is told, and comes again
             assert isinstance(refused, KafkaException)
@@ -121,7 +123,7 @@ def full_broker(small_disk: Path, tmp_path: Path) -> Iterator[BrokerProcess]:
             while ballast.write(bytes(4096)):
                 pass
         writer.start()
-        eventually(lambda: "[Errno 28]" in own.log_text())
+        eventually(lambda: "Disk full: " in own.log_text())
         yield own
     finally:
         stopped.set()

@@ -53,6 +53,7 @@ from moldau.metadata.portions import PORTION_BYTES
 from moldau.net.listener import CannotListen, ConnectionLimits, Listeners
 from moldau.net.request_limits import RequestLimits
 from moldau.replication.compactor import CleanerSettings, Compactor
+from moldau.replication.owners import StandaloneOwner
 from moldau.replication.replicas import Replicas
 from moldau.store.port import Store, StoreError
 from moldau.store.sqlite import SqliteStore
@@ -258,7 +259,7 @@ class Node:
             registration.on_replaced = self._give_up
             self._lifecycle = BrokerLifecycle(controller, registration, asking, config.node_id)
             controller.resulting_changes = lambda before, after: resulting_changes(running(), before, after)
-            self._replication = Replication(self._replicas, peers, self._lifecycle, image, running, now)
+            self._replication = Replication(self._replicas, peers, self._lifecycle, image, running, now, self._give_up)
             self._context.asking = asking
             self._context.serve_forwarded = self._dispatcher.serve_forwarded
 
@@ -323,7 +324,7 @@ class Node:
 
     def _go(self) -> None:
         self._controller.on_image(self._follow)
-        self._replicas.on_last_failure = self._give_up
+        self._replicas.owner = StandaloneOwner(self._give_up)
         if self._replication is not None:
             self._replication.start()
         self._context.groups.start()
@@ -338,7 +339,7 @@ class Node:
         if self._lifecycle is None:
             return
         registration = self._lifecycle.registration
-        findings = Findings(self._trusted, self._replicas.unsound, self._replicas.last_producer_id)
+        findings = Findings(self._trusted, self._replicas.directories.without_records, self._replicas.last_producer_id)
         await self._startup.retry(lambda: registration.start(self._broker, findings))
         if self._broker.id in self._controller.image.cordoned:
             log.warning("this broker is cordoned, and gets no new partitions; cordoned.log.dirs says so")

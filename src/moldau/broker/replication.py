@@ -7,6 +7,7 @@ controller to ask. A single node has none of this.
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -22,6 +23,7 @@ from moldau.replication.fetcher import FetchSettings, Hands
 from moldau.replication.fetchers import Fetchers, ask_bounds
 from moldau.replication.follower import Follower
 from moldau.replication.leader import Leader
+from moldau.replication.owners import NO_OWNER
 from moldau.replication.partition import Partition
 from moldau.replication.replicas import Replicas
 from moldau.replication.roles import Surroundings
@@ -52,12 +54,14 @@ class Replication:
         image: Callable[[], ClusterImage],
         config: Callable[[], BrokerConfig],
         now: Callable[[], int],
+        give_up: Callable[[str], None],
     ) -> None:
         self._replicas = replicas
         self._lifecycle = lifecycle
         self._image = image
         self._config = config
         self._now = now
+        self._give_up = give_up
         self._node_id = node_id = config().node_id
         self._shrunk_at: float | None = None
         self._repairs: dict[Partition, asyncio.Task[None]] = {}
@@ -72,7 +76,7 @@ class Replication:
             replica=lambda: (node_id, lifecycle.registration.epoch),
             settings=self._settings,
             now=now,
-            remove_later=replicas.remove_later,
+            remove_later=replicas.deletes.schedule,
             bounds=lambda link, partitions: ask_bounds(link, partitions, node_id),
             throttle=self.throttle,
             checkpoint=replicas.checkpoint,
@@ -81,18 +85,14 @@ class Replication:
 
     def start(self) -> None:
         """The logs are open: copy what others lead."""
-        self._replicas.on_role = self._replicas.on_damage = self._assign
-        self._replicas.on_gone = self._fetchers.dismiss
-        self._replicas.on_doubt = self._doubt
-        self._replicas.on_offline = self._withdrawals.look
+        self._replicas.owner = self
         self._changes.start()
         self._withdrawals.start()
         for partition in self._replicas:
             self._assign(partition)
 
     async def stop(self) -> None:
-        self._replicas.on_role = self._replicas.on_gone = self._replicas.on_damage = self._replicas.on_doubt = None
-        self._replicas.on_offline = None
+        self._replicas.owner = NO_OWNER
         for task in self._repairs.values():
             task.cancel()
         await asyncio.gather(*self._repairs.values(), return_exceptions=True)
@@ -104,7 +104,7 @@ class Replication:
         """A partition has another role, or is damaged: a follower's log is repaired before it is copied to again."""
         if not self._has(partition):
             return
-        if partition.damaged and isinstance(partition.role, Follower) and not partition.offline:
+        if partition.standing.corrupt and isinstance(partition.role, Follower) and not partition.offline:
             self._fetchers.dismiss(partition)
             self._begin(partition, self._repair(partition))
         else:
@@ -125,11 +125,28 @@ class Replication:
         problem = task.exception()
         if problem is not None:
             log.error("repairing %s-%d failed", partition.topic, partition.index, exc_info=problem)
-        elif partition.damaged and self._replicas.on_role is not None:  # found by a look, or while it was looked at
+        elif partition.standing.corrupt and self._replicas.owner is self:  # found by a look, or while it was looked at
             self._assign(partition)
 
-    def _doubt(self, partition: Partition, offset: int) -> None:
-        """Followers cannot use what they are sent: a payload is only looked at by who reads it."""
+    # ── what replicas report ──
+
+    def role_changed(self, partition: Partition) -> None:
+        self._assign(partition)
+
+    def log_corrupt(self, partition: Partition) -> None:
+        self._assign(partition)
+
+    def removed(self, partition: Partition) -> None:
+        self._fetchers.dismiss(partition)
+
+    def went_offline(self) -> None:
+        self._withdrawals.look()
+
+    def all_directories_failed(self, reason: str) -> None:
+        self._give_up(reason)
+
+    def records_suspect(self, partition: Partition, offset: int) -> None:
+        """Followers cannot use what they are sent: only a reader looks at the payload."""
         self._begin(partition, self._look(partition, offset))
 
     async def _look(self, partition: Partition, offset: int) -> None:
@@ -148,11 +165,11 @@ class Replication:
                 log.warning("%s-%d cannot be looked at just now: %s", partition.topic, partition.index, problem)
                 await asyncio.sleep(LOOK_AGAIN_S)
         await partition.left_alone()
-        partition.damaged = False
+        partition.stand(replace(partition.standing, corrupt=False))
         if self._has(partition) and isinstance(partition.role, Follower) and not partition.offline:
             try:
                 removed = partition.role.discard(end, self._now())
-                self._replicas.remove_later(removed, partition.log.config.file_delete_delay_ms)
+                self._replicas.deletes.schedule(removed, partition.log.config.file_delete_delay_ms)
                 await self._replicas.checkpoint()  # a crash must not take for durable what comes in its place
             except OSError as problem:
                 partition.fail(problem)

@@ -18,7 +18,7 @@ from moldau.log.compaction.swapping import Swaps
 from moldau.log.compaction.work import Cleaned, Tally, Work
 from moldau.log.segment import CorruptLogError, file_stem
 from moldau.replication.cleaner import Cleaner, CleanerFailed, LogUncleanable
-from moldau.replication.opening import Key
+from moldau.replication.log_directories import Offsets
 from moldau.replication.partition import Partition
 from moldau.replication.replicas import Replicas
 
@@ -70,7 +70,7 @@ class Compactor:
         self._claimed: set[Partition] = set()
         self._resting: dict[Partition, float] = {}  # until when, in the loop's time
         self._uncleanable: set[Partition] = set()
-        self._written: dict[Path, dict[Key, int]] = {}
+        self._written: dict[Path, Offsets] = {}
         self._checkpointing = asyncio.Lock()
         self._watch: asyncio.Task[None] | None = None
         self._stopping = False
@@ -80,7 +80,7 @@ class Compactor:
         for directory in self._replicas.directories:
             known = _read_checkpoint(directory.path / CLEANER_OFFSETS)
             self._written[directory.path] = known
-            for partition in self._replicas.in_directory(directory):
+            for partition in self._replicas.directories.partitions_in(directory):
                 partition.log.clean_to = known.get((partition.topic, partition.index), 0)
         self._watch = asyncio.get_running_loop().create_task(self._look_again_and_again(), name="compaction")
 
@@ -239,7 +239,7 @@ class Compactor:
             logger.error("exchanging segments of %s failed: %s", partition.log.name, problem)
             partition.fail(problem)
             raise
-        self._replicas.remove_later(removed, partition.log.config.file_delete_delay_ms)
+        self._replicas.deletes.schedule(removed, partition.log.config.file_delete_delay_ms)
 
     # -- checkpoints -------------------------------------------------------------------------------------------------
 
@@ -249,10 +249,10 @@ class Compactor:
             for directory in self._replicas.directories:
                 if directory.offline:
                     continue
-                offsets = self._replicas.unopened_of(directory, self._written[directory.path])
-                for partition in self._replicas.in_directory(directory):
+                offsets = self._replicas.directories.unopened_in(directory, self._written[directory.path])
+                for partition in self._replicas.directories.partitions_in(directory):
                     if partition.log.clean_to:
-                        offsets[partition.topic, partition.index] = partition.log.clean_to
+                        offsets[partition.topic_partition] = partition.log.clean_to
                 if offsets != self._written[directory.path]:
                     self._written[directory.path] = offsets  # even if that fails: it is said once, not all the time
                     try:
@@ -261,7 +261,7 @@ class Compactor:
                         logger.error("writing %s failed: %s", directory.path / CLEANER_OFFSETS, problem)
 
 
-def _read_checkpoint(path: Path) -> dict[Key, int]:
+def _read_checkpoint(path: Path) -> Offsets:
     """Without it logs are cleaned from their beginning again, which takes longer and changes nothing."""
     try:
         return read_offsets(path)

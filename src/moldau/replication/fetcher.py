@@ -321,7 +321,7 @@ class Fetcher:
         if not isinstance(role, Follower) or partition.offline or told.offset != partition.log.end_offset:
             self._dirty.add(place)
             return
-        if partition.moving:
+        if partition.standing.moving:
             self._pause(place, partition, WireError.NONE)
             return
         now = self._hands.now()
@@ -349,10 +349,10 @@ class Fetcher:
 
     def _spoiled(self, place: Place, partition: Partition, problem: OSError | CorruptLogError) -> None:
         """What came could not be written, or what is here not be read, which is to be copied anew."""
-        logger.error("appending to %s-%d failed: %s", *_name(partition), problem)
         if isinstance(problem, OSError):
-            partition.fail_unless_passing(problem)
+            partition.write_failed(problem, "Appending to")
         else:
+            logger.error("The log of %s is corrupt, and is copied again from its leader: %s", partition.name, problem)
             partition.cannot_read()
         self._pause(place, partition, WireError.KAFKA_STORAGE_ERROR)
 
@@ -397,7 +397,7 @@ class Fetcher:
                 continue
             self._dirty.add(place)
             end = partition.log.end_offset
-            outdated = partition.moving or partition.leader_epoch != epochs[partition]
+            outdated = partition.standing.moving or partition.leader_epoch != epochs[partition]
             if found is None or outdated or found.start <= end <= found.end:
                 self._pause(place, partition, WireError.NONE)
                 continue

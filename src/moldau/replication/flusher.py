@@ -1,30 +1,29 @@
-"""Makes one partition's log durable, in a thread, one round at a time: a round serves everyone who waited for it.
+"""Makes one partition's log durable, in a thread, one round at a time: a round serves every batch that waits for it.
 
 A failed fsync is never tried again: the kernel may have dropped what it could not write, and a second fsync that
-succeeds would be a lie. The partition's directory goes offline instead. A full disk is another matter: whoever waits is
-told so, and the round is due again.
+succeeds would be a lie. The partition's log directory goes offline instead. After a full disk the round is retried.
 """
 
 import asyncio
-import logging
 from collections.abc import Callable
 
+from moldau.base.errors import Refusal
+from moldau.base.ids import Offset
 from moldau.log.files import passing
 from moldau.log.flush import FlushJob
 from moldau.log.log import Log
 
-logger = logging.getLogger("moldau.replication")
-
-Waiting = tuple[int, Callable[[bool], None]]  # the offset that must be durable, and whom to tell whether it is
+Durable = Callable[[Refusal | None], None]  # called with None when the records are on disk, else with the error
+WriteFailed = Callable[[OSError, str], Refusal]
 
 
 class Flusher:
-    __slots__ = ("_again", "_log", "_on_failure", "_task", "_waiting", "put_off")
+    __slots__ = ("_again", "_log", "_task", "_waiting", "_write_failed", "put_off")
 
-    def __init__(self, log: Log, on_failure: Callable[[OSError], None]) -> None:
+    def __init__(self, log: Log, write_failed: WriteFailed) -> None:
         self._log = log
-        self._on_failure = on_failure
-        self._waiting: list[Waiting] = []
+        self._write_failed = write_failed
+        self._waiting: list[tuple[Offset, Durable]] = []
         self._again = False
         self.put_off = False  # the disk was full: the round is to be tried again
         self._task: asyncio.Task[None] | None = None
@@ -35,8 +34,8 @@ class Flusher:
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._run())
 
-    def when_durable(self, offset: int, tell: Callable[[bool], None]) -> None:
-        """Flush, and tell when everything before `offset` is on disk (True) or never will be (False)."""
+    def when_durable(self, offset: Offset, tell: Durable) -> None:
+        """Flush, and tell when everything before `offset` is on disk or never will be."""
         self._waiting.append((offset, tell))
         self.soon()
 
@@ -50,33 +49,30 @@ class Flusher:
                     await asyncio.to_thread(job.run)
                 except OSError as problem:
                     self._failed(job, problem)
-                    continue  # who came meanwhile waits for the next round
+                    continue  # batches that came meanwhile wait for the next round
                 self.put_off = False
                 self._log.finish_flush(job)
-                self._tell(True, job.end_offset)
+                self._tell(None, job.end_offset)
         finally:
             self._task = None
 
     def _failed(self, job: FlushJob | None, problem: OSError) -> None:
-        """`job`: None if it could not even be begun, for want of a file to open."""
+        """`job`: None if the round could not even begin, for want of a file descriptor."""
+        end_offset = self._log.end_offset
         if passing(problem):
-            if not self.put_off:
-                logger.error("flushing %s is put off: %s", self._log.name, problem)
             self.put_off = True
             if job is not None:
                 self._log.abandon_flush(job)
-            self._tell(False, self._log.end_offset if job is None else job.end_offset)
+                end_offset = job.end_offset
         else:
-            logger.error("flushing %s failed: %s", self._log.name, problem)
             self._again = False
-            self._on_failure(problem)
-            self._tell(False, self._log.end_offset)
+        self._tell(self._write_failed(problem, "Flushing"), end_offset)
 
-    def _tell(self, durable: bool, end_offset: int) -> None:
+    def _tell(self, refusal: Refusal | None, end_offset: Offset) -> None:
         ready = [tell for offset, tell in self._waiting if offset <= end_offset]
         self._waiting = [each for each in self._waiting if each[0] > end_offset]
         for tell in ready:
-            tell(durable)
+            tell(refusal)
 
     async def stop(self) -> None:
         if self._task is not None:

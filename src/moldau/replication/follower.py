@@ -5,6 +5,7 @@ off here. That never reaches below the high watermark, unless a leader was elect
 """
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -97,7 +98,8 @@ class Follower:
         logger.error(
             "%s-%d is damaged behind offset %d, and copied anew from there", partition.topic, partition.index, offset
         )
-        partition.owed = max(partition.owed, self.high_watermark)
+        required = max(partition.standing.required_offset, self.high_watermark)
+        partition.stand(replace(partition.standing, required_offset=required))
         removed = drop_segments(partition.log, offset, now)
         self._cut()
         return removed

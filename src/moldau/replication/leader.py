@@ -220,7 +220,7 @@ class Leader:
     def sent(self, broker: int, offset: int) -> None:
         """A follower gets what lies at `offset`. If it asks for it again and again, it may be what is wrong."""
         if self.isr.followers[broker].sent(offset) == IN_VAIN:
-            self._partition.doubt(offset)
+            self._partition.owner.records_suspect(self._partition, offset)
 
     # ── deleting records ──
 

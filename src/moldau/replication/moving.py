@@ -10,10 +10,11 @@ directory has a mark that says so, and goes.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Protocol, TypeVar
 from uuid import uuid4
 
 from moldau.base.errors import Refusal, WireError
@@ -40,21 +41,24 @@ class MoveEnded(Exception):
     """Nobody wants the copy any more."""
 
 
-class Hands(NamedTuple):
-    """What a move needs of the partitions' keeper."""
+class MoveOwner(Protocol):
+    def now(self) -> int: ...
 
-    open_copy: Callable[[Partition, Path, int, bool], Log]  # in a thread: where, from which offset, whether clean
-    settle: Callable[[Partition, LogDirectory, Log], Awaitable[None]]  # the copy took the place of this log
-    fail: Callable[[LogDirectory, OSError], None]
-    now: Callable[[], int]
+    def open_copy(self, partition: Partition, path: Path, log_start: int, clean: bool) -> Log:
+        """In a thread: open the copy at `path`, which begins at `log_start`."""
+
+    async def log_replaced(self, partition: Partition, target: LogDirectory, old: Log) -> None:
+        """The copy has taken the place of the log: write that down, and remove the old one."""
+
+    def directory_failed(self, directory: LogDirectory, problem: OSError) -> None: ...
 
 
 class Move:
-    def __init__(self, partition: Partition, target: LogDirectory, hands: Hands) -> None:
+    def __init__(self, partition: Partition, target: LogDirectory, owner: MoveOwner) -> None:
         self.partition = partition
         self.target = target
         self.copy: Log | None = None
-        self._hands = hands
+        self._owner = owner
         self._ended = False
         self._failure: Callable[[], None] | None = None  # tells of a disk that failed, back on the loop
         self._name = Path(partition.log.directory).name
@@ -102,7 +106,7 @@ class Move:
             return self._unreadable(problem)
         except OSError as problem:
             if not files.passing(problem):
-                self._hands.fail(self.target, problem)
+                self._owner.directory_failed(self.target, problem)
             return Refusal(WireError.KAFKA_STORAGE_ERROR, str(problem))
 
     def _unreadable(self, problem: CorruptLogError) -> Refusal:
@@ -119,7 +123,7 @@ class Move:
         log = self.partition.log
         first = _read(lambda: next(log.read_headers(log.start_offset), None))  # a log may start within a batch
         begin = first.base_offset if first is not None else log.start_offset
-        copy = self.copy = await asyncio.to_thread(self._hands.open_copy, self.partition, self._path, begin, False)
+        copy = self.copy = await asyncio.to_thread(self._owner.open_copy, self.partition, self._path, begin, False)
         while not self._outdated:
             end = max(copy.end_offset, log.start_offset)
             left = _read(partial(log.bytes_between, end, log.end_offset))
@@ -138,12 +142,12 @@ class Move:
             if header.base_offset < copy.end_offset:  # the batch that the last round ended in
                 continue
             copy.end_offset = header.base_offset  # compaction leaves gaps
-            copy.append(header, data, header.leader_epoch, self._hands.now())
+            copy.append(header, data, header.leader_epoch, self._owner.now())
         _flush(copy)
 
     async def _swap(self) -> Refusal | None:
         """The end of it, behind all batches that came before and before all that come."""
-        self.partition.moving = True
+        self.partition.stand(replace(self.partition.standing, moving=True))
         self.partition.take_turn(self._complete, self._take_over)
         return await self._swapped
 
@@ -151,7 +155,8 @@ class Move:
         """In a thread: nothing is written to the log meanwhile."""
         copy, log = self.copy, self.partition.log
         assert copy is not None
-        fail: Callable[[OSError], None] = partial(self._hands.fail, self.target)  # of the directory that is written to
+        target_failed = partial(self._owner.directory_failed, self.target)
+        fail: Callable[[OSError], None] = target_failed  # of the directory that is written to
         try:
             if self._outdated:
                 return CUT
@@ -164,12 +169,12 @@ class Move:
             copy.close()
             fail = self.partition.fail
             mark_moved(log.directory, log.start_offset)
-            fail = partial(self._hands.fail, self.target)
+            fail = target_failed
             path = self.target.path / self._name
             self._path.rename(path)
             self._path = path
             files.sync_directory(self.target.path)
-            self.copy = self._hands.open_copy(self.partition, path, log.start_offset, True)
+            self.copy = self._owner.open_copy(self.partition, path, log.start_offset, True)
         except MoveEnded:
             return UNWANTED
         except CorruptLogError as problem:
@@ -182,7 +187,7 @@ class Move:
 
     def _take_over(self, outcome: bytes | Refusal) -> None:
         """On the loop, in the turn in which producers go on."""
-        self.partition.moving = False
+        self.partition.stand(replace(self.partition.standing, moving=False))
         if not isinstance(outcome, Refusal) and self._outdated:
             outcome = CUT
         if isinstance(outcome, Refusal):
@@ -198,7 +203,7 @@ class Move:
         async def settle() -> None:
             try:
                 await flusher.stop()
-                await self._hands.settle(self.partition, self.target, old)
+                await self._owner.log_replaced(self.partition, self.target, old)
                 logger.info("moved %s to %s", self._name, self.target.path)
             finally:
                 self._swapped.set_result(None)

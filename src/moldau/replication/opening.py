@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from moldau.base.ids import TopicPartition
 from moldau.log import files
 from moldau.log.claim import TopicIdLostError, TopicIdMismatchError
 from moldau.log.directory import LogDirectory
@@ -15,11 +16,11 @@ from moldau.log.segment import CorruptLogError
 from moldau.log.settings import LogConfig
 from moldau.metadata.elections import had_elsewhere
 from moldau.metadata.image import PartitionState, Topic
+from moldau.replication.disk_full import FullDirectories
 from moldau.replication.partition import Partition
+from moldau.replication.standing import Standing
 
 logger = logging.getLogger("moldau.replication")
-
-Key = tuple[str, int]  # topic and index
 
 
 class Opening(NamedTuple):
@@ -31,48 +32,59 @@ class Opening(NamedTuple):
     directory: LogDirectory
     new: bool  # nothing of it can be on disk
 
+    @property
+    def topic_partition(self) -> TopicPartition:
+        return TopicPartition(self.topic.name, self.state.index)
+
 
 class Opener:
     """`topics` are those of the newest image, by id."""
 
     def __init__(
-        self, node_id: int, topics: Mapping[bytes, Topic], now: Callable[[], int], producer_expiration_ms: int
+        self,
+        node_id: int,
+        topics: Mapping[bytes, Topic],
+        now: Callable[[], int],
+        producer_expiration_ms: int,
+        full: FullDirectories,
     ) -> None:
         self.trusted = True  # False: what was written before this start may be lost, by a power cut
-        self.put_off: set[Key] = set()  # partitions that could not be opened and wait for room on their disk
+        self.put_off: set[TopicPartition] = set()  # partitions that wait for space on their disk to be opened
         self._node_id = node_id
         self._topics = topics
-        self._now = now
+        self._full = full
+        self.now = now
         self._producer_expiration_ms = producer_expiration_ms
 
     def open(self, opening: Opening) -> Partition | None:
         """In a thread. A log that cannot be opened leaves its partition out, and the reason in the broker's log."""
         if opening.directory.offline:  # which was told when it failed
             return None
-        topic, state = opening.topic, opening.state
-        name = f"{topic.name}-{state.index}"
-        hollow = False
+        topic, state, name = opening.topic, opening.state, opening.topic_partition
+        log_replaced = False
         try:
             try:
                 log = self._open_what_is_there(opening)
             except CorruptLogError as problem:
                 if not self._had_elsewhere(opening):
-                    alone = ", and no other replica is in sync with it" if len(state.replicas) > 1 else ""
-                    logger.error("partition %s is offline%s: %s", name, alone, problem)
+                    alone = ", and no other in-sync replica has its records" if len(state.replicas) > 1 else ""
+                    logger.error("Partition %s is offline%s: %s", name, alone, problem)
                     return None
-                logger.error("partition %s is copied anew from its leader: %s", name, problem)
-                log, hollow = self._open_anew(opening, "cannot be used"), True
+                logger.error("The log of %s is copied again from its leader: %s", name, problem)
+                log, log_replaced = self._open_anew(opening, "cannot be used"), True
         except (OSError, CorruptLogError) as problem:
-            logger.error("partition %s is offline: %s", name, problem)
             if isinstance(problem, OSError) and files.passing(problem):
-                self.put_off.add((topic.name, state.index))
+                self._full.refused(opening.directory.path, str(name), problem, "offline")
+                self.put_off.add(name)
+            else:
+                logger.error("Partition %s is offline: %s", name, problem)
             return None
         except Exception:  # a bug of ours with this log must not keep the others from being opened
-            logger.exception("partition %s is offline", name)
+            logger.exception("Partition %s is offline: opening its log failed", name)
             return None
-        partition = Partition(topic.name, state.index, log, state.leader_epoch, internal=topic.internal)
-        partition.hollow = hollow
-        return partition
+        lossy = not opening.new and (not self.trusted or log.generation)  # the epoch would write other records again
+        standing = Standing(log_replaced=log_replaced, fenced_epoch=state.leader_epoch if lossy else -1)
+        return Partition(topic.name, state.index, log, state.leader_epoch, internal=topic.internal, standing=standing)
 
     def _open_what_is_there(self, opening: Opening) -> Log:
         """CorruptLogError: the log cannot be used, whatever is wrong with it. OSError: perhaps later."""
@@ -94,15 +106,15 @@ class Opener:
             log.close(clean=False)
             raise CorruptLogError(f"its segments {', '.join(map(str, missing))} are missing")
         if not self.trusted and len(opening.state.replicas) > 1:
-            files.remove(cut_before_gap(log, self._now()))
+            files.remove(cut_before_gap(log, self.now()))
         return log
 
     def _open_anew(self, opening: Opening, why: str, *, forget: bool = True) -> Log:
         """What is there is put aside. `forget`: nor does what is known of it count, as a log start."""
-        topic, state, _, directory, _ = opening
-        put_aside(directory.path / f"{topic.name}-{state.index}", why)
+        directory = opening.directory
+        put_aside(directory.path / str(opening.topic_partition), why)
         if forget and not opening.new:
-            directory.forget((topic.name, state.index))
+            directory.forget(opening.topic_partition)
         return self._open_log(opening)
 
     def _had_elsewhere(self, opening: Opening) -> bool:
@@ -111,9 +123,8 @@ class Opener:
         return had_elsewhere(topic.partitions[opening.state.index], self._node_id)
 
     def _open_log(self, opening: Opening) -> Log:
-        topic, state, config, directory, _ = opening
-        key = (topic.name, state.index)
-        name = f"{topic.name}-{state.index}"
+        topic, _, config, directory, _ = opening
+        key, name = opening.topic_partition, str(opening.topic_partition)
         return Log.open(
             directory.path / name,
             name,
@@ -121,7 +132,7 @@ class Opener:
             clean=directory.clean,
             recovery_point=directory.recovery_points.get(key, 0),
             log_start=directory.log_starts.get(key, 0),
-            now=self._now(),
+            now=self.now(),
             topic_id=topic.id,
             producer_expiration_ms=self._producer_expiration_ms,
         )
@@ -134,7 +145,7 @@ class Opener:
             partition.log.config,
             clean=clean,
             log_start=log_start,
-            now=self._now(),
+            now=self.now(),
             topic_id=partition.log.topic_id,
             producer_expiration_ms=self._producer_expiration_ms,
         )

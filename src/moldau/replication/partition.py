@@ -9,10 +9,12 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from moldau.base.errors import Refusal, WireError
+from moldau.base.ids import Epoch, TopicPartition
 from moldau.base.later import Later, NowOrLater
 from moldau.log import validate
 from moldau.log.epochs import LeaderEpochs
@@ -25,11 +27,14 @@ from moldau.log.retention import retire
 from moldau.log.segment import CorruptLogError
 from moldau.metadata.image import PartitionState
 from moldau.replication import inspection
+from moldau.replication.disk_full import describe
 from moldau.replication.flusher import Flusher
 from moldau.replication.follower import Follower
 from moldau.replication.lane import Job, Lane
 from moldau.replication.leader import ALL, NOT_LEADER, Leader
+from moldau.replication.owners import NO_OWNER, PartitionOwner
 from moldau.replication.roles import Surroundings
+from moldau.replication.standing import Role, Standing, assigned, removed
 from moldau.replication.waiters import Copier, FetchWaiter
 from moldau.wire.batch import CODEC_MASK, HEADER, TRANSACTIONAL
 from moldau.wire.compression import Codec
@@ -42,7 +47,6 @@ NEVER = 2**63 - 1  # flush.messages and flush.ms: left to the operating system
 NO_APPEND_TIME = -1
 ZSTD = int(Codec.ZSTD)
 _ATTRIBUTES, _LAST_DELTA, _PRODUCER_ID = 5, 6, 9  # places in a raw batch header
-LOST = Refusal(WireError.KAFKA_STORAGE_ERROR, "the disk failed before the batch was safe")
 
 
 class Appended(NamedTuple):
@@ -62,57 +66,63 @@ class Partition:
     __slots__ = (
         "_dirty_since",
         "_lane",
-        "barred",
         "cleaning",
         "copiers",
-        "damaged",
         "flusher",
-        "hollow",
         "index",
         "internal",
         "leader_epoch",
-        "leads",
         "log",
-        "moving",
-        "offline",
-        "on_damage",
-        "on_doubt",
-        "on_failure",
-        "owed",
+        "owner",
         "place",
-        "plain",
         "role",
+        "sole_online_replica",
+        "standing",
         "state",
         "topic",
+        "topic_partition",
         "waiters",
     )
 
-    def __init__(self, topic: str, index: int, log: Log, leader_epoch: int, *, internal: bool = False) -> None:
+    def __init__(
+        self,
+        topic: str,
+        index: int,
+        log: Log,
+        leader_epoch: Epoch,
+        *,
+        internal: bool = False,
+        standing: Standing = Standing(),  # noqa: B008 - frozen
+    ) -> None:
         self.topic = topic
         self.index = index
+        self.topic_partition = TopicPartition(topic, index)
         self.log = log
         self.leader_epoch = leader_epoch
         self.internal = internal  # of a topic that only the broker writes to
         self.state: PartitionState | None = None  # as the image has it; None in tests of a partition alone
-        self.leads = True
         self.role: Leader | Follower | None = None  # None: the only replica is here
-        self.plain = True  # led here, by the only replica, whose disk works: the fast way
-        self.offline = False  # its disk failed: nothing more is written to it
-        self.barred = -1  # it may have lost records that it wrote as leader up to this epoch, and must not go on in it
-        self.owed = 0  # what it once had, committed, and must have again before it leads
-        self.hollow = False  # its log was put aside: it leads nothing before it was in sync again
-        self.damaged = False  # reading it failed: to be repaired from the leader
-        self.moving = False  # about to go on in another directory: what does not queue comes again
+        self.stand(standing)
+        self.owner: PartitionOwner = NO_OWNER
         self.waiters: set[FetchWaiter] = set()
         self.place = (log.topic_id.bytes, index)
         self.copiers: dict[int, Copier] = {}  # followers that copy it, by broker
-        self.on_failure: Callable[[OSError], None] | None = None  # told when the disk fails: others are on it as well
-        self.on_damage: Callable[[], None] | None = None  # told when its log cannot be read
-        self.on_doubt: Callable[[int], None] | None = None  # told of an offset at which it may be damaged
         self.cleaning: Stoppable | None = None  # while its log is compacted
-        self.flusher = Flusher(log, self.fail)
+        self.flusher = Flusher(log, self.write_failed)
         self._dirty_since: int | None = None
         self._lane = Lane()
+
+    @property
+    def name(self) -> str:
+        return str(self.topic_partition)
+
+    @property
+    def leads(self) -> bool:
+        return self.standing.leads
+
+    @property
+    def offline(self) -> bool:
+        return self.standing.offline
 
     @property
     def high_watermark(self) -> int:
@@ -131,7 +141,7 @@ class Partition:
         return WireError.FENCED_LEADER_EPOCH if claimed < self.leader_epoch else WireError.UNKNOWN_LEADER_EPOCH
 
     def not_led(self) -> WireError:
-        return WireError.NONE if self.leads else WireError.NOT_LEADER_OR_FOLLOWER
+        return WireError.NONE if self.standing.leads else WireError.NOT_LEADER_OR_FOLLOWER
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """The largest epoch up to the asked one, and where it ended. An empty log knows its current epoch too."""
@@ -148,34 +158,23 @@ class Partition:
     def assign(self, state: PartitionState, around: Surroundings, high_watermark: int | None = None) -> None:
         """Take the part that the image gives to this broker. `high_watermark`: what is known of it, at the start."""
         old, self.state = self.state, state
-        here = around.node_id
-        if high_watermark is None:
-            high_watermark = self.high_watermark
-        else:
-            self.owed = high_watermark
-        known = min(max(high_watermark, self.log.start_offset), self.log.end_offset)
-        if old is not None and here in state.isr and here not in old.isr:
-            self.hollow = False  # it has caught up, or somebody accepts that it has not
-            if state.leader != here:
-                self.owed = 0  # all that counts is here, says the leader
-        barred = len(state.replicas) > 1 and state.leader_epoch <= self.barred
-        lacking = self.hollow or (len(state.isr) > 1 and self.damaged) or self._lost_what_others_have(state)
-        self.leads = state.leader == here and not barred and not lacking
-        if self.leads:
-            self.owed = 0  # what is here is what counts
-        if state.leader != here:
+        here, end = around.node_id, self.log.end_offset
+        known = min(max(self.high_watermark if high_watermark is None else high_watermark, self.log.start_offset), end)
+        standing = assigned(self.standing, here, old, state, end, high_watermark)
+        self.stand(standing)
+        if standing.role is Role.FOLLOWER:
             self._follow(state, around, known, old)
-        elif state.replicas == (here,):
+        elif standing.role is Role.SOLE:
             self._lead_alone()
         else:
             self._lead(state, around, known, old)
-            if (self.offline or not self.leads) and isinstance(self.role, Leader):
+            if standing.must_resign and isinstance(self.role, Leader):
                 self.role.resign()  # the controller may not know that it cannot lead, and have elected it again
         self.leader_epoch = state.leader_epoch
-        self._set_plain()
 
-    def _lost_what_others_have(self, state: PartitionState) -> bool:
-        return (len(state.isr) > 1 or bool(state.elr)) and self.log.end_offset < self.owed
+    def stand(self, standing: Standing) -> None:
+        self.standing = standing
+        self.sole_online_replica = standing.sole_online_replica  # one attribute: every request asks for it
 
     def _lead_alone(self) -> None:
         role, self.role, self.log.unsettled = self.role, None, None
@@ -186,7 +185,7 @@ class Partition:
 
     def _lead(self, state: PartitionState, around: Surroundings, known: int, old: PartitionState | None) -> None:
         role, end = self.role, self.log.end_offset
-        if self.leads and state.leader_epoch > self.log.epochs.latest:
+        if self.standing.leads and state.leader_epoch > self.log.epochs.latest:
             # KIP-101: the epoch begins here, even without a record. Not if this replica cannot lead: it may have lost
             # records of this very epoch, and the epoch began elsewhere.
             self.log.epochs.assign(state.leader_epoch, end)
@@ -219,22 +218,19 @@ class Partition:
 
     def dismiss(self) -> None:
         """The partition is not this broker's any more: whoever waits here has to look for it elsewhere."""
-        self.leads = self.plain = False
+        self.stand(removed(self.standing))
         if isinstance(self.role, Leader):
             self.role.end()
             self.role.isr.drop_wish()
         self.changed()
 
-    def _set_plain(self) -> None:
-        self.plain = self.leads and self.role is None and not self.offline
-
     def unwritable(self, acks: int) -> Refusal | None:
         """Why nothing may be appended here just now, by whoever wants this many replicas to have it."""
-        if self.plain:
+        if self.sole_online_replica:
             return None
-        if self.offline:
+        if self.standing.offline:
             return Refusal.of(WireError.KAFKA_STORAGE_ERROR)
-        if not self.leads:
+        if not self.standing.leads:
             return NOT_LEADER
         return self.role.refusal(acks) if isinstance(self.role, Leader) else None
 
@@ -280,7 +276,7 @@ class Partition:
 
         `proof`: how its transaction was verified; None for a request without a transactional id.
         """
-        if not self.plain:
+        if not self.sole_online_replica:
             refusal = self.unwritable(acks)
             if refusal is not None:
                 return refusal
@@ -317,11 +313,11 @@ class Partition:
         if log.config.flush_messages == NEVER or end - log.recovery_point < log.config.flush_messages:
             return self._await_commit(appended, delta, acks, later)
 
-        def flushed(durable: bool) -> None:
+        def flushed(refusal: Refusal | None) -> None:
             if isinstance(role, Leader) and self.role not in (role, None):
                 later.resolve(NOT_LEADER)  # others led meanwhile: another record may be in its place
-            elif not durable:
-                later.resolve(LOST)
+            elif refusal is not None:
+                later.resolve(refusal)
             else:
                 settled = self._await_commit(appended, delta, acks, later)
                 if not isinstance(settled, Later):
@@ -376,7 +372,7 @@ class Partition:
         log.epochs = LeaderEpochs(old.epochs.entries())
         log.epochs.changed = True
         self.log = log
-        self.flusher = Flusher(log, self.fail)
+        self.flusher = Flusher(log, self.write_failed)
 
     def _append_inspected(self, batch: bytes, now: int, proof: Verification | None, acks: int) -> Outcome:
         """The end of the slow lane. Whatever happens there is an outcome, since a producer waits for one."""
@@ -401,7 +397,7 @@ class Partition:
         now: int,
     ) -> NowOrLater[Outcome]:
         """End a producer's transaction here, and let readers of committed records see what was behind it (KIP-98)."""
-        if not self.leads:
+        if not self.standing.leads:
             return NOT_LEADER
         producers = self.log.producers
         refusal = producers.check_marker(producer_id, producer_epoch, coordinator_epoch, transaction_version)
@@ -428,7 +424,7 @@ class Partition:
 
         Whether the transaction includes this partition is the caller's to know. It is answered when it is committed.
         """
-        if not self.leads:
+        if not self.standing.leads:
             return NOT_LEADER
         if producer_id >= 0:
             refusal = self.log.producers.check_epoch(producer_id, producer_epoch)
@@ -445,7 +441,7 @@ class Partition:
         refusal = self.unwritable(ALL)
         if refusal is not None:
             return refusal
-        if self.moving:
+        if self.standing.moving:
             return Refusal(WireError.NOT_LEADER_OR_FOLLOWER, "the partition is moving to another directory")
         config = self.log.config
         if len(batch) > config.max_message_bytes or len(batch) > config.segment_bytes:
@@ -474,9 +470,7 @@ class Partition:
         try:
             base_offset = log.append(header, batch, self.leader_epoch, now)
         except OSError as problem:
-            logger.error("appending to %s-%d failed: %s", self.topic, self.index, problem)
-            self.fail_unless_passing(problem)
-            return Refusal(WireError.KAFKA_STORAGE_ERROR, f"the disk refused the write: {problem.strerror}")
+            return self.write_failed(problem, "Appending to")
         if self.role is not None:
             assert isinstance(self.role, Leader)
             self.role.appended(base_offset, log.end_offset, len(batch))
@@ -499,36 +493,36 @@ class Partition:
             for waiter in waiters:
                 waiter.grown(decided)
 
-    def fail_unless_passing(self, problem: OSError) -> None:
-        """A full disk is waited for, a broken one is not."""
-        if not passing(problem):
-            self.fail(problem)
+    def write_failed(self, problem: OSError, action: str) -> Refusal:
+        """A full disk is waited for; a broken one takes its log directory offline. Returns the error for clients."""
+        if passing(problem):
+            self.owner.disk_full(self, problem)
+            return self._disk_full(problem)
+        logger.error("%s %s failed, and its log directory goes offline: %s", action, self.name, problem)
+        self.fail(problem)
+        return Refusal(WireError.KAFKA_STORAGE_ERROR, f"The disk of {self.name} failed: {problem.strerror}.")
+
+    def _disk_full(self, problem: OSError) -> Refusal:
+        message = describe(self.name, Path(self.log.directory).parent, problem)
+        return Refusal(WireError.KAFKA_STORAGE_ERROR, message)
 
     def fail(self, problem: OSError) -> None:
-        """Its disk failed, and so whatever else is in the same directory has."""
+        """The disk failed, and with it every partition in the same log directory."""
         self.go_offline()
-        if self.on_failure is not None:
-            self.on_failure(problem)
+        self.owner.disk_failed(self, problem)
 
     def cannot_read(self, problem: Exception | None = None) -> None:
-        """What is on disk is damaged. A leader that others can take the place of leaves it to them."""
+        """The log is corrupt. A leader resigns if another in-sync replica can take over."""
         if self.role is None or (isinstance(problem, OSError) and passing(problem)):
-            return  # nobody has a copy; or nothing is wrong with it
-        self.damaged = True
+            return  # no other replica has a copy; or the log is fine
+        self.stand(replace(self.standing, corrupt=True))
         if isinstance(self.role, Leader) and len(self.role.isr.committed) > 1:
             self.role.resign()
-        if self.on_damage is not None:
-            self.on_damage()
-
-    def doubt(self, offset: int) -> None:
-        """Nobody can use what it has there."""
-        if self.on_doubt is not None:
-            self.on_doubt(offset)
+        self.owner.log_corrupt(self)
 
     def go_offline(self) -> None:
         """Its disk failed: what is on it cannot be trusted before a restart has checked it."""
-        self.offline = True
-        self._set_plain()
+        self.stand(replace(self.standing, offline=True))
         if isinstance(self.role, Leader):
             self.role.end(Refusal.of(WireError.KAFKA_STORAGE_ERROR))
             self.role.resign()
@@ -537,9 +531,10 @@ class Partition:
     def flush_if_due(self, now: int) -> None:
         """flush.ms: records do not stay off the disk for longer than that. Called from time to time."""
         log = self.log
-        if self.flusher.put_off and not self.offline:
+        offline = self.standing.offline
+        if self.flusher.put_off and not offline:
             self.flusher.soon()
-        if self.offline or log.config.flush_ms == NEVER or log.end_offset <= log.recovery_point:
+        if offline or log.config.flush_ms == NEVER or log.end_offset <= log.recovery_point:
             self._dirty_since = None
             return
         if self._dirty_since is None:
@@ -550,15 +545,14 @@ class Partition:
 
     def retire(self, now: int) -> list[Path]:
         """Retention: files of segments that left the log, to be removed later."""
-        if self.offline or self.moving:
+        if self.standing.offline or self.standing.moving:
             return []
         removed: list[Path] = []
         try:
             removed = retire(self.log, now, self.high_watermark)
             self.log.roll_if_due(now)  # behind it: a full disk may have no room for a new segment
         except OSError as problem:
-            logger.error("retention of %s-%d failed: %s", self.topic, self.index, problem)
-            self.fail_unless_passing(problem)
+            self.write_failed(problem, "Retention of")
         return removed
 
     def touch(self) -> None:

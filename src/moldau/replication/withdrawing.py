@@ -88,5 +88,5 @@ class Withdrawals:
         here = self._node_id
         if here in state.isr and any(each != here and each in image.brokers for each in state.isr):
             return True
-        final = (topic, state.index) not in self._replicas.put_off
+        final = (topic, state.index) not in self._replicas.waiting_for_space
         return state.leader == here and len(state.replicas) > 1 and final

@@ -31,6 +31,7 @@ from moldau.replication.isr import Wish
 from moldau.replication.leader import ALL, Leader
 from moldau.replication.partition import Appended, Outcome, Partition
 from moldau.replication.roles import Surroundings
+from moldau.replication.standing import Standing
 from moldau.replication.throttle import Throttle
 from moldau.wire.batch import read_header
 from moldau.wire.fetching import FETCH, FetchLimits
@@ -101,9 +102,9 @@ class Node:
         self.sessions = FetchSessions(10)
         self.changes = IsrChanges(_unused, self._epoch_of, self.id)
         self.around = Surroundings(self.id, self.world.now, self._epoch_of, self.changes.ask, LAG_MS)
-        self.partition = Partition(TOPIC, 0, log, 0)
-        if not trusted or log.generation:
-            self.partition.barred = self.state.leader_epoch
+        lossy = not trusted or log.generation
+        standing = Standing(fenced_epoch=self.state.leader_epoch if lossy else -1)
+        self.partition = Partition(TOPIC, 0, log, 0, standing=standing)
         self.partition.assign(self.state, self.around, high_watermark)
         self.follow()
 

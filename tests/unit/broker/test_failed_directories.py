@@ -168,8 +168,8 @@ def test_nobody_waits_for_a_broker_whose_disk_failed(
         await create("followed", 2, leader=1, partitions=2)
         await loops.until(lambda: len(list(second._replicas)) == 2)
         broken, working = second._directories
-        (lost,) = (each.index for each in second._replicas.in_directory(broken))
-        (kept,) = (each.index for each in second._replicas.in_directory(working))
+        (lost,) = (each.index for each in second._replicas.directories.partitions_in(broken))
+        (kept,) = (each.index for each in second._replicas.directories.partitions_in(working))
         second._replicas.fail(broken, OSError(errno.EIO, "the disk says no"))
         await loops.until(lambda: state("followed", lost).isr == (1,))
         assert state("followed", kept).isr == (1, 2)

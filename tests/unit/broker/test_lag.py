@@ -36,7 +36,9 @@ def test_a_clock_that_jumps_makes_no_follower_lag(tmp_path: Path, jump: int) -> 
         replicas = Replicas(1, [LogDirectory.open(tmp_path)], lambda _: LogConfig(), lambda: next(clock), 10**9)
         lifecycle: Any = SimpleNamespace(registration=SimpleNamespace(epoch=1))
         peers: Any = SimpleNamespace(to=None)
-        replication = Replication(replicas, peers, lifecycle, lambda: LED, lambda: settings, lambda: next(clock))
+        replication = Replication(
+            replicas, peers, lifecycle, lambda: LED, lambda: settings, lambda: next(clock), pytest.fail
+        )
         replicas.load(LED, 1, lambda: False)
         partition = replicas.get("t", 0)
         assert partition is not None

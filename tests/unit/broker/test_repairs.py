@@ -50,7 +50,9 @@ class Broker:
         self.link = Unreachable()
         peers: Any = SimpleNamespace(to=lambda *_: self.link)
         lifecycle: Any = SimpleNamespace(registration=SimpleNamespace(epoch=1))
-        self.replication = Replication(self.replicas, peers, lifecycle, lambda: FOLLOWED, lambda: settings, lambda: NOW)
+        self.replication = Replication(
+            self.replicas, peers, lifecycle, lambda: FOLLOWED, lambda: settings, lambda: NOW, pytest.fail
+        )
         self.replication.start()
         assert isinstance(self.partition.role, Follower)
         self.partition.role.append(batch(3), 3, 0, NOW)
@@ -88,7 +90,7 @@ def test_a_replica_that_is_gone_when_it_is_repaired_is_left_alone(
         broker.replicas.follow(FOLLOWED, ClusterImage())
         await broker.replicas.settled()
         gone.set()
-        await until(lambda: not partition.damaged)
+        await until(lambda: not partition.standing.corrupt)
         assert "repairing t-0 failed" not in caplog.text
         assert all(fetcher.idle for fetcher in broker.replication._fetchers._fetchers.values())
 
@@ -116,9 +118,9 @@ def test_nothing_is_thrown_away_because_there_are_too_many_open_files(
 
     async def test(broker: Broker) -> None:
         broker.partition.cannot_read(too_many)
-        assert not broker.partition.damaged
+        assert not broker.partition.standing.corrupt
         broker.partition.cannot_read()  # for another reason, at a bad time
-        await until(lambda: not broker.partition.damaged)
+        await until(lambda: not broker.partition.standing.corrupt)
         assert len(looks) == 2
         assert broker.partition.log.end_offset == 3
 

@@ -313,11 +313,11 @@ def test_a_log_that_moves_to_another_directory_is_not_compacted(tmp_path: Path) 
         await fill(partition)
         cleaner = await being_cleaned(node, partition)
         other = LogDirectory.open(tmp_path / "other")
-        await node.replicas.move(partition, other)
+        await node.replicas.moves.begin(partition, other)
         assert not cleaner.alive
         assert partition.cleaning is None
         assert not node.compactor._may_clean(partition)
-        await node.replicas.moves[partition].end()
+        await node.replicas.moves.end(partition)
         other.close(clean=False)
 
     on_a_node(tmp_path, test, slow(2000))

@@ -47,7 +47,9 @@ async def written(one: Path, two: Path) -> dict[str, list[int]]:
     for partition in node:
         for _ in range(partition.index + 1):
             Outcomes(partition).offset(some())
-    homes = {each.path.name: sorted(one.index for one in node.in_directory(each)) for each in node.directories}
+    homes = {
+        each.path.name: sorted(one.index for one in node.directories.partitions_in(each)) for each in node.directories
+    }
     await node.stop()
     return homes
 
@@ -78,9 +80,9 @@ def test_partitions_of_a_directory_that_cannot_be_opened_are_offline_and_not_mad
         homes = await written(one, two)
         with away(two) as failed:
             node = replicas_of(LogDirectory.open(one), failed, now=image(FOUR))
-            assert node.offline == node.unsound == {("t", index) for index in homes["two"]}
+            assert node.offline == node.directories.without_records == {("t", index) for index in homes["two"]}
             assert [node.get("t", index) for index in homes["two"]] == [None, None]
-            assert "2 partitions are in none of the directories that work" in caplog.text
+            assert "2 partitions are offline: they are in none of the log directories that work" in caplog.text
             for index in homes["one"]:
                 assert led(node, index).log.end_offset == index + 1
             more = image(FOUR, topic("u", 8, 3))
@@ -88,7 +90,7 @@ def test_partitions_of_a_directory_that_cannot_be_opened_are_offline_and_not_mad
             await node.settled()
             for index in range(3):
                 assert Outcomes(led(node, index, "u")).offset(some()) == 0, "what is new goes where the disk works"
-            assert len(node.in_directory(node.directories[0])) == 5
+            assert len(node.directories.partitions_in(next(iter(node.directories)))) == 5
             assert node.offline == {("t", index) for index in homes["two"]}
             assert await node.checkpoint()
             await node.stop()

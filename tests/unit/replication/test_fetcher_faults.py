@@ -15,6 +15,7 @@ from moldau.log.segment import CorruptLogError
 from moldau.metadata.image import PartitionState
 from moldau.net.peer import Answer
 from moldau.replication.fetcher import Bounds, Fetcher, FetchSettings, Hands, Link
+from moldau.replication.owners import NoOwner
 from moldau.replication.partition import Partition
 from moldau.replication.roles import Surroundings
 from moldau.replication.throttle import Throttle
@@ -98,6 +99,19 @@ class Copying:
         return True
 
 
+class LeftOut(NoOwner):
+    """Has partitions in trouble left out by their fetcher."""
+
+    def __init__(self, fetcher: Fetcher) -> None:
+        self._fetcher = fetcher
+
+    def disk_failed(self, partition: Partition, problem: OSError) -> None:
+        self._fetcher.remove(partition)
+
+    def log_corrupt(self, partition: Partition) -> None:
+        self._fetcher.remove(partition)
+
+
 def test_a_disk_that_fails_does_not_stop_what_is_on_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         broken, sound = a_partition(tmp_path / "a", 1), a_partition(tmp_path / "b", 2)
@@ -111,7 +125,7 @@ def test_a_disk_that_fails_does_not_stop_what_is_on_another(tmp_path: Path, monk
         monkeypatch.setattr(Log, "append_copies", append)
         first = batch(leader_epoch=4)
         copying = Copying([(broken, told(broken, first)), (sound, told(sound, first))])
-        broken.on_failure = lambda _: copying.fetcher.remove(broken)
+        broken.owner = LeftOut(copying.fetcher)
         for each in (broken, sound):
             copying.fetcher.add(each)
         await until(lambda: copying.asked == 2)
@@ -160,11 +174,11 @@ def test_a_log_that_cannot_be_cut_because_it_is_damaged_is_to_be_repaired(
             [(damaged, told(damaged, three))],
             [(damaged, told(damaged, error=1) if out_of_range else parts), (sound, told(sound, batch(leader_epoch=4)))],
         )
-        damaged.on_damage = lambda: copying.fetcher.remove(damaged)
+        damaged.owner = LeftOut(copying.fetcher)
         for each in (damaged, sound):
             copying.fetcher.add(each)
         await until(lambda: copying.asked == 3)
-        assert damaged.damaged
+        assert damaged.standing.corrupt
         assert sound.log.end_offset == 1
         await copying.fetcher.stop()
 

@@ -20,6 +20,7 @@ from moldau.log.segment import Segment
 from moldau.log.settings import LogConfig
 from moldau.metadata.image import ClusterImage, PartitionState, Topic
 from moldau.replication import moving
+from moldau.replication.moves import Moves
 from moldau.replication.opening import Opener
 from moldau.replication.partition import Partition
 from moldau.replication.replicas import Replicas
@@ -50,10 +51,10 @@ class Node:
 
     @property
     def elsewhere(self) -> LogDirectory:
-        return next(each for each in self.directories if self.partition not in self.replicas.in_directory(each))
+        return next(each for each in self.directories if self.replicas.directories.of(self.partition) is not each)
 
     async def move(self) -> None:
-        await self.replicas.move(self.partition, self.elsewhere)
+        await self.replicas.moves.begin(self.partition, self.elsewhere)
         await until(lambda: not self.replicas.moves)
 
     def crash(self) -> None:
@@ -102,8 +103,8 @@ def test_a_partition_moves_while_it_is_written_to(tmp_path: Path, monkeypatch: p
         write(200)
         node.partition.log.advance_start(5)
         target = node.elsewhere
-        await node.replicas.move(node.partition, target)
-        await until(lambda: node.replicas.moves and next(iter(node.replicas.moves.values())).copy)
+        await node.replicas.moves.begin(node.partition, target)
+        await until(lambda: node.replicas.moves and next(move for _, move in node.replicas.moves.items()).copy)
         [future] = target.path.glob("t-0.*-future")
         while node.replicas.moves:
             write(1)
@@ -142,8 +143,8 @@ def test_what_does_not_queue_is_asked_to_come_again(tmp_path: Path, monkeypatch:
         node = Node(tmp_path)
         outcomes = Outcomes(node.partition)
         outcomes.offset(some())
-        await node.replicas.move(node.partition, node.elsewhere)
-        await until(lambda: node.partition.moving)
+        await node.replicas.moves.begin(node.partition, node.elsewhere)
+        await until(lambda: node.partition.standing.moving)
         refused = node.partition.append_records([(b"k", b"v")], NOW)
         assert isinstance(refused, Refusal)
         assert refused.error is WireError.NOT_LEADER_OR_FOLLOWER
@@ -247,11 +248,11 @@ def test_turning_round_and_deleting_end_a_move(tmp_path: Path) -> None:
             Outcomes(node.partition).offset(some())
         here = node.partition.log.directory
         home = next(each for each in node.directories if each.path == Path(here).parent)
-        await node.replicas.move(node.partition, node.elsewhere)
-        await node.replicas.move(node.partition, home)
+        await node.replicas.moves.begin(node.partition, node.elsewhere)
+        await node.replicas.moves.begin(node.partition, home)
         assert not node.replicas.moves
         assert node.partition.log.directory == here
-        await node.replicas.move(node.partition, node.elsewhere)
+        await node.replicas.moves.begin(node.partition, node.elsewhere)
         await turns(2)
         node.replicas.follow(IMAGE, ClusterImage())
         await node.replicas.settled()
@@ -284,7 +285,7 @@ def test_what_is_cut_off_meanwhile_is_not_in_the_copy(tmp_path: Path, monkeypatc
     async def test() -> None:
         node = filled(tmp_path)
         target = node.elsewhere
-        await node.replicas.move(node.partition, target)
+        await node.replicas.moves.begin(node.partition, target)
         await until(copied.is_set)
         files.remove(node.partition.log.truncate_to(10, NOW))
         for number in range(20):
@@ -311,12 +312,12 @@ def test_records_that_were_deleted_stay_so_if_it_crashes_before_the_checkpoints_
         async def crash(*_: object) -> None:
             raise OSError(errno.EIO, "the power went")
 
-        monkeypatch.setattr(Replicas, "_settle", crash)
+        monkeypatch.setattr(Moves, "log_replaced", crash)
         real = moving.Move._complete
         monkeypatch.setattr(moving.Move, "_complete", lambda move: copied.wait(30) and real(move))
-        await node.replicas.move(node.partition, node.elsewhere)
-        await until(lambda: node.partition.moving)
-        [move] = node.replicas.moves.values()
+        await node.replicas.moves.begin(node.partition, node.elsewhere)
+        await until(lambda: node.partition.standing.moving)
+        [(_, move)] = node.replicas.moves.items()
         files.remove(node.partition.log.advance_start(30))  # DeleteRecords, while all is copied
         assert await node.replicas.checkpoint()
         copied.set()
@@ -410,7 +411,7 @@ def test_a_failed_fsync_in_the_last_step_takes_its_directory_offline(
                 patch.setattr(Log, "close", fails)
             else:
                 patch.setattr(moving, "mark_moved", fails)
-            await node.replicas.move(node.partition, target)
+            await node.replicas.moves.begin(node.partition, target)
             await until(lambda: any(each.offline for each in node.directories))
         await until(lambda: not node.replicas.moves)
         offline = {each.path for each in node.directories if each.offline}

@@ -48,8 +48,8 @@ def test_what_the_leader_never_had_is_not_in_the_copy(tmp_path: Path, monkeypatc
         follower(partition).append(copies(3, 0, 1, 2, 3), 2, 0, NOW)
         with monkeypatch.context() as patch:
             patch.setattr(Move, "_append", append)
-            target = next(each for each in directories if partition not in replicas.in_directory(each))
-            await replicas.move(partition, target)
+            target = next(each for each in directories if replicas.directories.of(partition) is not each)
+            await replicas.moves.begin(partition, target)
             await until(copied.is_set)
             follower(partition).part_ways(3, 2, NOW)
             follower(partition).append(copies(4, 2, 3, 4), 5, 0, NOW)

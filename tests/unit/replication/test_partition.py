@@ -14,7 +14,7 @@ from moldau.log.log import Log
 from moldau.log.segment import Segment
 from moldau.log.settings import LogConfig
 from moldau.replication import inspection, lane
-from moldau.replication.partition import LOST, Appended, Partition
+from moldau.replication.partition import Appended, Partition
 from moldau.replication.waiters import FetchWaiter
 from moldau.wire.compression import Codec
 from moldau.wire.records import decode_records
@@ -323,7 +323,10 @@ def test_a_flush_that_cannot_be_begun_is_told_and_put_off(tmp_path: Path, monkey
             patch.setattr(Segment, "opened", failing(errno.EMFILE))
             assert outcomes.produce(some()) is None
             await until(lambda: outcomes.later)
-        assert outcomes.later == [LOST]
+        (refused,) = outcomes.later
+        assert isinstance(refused, Refusal)
+        assert refused.error is WireError.KAFKA_STORAGE_ERROR
+        assert "Too many open files: topic-0 is read-only" in refused.message
         assert not partition.offline
         partition.flush_if_due(NOW)
         await until(lambda: partition.log.recovery_point == 1)

@@ -15,6 +15,7 @@ from moldau.log.flush import FlushJob
 from moldau.log.log import Log
 from moldau.log.settings import LogConfig
 from moldau.metadata.image import ClusterImage, PartitionState, Topic
+from moldau.replication.owners import StandaloneOwner
 from moldau.replication.partition import Appended, Outcome, Partition
 from moldau.replication.replicas import Replicas
 from support.log.logs import NOW
@@ -247,18 +248,18 @@ def test_a_log_that_cannot_be_opened_is_put_aside_if_others_have_it(
         node = Node(tmp_path, now=image(had))
         assert node.get("a").log.end_offset == 0
         assert not node.get("a").leads
-        assert node.replicas.unsound == {("a", 0)}
+        assert node.replicas.directories.without_records == {("a", 0)}
         assert not node.replicas.offline
         caught_up = PartitionState(0, (2, NODE, 3), (2, NODE, 3), 2, partition_epoch=9)
         await node.become(Topic("a", UUID(int=9), (PartitionState(0, (2, NODE, 3), (2, 3), 2, partition_epoch=8),)))
         await node.become(Topic("a", UUID(int=9), (caught_up,)))
-        assert not node.replicas.unsound
+        assert not node.replicas.directories.without_records
         await node.replicas.stop()
 
     check(test)
     (kept,) = tmp_path.glob("a-0.*-stray")
     assert (kept / "00000000000000000000.log").is_dir()
-    assert "partition a-0 is copied anew from its leader: [Errno 21]" in caplog.text
+    assert "The log of a-0 is copied again from its leader: [Errno 21]" in caplog.text
 
 
 @pytest.mark.parametrize("last", [shared("a", NODE), shared("a", elr=(NODE,), leader=-1)], ids=["ISR", "ELR"])
@@ -270,12 +271,12 @@ def test_the_last_log_of_all_stays_as_it_is_even_if_it_cannot_be_opened(
         spoil(tmp_path)
         node = Node(tmp_path, now=image(last))
         assert node.replicas.get("a", 0) is None
-        assert node.replicas.offline == node.replicas.unsound == {("a", 0)}
+        assert node.replicas.offline == node.replicas.directories.without_records == {("a", 0)}
         assert (tmp_path / "a-0" / "00000000000000000000.log").is_dir()
         await node.replicas.stop()
 
     check(test)
-    assert "partition a-0 is offline, and no other replica is in sync with it" in caplog.text
+    assert "Partition a-0 is offline, and no other in-sync replica has its records" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -295,7 +296,7 @@ def test_a_log_that_lacks_a_segment_in_the_middle_is_copied_anew_if_others_have_
         (tmp_path / "a-0" / "00000000000000000002.log").unlink()
         node = Node(tmp_path, now=image(had))
         assert node.get("a").log.end_offset == (0 if anew else 5)
-        assert node.get("a").hollow == anew
+        assert node.get("a").standing.log_replaced == anew
         await node.replicas.stop()
 
     check(test)
@@ -356,10 +357,10 @@ def test_new_partitions_spread_over_the_directories_and_stay_there(tmp_path: Pat
         node = Node(*paths)
         wide = topic("a", 1, 10)
         await node.become(wide)
-        counts = [len(node.replicas.in_directory(directory)) for directory in node.directories]
+        counts = [len(node.replicas.directories.partitions_in(directory)) for directory in node.directories]
         assert counts == [5, 5]
         await node.become(wide, topic("b", 2, 4))
-        assert [len(node.replicas.in_directory(directory)) for directory in node.directories] == [7, 7]
+        assert [len(node.replicas.directories.partitions_in(directory)) for directory in node.directories] == [7, 7]
         homes = {index: node.get("a", index).log.directory for index in range(10)}
         await node.replicas.stop()
         again = Node(*paths, now=node.image)
@@ -374,10 +375,10 @@ def test_a_cordoned_directory_gets_no_new_partitions_while_there_is_another(tmp_
         node = Node(tmp_path / "one", tmp_path / "two")
         node.directories[0].cordoned = True
         await node.become(topic("a", 1, 4))
-        assert [len(node.replicas.in_directory(each)) for each in node.directories] == [0, 4]
+        assert [len(node.replicas.directories.partitions_in(each)) for each in node.directories] == [0, 4]
         node.directories[1].cordoned = True
         await node.become(topic("a", 1, 4), topic("b", 2))
-        assert [len(node.replicas.in_directory(each)) for each in node.directories] == [1, 4]
+        assert [len(node.replicas.directories.partitions_in(each)) for each in node.directories] == [1, 4]
         await node.replicas.stop()
 
     check(test)
@@ -447,7 +448,7 @@ def test_a_failed_fsync_takes_the_directory_offline_and_is_not_repeated(
             assert Outcomes(one[1]).refusal(some()).error is WireError.KAFKA_STORAGE_ERROR
             synced = disk.calls["sync"]
             await node.become(topic("a", 1, 4, flush_messages="1"), topic("b", 2, 3))
-            assert len(node.replicas.in_directory(node.directories[1])) == 5
+            assert len(node.replicas.directories.partitions_in(node.directories[1])) == 5
             node.replicas.flush_due()
             assert await node.replicas.checkpoint()
             await node.replicas.stop()
@@ -463,11 +464,11 @@ def test_when_no_directory_is_left_somebody_is_told(tmp_path: Path) -> None:
     async def test() -> None:
         node = Node(tmp_path / "one", tmp_path / "two")
         told: list[str] = []
-        node.replicas.on_last_failure = told.append
+        node.replicas.owner = StandaloneOwner(told.append)
         for directory in node.directories:
             assert not told
             node.replicas.fail(directory, OSError(errno.EIO, "broken"))
-        assert "no log directory is left" in told[0]
+        assert "No log directory is left" in told[0]
         await node.replicas.stop()
 
     check(test)

@@ -17,8 +17,10 @@ from moldau.log.settings import LogConfig
 from moldau.metadata.image import PartitionState
 from moldau.replication.follower import Follower
 from moldau.replication.leader import ALL, IN_VAIN, Leader
+from moldau.replication.owners import NoOwner
 from moldau.replication.partition import Appended, Outcome, Partition
 from moldau.replication.roles import STRETCHES_AT_MOST, Surroundings, Uncommitted
+from moldau.replication.standing import Standing
 from moldau.replication.waiters import FetchWaiter
 from support.log.logs import NOW, batch, open_log, read, whole_batches
 from support.net.loops import run, turns, until
@@ -36,6 +38,20 @@ class Cluster:
         self.epochs: dict[int, int | None] = {1: 10, 2: 20, 3: 30}
         self.asked: list[Partition] = []
         self.around = Surroundings(HERE, lambda: self.now, self.epochs.get, self.asked.append, 1000)
+
+
+class Owner(NoOwner):
+    """What the partition reported."""
+
+    def __init__(self) -> None:
+        self.corrupt: list[Partition] = []
+        self.suspect: list[int] = []
+
+    def log_corrupt(self, partition: Partition) -> None:
+        self.corrupt.append(partition)
+
+    def records_suspect(self, partition: Partition, offset: int) -> None:
+        self.suspect.append(offset)
 
 
 def a_partition(
@@ -291,7 +307,7 @@ def test_a_log_that_cannot_be_read_is_its_own_trouble_when_it_becomes_the_leader
 
     monkeypatch.setattr(Log, "bytes_between", unreadable)
     partition.assign(replace(LED, leader_epoch=5, partition_epoch=8), cluster.around)
-    assert partition.damaged
+    assert partition.standing.corrupt
     assert leader(partition).wished().isr == (2, 3)  # type: ignore[union-attr]
 
 
@@ -302,7 +318,7 @@ def test_the_last_replica_alone_commits_at_once(tmp_path: Path) -> None:
     partition.assign(replace(LED, replicas=(1,), isr=(1,), partition_epoch=8), cluster.around)
     assert waiting == [Appended(0, -1, 0)]
     assert partition.role is None
-    assert partition.plain
+    assert partition.sole_online_replica
     assert produce(partition) == Appended(1, -1, 0)
     assert partition.high_watermark == 2
 
@@ -479,8 +495,8 @@ def test_what_an_unclean_election_gave_up_is_owed_by_nobody(tmp_path: Path) -> N
 
 def test_no_leader_goes_on_in_an_epoch_whose_records_it_may_have_lost(tmp_path: Path) -> None:
     cluster = Cluster()
-    partition = Partition("topic", 0, open_log(tmp_path, TWO), 0)
-    partition.barred = LED.leader_epoch
+    fenced = Standing(fenced_epoch=LED.leader_epoch)
+    partition = Partition("topic", 0, open_log(tmp_path, TWO), 0, standing=fenced)
     partition.assign(LED, cluster.around, 0)
     assert isinstance(produce(partition, acks=1), Refusal)
     assert leader(partition).wished().isr == (2, 3)  # type: ignore[union-attr]
@@ -491,8 +507,8 @@ def test_no_leader_goes_on_in_an_epoch_whose_records_it_may_have_lost(tmp_path: 
 def test_a_leader_that_cannot_lead_its_epoch_does_not_say_where_it_began(tmp_path: Path) -> None:
     """It lost the end of its log in a power cut. Otherwise it tells followers later to cut off what they have."""
     cluster = Cluster()
-    partition = Partition("topic", 0, open_log(tmp_path, TWO), 0)
-    partition.barred = LED.leader_epoch
+    fenced = Standing(fenced_epoch=LED.leader_epoch)
+    partition = Partition("topic", 0, open_log(tmp_path, TWO), 0, standing=fenced)
     partition.assign(LED, cluster.around, 0)
     assert partition.log.epochs.entries() == []
     partition.assign(replace(FOLLOWED, leader_epoch=5, partition_epoch=8), cluster.around)
@@ -520,8 +536,7 @@ def test_a_replica_without_its_log_does_not_lead_before_it_was_in_sync_again(
     tmp_path: Path, isr: tuple[int, ...]
 ) -> None:
     cluster = Cluster()
-    partition = Partition("topic", 0, open_log(tmp_path, TWO), 0)
-    partition.hollow = True
+    partition = Partition("topic", 0, open_log(tmp_path, TWO), 0, standing=Standing(log_replaced=True))
     partition.assign(replace(LED, isr=isr), cluster.around, 0)
     assert not partition.leads
     assert cluster.asked == [partition], "it resigns"
@@ -533,26 +548,25 @@ def test_a_replica_without_its_log_does_not_lead_before_it_was_in_sync_again(
 
 def test_records_that_a_follower_gets_again_and_again_are_looked_at_once(tmp_path: Path) -> None:
     partition = a_partition(tmp_path, Cluster())
-    doubts: list[int] = []
-    partition.on_doubt = doubts.append
+    partition.owner = owner = Owner()
     for _ in range(IN_VAIN - 1):
         leader(partition).sent(2, 7)
         leader(partition).sent(3, 7)
     leader(partition).sent(2, 8)
-    assert not doubts
+    assert not owner.suspect
     for _ in range(10):
         leader(partition).sent(3, 7)
-    assert doubts == [7]
+    assert owner.suspect == [7]
 
 
 def test_a_leader_that_cannot_read_leaves_it_to_others(tmp_path: Path) -> None:
     cluster = Cluster()
     partition = a_partition(tmp_path, cluster)
-    told: list[bool] = []
-    partition.on_damage = lambda: told.append(partition.damaged)
+    partition.owner = owner = Owner()
     partition.cannot_read()
     assert cluster.asked == [partition]
-    assert told == [True]
+    assert owner.corrupt == [partition]
+    assert partition.standing.corrupt
 
 
 def test_bytes_that_are_not_committed_are_counted_within_bounds() -> None:

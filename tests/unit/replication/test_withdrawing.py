@@ -17,6 +17,7 @@ from moldau.log.settings import LogConfig
 from moldau.metadata.image import Broker, ClusterImage, PartitionState, Topic
 from moldau.net.peer import PeerLost
 from moldau.replication.altering import Granted, Proposal
+from moldau.replication.owners import NoOwner
 from moldau.replication.replicas import Replicas
 from moldau.replication.withdrawing import Withdrawals
 from support.log.logs import NOW
@@ -45,7 +46,8 @@ class Here:
         self.asked: list[Proposal] = []
         self._answers = list(answers)
         self.withdrawals = Withdrawals(self._alter, self.replicas, lambda: self.image, HERE)
-        self.replicas.on_offline = self.withdrawals.look
+        self.replicas.owner = owner = NoOwner()
+        owner.went_offline = self.withdrawals.look  # type: ignore[method-assign]
         self.withdrawals.start()
 
     async def _alter(self, proposals: Sequence[Proposal]) -> Sequence[Granted | WireError]:

@@ -50,5 +50,5 @@ async def _move(ctx: Context, topic: str, index: int, target: LogDirectory | Non
     partition = ctx.replicas.get(topic, index)
     if partition is None:
         return WireError.UNKNOWN_TOPIC_OR_PARTITION
-    await ctx.replicas.move(partition, target)
+    await ctx.replicas.moves.begin(partition, target)
     return WireError.NONE

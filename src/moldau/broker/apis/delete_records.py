@@ -97,7 +97,7 @@ def _delete(ctx: Context, topic: str, asked: DeleteRecordsPartition) -> DeleteRe
     if not 0 <= offset <= partition.high_watermark:
         return _failure(asked, WireError.OFFSET_OUT_OF_RANGE)
     removed = partition.log.advance_start(offset)
-    ctx.replicas.remove_later(removed, partition.log.config.file_delete_delay_ms)
+    ctx.replicas.deletes.schedule(removed, partition.log.config.file_delete_delay_ms)
     return DeleteRecordsPartitionResult(
         partition_index=asked.partition_index, low_watermark=partition.log.start_offset, error_code=WireError.NONE
     )

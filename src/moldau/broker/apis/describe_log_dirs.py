@@ -33,7 +33,7 @@ def _describe(ctx: Context, directory: LogDirectory, wanted: set[tuple[str, int]
         path = str(directory.path.absolute())
         return DescribeLogDirsResult(error_code=WireError.KAFKA_STORAGE_ERROR, log_dir=path, topics=())
     by_topic: dict[str, list[DescribeLogDirsPartition]] = {}
-    for partition in ctx.replicas.in_directory(directory):
+    for partition in ctx.replicas.directories.partitions_in(directory):
         if wanted is None or (partition.topic, partition.index) in wanted:
             by_topic.setdefault(partition.topic, []).append(_partition(partition))
     for partition, move in ctx.replicas.moves.items():

@@ -212,7 +212,7 @@ def _read_or_fail(
 ) -> FetchResult:
     """A damaged log is an error of its partition; the others in the request are answered."""
     try:
-        if not partition.plain or reader.follower:
+        if not partition.sole_online_replica or reader.follower:
             return _read_replica(ctx, partition, row, room, reader, says, whole_first=whole_first)
         return _read(partition, row, room, reader.committed, whole_first=whole_first)
     except (CorruptLogError, OSError) as problem:
