@@ -46,21 +46,21 @@ def test_nowhere_to_go(moldau: Run, create_topic: CreateTopic) -> None:
     fail(moldau("partition", "reassign", "--run", "--brokers", "99"), 1, "no broker 99")
 
 
-def test_places_that_are_not_there(moldau: Run, create_topic: CreateTopic, tmp_path) -> None:
+def test_partitions_that_do_not_exist(moldau: Run, create_topic: CreateTopic, tmp_path) -> None:
     name = create_topic(partitions=2)
     fail(moldau("partition", "reassign", "--plan", "-t", "nope"), 1, "no topic 'nope'")
-    fail(moldau("partition", "reassign", "--plan", "-t", f"{name}:7"), 1, f"no partition {name}-7", "has 2")
+    fail(moldau("partition", "reassign", "--plan", "-t", f"{name}:7"), 1, f"{name!r} has no partition 7", "has 2")
     fail(moldau("partition", "replicate", "nope", "--factor", "1"), 1, "no topic 'nope'")
     plan = tmp_path / "plan.json"
     plan.write_text(json.dumps({"partitions": [{"topic": name, "partition": 9, "replicas": [1]}]}))
-    fail(moldau("partition", "reassign", "--run", "--file", str(plan)), 1, f"no partition {name}-9")
+    fail(moldau("partition", "reassign", "--run", "--file", str(plan)), 1, f"{name!r} has no partition 9")
 
 
 def test_nothing_to_move(moldau: Run, create_topic: CreateTopic) -> None:
     name = create_topic(partitions=2)
     assert "Nothing has to move" in succeed(moldau("partition", "reassign", "--plan", "-t", name))
     assert "Nothing has to move" in succeed(moldau("partition", "replicate", name, "--factor", "1"))
-    assert succeed(moldau("partition", "reassign", "--list")) == "Nothing moves.\n"
+    assert succeed(moldau("partition", "reassign", "--list")) == "No partition is being reassigned.\n"
     assert "nothing to cancel" in succeed(moldau("partition", "reassign", "--cancel"))
     assert json.loads(succeed(moldau("partition", "reassign", "--plan", "-o", "json"))) == {
         "version": 1,

@@ -117,6 +117,25 @@ class TestLooking:
         assert found["lag"] == 6
         assert {"group": group, "protocol": protocol, "state": "Stable"} in listed
 
+    def test_every_age_is_told_at_once_whatever_the_lag(
+        self, admin: AdminClient, bootstrap: str, moldau: Run, create_topic: CreateTopic, group: str
+    ) -> None:
+        """Batches of 16 KB to 1 MB: those that do not fit into the first Fetch are read with the next."""
+        name = create_topic(partitions=4, configs={"retention.ms": "-1"})
+        producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 100, "batch.size": 900_000})
+        for partition, size in enumerate((16, 1_000, 5_000, 9_000)):
+            for n in range(1_000):
+                stamp = 1_000_000 + partition * 100_000_000 + n * 1000
+                producer.produce(name, bytes(size), partition=partition, timestamp=stamp)
+        assert producer.flush(60) == 0
+        commit(admin, group, name, 7, (0, 1, 2, 3))
+        began = time.monotonic()
+        rows = described(moldau, group)["offsets"]
+        assert time.monotonic() - began < 8, "15 s before; a loaded machine needs seconds to start a process"
+        expected = [time.time() - (1_007 + partition * 100_000) for partition in range(4)]
+        assert [row["lag"] for row in rows] == [993] * 4
+        assert [row["lag_seconds"] for row in rows] == pytest.approx(expected, abs=60)
+
     def test_a_static_member_and_a_partition_without_a_commit(
         self, bootstrap: str, moldau: Run, filled: str, group: str
     ) -> None:
@@ -276,7 +295,7 @@ class TestResets:
         line = ("group", "reset-offsets", group)
         fail_last(moldau(*line, "--topic", "cli-none", "--to-latest"), "no topic 'cli-none'")
         fail_last(moldau(*line, "--topic", f"{filled}:0,9", "--to-latest"), "no partition 9")
-        fail_last(moldau(*line, "--all-topics", "--to-latest"), "committed nothing")
+        fail_last(moldau(*line, "--all-topics", "--to-latest"), "no committed offset")
         fail_last(moldau(*line, "--topic", filled, "--shift-by", "1"), f"{filled}-0", "--shift-by")
 
 
@@ -317,7 +336,7 @@ class TestDeleting:
         line = ("group", "delete-offsets", group, "--yes", "--topic")
         assert succeed(moldau(*line, f"{filled}:1")) == f"Deleted {filled}-1.\n"
         assert committed(admin, group) == {0: 5}
-        fail(moldau(*line, f"{filled}:0,1"), 1, f"nothing for {filled}-1")
+        fail(moldau(*line, f"{filled}:0,1"), 1, f"no committed offset for {filled}-1")
         assert json.loads(succeed(moldau(*line, filled, "-o", "json"))) == [
             {"topic": filled, "partition": 0, "outcome": "deleted"}
         ]

@@ -12,6 +12,10 @@ from typing import NamedTuple
 
 import pytest
 
+from moldau.client.admin.cluster import open_cluster as open_command_cluster
+from moldau.client.admin.errors import AdminError
+from moldau.client.admin.target import Target
+from moldau.client.admin.transactions import Filters, list_transactions
 from moldau.client.direct.failed import Failed
 from moldau.client.direct.fetch import Chunk, FetchSizes, read_range
 from moldau.client.direct.metadata import Cluster, Place
@@ -20,10 +24,6 @@ from moldau.client.direct.records import decode
 from moldau.client.direct.security import Sasl, Security, Tls
 from moldau.spark.link import open_cluster
 from moldau.spark.options import read_options, write_options
-from moldau.tools.common.failure import CommandError
-from moldau.tools.connect import Target
-from moldau.tools.requests import open_cluster as open_command_cluster
-from moldau.tools.txn_admin import Filters, list_transactions
 from support.brokers.processes import HOST, ApacheKafkaProcess, free_port
 from support.clients.raw import RawClient
 from support.kafka import jvm
@@ -210,7 +210,7 @@ def test_commands_take_librdkafkas_properties(kafka: SecuredKafka, pairs: tuple[
     with open_command_cluster(Target(kafka.at("SASL_SSL"), secured)) as cluster:
         assert list_transactions(cluster, Filters()) == []
     wrong = Target(kafka.at("SASL_SSL"), {**secured, "sasl.password": "guess"})
-    with pytest.raises(CommandError, match=r"(?i)authentication failed"), open_command_cluster(wrong):
+    with pytest.raises(AdminError, match=r"(?i)authentication failed"), open_command_cluster(wrong):
         pass
 
 

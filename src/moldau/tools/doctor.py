@@ -14,12 +14,13 @@ from enum import StrEnum
 import typer
 
 import moldau
+from moldau.client.admin.clients import Admin, explain
+from moldau.client.admin.target import CONNECT_TIMEOUT_S, REQUEST_TIMEOUT_S, Target
 from moldau.spark.java import NoJava, find_java
 from moldau.spark.versions import INSTALL, installed, why_not
 from moldau.tools.common.failure import FAILED
 from moldau.tools.common.options import Session, client_command
 from moldau.tools.common.output import print_json, print_table, print_text
-from moldau.tools.connect import CONNECT_TIMEOUT_S, REQUEST_TIMEOUT_S, Target, build_admin, explain
 
 app = typer.Typer(name="doctor", help="Check what this machine and the brokers need.", add_completion=False)
 
@@ -107,7 +108,7 @@ def look_at_advertised(target: Target) -> Iterator[Finding]:
     from confluent_kafka import KafkaException
 
     try:
-        cluster = build_admin(target).list_topics(timeout=REQUEST_TIMEOUT_S)
+        cluster = Admin(target).client.list_topics(timeout=REQUEST_TIMEOUT_S)
     except KafkaException as error:
         advice = "Is it a Kafka broker, and are the TLS and SASL settings right? Give them with -X"
         yield Finding("cluster", State.WRONG, explain(error), advice)

@@ -67,6 +67,7 @@ def _run_typer(arguments: list[str], completing: bool) -> int:
     from typer import Abort, Exit, TyperException
     from typer.main import get_command
 
+    from moldau.client.admin.errors import AdminError
     from moldau.tools.root import app
 
     sys.excepthook = _tell_unexpected
@@ -85,6 +86,10 @@ def _run_typer(arguments: list[str], completing: bool) -> int:
     except TyperException as error:
         tell_failure(_usage_line(error))
         return error.exit_code
+    except AdminError as problem:
+        from moldau.tools.common.remedies import command_error
+
+        raise command_error(problem) from problem
     return OK
 
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from moldau.client.admin.target import Target
 from moldau.spark.java import Java, NoJava
 from moldau.testing import Broker
 from moldau.tools import doctor
-from moldau.tools.connect import Target
 from moldau.tools.doctor import Finding, State, look_at_brokers, look_at_spark, reach
 from moldau.tools.main import run
 from support.brokers.processes import free_port

@@ -1,14 +1,15 @@
-"""`moldau cluster`: run one on this machine, look at any, ask whether it is well, and take a broker out of it."""
+"""`moldau cluster`: run a cluster on this machine; describe, check and shrink any cluster."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from moldau.tools.cluster_health import Health, examine
 from moldau.tools.common.failure import FAILED, CommandError, misused, note
+from moldau.tools.common.hints import suggest
 from moldau.tools.common.options import Session, client_command
-from moldau.tools.common.output import print_json, print_table, print_text
+from moldau.tools.common.output import counted, print_json, print_table, print_text
+from moldau.tools.common.partitions import show_partitions
 from moldau.tools.partition.moves import (
     NoWait,
     PlanOnly,
@@ -19,10 +20,10 @@ from moldau.tools.partition.moves import (
     read_throttle,
     show_plan,
 )
-from moldau.tools.places import Place, show_places
-from moldau.tools.replica_admin import Layout, cordon, read_layout, with_cordoned
-from moldau.tools.replica_plan import Impossible, Replicas, plan_decommission
-from moldau.tools.requests import Cluster, open_cluster
+
+if TYPE_CHECKING:
+    from moldau.client.admin.health import Health
+    from moldau.client.admin.layout import Layout
 
 app = typer.Typer(
     name="cluster", help="Run, describe and check clusters; take brokers out of them.", add_completion=False
@@ -31,7 +32,7 @@ app = typer.Typer(
 UP_PORT = 9092
 UP_BROKERS = 3
 ZOOKEEPER_PORT = 2181
-SHOWN_PLACES = 20  # partitions of one kind that `health` names; the number is always told
+SHOWN_PARTITIONS = 20  # partitions of one kind that `health` names; the number is always told
 
 
 @app.command("up")
@@ -65,26 +66,30 @@ def up(
 
 @client_command(app, "describe")
 def describe(session: Session) -> None:
-    """Show the brokers, and how much each of them has and leads."""
+    """Show the brokers, and how many replicas and leaders each has."""
+    from moldau.client.admin.cluster import open_cluster
+    from moldau.client.admin.layout import read_layout, with_cordoned
+
     with open_cluster(session.target) as cluster:
         layout = with_cordoned(cluster, read_layout(cluster))
     rows = _broker_rows(layout)
     if session.json:
         print_json({"cluster_id": layout.cluster_id, "controller": layout.controller, "brokers": rows})
         return
-    topics = {place.topic for place in layout.partitions}
-    print_text(f"Cluster {layout.cluster_id}: {len(topics)} topics, {len(layout.partitions)} partitions")
+    counts = f"{counted(len(layout.topics), 'topic')}, {counted(len(layout.partitions), 'partition')}"
+    print_text(f"Cluster {layout.cluster_id}: {counts}")
     columns = ("id", "address", "rack", "controller", "cordoned", "leads", "replicas", "in_sync")
     cells = [
         ["yes" if row[each] is True else "" if row[each] is False else row[each] for each in columns] for row in rows
     ]
     print_table([column.replace("_", " ").upper() for column in columns], cells)
     if layout.ongoing:
-        print_text(f"{len(layout.ongoing)} partitions are moving: moldau partition reassign --list")
+        count = counted(len(layout.ongoing), "ongoing reassignment")
+        print_text(f"{count}; list with: {suggest('partition reassign --list')}")
 
 
-def _broker_rows(layout: Layout) -> list[dict[str, Any]]:
-    """All brokers that are there, and those that should be."""
+def _broker_rows(layout: "Layout") -> list[dict[str, Any]]:
+    """All brokers that are alive, and those that have replicas and are not."""
     partitions = layout.partitions.values()
     rows = []
     for broker in sorted(set(layout.brokers) | layout.missing):
@@ -106,7 +111,11 @@ def _broker_rows(layout: Layout) -> list[dict[str, Any]]:
 
 @client_command(app, "health")
 def health(session: Session) -> None:
-    """Say whether all is well: exit code 0 if so, 1 if not."""
+    """Check the cluster: exit code 0 if it is healthy, 1 if not."""
+    from moldau.client.admin.cluster import open_cluster
+    from moldau.client.admin.health import examine
+    from moldau.client.admin.layout import read_layout
+
     with open_cluster(session.target) as cluster:
         layout = read_layout(cluster)
         found = examine(cluster, layout)
@@ -118,27 +127,26 @@ def health(session: Session) -> None:
         raise typer.Exit(FAILED)
 
 
-def _print_health(layout: Layout, found: Health) -> None:
-    for what, places in found.problems():
-        more = f" and {len(places) - SHOWN_PLACES} more" if len(places) > SHOWN_PLACES else ""
-        print_text(f"{what} ({len(places)}): {show_places(places[:SHOWN_PLACES])}{more}")
+def _print_health(layout: "Layout", found: "Health") -> None:
+    for what, partitions in found.problems():
+        more = f" and {len(partitions) - SHOWN_PARTITIONS} more" if len(partitions) > SHOWN_PARTITIONS else ""
+        print_text(f"{what} ({len(partitions)}): {show_partitions(partitions[:SHOWN_PARTITIONS])}{more}")
     for broker in found.missing:
-        print_text(f"broker {broker} is missing: it has replicas, and is not there")
+        print_text(f"broker {broker} is missing: it has replicas and is not running, or not in the cluster")
     if found.well:
-        print_text(f"All is well: {len(layout.brokers)} brokers, {len(layout.partitions)} partitions, all in sync.")
+        counts = f"{counted(len(layout.brokers), 'broker')}, {counted(len(layout.partitions), 'partition')}"
+        print_text(f"All is well: {counts}, all in sync.")
     if found.moving:
-        print_text(f"moving ({len(found.moving)}): see moldau partition reassign --list")
+        print_text(f"being reassigned ({len(found.moving)}): see {suggest('partition reassign --list')}")
 
 
 @client_command(app, "decommission")
 def decommission(
     session: Session,
-    broker: Annotated[int, typer.Argument(metavar="ID", min=0, help="The broker that shall go.", show_default=False)],
+    broker: Annotated[int, typer.Argument(metavar="ID", min=0, help="The broker to remove.", show_default=False)],
     plan: PlanOnly = False,
     run: Run = False,
-    cancel: Annotated[
-        bool, typer.Option("--cancel", help="It stays after all: let it have new replicas again.")
-    ] = False,
+    cancel: Annotated[bool, typer.Option("--cancel", help="Keep the broker: let it have new replicas again.")] = False,
     throttle: Throttle = None,
     no_wait: NoWait = False,
 ) -> None:
@@ -147,40 +155,35 @@ def decommission(
     if not run and (throttle is not None or no_wait):
         raise misused("--throttle and --no-wait are for moving", remedy="Add --run")
     rate = read_throttle(throttle)
+    from moldau.client.admin.cluster import open_cluster
+    from moldau.client.admin.layout import cordon, plan_to_empty, read_layout
+
     with open_cluster(session.target) as cluster:
         if cancel:
             cordon(cluster, broker, cordoned=False)
-            note(f"Broker {broker} takes new replicas. What moves, goes on: moldau partition reassign --cancel")
+            note(
+                f"Broker {broker} takes new replicas. Ongoing reassignments continue; "
+                f"cancel them with: {suggest('partition reassign --cancel')}"
+            )
             return
-        layout, planned = _plan_to_empty(cluster, broker)
-        command = f"moldau cluster decommission {broker} --run"
+        layout, planned = plan_to_empty(cluster, broker)
+        words = f"cluster decommission {broker} --run"
         if not run:
             show_plan(session, layout, planned)
-            note(f"Nothing was moved. Move with: {command}" if planned else _empty(broker))
+            note(f"Nothing was moved. Move with: {suggest(words)}" if planned else _empty(broker))
             return
-        if broker in layout.brokers:  # one that is not there gets nothing anyway
+        if broker in layout.brokers:  # one that is not alive gets no replicas anyway
             if not cordon(cluster, broker, cordoned=True):
                 note(f"These brokers know no cordon: until broker {broker} is stopped it may get new partitions.")
-            layout, planned = _plan_to_empty(cluster, broker)  # what it got a moment ago is among it now
+            layout, planned = plan_to_empty(cluster, broker)  # with what it got before the cordon
         show_plan(session, layout, planned)
-        carry_out(cluster, layout, planned, rate, wait=not no_wait, again=command)
+        carry_out(cluster, layout, planned, rate, wait=not no_wait, again=words)
         if not no_wait:
-            left = [place for place, each in read_layout(cluster).partitions.items() if broker in each.replica_nodes]
+            left = [tp for tp, each in read_layout(cluster).partitions.items() if broker in each.replica_nodes]
             if left:
-                raise CommandError(f"broker {broker} still has {show_places(left)}", remedy=f"Run again: {command}")
+                remedy = f"Run again: {suggest(words)}"
+                raise CommandError(f"broker {broker} still has {show_partitions(left)}", remedy=remedy)
             note(_empty(broker))
-
-
-def _plan_to_empty(cluster: Cluster, broker: int) -> tuple[Layout, dict[Place, Replicas]]:
-    layout = with_cordoned(cluster, read_layout(cluster))
-    if broker not in set(layout.brokers) | layout.missing:
-        known = ", ".join(map(str, sorted(layout.brokers)))
-        raise CommandError(f"there is no broker {broker}", remedy=f"There are: {known}")
-    try:
-        return layout, plan_decommission(layout.racks, layout.targets(), broker)
-    except Impossible as problem:
-        remedy = "Add a broker first, or have fewer replicas: moldau partition replicate --help"
-        raise CommandError(str(problem), remedy=remedy) from problem
 
 
 def _empty(broker: int) -> str:

@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -9,8 +10,9 @@ from typing import Annotated, Any
 
 import typer
 
+from moldau.client.admin.target import Target
 from moldau.tools.common.failure import misused, split_pair
-from moldau.tools.connect import Target
+from moldau.tools.common.hints import remember_bootstrap
 
 DEFAULT_BOOTSTRAP = "localhost:9092"
 BOOTSTRAP_VARIABLE = "MOLDAU_BOOTSTRAP"
@@ -73,8 +75,11 @@ class Session:
 
 def merge(outer: Shared, bootstrap: str | None, output: Output | None, properties: list[str] | None) -> Session:
     """Options after the command's name win over those before it; properties add up."""
+    typed = bootstrap or outer.bootstrap
+    found_anyway = typed == os.environ.get(BOOTSTRAP_VARIABLE, DEFAULT_BOOTSTRAP)
+    remember_bootstrap(None if found_anyway else typed)
     pairs = [split_pair(text, "-X") for text in (*outer.properties, *(properties or ()))]
-    target = Target(bootstrap or outer.bootstrap or DEFAULT_BOOTSTRAP, dict(pairs))
+    target = Target(typed or DEFAULT_BOOTSTRAP, dict(pairs))
     return Session(target, (output or outer.output) is Output.JSON)
 
 

@@ -1,4 +1,4 @@
-"""What commands print: tables that fit a terminal, JSON for programs. Knows nothing of brokers."""
+"""Output of commands: tables that fit a terminal, JSON for programs."""
 
 import json
 import sys
@@ -56,6 +56,11 @@ def show(cell: Any) -> str:
     if isinstance(cell, (list, tuple)):
         return ",".join(str(item) for item in cell)
     return str(cell)
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 broker`, `2 brokers`."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def show_time(milliseconds: int) -> str | None:

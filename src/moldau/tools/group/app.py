@@ -1,38 +1,39 @@
-"""`moldau group`: list, describe and delete consumer groups, and change what they have committed."""
+"""`moldau group`: list, describe and delete consumer groups; reset and delete their committed offsets."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from moldau.tools.common.complete import complete_group
-from moldau.tools.common.confirm import require_yes
-from moldau.tools.common.failure import CommandError, misused, note
-from moldau.tools.common.options import Session, client_command, read_choices
-from moldau.tools.common.output import print_json, print_table, print_text
-from moldau.tools.connect import REQUEST_TIMEOUT_S, build_admin
-from moldau.tools.group.reset import GroupName, Topics, reset_offsets
-from moldau.tools.group_admin import (
+from moldau.base.ids import Offset, TopicPartition
+from moldau.client.admin.clients import Admin
+from moldau.client.admin.errors import AdminError, NoSuchGroup, NothingCommitted
+from moldau.client.admin.groups import (
     REBALANCING,
     STATES,
     Group,
-    Progress,
-    await_group,
-    build_age_reader,
+    delete_groups,
     describe_groups,
     list_groups,
-    no_such_group,
-    read_committed,
-    read_progress,
     require_group,
 )
-from moldau.tools.places import Place, Scope, read_scope, show_places
+from moldau.client.admin.scope import Scope
+from moldau.tools.common.complete import complete_group
+from moldau.tools.common.confirm import require_yes
+from moldau.tools.common.failure import CommandError, misused, note
+from moldau.tools.common.hints import suggest
+from moldau.tools.common.options import Session, client_command, read_choices
+from moldau.tools.common.output import print_json, print_table, print_text
+from moldau.tools.common.partitions import read_scope, show_partitions
+from moldau.tools.common.remedies import command_error
+from moldau.tools.group.reset import GroupName, Topics, reset_offsets
+
+if TYPE_CHECKING:
+    from moldau.client.admin.group_lag import Progress
 
 app = typer.Typer(
     name="group", help="List, describe and delete consumer groups; reset their offsets.", add_completion=False
 )
-
-NO_GROUPS = "No groups yet. Start one with: moldau consume TOPIC --group NAME"
 
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
@@ -56,7 +57,7 @@ def list_all(
         wanted_states.update(REBALANCING)
     found = [
         one
-        for one in list_groups(build_admin(session.target), session.target)
+        for one in list_groups(Admin(session.target))
         if (not wanted_states or one.state in wanted_states) and (not wanted_types or one.protocol in wanted_types)
     ]
     if session.json:
@@ -64,9 +65,9 @@ def list_all(
     elif found:
         print_table(("GROUP", "PROTOCOL", "STATE"), [(one.name, one.protocol, one.state) for one in found])
     elif wanted_states or wanted_types:
-        note("No group is like that. See all with: moldau group list")
+        note(f"No group matches. List all with: {suggest('group list')}")
     else:
-        note(NO_GROUPS)
+        note(f"No groups yet. Start one with: {suggest('consume TOPIC --group NAME')}")
 
 
 @client_command(app, "describe")
@@ -83,33 +84,29 @@ def describe(
 
     The lag in seconds is the age of the first record that the group has not consumed.
     """
-    admin = build_admin(session.target)
-    wanted = list(dict.fromkeys(names or [one.name for one in list_groups(admin, session.target)]))
-    groups = describe_groups(admin, session.target, wanted)
+    from moldau.client.admin.cluster import open_cluster
+    from moldau.client.admin.group_lag import read_progress
+
+    admin = Admin(session.target)
+    wanted = list(dict.fromkeys(names or [one.name for one in list_groups(admin)]))
+    groups = describe_groups(admin, wanted)
     for group in groups:
         if names and not group.exists():
-            raise no_such_group(group.name)
-    consumer = build_age_reader(session.target)
-    try:
-        documents = [
-            group_document(group, read_progress(admin, consumer, session.target, group))
-            for group in groups
-            if group.exists()
-        ]
-    finally:
-        consumer.close()
+            raise NoSuchGroup(group.name)
+    with open_cluster(session.target) as cluster:
+        documents = [group_document(group, read_progress(admin, cluster, group)) for group in groups if group.exists()]
     if session.json:
         print_json(documents)
         return
     if not documents:
-        note(NO_GROUPS)
+        note(f"No groups yet. Start one with: {suggest('consume TOPIC --group NAME')}")
     for index, document in enumerate(documents):
         if index:
             print_text("")
         _print_group(document)
 
 
-def group_document(group: Group, progress: list[Progress]) -> dict[str, Any]:
+def group_document(group: Group, progress: "list[Progress]") -> dict[str, Any]:
     return {
         "group": group.name,
         "state": group.state,
@@ -122,13 +119,13 @@ def group_document(group: Group, progress: list[Progress]) -> dict[str, Any]:
                 "client": member.client,
                 "instance": member.instance,
                 "host": member.host,
-                "partitions": [place._asdict() for place in member.places],
+                "partitions": [tp._asdict() for tp in member.partitions],
             }
             for member in group.members
         ],
         "offsets": [
             {
-                **one.place._asdict(),
+                **one.partition._asdict(),
                 "committed": one.committed,
                 "end": one.end,
                 "lag": one.lag,
@@ -153,7 +150,7 @@ def _print_group(document: dict[str, Any]) -> None:
                 member["client"],
                 member["instance"],
                 member["host"],
-                show_places([Place(**place) for place in member["partitions"]]) or None,
+                show_partitions([TopicPartition(**row) for row in member["partitions"]]) or None,
             )
             for member in document["members"]
         ]
@@ -164,7 +161,7 @@ def _print_group(document: dict[str, Any]) -> None:
         rows = [tuple(row[column] for column in columns) for row in document["offsets"]]
         print_table([column.upper().replace("_", " ") for column in columns], rows)
     else:
-        print_text("It has committed nothing.")
+        print_text("No committed offsets.")
 
 
 client_command(app, "reset-offsets")(reset_offsets)
@@ -176,60 +173,53 @@ def delete(
     names: Annotated[list[str], typer.Argument(metavar="GROUP…", autocompletion=complete_group, show_default=False)],
     yes: Yes = False,
 ) -> None:
-    """Delete groups with all that they have committed. They must have no members."""
+    """Delete groups with their committed offsets. They must have no members."""
     wanted = list(dict.fromkeys(names))
     if not yes:
         require_yes("deleting groups", f"Delete {', '.join(wanted)} with all committed offsets?")
-    admin = build_admin(session.target)
-    outcomes: dict[tuple[str], CommandError | None] = {}
-    for name, future in admin.delete_consumer_groups(wanted, request_timeout=REQUEST_TIMEOUT_S).items():
-        try:
-            await_group(future, session.target, name)
-            outcomes[name,] = None
-        except CommandError as refused:
-            outcomes[name,] = refused
-    tell_outcomes(session, ("group",), outcomes)
+    outcomes = delete_groups(Admin(session.target), wanted)
+    tell_outcomes(session, ("group",), {(name,): refused for name, refused in outcomes.items()})
 
 
 @client_command(app, "delete-offsets")
 def delete_offsets(session: Session, name: GroupName, topics: Topics = None, yes: Yes = False) -> None:
-    """Make a group forget what it has committed for some topics, which it must not be subscribed to."""
+    """Delete a group's committed offsets of topics that it is not subscribed to."""
     if not topics:
         raise misused("no topic was given", remedy="Give --topic NAME, or --topic NAME:0,1 for some partitions")
     scopes = [read_scope(text, "--topic") for text in topics]
-    admin = build_admin(session.target)
-    require_group(admin, session.target, name)
-    places = committed_places(name, scopes, read_committed(admin, session.target, name))
+    from moldau.client.admin.cluster import open_cluster
+    from moldau.client.admin.group_offsets import delete_committed, read_committed
+
+    admin = Admin(session.target)
+    require_group(admin, name)
+    partitions = committed_partitions(name, scopes, read_committed(admin, name))
     if not yes:
-        require_yes("deleting offsets", f"Delete what {name} has committed for {show_places(places)}?")
-    from moldau.tools.group_forget import forget_offsets  # here, because it loads the wire layer
+        require_yes("deleting offsets", f"Delete the committed offsets of {name} for {show_partitions(partitions)}?")
+    with open_cluster(session.target) as cluster:
+        outcomes = delete_committed(cluster, name, partitions)
+    tell_outcomes(session, ("topic", "partition"), {tuple(tp): refused for tp, refused in outcomes.items()})
 
-    outcomes = forget_offsets(session.target, name, places)
-    tell_outcomes(session, ("topic", "partition"), outcomes)
 
-
-def committed_places(name: str, scopes: list[Scope], committed: Mapping[Place, int]) -> list[Place]:
-    """The partitions that the scopes mean, for all of which the group has committed something."""
-    places: set[Place] = set()
+def committed_partitions(
+    name: str, scopes: list[Scope], committed: Mapping[TopicPartition, Offset]
+) -> list[TopicPartition]:
+    """The partitions that the scopes mean; the group has a committed offset for each."""
+    partitions: set[TopicPartition] = set()
     for scope in scopes:
-        present = {place for place in committed if place.topic == scope.topic}
-        wanted = present if scope.partitions is None else {Place(scope.topic, one) for one in scope.partitions}
+        present = {tp for tp in committed if tp.topic == scope.topic}
+        wanted = present if scope.partitions is None else {TopicPartition(scope.topic, one) for one in scope.partitions}
         if not wanted or wanted - present:
-            missing = str(min(wanted - present)) if wanted else scope.topic
-            raise CommandError(
-                f"group {name!r} has committed nothing for {missing}",
-                remedy=f"See what it has with: moldau group describe {name}",
-            )
-        places |= wanted
-    return sorted(places)
+            raise NothingCommitted(name, str(min(wanted - present)) if wanted else scope.topic)
+        partitions |= wanted
+    return sorted(partitions)
 
 
 def tell_outcomes(
-    session: Session, columns: tuple[str, ...], outcomes: Mapping[tuple[Any, ...], CommandError | None]
+    session: Session, columns: tuple[str, ...], outcomes: Mapping[tuple[Any, ...], AdminError | None]
 ) -> None:
-    """What was deleted and what was not, each with the reason; what was not is the command's failure."""
-    failures = [refused for refused in outcomes.values() if refused is not None]
-    rows = [(*key, "deleted" if refused is None else str(refused)) for key, refused in outcomes.items()]
+    """Print the outcome of each deletion; the command fails if one was refused."""
+    failures = [command_error(refused) for refused in outcomes.values() if refused is not None]
+    rows = [(*key, "deleted" if refused is None else str(command_error(refused))) for key, refused in outcomes.items()]
     if session.json:
         print_json([dict(zip((*columns, "outcome"), row, strict=True)) for row in rows])
     elif not failures:

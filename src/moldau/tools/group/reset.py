@@ -1,25 +1,25 @@
-"""`moldau group reset-offsets`: from what was typed to a plan, and with --execute to the group."""
+"""`moldau group reset-offsets`: show the plan of a reset, and with --execute carry it out."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from moldau.base.ids import TopicPartition
+from moldau.client.admin.clients import Admin
+from moldau.client.admin.errors import AdminError
+from moldau.client.admin.group_offsets import write_committed
+from moldau.client.admin.reset import Kind, ResetPlan, ResetTo, plan_reset, read_csv, write_csv
+from moldau.client.admin.scope import Scope
 from moldau.tools.common.complete import complete_group, complete_topic
-from moldau.tools.common.failure import CommandError, misused, note
+from moldau.tools.common.failure import misused, note
 from moldau.tools.common.formats import read_span, read_time
 from moldau.tools.common.options import Session
 from moldau.tools.common.output import print_json, print_table, print_text, show_time
-from moldau.tools.connect import Target, build_admin, describe_topics
-from moldau.tools.group_admin import describe_groups, read_committed, read_offsets, still_live, write_committed
-from moldau.tools.group_plan import Aim, Facts, Kind, Step, plan_step, read_csv, write_csv
-from moldau.tools.places import Place, Scope, read_scope
-from moldau.tools.positions import Bounds
-
-if TYPE_CHECKING:
-    from confluent_kafka.admin import AdminClient
+from moldau.tools.common.partitions import read_scope
+from moldau.tools.common.remedies import command_error
 
 GroupName = Annotated[str, typer.Argument(metavar="GROUP", autocompletion=complete_group, show_default=False)]
 Topics = Annotated[
@@ -77,38 +77,39 @@ def reset_offsets(
         "--shift-by": (shift_by, Kind.SHIFT),
         "--from-file": (from_file, Kind.FILE),
     }
-    aim = read_aim(ways, name)
+    to = read_target(ways, name)
     scopes = [read_scope(text, "--topic") for text in topics or ()]
-    check_scope(aim, scopes, all_topics)
+    check_scope(to, scopes, all_topics)
     if export and session.json:
         raise misused("--export prints CSV, and -o json prints JSON", remedy="Leave one of them out")
-    admin = build_admin(session.target)
-    steps = plan_reset(admin, session.target, name, aim, scopes)
+    admin = Admin(session.target)
+    plan = plan_reset(admin, name, to, scopes)
+    _tell_plan(plan, to)
     refused = {}
     if execute:
-        refused = write_committed(admin, session.target, name, {step.place: step.new for step in steps})
-    _print_reset(session, name, steps, refused, execute, export)
+        refused = write_committed(admin, name, {step.partition: step.new for step in plan.steps})
+    _print_reset(session, plan, refused, execute, export)
     if refused:
         raise next(iter(refused.values()))
 
 
-def read_aim(ways: dict[str, tuple[Any, Kind]], group: str) -> Aim:
-    """The one way that was chosen; `ways` are those there are, with what was typed for each."""
+def read_target(ways: dict[str, tuple[Any, Kind]], group: str) -> ResetTo:
+    """The one target that was given; `ways` are all options with their values."""
     chosen = [(option, value, kind) for option, (value, kind) in ways.items() if value is not None]
     if len(chosen) != 1:
         problem = "no way to reset was given" if not chosen else f"{chosen[0][0]} and {chosen[1][0]} exclude each other"
         raise misused(problem, remedy=f"Give one of {', '.join(ways)}")
     ((option, value, kind),) = chosen
     if kind is Kind.FILE:
-        return Aim(kind, offsets=read_csv(_read_plan(value), group, value))
+        return ResetTo(kind, offsets=read_csv(_read_plan(value), group, value))
     try:
         if option == "--to-datetime":
-            return Aim(kind, read_time(value))
+            return ResetTo(kind, read_time(value))
         if option == "--by-duration":
-            return Aim(kind, max(0, int(time.time() * 1000) - read_span(value)))
+            return ResetTo(kind, max(0, int(time.time() * 1000) - read_span(value)))
     except ValueError as error:
         raise misused(f"{option} {error}") from None
-    return Aim(kind, value)
+    return ResetTo(kind, value)
 
 
 def _read_plan(name: str) -> str:
@@ -118,8 +119,8 @@ def _read_plan(name: str) -> str:
         raise misused(f"cannot read --from-file {name}: {getattr(error, 'strerror', 'not UTF-8 text')}") from error
 
 
-def check_scope(aim: Aim, scopes: Sequence[Scope], all_topics: bool) -> None:
-    if aim.kind is Kind.FILE:
+def check_scope(to: ResetTo, scopes: Sequence[Scope], all_topics: bool) -> None:
+    if to.kind is Kind.FILE:
         if scopes or all_topics:
             raise misused("--from-file names its partitions itself", remedy="Leave out --topic and --all-topics")
     elif bool(scopes) == all_topics:
@@ -127,83 +128,45 @@ def check_scope(aim: Aim, scopes: Sequence[Scope], all_topics: bool) -> None:
         raise misused(problem, remedy="Give --topic NAME, --topic NAME:0,1 for some partitions, or --all-topics")
 
 
-def plan_reset(admin: "AdminClient", target: Target, name: str, aim: Aim, scopes: Sequence[Scope]) -> list[Step]:
-    """What becomes of each partition. Refuses for a group that is in use."""
-    (group,) = describe_groups(admin, target, [name])
-    if group.is_live():
-        raise still_live(name, len(group.members), group.state)
-    committed = read_committed(admin, target, name)
-    if not group.exists() and not committed:
-        note(f"There is no group {name} yet; --execute makes one.")
-    if aim.kind is Kind.TIME:
-        note(f"To the first record from {show_time(aim.number) or f'{aim.number} ms'} on.")
-    places = _places(admin, target, aim, scopes, committed)
-    begins = read_offsets(admin, target, places, "earliest")
-    ends = read_offsets(admin, target, places, "latest")
-    at_time = read_offsets(admin, target, places, aim.number) if aim.kind is Kind.TIME else {}
-    steps = []
-    for place in places:
-        begin, end = begins.get(place), ends.get(place)
-        if begin is None or end is None:
-            raise CommandError(f"there is no partition {place}", remedy="See what is there with: moldau topic describe")
-        steps.append(plan_step(aim, place, Facts(Bounds(begin, end), committed.get(place), at_time.get(place))))
-    for step in steps:
+def _tell_plan(plan: ResetPlan, to: ResetTo) -> None:
+    if not plan.exists:
+        note(f"There is no group {plan.group} yet; --execute creates it.")
+    if to.kind is Kind.TIME:
+        note(f"To the first record from {show_time(to.number) or f'{to.number} ms'} on.")
+    for step in plan.steps:
         if step.warning:
             note(f"Warning: {step.warning}")
-    return steps
-
-
-def _places(
-    admin: "AdminClient", target: Target, aim: Aim, scopes: Sequence[Scope], committed: dict[Place, int]
-) -> list[Place]:
-    if aim.kind is Kind.FILE:
-        return sorted(aim.offsets)
-    if not scopes:
-        if not committed:
-            raise CommandError("the group has committed nothing, so --all-topics means nothing", remedy="Use --topic")
-        return sorted(committed)
-    return sorted({place for scope in scopes for place in topic_places(admin, target, scope)})
-
-
-def topic_places(admin: "AdminClient", target: Target, scope: Scope) -> list[Place]:
-    """The partitions that a scope means, all of which exist."""
-    (topic,) = describe_topics(admin, target, [scope.topic])
-    present = sorted(partition.id for partition in topic.partitions)
-    for partition in scope.partitions or ():
-        if partition not in present:
-            raise CommandError(
-                f"topic {scope.topic!r} has no partition {partition}: it has {len(present)}",
-                remedy=f"See them with: moldau topic describe {scope.topic}",
-            )
-    return [Place(scope.topic, partition) for partition in scope.partitions or present]
 
 
 def _print_reset(
-    session: Session,
-    name: str,
-    steps: list[Step],
-    refused: dict[Place, CommandError],
-    execute: bool,
-    export: bool,
+    session: Session, plan: ResetPlan, refused: Mapping[TopicPartition, AdminError], execute: bool, export: bool
 ) -> None:
     if session.json:
         rows = [
             {
-                **step.place._asdict(),
+                **step.partition._asdict(),
                 "committed": step.committed,
                 "new": step.new,
-                "outcome": str(refused[step.place]) if step.place in refused else "reset" if execute else "planned",
+                "outcome": _outcome(refused.get(step.partition), execute),
             }
-            for step in steps
+            for step in plan.steps
         ]
-        print_json({"group": name, "executed": execute, "offsets": rows})
+        print_json({"group": plan.group, "executed": execute, "offsets": rows})
         return
     if export:
-        print_text(write_csv(steps).rstrip("\n"))
+        print_text(write_csv(plan.steps).rstrip("\n"))
     else:
         columns = ("TOPIC", "PARTITION", "COMMITTED", "NEW OFFSET")
-        print_table(columns, [(*step.place, step.committed, step.new) for step in steps if step.place not in refused])
+        done = [step for step in plan.steps if step.partition not in refused]
+        print_table(columns, [(*step.partition, step.committed, step.new) for step in done])
     if not execute:
-        note(f"A dry run: group {name} was not changed. Add --execute to reset it.")
-    elif len(refused) < len(steps):
-        note(f"Reset {len(steps) - len(refused)} partitions of group {name}.")
+        note(f"Dry run: group {plan.group} was not changed. Add --execute to reset it.")
+    elif len(refused) < len(plan.steps):
+        count = len(plan.steps) - len(refused)
+        note(f"Reset {count} partition{'' if count == 1 else 's'} of group {plan.group}.")
+
+
+def _outcome(refused: AdminError | None, execute: bool) -> str:
+    if refused is not None:
+        return str(command_error(refused))
+    return "reset" if execute else "planned"

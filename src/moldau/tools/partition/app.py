@@ -1,34 +1,37 @@
-"""`moldau partition`: move partitions to other brokers, have more or fewer replicas, elect leaders."""
+"""`moldau partition`: reassign partitions, change their replication factor, elect leaders."""
 
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from moldau.base.ids import TopicPartition
+from moldau.client.admin.scope import HIGHEST_PARTITION, Scope, is_number
 from moldau.tools.common.complete import complete_topic
 from moldau.tools.common.confirm import require_yes
 from moldau.tools.common.failure import CommandError, misused, note
 from moldau.tools.common.options import Session, client_command
 from moldau.tools.common.output import print_json, print_table, print_text
+from moldau.tools.common.partitions import read_scope
 from moldau.tools.partition.moves import (
     NoWait,
     PlanOnly,
     Run,
     Throttle,
     carry_out,
-    check_brokers,
     check_choice,
-    read_plan,
+    read_plan_file,
     read_throttle,
     show_plan,
 )
-from moldau.tools.places import HIGHEST_PARTITION, Place, Scope, is_number, read_scope
-from moldau.tools.replica_admin import Layout, elect_leaders, end_throttle, read_layout, with_cordoned
-from moldau.tools.replica_admin import reassign as begin
-from moldau.tools.replica_plan import Impossible, Replicas, plan_move, plan_rebalance, plan_replication
-from moldau.tools.requests import Cluster, open_cluster
+
+if TYPE_CHECKING:
+    from moldau.client.admin.assignment import Replicas
+    from moldau.client.admin.cluster import Cluster
+    from moldau.client.admin.errors import AdminError
+    from moldau.client.admin.layout import Layout
 
 app = typer.Typer(
     name="partition", help="Move partitions, change their replication, elect their leaders.", add_completion=False
@@ -78,16 +81,20 @@ def reassign(
     allowed = None if brokers is None else _read_ids(brokers)
     if file is not None and (scopes or allowed):
         raise misused("--file names the partitions and brokers itself", remedy="Leave out --topic and --brokers")
-    given = None if file is None else read_plan(file)
+    from moldau.client.admin.cluster import open_cluster
+    from moldau.client.admin.layout import check_plan, plan_spread, read_layout, with_cordoned
+
+    given = None if file is None else read_plan_file(file)
     with open_cluster(session.target) as cluster:
         layout = read_layout(cluster)
         if list_:
-            _show_ongoing(session, layout, _find(layout, scopes))
+            _show_ongoing(session, layout, layout.find(scopes))
         elif cancel:
-            _cancel(session, cluster, layout, _find(layout, scopes) if given is None else set(given))
+            _cancel(session, cluster, layout, layout.find(scopes) if given is None else set(given))
         else:
             layout = with_cordoned(cluster, layout)
-            planned = _spread(layout, _find(layout, scopes), allowed) if given is None else _checked(layout, given)
+            found = layout.find(scopes)
+            planned = plan_spread(layout, found, allowed) if given is None else check_plan(layout, given)
             same = _same_command(topics or (), brokers, file)
             _show_or_run(session, cluster, layout, planned, rate, run=run, wait=not no_wait, command=same)
 
@@ -114,15 +121,16 @@ def replicate(
     if factor is None and not internal:
         raise misused("--factor is missing", remedy="Say how many replicas each partition shall have")
     rate = read_throttle(throttle)
+    from moldau.client.admin.assignment import plan_replication
+    from moldau.client.admin.cluster import open_cluster
+    from moldau.client.admin.layout import read_layout, with_cordoned
+
     with open_cluster(session.target) as cluster:
         layout = with_cordoned(cluster, read_layout(cluster))
         scopes = [Scope(name) for name in (names or sorted(layout.internal))]
-        places = _find(layout, scopes) if scopes else set()
+        found = layout.find(scopes) if scopes else set()
         wanted = factor or min(INTERNAL_FACTOR, len(layout.racks))
-        try:
-            planned = plan_replication(layout.racks, layout.targets(), places, wanted)
-        except Impossible as problem:
-            raise CommandError(str(problem)) from problem
+        planned = plan_replication(layout.racks, layout.targets(), found, wanted)
         again = f"replicate {'--internal' if internal else ' '.join(names or ())} --factor {wanted}"
         _show_or_run(session, cluster, layout, planned, rate, run=not plan, wait=not no_wait, command=again)
 
@@ -141,36 +149,39 @@ def elect(
     scopes = [read_scope(text, "--topic") for text in topics or ()]
     if unclean and not yes:
         require_yes("an unclean election", "Let replicas lead that may lack committed records?")
+    from moldau.client.admin.cluster import open_cluster
+    from moldau.client.admin.layout import read_layout
+    from moldau.client.admin.reassignments import elect_leaders
+
     with open_cluster(session.target) as cluster:
         layout = read_layout(cluster)
-        places = sorted(_find(layout, scopes))
-        wanted = [place for place in places if not unclean or layout.partitions[place].leader_id < 0]
+        found = sorted(layout.find(scopes))
+        wanted = [tp for tp in found if not unclean or layout.partitions[tp].leader_id < 0]
         results = elect_leaders(cluster, wanted, unclean=unclean)
     _show_elections(session, results)
 
 
-def _show_elections(session: Session, results: dict[Place, CommandError | None]) -> None:
-    """None: elected now. Who leads already is not told."""
+def _show_elections(session: Session, results: "dict[TopicPartition, AdminError | None]") -> None:
+    """None: elected now."""
     rows = [
-        (place.topic, place.partition, "elected" if error is None else str(error))
-        for place, error in sorted(results.items())
+        (tp.topic, tp.partition, "elected" if error is None else str(error)) for tp, error in sorted(results.items())
     ]
     if session.json:
         print_json([dict(zip(("topic", "partition", "outcome"), row, strict=True)) for row in rows])
     elif rows:
         print_table(("TOPIC", "PARTITION", "OUTCOME"), rows)
     else:
-        print_text("Every partition has the leader that it should have.")
+        print_text("No partition needs an election.")
     failed = sum(error is not None for error in results.values())
     if failed:
-        raise CommandError(f"{failed} of {len(rows)} partitions did not get the leader that was asked for")
+        raise CommandError(f"no leader could be elected for {failed} of {len(rows)} partitions")
 
 
 def _show_or_run(
     session: Session,
-    cluster: Cluster,
-    layout: Layout,
-    planned: dict[Place, Replicas],
+    cluster: "Cluster",
+    layout: "Layout",
+    planned: "dict[TopicPartition, Replicas]",
     rate: int | None,
     *,
     run: bool,
@@ -179,26 +190,28 @@ def _show_or_run(
 ) -> None:
     show_plan(session, layout, planned)
     if run:
-        carry_out(cluster, layout, planned, rate, wait=wait, again=f"moldau partition {command}")
+        carry_out(cluster, layout, planned, rate, wait=wait, again=f"partition {command}")
         if wait and (planned or layout.ongoing):
             note("Done.")
 
 
-def _cancel(session: Session, cluster: Cluster, layout: Layout, places: set[Place]) -> None:
-    moving = sorted(places & set(layout.ongoing))
-    begin(cluster, dict.fromkeys(moving))
-    end_throttle(cluster, layout, {place.topic for place in moving})
+def _cancel(session: Session, cluster: "Cluster", layout: "Layout", partitions: set[TopicPartition]) -> None:
+    from moldau.client.admin import reassignments
+
+    cancelled = reassignments.cancel(cluster, layout, partitions)
     if session.json:
-        print_json([{"topic": place.topic, "partition": place.partition} for place in moving])
+        print_json([{"topic": tp.topic, "partition": tp.partition} for tp in cancelled])
+    elif cancelled:
+        print_text(f"Cancelled {len(cancelled)} reassignment{'' if len(cancelled) == 1 else 's'}.")
     else:
-        print_text(f"Cancelled {len(moving)} moves." if moving else "Nothing moves; there was nothing to cancel.")
+        print_text("No partition is being reassigned; there was nothing to cancel.")
 
 
-def _show_ongoing(session: Session, layout: Layout, places: set[Place]) -> None:
+def _show_ongoing(session: Session, layout: "Layout", partitions: set[TopicPartition]) -> None:
     rows = [
-        (place.topic, place.partition, layout.target(place), each.adding_replicas, each.removing_replicas)
-        for place, each in sorted(layout.ongoing.items())
-        if place in places
+        (tp.topic, tp.partition, layout.target(tp), each.adding_replicas, each.removing_replicas)
+        for tp, each in sorted(layout.ongoing.items())
+        if tp in partitions
     ]
     columns = ("topic", "partition", "replicas", "adding", "removing")
     if session.json:
@@ -206,52 +219,15 @@ def _show_ongoing(session: Session, layout: Layout, places: set[Place]) -> None:
     elif rows:
         print_table([column.upper() for column in columns], rows)
     else:
-        print_text("Nothing moves.")
+        print_text("No partition is being reassigned.")
 
 
 def _same_command(topics: Sequence[str], brokers: str | None, file: Path | None) -> str:
-    """What to type to go on: another one might move more than was meant."""
+    """The same command without --throttle: another one might move other partitions."""
     words = ["reassign", "--run", *(word for topic in topics for word in ("--topic", topic))]
     words += [] if brokers is None else ["--brokers", brokers]
     words += [] if file is None else ["--file", str(file)]
     return shlex.join(words)
-
-
-def _find(layout: Layout, scopes: Sequence[Scope]) -> set[Place]:
-    """The partitions that were named; all if none were."""
-    found: set[Place] = set()
-    for topic, partitions in scopes:
-        there = {place for place in layout.partitions if place.topic == topic}
-        if not there:
-            raise CommandError(f"there is no topic {topic!r}", remedy="See what is there with: moldau topic list")
-        wanted = there if partitions is None else {Place(topic, each) for each in partitions}
-        if wanted - there:
-            raise CommandError(f"there is no partition {min(wanted - there)}: {topic} has {len(there)}")
-        found |= wanted
-    return found if scopes else set(layout.partitions)
-
-
-def _spread(layout: Layout, places: set[Place], allowed: list[int] | None) -> dict[Place, Replicas]:
-    check_brokers(layout, allowed or ())
-    wanted = allowed if allowed is not None else sorted(layout.racks)
-    now = layout.targets()
-    try:
-        # What is on a broker that is down stays there, unless the brokers were named.
-        moved = plan_move(layout.racks, now, places, wanted) if allowed is not None else {}
-    except Impossible as problem:
-        raise CommandError(str(problem)) from problem
-    spread = plan_rebalance(layout.racks, {**now, **moved}, places, wanted)
-    planned = {**moved, **spread}
-    return {place: replicas for place, replicas in sorted(planned.items()) if replicas != now[place]}
-
-
-def _checked(layout: Layout, given: dict[Place, Replicas]) -> dict[Place, Replicas]:
-    """A plan of a file: what it names must be there. What is so already need not move."""
-    for place, replicas in given.items():
-        if place not in layout.partitions:
-            raise CommandError(f"there is no partition {place}")
-        check_brokers(layout, set(replicas) - set(layout.partitions[place].replica_nodes))
-    return {place: replicas for place, replicas in sorted(given.items()) if replicas != layout.target(place)}
 
 
 def _read_ids(text: str) -> list[int]:

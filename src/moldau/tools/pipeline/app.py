@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from moldau.client.admin.reachability import check_reachable
+from moldau.client.admin.target import Target
 from moldau.tools.broker.launch import UP_DIRECTORY
 from moldau.tools.common.failure import OK, CommandError, misused, note, split_pair
 from moldau.tools.common.options import DEFAULT_BOOTSTRAP, Bootstrap, Output, OutputOption, Shared
 from moldau.tools.common.output import print_json, print_table, print_text
-from moldau.tools.connect import Target, check_reachable
 from moldau.tools.pipeline.show import (
     DRY_RUN_COLUMNS,
     dry_run_document,

@@ -9,15 +9,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from moldau.client.admin.clients import admin_error, build_consumer, read_topic
+from moldau.client.admin.errors import NoSuchPartition
+from moldau.client.admin.positions import LARGEST, Bounds, Kind, LogPosition, start_offset, stop_offset
+from moldau.client.admin.target import REQUEST_TIMEOUT_S, Target
 from moldau.tools.common.complete import complete_group, complete_topic
-from moldau.tools.common.failure import INTERRUPTED, CommandError, misused, note
-from moldau.tools.common.formats import Format
+from moldau.tools.common.failure import INTERRUPTED, misused, note
+from moldau.tools.common.formats import Format, read_time
 from moldau.tools.common.interrupts import Interrupts
 from moldau.tools.common.options import Session, client_command
-from moldau.tools.connect import REQUEST_TIMEOUT_S, ConnectionWatch, Target, build_consumer, failure, read_topic
-from moldau.tools.positions import Bounds, Kind, Position, read_position, start_offset, stop_offset
 from moldau.tools.records.consume_group import Membership, Protocol, read_as_member
 from moldau.tools.records.printing import JsonPrinter, Printer, TextPrinter
+from moldau.tools.records.watch import ConnectionWatch, tell_stalls
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Message
@@ -94,7 +97,8 @@ def consume(
             note("Nothing comes after the end without --follow.")
         consumer = build_consumer(session.target, **own)
         try:
-            spans = plan(consumer, session.target, topic, sorted(set(partitions or ())), start, stop, follow)
+            with tell_stalls(session.target, lambda: None, lambda: True, f", up to {REQUEST_TIMEOUT_S:.0f} s"):
+                spans = plan(consumer, session.target, topic, sorted(set(partitions or ())), start, stop, follow)
             reading = Reading(topic, spans, stop, follow, maximum)
             interrupted = read(consumer, session.target, reading, printer, watch)
         finally:
@@ -103,7 +107,28 @@ def consume(
         raise typer.Exit(INTERRUPTED)
 
 
-def check_membership(group: str, start: Position, stop: Position | None, partitions: list[int] | None) -> None:
+WORDS = {"beginning": LogPosition(Kind.BEGINNING), "end": LogPosition(Kind.END)}
+
+
+def read_position(text: str, option: str) -> LogPosition:
+    """`beginning`, `end`, `42`, `-10` for the last ten, or `@2026-01-31T12:00`."""
+    if text in WORDS:
+        return WORDS[text]
+    if text.startswith("@"):
+        try:
+            return LogPosition(Kind.TIME, read_time(text[1:]))
+        except ValueError as error:
+            raise misused(f"{option} {text}: {error}") from None
+    digits = text.removeprefix("-")
+    if digits.isascii() and digits.isdecimal() and int(digits) <= LARGEST:
+        return LogPosition(Kind.BEFORE_END if text.startswith("-") else Kind.OFFSET, int(digits))
+    raise misused(
+        f"{option} {text!r} is not a position",
+        remedy="Give beginning, end, an offset, -N for the last N records, or @TIME",
+    )
+
+
+def check_membership(group: str, start: LogPosition, stop: LogPosition | None, partitions: list[int] | None) -> None:
     """Refuses what makes no sense for a member: its group says which partitions it reads, and from where."""
     if not group:
         raise misused("--group is empty", remedy="Give the name of a group")
@@ -132,7 +157,7 @@ class Reading:
 
     topic: str
     spans: dict[int, Span]
-    stop: Position | None = None
+    stop: LogPosition | None = None
     follow: bool = False
     maximum: int | None = None
     count: int = 0
@@ -167,8 +192,8 @@ def plan(
     target: Target,
     topic: str,
     wanted: list[int],
-    start: Position,
-    stop: Position | None,
+    start: LogPosition,
+    stop: LogPosition | None,
     follow: bool,
 ) -> dict[int, Span]:
     """Turns positions into offsets, partition by partition."""
@@ -177,23 +202,20 @@ def plan(
     present = sorted(read_topic(consumer, target, topic).partitions)
     for partition in wanted:
         if partition not in present:
-            raise CommandError(
-                f"topic {topic!r} has no partition {partition}: it has {len(present)}",
-                remedy=f"See them with: moldau topic describe {topic}",
-            )
+            raise NoSuchPartition(topic, partition, len(present))
     chosen = wanted or present
     try:
         bounds = {}
         for partition in chosen:
-            place = TopicPartition(topic, partition)
-            bounds[partition] = Bounds(*consumer.get_watermark_offsets(place, timeout=REQUEST_TIMEOUT_S))
+            wanted_partition = TopicPartition(topic, partition)
+            bounds[partition] = Bounds(*consumer.get_watermark_offsets(wanted_partition, timeout=REQUEST_TIMEOUT_S))
         by_time = {}
         if start.kind is Kind.TIME:
             asked = [TopicPartition(topic, partition, start.number) for partition in chosen]
             for found in consumer.offsets_for_times(asked, timeout=REQUEST_TIMEOUT_S):
                 by_time[found.partition] = found.offset if found.offset >= 0 else bounds[found.partition].end
     except KafkaException as error:
-        raise failure(error, target, topic=topic) from error
+        raise admin_error(error, target, topic=topic) from error
     return {
         partition: Span(by_time.get(partition, start_offset(start, partition, held)), stop_offset(stop, held, follow))
         for partition, held in bounds.items()
@@ -237,4 +259,4 @@ def _take(message: "Message", target: Target, reading: Reading, printer: Printer
     elif error is not None and error.name() == "_PARTITION_EOF" and partition is not None and offset is not None:
         reading.reached_end(partition, offset)
     elif error is not None and not error.retriable():
-        raise failure(error, target, topic=reading.topic)
+        raise admin_error(error, target, topic=reading.topic)

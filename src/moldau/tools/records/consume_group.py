@@ -11,15 +11,19 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from moldau.base.ids import TopicPartition
+from moldau.client.admin.clients import admin_error, build_consumer, explain, read_topic
+from moldau.client.admin.errors import AdminError
+from moldau.client.admin.positions import Kind
+from moldau.client.admin.target import Target
 from moldau.tools.common.failure import CommandError, note
 from moldau.tools.common.interrupts import Interrupts
-from moldau.tools.connect import ConnectionWatch, Target, build_consumer, explain, failure, read_topic
-from moldau.tools.places import Place
-from moldau.tools.positions import Kind
 from moldau.tools.records.printing import Printer
+from moldau.tools.records.watch import ConnectionWatch
 
 if TYPE_CHECKING:
-    from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+    from confluent_kafka import Consumer, KafkaError, Message
+    from confluent_kafka import TopicPartition as KafkaPartition
 
 BATCH = 500
 WAIT_S = 0.1
@@ -54,7 +58,7 @@ class Membership:
         }
 
 
-def tell_failed_commit(error: "KafkaError | None", partitions: "list[TopicPartition]") -> None:
+def tell_failed_commit(error: "KafkaError | None", partitions: "list[KafkaPartition]") -> None:
     if error is not None and error.name() != "_NO_OFFSET":
         note(f"Warning: what was printed last could not be committed: {explain(error)}")
 
@@ -64,13 +68,13 @@ class Share:
     """The partitions that the group has given us, and how far we have come."""
 
     group: str
-    owned: set[Place] = field(default_factory=set)
-    ended: set[Place] = field(default_factory=set)
+    owned: set[TopicPartition] = field(default_factory=set)
+    ended: set[TopicPartition] = field(default_factory=set)
     count: int = 0
     idle_since: float | None = field(default_factory=time.monotonic)  # None once that was told
 
-    def on_assign(self, consumer: "Consumer", partitions: "list[TopicPartition]") -> None:
-        self.owned.update(Place(one.topic, one.partition) for one in partitions)
+    def on_assign(self, consumer: "Consumer", partitions: "list[KafkaPartition]") -> None:
+        self.owned.update(TopicPartition(one.topic, one.partition) for one in partitions)
 
     def tell_if_idle(self) -> None:
         """A word for whoever waits for output, once."""
@@ -80,8 +84,8 @@ class Share:
             self.idle_since = None
             note(f"Still no partition for us: group {self.group} is rebalancing, or its other members have them all.")
 
-    def on_revoke(self, consumer: "Consumer", partitions: "list[TopicPartition]") -> None:
-        gone = {Place(one.topic, one.partition) for one in partitions}
+    def on_revoke(self, consumer: "Consumer", partitions: "list[KafkaPartition]") -> None:
+        gone = {TopicPartition(one.topic, one.partition) for one in partitions}
         self.owned -= gone
         self.ended -= gone
 
@@ -114,12 +118,12 @@ def read_as_member(
 
 
 def _read_batch(consumer: "Consumer", target: Target, membership: Membership, share: Share, printer: Printer) -> None:
-    printed: dict[Place, Message] = {}
+    printed: dict[TopicPartition, Message] = {}
     for message in consumer.consume(BATCH, WAIT_S):
         _take(message, target, membership, share, printed, printer)
     sys.stdout.flush()  # before anything counts as consumed: it may be that nobody reads us any more
-    for place, message in printed.items():
-        if place in share.owned:  # it may have been taken away in the same call that brought the record
+    for tp, message in printed.items():
+        if tp in share.owned:  # it may have been taken away in the same call that brought the record
             consumer.store_offsets(message)
 
 
@@ -128,27 +132,27 @@ def _take(
     target: Target,
     membership: Membership,
     share: Share,
-    printed: "dict[Place, Message]",
+    printed: "dict[TopicPartition, Message]",
     printer: Printer,
 ) -> None:
     error, topic, partition = message.error(), message.topic(), message.partition()
-    place = Place(topic or "", -1 if partition is None else partition)
+    tp = TopicPartition(topic or "", -1 if partition is None else partition)
     if error is None:
         if share.count != membership.maximum:
             printer(message)
             share.count += 1
-            share.ended.discard(place)
-            printed[place] = message
+            share.ended.discard(tp)
+            printed[tp] = message
     elif error.name() == "_PARTITION_EOF":
-        share.ended.add(place)
+        share.ended.add(tp)
     elif not error.retriable():
         raise turned_away(error, target, membership)
 
 
-def turned_away(error: "KafkaError", target: Target, membership: Membership) -> CommandError:
+def turned_away(error: "KafkaError", target: Target, membership: Membership) -> AdminError | CommandError:
     """What ended the membership. A fatal error is most often a broker that does not know the newer protocol."""
     if error.name() != "_FATAL":
-        return failure(error, target, topic=membership.topic)
+        return admin_error(error, target, topic=membership.topic)
     reason = error.str().rpartition("Broker: ")[2]
     remedy = "Try --protocol classic" if membership.protocol is Protocol.CONSUMER else ""
     return CommandError(f"group {membership.group!r} does not take us: {reason}", remedy=remedy)

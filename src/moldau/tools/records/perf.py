@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from moldau.client.admin.clients import admin_error, await_topic, build_consumer, build_producer, explain, read_topic
 from moldau.tools.common.complete import complete_topic
 from moldau.tools.common.failure import INTERRUPTED, CommandError
 from moldau.tools.common.interrupts import Interrupts
 from moldau.tools.common.options import Session, client_command
 from moldau.tools.common.output import print_json, print_table
-from moldau.tools.connect import await_topic, build_consumer, build_producer, explain, failure, read_topic
 from moldau.tools.records.produce import Acks, Compression
 
 if TYPE_CHECKING:
@@ -214,7 +214,7 @@ def _receive(
                 count += 1
                 size += len(message)
             elif not error.retriable():
-                raise failure(error, session.target)
+                raise admin_error(error, session.target)
         first_s = first_s or now - started
         advance(count)
     return count, size, first_s

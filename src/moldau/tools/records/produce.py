@@ -2,20 +2,24 @@
 
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from moldau.client.admin.clients import await_topic, build_producer, explain
+from moldau.client.admin.errors import NoSuchPartition
+from moldau.client.admin.reachability import diagnose
+from moldau.client.admin.target import Target
 from moldau.tools.common.complete import complete_topic
 from moldau.tools.common.failure import INTERRUPTED, CommandError, misused, note, split_pair
 from moldau.tools.common.formats import BadRecordError, Draft, Format, Header, read_line, read_time, write_json_bytes
 from moldau.tools.common.interrupts import Interrupts
 from moldau.tools.common.options import Session, client_command
-from moldau.tools.common.output import print_json_line, print_text
-from moldau.tools.connect import await_topic, build_producer, explain
+from moldau.tools.common.output import counted, print_json_line, print_text
+from moldau.tools.records.watch import tell_stalls
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message, Producer
@@ -42,13 +46,14 @@ class Acks(StrEnum):
 
 @dataclass(slots=True)
 class Tally:
-    """What became of the records so far."""
+    """Records so far: delivered, failed, and why."""
 
     topic: str
     reports: bool
     delivered: int = 0
     failed: int = 0
     first_failure: str = ""
+    timed_out: bool = False
     lines: int = field(default=0)
 
     def on_delivery(self, error: "KafkaError | None", message: "Message") -> None:
@@ -56,6 +61,7 @@ class Tally:
             self.delivered += 1
         else:
             self.failed += 1
+            self.timed_out = self.timed_out or error.name() == "_MSG_TIMED_OUT"
             self.first_failure = self.first_failure or explain(error, self.topic)
         if self.reports:
             print_json_line(delivery_report(error, message))
@@ -93,8 +99,15 @@ def produce(
         str | None, typer.Option("--timestamp", metavar="TIME", help="Of every record: ISO 8601 or milliseconds.")
     ] = None,
     compression: Annotated[Compression, typer.Option("--compression", "-z")] = Compression.NONE,
-    acks: Annotated[Acks, typer.Option("--acks", help="Who must have a record before it counts.")] = Acks.ALL,
-    idempotent: Annotated[bool, typer.Option("--idempotent", help="Never write a record twice when retrying.")] = False,
+    acks: Annotated[Acks, typer.Option("--acks", help="Replicas that must have a record.")] = Acks.ALL,
+    idempotent: Annotated[
+        bool | None,
+        typer.Option(
+            "--idempotent/--no-idempotent",
+            help="Never write a record twice when retrying.",
+            show_default="with --acks all",
+        ),
+    ] = None,
 ) -> None:
     """Write lines from stdin or a file as records.
 
@@ -111,7 +124,7 @@ def produce(
             **{
                 "acks": acks.value,
                 "compression.type": compression.value,
-                "enable.idempotence": idempotent,
+                "enable.idempotence": acks is Acks.ALL if idempotent is None else idempotent,
                 "message.timeout.ms": DELIVERY_TIMEOUT_MS,
             },
         )
@@ -119,11 +132,16 @@ def produce(
         tally = Tally(topic, session.json)
         if file is None and sys.stdin.isatty():
             note("Type records, one on a line; Ctrl-D ends.")
-        with Interrupts() as interrupts:
+        with Interrupts() as interrupts, _watched(session.target, producer, tally):
             _send_all(producer, read_drafts(interrupts.read_lines(lines), form, separator, common, tally), tally)
     _conclude(tally, session)
     if interrupts.asked:
         raise typer.Exit(INTERRUPTED)
+
+
+def _watched(target: Target, producer: "Producer", tally: Tally) -> AbstractContextManager[None]:
+    until = f", up to {DELIVERY_TIMEOUT_MS // 1000} s for each record"
+    return tell_stalls(target, lambda: (tally.delivered, tally.failed), lambda: len(producer) > 0, until)
 
 
 def read_headers(texts: list[str]) -> tuple[Header, ...]:
@@ -171,10 +189,7 @@ def read_drafts(
 
 def _check_partition(metadata: "TopicMetadata", topic: str, partition: int | None) -> None:
     if partition is not None and partition not in metadata.partitions:
-        raise CommandError(
-            f"topic {topic!r} has no partition {partition}: it has {len(metadata.partitions)}",
-            remedy=f"See them with: moldau topic describe {topic}",
-        )
+        raise NoSuchPartition(topic, partition, len(metadata.partitions))
 
 
 def _send_all(producer: "Producer", drafts: Iterable[Draft], tally: Tally) -> None:
@@ -207,7 +222,8 @@ def _send(producer: "Producer", draft: Draft, tally: Tally) -> None:
 
 def _conclude(tally: Tally, session: Session) -> None:
     if tally.failed:
-        raise CommandError(f"{tally.failed} of {tally.delivered + tally.failed} records failed: {tally.first_failure}")
+        problem = f"{tally.failed} of {tally.delivered + tally.failed} records failed: {tally.first_failure}"
+        cause = diagnose(session.target) if tally.timed_out else None
+        raise CommandError(f"{problem}: {cause}" if cause is not None else problem)
     if not session.json:
-        count = f"{tally.delivered} record{'' if tally.delivered == 1 else 's'}"
-        print_text(f"Produced {count} to {tally.topic}.")
+        print_text(f"Produced {counted(tally.delivered, 'record')} to {tally.topic}.")

@@ -1,23 +1,33 @@
 """`moldau topic`: create, list, describe, alter and delete topics."""
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from moldau.base.ids import TopicPartition
+from moldau.client.admin.clients import Admin
+from moldau.client.admin.errors import Refused
+from moldau.client.admin.topics import (
+    Bounds,
+    Topic,
+    add_partitions,
+    alter_configs,
+    changed_configs,
+    create_topic,
+    delete_topics,
+    describe_topics,
+    read_bounds,
+)
+from moldau.client.admin.topics import list_topics as topic_names
 from moldau.tools.common.complete import complete_topic
 from moldau.tools.common.confirm import require_yes
 from moldau.tools.common.failure import CommandError, misused, note, split_pair
+from moldau.tools.common.hints import suggest
 from moldau.tools.common.options import Session, client_command
 from moldau.tools.common.output import print_json, print_table, print_text
-from moldau.tools.connect import Target, await_result, build_admin, describe_topics, failure
-
-if TYPE_CHECKING:
-    from confluent_kafka.admin import AdminClient, TopicDescription
+from moldau.tools.common.remedies import command_error
 
 app = typer.Typer(name="topic", help="Create, list, describe, alter and delete topics.", add_completion=False)
-
-REQUEST_S = 15.0
-URL_SAFE = str.maketrans("+/", "-_")  # librdkafka prints ids in plain base64, everybody else in the kind that URLs take
 
 TopicName = Annotated[str, typer.Argument(metavar="TOPIC", autocompletion=complete_topic, show_default=False)]
 ConfigPairs = Annotated[
@@ -52,34 +62,30 @@ def create(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Let the broker check it, and create nothing.")] = False,
 ) -> None:
     """Create a topic."""
-    from confluent_kafka.admin import NewTopic
-
-    settings = dict(split_pair(text, "--config") for text in config or ())
-    admin = build_admin(session.target)
-    topic = NewTopic(name, num_partitions=partitions or -1, replication_factor=replication or -1, config=settings)
-    future = admin.create_topics([topic], validate_only=dry_run, request_timeout=REQUEST_S)[name]
+    configs = dict(split_pair(text, "--config") for text in config or ())
     outcome = "valid" if dry_run else "created"
     try:
-        await_result(future, session.target, topic=name)
-    except CommandError as refused:
-        if not (if_not_exists and _is_error(refused, "TOPIC_ALREADY_EXISTS")):
+        create_topic(
+            Admin(session.target),
+            name,
+            partitions=partitions,
+            replication=replication,
+            configs=configs,
+            validate_only=dry_run,
+        )
+    except Refused as refused:
+        if not (if_not_exists and refused.name == "TOPIC_ALREADY_EXISTS"):
             raise
         outcome = "exists"
     if session.json:
         print_json({"topic": name, "outcome": outcome})
         return
     sentences = {
-        "created": f"Created topic {name}. Write to it with: moldau produce {name}",
-        "valid": f"Topic {name} could be created so; nothing was changed.",
+        "created": f"Created topic {name}. Write to it with: {suggest(f'produce {name}')}",
+        "valid": f"Topic {name} can be created like this; nothing was changed.",
         "exists": f"Topic {name} exists already; nothing was changed.",
     }
     print_text(sentences[outcome])
-
-
-def _is_error(refused: CommandError, name: str) -> bool:
-    """Whether the failure was caused by this error of librdkafka's."""
-    cause = refused.__cause__
-    return cause is not None and bool(cause.args) and getattr(cause.args[0], "name", str)() == name
 
 
 @client_command(app, "list")
@@ -88,16 +94,15 @@ def list_topics(
     internal: Annotated[bool, typer.Option("--internal", help="Also the brokers' own topics.")] = False,
 ) -> None:
     """List the topics."""
-    admin = build_admin(session.target)
-    names = _topic_names(admin, session.target)
-    described = [one for one in describe_topics(admin, session.target, names) if internal or not one.is_internal]
-    rows = [(one.name, len(one.partitions), _replication(one)) for one in described]
+    admin = Admin(session.target)
+    described = [one for one in describe_topics(admin, topic_names(admin)) if internal or not one.internal]
+    rows = [(one.name, len(one.partitions), one.replication) for one in described]
     if session.json:
         print_json([dict(zip(("topic", "partitions", "replication"), row, strict=True)) for row in rows])
     elif rows:
         print_table(("TOPIC", "PARTITIONS", "REPLICATION"), rows)
     else:
-        note("No topics yet. Create one with: moldau topic create demo")
+        note(f"No topics yet. Create one with: {suggest('topic create demo')}")
 
 
 @client_command(app, "describe")
@@ -114,14 +119,13 @@ def describe(
     ] = False,
 ) -> None:
     """Show partitions, leaders, replicas, offsets and the settings that differ from the defaults."""
-    admin = build_admin(session.target)
-    wanted = names or _topic_names(admin, session.target)
-    described = [one for one in describe_topics(admin, session.target, wanted) if names or not one.is_internal]
+    admin = Admin(session.target)
+    described = [one for one in describe_topics(admin, names or topic_names(admin)) if names or not one.internal]
+    offsets = read_bounds(admin, described)
     if storage:
-        _show_storage(session, described, _offsets(admin, session.target, described))
+        _show_storage(session, described, offsets)
         return
-    offsets = _offsets(admin, session.target, described)
-    configs = _changed_configs(admin, session.target, [one.name for one in described])
+    configs = changed_configs(admin, [one.name for one in described])
     documents = [_document(one, offsets, configs[one.name]) for one in described]
     if session.json:
         print_json(documents)
@@ -147,15 +151,15 @@ def alter(
     """Add partitions, or change a topic's settings."""
     if partitions is None and not settings and not unset:
         raise misused("nothing to change", remedy="Give --partitions, --set or --unset")
-    changes = [*(split_pair(text, "--set") for text in settings or ()), *((key, None) for key in unset or ())]
-    admin = build_admin(session.target)
+    changes: dict[str, str | None] = {
+        **dict(split_pair(text, "--config") for text in settings or ()),
+        **dict.fromkeys(unset or ()),
+    }
+    admin = Admin(session.target)
     if changes:  # first, because a refused setting then leaves the topic untouched
-        _alter_configs(admin, session.target, name, changes)
+        alter_configs(admin, name, changes)
     if partitions is not None:
-        from confluent_kafka.admin import NewPartitions
-
-        future = admin.create_partitions([NewPartitions(name, partitions)], request_timeout=REQUEST_S)[name]
-        await_result(future, session.target, topic=name)
+        add_partitions(admin, name, partitions)
     if session.json:
         print_json({"topic": name, "outcome": "altered"})
     else:
@@ -172,103 +176,37 @@ def delete(
     wanted = list(dict.fromkeys(names))
     if not yes:
         require_yes("deleting topics", f"Delete {', '.join(wanted)} with all records?")
-    admin = build_admin(session.target)
-    outcomes: dict[str, str] = {}
-    for name, future in admin.delete_topics(wanted, request_timeout=REQUEST_S).items():
-        try:
-            await_result(future, session.target, topic=name)
-            outcomes[name] = "deleted"
-        except CommandError as refused:
-            outcomes[name] = str(refused)
-    done = [name for name, outcome in outcomes.items() if outcome == "deleted"]
+    outcomes = delete_topics(Admin(session.target), wanted)
+    failures = {name: command_error(refused) for name, refused in outcomes.items() if refused is not None}
+    done = [name for name in outcomes if name not in failures]
     if session.json:
-        print_json([{"topic": name, "outcome": outcome} for name, outcome in outcomes.items()])
+        print_json([{"topic": name, "outcome": str(failures.get(name, "deleted"))} for name in outcomes])
     elif done:
         print_text(f"Deleted {', '.join(done)}.")
-    failures = [outcome for outcome in outcomes.values() if outcome != "deleted"]
     if failures:
+        first = next(iter(failures.values()))
         more = f" ({len(failures)} topics failed)" if len(failures) > 1 else ""
-        raise CommandError(failures[0] + more)
+        raise CommandError(f"{first}{more}")
 
 
-def _topic_names(admin: "AdminClient", target: Target) -> list[str]:
-    from confluent_kafka import KafkaException
-
-    try:
-        return sorted(admin.list_topics(timeout=REQUEST_S).topics)
-    except KafkaException as error:
-        raise failure(error, target) from error
-
-
-def _replication(topic: "TopicDescription") -> int:
-    return max((len(partition.replicas) for partition in topic.partitions), default=0)
-
-
-Bounds = dict[tuple[str, int], tuple[int | None, int | None]]
-
-
-def _offsets(admin: "AdminClient", target: Target, topics: list["TopicDescription"]) -> Bounds:
-    """First and next offset of every partition that has a leader."""
-    from confluent_kafka import TopicPartition
-    from confluent_kafka.admin import OffsetSpec
-
-    places = [
-        TopicPartition(topic.name, one.id) for topic in topics for one in topic.partitions if one.leader is not None
-    ]
-    if not places:
-        return {}
-    first: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
-    last: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
-    begin = admin.list_offsets(dict.fromkeys(places, first), request_timeout=REQUEST_S)
-    end = admin.list_offsets(dict.fromkeys(places, last), request_timeout=REQUEST_S)
-    return {
-        (place.topic, place.partition): (
-            await_result(begin[place], target, topic=place.topic).offset,
-            await_result(end[place], target, topic=place.topic).offset,
-        )
-        for place in places
-    }
-
-
-def _changed_configs(admin: "AdminClient", target: Target, names: list[str]) -> dict[str, dict[str, str | None]]:
-    """For each topic the settings whose value does not come from the defaults."""
-    from confluent_kafka.admin import ConfigResource, ConfigSource
-
-    default = ConfigSource.DEFAULT_CONFIG.value
-    resources = [ConfigResource(ConfigResource.Type.TOPIC, name) for name in names]
-    futures = admin.describe_configs(resources, request_timeout=REQUEST_S) if resources else {}
-    changed: dict[str, dict[str, str | None]] = {}
-    for resource, future in futures.items():
-        entries = await_result(future, target, topic=resource.name)
-        changed[resource.name] = {
-            name: entry.value for name, entry in sorted(entries.items()) if _source_number(entry.source) != default
-        }
-    return changed
-
-
-def _source_number(source: Any) -> int:
-    # librdkafka hands the source over as an enum member in some versions and as a number in others.
-    return int(getattr(source, "value", source))
-
-
-def _document(topic: "TopicDescription", offsets: Bounds, configs: dict[str, str | None]) -> dict[str, Any]:
+def _document(topic: Topic, offsets: dict[TopicPartition, Bounds], configs: dict[str, str | None]) -> dict[str, Any]:
     partitions = []
     for one in topic.partitions:
-        begin, end = offsets.get((topic.name, one.id), (None, None))
+        begin, end = offsets.get(TopicPartition(topic.name, one.partition), (None, None))
         partitions.append(
             {
-                "partition": one.id,
-                "leader": None if one.leader is None else one.leader.id,
-                "replicas": [node.id for node in one.replicas],
-                "isr": [node.id for node in one.isr],
+                "partition": one.partition,
+                "leader": one.leader,
+                "replicas": list(one.replicas),
+                "isr": list(one.isr),
                 "begin": begin,
                 "end": end,
             }
         )
     return {
         "topic": topic.name,
-        "id": str(topic.topic_id).translate(URL_SAFE),
-        "internal": topic.is_internal,
+        "id": topic.id,
+        "internal": topic.internal,
         "partitions": partitions,
         "configs": configs,
     }
@@ -283,12 +221,15 @@ def _print_topic(document: dict[str, Any]) -> None:
     print_table([column.upper() for column in columns], rows)
 
 
-def _show_storage(session: Session, described: list["TopicDescription"], offsets: Bounds) -> None:
+def _show_storage(session: Session, described: list[Topic], offsets: dict[TopicPartition, Bounds]) -> None:
     from moldau.tools.topic import storage
 
-    rows, notes = storage.ask(session.target, [one.name for one in described])
+    rows, notes = storage.read_storage(session.target, [one.name for one in described])
     documents = [
-        {**row._asdict(), "begin": offsets.get((row.topic, row.partition), (None, None))[0]}  # the log start
+        {
+            **row._asdict(),
+            "begin": offsets.get(TopicPartition(row.topic, row.partition), (None, None))[0],
+        }  # the log start
         for row in rows
     ]
     if session.json:
@@ -305,19 +246,3 @@ def _show_storage(session: Session, described: list["TopicDescription"], offsets
 
 def _shown(value: Any) -> Any:
     return f"{value:.2f}" if isinstance(value, float) else value
-
-
-def _alter_configs(admin: "AdminClient", target: Target, name: str, changes: list[tuple[str, str | None]]) -> None:
-    from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
-
-    entries = [
-        ConfigEntry(
-            key,
-            value if value is not None else "",
-            incremental_operation=AlterConfigOpType.DELETE if value is None else AlterConfigOpType.SET,
-        )
-        for key, value in changes
-    ]
-    resource = ConfigResource(ConfigResource.Type.TOPIC, name, incremental_configs=entries)
-    future = admin.incremental_alter_configs([resource], request_timeout=REQUEST_S)[resource]
-    await_result(future, target, topic=name)

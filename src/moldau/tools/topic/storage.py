@@ -1,19 +1,18 @@
-"""How partitions are stored: directories and sizes, asked over the wire; segments and compaction, if the disk is ours.
+"""Storage of partitions: directories and sizes from DescribeLogDirs; segments and compaction from a local disk.
 
-What the protocol does not tell (segments, how much of a log is compacted) is read from the directory that the broker
-names, if this machine has it. Elsewhere these stay unknown.
+The protocol has neither segments nor the compacted share of a log. They are read from the directory that the broker
+names, if this machine has it; else they stay unknown.
 """
 
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from moldau.base.errors import WireError
-from moldau.tools.connect import Target
+from moldau.client.admin.cluster import open_cluster
+from moldau.client.admin.log_dirs import LogDir, read_log_dirs
+from moldau.client.admin.target import Target
 from moldau.tools.log.files import CorruptFile, PartitionOffset, base_offset_of, read_file
-from moldau.tools.requests import open_cluster
-from moldau.wire.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 
 CLEANED = "cleaner-offset-checkpoint"
 
@@ -33,43 +32,31 @@ class Storage(NamedTuple):
     directory: str
 
 
-def ask(target: Target, topics: Iterable[str]) -> tuple[list[Storage], list[str]]:
-    """The storage of topics, and a line about each broker or directory that it cannot be had of."""
-    wanted = set(topics)
-    rows: list[Storage] = []
-    notes: list[str] = []
+def read_storage(target: Target, topics: Iterable[str]) -> tuple[list[Storage], list[str]]:
+    """The storage of topics, and a line for each broker that does not answer and each directory that is offline."""
     with open_cluster(target) as cluster:
-        for broker in cluster.ids:
-            try:
-                answer = cluster.broker(broker).ask(DescribeLogDirsRequest(topics=None), DescribeLogDirsResponse)
-            except OSError as problem:
-                notes.append(f"broker {broker} does not answer: {(problem.strerror or str(problem)).lower()}")
-                continue
-            for result in answer.results:
-                if result.error_code:
-                    error = WireError(result.error_code).name
-                    directory = f"the log directory {result.log_dir} of broker {broker}"
-                    notes.append(f"{directory} ({error}) has failed: its partitions are offline")
-                rows += _rows(broker, result, wanted)
-    return sorted(rows), notes
+        found = read_log_dirs(cluster, topics)
+    notes = [f"broker {broker} does not answer: {reason}" for broker, reason in found.unreachable.items()]
+    notes += [
+        f"log directory {each.path} of broker {each.broker} is offline ({each.error}), and so are its partitions"
+        for each in found.directories
+        if each.error
+    ]
+    return sorted(row for each in found.directories for row in _rows(each)), notes
 
 
-def _rows(broker: int, result: Any, wanted: set[str]) -> Iterator[Storage]:
-    cleaned, when = _cleaned(Path(result.log_dir))
-    for topic in result.topics:
-        if topic.name not in wanted:
-            continue
-        for row in topic.partitions:
-            name = f"{topic.name}-{row.partition_index}"
-            path = Path(result.log_dir) / name
-            offset = cleaned.get(name)
-            segments, ratio = (None, None) if row.is_future_key else _segments(path, offset)
-            state = f"a copy, {row.offset_lag} behind" if row.is_future_key else "ok"
-            last_clean = when if offset is not None else None
-            yield Storage(
-                topic.name, row.partition_index, broker, row.partition_size, segments, ratio, offset, last_clean, state,
-                result.log_dir,
-            )  # fmt: skip
+def _rows(directory: LogDir) -> Iterator[Storage]:
+    cleaned, when = _cleaned(Path(directory.path))
+    for replica in directory.replicas:
+        topic, partition = replica.partition
+        offset = cleaned.get(str(replica.partition))
+        path = Path(directory.path) / str(replica.partition)
+        segments, ratio = (None, None) if replica.is_future else _segments(path, offset)
+        state = f"a copy, {replica.offset_lag} behind" if replica.is_future else "ok"
+        last_clean = when if offset is not None else None
+        yield Storage(
+            topic, partition, directory.broker, replica.size, segments, ratio, offset, last_clean, state, directory.path
+        )
 
 
 def _cleaned(directory: Path) -> tuple[dict[str, int], str | None]:

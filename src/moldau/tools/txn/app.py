@@ -1,32 +1,33 @@
 """`moldau txn`: look at transactions, find those that hang, and abort them."""
 
 import time
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
 
-from moldau.tools.common.complete import complete_topic, complete_transactional_id
-from moldau.tools.common.confirm import require_yes
-from moldau.tools.common.failure import CommandError, misused, note
-from moldau.tools.common.formats import read_span
-from moldau.tools.common.options import Session, client_command, read_choices
-from moldau.tools.common.output import print_json, print_table, print_text, show_time
-from moldau.tools.places import Place, show_places
-from moldau.tools.requests import Cluster, open_cluster
-from moldau.tools.txn_admin import (
+from moldau.base.ids import TopicPartition
+from moldau.client.admin.cluster import open_cluster
+from moldau.client.admin.errors import NoSuchTransactionalId
+from moldau.client.admin.transactions import (
     NONE,
     Filters,
-    Writer,
+    HangingTransaction,
+    ProducerEpoch,
+    abort_transaction,
     describe_transaction,
-    fence,
     find_hanging,
-    find_places,
-    find_writer,
+    find_partitions,
     list_transactions,
     read_producers,
-    write_abort_marker,
 )
+from moldau.tools.common.complete import complete_topic, complete_transactional_id
+from moldau.tools.common.confirm import require_yes
+from moldau.tools.common.failure import misused, note
+from moldau.tools.common.formats import read_span
+from moldau.tools.common.hints import suggest
+from moldau.tools.common.options import Session, client_command, read_choices
+from moldau.tools.common.output import print_json, print_table, print_text, show_time
+from moldau.tools.common.partitions import show_partitions
 from moldau.wire.messages.describe_producers import ProducerState
 from moldau.wire.messages.describe_transactions import DescribedTransaction
 
@@ -116,7 +117,7 @@ def describe(
         for name in dict.fromkeys(names):
             found = describe_transaction(cluster, name)
             if found is None:
-                raise no_such_id(name)
+                raise NoSuchTransactionalId(name)
             documents.append(transaction_document(*found, now_ms()))
     if session.json:
         print_json(documents)
@@ -125,10 +126,6 @@ def describe(
         if index:
             print_text("")
         _print_transaction(document)
-
-
-def no_such_id(name: str) -> CommandError:
-    return CommandError(f"there is no transactional id {name!r}", remedy="See what is there with: moldau txn list")
 
 
 def now_ms() -> int:
@@ -158,9 +155,9 @@ def _print_transaction(document: dict[str, Any]) -> None:
     print_text(f"  producer {document['producer_id']}, epoch {document['producer_epoch']}")
     if document["started"]:
         print_text(f"  started {document['started']}, {document['running_seconds']} s ago")
-    places = show_places([Place(**place) for place in document["partitions"]])
-    if places:
-        print_text(f"  partitions {places}")
+    partitions = show_partitions([TopicPartition(**tp) for tp in document["partitions"]])
+    if partitions:
+        print_text(f"  partitions {partitions}")
 
 
 @client_command(app, "producers")
@@ -172,8 +169,8 @@ def producers(
 ) -> None:
     """Show the producers that a topic's partitions remember, and the transactions that are open there."""
     with open_cluster(session.target) as cluster:
-        found = read_producers(cluster, find_places(cluster, topic, partition, broker))
-    rows = [producer_row(place, one) for place, some in found for one in some]
+        found = read_producers(cluster, find_partitions(cluster, topic, partition, broker))
+    rows = [producer_row(tp, one) for tp, some in found for one in some]
     print_rows(session, PRODUCER_COLUMNS, rows, "No producer with an id has written there lately.")
 
 
@@ -189,9 +186,9 @@ PRODUCER_COLUMNS = (
 )
 
 
-def producer_row(place: Place, one: ProducerState) -> tuple[Any, ...]:
+def producer_row(tp: TopicPartition, one: ProducerState) -> tuple[Any, ...]:
     return (
-        *place,
+        *tp,
         one.producer_id,
         one.producer_epoch,
         one.coordinator_epoch if one.coordinator_epoch > NONE else None,
@@ -225,16 +222,16 @@ def find_hanging_transactions(
         raise misused("--partition needs --topic")
     now = now_ms()
     with open_cluster(session.target) as cluster:
-        found = find_hanging(cluster, find_places(cluster, topic, partition, broker), longer_than_ms, now)
+        found = find_hanging(cluster, find_partitions(cluster, topic, partition, broker), longer_than_ms, now)
     columns = (*PRODUCER_COLUMNS, "idle_seconds")
-    rows = [(*producer_row(one.place, one.producer), max(0, now - one.producer.last_timestamp) / 1000) for one in found]
+    rows = [
+        (*producer_row(one.partition, one.producer), max(0, now - one.producer.last_timestamp) / 1000) for one in found
+    ]
     print_rows(session, columns, rows, "No transaction hangs.")
     if found and not session.json:
-        one = found[0]
-        note(
-            f"Abort the first with: moldau txn abort --topic {one.place.topic} --partition {one.place.partition} "
-            f"--start-offset {one.start_offset}"
-        )
+        topic, partition = found[0].partition
+        words = f"txn abort --topic {topic} --partition {partition} --start-offset {found[0].start_offset}"
+        note(f"Abort the first with: {suggest(words)}")
 
 
 @client_command(app, "abort")
@@ -275,32 +272,19 @@ def abort(
 
     Only for transactions that `moldau txn find-hanging` shows: one that is alive loses records.
     """
-    victim = read_victim(name, topic, partition, start_offset, producer_id, producer_epoch, coordinator_epoch)
-    where = f"transactional id {victim}" if isinstance(victim, str) else str(victim.place)
+    transaction = read_transaction(name, topic, partition, start_offset, producer_id, producer_epoch, coordinator_epoch)
+    where = f"transactional id {transaction}" if isinstance(transaction, str) else str(transaction.partition)
     if not yes:
         require_yes("aborting a transaction", f"Abort the transaction of {where}?")
     with open_cluster(session.target) as cluster:
-        if isinstance(victim, str):
-            if describe_transaction(cluster, victim) is None:
-                raise no_such_id(victim)
-            fence(cluster, victim)
-        else:
-            abort_in_place(cluster, victim)
+        abort_transaction(cluster, transaction)
     if session.json:
         print_json({"transactional_id": name, "topic": topic, "partition": partition, "outcome": "aborted"})
     else:
         print_text(f"Aborted the transaction of {where}.")
 
 
-@dataclass(frozen=True, slots=True)
-class Hanging:
-    """A transaction in a partition, by its first offset there or by its producer."""
-
-    place: Place
-    who: int | Writer
-
-
-def read_victim(
+def read_transaction(
     name: str | None,
     topic: str | None,
     partition: int | None,
@@ -308,7 +292,7 @@ def read_victim(
     producer_id: int | None,
     producer_epoch: int | None,
     coordinator_epoch: int | None,
-) -> str | Hanging:
+) -> str | HangingTransaction:
     """Which transaction is meant: exactly one way of saying so, and all of it."""
     producer = (producer_id, producer_epoch, coordinator_epoch)
     by_producer = any(number is not None for number in producer)
@@ -319,12 +303,12 @@ def read_victim(
         return name
     if topic is None or partition is None:
         raise misused("no transaction was given" if not in_place else "no partition was given", remedy=HOW_TO_ABORT)
-    place = Place(topic, partition)
+    tp = TopicPartition(topic, partition)
     if start_offset is not None and not by_producer:
-        return Hanging(place, start_offset)
+        return HangingTransaction(tp, start_offset)
     if start_offset is None and producer_id is not None and producer_epoch is not None:
-        return Hanging(
-            place, Writer(producer_id, producer_epoch, NONE if coordinator_epoch is None else coordinator_epoch)
+        return HangingTransaction(
+            tp, ProducerEpoch(producer_id, producer_epoch, NONE if coordinator_epoch is None else coordinator_epoch)
         )
     raise misused("it is not clear which transaction is meant", remedy=HOW_TO_ABORT)
 
@@ -333,12 +317,3 @@ HOW_TO_ABORT = (
     "Give --transactional-id, or --topic, --partition and --start-offset; instead of the last one also "
     "--producer-id and --producer-epoch"
 )
-
-
-def abort_in_place(cluster: Cluster, victim: Hanging) -> None:
-    place, who = victim.place, victim.who
-    leader = find_places(cluster, place.topic, place.partition, None).get(place)
-    if leader is None:
-        raise CommandError(f"{place} has no leader now", remedy=f"See it with: moldau topic describe {place.topic}")
-    writer = who if isinstance(who, Writer) else find_writer(cluster, place, leader, who)
-    write_abort_marker(cluster, place, leader, writer)

@@ -6,10 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from moldau.client.admin.clients import admin_error, explain
+from moldau.client.admin.errors import InvalidAddress
+from moldau.client.admin.target import Target, read_address
 from moldau.tools.common.failure import CommandError, misused, split_pair, tell_failure
 from moldau.tools.common.options import Output, Shared, merge
 from moldau.tools.common.output import print_json, print_table, show_time
-from moldau.tools.connect import Target, explain, failure, read_address
+from moldau.tools.common.remedies import command_error
 from moldau.tools.records.perf import Latencies, throughput
 
 
@@ -77,7 +80,7 @@ def test_broker_addresses(text: str, address: tuple[str, int]) -> None:
 
 @pytest.mark.parametrize("text", ["h:x", "h:0", "h:65536", ":9092", "h:"])
 def test_bad_broker_addresses(text: str) -> None:
-    with pytest.raises(CommandError, match="is not a broker address"):
+    with pytest.raises(InvalidAddress, match="is not a broker address"):
         read_address(text)
 
 
@@ -94,13 +97,15 @@ def test_options_after_the_command_win_and_properties_add_up() -> None:
 def test_errors_of_librdkafka_in_words() -> None:
     from confluent_kafka import KafkaError, KafkaException
 
-    target = Target("h:1")
+    def failure(error: KafkaError | KafkaException, topic: str = "") -> str:
+        return str(command_error(admin_error(error, Target("127.0.0.1:1"), topic=topic)))
+
     unknown = KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)
-    assert str(failure(unknown, target, topic="demo")).startswith("there is no topic 'demo'. See")
-    assert "moldau topic create demo" in str(failure(KafkaException(unknown), target, topic="demo"))
-    silent = failure(KafkaError(KafkaError._TRANSPORT), target)
-    assert "cannot reach a broker at h:1" in str(silent)
-    assert "moldau up" in str(silent)
+    assert failure(unknown, "demo").startswith("there is no topic 'demo'. List")
+    assert "moldau topic create demo" in failure(KafkaException(unknown), "demo")
+    silent = failure(KafkaError(KafkaError._TRANSPORT))
+    assert "cannot reach a broker at 127.0.0.1:1" in silent
+    assert "moldau up" in silent
     assert explain(KafkaError(KafkaError.INVALID_CONFIG, "Unknown name: x.")) == "Unknown name: x (INVALID_CONFIG)"
 
 

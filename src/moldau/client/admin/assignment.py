@@ -1,30 +1,27 @@
-"""Plans of who should have which replica: pure arithmetic over what a cluster has now. Asks nobody, moves nothing.
+"""Plans of replica assignments: pure arithmetic over the assignment of now. Sends no request.
 
-Every plan moves as little as it can: a replica stays where it is unless the plan is about it. New places are chosen so
-that a partition's replicas spread over racks first, and every broker has as many replicas and leads as many second.
+Every plan moves as little as it can: a replica stays where it is unless the plan is about it. New brokers are chosen so
+that a partition's replicas spread over racks first, and brokers have equally many replicas and leaders second.
 """
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from moldau.tools.places import Place
+from moldau.base.ids import TopicPartition
+from moldau.client.admin.errors import ImpossibleAssignment
 
 Racks = Mapping[int, str | None]  # of every broker that takes replicas
 Replicas = tuple[int, ...]
-Assignment = Mapping[Place, Replicas]
-
-
-class Impossible(Exception):
-    """There are not enough brokers; the text is one clear line."""
+Assignment = Mapping[TopicPartition, Replicas]
 
 
 @dataclass(slots=True)
 class _Load:
-    """A plan in the making: who has what, and how much."""
+    """A plan in the making: the replicas of each partition, and the load of each broker."""
 
     racks: Racks
-    replicas: dict[Place, Replicas]
+    replicas: dict[TopicPartition, Replicas]
     held: Counter[int] = field(default_factory=Counter)
     led: Counter[int] = field(default_factory=Counter)
 
@@ -32,10 +29,10 @@ class _Load:
         for replicas in self.replicas.values():
             self._count(replicas, 1)
 
-    def become(self, place: Place, replicas: Replicas) -> None:
-        self._count(self.replicas[place], -1)
+    def assign(self, tp: TopicPartition, replicas: Replicas) -> None:
+        self._count(self.replicas[tp], -1)
         self._count(replicas, 1)
-        self.replicas[place] = replicas
+        self.replicas[tp] = replicas
 
     def _count(self, replicas: Replicas, sign: int) -> None:
         for broker in replicas:
@@ -44,7 +41,7 @@ class _Load:
             self.led[broker] += sign
 
     def crowding(self, rack: str | None, others: Iterable[int]) -> int:
-        """How many of the others are in this rack. Brokers that name no rack are each in one of their own."""
+        """How many of the others are in this rack. A broker without a rack is in one of its own."""
         return 0 if rack is None else sum(self.racks.get(each) == rack for each in others)
 
     def best(self, others: Collection[int], allowed: Iterable[int], *, leads: bool = False) -> int | None:
@@ -63,54 +60,64 @@ class _Load:
         )
 
 
-def plan_decommission(racks: Racks, now: Assignment, leaving: int) -> dict[Place, Replicas]:
-    """Everything that this broker has goes to others; what it preferably led, its successor preferably leads."""
+def plan_decommission(racks: Racks, now: Assignment, leaving: int) -> dict[TopicPartition, Replicas]:
+    """All replicas of this broker go to others; the one that replaces a preferred leader becomes preferred leader."""
     return _replace(racks, now, now, {leaving}, set(racks) - {leaving})
 
 
 def plan_move(
-    racks: Racks, now: Assignment, places: Collection[Place], allowed: Collection[int]
-) -> dict[Place, Replicas]:
-    """These partitions are on these brokers alone afterwards."""
-    unwanted = {broker for place in places for broker in now[place]} - set(allowed)
-    return _replace(racks, now, places, unwanted, allowed)
+    racks: Racks, now: Assignment, partitions: Collection[TopicPartition], allowed: Collection[int]
+) -> dict[TopicPartition, Replicas]:
+    """These partitions have replicas on these brokers only."""
+    unwanted = {broker for tp in partitions for broker in now[tp]} - set(allowed)
+    return _replace(racks, now, partitions, unwanted, allowed)
 
 
 def _replace(
-    racks: Racks, now: Assignment, places: Iterable[Place], unwanted: Collection[int], allowed: Collection[int]
-) -> dict[Place, Replicas]:
+    racks: Racks,
+    now: Assignment,
+    partitions: Iterable[TopicPartition],
+    unwanted: Collection[int],
+    allowed: Collection[int],
+) -> dict[TopicPartition, Replicas]:
     load = _Load(racks, dict(now))
-    for place in sorted(places):
-        for at, broker in enumerate(now[place]):
+    for tp in sorted(partitions):
+        for at, broker in enumerate(now[tp]):
             if broker not in unwanted:
                 continue
-            replicas = load.replicas[place]
+            replicas = load.replicas[tp]
             others = [*replicas[:at], *replicas[at + 1 :]]
             found = load.best(others, sorted(allowed), leads=at == 0)
             if found is None:
-                raise Impossible(
-                    f"{place} has {len(replicas)} replicas, and there are {len(allowed)} brokers to have them: "
+                raise ImpossibleAssignment(
+                    f"{tp} has {len(replicas)} replicas, and there are {len(allowed)} brokers for them: "
                     f"{_listed(allowed)}"
                 )
-            load.become(place, (*replicas[:at], found, *replicas[at + 1 :]))
+            load.assign(tp, (*replicas[:at], found, *replicas[at + 1 :]))
     return _changed(now, load.replicas)
 
 
-def plan_replication(racks: Racks, now: Assignment, places: Iterable[Place], factor: int) -> dict[Place, Replicas]:
-    """These partitions have so many replicas afterwards. Who preferably leads stays."""
+def plan_replication(
+    racks: Racks, now: Assignment, partitions: Iterable[TopicPartition], factor: int
+) -> dict[TopicPartition, Replicas]:
+    """These partitions get so many replicas. Preferred leaders stay."""
     if not 1 <= factor <= len(racks):
-        raise Impossible(f"{factor} replicas need {factor} brokers, and there are {len(racks)}: {_listed(racks)}")
+        raise ImpossibleAssignment(
+            f"{factor} replicas need {factor} brokers, and there are {len(racks)}: {_listed(racks)}"
+        )
     load = _Load(racks, dict(now))
-    for place in sorted(places):
-        while len(load.replicas[place]) < factor:
-            replicas = load.replicas[place]
+    for tp in sorted(partitions):
+        while len(load.replicas[tp]) < factor:
+            replicas = load.replicas[tp]
             found = load.best(replicas, sorted(racks))
             if found is None:  # some of its replicas are on brokers that are gone
-                raise Impossible(f"{place} has replicas on brokers that are down; there is no {factor}th broker for it")
-            load.become(place, (*replicas, found))
-        while len(load.replicas[place]) > factor:
-            replicas = load.replicas[place]
-            load.become(place, tuple(each for each in replicas if each != _least_needed(load, replicas)))
+                raise ImpossibleAssignment(
+                    f"{tp} has replicas on brokers that are down; there is no {factor}th broker for it"
+                )
+            load.assign(tp, (*replicas, found))
+        while len(load.replicas[tp]) > factor:
+            replicas = load.replicas[tp]
+            load.assign(tp, tuple(each for each in replicas if each != _least_needed(load, replicas)))
     return _changed(now, load.replicas)
 
 
@@ -128,17 +135,20 @@ def _least_needed(load: _Load, replicas: Replicas) -> int:
 
 
 def plan_rebalance(
-    racks: Racks, now: Assignment, places: Iterable[Place] | None = None, allowed: Collection[int] | None = None
-) -> dict[Place, Replicas]:
-    """Equally many replicas for every broker, give or take one, as far as racks allow; then equally many to lead.
+    racks: Racks,
+    now: Assignment,
+    partitions: Iterable[TopicPartition] | None = None,
+    allowed: Collection[int] | None = None,
+) -> dict[TopicPartition, Replicas]:
+    """Equally many replicas for every broker, give or take one, as far as racks allow; then equally many leaders.
 
     Only these partitions move, and only between these brokers: all of them if none are named.
     """
-    movable = sorted(now if places is None else places)
+    movable = sorted(now if partitions is None else partitions)
     brokers = sorted(racks if allowed is None else allowed)
     load = _Load(racks, dict(now))
     # Counted over the movable partitions alone, a topic is spread evenly even where others are not.
-    share = _Load(racks, {place: load.replicas[place] for place in movable})
+    share = _Load(racks, {tp: load.replicas[tp] for tp in movable})
     while _move_one(share, brokers):
         continue
     while _lead_one(share, brokers):
@@ -147,23 +157,23 @@ def plan_rebalance(
 
 
 def _move_one(load: _Load, brokers: list[int]) -> bool:
-    """Moves one replica to a broker that has at least two fewer: the sum of their squares falls, so this ends."""
+    """Move one replica to a broker that has at least two fewer: the sum of their squares falls, so this ends."""
     for source in sorted(brokers, key=lambda each: (-load.held[each], each)):
         for target in sorted(brokers, key=lambda each: (load.held[each], each)):
             if load.held[source] - load.held[target] < 2:
                 break
-            place = _movable(load, source, target)
-            if place is not None:
-                replicas = load.replicas[place]
-                load.become(place, tuple(target if each == source else each for each in replicas))
+            tp = _movable(load, source, target)
+            if tp is not None:
+                replicas = load.replicas[tp]
+                load.assign(tp, tuple(target if each == source else each for each in replicas))
                 return True
     return False
 
 
-def _movable(load: _Load, source: int, target: int) -> Place | None:
+def _movable(load: _Load, source: int, target: int) -> TopicPartition | None:
     """A partition that may move so without its replicas crowding a rack; rather one that the source does not lead."""
     found = None
-    for place, replicas in load.replicas.items():
+    for tp, replicas in load.replicas.items():
         if source not in replicas or target in replicas:
             continue
         others = [each for each in replicas if each != source]
@@ -171,24 +181,24 @@ def _movable(load: _Load, source: int, target: int) -> Place | None:
         if after > before:
             continue
         if replicas[0] != source:
-            return place
-        found = found or place
+            return tp
+        found = found or tp
     return found
 
 
 def _lead_one(load: _Load, brokers: list[int]) -> bool:
-    """Has one partition preferably led by another of its replicas. No records move."""
-    for place, replicas in load.replicas.items():
+    """Make another replica of one partition its preferred leader. No records move."""
+    for tp, replicas in load.replicas.items():
         first = replicas[0]
         for other in replicas[1:]:
             if first in brokers and other in brokers and load.led[first] - load.led[other] >= 2:
-                load.become(place, (other, *(each for each in replicas if each != other)))
+                load.assign(tp, (other, *(each for each in replicas if each != other)))
                 return True
     return False
 
 
-def _changed(now: Assignment, planned: Mapping[Place, Replicas]) -> dict[Place, Replicas]:
-    return {place: replicas for place, replicas in sorted(planned.items()) if replicas != now[place]}
+def _changed(now: Assignment, planned: Mapping[TopicPartition, Replicas]) -> dict[TopicPartition, Replicas]:
+    return {tp: replicas for tp, replicas in sorted(planned.items()) if replicas != now[tp]}
 
 
 def _listed(brokers: Iterable[int]) -> str:

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from moldau.tools.places import Place
-from moldau.tools.replica_plan import Impossible, plan_decommission, plan_move, plan_rebalance, plan_replication
+from moldau.base.ids import TopicPartition
+from moldau.client.admin.assignment import plan_decommission, plan_move, plan_rebalance, plan_replication
+from moldau.client.admin.errors import ImpossibleAssignment
 
 
 @st.composite
@@ -18,7 +19,7 @@ def clusters(draw):
     racks = {each: draw(st.sampled_from("ab")) if racked else None for each in brokers}
     factor = draw(st.integers(1, min(3, len(brokers))))
     lists = st.permutations(brokers).map(lambda order: tuple(order[:factor]))
-    now = {Place("t", index): replicas for index, replicas in enumerate(draw(st.lists(lists, max_size=8)))}
+    now = {TopicPartition("t", index): replicas for index, replicas in enumerate(draw(st.lists(lists, max_size=8)))}
     return racks, now, factor
 
 
@@ -31,7 +32,7 @@ def test_a_broker_that_leaves_has_nothing_and_others_move_nothing(cluster, leavi
     racks, now, factor = cluster
     assume(leaving in racks)
     if len(racks) == factor and any(leaving in replicas for replicas in now.values()):
-        with pytest.raises(Impossible):
+        with pytest.raises(ImpossibleAssignment):
             plan_decommission(racks, now, leaving)
         return
     plan = plan_decommission(racks, now, leaving)
@@ -50,7 +51,7 @@ def test_a_broker_that_leaves_has_nothing_and_others_move_nothing(cluster, leavi
 def test_another_factor(cluster, factor: int) -> None:
     racks, now, _ = cluster
     if factor > len(racks):
-        with pytest.raises(Impossible):
+        with pytest.raises(ImpossibleAssignment):
             plan_replication(racks, now, now, factor)
         return
     for place, replicas in plan_replication(racks, now, now, factor).items():
@@ -85,7 +86,7 @@ def test_a_move_touches_only_its_partitions(cluster) -> None:
 
 
 def test_a_broker_that_is_down_keeps_what_it_has_when_another_leaves() -> None:
-    now = {Place("t", 0): (1, 2), Place("t", 1): (2, 3)}
+    now = {TopicPartition("t", 0): (1, 2), TopicPartition("t", 1): (2, 3)}
     alive = dict.fromkeys((1, 3, 4))
-    assert plan_decommission(alive, now, 3) == {Place("t", 1): (2, 4)}
-    assert plan_decommission(alive, now, 2) == {Place("t", 0): (1, 4), Place("t", 1): (4, 3)}
+    assert plan_decommission(alive, now, 3) == {TopicPartition("t", 1): (2, 4)}
+    assert plan_decommission(alive, now, 2) == {TopicPartition("t", 0): (1, 4), TopicPartition("t", 1): (4, 3)}

@@ -1,13 +1,13 @@
-"""librdkafka's properties for TLS and SASL, as the direct client has them. What is not known is refused."""
+"""librdkafka's properties for TLS and SASL, as the direct client takes them; unknown ones are refused."""
 
 from collections.abc import Mapping
 
+from moldau.client.admin.errors import AdminError, InvalidArgument
 from moldau.client.direct.security import PLAINTEXT, Sasl, Security, Tls
-from moldau.tools.common.failure import CommandError, misused
 
 PROTOCOLS = ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl")
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
-# What a property may be called, by what it is; PEM is a file's path or its text.
+# Names of a property; PEM is a file's path or its text.
 NAMES: Mapping[str, tuple[str, ...]] = {
     "mechanism": ("sasl.mechanism", "sasl.mechanisms"),
     "username": ("sasl.username",),
@@ -21,18 +21,22 @@ NAMES: Mapping[str, tuple[str, ...]] = {
 KNOWN = {name for names in NAMES.values() for name in names}
 
 
+class UnsupportedSecurity(AdminError):
+    """A setting that librdkafka has and the direct client does not."""
+
+
 def read_security(properties: Mapping[str, str]) -> Security:
-    """How to connect; CommandError if the properties ask for more than can be done."""
+    """The security of a connection; InvalidArgument or UnsupportedSecurity if it cannot be had."""
     protocol = properties.get("security.protocol", "plaintext").lower()
     if protocol not in PROTOCOLS:
-        raise misused(f"security.protocol={protocol} is none of {', '.join(PROTOCOLS)}")
+        raise InvalidArgument(f"security.protocol={protocol} is none of {', '.join(PROTOCOLS)}")
     if protocol == "plaintext":
         return PLAINTEXT
     secured = ("ssl.", "sasl.", "enable.ssl.", "enable.sasl.")
     unknown = sorted(name for name in properties if name.startswith(secured) and name not in KNOWN)
     if unknown:
-        raise CommandError(f"this command does not know {unknown[0]}", remedy=f"It knows: {', '.join(sorted(KNOWN))}")
-    given = {what: _first(properties, names) for what, names in NAMES.items()}
+        raise UnsupportedSecurity(f"{unknown[0]} is not supported here; supported are {', '.join(sorted(KNOWN))}")
+    given = {kind: _first(properties, names) for kind, names in NAMES.items()}
     tls = Tls(
         given["ca"] or None,
         given["certificate"] or None,
@@ -50,6 +54,6 @@ def _first(properties: Mapping[str, str], names: tuple[str, ...]) -> str:
 def _sasl(given: Mapping[str, str]) -> Sasl:
     mechanism = given["mechanism"].upper()
     if mechanism not in MECHANISMS:
-        spoken = ", ".join(MECHANISMS)
-        raise CommandError(f"this command does not speak SASL {mechanism or 'GSSAPI'}", remedy=f"It speaks: {spoken}")
+        supported = ", ".join(MECHANISMS)
+        raise UnsupportedSecurity(f"SASL {mechanism or 'GSSAPI'} is not supported here; supported are {supported}")
     return Sasl(mechanism, given["username"], given["password"])

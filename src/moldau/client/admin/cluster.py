@@ -1,4 +1,4 @@
-"""Requests that librdkafka's admin client lacks, through connections of the direct client. Blocking, one at a time."""
+"""Requests that librdkafka's admin client lacks, over connections of the direct client: blocking, one at a time."""
 
 import errno
 import time
@@ -7,13 +7,14 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from moldau.base.errors import WireError
+from moldau.base.ids import TopicPartition
+from moldau.client.admin.errors import AdminError, NoSuchBroker, NoSuchTopic, Unreachable, refused
+from moldau.client.admin.reachability import diagnose
+from moldau.client.admin.security import read_security
+from moldau.client.admin.target import CLIENT_ID, CONNECT_TIMEOUT_S, REQUEST_TIMEOUT_S, Target, reason_of
 from moldau.client.direct.connection import Connection, ConnectionLost, UnsupportedByBroker
 from moldau.client.direct.sasl import AuthenticationFailed
 from moldau.client.direct.security import Security
-from moldau.tools.common.failure import CommandError, misused
-from moldau.tools.connect import CONNECT_TIMEOUT_S, REQUEST_TIMEOUT_S, Target, unreachable
-from moldau.tools.places import Place
-from moldau.tools.secured import read_security
 from moldau.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from moldau.wire.messages.metadata import (
     MetadataRequest,
@@ -22,14 +23,12 @@ from moldau.wire.messages.metadata import (
     MetadataResponsePartition,
 )
 
-Answer = TypeVar("Answer")
+Response = TypeVar("Response")
 
-CLIENT_ID = "moldau-cli"
 GROUP, TRANSACTION = 0, 1  # kinds of coordinators
-ASK_AGAIN_S = 0.2
-# Errors that pass by themselves: a coordinator that is being found or is still loading, a transaction that is
-# ending, a controller that is being elected.
-PASSING = {
+RETRY_S = 0.2
+# A coordinator that is being found or is still loading, a transaction that is ending, a controller being elected.
+TRANSIENT = {
     WireError.COORDINATOR_LOAD_IN_PROGRESS,
     WireError.COORDINATOR_NOT_AVAILABLE,
     WireError.NOT_COORDINATOR,
@@ -39,20 +38,18 @@ PASSING = {
 
 
 class Cluster:
-    """The brokers of a cluster, connected to when they are first needed."""
+    """The brokers of a cluster; a connection is made when the first request to its broker is sent."""
 
     def __init__(self, target: Target, security: Security) -> None:
         self._open: dict[tuple[str, int], Connection] = {}
         self._security = security
         self._bootstrap = target.addresses()
-        if not self._bootstrap:
-            raise misused("no broker address given", remedy="Give --bootstrap as HOST:PORT")
         self._first = self._connect_first(self._bootstrap)
         answer = self._first.ask(MetadataRequest(topics=(), allow_auto_topic_creation=False), MetadataResponse)
         self._addresses = {row.node_id: (row.host, row.port) for row in answer.brokers}
 
     def _connect_first(self, addresses: Sequence[tuple[str, int]]) -> Connection:
-        """The first that can be had."""
+        """The first address that accepts a connection."""
         for number, address in enumerate(addresses, start=1):
             try:
                 return self._connect(address)
@@ -82,39 +79,41 @@ class Cluster:
 
     def broker(self, node_id: int) -> Connection:
         if node_id not in self._addresses:
-            known = ", ".join(map(str, self.ids))
-            raise CommandError(f"there is no broker {node_id}", remedy=f"There are: {known}")
+            raise NoSuchBroker(node_id, self.ids)
         return self._connect(self._addresses[node_id])
 
-    def ask(self, request: object, answer: type[Answer]) -> Answer:
-        """What any broker can answer, and can be asked twice: if one is lost, another is asked."""
+    def ask(self, request: object, response: type[Response]) -> Response:
+        """Send a request that any broker can answer and that may be sent twice: another broker replaces a lost one."""
         try:
-            return self._first.ask(request, answer)
+            return self._first.ask(request, response)
         except ConnectionLost:
             self._first = self._connect_first([*self._bootstrap, *self._addresses.values()])
-        return self._first.ask(request, answer)
+        return self._first.ask(request, response)
 
     def coordinator(self, kind: int, key: str) -> int:
         """The id of the broker that coordinates a group or a transactional id."""
         request = FindCoordinatorRequest(key_type=kind, coordinator_keys=(key,))
-        answer = await_passing(
-            lambda: self._first.ask(request, FindCoordinatorResponse).coordinators[0], lambda found: found.error_code
+        found = retry_transient(
+            lambda: self._first.ask(request, FindCoordinatorResponse).coordinators[0], lambda row: row.error_code
         )
-        if answer.error_code:
-            raise refusal(answer.error_code, f"cannot find the coordinator of {key!r}")
-        return answer.node_id
+        if found.error_code:
+            raise refused(found.error_code, f"cannot find the coordinator of {key!r}")
+        return found.node_id
 
-    def partitions(self, topic: str | None = None) -> dict[Place, MetadataResponsePartition]:
-        """Leaders and replicas of a topic's partitions; of all topics when none is named."""
-        topics = None if topic is None else (MetadataRequestTopic(name=topic),)
-        answer = self._first.ask(MetadataRequest(topics=topics, allow_auto_topic_creation=False), MetadataResponse)
+    def metadata(self, topics: Sequence[str] | None = None) -> MetadataResponse:
+        """Of these topics, none of which is created; of all topics if None."""
+        names = None if topics is None else tuple(MetadataRequestTopic(name=name) for name in topics)
+        return self.ask(MetadataRequest(topics=names, allow_auto_topic_creation=False), MetadataResponse)
+
+    def partitions(self, topic: str | None = None) -> dict[TopicPartition, MetadataResponsePartition]:
+        """Leaders and replicas of a topic's partitions; of all topics if None."""
+        answer = self.metadata(None if topic is None else [topic])
         for row in answer.topics:
             if topic is not None and row.error_code:
-                raise refusal(
-                    row.error_code, f"there is no topic {topic!r}", remedy="See what is there with: moldau topic list"
-                )
+                unknown = row.error_code == WireError.UNKNOWN_TOPIC_OR_PARTITION
+                raise NoSuchTopic(topic) if unknown else refused(row.error_code, f"cannot describe topic {topic!r}")
         return {
-            Place(row.name or "", partition.partition_index): partition
+            TopicPartition(row.name or "", partition.partition_index): partition
             for row in answer.topics
             for partition in row.partitions
         }
@@ -122,39 +121,30 @@ class Cluster:
 
 @contextmanager
 def open_cluster(target: Target) -> Iterator[Cluster]:
-    """A cluster to ask, for as long as it is entered; a network that fails becomes the command's failure."""
+    """A cluster to send requests to. Failures of the network are raised as AdminError."""
     security = read_security(target.properties)
     cluster = None
     try:
         cluster = Cluster(target, security)
         yield cluster
-    except (AuthenticationFailed, ConnectionLost, UnsupportedByBroker) as refused:
-        raise CommandError(str(refused)) from refused
-    except BrokenPipeError:  # of our output: whoever read it has left
+    except (AuthenticationFailed, ConnectionLost, UnsupportedByBroker) as problem:
+        raise AdminError(str(problem)) from problem
+    except BrokenPipeError:  # of the caller's output
         raise
     except OSError as error:
-        if error.errno == errno.ENOSPC:  # of our output, too
+        if error.errno == errno.ENOSPC:  # of the caller's output, too
             raise
-        raise unreachable(target, (error.strerror or str(error) or type(error).__name__).lower()) from error
+        raise diagnose(target) or Unreachable(target.bootstrap, reason_of(error)) from error
     finally:
         if cluster is not None:
             cluster.close()
 
 
-def await_passing(ask: Callable[[], Answer], error_of: Callable[[Answer], int]) -> Answer:
-    """Asks again while the error is one that passes by itself, up to the time that a request may take."""
+def retry_transient(ask: Callable[[], Response], error_of: Callable[[Response], int]) -> Response:
+    """Send again while the error is transient, up to REQUEST_TIMEOUT_S."""
     deadline = time.monotonic() + REQUEST_TIMEOUT_S
     while True:
         answer = ask()
-        if error_of(answer) not in PASSING or time.monotonic() > deadline:
+        if error_of(answer) not in TRANSIENT or time.monotonic() > deadline:
             return answer
-        time.sleep(ASK_AGAIN_S)
-
-
-def refusal(code: int, problem: str, *, remedy: str = "") -> CommandError:
-    """What a broker refused, in words: the problem, then its reason."""
-    try:
-        error = WireError(code)
-    except ValueError:  # one that Moldau's own brokers never answer with
-        return CommandError(f"{problem} (error {code})", remedy=remedy)
-    return CommandError(f"{problem} ({error.name})", remedy=remedy)
+        time.sleep(RETRY_S)

@@ -1,0 +1,142 @@
+"""Consumer groups: list, describe and delete them."""
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from moldau.base.ids import TopicPartition
+from moldau.client.admin.clients import Admin, admin_error
+from moldau.client.admin.errors import AdminError, GroupNotEmpty, NoSuchGroup, Refused
+from moldau.client.admin.target import REQUEST_TIMEOUT_S
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import ConsumerGroupDescription, MemberDescription
+
+# librdkafka's name of a state → Kafka's. librdkafka has none for the states of a consumer group (KIP-848) that
+# assigns or reconciles, so both are shown as one.
+STATES = {
+    "STABLE": "Stable",
+    "EMPTY": "Empty",
+    "PREPARING_REBALANCING": "PreparingRebalance",
+    "COMPLETING_REBALANCING": "CompletingRebalance",
+    "DEAD": "Dead",
+    "UNKNOWN": "Rebalancing",
+}
+REBALANCING = ("PreparingRebalance", "CompletingRebalance", "Rebalancing")
+PROTOCOLS = {"CLASSIC": "classic", "CONSUMER": "consumer"}
+WITHOUT_MEMBERS = ("Empty", "Dead")
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    name: str
+    protocol: str | None
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    id: str
+    client: str
+    instance: str | None
+    host: str
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    name: str
+    state: str
+    protocol: str | None
+    assignor: str | None
+    coordinator: tuple[int, str, int]  # id, host, port
+    members: tuple[Member, ...]
+
+    def exists(self) -> bool:
+        return self.state != "Dead"
+
+    def is_live(self) -> bool:
+        return bool(self.members) or self.state not in WITHOUT_MEMBERS
+
+    def owners(self) -> dict[TopicPartition, str]:
+        """The member that each partition is assigned to."""
+        return {tp: member.id for member in self.members for tp in member.partitions}
+
+
+def list_groups(admin: Admin) -> list[Listing]:
+    found = admin.wait(admin.client.list_consumer_groups(request_timeout=REQUEST_TIMEOUT_S))
+    for problem in found.errors or ():
+        raise admin_error(problem, admin.target)
+    return sorted(
+        (Listing(one.group_id, _protocol(one.type), _state(one.state)) for one in found.valid or ()),
+        key=lambda listing: listing.name,
+    )
+
+
+def describe_groups(admin: Admin, names: list[str]) -> list[Group]:
+    """The groups in the order of these names; one that does not exist has the state Dead."""
+    futures = admin.client.describe_consumer_groups(names, request_timeout=REQUEST_TIMEOUT_S) if names else {}
+    return [_group(wait_for_group(admin, future, name)) for name, future in futures.items()]
+
+
+def require_group(admin: Admin, name: str) -> Group:
+    """The group, which exists."""
+    (group,) = describe_groups(admin, [name])
+    if not group.exists():
+        raise NoSuchGroup(name)
+    return group
+
+
+def delete_groups(admin: Admin, names: list[str]) -> dict[str, AdminError | None]:
+    """The outcome for each group: None if it was deleted."""
+    outcomes: dict[str, AdminError | None] = {}
+    for name, future in admin.client.delete_consumer_groups(names, request_timeout=REQUEST_TIMEOUT_S).items():
+        try:
+            wait_for_group(admin, future, name)
+            outcomes[name] = None
+        except AdminError as refused:
+            outcomes[name] = refused
+    return outcomes
+
+
+def wait_for_group(admin: Admin, future: Any, name: str) -> Any:
+    """The result of a request about a group, or its failure."""
+    try:
+        return admin.wait(future)
+    except Refused as refused:
+        if refused.name == "GROUP_ID_NOT_FOUND":
+            raise NoSuchGroup(name) from refused
+        if refused.name == "INVALID_GROUP_ID":
+            raise InvalidGroupName(f"{name!r} is not a group's name") from refused
+        if refused.name == "NON_EMPTY_GROUP":
+            raise GroupNotEmpty(name) from refused
+        raise
+
+
+class InvalidGroupName(AdminError):
+    """A name that brokers refuse."""
+
+
+def _group(found: "ConsumerGroupDescription") -> Group:
+    return Group(
+        name=found.group_id,
+        state=_state(found.state),
+        protocol=_protocol(found.type),
+        assignor=found.partition_assignor or None,
+        coordinator=(found.coordinator.id, found.coordinator.host, found.coordinator.port),
+        members=tuple(sorted(map(_member, found.members), key=lambda member: (member.client, member.id))),
+    )
+
+
+def _member(found: "MemberDescription") -> Member:
+    partitions = sorted(TopicPartition(one.topic, one.partition) for one in found.assignment.topic_partitions)
+    instance = found.group_instance_id or None
+    return Member(found.member_id, found.client_id, instance, found.host.lstrip("/"), tuple(partitions))
+
+
+def _state(state: Enum) -> str:
+    return STATES.get(state.name, state.name)
+
+
+def _protocol(kind: Enum) -> str | None:
+    return PROTOCOLS.get(kind.name)

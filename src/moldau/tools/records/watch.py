@@ -1,0 +1,72 @@
+"""Watch over the connection of produce and consume: say within seconds on stderr why nothing happens."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from moldau.client.admin.clients import admin_error
+from moldau.client.admin.errors import AdminError, Unreachable
+from moldau.client.admin.reachability import diagnose
+from moldau.client.admin.target import Target
+from moldau.tools.common.failure import note
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError
+
+QUIET_S = 1.0  # without progress before it looks
+LOOK_S = 0.5
+
+
+class ConnectionWatch:
+    """Notices that no broker can be reached any more: a bounded read ends, a follower says so and goes on."""
+
+    def __init__(self, target: Target, follow: bool) -> None:
+        self.target = target
+        self.follow = follow
+        self.problem: AdminError | None = None
+        self.told = False
+
+    def on_error(self, error: "KafkaError") -> None:
+        if error.name() == "_ALL_BROKERS_DOWN":
+            lost = Unreachable(self.target.bootstrap, "the connection was lost")
+            if not self.follow:
+                self.problem = diagnose(self.target) or lost
+            elif not self.told:
+                note(f"Lost the connection: {diagnose(self.target) or lost}; trying again.")
+            self.told = True
+        elif error.fatal() or error.name() in ("_AUTHENTICATION", "_SSL"):
+            self.problem = admin_error(error, self.target)
+
+
+@contextmanager
+def tell_stalls(
+    target: Target, progress: Callable[[], object], waiting: Callable[[], bool], until: str
+) -> Iterator[None]:
+    """While entered: if work is `waiting` and `progress` does not change, look for the cause and say it once."""
+    stopped = threading.Event()
+    thread = threading.Thread(target=_watch, args=(target, progress, waiting, until, stopped), daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stopped.set()
+
+
+def _watch(
+    target: Target, progress: Callable[[], object], waiting: Callable[[], bool], until: str, stopped: threading.Event
+) -> None:
+    before: object = progress()
+    since = time.monotonic()
+    told = ""
+    while not stopped.wait(LOOK_S):
+        now = progress()
+        if now != before or not waiting():
+            before, since = now, time.monotonic()
+            told = ""
+        elif time.monotonic() - since >= QUIET_S:
+            problem = diagnose(target)
+            if problem is not None and str(problem) != told and not stopped.is_set():
+                told = str(problem)
+                note(f"Waiting: {told}. Still trying{until}.")
