@@ -9,6 +9,7 @@ import os
 import random
 import re
 import socket
+import ssl
 import struct
 import threading
 from collections import Counter
@@ -180,6 +181,52 @@ def test_a_large_size_is_not_memory_until_the_bytes_arrive(own_broker: BrokerPro
         assert on_apache or memory(own_broker) - before < 100 * MIB
         for peer in peers:
             peer.socket.close()
+
+
+def test_halves_of_large_requests_take_bounded_memory(own_broker: BrokerProcess, on_apache: bool) -> None:
+    """Six peers really send 90 MB of 100 MiB each, as far as the broker takes it, and stop."""
+    before = memory(own_broker)
+    with witness(own_broker):
+        peers = [hostile(own_broker) for _ in range(6)]
+        part = bytes(MIB)
+        for peer in peers:
+            peer.socket.sendall(struct.pack(">i", 100 * MIB))
+            peer.socket.settimeout(0.5)
+            with suppress(TimeoutError):
+                for _ in range(90):
+                    peer.socket.sendall(part)
+        grown = memory(own_broker) - before
+        print(f"memory grew by {grown / MIB:.0f} MiB")
+        assert on_apache or grown < 250 * MIB
+        for peer in peers:
+            peer.socket.close()
+
+
+def test_a_large_legal_request_gets_through_beside_a_half_one(own_broker: BrokerProcess) -> None:
+    with hostile(own_broker) as half, RawClient(own_broker.bootstrap) as client:
+        client.create_topic("large", 1, {"max.message.bytes": str(100 * MIB)})
+        half.socket.sendall(struct.pack(">i", 100 * MIB) + bytes(MIB))
+        assert client.produce("large", batch(Written(bytes(90 * 1_000_000)))).error_code == 0
+
+
+@pytest.mark.parametrize("protocol", ["TLS", "HTTP"])
+def test_another_protocol_is_named_in_the_log(own_broker: BrokerProcess, protocol: str, on_apache: bool) -> None:
+    host, port = own_broker.bootstrap.rsplit(":", 1)
+    context = ssl.create_default_context()
+    for _ in range(5):
+        with socket.create_connection((host, int(port)), timeout=30) as plain:
+            if protocol == "TLS":
+                with pytest.raises((ssl.SSLError, ConnectionError)):
+                    context.wrap_socket(plain, server_hostname=host)
+            else:
+                plain.sendall(f"GET /metrics HTTP/1.1\r\nHost: {host}:{port}\r\n\r\n".encode())
+                with suppress(ConnectionResetError):
+                    assert plain.recv(1) == b""
+    if not on_apache:
+        named = [line for line in own_broker.log_text().splitlines() if f"{protocol} " in line]
+        assert len(named) == 1, named
+        assert "closing connection from " in named[0]
+        assert "on a PLAINTEXT listener (PLAINTEXT); " in named[0]
 
 
 def test_half_sent_frames_and_slow_drips(own_broker: BrokerProcess) -> None:

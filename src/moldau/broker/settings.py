@@ -332,7 +332,8 @@ def _cross_checks(given: Mapping[str, str], values: Mapping[str, Value]) -> Iter
         name = "log.dirs" if values["log.dirs"] is not None else "log.dir"
         yield SettingError(name, f"{name} must be a list of directories, and one of them is empty")
     queue, request = values["queued.max.request.bytes"], values["socket.request.max.bytes"]
-    if isinstance(queue, int) and isinstance(request, int) and 0 < queue < request:
+    bounded = queue != BROKER["queued.max.request.bytes"].default
+    if bounded and isinstance(queue, int) and isinstance(request, int) and 0 < queue < request:
         words = f"must be at least socket.request.max.bytes ({request}), or -1 for no limit, got {queue}"
         yield SettingError("queued.max.request.bytes", f"queued.max.request.bytes {words}")
     low, high = values["log.cleaner.min.compaction.lag.ms"], values["log.cleaner.max.compaction.lag.ms"]

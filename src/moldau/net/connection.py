@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from moldau.base.session import Session
 from moldau.base.slices import FileSlice
-from moldau.net import file_slices
+from moldau.net import file_slices, foreign
 from moldau.net.channel import Buffer, Channel
 from moldau.net.muting import MuteReason
 from moldau.net.reply import BadRequest, Parked, Parts, Reply
@@ -23,6 +23,7 @@ from moldau.wire.frames import FrameCutter
 MAX_PENDING_REPLIES = 64  # of one connection: parked ones, and ready ones behind them
 MAX_PENDING_BYTES = 1024 * 1024  # of ready replies that wait behind a parked one
 MAX_BUFFERS = 64  # given to one send, and replies collected before they are sent
+UNRESERVED_BYTES = 64 * 1024  # a request up to this size needs no share of queued.max.request.bytes
 LARGE_REPLY = 64 * 1024  # a reply of this size is sent before the next request is handled
 MAX_FILE_BYTES_PER_TURN = 1024 * 1024  # sent from files before the loop serves other connections
 
@@ -105,7 +106,7 @@ class Connection:
         self._reading = False
         self.closed = False
         self.session = session
-        self.active_at = self._now()
+        self.active_at = 0.0  # the time of the last byte in either direction
         self._resume_reading()
 
     # ── reading ──
@@ -125,9 +126,14 @@ class Connection:
         self.active_at = self._now()
         self._handle_all(cutter.feed(count))
         if cutter.refusal:
-            self.close(cutter.refusal)
+            self._refuse(cutter)
         elif cutter.partial > self._reserved and not self.closed:
             self._reserve(cutter.partial - self._reserved)
+
+    def _refuse(self, cutter: FrameCutter) -> None:
+        """Close the connection after a wrong length, and name the protocol that the client speaks instead."""
+        protocol = foreign.describe(cutter.refused, self.session)
+        self.close(protocol or cutter.refusal, logging.WARNING if protocol else logging.INFO)
 
     def _handle_all(self, frames: list[memoryview]) -> None:
         limits = self._limits
@@ -265,20 +271,30 @@ class Connection:
     def _resume_reading(self) -> None:
         if not self._reading:
             self._reading = True
+            self.active_at = self._now()  # while muted it could send nothing
             self._channel.start_reading(self._readable)
 
     def _reserve(self, size: int) -> None:
-        """Take the whole size of a request that came in part from the common memory before more of it is read."""
-        if self._limits.reserve(size):
+        """Take the whole size of a request that came in part from the common memory before more of it is read.
+
+        Small requests take none, so that heartbeats and fetches go on while large ones wait.
+        """
+        if size <= UNRESERVED_BYTES:
+            return
+        if self._limits.reserve(self, size):
             self._reserved += size
         else:
             self._mutes |= _NO_MEMORY
             self._pause_reading()
             self._limits.wait_for_memory(self, size)
 
+    def is_stalled(self, since: float) -> bool:
+        """Whether nothing came since then although this connection is read from."""
+        return self._reading and self.active_at < since
+
     def _release_reserved(self) -> None:
         reserved, self._reserved = self._reserved, 0
-        self._limits.release(reserved)
+        self._limits.release(self, reserved)
 
     # ── writing ──
 
@@ -421,13 +437,13 @@ class Connection:
 
     # ── closing ──
 
-    def close(self, reason: str = "") -> None:
+    def close(self, reason: str = "", level: int = logging.INFO) -> None:
         """Close the connection and log the reason, if there is one."""
         if self.closed:
             return
         self.closed = True
         if reason:
-            self._limits.log.write(logging.INFO, "closing connection from", self.session.peer, reason, self._now())
+            self._limits.log.write(level, "closing connection from", self.session.peer, reason, self._now())
         for reply in self._replies:
             reply.abandon()
         self._replies.clear()

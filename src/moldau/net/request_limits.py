@@ -1,6 +1,8 @@
 """RequestLimits: the bounds that all connections share, on running requests and on memory for partial ones.
 
 Each bound is a setting. A connection that meets one is muted, and granted a slot or memory when there is room again.
+A client that stops in the middle of a large request must not keep memory from others: its connection is closed when
+others have waited for memory for a while.
 """
 
 import asyncio
@@ -9,11 +11,14 @@ from typing import Protocol
 from moldau.net.throttled_log import ThrottledLog
 
 SCRATCH_SIZE = 256 * 1024
+STALLED_SECONDS = 10.0  # without a byte of a request whose memory others wait for
 
 
 class LimitedConnection(Protocol):
     def slot_granted(self) -> None: ...
     def memory_granted(self, size: int, /) -> None: ...
+    def is_stalled(self, since: float, /) -> bool: ...
+    def close(self, reason: str, /) -> None: ...
 
 
 class RequestLimits:
@@ -30,7 +35,9 @@ class RequestLimits:
         self._idle.set()
         self._draining = False
         self._waiting: dict[LimitedConnection, None] = {}  # first come, first served
+        self._holders: dict[LimitedConnection, None] = {}  # connections that reserved memory
         self._waiting_for_memory: dict[LimitedConnection, int] = {}
+        self._stall_check: asyncio.TimerHandle | None = None
 
     def task_started(self) -> None:
         self.running += 1
@@ -56,25 +63,42 @@ class RequestLimits:
         self._draining = self.full = True
         await self._idle.wait()
 
-    def reserve(self, size: int) -> bool:
+    def reserve(self, connection: LimitedConnection, size: int) -> bool:
         """Take `size` bytes. The last one may exceed the bound: else a large request could wait for ever."""
         if 0 <= self._queued_bytes <= self.reserved:
             return False
         self.reserved += size
+        self._holders[connection] = None
         return True
 
     def wait_for_memory(self, connection: LimitedConnection, size: int) -> None:
         """Grant the connection `size` bytes when there is room again."""
         self._waiting_for_memory[connection] = size
+        if self._stall_check is None:
+            self._stall_check = asyncio.get_running_loop().call_later(STALLED_SECONDS, self._close_stalled)
 
-    def release(self, size: int) -> None:
+    def _close_stalled(self) -> None:
+        self._stall_check = None
+        if not self._waiting_for_memory:
+            return
+        loop = asyncio.get_running_loop()
+        since = loop.time() - STALLED_SECONDS
+        self._stall_check = loop.call_later(STALLED_SECONDS, self._close_stalled)
+        for connection in [each for each in self._holders if each.is_stalled(since)]:
+            connection.close(
+                f"no more of a large request came for {STALLED_SECONDS:.0f} s, and other requests wait for its memory "
+                "(queued.max.request.bytes)"
+            )
+
+    def release(self, connection: LimitedConnection, size: int) -> None:
         self.reserved -= size
+        self._holders.pop(connection, None)
         while self._waiting_for_memory:
-            connection, wanted = next(iter(self._waiting_for_memory.items()))
-            if not self.reserve(wanted):
+            waiting, wanted = next(iter(self._waiting_for_memory.items()))
+            if not self.reserve(waiting, wanted):
                 return
-            del self._waiting_for_memory[connection]
-            connection.memory_granted(wanted)
+            del self._waiting_for_memory[waiting]
+            waiting.memory_granted(wanted)
 
     def forget(self, connection: LimitedConnection) -> None:
         """Grant nothing to a connection that was closed."""

@@ -20,11 +20,12 @@ class FrameCutter:
     a length prefix was wrong: the frames before it are good, nothing after it can be trusted, and there is no `room()`.
     """
 
-    __slots__ = ("_filled", "_need", "_own", "_scratch", "_view", "largest", "refusal")
+    __slots__ = ("_filled", "_need", "_own", "_scratch", "_view", "largest", "refusal", "refused")
 
     def __init__(self, scratch: memoryview, largest: int) -> None:
         self.largest = largest
         self.refusal = ""
+        self.refused = b""  # the bytes that are no possible length
         self._scratch = scratch
         self._own: bytearray | None = None  # a frame that arrived in part, its length included
         self._view: memoryview | None = None  # exported while bytes are received: a bytearray cannot grow then
@@ -79,6 +80,7 @@ class FrameCutter:
             (size,) = LENGTH.unpack_from(view, start)
             if size < LEAST_FRAME or size > self.largest:
                 self.refusal = self._why(size)
+                self.refused = bytes(view[start : start + LENGTH_SIZE])
                 return frames
             stop = start + LENGTH_SIZE + size
             if stop > end:

@@ -16,7 +16,11 @@ FACTS = [
     for line in (Path(__file__).parent / "kafka_settings.tsv").read_text().splitlines()
     if not line.startswith("#")
 ]
-OURS = {"log.dir": "./data", "node.id": "1"}  # defaults that are better here than in Kafka
+OURS = {
+    "log.dir": "./data",
+    "node.id": "1",
+    "queued.max.request.bytes": "134217728",
+}  # defaults that are better here than in Kafka
 SET_WHILE_RUNNING = {
     "follower.replication.throttled.rate",
     "leader.replication.throttled.rate",
@@ -273,6 +277,11 @@ def test_broker_id_is_the_older_name_of_node_id() -> None:
     config, _ = load({"broker.id": "3"})
     assert config.node_id == 3
     assert config.static["node.id"] == "3"
+
+
+def test_requests_may_be_larger_than_the_default_memory_for_them() -> None:
+    config, _ = load({"socket.request.max.bytes": "500000000"})
+    assert config.socket_request_max_bytes > config.queued_max_request_bytes > 0
 
 
 def test_limits_per_address() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from moldau.net.channel import Buffer, PlainChannel
 from moldau.net.connection import LARGE_REPLY, MAX_BUFFERS, MAX_PENDING_BYTES, MAX_PENDING_REPLIES, Connection
+from moldau.net.muting import MuteReason
 from moldau.net.reply import BadRequest, Parked
 from support.net.loops import (
     Served,
@@ -329,15 +330,17 @@ def test_a_peer_that_leaves_in_any_state_leaves_nothing_behind(loop_kind: str) -
         await until(lambda: served.script.seen == [1, 2])
 
     async def partial(served: Served) -> None:
-        await served.peer.send(request(1, padding=500)[:100])
+        await served.peer.send(request(1, padding=500_000)[:100])
         await until(lambda: served.limits.reserved)
 
     async def starved(served: Served) -> None:
-        assert served.limits.reserve(2_000)
-        await served.peer.send(request(1, padding=500)[:100])
-        await turns(50)
+        holder = Served(served.limits)
+        assert served.limits.reserve(holder.connection, 2_000)
+        await served.peer.send(request(1, padding=500_000)[:100])
+        await until(lambda: MuteReason.NO_MEMORY in served.connection.muted)
         served.connection.close()  # it does not read, so only the broker can end it
-        served.limits.release(2_000)
+        served.limits.release(holder.connection, 2_000)
+        holder.close()
 
     async def running(served: Served) -> None:
         go_on = served.script.work(1)
@@ -389,7 +392,7 @@ def test_a_reply_that_comes_after_the_end_is_dropped(loop_kind: str) -> None:
         (struct.pack(">i", 2**31 - 1), "socket.request.max.bytes=1048576"),
         (struct.pack(">i", -5), "does not speak Kafka's protocol"),
         (struct.pack(">i", 3) + b"abc", "does not speak Kafka's protocol"),
-        (b"GET / HTTP/1.1\r\n\r\n", "socket.request.max.bytes=1048576"),
+        (b"GET / HTTP/1.1\r\n\r\n", "HTTP request on a PLAINTEXT listener (PLAINTEXT)"),
     ],
 )
 def test_a_wrong_length_ends_the_connection_after_the_requests_before_it(

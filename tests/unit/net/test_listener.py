@@ -8,11 +8,19 @@ import socket
 import pytest
 
 from moldau.base.session import SecurityProtocol, Session
-from moldau.net import listener
-from moldau.net.listener import CannotListen, ConnectionLimits, Listeners
-from support.net.loops import Peer, Script, on_both_loops, request, request_limits, run, turns, until
-
-pytestmark = on_both_loops
+from moldau.net.listener import PAUSE_SECONDS, CannotListen, ConnectionLimits, Listeners
+from support.net.loops import (
+    ManualLoop,
+    Peer,
+    Script,
+    on_both_loops,
+    request,
+    request_limits,
+    run,
+    run_by_hand,
+    turns,
+    until,
+)
 
 
 def limits(**changed: object) -> ConnectionLimits:
@@ -62,6 +70,7 @@ class Serving:
         self.listeners.close()
 
 
+@on_both_loops
 def test_a_client_is_served_and_forgotten_when_it_leaves(loop_kind: str) -> None:
     async def main() -> None:
         serving = Serving()
@@ -79,22 +88,27 @@ def test_a_client_is_served_and_forgotten_when_it_leaves(loop_kind: str) -> None
     run(loop_kind, main())
 
 
-def test_max_connections(loop_kind: str) -> None:
-    async def main() -> None:
+def test_max_connections() -> None:
+    async def main(loop: ManualLoop) -> None:
         serving = Serving(most=2)
         first, second = await serving.served(), await serving.served()
         assert first is not None
         assert second is not None
         third = await serving.connect()
         await third.send(request(3))
-        assert await third.silent()  # waits in the kernel's queue, as Kafka has it wait
+        assert await third.silent()  # waits in the kernel's queue, as with Kafka
+        loop.pass_time(PAUSE_SECONDS)
+        assert await third.silent()
         first.close()
+        await until(lambda: len(serving.listeners.connections) == 1)
+        loop.pass_time(PAUSE_SECONDS)
         assert await third.numbers(1) == [3]
         serving.close(second, third)
 
-    run(loop_kind, main())
+    run_by_hand(main)
 
 
+@on_both_loops
 def test_max_connections_per_ip_and_its_overrides(loop_kind: str) -> None:
     async def main() -> None:
         serving = Serving(most_per_ip=1, overrides={"127.0.0.2": 2, "127.0.0.3": 0})
@@ -112,34 +126,33 @@ def test_max_connections_per_ip_and_its_overrides(loop_kind: str) -> None:
     run(loop_kind, main())
 
 
-def test_idle_connections_are_closed_and_busy_ones_stay(loop_kind: str) -> None:
-    async def main() -> None:
+def test_idle_connections_are_closed_and_busy_ones_stay() -> None:
+    async def main(loop: ManualLoop) -> None:
         serving = Serving(idle_ms=50)
         idle, busy = await serving.served(), await serving.served()
         assert idle is not None
         assert busy is not None
-        await asyncio.sleep(0.06)
+        loop.pass_time(0.049)
+        serving.listeners.close_idle()
+        assert len(serving.listeners.connections) == 2
         await busy.send(request(2))
         assert await busy.numbers(1) == [2]
+        loop.pass_time(0.002)
         serving.listeners.close_idle()
         assert await idle.ended()
         await busy.send(request(3))
         assert await busy.numbers(1) == [3]
         serving.listeners.limits = limits(idle_ms=-1)
-        await asyncio.sleep(0.06)
+        loop.pass_time(1_000_000)
         serving.listeners.close_idle()
         assert len(serving.listeners.connections) == 1
         serving.close(idle, busy)
 
-    run(loop_kind, main())
+    run_by_hand(main)
 
 
-def test_without_free_descriptors_accepting_pauses_and_goes_on(
-    loop_kind: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(listener, "PAUSE_SECONDS", 0.02)
-
-    async def main() -> None:
+def test_without_free_descriptors_accepting_pauses_and_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+    async def main(loop: ManualLoop) -> None:
         serving = Serving()
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         waiting = socket.socket()
@@ -148,21 +161,24 @@ def test_without_free_descriptors_accepting_pauses_and_goes_on(
         os.close(highest)
         try:
             resource.setrlimit(resource.RLIMIT_NOFILE, (highest, hard))
-            await asyncio.get_running_loop().sock_connect(waiting, ("127.0.0.1", serving.port))
+            await loop.sock_connect(waiting, ("127.0.0.1", serving.port))
             await until(lambda: "ulimit -n" in caplog.text)
-            told = caplog.text.count("ulimit -n")
             await turns(200)
-            assert caplog.text.count("ulimit -n") <= told + 1  # it pauses rather than spins
+            assert caplog.text.count("ulimit -n") == 1  # it pauses rather than spins
+            loop.pass_time(PAUSE_SECONDS)
+            await until(lambda: caplog.text.count("ulimit -n") == 2)
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         peer = Peer(waiting)
         await peer.send(request(1))
+        loop.pass_time(PAUSE_SECONDS)
         assert await peer.numbers(1) == [1]
         serving.close(peer)
 
-    run(loop_kind, main())
+    run_by_hand(main)
 
 
+@on_both_loops
 def test_a_busy_port_is_one_clear_line(loop_kind: str) -> None:
     async def main() -> None:
         serving = Serving()
@@ -174,6 +190,7 @@ def test_a_busy_port_is_one_clear_line(loop_kind: str) -> None:
     run(loop_kind, main())
 
 
+@on_both_loops
 def test_of_two_brokers_that_start_on_one_port_the_second_is_told(loop_kind: str) -> None:
     """Both may bind while neither listens; it comes out when the slower one starts."""
 
@@ -190,6 +207,7 @@ def test_of_two_brokers_that_start_on_one_port_the_second_is_told(loop_kind: str
     run(loop_kind, main())
 
 
+@on_both_loops
 def test_a_host_without_address_is_one_clear_line(loop_kind: str) -> None:
     async def main() -> None:
         listeners = Listeners(request_limits(), limits(), Script())
@@ -200,6 +218,7 @@ def test_a_host_without_address_is_one_clear_line(loop_kind: str) -> None:
     run(loop_kind, main())
 
 
+@on_both_loops
 def test_after_the_end_nobody_is_served(loop_kind: str) -> None:
     async def main() -> None:
         serving = Serving()
@@ -218,13 +237,16 @@ def test_after_the_end_nobody_is_served(loop_kind: str) -> None:
     run(loop_kind, main())
 
 
-def test_connections_beyond_the_rate_wait_for_the_next_second(loop_kind: str) -> None:
-    async def main() -> None:
+def test_connections_beyond_the_rate_wait_for_the_next_second() -> None:
+    async def main(loop: ManualLoop) -> None:
         serving = Serving(rate=2)
-        peers = [await serving.connect() for _ in range(6)]  # two of three seconds: none is refused
-        await until(lambda: len(serving.listeners.connections) >= 2)
-        assert len(serving.listeners.connections) < 6
-        await until(lambda: len(serving.listeners.connections) == 6)
+        peers = [await serving.connect() for _ in range(6)]
+        for accepted in (2, 4, 6):
+            await until(lambda accepted=accepted: len(serving.listeners.connections) == accepted)
+            loop.pass_time(PAUSE_SECONDS)  # half a second: looks again, and waits for the next one
+            await turns()
+            assert len(serving.listeners.connections) == accepted
+            loop.pass_time(PAUSE_SECONDS)
         serving.close(*peers)
 
-    run(loop_kind, main())
+    run_by_hand(main)

@@ -133,19 +133,20 @@ def test_the_broker_is_busy(loop_kind: str) -> None:
 def test_no_memory_is_left_and_what_came_whole_is_handled(loop_kind: str) -> None:
     async def main() -> None:
         limits = request_limits(memory=1_000)
-        served = Served(limits)
+        served, holder = Served(limits), Served(limits)
         go_on = served.script.work(1)
-        assert limits.reserve(500_000)
+        assert limits.reserve(holder.connection, 500_000)
         large = request(3, padding=200_000)
         await served.peer.send(request(1) + request(2) + large[:100])
         await muted_for(served, MuteReason.REQUEST_RUNNING, MuteReason.NO_MEMORY)
         go_on.set()
         assert await served.peer.numbers(2) == [1, 2]
         await muted_for(served, MuteReason.NO_MEMORY)
-        limits.release(500_000)
+        limits.release(holder.connection, 500_000)
         await served.peer.send(large[100:])
         await resumes(served, 3)
         assert limits.reserved == 0
+        holder.close()
 
     run(loop_kind, main())
 

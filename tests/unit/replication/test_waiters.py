@@ -1,11 +1,7 @@
 """Fetches that wait: each fires once, for one reason, and leaves nothing behind."""
 
-import asyncio
-
 from moldau.replication.waiters import FetchWaiter
-from support.net.loops import on_both_loops, run, turns, until
-
-pytestmark = on_both_loops
+from support.net.loops import ManualLoop, on_both_loops, run, run_by_hand, turns
 
 LONG = 1_000_000
 
@@ -15,6 +11,7 @@ class Watched:
         self.waiters: set[FetchWaiter] = set()
 
 
+@on_both_loops
 def test_enough_bytes_fire_it_once_at_the_end_of_the_turn(loop_kind: str) -> None:
     async def main() -> None:
         fired: list[int] = []
@@ -38,19 +35,26 @@ def test_enough_bytes_fire_it_once_at_the_end_of_the_turn(loop_kind: str) -> Non
     run(loop_kind, main())
 
 
-def test_time_fires_it(loop_kind: str) -> None:
-    async def main() -> None:
+def test_time_fires_it() -> None:
+    async def main(loop: ManualLoop) -> None:
         fired: list[int] = []
         watched = Watched()
         FetchWaiter([watched], 100, 5, lambda: fired.append(1))
-        await until(lambda: fired)
-        await asyncio.sleep(0.02)
+        loop.pass_time(0.004)
+        await turns()
+        assert fired == []
+        loop.pass_time(0.002)
+        await turns()
         assert fired == [1]
         assert watched.waiters == set()
+        loop.pass_time(1)
+        await turns()
+        assert fired == [1]
 
-    run(loop_kind, main())
+    run_by_hand(main)
 
 
+@on_both_loops
 def test_a_change_of_its_partition_fires_it(loop_kind: str) -> None:
     async def main() -> None:
         fired: list[int] = []
@@ -64,8 +68,8 @@ def test_a_change_of_its_partition_fires_it(loop_kind: str) -> None:
     run(loop_kind, main())
 
 
-def test_a_cancelled_one_never_fires(loop_kind: str) -> None:
-    async def main() -> None:
+def test_a_cancelled_one_never_fires() -> None:
+    async def main(loop: ManualLoop) -> None:
         fired: list[int] = []
         watched = Watched()
         waiter = FetchWaiter([watched], 100, 5, lambda: fired.append(1))
@@ -76,13 +80,15 @@ def test_a_cancelled_one_never_fires(loop_kind: str) -> None:
         waiter.cancel()
         waiter.grown(1000)
         waiter.fire()
-        await asyncio.sleep(0.02)
+        loop.pass_time(1)
+        await turns()
         assert fired == []
         assert watched.waiters == set()
 
-    run(loop_kind, main())
+    run_by_hand(main)
 
 
+@on_both_loops
 def test_the_action_may_wait_again_on_the_same_partitions(loop_kind: str) -> None:
     async def main() -> None:
         fired: list[int] = []

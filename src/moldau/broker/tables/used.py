@@ -87,8 +87,10 @@ USED: tuple[Setting, ...] = (
             doc="How often the state of idle producers is looked at for expiry."),
     Setting("producer.id.expiration.ms", INT, 86_400_000, least=1, live=CLUSTER_WIDE,
             doc="How long a partition remembers an idempotent producer that has gone silent."),
-    Setting("queued.max.request.bytes", LONG, -1,
-            doc="Memory for requests in progress; beyond it no more are read. -1 is without limit."),
+    Setting("queued.max.request.bytes", LONG, 134_217_728,
+            doc="Memory for requests above 64 KiB that have arrived in part; beyond it no more of them are read, and "
+                "one that stalls for 10 s loses its connection. A single request may exceed it. -1 is without limit, "
+                "which is Kafka's default."),
     Setting("queued.max.requests", INT, 500, least=1, doc="Requests in progress beyond which no more are read."),
     Setting("security.inter.broker.protocol", STRING, "PLAINTEXT",
             choices=("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
