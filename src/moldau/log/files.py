@@ -14,7 +14,8 @@ TEMPORARY = ".tmp"
 OPEN_SEGMENTS = 1024  # segments with open descriptors at a time; a cold one takes two (the file and its index)
 
 
-PASSING = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE)  # nothing is lost, and later it may work again
+FULL = (errno.ENOSPC, errno.EDQUOT)
+PASSING = (*FULL, errno.EMFILE, errno.ENFILE)  # nothing is lost, and later it may work again
 
 
 class SyncFailed(OSError):
@@ -24,6 +25,10 @@ class SyncFailed(OSError):
 def passing(problem: OSError) -> bool:
     """Whether it is a full disk or the like, not a broken one."""
     return problem.errno in PASSING and not isinstance(problem, SyncFailed)
+
+
+def out_of_space(problem: OSError) -> bool:
+    return problem.errno in FULL
 
 
 class LogFile:
@@ -198,12 +203,21 @@ def read_whole(path: str | Path) -> bytes | None:
 
 
 def condemn(paths: Iterable[str]) -> list[Path]:
-    """Takes files out of the log by name at once; returns what `remove` unlinks later, in a thread."""
+    """Rename files out of the log; returns the paths that `remove` unlinks later, in a thread.
+
+    On a full disk a directory may have no room for the longer name. Then the file goes at once; open readers keep it.
+    """
     condemned = []
     for path in paths:
         with suppress(FileNotFoundError):
-            os.rename(path, path + DELETED)
-            condemned.append(Path(path + DELETED))
+            try:
+                os.rename(path, path + DELETED)
+            except OSError as problem:
+                if not out_of_space(problem):
+                    raise
+                os.unlink(path)
+            else:
+                condemned.append(Path(path + DELETED))
     return condemned
 
 

@@ -20,7 +20,7 @@ from moldau.log.aborted import Aborted
 from moldau.log.aborted import find as find_aborted
 from moldau.log.claim import claim
 from moldau.log.epochs import LeaderEpochs
-from moldau.log.files import OpenFiles, Slice, cut_back, remove
+from moldau.log.files import OpenFiles, Slice, cut_back, out_of_space, remove
 from moldau.log.flush import FlushJob
 from moldau.log.following import Copies, fitting, write_copies
 from moldau.log.header import RawHeader
@@ -535,14 +535,20 @@ class Log:
         return removed + self._snapshots.drop(bases[1:])
 
     def delete(self) -> list[Path]:
-        """Takes the whole log out of the log directory, under the name that Kafka gives to such directories.
+        """Rename the directory as Kafka names those of deleted partitions; the paths to remove later.
 
-        No flush may be under way.
+        No flush may be under way. A full disk may have no room for the longer name: then the files go at once.
         """
         self.generation += 1
         self.close(clean=False)
         directory = Path(self.directory)
-        return [directory.rename(condemned_path(directory))]
+        try:
+            return [directory.rename(condemned_path(directory))]
+        except OSError as problem:
+            if not out_of_space(problem):
+                raise
+            remove([directory])
+            return []
 
     # -- durability --------------------------------------------------------------------------------------------------
 

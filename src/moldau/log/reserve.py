@@ -4,15 +4,13 @@ The blocks are given back part by part, because producers that retry may take th
 all. Knows nothing of what is written with them.
 """
 
-import errno
 import os
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from moldau.log.files import write_all
+from moldau.log.files import out_of_space, write_all
 
-FULL = (errno.ENOSPC, errno.EDQUOT)
 PARTS = 8
 _allocate: Callable[[int, int, int], None] | None = getattr(os, "posix_fallocate", None)  # macOS has none
 
@@ -75,7 +73,7 @@ class DiskReserve:
                 try:
                     return write()
                 except OSError as problem:
-                    if problem.errno not in FULL or not self.release():
+                    if not out_of_space(problem) or not self.release():
                         raise
         finally:
             self.fill()

@@ -384,6 +384,26 @@ def test_a_segment_that_cannot_be_begun_changes_nothing(tmp_path: Path, monkeypa
     assert (log.size, log.segment_count) == (2 * size, 2)
 
 
+def test_a_directory_without_room_for_a_longer_name_loses_its_files_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "no space")
+
+    log = open_log(tmp_path, SMALL)
+    for _ in range(8):
+        append(log, batch())
+    piece = log.locate(0, SIZE, 8, whole_first=True)
+    assert piece is not None
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "rename", full)
+        assert log.advance_start(3) == []
+        assert bases(tmp_path) == [3, 6]
+        assert len(os.pread(piece.file.fd, piece.length, piece.position)) == SIZE, "it is still being read"
+        assert log.delete() == []
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_flush_that_ends_late_leaves_a_new_segment_of_an_old_name_alone(tmp_path: Path) -> None:
     """A follower's log is cut while it is flushed, and grows again to where a segment had begun before."""
     log = open_log(tmp_path, SMALL)
