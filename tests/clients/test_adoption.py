@@ -378,8 +378,8 @@ def test_without_the_metadata_log_nothing_is_cleaned(left: dict[str, Left], open
     stopped = left["SIGTERM"]
     broker = open_copy(stopped)
     shutil.rmtree(broker.data / "__cluster_metadata-0")
-    for condemned in broker.data.glob("*-delete"):
-        shutil.rmtree(condemned)
+    for deleted in broker.data.glob("*-delete"):
+        shutil.rmtree(deleted)
     broker.start()
     assert "all cleaning of them is switched off" in broker.log_text()
     off = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}

@@ -46,11 +46,11 @@ def check_places(log: Log, expected: list[BatchHeader]) -> None:
 def check_times(log: Log, expected: list[BatchHeader]) -> None:
     for timestamp in {header.max_timestamp + step for header in expected for step in (-1, 0, 1)}:
         holding = next((header for header in expected if header.max_timestamp >= timestamp), None)
-        found = log.batch_at_time(timestamp)
+        found = log.segments.batch_at_time(timestamp, log.start_offset)
         assert (found is None) == (holding is None)
         assert found is None or whole_batches(found) == [holding]
     latest = max(header.max_timestamp for header in expected)
-    found = log.batch_of_max_timestamp()
+    found = log.segments.batch_of_max_timestamp()
     assert found is not None
     assert whole_batches(found) == [next(header for header in expected if header.max_timestamp == latest)]
 

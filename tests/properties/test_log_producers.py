@@ -33,7 +33,7 @@ def run(log: Log, plan: list[tuple[int, int, str]]) -> None:
         if action == "epoch":
             epoch, sequence = epoch + 1, 0
         data = batch(count, timestamp=NOW + number, producer_id=producer, epoch=epoch, sequence=sequence)
-        assert log.check_producer(read_header(data)) is None
+        assert log.producer_state.check(read_header(data), log.start_offset) is None
         append(log, data)
         following[producer] = (epoch, (sequence + count) % 2**31)
 
@@ -67,13 +67,13 @@ def test_retries_after_a_restart(plan: list[tuple[int, int, str]], clean: bool) 
             for written in batches:
                 count = written.last_offset - written.base_offset + 1
                 retry = batch(count, producer_id=producer_id, epoch=epoch, sequence=written.base_sequence)
-                assert log.check_producer(read_header(retry)) == written
+                assert log.producer_state.check(read_header(retry), log.start_offset) == written
             gap = batch(producer_id=producer_id, epoch=epoch, sequence=(sequence + 7) % 2**31)
-            refusal = log.check_producer(read_header(gap))
+            refusal = log.producer_state.check(read_header(gap), log.start_offset)
             assert isinstance(refusal, Refusal)
             assert refusal.error is WireError.OUT_OF_ORDER_SEQUENCE_NUMBER
             following = batch(producer_id=producer_id, epoch=epoch, sequence=(sequence + 1) % 2**31)
-            assert log.check_producer(read_header(following)) is None
+            assert log.producer_state.check(read_header(following), log.start_offset) is None
 
 
 @settings(max_examples=60, deadline=None)
@@ -153,7 +153,7 @@ class Replica:
             self.log.append_copies(cut(data, base), self.now)
         else:
             data = batch(count, **fields)
-            assert self.log.check_producer(read_header(data)) is None
+            assert self.log.producer_state.check(read_header(data), self.log.start_offset) is None
             append(self.log, data, self.leader_epoch, self.now)
         told = Written(sequence, sequence + count - 1, base, base + count - 1, NOW + base)
         self.batches.append((producer_id, epoch, told))
@@ -163,7 +163,7 @@ class Replica:
         epoch, written = self.known(producer_id)
         if written:
             early = batch(producer_id=producer_id, epoch=epoch, sequence=written[-1].last_sequence + 1 + ahead)
-            refusal = self.log.check_producer(read_header(early))
+            refusal = self.log.producer_state.check(read_header(early), self.log.start_offset)
             assert isinstance(refusal, Refusal)
             assert refusal.error is WireError.OUT_OF_ORDER_SEQUENCE_NUMBER
 
@@ -172,7 +172,7 @@ class Replica:
         for each in written[-KEPT:]:
             count = each.last_offset - each.base_offset + 1
             again = batch(count, producer_id=producer_id, epoch=epoch, sequence=each.base_sequence)
-            assert self.log.check_producer(read_header(again)) == each
+            assert self.log.producer_state.check(read_header(again), self.log.start_offset) == each
 
     def truncate(self, offset: int) -> None:
         self.log.truncate_to(offset, self.now)

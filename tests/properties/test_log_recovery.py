@@ -79,7 +79,7 @@ def test_a_torn_tail_behind_a_clean_stop(tmp_path: Path) -> None:
         log = open_log(tmp_path, CONFIG, clean=True)
         assert list(log.read_headers(0)) == kept == before[: len(kept)]
         assert log.end_offset == kept[-1].last_offset + 1
-        found = log.batch_of_max_timestamp()
+        found = log.segments.batch_of_max_timestamp()
         assert found is not None
         assert read_header(found) == kept[-1]
         assert [state.last_sequence for state in log.producers] == [log.end_offset - 1]
@@ -190,7 +190,7 @@ def test_damaged_index_files_are_rebuilt(tmp_path: Path, suffix: str, clean: boo
         piece = log.locate(header.base_offset, 1 << 20, log.end_offset, whole_first=True)
         assert piece is not None
         assert next(iter(log.read_headers(header.base_offset))) == header
-        found = log.batch_at_time(header.max_timestamp)
+        found = log.segments.batch_at_time(header.max_timestamp, log.start_offset)
         assert found is not None
 
 
@@ -214,7 +214,7 @@ def test_every_flipped_byte_of_an_index_is_noticed_where_it_matters(tmp_path: Pa
             restore(tmp_path, {**files, damaged.name: bytes(data)})
             again = open_log(tmp_path, log.config, clean=True)
             assert next(iter(again.read_headers(header.last_offset))) == header, at
-            found = again.batch_at_time(header.max_timestamp - 500)
+            found = again.segments.batch_at_time(header.max_timestamp - 500, again.start_offset)
             assert found is not None
             assert read_header(found) == header, at
         first = next(again.segments.held(again.end_offset))
@@ -279,7 +279,7 @@ def with_transactions(directory: Path) -> Log:
 def knowledge(log: Log) -> tuple[object, ...]:
     """What a client can notice beside the records themselves."""
     last = {producer: (*known[:3], known[3][-1]) for producer, known in producer_view(log).items()}
-    times = [log.batch_at_time(NOW + number) for number in range(12)]
+    times = [log.segments.batch_at_time(NOW + number, log.start_offset) for number in range(12)]
     return log.aborted_transactions(0, log.end_offset), times, log.epochs.entries(), last
 
 
@@ -316,7 +316,7 @@ def test_large_logs_recover_in_proportion_to_what_was_not_synced(
     monkeypatch.setattr(os, "pread", counting(os.pread, lambda _, size, __: size, "read"))
     monkeypatch.setattr(os, "read", counting(os.read, lambda _, size: size, "read"))
     monkeypatch.setattr(recovery, "crc32c", counting(recovery.crc32c, len, "checked"))  # type: ignore[arg-type]
-    again = open_log(tmp_path, config, recovery_point=log.checkpoint)
+    again = open_log(tmp_path, config, recovery_point=log.durability.checkpoint)
     assert again.end_offset == end
     assert {each.producer_id for each in again.producers} == producers
     assert again.size > 10 * gigabyte

@@ -64,7 +64,7 @@ class Story:
         sequence = -1 if own else state.last_sequence + 1 if state else 0
         data = batch(count, producer_id=producer_id, epoch=epoch, sequence=sequence, attributes=TRANSACTIONAL)
         if not own:
-            assert self.log.check_producer(read_header(data), NOT_NEEDED) is None
+            assert self.log.producer_state.check(read_header(data), self.log.start_offset, NOT_NEEDED) is None
         append(self.log, data)
 
     def end(self, producer_id: int, marker: Marker, bump: int) -> None:

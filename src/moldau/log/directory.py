@@ -35,7 +35,7 @@ logger = logging.getLogger("moldau.log")
 LOCK = ".lock"
 METADATA_LOG = "__cluster_metadata-0"  # Apache Kafka's own, not a partition of a topic
 PARTITION = re.compile(r"(?P<topic>.+)-(?P<number>0|[1-9][0-9]{0,9})")
-CONDEMNED = re.compile(r".+\.[0-9a-f]+-delete")  # a long name loses its end, number included
+PENDING_DELETION = re.compile(r".+\.[0-9a-f]+-delete")  # a long name loses its end, number included
 FUTURE = re.compile(r"(?P<topic>.+)-(?P<number>0|[1-9][0-9]{0,9})\.[0-9a-f]+-future")  # a copy that is being made
 MOVED = "moved"  # in a partition's directory: a complete copy of it is in another one
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
@@ -205,9 +205,9 @@ class LogDirectory:
                 found[name["topic"], int(name["number"])] = entry
         return found
 
-    def condemned(self) -> list[Path]:
+    def pending_deletion(self) -> list[Path]:
         """Directories of deleted partitions that an earlier run did not get to remove."""
-        return [entry for entry in self._entries() if CONDEMNED.fullmatch(entry.name) and entry.is_dir()]
+        return [entry for entry in self._entries() if PENDING_DELETION.fullmatch(entry.name) and entry.is_dir()]
 
     def _entries(self) -> Iterable[Path]:
         """What is in it; one whose disk failed is not asked."""

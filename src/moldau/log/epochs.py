@@ -5,6 +5,9 @@ point, where recovery reads the epochs from the batches again.
 """
 
 from bisect import bisect_right
+from collections.abc import Iterable
+
+from moldau.base.ids import Epoch, Offset
 
 NONE = (-1, -1)
 
@@ -14,13 +17,17 @@ class LeaderEpochs:
 
     __slots__ = ("_epochs", "_starts", "changed", "latest")
 
-    def __init__(self, entries: list[tuple[int, int]] | None = None) -> None:
-        self._epochs: list[int] = []
-        self._starts: list[int] = []
-        self.latest = -1
-        for epoch, start in entries or ():
-            self.assign(epoch, start)
+    def __init__(self, entries: Iterable[tuple[Epoch, Offset]] = ()) -> None:
+        self.load(entries)
         self.changed = False  # since the file was written
+
+    def load(self, entries: Iterable[tuple[Epoch, Offset]]) -> None:
+        """Forget all, and take these."""
+        self._epochs: list[Epoch] = []
+        self._starts: list[Offset] = []
+        self._touch()
+        for epoch, start in entries:
+            self.assign(epoch, start)
 
     def entries(self) -> list[tuple[int, int]]:
         return list(zip(self._epochs, self._starts, strict=True))

@@ -202,12 +202,12 @@ def read_whole(path: str | Path) -> bytes | None:
         os.close(fd)
 
 
-def condemn(paths: Iterable[str]) -> list[Path]:
+def mark_deleted(paths: Iterable[str]) -> list[Path]:
     """Rename files out of the log; returns the paths that `remove` unlinks later, in a thread.
 
     On a full disk a directory may have no room for the longer name. Then the file goes at once; open readers keep it.
     """
-    condemned = []
+    renamed = []
     for path in paths:
         with suppress(FileNotFoundError):
             try:
@@ -217,8 +217,8 @@ def condemn(paths: Iterable[str]) -> list[Path]:
                     raise
                 os.unlink(path)
             else:
-                condemned.append(Path(path + DELETED))
-    return condemned
+                renamed.append(Path(path + DELETED))
+    return renamed
 
 
 def remove(paths: Iterable[Path]) -> None:

@@ -17,7 +17,7 @@ class FlushJob:
     """`run` in a thread, one job per log at a time.
 
     SyncFailed means that the directory must go offline. After another OSError, such as that of a full disk, what was
-    captured is still to be done: `Log.abandon_flush`.
+    captured is still to be done: `Log.durability.abandon`.
     """
 
     directory: str

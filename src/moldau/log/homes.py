@@ -12,13 +12,13 @@ from moldau.log.files import read_whole, remove, replace
 logger = logging.getLogger("moldau.log")
 
 STRAY = "belongs to no topic"
-LONGEST_CONDEMNED = 215  # of a name that takes 40 letters more, and file systems allow 255
+LONGEST_DELETED = 215  # of a name that takes 40 letters more, and file systems allow 255
 LONGEST_STRAY = 216  # and 39
 
 
-def condemned_path(path: Path) -> Path:
+def deletion_path(path: Path) -> Path:
     """Where a partition's directory goes that is to be removed, under the name that Kafka gives to such."""
-    return path.with_name(f"{path.name[:LONGEST_CONDEMNED]}.{uuid4().hex}-delete")
+    return path.with_name(f"{path.name[:LONGEST_DELETED]}.{uuid4().hex}-delete")
 
 
 def put_aside(path: Path, why: str) -> None:
@@ -92,7 +92,7 @@ def homes(directories: list[LogDirectory], topic_ids: Mapping[str, UUID]) -> dic
             starts = found[key][0].log_starts
             starts[key] = max(starts.get(key, 0), directory.log_starts.get(key, 0), _marked_start(path))
             directory.forget(key)
-            path.rename(condemned_path(path))
+            path.rename(deletion_path(path))
     if any(directory.offline for directory in directories):
         return {key: directory for key, (directory, path) in found.items() if not (path / MOVED).exists()}
     for _, path in found.values():

@@ -9,31 +9,29 @@ import logging
 import os
 import random
 from bisect import bisect_right
-from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from uuid import UUID
 
-from moldau.base.errors import Refusal, WireError
-from moldau.log import checkpoints
+from moldau.base.ids import Offset
 from moldau.log.aborted import Aborted
-from moldau.log.aborted import find as find_aborted
 from moldau.log.claim import claim
+from moldau.log.durability import Durability
 from moldau.log.epochs import LeaderEpochs
 from moldau.log.files import OpenFiles, Slice, cut_back, out_of_space, remove
 from moldau.log.flush import FlushJob
 from moldau.log.following import Copies, fitting, write_copies
 from moldau.log.header import RawHeader
-from moldau.log.homes import condemned_path
-from moldau.log.producers import NOT_ASKED, Producers, Verification, Written
+from moldau.log.homes import deletion_path
+from moldau.log.producer_state import ProducerStateManager
+from moldau.log.producers import Producers
 from moldau.log.reading import Batch
-from moldau.log.rebuilding import epochs_of, read_epochs, rebuild_aborted, rebuild_producers, refill
-from moldau.log.recovery import Loader, rebuild_indexes, thaw
+from moldau.log.recovery import Loader, epochs_in, read_epochs, rebuild_indexes, thaw
 from moldau.log.replay import follow
-from moldau.log.segment import MAX_RELATIVE_OFFSET, NEVER, CorruptLogError, Segment, create, file_stem
+from moldau.log.segment import MAX_RELATIVE_OFFSET, NEVER, Segment, create, file_stem
 from moldau.log.segments import Segments
 from moldau.log.settings import LogConfig
-from moldau.log.snapshots import Snapshots, snapshot_path
+from moldau.log.snapshots import Snapshots
 from moldau.wire.batch import ASSIGNED, ASSIGNED_SIZE, CONTROL, PREFIX_SIZE, TRANSACTIONAL, BatchHeader
 
 logger = logging.getLogger("moldau.log")
@@ -50,24 +48,22 @@ class Log:
         "_epoch",
         "_files",
         "_finished_bytes",
-        "_fresh",
         "_roll_ms",
         "_segment_bytes",
-        "_segments",
-        "_snapshots",
         "clean_to",
         "config",
         "directory",
+        "durability",
         "end_offset",
         "epochs",
         "generation",
         "name",
         "on_roll",
+        "producer_state",
         "producers",
-        "recovery_point",
+        "segments",
         "start_offset",
         "topic_id",
-        "unsettled",
     )
 
     def __init__(self, directory: Path, name: str, config: LogConfig, files: OpenFiles, topic_id: UUID) -> None:
@@ -76,19 +72,18 @@ class Log:
         self.name = name
         self.topic_id = topic_id
         self.on_roll: Callable[[Log], None] | None = None  # told after each roll: a flush is due
-        self.start_offset = 0
-        self.end_offset = 0
-        self.recovery_point = 0
-        self.clean_to = 0  # what lies before was compacted
-        self.epochs = LeaderEpochs()
-        self.producers = Producers()
-        self.unsettled: deque[tuple[int, int]] | None = None  # with followers: markers not committed, where it began
-        self._files = files
-        self._segments = Segments(config, name)
-        self._snapshots = Snapshots(self.directory, name)
-        self._finished_bytes = 0  # of all segments but the active one
+        self.start_offset: Offset = 0
+        self.end_offset: Offset = 0
+        self.clean_to: Offset = 0  # compaction is done with what lies before
         self.generation = 0  # another one after records were cut off at the end
-        self._fresh = False  # the directory has files that it has not been synced with
+        self.epochs = LeaderEpochs()
+        self._files = files
+        self.segments = Segments(config, name)  # for others to look at; `repair` may change them
+        snapshots = Snapshots(self.directory, name)
+        self.producer_state = ProducerStateManager(self.segments, snapshots)
+        self.producers: Producers = self.producer_state.producers  # `append` takes no detour
+        self.durability = Durability(self.directory, self.segments, self.epochs, snapshots)
+        self._finished_bytes = 0  # of all segments but the active one
         self._active: Segment
         self.configure(config)
 
@@ -112,22 +107,24 @@ class Log:
         """Opens the log in `directory`, or creates it; checks and repairs what a stop that was not `clean` left."""
         log = cls(directory, name, config, files, topic_id)
         log.producers.expiration_ms = producer_expiration_ms
+        durability = log.durability
         if not directory.exists():
             directory.mkdir(parents=True)
-            log._fresh = True
-        log._fresh |= claim(directory, topic_id) or not clean  # a killed process may not have synced the names
+            durability.new_files = True
+        durability.new_files |= claim(directory, topic_id) or not clean  # a killed process may not have synced names
         loader = Loader(directory, name, config, files, now)
-        log.epochs = read_epochs(log.directory, name)
+        log.epochs.load(read_epochs(log.directory, name))
+        log.epochs.changed = False
         epochs_known = not loader.listing.logs or bool(log.epochs.entries())
         loader.load(clean=clean, recovery_point=recovery_point, epochs=log.epochs)
-        log._snapshots = Snapshots(log.directory, name, loader.listing.snapshots)
+        log.producer_state.snapshots.saved = sorted(loader.listing.snapshots)
         log._take(loader, log_start, now)
         log.generation, log.segments.missing = int(loader.shortened), loader.listing.missing
         untouched = clean and not loader.repaired
-        log.recovery_point = log.end_offset if untouched else min(recovery_point, log.end_offset)
+        durability.recovery_point = log.end_offset if untouched else min(recovery_point, log.end_offset)
         remove(log._rebuild_producers(now, loader.checked_from))
         if not epochs_known:
-            log.epochs = epochs_of(log.read_headers(log.start_offset), log.start_offset)
+            log.epochs.load(epochs_in(log.read_headers(log.start_offset), log.start_offset))
         log.close(clean=False)
         return log
 
@@ -143,27 +140,27 @@ class Log:
                 log_start,
             )
             for segment in segments:
-                remove(segment.condemn())
+                remove(segment.mark_deleted())
             segments = []
         if not segments:
             self._begin(log_start, now)
             self.epochs.cut_end(log_start)
         else:
-            self._segments.replace(segments)
+            self.segments.replace(segments)
             self._active = segments[-1]
             for segment in segments[:-1]:
                 self._finished_bytes += segment.size
                 if segment.live is not None:
                     segment.finish()
             self._schedule_roll(self._active)
-        self.start_offset = max(log_start, self._segments.bases[0])
+        self.start_offset = max(log_start, self.segments.bases[0])
         self.epochs.cut_end(self.end_offset)
         self.epochs.cut_start(self.start_offset)
 
     def _begin(self, offset: int, now: int) -> None:
         """Starts over with one empty segment at `offset`."""
         self._active = self._create_segment(offset, now)
-        self._segments.replace([self._active])
+        self.segments.replace([self._active])
         self._finished_bytes = 0
         self.end_offset = offset
 
@@ -173,7 +170,7 @@ class Log:
             job = self.begin_close()
             job.run()
             self.finish_flush(job)
-        for segment in self._segments.each:
+        for segment in self.segments.each:
             segment.close()
 
     def begin_close(self) -> FlushJob:
@@ -182,19 +179,17 @@ class Log:
         No flush may be under way, and nothing be appended from here on.
         """
         self._active.finish()
-        assert self._active.live is not None
-        unwritten = self._active.live.unwritten or self._fresh or self.epochs.changed or self._snapshots.unsaved
-        if unwritten or self.end_offset > self.recovery_point:
-            self._snapshots.take(self.end_offset, self.producers)
-            return self._capture_flush(whole=True)
-        return FlushJob(self.directory, self.end_offset, self.generation)
+        if self.durability.complete(self.end_offset):
+            return FlushJob(self.directory, self.end_offset, self.generation)
+        self.producer_state.snapshots.take(self.end_offset, self.producers)
+        return self.durability.capture(self.end_offset, self.generation, whole=True)
 
     def configure(self, config: LogConfig) -> None:
         """Settings that hold from now on."""
-        self.config = self._segments.config = config
+        self.config = self.segments.config = config
         self._segment_bytes = config.segment_bytes
         self._roll_ms = min(config.segment_ms, config.max_compaction_lag_ms) if config.compacts else config.segment_ms
-        if self._segments.each:
+        if self.segments.each:
             self._schedule_roll(self._active)
 
     @property
@@ -203,18 +198,13 @@ class Log:
         return self._finished_bytes + self._active.size
 
     @property
-    def flush_due(self) -> bool:
-        """A segment was finished that is not durable yet."""
-        return len(self._segments.each) > 1 and self._segments.each[-2].live is not None
-
-    @property
-    def segments(self) -> Segments:
-        """To look at, not to change; `repair` may."""
-        return self._segments
+    def recovery_point(self) -> Offset:
+        """What lies before it is on disk."""
+        return self.durability.recovery_point
 
     @property
     def segment_count(self) -> int:
-        return len(self._segments.each)
+        return len(self.segments.each)
 
     # -- writing -----------------------------------------------------------------------------------------------------
 
@@ -256,7 +246,7 @@ class Log:
         producer_id = header[9]
         if producer_id >= 0:
             if header[5] & CONTROL:
-                self._end_transaction(segment, header, batch, base)
+                self.producer_state.end_transaction(segment, header, batch, base)
             else:
                 self.producers.update(
                     producer_id, header[10], header[11], delta, base, timestamp, header[5] & TRANSACTIONAL != 0
@@ -293,36 +283,10 @@ class Log:
                 self.epochs.follow(header[2], header[0])
             if header[9] >= 0:
                 if header[5] & CONTROL:
-                    self._end_transaction(segment, header, data[at:stop], header[0])
+                    self.producer_state.end_transaction(segment, header, data[at:stop], header[0])
                 else:
                     follow(self.producers, header, header[0], bytes)
             at = stop
-
-    def _end_transaction(
-        self, segment: Segment, header: RawHeader | BatchHeader, batch: memoryview | bytes, base: int
-    ) -> None:
-        state = self.producers.get(header[9])
-        began = -1 if state is None else state.txn_start_offset
-        aborted = follow(self.producers, header, base, lambda: bytes(batch))
-        if self.unsettled is not None and began >= 0:
-            self.unsettled.append((base, began))
-        if aborted is not None:
-            if not segment.aborts:
-                self._segments.aborting.append(segment)
-            segment.add_aborted(aborted)
-
-    def check_producer(
-        self, header: RawHeader | BatchHeader, proof: Verification = NOT_ASKED
-    ) -> Written | Refusal | None:
-        """Whether a client's batch with a producer id may be appended (None), was already (Written), or must not be."""
-        transactional = header[5] & TRANSACTIONAL != 0
-        answer = self.producers.check(header[9], header[10], header[11], header[6], transactional, proof)
-        if type(answer) is Refusal and answer.error is WireError.OUT_OF_ORDER_SEQUENCE_NUMBER:
-            state = self.producers.get(header[9])
-            if state is not None and state.from_snapshot:
-                refill(self.producers, self._segments, header[9], self.start_offset)
-                return self.check_producer(header, proof)  # once: the state is no longer as the snapshot gave it
-        return answer
 
     def last_stable_offset(self, high_watermark: int) -> int:
         """Where the oldest undecided transaction begins, or the high watermark: readers of committed records end here.
@@ -330,10 +294,8 @@ class Log:
         A transaction is decided once its marker lies before the high watermark. Without followers it does at once.
         """
         first_open = self.producers.first_open_offset
-        if self.unsettled:
-            while self.unsettled and self.unsettled[0][0] < high_watermark:
-                self.unsettled.popleft()
-            first_open = min(first_open, min((began for _, began in self.unsettled), default=first_open))
+        if self.producer_state.unreplicated:
+            first_open = self.producer_state.first_unstable_offset(high_watermark)
         if first_open >= high_watermark:
             return high_watermark
         return min(max(first_open, self.start_offset), high_watermark)
@@ -345,9 +307,9 @@ class Log:
         following = self._create_segment(self.end_offset, now)  # may fail, and then nothing has changed
         self._active.finish()
         self._finished_bytes += self._active.size
-        self._snapshots.take(self.end_offset, self.producers)
+        self.producer_state.snapshots.take(self.end_offset, self.producers)
         self._active = following
-        self._segments.add(following)
+        self.segments.add(following)
         if self.on_roll is not None:
             self.on_roll(self)
         return following
@@ -358,7 +320,7 @@ class Log:
             self.roll(now)
 
     def _create_segment(self, base: int, now: int) -> Segment:
-        self._fresh = True
+        self.durability.new_files = True
         config = self.config
         stem = file_stem(self.directory, base)
         return create(stem, base, self._files, now, config.index_interval_bytes, config.segment_index_bytes)
@@ -386,13 +348,13 @@ class Log:
             return None
         segment = self._active
         if offset < segment.base:
-            segment = self._segments.each[bisect_right(self._segments.bases, offset) - 1]
+            segment = self.segments.each[bisect_right(self.segments.bases, offset) - 1]
         segment.touched = True
         file = segment.file or self._files.open(segment)
-        position = self._segments.position(segment, offset)
+        position = self.segments.position(segment, offset)
         end = segment.size
         if position >= end:  # compaction took the last batches of this segment
-            bases = self._segments.bases
+            bases = self.segments.bases
             following = bisect_right(bases, offset)
             return (
                 self.locate(bases[following], max_bytes, upper, whole_first=whole_first)
@@ -400,10 +362,10 @@ class Log:
                 else None
             )
         if upper < self.end_offset:
-            bases = self._segments.bases
+            bases = self.segments.bases
             following = bisect_right(bases, segment.base)
             if following == len(bases) or upper < bases[following]:
-                end = self._segments.position(segment, upper)
+                end = self.segments.position(segment, upper)
         length = end - position
         if length > max_bytes:
             length = max_bytes
@@ -417,7 +379,7 @@ class Log:
 
     def read_headers(self, from_offset: int) -> Iterator[BatchHeader]:
         """Headers of the batches from the one that holds `from_offset` to the end."""
-        for _, _, header in self._segments.headers(from_offset):
+        for _, _, header in self.segments.headers(from_offset):
             yield BatchHeader._make(header)
 
     def read_batches(self, from_offset: int) -> Iterator[Batch]:
@@ -425,39 +387,15 @@ class Log:
 
         Reads much at a time. Made on the loop, it may be walked in a thread while the log is appended to.
         """
-        return self._segments.batches(from_offset)
+        return self.segments.batches(from_offset)
 
-    def batch_at_time(self, timestamp: int, from_offset: int | None = None) -> bytes | None:
-        """The first batch, of those that reach `from_offset`, with a record of `timestamp` or later in it."""
-        return self._segments.batch_at_time(timestamp, self.start_offset if from_offset is None else from_offset)
+    def aborted_in(self, offset: Offset, piece: Slice, upper: Offset) -> list[Aborted]:
+        """The aborted transactions that a read_committed consumer needs for a piece read from `offset` on."""
+        return self.producer_state.aborted_in(offset, piece, upper, (self.start_offset, self.end_offset))
 
-    def batch_of_max_timestamp(self) -> bytes | None:
-        """The batch with the largest timestamp (the earliest such one), or None where no record has one."""
-        return self._segments.batch_of_max_timestamp()
-
-    def bytes_between(self, start: int, end: int) -> int:
-        """Bytes of the batches from the one that holds `start` to before the one that holds `end`."""
-        return self._segments.bytes_between(start, end)
-
-    def aborted_in(self, offset: int, piece: Slice, upper: int) -> list[Aborted]:
-        """Aborted transactions that a reader of committed records must know for a piece read from `offset` on."""
-        if not self._segments.aborting:
-            return []
-        return self.aborted_transactions(offset, min(upper, self._segments.bound(offset, piece, self.end_offset)))
-
-    def aborted_transactions(self, from_offset: int, upper: int) -> list[Aborted]:
+    def aborted_transactions(self, from_offset: Offset, upper: Offset) -> list[Aborted]:
         """Those that overlap the offsets from `from_offset` to before `upper`, in the order of their markers."""
-        found: list[Aborted] = []
-        for segment in self._segments.aborting_from(from_offset):
-            try:
-                entries = segment.aborted_entries()
-            except CorruptLogError as fault:
-                entries = self._rebuild_aborted(segment, fault)
-            more, complete = find_aborted(entries, from_offset, upper)
-            found += more
-            if complete:
-                break
-        return found
+        return self.producer_state.aborted_transactions(from_offset, upper, self.start_offset)
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """The largest leader epoch up to `epoch` and where it ended (KIP-101, KIP-279); (-1, -1) if unknown."""
@@ -470,27 +408,26 @@ class Log:
         if offset >= self.end_offset:
             self.epochs.cut_end(offset)  # a leader that wrote nothing leaves its epoch here, which others may not know
             return []
-        if self.unsettled:
-            self.unsettled = deque(each for each in self.unsettled if each[0] < offset)
+        self.producer_state.truncate(offset)
         self.generation += 1
         self.clean_to = min(self.clean_to, offset)
-        if offset < self._segments.bases[0]:
+        if offset < self.segments.bases[0]:
             return self.restart_at(offset, now)
-        removed = self._segments.drop_behind(offset)
-        segment = self._active = self._segments.each[-1]
+        removed = self.segments.drop_behind(offset)
+        segment = self._active = self.segments.each[-1]
         if segment.live is None:
             self._thaw(segment)
-        self._finished_bytes = sum(other.size for other in self._segments.each[:-1])
-        position = self._segments.position(segment, offset)
+        self._finished_bytes = sum(other.size for other in self.segments.each[:-1])
+        position = self.segments.position(segment, offset)
         if position < segment.size:
             first_gone: int = next(segment.headers(position))[1][0]
             segment.cut(offset, position)
             offset = min(offset, first_gone)
-            self._segments.replace(self._segments.each)  # its aborted transactions may be among what is gone
+            self.segments.replace(self.segments.each)  # its aborted transactions may be among what is gone
         self._schedule_roll(segment)
         self.end_offset = offset
         self.start_offset = min(self.start_offset, offset)
-        self.recovery_point = min(self.recovery_point, offset)
+        self.durability.truncate(offset)
         self.epochs.cut_end(offset)
         removed += self._rebuild_producers(now)
         return removed
@@ -499,13 +436,11 @@ class Log:
         """Drops everything; the log goes on, empty, at `offset`."""
         self.generation += 1
         self.clean_to = 0
-        removed = [path for segment in self._segments.each for path in segment.condemn()]
+        removed = [path for segment in self.segments.each for path in segment.mark_deleted()]
         self._begin(offset, now)
-        self.start_offset = self.recovery_point = offset
+        self.start_offset = self.durability.recovery_point = offset
         self.epochs.cut_end(-1)
-        if self.unsettled:
-            self.unsettled.clear()
-        return removed + self._snapshots.start_over(self.producers)
+        return removed + self.producer_state.clear()
 
     def _thaw(self, segment: Segment) -> None:
         """Makes a finished segment writable again."""
@@ -513,7 +448,7 @@ class Log:
             fault = "they do not fit"
             rebuild_indexes(segment, self.config, self.name, fault)
             if segment.aborts:
-                self._rebuild_aborted(segment, fault)
+                self.producer_state.rebuild_aborted(segment, self.start_offset, fault)
             thaw(segment, self.config)
 
     def advance_start(self, offset: int) -> list[Path]:
@@ -521,18 +456,18 @@ class Log:
         if offset <= self.start_offset:
             return []
         self.start_offset = offset
-        removed, size = self._segments.drop_before(offset)
+        removed, size = self.segments.drop_before(offset)
         self._finished_bytes -= size
         self.epochs.cut_start(offset)
-        return removed + self._snapshots.drop_before(self._segments.bases[0])
+        return removed + self.producer_state.snapshots.drop_before(self.segments.bases[0])
 
     def exchange(self, bases: list[int], size: int, aborts: bool, now: int) -> list[Path]:
         """Compaction made one segment of those that begin at `bases`; its files are ready."""
         new = Segment(file_stem(self.directory, bases[0]), bases[0], size, self._files, now)
         new.aborts = aborts
-        removed, more = self._segments.exchange(bases, new)
+        removed, more = self.segments.exchange(bases, new)
         self._finished_bytes += more
-        return removed + self._snapshots.drop(bases[1:])
+        return removed + self.producer_state.snapshots.drop(bases[1:])
 
     def delete(self) -> list[Path]:
         """Rename the directory as Kafka names those of deleted partitions; the paths to remove later.
@@ -543,7 +478,7 @@ class Log:
         self.close(clean=False)
         directory = Path(self.directory)
         try:
-            return [directory.rename(condemned_path(directory))]
+            return [directory.rename(deletion_path(directory))]
         except OSError as problem:
             if not out_of_space(problem):
                 raise
@@ -553,54 +488,11 @@ class Log:
     # -- durability --------------------------------------------------------------------------------------------------
 
     def begin_flush(self) -> FlushJob:
-        """Captures what is not durable yet: `job.run()` in a thread, then `finish_flush(job)` back on the loop."""
-        return self._capture_flush(whole=False)
-
-    def _capture_flush(self, *, whole: bool) -> FlushJob:
-        job = FlushJob(self.directory, self.end_offset, self.generation, new_files=self._fresh)
-        unfinished = [segment for segment in self._segments.each if segment.live is not None]
-        job.finished = unfinished[:-1]
-        for segment in job.finished:
-            job.capture(segment, whole=True)
-        if whole or self.end_offset > self.recovery_point:
-            job.capture(self._active, whole=whole)
-        job.snapshots = dict(self._snapshots.unsaved)
-        if self.epochs.changed:
-            job.epochs = checkpoints.epochs_file(self.epochs.entries())
-            self.epochs.changed = False
-        self._fresh = False
-        return job
+        """Capture what is not durable yet: `job.run()` in a thread, then `finish_flush(job)` back on the loop."""
+        return self.durability.capture(self.end_offset, self.generation, whole=False)
 
     def finish_flush(self, job: FlushJob) -> None:
-        """The job ran without an error: what it wrote need not be kept in memory, nor checked after a crash."""
-        for segment in job.finished:
-            if segment.gone and segment.base not in self._segments.bases:  # else the names are another's by now
-                remove(segment.condemn())  # the job made index files again for a segment that was removed meanwhile
-        if job.generation != self.generation:
-            self.epochs.changed = True
-            for offset in job.snapshots:  # of a past that was cut off, or about to be written again
-                Path(snapshot_path(self.directory, offset)).unlink(missing_ok=True)
-            return
-        for segment in job.finished:
-            segment.live = None
-        self._snapshots.mark_saved(job.snapshots)
-        self.recovery_point = max(self.recovery_point, job.end_offset)
+        self.durability.finish(job, self.generation)
 
-    def abandon_flush(self, job: FlushJob) -> None:
-        """The job did not get through: the next one has all of its work."""
-        self._fresh |= job.new_files
-        self.epochs.changed |= job.epochs is not None
-
-    @property
-    def checkpoint(self) -> int:
-        """The recovery point to write down. Finished segments whose indexes are not on disk are checked again."""
-        return self._segments.indexed_to(self.recovery_point)
-
-    # -- producers ---------------------------------------------------------------------------------------------------
-
-    def _rebuild_producers(self, now: int, unindexed_from: int = NEVER) -> list[Path]:
-        bounds = (self.start_offset, self.end_offset)
-        return rebuild_producers(self.producers, self._segments, self._snapshots, bounds, now, unindexed_from)
-
-    def _rebuild_aborted(self, segment: Segment, fault: object) -> bytes:
-        return rebuild_aborted(segment, self._segments, self._snapshots, self.start_offset, fault)
+    def _rebuild_producers(self, now: int, unindexed_from: Offset = NEVER) -> list[Path]:
+        return self.producer_state.rebuild((self.start_offset, self.end_offset), now, unindexed_from)

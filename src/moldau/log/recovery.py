@@ -8,12 +8,14 @@ in one line each.
 import logging
 import os
 import zlib
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from crc32c import crc32c
 
-from moldau.log import aborted
+from moldau.base.ids import Epoch, Offset
+from moldau.log import aborted, checkpoints
 from moldau.log import segment as segments
 from moldau.log.epochs import LeaderEpochs
 from moldau.log.files import DELETED, TEMPORARY, OpenFiles, read_whole, replace
@@ -32,13 +34,31 @@ from moldau.log.segment import (
 )
 from moldau.log.settings import LogConfig
 from moldau.log.snapshots import SNAPSHOT
-from moldau.wire.batch import CRC_START, HEADER, HEADER_SIZE, MAGIC, PREFIX_SIZE
+from moldau.wire.batch import CRC_START, HEADER, HEADER_SIZE, MAGIC, PREFIX_SIZE, BatchHeader
 
 logger = logging.getLogger("moldau.log")
 
 CLEANED = ".cleaned"  # an unfinished result of compaction
 SWAP = ".swap"  # a finished one, about to take the place of older segments
 WINDOW = 1024 * 1024  # bytes of batches read at a time to be checked
+
+
+def read_epochs(directory: str, name: str) -> list[tuple[Epoch, Offset]]:
+    """The leader epochs in the checkpoint; none where it is missing or damaged: then the batches tell them."""
+    try:
+        return checkpoints.read_epochs(f"{directory}/{checkpoints.LEADER_EPOCHS}")
+    except checkpoints.MalformedCheckpointError as fault:
+        logger.warning("%s: reading the leader epochs from the batches: %s", name, fault)
+        return []
+
+
+def epochs_in(headers: Iterable[BatchHeader], log_start: Offset) -> Iterator[tuple[Epoch, Offset]]:
+    """The leader epochs of these batches and their first offsets."""
+    latest = -1
+    for header in headers:
+        if header.leader_epoch > latest:
+            latest = header.leader_epoch
+            yield latest, max(header.base_offset, log_start)
 
 
 class OldFormatError(CorruptLogError):

@@ -9,7 +9,7 @@ from struct import Struct
 from typing import TypeVar
 
 from moldau.log import aborted
-from moldau.log.files import LogFile, OpenFiles, condemn, passing, read_whole
+from moldau.log.files import LogFile, OpenFiles, mark_deleted, passing, read_whole
 from moldau.log.header import RawHeader
 from moldau.log.index import TIME_ENTRY, ColdIndex, LiveIndex, find_time, last_time, sound_times
 from moldau.wire.batch import HEADER, HEADER_SIZE, MAGIC, PREFIX_SIZE
@@ -295,14 +295,14 @@ class Segment:
         assert self.live is not None
         self.live.mark_time()
 
-    def condemn(self) -> list[Path]:
+    def mark_deleted(self) -> list[Path]:
         """Takes the files out of the log. Whoever still reads them, in a thread, goes on with the file that is open."""
         if not self.gone:
             with suppress(OSError):  # it is gone, or cannot be read: then nobody reads it
                 self.opened()
             self.gone = True
             self._files.leave_open(self)
-        return condemn(self.stem + suffix for suffix in SUFFIXES)
+        return mark_deleted(self.stem + suffix for suffix in SUFFIXES)
 
     def close(self) -> None:
         self._files.forget(self)

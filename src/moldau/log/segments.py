@@ -54,14 +54,14 @@ class Segments:
         """Takes out segments that end at `offset` or before; files to remove, and how many bytes of records went."""
         gone = self.each[: max(bisect_right(self.bases, offset) - 1, 0)]
         self.replace(self.each[len(gone) :])
-        return [path for segment in gone for path in segment.condemn()], sum(segment.size for segment in gone)
+        return [path for segment in gone for path in segment.mark_deleted()], sum(segment.size for segment in gone)
 
     def drop_behind(self, offset: int) -> list[Path]:
         """Takes out segments that begin behind `offset`; files to remove."""
         keep = bisect_right(self.bases, offset)
         gone = self.each[keep:]
         self.replace(self.each[:keep])
-        return [path for segment in gone for path in segment.condemn()]
+        return [path for segment in gone for path in segment.mark_deleted()]
 
     def exchange(self, bases: list[int], new: Segment) -> tuple[list[Path], int]:
         """A compacted segment for those that begin at `bases`; files to remove, and how many bytes of records it adds.
@@ -70,7 +70,7 @@ class Segments:
         """
         first = self.bases.index(bases[0])
         old = self.each[first : first + len(bases)]
-        removed = [path for segment in old for path in segment.condemn()]
+        removed = [path for segment in old for path in segment.mark_deleted()]
         for suffix in SUFFIXES:
             with suppress(FileNotFoundError):
                 os.rename(new.stem + suffix + SWAP, new.stem + suffix)

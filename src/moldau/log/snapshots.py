@@ -8,7 +8,7 @@ import logging
 from collections.abc import Iterable
 from pathlib import Path
 
-from moldau.log.files import condemn, read_whole
+from moldau.log.files import mark_deleted, read_whole
 from moldau.log.producers import CorruptSnapshotError, Producers, read_snapshot
 from moldau.log.segment import file_stem
 
@@ -49,14 +49,12 @@ class Snapshots:
             self.unsaved.pop(offset, None)
             if offset in self.saved:
                 self.saved.remove(offset)
-        return condemn(snapshot_path(self._directory, offset) for offset in dropped)
+        return mark_deleted(snapshot_path(self._directory, offset) for offset in dropped)
 
     def drop_before(self, offset: int) -> list[Path]:
         return self.drop([at for at in (*self.saved, *self.unsaved) if at < offset])
 
-    def start_over(self, producers: Producers) -> list[Path]:
-        """The log is empty: no producer is known, and none of the snapshots is of what will be written."""
-        producers.clear()
+    def drop_all(self) -> list[Path]:
         return self.drop([*self.saved, *self.unsaved])
 
     def tidy(self, bases: Iterable[int], end: int) -> list[Path]:

@@ -161,7 +161,7 @@ class Compactor:
     def _measured(self, partition: Partition, now: int) -> Dirt | None:
         """How dirty a log is that is due."""
         log = partition.log
-        if log.flush_due:  # after a crash: segments can be compacted when their indexes are on disk
+        if log.durability.flush_due:  # after a crash: segments can be compacted when their indexes are on disk
             partition.flusher.soon()
         try:
             dirt = measure(log, partition.last_stable_offset, now)

@@ -62,7 +62,7 @@ class Flusher:
         if passing(problem):
             self.put_off = True
             if job is not None:
-                self._log.abandon_flush(job)
+                self._log.durability.abandon(job)
                 end_offset = job.end_offset
         else:
             self._again = False

@@ -158,7 +158,7 @@ class LogDirectories:
         last_known = (directory.recovery_points, directory.high_watermarks, directory.log_starts)
         recovery_points, high_watermarks, log_starts = (self.unopened_in(directory, each) for each in last_known)
         return (
-            recovery_points | {name: log.checkpoint for name, log in logs.items()},
+            recovery_points | {name: log.durability.checkpoint for name, log in logs.items()},
             high_watermarks | {name: each.high_watermark for name, each in partitions.items()},
             log_starts | {name: log.start_offset for name, log in logs.items() if log.start_offset},
         )

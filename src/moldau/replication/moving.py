@@ -21,7 +21,7 @@ from moldau.base.errors import Refusal, WireError
 from moldau.log import files
 from moldau.log.directory import LogDirectory
 from moldau.log.flush import FlushJob
-from moldau.log.homes import condemned_path, mark_moved, unmark_moved
+from moldau.log.homes import deletion_path, mark_moved, unmark_moved
 from moldau.log.log import Log
 from moldau.log.reading import Batch
 from moldau.log.segment import CorruptLogError
@@ -126,7 +126,7 @@ class Move:
         copy = self.copy = await asyncio.to_thread(self._owner.open_copy, self.partition, self._path, begin, False)
         while not self._outdated:
             end = max(copy.end_offset, log.start_offset)
-            left = _read(partial(log.bytes_between, end, log.end_offset))
+            left = _read(partial(log.segments.bytes_between, end, log.end_offset))
             if left:
                 await asyncio.to_thread(self._append, _read(partial(log.read_batches, end)), copy)
             if left <= LAST_ROUND:
@@ -218,7 +218,7 @@ class Move:
             if self.copy is not None:
                 self.copy.close(clean=False)
             if self._path.name == self._name:
-                self._path = self._path.rename(condemned_path(self._path))
+                self._path = self._path.rename(deletion_path(self._path))
                 files.sync_directory(self.target.path)
             unmark_moved(self.partition.log.directory)
             files.remove([self._path] if self._path.exists() else [])

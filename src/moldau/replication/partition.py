@@ -17,7 +17,6 @@ from moldau.base.errors import Refusal, WireError
 from moldau.base.ids import Epoch, TopicPartition
 from moldau.base.later import Later, NowOrLater
 from moldau.log import validate
-from moldau.log.epochs import LeaderEpochs
 from moldau.log.files import passing
 from moldau.log.header import RawHeader
 from moldau.log.log import Log
@@ -177,7 +176,7 @@ class Partition:
         self.sole_online_replica = standing.sole_online_replica  # one attribute: every request asks for it
 
     def _lead_alone(self) -> None:
-        role, self.role, self.log.unsettled = self.role, None, None
+        role, self.role, self.log.producer_state.unreplicated = self.role, None, None
         if isinstance(role, Leader):
             role.end_alone()
         if role is not None:
@@ -192,8 +191,8 @@ class Partition:
         if isinstance(role, Leader) and old is not None and old.leader_epoch == state.leader_epoch:
             role.adopt(state)
             return
-        if self.log.unsettled is None:
-            self.log.unsettled = deque()
+        if self.log.producer_state.unreplicated is None:
+            self.log.producer_state.unreplicated = deque()
         if isinstance(role, Leader):
             role.begin_epoch(state, end)
         else:
@@ -204,8 +203,8 @@ class Partition:
 
     def _follow(self, state: PartitionState, around: Surroundings, known: int, old: PartitionState | None) -> None:
         role = self.role
-        if self.log.unsettled is None:
-            self.log.unsettled = deque()
+        if self.log.producer_state.unreplicated is None:
+            self.log.producer_state.unreplicated = deque()
         if isinstance(role, Leader):
             role.end()
         if isinstance(role, Follower):
@@ -251,7 +250,7 @@ class Partition:
     def bytes_between(self, start: int, end: int) -> int:
         """As the log says, for who waits. If it cannot be read, that is no reason not to tell the others."""
         try:
-            return self.log.bytes_between(start, end)
+            return self.log.segments.bytes_between(start, end)
         except (CorruptLogError, OSError) as problem:
             logger.error("reading %s-%d failed: %s", self.topic, self.index, problem)
             self.cannot_read(problem)
@@ -368,9 +367,8 @@ class Partition:
         old = self.log
         log.configure(old.config)
         log.on_roll, old.on_roll = old.on_roll, None
-        log.unsettled = old.unsettled  # batches alone do not tell, nor of leaders whose first ones were compacted
-        log.epochs = LeaderEpochs(old.epochs.entries())
-        log.epochs.changed = True
+        log.producer_state.unreplicated = old.producer_state.unreplicated  # the batches do not tell
+        log.epochs.load(old.epochs.entries())  # nor do they of leaders whose first ones were compacted
         self.log = log
         self.flusher = Flusher(log, self.write_failed)
 
@@ -457,7 +455,7 @@ class Partition:
     ) -> Outcome:
         log = self.log
         if header[_PRODUCER_ID] >= 0 and not own:
-            known = log.check_producer(header, proof or NOT_ASKED)
+            known = log.producer_state.check(header, log.start_offset, proof or NOT_ASKED)
             if known is not None:
                 if isinstance(known, Refusal):
                     return self.role.final(known) if isinstance(self.role, Leader) else known
@@ -489,7 +487,7 @@ class Partition:
         now_stable = min(self.last_stable_offset, self.log.end_offset - 1)  # the marker itself was told of
         waiters = [waiter for waiter in self.waiters if waiter.committed]
         if waiters and now_stable > stable:
-            decided = self.log.bytes_between(stable, now_stable)
+            decided = self.log.segments.bytes_between(stable, now_stable)
             for waiter in waiters:
                 waiter.grown(decided)
 

@@ -116,7 +116,7 @@ class Replicas:
         for opening, partition in open_all(openings, lambda each: each.directory.path, unless_given_up, threads):
             self._place(opening, partition)
         for directory in self.directories:
-            files.remove(directory.condemned())
+            files.remove(directory.pending_deletion())
 
     def follow(self, old: ClusterImage, new: ClusterImage) -> None:
         """The image changed. What needs the disk continues in the background."""
@@ -265,11 +265,11 @@ class Replicas:
             await partition.stop()
             self.directories.remove(partition)
             try:
-                condemned = await loop.run_in_executor(self._disk, partition.log.delete)
+                deleted = await loop.run_in_executor(self._disk, partition.log.delete)
             except OSError as problem:
                 logger.error("Deleting the log of %s failed: %s", partition.name, problem)
                 continue
-            self.deletes.schedule(condemned, partition.log.config.file_delete_delay_ms)
+            self.deletes.schedule(deleted, partition.log.config.file_delete_delay_ms)
         if partitions:  # a later topic of this name must not find the old one's log start after a crash
             await self.checkpoint()
 

@@ -217,7 +217,7 @@ def _check_places(log: Log) -> None:
         piece = log.locate(header.base_offset, 1, log.end_offset, whole_first=True)
         assert piece is not None
         assert piece.length == header.size
-        at_time = log.batch_at_time(header.max_timestamp)
+        at_time = log.segments.batch_at_time(header.max_timestamp, log.start_offset)
         assert at_time is not None
         assert read_header(at_time).max_timestamp >= header.max_timestamp
     expected = 0

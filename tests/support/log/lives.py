@@ -69,7 +69,7 @@ class Life:
         self.dice = random.Random(f"{promise.says} {seed}")
         self.root = root
         self.ledgers: dict[str, Ledger] = {name: Ledger(self._id()) for name in TOPICS}
-        self.condemned: list[Path] = []
+        self.deleted: list[Path] = []
         self.directory: LogDirectory | None = None
         self.replicas: Replicas
 
@@ -168,7 +168,7 @@ class Life:
         ledger.safe = max(ledger.safe, job.end_offset)
 
     def checkpoint(self) -> None:
-        self.here.write_checkpoints(*self.replicas._checkpoints(self.here))
+        self.here.write_checkpoints(*self.replicas.directories.checkpoints_of(self.here))
         for name, ledger in self.ledgers.items():
             ledger.least_start = self.log(name).start_offset
 
@@ -180,7 +180,7 @@ class Life:
         self.ledgers[name].most_start = offset
         if offset == log.end_offset:
             log.roll(NOW)
-        self.condemned += log.advance_start(offset)
+        self.deleted += log.advance_start(offset)
 
     def clean(self) -> None:
         """Compaction, as the broker does it; a life ends at any of its steps."""
@@ -197,7 +197,7 @@ class Life:
         for told in rewrite(work, lambda _: None):
             if isinstance(told, Cleaned):
                 swaps.commit(told)
-                self.condemned += swaps.carry_out(told, NOW)
+                self.deleted += swaps.carry_out(told, NOW)
                 swaps.settle()
             else:
                 log.clean_to = told.end
@@ -205,19 +205,18 @@ class Life:
         write_offsets(self.root / CLEANER_OFFSETS, offsets)
 
     def sweep(self) -> None:
-        condemned, self.condemned = self.condemned, []
-        remove(condemned)
+        deleted, self.deleted = self.deleted, []
+        remove(deleted)
 
     def replace(self) -> None:
         """A topic is deleted and made again: the metadata says so first, the disk follows."""
         name = self.dice.choice(TOPICS)
         old = self.log(name)
         self.ledgers[name] = Ledger(self._id())
-        self.condemned += old.delete()
-        self.here.forget((name, 0))
+        self.deleted += old.delete()
         [partition] = [each for each in self.replicas if each.topic == name]
-        del self.replicas._homes[partition]
-        self.here.write_checkpoints(*self.replicas._checkpoints(self.here))
+        self.replicas.directories.remove(partition)
+        self.here.write_checkpoints(*self.replicas.directories.checkpoints_of(self.here))
         topic = topic_of(name, self.ledgers[name])
         self.replicas._make_row(topic)
         opening = self.replicas._opening(topic, topic.partitions[0], new=True)
@@ -319,7 +318,7 @@ def check(log: Log, ledger: Ledger, *, complete: bool) -> None:
         assert state.last_sequence == headers[-1].base_sequence + headers[-1].last_offset_delta
     for header in headers:
         assert next(iter(log.read_headers(header.base_offset))) == header
-        at_time = log.batch_at_time(header.max_timestamp)
+        at_time = log.segments.batch_at_time(header.max_timestamp, log.start_offset)
         assert at_time is not None
         assert read_header(at_time).max_timestamp >= header.max_timestamp
 

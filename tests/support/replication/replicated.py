@@ -186,7 +186,7 @@ class Node:
         return True
 
     def checkpoint(self) -> None:
-        self.checkpointed = (self.partition.high_watermark, self.partition.log.checkpoint)
+        self.checkpointed = (self.partition.high_watermark, self.partition.log.durability.checkpoint)
 
     async def kill(self) -> None:
         self.alive = False

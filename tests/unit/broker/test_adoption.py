@@ -188,4 +188,4 @@ def test_what_is_no_partition_is_not_taken_for_one(directory: LogDirectory) -> N
     (directory.path / "file-0").touch()
     assert set(directory.partitions()) == {("t", 0), ("a-b", 12)}
     assert {path.name for path in unknown_partitions(ClusterImage(), [directory])} == {"t-0", "a-b-12"}
-    assert [path.name for path in directory.condemned()] == ["t-1.0f-delete"]
+    assert [path.name for path in directory.pending_deletion()] == ["t-1.0f-delete"]

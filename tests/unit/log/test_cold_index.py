@@ -76,7 +76,7 @@ def test_an_index_in_a_bad_sector_is_made_anew(
         monkeypatch.setattr(os, name, fails(name))
     assert log.locate(5, 1 << 20, log.end_offset, whole_first=True) is not None
     assert [header.base_offset for header in log.read_headers(5)][:3] == [5, 6, 7]
-    found = log.batch_at_time(1007)
+    found = log.segments.batch_at_time(1007, log.start_offset)
     assert found is not None
     assert read_header(memoryview(found)).base_offset == 7
     assert path.stat().st_ino != bad.st_ino

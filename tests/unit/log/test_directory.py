@@ -96,7 +96,9 @@ class TestDirectory:
         assert directory.clean
         assert directory.directory_id == uuid_of("2elvUbc5IYfLZOflgvI9og")
         assert set(directory.partitions()) == {("orders", 0), ("orders", 11), ("a-b", 2)}
-        assert [path.name for path in directory.condemned()] == ["gone-1.0f3a5b7c9d1e4f60818283848586878a-delete"]
+        assert [path.name for path in directory.pending_deletion()] == [
+            "gone-1.0f3a5b7c9d1e4f60818283848586878a-delete"
+        ]
 
     @pytest.mark.parametrize(
         ("cluster_id", "node_id", "told"), [("another", 1, f"cluster {CLUSTER}"), (CLUSTER, 2, "node.id=1")]
@@ -166,7 +168,7 @@ class TestDirectory:
         assert failed.offline
         assert not failed.partitions()
         assert not failed.futures()
-        assert failed.condemned() == []
+        assert failed.pending_deletion() == []
         with pytest.raises(DirectoryRefused, match="twice"):
             LogDirectory.failed(tmp_path / "it")
         failed.close(clean=False)

@@ -236,7 +236,7 @@ def test_nothing_is_missing_where_compaction_left_a_gap_and_all_was_synced(tmp_p
     log = open_log(tmp_path)
     log.append_copies(cut(batch(2, leader_epoch=1), 0), NOW)
     log.append_copies(cut(batch(2, base_offset=9, leader_epoch=1), 2), NOW)
-    log.recovery_point = log.end_offset
+    log.durability.recovery_point = log.end_offset
     assert unbroken_to(log) == 11
 
 

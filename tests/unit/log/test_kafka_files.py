@@ -114,6 +114,6 @@ def test_a_directory_that_kafka_wrote_opens(tmp_path: Path, clean: bool) -> None
     assert sum(header.record_count for header in log.read_headers(0)) == RECORDS
     assert [state.last_sequence for state in log.producers] == [RECORDS - 1]
     assert log.epochs.entries() == [(0, 0)]
-    assert log.batch_of_max_timestamp() is not None
+    assert log.segments.batch_of_max_timestamp() is not None
     log.close()
     directory.close(clean=True)

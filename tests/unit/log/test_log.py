@@ -80,9 +80,9 @@ class TestRolling:
             append(log, batch())
         assert bases(tmp_path) == [0, 3, 6]
         assert rolled == [log, log]
-        assert log.flush_due
+        assert log.durability.flush_due
         flush(log)
-        assert not log.flush_due
+        assert not log.durability.flush_due
 
     def test_by_time_of_the_records(self, tmp_path: Path) -> None:
         log = open_log(tmp_path, LogConfig(segment_ms=1000))
@@ -186,8 +186,8 @@ class TestReading:
         for timestamp in (100, 300, 200):
             append(log, batch(timestamp=timestamp))
         log.advance_start(2)
-        assert read_header(log.batch_at_time(150) or b"").base_offset == 2
-        assert log.batch_at_time(250) is None
+        assert read_header(log.segments.batch_at_time(150, log.start_offset) or b"").base_offset == 2
+        assert log.segments.batch_at_time(250, log.start_offset) is None
 
 
 class TestShortening:

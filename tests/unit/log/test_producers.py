@@ -118,11 +118,11 @@ def test_what_comes_too_early_after_a_restart_costs_no_batch_that_was_written_si
     log = open_log(tmp_path, clean=True)
     for number in range(8, 14):
         append(log, batch(producer_id=5, epoch=0, sequence=number))
-    early = log.check_producer(read_header(batch(producer_id=5, epoch=0, sequence=15)))
+    early = log.producer_state.check(read_header(batch(producer_id=5, epoch=0, sequence=15)), log.start_offset)
     assert isinstance(early, Refusal)
     assert early.error is WireError.OUT_OF_ORDER_SEQUENCE_NUMBER
     for number in range(9, 14):
-        known = log.check_producer(read_header(batch(producer_id=5, epoch=0, sequence=number)))
+        known = log.producer_state.check(read_header(batch(producer_id=5, epoch=0, sequence=number)), log.start_offset)
         assert known == Written(number, number, number, number, NOW)
 
 

@@ -426,7 +426,7 @@ def test_a_failed_fsync_in_the_last_step_takes_its_directory_offline(
 def test_markers_that_are_not_committed_are_known_to_the_copy(tmp_path: Path) -> None:
     async def test() -> None:
         node = filled(tmp_path, 5)
-        node.partition.log.unsettled = deque([(4, 2)])
+        node.partition.log.producer_state.unreplicated = deque([(4, 2)])
         assert node.partition.log.last_stable_offset(4) == 2
         await node.move()
         assert node.partition.log.last_stable_offset(4) == 2

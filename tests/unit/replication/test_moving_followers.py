@@ -59,7 +59,9 @@ def test_what_the_leader_never_had_is_not_in_the_copy(tmp_path: Path, monkeypatc
         found = [(header.base_offset, header.leader_epoch) for header in partition.log.read_headers(0)]
         assert found == [(0, 3), (1, 3), (2, 4), (3, 4), (4, 4)]
         assert partition.log.epochs.entries() == [(3, 0), (4, 2)]
-        assert partition.log.unsettled is not None, "its markers count when they are committed, as before"
+        assert partition.log.producer_state.unreplicated is not None, (
+            "its markers count when they are committed, as before"
+        )
         await replicas.stop()
 
     run("asyncio", main())

@@ -11,8 +11,8 @@ from moldau.base.errors import Refusal, WireError
 from moldau.base.later import Later
 from moldau.log.flush import FlushJob
 from moldau.log.following import CorruptCopy
-from moldau.log.log import Log
 from moldau.log.segment import CorruptLogError
+from moldau.log.segments import Segments
 from moldau.log.settings import LogConfig
 from moldau.metadata.image import PartitionState
 from moldau.replication.follower import Follower
@@ -305,7 +305,7 @@ def test_a_log_that_cannot_be_read_is_its_own_trouble_when_it_becomes_the_leader
     def unreadable(*_: object) -> int:
         raise CorruptLogError("zeros")
 
-    monkeypatch.setattr(Log, "bytes_between", unreadable)
+    monkeypatch.setattr(Segments, "bytes_between", unreadable)
     partition.assign(replace(LED, leader_epoch=5, partition_epoch=8), cluster.around)
     assert partition.standing.corrupt
     assert leader(partition).wished().isr == (2, 3)  # type: ignore[union-attr]

@@ -139,14 +139,14 @@ def _end(partition: Partition, view: View) -> int:
 
 
 def _latest_record(log: Log) -> Found | None:
-    batch = log.batch_of_max_timestamp()
+    batch = log.segments.batch_of_max_timestamp()
     return max_timestamp_record(batch, limit=LARGEST_UNPACKED) if batch else None
 
 
 def _first_record(log: Log, timestamp: int) -> Found | None:
     """The first record from the log's start on with this time or a later one."""
     offset = log.start_offset
-    while (batch := log.batch_at_time(timestamp, offset)) is not None:
+    while (batch := log.segments.batch_at_time(timestamp, offset)) is not None:
         found = find_first(batch, timestamp, limit=LARGEST_UNPACKED)
         if found is not None and found.offset >= log.start_offset:
             return found

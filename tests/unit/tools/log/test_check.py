@@ -33,7 +33,7 @@ def written(path: Path, *, clean: bool = True, flushed: bool = True) -> Log:
         append(log, batch(1, timestamp=NOW, producer_id=8, epoch=0, sequence=number, attributes=TRANSACTIONAL))
         append(log, memoryview(encode_marker(8, 0, Marker(number % 2 == 0, 0), NOW)))
     log.close(clean=flushed)
-    directory.write_checkpoints({("topic", 0): log.checkpoint}, {("topic", 0): log.end_offset}, {})
+    directory.write_checkpoints({("topic", 0): log.durability.checkpoint}, {("topic", 0): log.end_offset}, {})
     directory.close(clean=clean)
     return log
 
@@ -144,7 +144,7 @@ def test_a_flipped_byte_anywhere_is_told_as_the_next_start_takes_it(tmp_path: Pa
         if number == 14:
             flush(log)
     log.close(clean=clean)
-    point = log.checkpoint
+    point = log.durability.checkpoint
     directory.write_checkpoints({("topic", 0): point}, {}, {})
     directory.close(clean=clean)
     before, victim = content(tmp_path), last(tmp_path, ".log", place)
