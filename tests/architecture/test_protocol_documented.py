@@ -7,6 +7,7 @@ import pytest
 from kafka.errors import for_code
 
 from moldau.base.errors import WireError
+from moldau.broker.authorization import Need, Operation, ResourceType
 from moldau.broker.dispatch import Api
 from moldau.broker.protocol_page import notes_on, render, served
 from moldau.broker.table import APIS
@@ -28,6 +29,14 @@ def test_an_api_is_one_file_that_names_its_versions(api: Api) -> None:
     assert handler is not None
     assert handler.__module__.startswith("moldau.broker.apis.")
     assert re.search(rf"\b{api.messages.name} {served(api.messages)}(?![–\d])", notes_on(api)), notes_on(api)
+
+
+@pytest.mark.parametrize("api", APIS, ids=lambda api: api.messages.name)
+def test_an_api_declares_what_it_needs(api: Api) -> None:
+    assert api.needs is not None, "say which operation on which resource, or () if it needs no authorization"
+    assert bool(api.needs) == (api.messages.name != "ApiVersions"), "clients send it before they authenticate"
+    if api.messages.between_brokers:
+        assert api.needs == (Need(Operation.CLUSTER_ACTION, ResourceType.CLUSTER),)
 
 
 def test_every_file_among_the_apis_serves_one() -> None:

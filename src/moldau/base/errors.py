@@ -93,6 +93,7 @@ class WireError(IntEnum):
     UNSTABLE_OFFSET_COMMIT = 88, True, "The offset is part of a transaction that has not ended."
     PRODUCER_FENCED = 90, False, "A newer producer has taken over the transactional id."
     INVALID_UPDATE_VERSION = 95, False, "The feature cannot be set to this level, or the partition has changed since."
+    PRINCIPAL_DESERIALIZATION_FAILURE = 97, False, "The principal of a forwarded request cannot be read."
     UNKNOWN_TOPIC_ID = 100, True, "No topic has this id."
     TRANSACTIONAL_ID_NOT_FOUND = 105, False, "The transactional id is not known."
     FETCH_SESSION_TOPIC_ID_ERROR = 106, True, "The fetch session mixes topic names and topic ids."

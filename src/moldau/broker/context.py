@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from moldau.base.errors import Refusal
 from moldau.base.session import Session
 from moldau.broker.answers import Answers
-from moldau.broker.cluster.asking import Asking
+from moldau.broker.cluster.controller_client import ControllerClient
 from moldau.broker.cluster.election_rules import election_rules
 from moldau.broker.configs import Layers
 from moldau.broker.controller import Controller
@@ -40,7 +40,7 @@ class Context:
     peers: Peers
     departed: Departed
     now: Callable[[], int]  # milliseconds since the Unix epoch
-    asking: Asking | None = None  # how the controller is asked, in a cluster
+    controller_client: ControllerClient | None = None  # in a cluster
     serve_forwarded: Callable[[memoryview, Session], Awaitable[bytes | Refusal]] | None = None  # a frame in an envelope
 
     def rules(self, image: ClusterImage) -> Rules:

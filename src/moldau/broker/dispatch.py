@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 from moldau.base.errors import Refusal, WireError
 from moldau.base.later import Later
 from moldau.base.session import Session
+from moldau.broker.authorization import Need
 from moldau.broker.call import Call
-from moldau.broker.cluster.asking import Asking
+from moldau.broker.cluster.controller_client import ControllerClient
 from moldau.broker.context import Context
 from moldau.broker.waiting import awaited
 from moldau.net.connection import Connection, Handled
@@ -46,12 +47,13 @@ Handler = Callable[[Context, Any, Call], Any]
 
 
 class Api(NamedTuple):
-    """One row of the table: an API, and the function that serves it."""
+    """One row of the table: an API, the function that serves it, and what a principal needs to call it."""
 
     messages: ApiMessages
     handler: Handler | None = None
     hot: HotHandler | None = None
     forwarded: bool = False  # it changes metadata: only the controller can serve it
+    needs: tuple[Need, ...] | None = None  # () for an API that needs no authorization
 
 
 class Dispatcher:
@@ -115,8 +117,9 @@ class Dispatcher:
         if messages.between_brokers and not self._brokers_meet_at(session.listener):
             refused = messages.response(error_code=WireError.CLUSTER_AUTHORIZATION_FAILED)
             return _frame(api, call, refused)
-        if api.forwarded and self._context.asking is not None:
-            work = self._by_the_controller(self._context.asking, api, request, bytes(frame), call)
+        client = self._context.controller_client
+        if api.forwarded and client is not None:
+            work = self._by_the_controller(client, api, request, bytes(frame), call)
             return self._answer_later(api, work, call)
         return self._answer(api, request, call)
 
@@ -141,10 +144,12 @@ class Dispatcher:
     def _brokers_meet_at(self, listener: str) -> bool:
         """A listener that is not the brokers' own is for clients. Where there is only one, nobody can tell who asks."""
         context = self._context
-        alone = context.asking is None
+        alone = context.controller_client is None
         return not alone and (listener == context.peers.listener_name or len(context.config.listeners) == 1)
 
-    async def _by_the_controller(self, asking: Asking, api: Api, request: object, frame: bytes, call: Call) -> object:
+    async def _by_the_controller(
+        self, client: ControllerClient, api: Api, request: object, frame: bytes, call: Call
+    ) -> object:
         """The response, or its frame without a length, of whoever is the controller while the request lasts."""
         if self._context.controller.leads:
             response = await self._serve(api, request, call)
@@ -153,8 +158,8 @@ class Dispatcher:
         asked_ms: int = getattr(request, "timeout_ms", FORWARDED_MS)
         if asked_ms <= 0:  # librdkafka's default, which means: not to wait until all brokers know
             asked_ms = FORWARDED_MS
-        patience_s = min(asked_ms, FORWARDED_MS) / 1000
-        answer = await asking.forward(frame, call.session.peer.encode(), patience_s)
+        timeout_s = min(asked_ms, FORWARDED_MS) / 1000
+        answer = await client.forward(frame, call.session.peer, call.session.principal, timeout_s)
         if isinstance(answer, bytes):
             return Enveloped(answer)
         return await self._serve(api, request, call)  # as the controller or, if there is none, to say so in each row

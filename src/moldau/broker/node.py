@@ -20,10 +20,10 @@ from moldau.broker import adoption, process
 from moldau.broker.answers import Answers
 from moldau.broker.chores import Chore, Chores
 from moldau.broker.clock import Clock
-from moldau.broker.cluster.asking import Asking
 from moldau.broker.cluster.boot import boot_id, note, trusted
 from moldau.broker.cluster.broker_lifecycle import BrokerLifecycle
 from moldau.broker.cluster.broker_registration import BrokerRegistration, Findings
+from moldau.broker.cluster.controller_client import ControllerClient
 from moldau.broker.cluster.election_rules import resulting_changes
 from moldau.broker.cluster.startup_retry import StartupRetry, StopRequested
 from moldau.broker.cluster.store_migration import changes_for, read_metadata, set_aside
@@ -254,13 +254,13 @@ class Node:
         )
         self._dispatcher = Dispatcher(self._context, APIS)
         if config.zookeeper_connect:
-            asking = Asking(controller, peers, config.node_id, self._dispatcher.serve)
+            client = ControllerClient(controller, peers, config.node_id, self._dispatcher.serve)
             registration = BrokerRegistration(controller, config.node_id, peers.listener_name, self._context.rules)
             registration.on_replaced = self._give_up
-            self._lifecycle = BrokerLifecycle(controller, registration, asking, config.node_id)
+            self._lifecycle = BrokerLifecycle(controller, registration, client, config.node_id)
             controller.resulting_changes = lambda before, after: resulting_changes(running(), before, after)
             self._replication = Replication(self._replicas, peers, self._lifecycle, image, running, now, self._give_up)
-            self._context.asking = asking
+            self._context.controller_client = client
             self._context.serve_forwarded = self._dispatcher.serve_forwarded
 
     async def _allocate_producer_ids(self) -> range | Refusal:

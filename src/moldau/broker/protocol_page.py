@@ -26,6 +26,15 @@ Flexible versions have compact lengths and tagged fields (KIP-482).
 |---|---|---|---|
 """
 
+NEEDS = """## Authorization
+
+The operations that a principal will need, and on which resources. They are declared, and not enforced yet: every client
+may call every API.
+
+| API | Needs |
+|---|---|
+"""
+
 NOTES = """## What is notable
 
 In the words of the files that serve them; numbers before a colon are versions.
@@ -45,6 +54,7 @@ def render() -> str:
     parts = [
         HEAD,
         VERSIONS + "".join(_row(api.messages) for api in APIS),
+        NEEDS + "".join(f"| {api.messages.name} | {_needs(api)} |\n" for api in APIS),
         NOTES,
         "".join(f"- {notes}\n" for notes in dict.fromkeys(notes_on(api) for api in APIS)),
         ERRORS + "".join(_error(error) for error in sorted(WireError)),
@@ -72,6 +82,10 @@ def _row(api: ApiMessages) -> str:
         versions += " (between brokers)"
     flexible = "never" if api.flexible is None else api.flexible
     return f"| {api.key} | {api.name} | {versions} | {flexible} |\n"
+
+
+def _needs(api: Api) -> str:
+    return ", ".join(map(str, api.needs or ())) or "nothing"
 
 
 def _error(error: WireError) -> str:

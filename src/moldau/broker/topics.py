@@ -46,7 +46,7 @@ async def create_all(ctx: Context, specs: Sequence[TopicSpec]) -> list[Decision]
 async def create_needed(ctx: Context, names: Sequence[str]) -> None:
     """Create topics that somebody needs, here or by the controller; what cannot be created is seen by its absence."""
     specs = [automatic(ctx, name) for name in names]
-    if ctx.asking is None or ctx.controller.leads:
+    if ctx.controller_client is None or ctx.controller.leads:
         await create_all(ctx, specs)
         return
     request = CreateTopicsRequest(
@@ -62,5 +62,5 @@ async def create_needed(ctx: Context, names: Sequence[str]) -> None:
         ),
         timeout_ms=int(NEEDED_S * 1000),
     )
-    await ctx.asking.have_done(request, CREATE_VERSION, NEEDED_S)
+    await ctx.controller_client.carry_out(request, CREATE_VERSION, NEEDED_S)
     await ctx.replicas.settled()

@@ -27,7 +27,7 @@ class Recorder:
             Api(BY_KEY[HEARTBEAT], self.cold),
             *(api for api in APIS if api.messages.key == API_VERSIONS),
         ]
-        context: Any = SimpleNamespace(served=[], image=ClusterImage(), asking=None)
+        context: Any = SimpleNamespace(served=[], image=ClusterImage(), controller_client=None)
         self._dispatcher = Dispatcher(context, rows)
 
     def hot(self, ctx: object, frame: memoryview, at: int, call: Call) -> bytes:

@@ -28,7 +28,7 @@ from support.replication.replicated import Node, World
 WAIT = FetchLimits(60_000, 1, 1 << 20)
 
 
-class Asking:
+class FetchingFollower:
     """A follower that asks the leader, by hand."""
 
     def __init__(self, leader: Node, broker: int) -> None:
@@ -66,7 +66,7 @@ def append(node: Node) -> None:
 def test_a_follower_hears_of_records_at_once_and_of_what_is_committed(tmp_path: Path) -> None:
     async def main() -> None:
         _, leader = a_leader(tmp_path)
-        second, third = Asking(leader, 2), Asking(leader, 3)
+        second, third = FetchingFollower(leader, 2), FetchingFollower(leader, 3)
         assert second.ask(0).high_watermark == 0
         assert third.ask(0).high_watermark == 0
         waiting = [second.ask(None), third.ask(None)]
@@ -94,7 +94,7 @@ def test_a_follower_that_goes_on_is_not_forgotten_for_long(tmp_path: Path) -> No
 
     async def main() -> None:
         world, leader = a_leader(tmp_path)
-        second, third = Asking(leader, 2), Asking(leader, 3)
+        second, third = FetchingFollower(leader, 2), FetchingFollower(leader, 3)
         for each in (second, third):
             each.ask(0)
         role = leader.partition.role
@@ -116,7 +116,7 @@ def test_what_a_fetch_lets_commit_may_lead_to_more_which_is_news_too(tmp_path: P
 
     async def main() -> None:
         _, leader = a_leader(tmp_path)
-        second, third = Asking(leader, 2), Asking(leader, 3)
+        second, third = FetchingFollower(leader, 2), FetchingFollower(leader, 3)
         for each in (second, third):
             each.ask(0)
         later = leader.partition.produce(batch(), 12, leader.world.clock, acks=ALL)
@@ -136,7 +136,7 @@ def test_what_a_fetch_lets_commit_may_lead_to_more_which_is_news_too(tmp_path: P
 def test_a_fetch_does_not_wait_if_it_caused_news_itself(tmp_path: Path) -> None:
     async def main() -> None:
         _, leader = a_leader(tmp_path)
-        second, third = Asking(leader, 2), Asking(leader, 3)
+        second, third = FetchingFollower(leader, 2), FetchingFollower(leader, 3)
         append(leader)
         for each in (second, third):
             each.ask(0)
@@ -156,7 +156,7 @@ def test_a_fetch_does_not_wait_if_it_caused_news_itself(tmp_path: Path) -> None:
 def test_a_new_request_ends_the_wait_of_the_one_before(tmp_path: Path) -> None:
     async def main() -> None:
         _, leader = a_leader(tmp_path)
-        second = Asking(leader, 2)
+        second = FetchingFollower(leader, 2)
         second.ask(0)
         first = second.ask(None)
         assert isinstance(first, Parked)
@@ -177,7 +177,7 @@ def test_who_registers_after_its_first_fetch_becomes_a_member(tmp_path: Path) ->
         world.notice_dead()
         leader.learn(world.image)
         assert leader.state.isr == (1, 2)
-        third = Asking(leader, 3)
+        third = FetchingFollower(leader, 3)
         assert third.ask(0, epoch=-1).error == 0
         world.register(world.nodes[3], trusted=True)
         leader.learn(world.image)
@@ -196,7 +196,7 @@ def test_what_a_follower_had_in_an_earlier_life_does_not_make_it_a_member(tmp_pa
         for _ in range(3):
             append(leader)
         for each in (2, 3):
-            before = Asking(leader, each)
+            before = FetchingFollower(leader, each)
             for offset in (0, 3):
                 before.ask(offset)
         assert leader.partition.high_watermark == 3
@@ -205,7 +205,7 @@ def test_what_a_follower_had_in_an_earlier_life_does_not_make_it_a_member(tmp_pa
         leader.learn(world.image)
         world.register(world.nodes[3], trusted=False)
         leader.learn(world.image)
-        third = Asking(leader, 3)
+        third = FetchingFollower(leader, 3)
         third.ask(1)
         world.clock += LOOK_AT_ALL_MS
         third.ask(None)
@@ -219,10 +219,10 @@ def test_what_a_follower_had_in_an_earlier_life_does_not_make_it_a_member(tmp_pa
 def test_strangers_and_earlier_lives_are_refused(tmp_path: Path) -> None:
     async def main() -> None:
         world, leader = a_leader(tmp_path)
-        assert Asking(leader, 2).ask(0, epoch=0).error == WireError.NOT_LEADER_OR_FOLLOWER
+        assert FetchingFollower(leader, 2).ask(0, epoch=0).error == WireError.NOT_LEADER_OR_FOLLOWER
         world.nodes[9] = world.nodes[2]
-        assert Asking(leader, 9).ask(0, epoch=5).error == WireError.NOT_LEADER_OR_FOLLOWER
-        assert Asking(world.nodes[2], 3).ask(0).error == WireError.NOT_LEADER_OR_FOLLOWER
+        assert FetchingFollower(leader, 9).ask(0, epoch=5).error == WireError.NOT_LEADER_OR_FOLLOWER
+        assert FetchingFollower(world.nodes[2], 3).ask(0).error == WireError.NOT_LEADER_OR_FOLLOWER
 
     run("asyncio", main())
 
@@ -238,12 +238,12 @@ def test_a_leader_that_is_throttled_holds_back_who_is_not_in_sync(tmp_path: Path
         partition.state = replace(partition.state, isr=(1, 2))
         partition.log.configure(replace(partition.log.config, leader_replication_throttled_replicas=("0:1",)))
         for broker, held_back in ((2, False), (3, True)):
-            asking = Asking(leader, broker)
-            asking.context.replicas.sending.rate = 1
-            first = asking.ask(0)
+            follower = FetchingFollower(leader, broker)
+            follower.context.replicas.sending.rate = 1
+            first = follower.ask(0)
             assert first.stop > first.start
             append(leader)
-            got = asking.ask(1)
+            got = follower.ask(1)
             assert (isinstance(got, Parked) or got.stop == got.start) == held_back
 
     run("asyncio", main())
@@ -284,9 +284,9 @@ def test_consumers_read_from_a_follower_what_it_knows_to_be_committed(tmp_path: 
 def test_a_leader_that_stood_still_sends_clients_to_look_for_another(tmp_path: Path) -> None:
     async def main() -> None:
         world, leader = a_leader(tmp_path)
-        followers = [Asking(leader, each) for each in (2, 3)]
+        followers = [FetchingFollower(leader, each) for each in (2, 3)]
 
-        def ask(each: Asking, offset: int | None = None) -> None:
+        def ask(each: FetchingFollower, offset: int | None = None) -> None:
             if isinstance(each.ask(offset), Parked):  # its next request ends the wait of this one
                 each.session = (each.session[0], each.session[1] + 1)
 
@@ -318,7 +318,7 @@ def test_a_leader_that_stood_still_sends_clients_to_look_for_another(tmp_path: P
 def test_a_follower_without_a_session_leaves_no_doubt(tmp_path: Path) -> None:
     async def main() -> None:
         world, leader = a_leader(tmp_path)
-        follower = Asking(leader, 2)
+        follower = FetchingFollower(leader, 2)
         follower.ask(0)
         assert consume(leader, 5).error_code == WireError.NOT_LEADER_OR_FOLLOWER
         follower.context.sessions.slots = 0

@@ -7,12 +7,15 @@ from typing import Any
 import pytest
 
 from moldau.base.errors import Refusal, WireError
-from moldau.base.session import Session
+from moldau.base.session import Principal, Session
+from moldau.broker.apis.envelope import envelope
+from moldau.broker.cluster.controller_client import ControllerClient
 from moldau.broker.dispatch import Dispatcher, Enveloped
 from moldau.broker.table import APIS
 from moldau.wire.codec import encode
 from moldau.wire.headers import pack_request_header
 from moldau.wire.messages.create_topics import CreateTopicsRequest
+from moldau.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from support.brokers.calls import a_call
 
 
@@ -21,17 +24,17 @@ def test_a_client_that_waits_for_nothing_is_answered_by_the_controller(asked_ms:
     """librdkafka's admin client sends a time-out of 0, also to a broker that is no controller any more."""
     waited: list[float] = []
 
-    class Asking:
-        async def forward(self, frame: bytes, host: bytes, patience_s: float) -> bytes:
-            waited.append(patience_s)
+    class Client:
+        async def forward(self, frame: bytes, peer: str, principal: Principal, timeout_s: float) -> bytes:
+            waited.append(timeout_s)
             return b"answer"
 
     context: Any = SimpleNamespace(controller=SimpleNamespace(leads=False))
     dispatcher = Dispatcher(context, APIS)
     (api,) = [each for each in APIS if each.messages.request is CreateTopicsRequest]
     request = CreateTopicsRequest(topics=(), timeout_ms=asked_ms)
-    asking: Any = Asking()
-    answer = asyncio.run(dispatcher._by_the_controller(asking, api, request, b"", a_call(7)))
+    client: Any = Client()
+    answer = asyncio.run(dispatcher._by_the_controller(client, api, request, b"", a_call(7)))
     assert answer == Enveloped(b"answer")
     assert waited == [looked_s]
 
@@ -49,3 +52,39 @@ def test_an_error_of_the_controllers_is_an_answer_and_ends_no_connection() -> No
     answer = asyncio.run(dispatcher.serve_forwarded(memoryview(frame), Session("BROKERS", "10.0.0.1:1")))
     assert isinstance(answer, Refusal)
     assert answer.error is WireError.UNKNOWN_SERVER_ERROR
+
+
+def test_a_forwarded_request_keeps_its_principal() -> None:
+    """The broker packs it into the envelope; the controller makes a session of it."""
+    alice = Principal("User", "alice")
+    forwarded: list[EnvelopeRequest] = []
+    sessions: list[Session] = []
+
+    class Link:
+        async def ask(self, envelope: EnvelopeRequest, version: int, timeout_ms: int) -> EnvelopeResponse:
+            forwarded.append(envelope)
+            return EnvelopeResponse(error_code=WireError.NONE, response_data=b"answer")
+
+    async def catch_up(sync: bool) -> None: ...
+
+    image = SimpleNamespace(controller_id=2)
+    controller: Any = SimpleNamespace(leads=False, image=image, feed=SimpleNamespace(catch_up=catch_up))
+    peers: Any = SimpleNamespace(to=lambda *_: Link())
+    serve: Any = None
+    client = ControllerClient(controller, peers, 1, serve)
+    assert asyncio.run(client.forward(b"frame", "10.0.0.1:5000", alice)) == b"answer"
+
+    async def serve_forwarded(frame: memoryview, session: Session) -> bytes:
+        sessions.append(session)
+        return bytes(frame)
+
+    context: Any = SimpleNamespace(serve_forwarded=serve_forwarded)
+    assert asyncio.run(envelope(context, forwarded[0], a_call(0))).response_data == b"frame"
+    assert (sessions[0].principal, sessions[0].peer) == (alice, "10.0.0.1:5000")
+
+
+def test_a_principal_that_cannot_be_read_is_refused() -> None:
+    context: Any = SimpleNamespace(serve_forwarded=lambda *_: None)
+    request = EnvelopeRequest(request_data=b"", request_principal=b"\0\7", client_host_address=b"")
+    answer = asyncio.run(envelope(context, request, a_call(0)))
+    assert answer.error_code is WireError.PRINCIPAL_DESERIALIZATION_FAILURE

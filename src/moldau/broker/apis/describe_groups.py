@@ -5,6 +5,7 @@
 
 from moldau.base.errors import WireError
 from moldau.base.later import NowOrLater, gather
+from moldau.broker.authorization import Operation, bit_field
 from moldau.broker.call import Call
 from moldau.broker.context import Context
 from moldau.groups.shard import GroupShard
@@ -13,9 +14,10 @@ from moldau.wire.messages.describe_groups import DescribedGroup, DescribeGroupsR
 
 ERRORS_SINCE = 6
 
-# What may be done with a group, a bit each: read, delete, describe, describe and alter its settings. No rights are
-# checked yet, so everybody may everything (KIP-430).
-GROUP_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
+# Nothing is authorized yet, so every principal may do all that there is to do with a group (KIP-430).
+GROUP_OPERATIONS = bit_field(
+    Operation.READ, Operation.DELETE, Operation.DESCRIBE, Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS
+)
 
 
 def describe_groups(ctx: Context, request: DescribeGroupsRequest, call: Call) -> NowOrLater[DescribeGroupsResponse]:

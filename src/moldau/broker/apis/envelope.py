@@ -5,6 +5,8 @@ from moldau.base.session import Session
 from moldau.broker.call import Call
 from moldau.broker.context import Context
 from moldau.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
+from moldau.wire.messages.principal import read_principal
+from moldau.wire.primitives import MalformedMessage
 
 
 async def envelope(ctx: Context, request: EnvelopeRequest, call: Call) -> EnvelopeResponse:
@@ -12,6 +14,11 @@ async def envelope(ctx: Context, request: EnvelopeRequest, call: Call) -> Envelo
         return EnvelopeResponse(error_code=WireError.INVALID_REQUEST)
     peer = request.client_host_address.decode(errors="replace")
     session = Session(call.session.listener, peer)
+    if request.request_principal is not None:  # None: from a broker of an earlier release
+        try:
+            session.principal = read_principal(request.request_principal)
+        except MalformedMessage:
+            return EnvelopeResponse(error_code=WireError.PRINCIPAL_DESERIALIZATION_FAILURE)
     answer = await ctx.serve_forwarded(memoryview(request.request_data), session)
     if isinstance(answer, Refusal):
         return EnvelopeResponse(error_code=answer.error)

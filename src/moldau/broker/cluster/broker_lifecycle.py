@@ -5,15 +5,15 @@ import logging
 from collections.abc import Sequence
 
 from moldau.base.errors import Refusal, WireError
-from moldau.broker.cluster.asking import Asking
 from moldau.broker.cluster.broker_registration import BrokerRegistration
+from moldau.broker.cluster.controller_client import ControllerClient
 from moldau.broker.controller import Controller
 from moldau.metadata.image import Broker, Endpoint
 from moldau.net.peer import Address, Peer, PeerLost
 from moldau.store.port import StoreError
-from moldau.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
+from moldau.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from moldau.wire.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse, AlterPartitionTopic
-from moldau.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
+from moldau.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 
 logger = logging.getLogger("moldau.broker")
 
@@ -23,9 +23,11 @@ ID_CHECK_PAUSE_S = 0.25  # between two looks whether a broker of the same id has
 
 
 class BrokerLifecycle:
-    def __init__(self, controller: Controller, registration: BrokerRegistration, asking: Asking, node_id: int) -> None:
+    def __init__(
+        self, controller: Controller, registration: BrokerRegistration, client: ControllerClient, node_id: int
+    ) -> None:
         self.registration = registration
-        self.asking = asking
+        self._client = client
         self._controller = controller
         self._node_id = node_id
 
@@ -39,12 +41,11 @@ class BrokerLifecycle:
         request = AlterPartitionRequest(
             broker_id=self._node_id, broker_epoch=self.registration.epoch, topics=tuple(topics)
         )
-        response: AlterPartitionResponse | None = await self.asking.ask_once(request, ALTER_VERSION, patience_s)
-        return response
+        return await self._client.ask_once(request, ALTER_VERSION, AlterPartitionResponse, patience_s)
 
     async def allocate_producer_ids(self) -> range | Refusal:
         request = AllocateProducerIdsRequest(broker_id=self._node_id, broker_epoch=self.registration.epoch)
-        response = await self.asking.ask(request, ALLOCATE_VERSION)
+        response = await self._client.ask(request, ALLOCATE_VERSION, AllocateProducerIdsResponse)
         if isinstance(response, Refusal):
             return response
         if response.error_code:
@@ -80,11 +81,16 @@ class BrokerLifecycle:
             return
         if len(self._controller.image.brokers) < 2:
             return
-        response = await self.asking.ask(request, HEARTBEAT_VERSION, CONTROLLED_SHUTDOWN_TIMEOUT_S)
+        response = await self._client.ask(
+            request, HEARTBEAT_VERSION, BrokerHeartbeatResponse, CONTROLLED_SHUTDOWN_TIMEOUT_S
+        )
         if isinstance(response, Refusal) or response.error_code:
-            logger.warning("stopping without having handed over what this broker leads: no controller lets it go")
+            logger.warning(
+                "controlled shutdown was not acknowledged by the controller within %.0f s; stopping anyway",
+                CONTROLLED_SHUTDOWN_TIMEOUT_S,
+            )
             return
-        await self.asking.catch_up()
+        await self._client.catch_up()
 
 
 async def _is_listening(endpoint: Endpoint) -> bool | None:
