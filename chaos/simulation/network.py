@@ -15,7 +15,7 @@ from moldau.base.session import Session
 from moldau.broker.apis.fetch import fetch
 from moldau.broker.apis.list_offsets import list_offsets
 from moldau.broker.call import Call
-from moldau.net.peer import Answer, PeerLost
+from moldau.net.peer import PeerLost, PeerResponse
 from moldau.net.reply import Parked
 from moldau.wire.fetching import FETCH
 
@@ -118,7 +118,7 @@ class Connection:
         self._answers: dict[int, Any] = {}  # ready, or `Parked`, in the order of requests
         self._number = 0
 
-    async def ask_raw(self, api_key: int, version: int, body: bytes, timeout_ms: int | None = None) -> Answer:
+    async def ask_raw(self, api_key: int, version: int, body: bytes, timeout_ms: int | None = None) -> PeerResponse:
         assert api_key == FETCH
 
         def serve(number: int, broker: "SimulatedBroker") -> None:
@@ -128,7 +128,7 @@ class Connection:
                 reply.on_done(self._reply)
 
         frame = await self._ask(serve, timeout_ms)
-        return Answer(memoryview(frame), BODY)
+        return PeerResponse(memoryview(frame), BODY)
 
     async def ask(self, message: Any, version: int, timeout_ms: int | None = None) -> Any:
         def serve(number: int, broker: "SimulatedBroker") -> None:

@@ -1,1 +1,1 @@
-"""Sockets: listeners, connections, sendfile. Knows frames, not what is in them."""
+"""Sockets: listeners, connections and their channels, client connections to other brokers. Knows frames, no APIs."""

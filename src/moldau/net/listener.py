@@ -1,4 +1,4 @@
-"""A listening socket: accepts connections, within the limits, and closes idle ones. Knows nothing of requests."""
+"""Listeners: accept connections within the limits and close idle ones. Knows no requests."""
 
 import asyncio
 import errno
@@ -14,12 +14,12 @@ from moldau.net.request_limits import RequestLimits
 
 logger = logging.getLogger("moldau.net")
 
-ACCEPTS_AT_MOST = 64  # connections accepted in one turn of the loop
-PAUSE_SECONDS = 0.5  # after the process ran out of file descriptors
+MAX_ACCEPTS_PER_TURN = 64
+PAUSE_SECONDS = 0.5  # without accepting, at a limit or without free file descriptors
 
 
 class CannotListen(Exception):
-    """The address cannot be listened on; the text says why and what to do."""
+    """An address that cannot be bound; the text says why and what to do."""
 
 
 @dataclass(slots=True)
@@ -27,9 +27,9 @@ class ConnectionLimits:
     most: int  # max.connections
     most_per_ip: int  # max.connections.per.ip
     overrides: dict[str, int]  # max.connections.per.ip.overrides
-    rate: int  # max.connection.creation.rate: connections accepted in a second
+    rate: int  # max.connection.creation.rate, per second
     idle_ms: int  # connections.max.idle.ms; negative: never
-    send_buffer: int  # socket.send.buffer.bytes; -1: the system's own
+    send_buffer: int  # socket.send.buffer.bytes; -1: the default of the operating system
     receive_buffer: int  # socket.receive.buffer.bytes
     backlog: int  # socket.listen.backlog.size
 
@@ -43,37 +43,37 @@ class Listeners:
         self.connections: set[Connection] = set()
         self._handler = handler
         self._per_ip: Counter[str] = Counter()
-        self._second = 0  # the one that `_accepted` counts in
+        self._second = 0  # of the loop's time, in which `_accepted` counts
         self._accepted = 0
-        self._sockets: dict[socket.socket, str] = {}  # and their listener's name
+        self._sockets: dict[socket.socket, str] = {}  # with the names of their listeners
 
     def bind(self, name: str, host: str, port: int) -> int:
-        """Take every address that the host name has; returns the port (a free one if 0 was asked for).
+        """Bind every address of the host; returns the port, a free one if it was 0.
 
-        Nobody can connect before `start`: a busy port is found out at once, a broker that still recovers is not met.
+        A port in use is found before recovery, while clients cannot connect before `start`.
         """
         try:
             found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         except socket.gaierror as problem:
             raise CannotListen(f"cannot listen on {host}:{port}: {problem.strerror}") from None
-        taken = len(self._sockets)
+        before = len(self._sockets)
         for family, kind, protocol, _, address in dict.fromkeys(found):
             sock = self._bind(family, kind, protocol, (host, port), (address[0], port, *address[2:]))
             if sock is None:
                 continue
             port = sock.getsockname()[1]
             self._sockets[sock] = name
-        if len(self._sockets) == taken:
-            raise CannotListen(f"cannot listen on {host}:{port}: the host has no address that this machine can use")
+        if len(self._sockets) == before:
+            raise CannotListen(f"cannot listen on {host}:{port}: the host has no address of this machine")
         return port
 
     def _bind(
-        self, family: int, kind: int, protocol: int, asked: tuple[str, int], address: tuple[object, ...]
+        self, family: int, kind: int, protocol: int, configured: tuple[str, int], address: tuple[object, ...]
     ) -> socket.socket | None:
         try:
             sock = socket.socket(family, kind, protocol)
         except OSError:
-            return None  # the kernel has no such address family, IPv6 for example: the others serve
+            return None  # the kernel does not support this address family, such as IPv6
         sock.setblocking(False)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
@@ -85,26 +85,25 @@ class Listeners:
         except OSError as problem:
             sock.close()
             if problem.errno == errno.EADDRNOTAVAIL and family == socket.AF_INET6:
-                return None  # "localhost" names ::1 on machines without IPv6
-            raise CannotListen(_why(asked[0], asked[1], problem)) from None
+                return None  # "localhost" may resolve to ::1 on machines without IPv6
+            raise CannotListen(_bind_error(*configured, problem)) from None
         return sock
 
     def start(self) -> None:
-        """Accept connections from now on."""
+        """Accept connections."""
         loop = asyncio.get_running_loop()
         for sock, name in self._sockets.items():
             try:
                 sock.listen(self.limits.backlog)
-            except OSError as problem:  # two may be bound to a port as long as none of them listens
+            except OSError as problem:  # several sockets may bind a port until one of them listens
                 host, port = sock.getsockname()[:2]
-                raise CannotListen(_why(host, port, problem)) from None
+                raise CannotListen(_bind_error(host, port, problem)) from None
             loop.add_reader(sock.fileno(), self._accept, sock, name)
 
     def _accept(self, listening: socket.socket, name: str) -> None:
-        for _ in range(ACCEPTS_AT_MOST):
-            held_back = self._held_back()
-            if held_back:
-                self._warn("new connections wait on", name, held_back)
+        for _ in range(MAX_ACCEPTS_PER_TURN):
+            if limit := self._reached_limit():
+                self._warn("new connections wait on", name, limit)
                 self._pause(listening, name)
                 return
             try:
@@ -112,18 +111,21 @@ class Listeners:
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as problem:
-                logger.error("cannot accept connections: %s; raise the limit with: ulimit -n 100000", problem.strerror)
+                logger.error(
+                    "cannot accept connections: %s; raise the limit of open files, e.g. ulimit -n 100000",
+                    problem.strerror,
+                )
                 self._pause(listening, name)
                 return
             self._accepted += 1
             try:
                 self._admit(sock, str(address[0]), int(address[1]), name)
-            except OSError as problem:  # gone again before it was here
-                logger.info("lost connection from %s: %s", address[0], problem.strerror)
+            except OSError as problem:  # closed by the client already
+                logger.info("connection from %s was lost before it was accepted: %s", address[0], problem.strerror)
                 sock.close()
 
-    def _held_back(self) -> str:
-        """The limit that keeps new connections in the kernel's queue now, as Kafka does; "" if there is none."""
+    def _reached_limit(self) -> str:
+        """The limit that keeps new connections in the kernel's queue now, as with Kafka, or ""."""
         second = int(self._now())
         if second != self._second:
             self._second, self._accepted = second, 0
@@ -140,21 +142,21 @@ class Listeners:
         return asyncio.get_running_loop().time()
 
     def _pause(self, listening: socket.socket, name: str) -> None:
-        """Without a free descriptor, or over a limit, the socket stays readable: do not spin on it."""
+        """Stop accepting for a while: the socket stays readable, and the loop would spin."""
         loop = asyncio.get_running_loop()
         loop.remove_reader(listening.fileno())
 
-        def go_on() -> None:
+        def accept_again() -> None:
             if listening in self._sockets:
                 loop.add_reader(listening.fileno(), self._accept, listening, name)
 
-        loop.call_later(PAUSE_SECONDS, go_on)
+        loop.call_later(PAUSE_SECONDS, accept_again)
 
     def _admit(self, sock: socket.socket, ip: str, port: int, name: str) -> None:
-        shown = f"[{ip}]:{port}" if ":" in ip else f"{ip}:{port}"
-        refusal = self._refusal(ip)
-        if refusal:
-            self._warn("refusing connection from", shown, refusal)
+        peer = f"[{ip}]:{port}" if ":" in ip else f"{ip}:{port}"
+        most = self.limits.overrides.get(ip, self.limits.most_per_ip)
+        if self._per_ip[ip] >= most:
+            self._warn("refusing connection from", peer, f"max.connections.per.ip={most}")
             sock.close()
             return
         sock.setblocking(False)
@@ -163,32 +165,29 @@ class Listeners:
         if self.limits.send_buffer > 0:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self.limits.send_buffer)
         channel = PlainChannel(sock, asyncio.get_running_loop())
-        session = Session(name, shown)
-        connection = Connection(channel, session, self.request_limits, self._handler, lambda gone: self._left(gone, ip))
+        session = Session(name, peer)
+        connection = Connection(
+            channel, session, self.request_limits, self._handler, lambda closed: self._closed(closed, ip)
+        )
         self.connections.add(connection)
         self._per_ip[ip] += 1
 
-    def _refusal(self, ip: str) -> str:
-        most = self.limits.overrides.get(ip, self.limits.most_per_ip)
-        if self._per_ip[ip] >= most:
-            return f"max.connections.per.ip={most}"
-        return ""
-
-    def _left(self, connection: Connection, ip: str) -> None:
+    def _closed(self, connection: Connection, ip: str) -> None:
         self.connections.discard(connection)
         self._per_ip[ip] -= 1
         if not self._per_ip[ip]:
             del self._per_ip[ip]
 
     def close_idle(self) -> None:
-        """Close connections that neither sent nor took a byte for connections.max.idle.ms."""
+        """Close connections without a byte in either direction for connections.max.idle.ms."""
         if self.limits.idle_ms < 0:
             return
-        oldest = asyncio.get_running_loop().time() - self.limits.idle_ms / 1000
+        oldest = self._now() - self.limits.idle_ms / 1000
         for connection in [each for each in self.connections if each.active_at < oldest]:
             connection.close("idle for longer than connections.max.idle.ms")
 
     def stop_listening(self) -> None:
+        """Accept no more connections; those accepted stay open."""
         loop = asyncio.get_running_loop()
         for sock in self._sockets:
             loop.remove_reader(sock.fileno())
@@ -196,15 +195,16 @@ class Listeners:
         self._sockets.clear()
 
     def close(self) -> None:
+        """Close all sockets and connections."""
         self.stop_listening()
         for connection in list(self.connections):
             connection.close()
 
 
-def _why(host: str, port: int, problem: OSError) -> str:
-    where = f"cannot listen on {host or '*'}:{port}"
+def _bind_error(host: str, port: int, problem: OSError) -> str:
+    error = f"cannot listen on {host or '*'}:{port}"
     if problem.errno == errno.EADDRINUSE:
-        return f"{where}: the port is in use; stop the other program or choose another port"
+        return f"{error}: the port is in use; stop the other program or choose another port"
     if problem.errno == errno.EACCES:
-        return f"{where}: not allowed; ports below 1024 need privileges"
-    return f"{where}: {problem.strerror}"
+        return f"{error}: permission denied; ports below 1024 need privileges"
+    return f"{error}: {problem.strerror}"

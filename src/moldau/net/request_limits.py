@@ -11,7 +11,7 @@ from typing import Protocol
 from moldau.net.throttled_log import ThrottledLog
 
 SCRATCH_SIZE = 256 * 1024
-STALLED_SECONDS = 10.0  # without a byte of a request whose memory others wait for
+STALLED_SECONDS = 10.0  # without a byte, for a connection that holds memory while others wait
 
 
 class LimitedConnection(Protocol):

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 from moldau.base.errors import WireError
 from moldau.log.following import CorruptCopy
 from moldau.log.segment import CorruptLogError
-from moldau.net.peer import Answer, PeerLost
+from moldau.net.peer import PeerLost, PeerResponse
 from moldau.replication.follower import Follower
 from moldau.replication.partition import Partition
 from moldau.replication.throttle import UNLIMITED, Throttle, named
@@ -54,7 +54,7 @@ Place = tuple[bytes, int]  # topic id and index
 class Link(Protocol):
     """What a fetcher needs of the connection to its leader: `net.peer.Peer` has it."""
 
-    async def ask_raw(self, api_key: int, version: int, body: bytes, timeout_ms: int | None = None) -> Answer: ...
+    async def ask_raw(self, api_key: int, version: int, body: bytes, timeout_ms: int | None = None) -> PeerResponse: ...
 
     async def ask(self, message: object, version: int, timeout_ms: int | None = None) -> Any: ...
 

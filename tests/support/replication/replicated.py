@@ -22,7 +22,7 @@ from moldau.metadata.changes import Batch, BrokerRegistered, Change, TopicCreate
 from moldau.metadata.elections import Rules, distrusted, lost, preferred, settled
 from moldau.metadata.image import Broker, ClusterImage, PartitionState
 from moldau.metadata.in_sync import NewIsr, alter_partition
-from moldau.net.peer import Answer, PeerLost
+from moldau.net.peer import PeerLost, PeerResponse
 from moldau.replication.altering import Granted, IsrChanges, Proposal
 from moldau.replication.fetcher import Fetcher, FetchSettings, Hands
 from moldau.replication.fetchers import ask_bounds
@@ -67,10 +67,10 @@ class Link:
     def __init__(self, world: "World", here: "Node", leader: int) -> None:
         self._world, self._here, self._leader = world, here, leader
 
-    async def ask_raw(self, api_key: int, version: int, body: bytes, timeout_ms: int | None = None) -> Answer:
+    async def ask_raw(self, api_key: int, version: int, body: bytes, timeout_ms: int | None = None) -> PeerResponse:
         assert api_key == FETCH
         answer = await self._world.network(self._here.id, self._leader, lambda node: node.serve_fetch(body, version))
-        return Answer(memoryview(answer), 5)
+        return PeerResponse(memoryview(answer), 5)
 
     async def ask(self, message: Any, version: int, timeout_ms: int | None = None) -> Any:
         async def serve(node: "Node") -> Any:

@@ -13,7 +13,7 @@ from moldau.log.following import Copies
 from moldau.log.log import Log
 from moldau.log.segment import CorruptLogError
 from moldau.metadata.image import PartitionState
-from moldau.net.peer import Answer
+from moldau.net.peer import PeerResponse
 from moldau.replication.fetcher import Bounds, Fetcher, FetchSettings, Hands, Link
 from moldau.replication.owners import NoOwner
 from moldau.replication.partition import Partition
@@ -69,7 +69,7 @@ class Copying:
         )
         self.fetcher = Fetcher(LEADER, self, hands)
 
-    async def ask_raw(self, api_key: int, version: int, body: bytes, timeout_ms: int | None = None) -> Answer:
+    async def ask_raw(self, api_key: int, version: int, body: bytes, timeout_ms: int | None = None) -> PeerResponse:
         self.asked += 1
         while not self.answers:
             self.more.clear()
@@ -78,7 +78,7 @@ class Copying:
             FetchableTopicResponse(topic_id=partition.log.topic_id, partitions=(row,))
             for partition, row in self.answers.pop(0)
         )
-        return Answer(memoryview(encode(FetchResponse(session_id=5, responses=topics), VERSION)), 0)
+        return PeerResponse(memoryview(encode(FetchResponse(session_id=5, responses=topics), VERSION)), 0)
 
     def answer(self, *rows: tuple[Partition, PartitionData]) -> None:
         self.answers.append(list(rows))
