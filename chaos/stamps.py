@@ -8,9 +8,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
 from chaos.history import Event, Polled, Recorder, Send, Stamped
-from moldau.client.direct.failed import Failed
+from moldau.base.ids import TopicPartition
+from moldau.client.direct.failure import Failure
 from moldau.client.direct.fetch import read_range
-from moldau.client.direct.metadata import Cluster, Place
+from moldau.client.direct.metadata import Cluster
 from moldau.wire.batch import BatchHeader, read_header
 
 
@@ -41,8 +42,8 @@ def _twice(events: Iterable[Event], who: str) -> Iterator[tuple[str, int]]:
 
 def _batch_at(cluster: Cluster, place: str, offset: int) -> BatchHeader:
     topic, _, partition = place.rpartition("/")
-    for chunk in read_range(cluster, Place(topic, int(partition)), offset, offset + 1):
-        if isinstance(chunk, Failed):
+    for chunk in read_range(cluster, TopicPartition(topic, int(partition)), offset, offset + 1):
+        if isinstance(chunk, Failure):
             raise RuntimeError(f"{place} cannot be read at {offset}: {chunk}")
         for header in map(read_header, chunk.batches):
             if header.base_offset <= offset <= header.last_offset:

@@ -10,9 +10,10 @@ from dataclasses import replace
 
 from chaos.workloads.base import Numbered
 from moldau.base.errors import WireError
+from moldau.base.ids import TopicPartition
 from moldau.client.direct.connection import Connection
-from moldau.client.direct.failed import Failed, failed
-from moldau.client.direct.metadata import NETWORK, Cluster, Leader, Place, Topic, network_failure
+from moldau.client.direct.failure import Failure, failure_of
+from moldau.client.direct.metadata import NETWORK, Cluster, Leader, Topic, network_failure
 from moldau.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from moldau.wire.records import Record, encode_batch
 
@@ -52,9 +53,12 @@ class Direct(Numbered):
         topic = self.setting.topic
         with Cluster(self.setting.bootstrap, client_id=self.name, timeout_s=ANSWER_S) as cluster:
             while not self.ending.is_set():
-                place, many = Place(topic, self.dice.randrange(self.setting.partitions)), self.dice.randint(1, MOST)
+                place, many = (
+                    TopicPartition(topic, self.dice.randrange(self.setting.partitions)),
+                    self.dice.randint(1, MOST),
+                )
                 leader = connected(cluster, place)
-                if isinstance(leader, Failed):
+                if isinstance(leader, Failure):
                     self.erred(f"nothing sent: {leader}", hard=not leader.retriable)
                     cluster.forget(topic)
                 elif not self._sent(leader, cluster.topic(topic), place.partition, many):
@@ -62,12 +66,12 @@ class Direct(Numbered):
                 for _ in range(many):
                     self.pause()
 
-    def _sent(self, leader: Connection, topic: Topic | Failed, partition: int, many: int) -> bool:
+    def _sent(self, leader: Connection, topic: Topic | Failure, partition: int, many: int) -> bool:
         """A batch. Returns whether its outcome is known."""
         assert isinstance(topic, Topic), "it has a leader"
         values = [self.next_record(partition=partition)[1] for _ in range(many)]
         answer = send_once(leader, topic, partition, values)
-        if isinstance(answer, Failed):
+        if isinstance(answer, Failure):
             surely, _ = ANSWERS.get(answer.code, OPEN)
             for value in values:
                 self.not_delivered(partition, value, str(answer), surely=surely, hard=not answer.retriable)
@@ -77,7 +81,7 @@ class Direct(Numbered):
         return True
 
 
-def connected(cluster: Cluster, place: Place) -> Connection | Failed:
+def connected(cluster: Cluster, place: TopicPartition) -> Connection | Failure:
     """To the partition's leader; asks whoever answers for it unless it is known."""
     leader = cluster.leader(place)
     if not isinstance(leader, Leader):
@@ -88,7 +92,7 @@ def connected(cluster: Cluster, place: Place) -> Connection | Failed:
         return network_failure(f"broker {leader.node_id}", error)
 
 
-def send_once(leader: Connection, topic: Topic, partition: int, values: list[str]) -> int | Failed:
+def send_once(leader: Connection, topic: Topic, partition: int, values: list[str]) -> int | Failure:
     """The first record's offset, or the error as it was answered; NETWORK_EXCEPTION and time-outs if none was."""
     now = int(time.time() * 1000)
     batch = encode_batch([Record(index, now, None, value.encode()) for index, value in enumerate(values)])
@@ -104,5 +108,5 @@ def send_once(leader: Connection, topic: Topic, partition: int, values: list[str
     [row] = answer.responses[0].partition_responses
     if not row.error_code:
         return row.base_offset
-    problem = failed(row.error_code, "Produce")
+    problem = failure_of(row.error_code, "Produce")
     return replace(problem, message=row.error_message or problem.message)

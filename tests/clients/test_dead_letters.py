@@ -10,10 +10,10 @@ pytest.importorskip("pyspark", reason="needs pip install 'moldau[spark]'")
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
 from moldau.client.direct.arrow import SCHEMA, SCHEMA_WITH_HEADERS
+from moldau.spark.cluster import QueryFailed
 from moldau.spark.connection import Connection
-from moldau.spark.link import QueryFailed
 from moldau.spark.options import read_options
-from moldau.spark.source.dead_letters import DeadLetters, DoesNotFit, rejects
+from moldau.spark.source.dead_letters import DeadLetters, RecordRejected, reject_handler
 from moldau.spark.source.decode import Rejected
 from support.brokers.processes import AnyBroker, CreateTopic
 
@@ -67,7 +67,7 @@ def test_a_dead_letter_is_the_record_and_why(
     broker: AnyBroker, connection: Connection, create_topic: CreateTopic
 ) -> None:
     topic = create_topic()
-    with rejects(connection, topic) as misfits:
+    with reject_handler(connection, topic) as misfits:
         misfits.take(records(SCHEMA_WITH_HEADERS), [Rejected(0, "not JSON: č"), Rejected(2, "no value")])
         misfits.take(records(SCHEMA_WITH_HEADERS), [])
         misfits.take(records(SCHEMA), [Rejected(1, "a: 1 is not a string")])
@@ -79,9 +79,9 @@ def test_a_dead_letter_is_the_record_and_why(
 
 
 def test_without_a_topic_the_first_misfit_ends_the_query(connection: Connection) -> None:
-    with rejects(connection, None) as misfits:
+    with reject_handler(connection, None) as misfits:
         misfits.take(records(SCHEMA), [])
-        with pytest.raises(DoesNotFit, match="offset 41 of orders-5 does not fit the schema: no value") as ended:
+        with pytest.raises(RecordRejected, match="offset 41 of orders-5 does not fit the schema: no value") as ended:
             misfits.take(records(SCHEMA), [Rejected(1, "no value"), Rejected(2, "no value")])
     assert (ended.value.topic, ended.value.partition, ended.value.offset) == ("orders", 5, 41)
 

@@ -6,22 +6,24 @@ import uuid
 from collections.abc import Iterator
 from typing import Any
 
+import confluent_kafka
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer
 from confluent_kafka.admin import AdminClient
 
 from moldau.base.errors import WireError
+from moldau.base.ids import TopicPartition
 from moldau.client.direct import produce
-from moldau.client.direct.failed import Failed
-from moldau.client.direct.fetch import Chunk, FetchSizes, read_range
-from moldau.client.direct.metadata import Cluster, Place, Topic
+from moldau.client.direct.failure import Failure
+from moldau.client.direct.fetch import FetchedBatches, FetchSizes, read_range
+from moldau.client.direct.metadata import Cluster, Topic
 from moldau.client.direct.offsets import (
     EARLIEST,
     LATEST,
     MAX_TIMESTAMP,
     READ_COMMITTED,
-    Committed,
-    Found,
+    OffsetAndMetadata,
+    OffsetAndTimestamp,
     commit,
     committed,
     list_offsets,
@@ -42,11 +44,11 @@ def cluster(broker: AnyBroker) -> Iterator[Cluster]:
         yield cluster
 
 
-def columns_of(cluster: Cluster, place: Place, start: int, end: int, **options: Any) -> Columns:
+def columns_of(cluster: Cluster, place: TopicPartition, start: int, end: int, **options: Any) -> Columns:
     """All records of a range."""
     whole = Columns()
     for chunk in read_range(cluster, place, start, end, **options):
-        assert isinstance(chunk, Chunk), chunk
+        assert isinstance(chunk, FetchedBatches), chunk
         found = decode(chunk.batches, start=start, end=end)
         for name in Columns.__slots__:
             getattr(whole, name).extend(getattr(found, name))
@@ -57,7 +59,7 @@ def read_by_confluent(broker: AnyBroker, topic: str, partition: int, count: int)
     consumer = Consumer(
         {"bootstrap.servers": broker.bootstrap, "group.id": f"direct-{uuid.uuid4().hex}", "enable.auto.commit": False}
     )
-    consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING)])
+    consumer.assign([confluent_kafka.TopicPartition(topic, partition, OFFSET_BEGINNING)])
     found: list[Any] = []
     while len(found) < count:
         found += consumer.consume(count - len(found), 5)
@@ -67,7 +69,7 @@ def read_by_confluent(broker: AnyBroker, topic: str, partition: int, count: int)
 
 
 def unknown(found: object) -> bool:
-    return isinstance(found, Failed) and found.code == WireError.UNKNOWN_TOPIC_OR_PARTITION
+    return isinstance(found, Failure) and found.code == WireError.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def sample(count: int) -> list[tuple[bytes | None, bytes | None, int, list[tuple[str, bytes | None]]]]:
@@ -91,10 +93,10 @@ def test_it_reads_what_others_wrote(broker: AnyBroker, cluster: Cluster, create_
     for key, value, time, headers in rows:
         writer.produce(topic, value, key, partition=0, timestamp=time, headers=headers)
     assert writer.flush(30) == 0
-    found = columns_of(cluster, Place(topic, 0), 0, 300)
+    found = columns_of(cluster, TopicPartition(topic, 0), 0, 300)
     assert found.offsets == list(range(300))
     assert list(zip(found.keys, found.values, found.timestamps, map(list, found.headers), strict=True)) == rows
-    part = columns_of(cluster, Place(topic, 0), 17, 203, sizes=FetchSizes(partition_max_bytes=500))
+    part = columns_of(cluster, TopicPartition(topic, 0), 17, 203, sizes=FetchSizes(partition_max_bytes=500))
     assert part.offsets == list(range(17, 203))
 
 
@@ -120,9 +122,9 @@ def test_keys_go_where_java_sends_them(broker: AnyBroker, cluster: Cluster, crea
     keys: list[bytes | None] = [b"customer-%d" % number for number in range(200)]
     with produce.Producer(cluster) as producer:
         assert (producer.start() or producer.write(topic, keys, keys) or producer.flush()) is None
-    ends = list_offsets(cluster, {Place(topic, partition): LATEST for partition in range(5)})
+    ends = list_offsets(cluster, {TopicPartition(topic, partition): LATEST for partition in range(5)})
     for place, end in ends.items():
-        assert isinstance(end, Found)
+        assert isinstance(end, OffsetAndTimestamp)
         found = columns_of(cluster, place, 0, end.offset)
         assert found.keys == [key for key in keys if key and partition_of(key, 5) == place.partition]
 
@@ -133,24 +135,24 @@ def test_records_without_a_key_spread_over_partitions(cluster: Cluster, create_t
         assert producer.start() is None
         assert producer.write(topic, [None] * 500, [b"x" * 99] * 500) is None
         assert producer.flush() is None
-    ends = list_offsets(cluster, {Place(topic, partition): LATEST for partition in range(3)})
-    counts = [end.offset for end in ends.values() if isinstance(end, Found)]
+    ends = list_offsets(cluster, {TopicPartition(topic, partition): LATEST for partition in range(3)})
+    counts = [end.offset for end in ends.values() if isinstance(end, OffsetAndTimestamp)]
     assert sum(counts) == 500
     assert min(counts) > 0
 
 
 def test_offsets_by_time(cluster: Cluster, create_topic: CreateTopic) -> None:
     topic = create_topic()
-    place = Place(topic, 0)
+    place = TopicPartition(topic, 0)
     with produce.Producer(cluster, idempotent=False, acks=1) as producer:
         assert producer.write(topic, [None] * 10, [b"v"] * 10, [TIME + 10 * each for each in range(10)]) is None
         assert producer.flush() is None
 
-    def at(time: int) -> Found | Failed:
+    def at(time: int) -> OffsetAndTimestamp | Failure:
         return list_offsets(cluster, {place: time})[place]
 
     assert [at(time)[:2] for time in (TIME, TIME + 45, TIME + 90)] == [(0, TIME), (5, TIME + 50), (9, TIME + 90)]  # type: ignore[index]
-    assert at(TIME + 91) == Found(-1, -1, -1)
+    assert at(TIME + 91) == OffsetAndTimestamp(-1, -1, -1)
     assert at(EARLIEST)[0] == 0  # type: ignore[index]
     assert at(LATEST)[0] == 10  # type: ignore[index]
     assert at(MAX_TIMESTAMP)[:2] == (9, TIME + 90)  # type: ignore[index]
@@ -159,34 +161,34 @@ def test_offsets_by_time(cluster: Cluster, create_topic: CreateTopic) -> None:
 def test_committed_offsets_come_back_with_their_metadata(cluster: Cluster, create_topic: CreateTopic) -> None:
     topic = create_topic(partitions=2)
     group = f"direct-{uuid.uuid4().hex}"
-    assert committed(cluster, group, [Place(topic, 0)]) == {}
-    assert commit(cluster, group, {Place(topic, 1): Committed(7, "note")}) is None
+    assert committed(cluster, group, [TopicPartition(topic, 0)]) == {}
+    assert commit(cluster, group, {TopicPartition(topic, 1): OffsetAndMetadata(7, "note")}) is None
     found = committed(cluster, group)
     assert isinstance(found, dict)
-    assert {place: each[:2] for place, each in found.items()} == {Place(topic, 1): (7, "note")}  # type: ignore[index]
-    assert committed(cluster, group, [Place(topic, 0), Place(topic, 1)]) == found
+    assert {place: each[:2] for place, each in found.items()} == {TopicPartition(topic, 1): (7, "note")}  # type: ignore[index]
+    assert committed(cluster, group, [TopicPartition(topic, 0), TopicPartition(topic, 1)]) == found
 
 
 def test_an_offset_that_is_not_there_is_a_value(cluster: Cluster, create_topic: CreateTopic) -> None:
     topic = create_topic()
-    (found,) = read_range(cluster, Place(topic, 0), 5, 10)
-    assert isinstance(found, Failed)
+    (found,) = read_range(cluster, TopicPartition(topic, 0), 5, 10)
+    assert isinstance(found, Failure)
     assert (found.name, found.retriable) == ("OFFSET_OUT_OF_RANGE", False)
 
 
 def test_what_never_comes_is_waited_for_and_then_a_value(broker: AnyBroker, create_topic: CreateTopic) -> None:
     topic = create_topic()
     with Cluster(broker.bootstrap, timeout_s=0.5) as impatient:
-        (found,) = read_range(impatient, Place(topic, 0), 0, 1, sizes=FetchSizes(max_wait_ms=100))
-        assert isinstance(found, Failed)
+        (found,) = read_range(impatient, TopicPartition(topic, 0), 0, 1, sizes=FetchSizes(max_wait_ms=100))
+        assert isinstance(found, Failure)
         assert found.code == WireError.REQUEST_TIMED_OUT
         missing = impatient.describe([f"{topic}-none"])
         assert isinstance(missing, dict)
         (problem,) = missing.values()
-        assert isinstance(problem, Failed)
+        assert isinstance(problem, Failure)
         assert problem.code == WireError.UNKNOWN_TOPIC_OR_PARTITION
-        (found,) = read_range(impatient, Place(f"{topic}-none", 0), 0, 1)
-        assert isinstance(found, Failed)
+        (found,) = read_range(impatient, TopicPartition(f"{topic}-none", 0), 0, 1)
+        assert isinstance(found, Failure)
 
 
 def test_a_topic_that_was_created_anew_is_not_the_topic_that_was_read(
@@ -197,12 +199,12 @@ def test_a_topic_that_was_created_anew_is_not_the_topic_that_was_read(
         assert producer.start() is None
         assert producer.write(topic, [None] * 9, [b"x" * 500] * 9) is None
         assert producer.flush() is None
-    chunks = read_range(cluster, Place(topic, 0), 0, 100, sizes=FetchSizes(max_wait_ms=100))
-    assert isinstance(next(chunks), Chunk)
+    chunks = read_range(cluster, TopicPartition(topic, 0), 0, 100, sizes=FetchSizes(max_wait_ms=100))
+    assert isinstance(next(chunks), FetchedBatches)
     raw.delete_topics([topic])
     raw.create_topic(topic)
     found = next(chunks)
-    assert isinstance(found, Failed)
+    assert isinstance(found, Failure)
     assert found.name == "INCONSISTENT_TOPIC_ID"
 
 
@@ -243,7 +245,7 @@ def test_batches_that_are_too_large_are_split(
         assert producer.flush() is None
         assert producer.written == 600
     for partition in (0, 1):
-        found = columns_of(cluster, Place(topic, partition), 0, 300)
+        found = columns_of(cluster, TopicPartition(topic, partition), 0, 300)
         order = (lambda rows: rows) if idempotent else (lambda rows: sorted(rows))
         assert order(found.values) == order(values[partition::2])
         assert found.keys == found.values
@@ -259,11 +261,11 @@ def test_a_producer_that_asks_for_no_answer_writes_too(cluster: Cluster, create_
         assert producer.written == 1000
         read: list[bytes | None] = []
         while len(read) < 1000:  # nobody says when they have arrived
-            ends = list_offsets(cluster, {Place(topic, 0): LATEST, Place(topic, 1): LATEST})
+            ends = list_offsets(cluster, {TopicPartition(topic, 0): LATEST, TopicPartition(topic, 1): LATEST})
             read = [
                 value
                 for place, end in ends.items()
-                if isinstance(end, Found)
+                if isinstance(end, OffsetAndTimestamp)
                 for value in columns_of(cluster, place, 0, end.offset).values
             ]
     assert sorted(map(str, read)) == sorted(map(str, values))
@@ -272,7 +274,7 @@ def test_a_producer_that_asks_for_no_answer_writes_too(cluster: Cluster, create_
 def test_a_cluster_that_is_not_there_is_a_value() -> None:
     with Cluster("127.0.0.1:1", timeout_s=0.2) as nowhere:
         found = nowhere.describe(None)
-        assert isinstance(found, Failed)
+        assert isinstance(found, Failure)
         assert found.code == WireError.NETWORK_EXCEPTION
 
 
@@ -284,7 +286,7 @@ def test_a_topic_that_does_not_exist_is_created_by_writing_to_it(
     with produce.Producer(cluster) as producer:
         assert (producer.start() or producer.write(topic, [b"k", b"k"], [b"1", b"2"], partitions=partitions)) is None
         assert producer.flush() is None
-    assert columns_of(cluster, Place(topic, 0), 0, 2).values == [b"1", b"2"]
+    assert columns_of(cluster, TopicPartition(topic, 0), 0, 2).values == [b"1", b"2"]
 
 
 def test_a_topic_that_nobody_creates_is_a_value(start_broker: StartBroker) -> None:
@@ -295,11 +297,11 @@ def test_a_topic_that_nobody_creates_is_a_value(start_broker: StartBroker) -> No
 
 
 def test_the_absence_of_a_topic_is_an_answer_for_those_who_say_so(cluster: Cluster, create_topic: CreateTopic) -> None:
-    there, missing = Place(create_topic(), 0), Place("nowhere", 0)
-    beyond = Place(there.topic, 7)
+    there, missing = TopicPartition(create_topic(), 0), TopicPartition("nowhere", 0)
+    beyond = TopicPartition(there.topic, 7)
     asked = list_offsets(cluster, dict.fromkeys((there, missing, beyond), LATEST), await_topics=False)
     found = asked[there]
-    assert isinstance(found, Found)
+    assert isinstance(found, OffsetAndTimestamp)
     assert found.offset == 0
     assert unknown(asked[missing])
     assert unknown(asked[beyond])
@@ -311,7 +313,7 @@ def test_every_topic_is_described(cluster: Cluster, create_topic: CreateTopic, b
     assert isinstance(found, dict)
     described = found[topic]
     assert isinstance(described, Topic)
-    assert described.places == [Place(topic, partition) for partition in range(4)]
+    assert described.partitions == [TopicPartition(topic, partition) for partition in range(4)]
     assert set(AdminClient({"bootstrap.servers": broker.bootstrap}).list_topics(timeout=10).topics) >= {topic}
 
 
@@ -330,7 +332,9 @@ def test_reading_and_writing_go_on_when_the_broker_restarts(own_broker: BrokerPr
         assert producer.flush() is None
         own_broker.restart()
         read: list[bytes | None] = []
-        for place, end in list_offsets(cluster, {Place("t", 0): LATEST, Place("t", 1): LATEST}).items():
-            assert isinstance(end, Found)
+        for place, end in list_offsets(
+            cluster, {TopicPartition("t", 0): LATEST, TopicPartition("t", 1): LATEST}
+        ).items():
+            assert isinstance(end, OffsetAndTimestamp)
             read += columns_of(cluster, place, 0, end.offset, isolation=READ_COMMITTED).values
         assert sorted(map(str, read)) == sorted(map(str, keys)), "each once"

@@ -4,9 +4,10 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from moldau.client.direct.fetch import Chunk, FetchSizes, read_range
-from moldau.client.direct.metadata import Cluster, Place
-from moldau.client.direct.offsets import LATEST, READ_COMMITTED, Found, list_offsets
+from moldau.base.ids import TopicPartition
+from moldau.client.direct.fetch import FetchedBatches, FetchSizes, read_range
+from moldau.client.direct.metadata import Cluster
+from moldau.client.direct.offsets import LATEST, READ_COMMITTED, OffsetAndTimestamp, list_offsets
 from moldau.client.direct.produce import Producer
 from moldau.client.direct.records import decode
 from moldau.client.direct.transactions import TransactionalProducer
@@ -34,12 +35,12 @@ def killed_again_and_again(broker: BrokerProcess) -> Iterator[threading.Thread]:
 
 
 def values_of(cluster: Cluster, partition: int, isolation: int = READ_COMMITTED) -> list[bytes | None]:
-    place = Place("t", partition)
+    place = TopicPartition("t", partition)
     end = list_offsets(cluster, {place: LATEST}, isolation=isolation)[place]
-    assert isinstance(end, Found), end
+    assert isinstance(end, OffsetAndTimestamp), end
     found: list[bytes | None] = []
     for chunk in read_range(cluster, place, 0, end.offset, isolation=isolation):
-        assert isinstance(chunk, Chunk), chunk
+        assert isinstance(chunk, FetchedBatches), chunk
         found += decode(chunk.batches, end=end.offset).values
     return found
 
@@ -95,8 +96,8 @@ def test_a_reader_whose_broker_is_killed_reads_on(own_broker: BrokerProcess) -> 
         assert (producer.start() or producer.write("t", written, written) or producer.flush()) is None
         read: list[bytes | None] = []
         kills = 0
-        for chunk in read_range(cluster, Place("t", 0), 0, len(written), sizes=FetchSizes(20_000)):
-            assert isinstance(chunk, Chunk), chunk
+        for chunk in read_range(cluster, TopicPartition("t", 0), 0, len(written), sizes=FetchSizes(20_000)):
+            assert isinstance(chunk, FetchedBatches), chunk
             read += decode(chunk.batches, end=len(written)).values
             if len(read) >= (kills + 1) * 4000 and kills < KILLS:
                 own_broker.kill()

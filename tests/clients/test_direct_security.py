@@ -12,17 +12,18 @@ from typing import NamedTuple
 
 import pytest
 
+from moldau.base.ids import TopicPartition
 from moldau.client.admin.cluster import open_cluster as open_command_cluster
 from moldau.client.admin.errors import AdminError
 from moldau.client.admin.target import Target
 from moldau.client.admin.transactions import Filters, list_transactions
-from moldau.client.direct.failed import Failed
-from moldau.client.direct.fetch import Chunk, FetchSizes, read_range
-from moldau.client.direct.metadata import Cluster, Place
+from moldau.client.direct.failure import Failure
+from moldau.client.direct.fetch import FetchedBatches, FetchSizes, read_range
+from moldau.client.direct.metadata import Cluster
 from moldau.client.direct.produce import Producer
 from moldau.client.direct.records import decode
 from moldau.client.direct.security import Sasl, Security, Tls
-from moldau.spark.link import open_cluster
+from moldau.spark.cluster import open_cluster
 from moldau.spark.options import read_options, write_options
 from support.brokers.processes import HOST, ApacheKafkaProcess, free_port
 from support.clients.raw import RawClient
@@ -127,15 +128,15 @@ def there_and_back(writing: Cluster, reading: Cluster) -> None:
     """A record goes in and comes out."""
     with writing, reading, Producer(writing, idempotent=False) as producer:
         assert (producer.write(TOPIC, [None], [b"v"]) or producer.flush()) is None
-        chunk = next(read_range(reading, Place(TOPIC, 0), 0, 1))
-        assert isinstance(chunk, Chunk), chunk
+        chunk = next(read_range(reading, TopicPartition(TOPIC, 0), 0, 1))
+        assert isinstance(chunk, FetchedBatches), chunk
         assert decode(chunk.batches, end=1).values == [b"v"]
 
 
-def refused(address: str, security: Security) -> Failed:
+def refused(address: str, security: Security) -> Failure:
     with Cluster(address, security, timeout_s=30) as cluster:
         found = cluster.describe([TOPIC])
-        assert isinstance(found, Failed), found
+        assert isinstance(found, Failure), found
         return found
 
 
@@ -181,7 +182,7 @@ def test_a_file_that_is_not_there_is_told_at_once(kafka: SecuredKafka) -> None:
 def test_a_producer_and_a_reader_outlive_their_sessions(kafka: SecuredKafka, monkeypatch: pytest.MonkeyPatch) -> None:
     """A broker cuts those off who send something when their session is over (KIP-368)."""
     made: list[int] = []
-    new = Cluster.own_connection
+    new = Cluster.dedicated_connection
     monkeypatch.setattr(Cluster, "own_connection", lambda self, node: made.append(node) or new(self, node))  # type: ignore[func-returns-value]
     with RawClient(kafka.bootstrap) as raw:
         raw.create_topic("long")
@@ -195,8 +196,8 @@ def test_a_producer_and_a_reader_outlive_their_sessions(kafka: SecuredKafka, mon
             written += more
         read: list[bytes | None] = []
         small = FetchSizes(partition_max_bytes=max(500, 40 * len(written) // 100))
-        for chunk in read_range(cluster, Place("long", 0), 0, len(written), sizes=small):
-            assert isinstance(chunk, Chunk), chunk
+        for chunk in read_range(cluster, TopicPartition("long", 0), 0, len(written), sizes=small):
+            assert isinstance(chunk, FetchedBatches), chunk
             read += decode(chunk.batches, end=len(written)).values
             if len(made) < 7:
                 time.sleep(0.3)  # a caller that takes its time with each chunk
@@ -265,7 +266,7 @@ def test_options_with_a_wrong_password_are_told_in_a_sentence(kafka: SecuredKafk
     login = {"sasl_mechanism": "PLAIN", "sasl_jaas_config": jaas("PLAIN", "guess")}
     with by_options(as_options(kafka, "SASL_PLAINTEXT", **login))[0] as cluster:
         problem = cluster.describe([TOPIC])
-    assert isinstance(problem, Failed)
+    assert isinstance(problem, Failure)
     assert problem.name == "SASL_AUTHENTICATION_FAILED"
     assert "guess" not in str(problem)
 
@@ -274,5 +275,5 @@ def test_options_with_a_token_that_cannot_be_had_are_told_in_a_sentence(kafka: S
     source = {"sasl_mechanism": "OAUTHBEARER", "sasl_oauthbearer_token_endpoint_url": f"file://{tmp_path}/none"}
     with by_options(as_options(kafka, "SASL_PLAINTEXT", **source))[0] as cluster:
         problem = cluster.describe([TOPIC])
-    assert isinstance(problem, Failed)
+    assert isinstance(problem, Failure)
     assert f"the token file {tmp_path}/none cannot be read" in problem.message

@@ -8,12 +8,20 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
+from moldau.base.ids import TopicPartition
 from moldau.client.direct import transactions
 from moldau.client.direct.connection import Connection, ConnectionLost
-from moldau.client.direct.failed import Failed
-from moldau.client.direct.fetch import Chunk, FetchSizes, read_range
-from moldau.client.direct.metadata import Cluster, Place
-from moldau.client.direct.offsets import LATEST, READ_COMMITTED, Committed, Found, committed, list_offsets
+from moldau.client.direct.failure import Failure
+from moldau.client.direct.fetch import FetchedBatches, FetchSizes, read_range
+from moldau.client.direct.metadata import Cluster
+from moldau.client.direct.offsets import (
+    LATEST,
+    READ_COMMITTED,
+    OffsetAndMetadata,
+    OffsetAndTimestamp,
+    committed,
+    list_offsets,
+)
 from moldau.client.direct.records import decode
 from moldau.client.direct.transactions import TransactionalProducer
 from support.brokers.processes import AnyBroker, CreateTopic
@@ -51,7 +59,7 @@ def name() -> str:
 
 def visible(cluster: Cluster, topic: str, partitions: int = 1, most_bytes: int = 1 << 20) -> Column:
     """What a reader of committed records sees, once no transaction is open."""
-    latest = {Place(topic, each): LATEST for each in range(partitions)}
+    latest = {TopicPartition(topic, each): LATEST for each in range(partitions)}
     ends = list_offsets(cluster, latest)
     while (
         list_offsets(cluster, latest, isolation=READ_COMMITTED) != ends
@@ -59,9 +67,9 @@ def visible(cluster: Cluster, topic: str, partitions: int = 1, most_bytes: int =
         ends = list_offsets(cluster, latest)
     found: Column = []
     for place, end in ends.items():
-        assert isinstance(end, Found), end
+        assert isinstance(end, OffsetAndTimestamp), end
         for chunk in read_range(cluster, place, 0, end.offset, isolation=READ_COMMITTED, sizes=FetchSizes(most_bytes)):
-            assert isinstance(chunk, Chunk), chunk
+            assert isinstance(chunk, FetchedBatches), chunk
             found += decode(chunk.batches, end=end.offset).values
     return found
 
@@ -97,25 +105,25 @@ def test_offsets_and_their_metadata_are_part_of_it(
     cluster: Cluster, create_topic: CreateTopic, start: Any, name: str
 ) -> None:
     topic = create_topic()
-    place, group = Place(topic, 0), f"{name}-control"
+    place, group = TopicPartition(topic, 0), f"{name}-control"
     producer = start(name)
     assert producer.write(topic, [None], [b"one"]) is None
-    assert producer.commit_offsets(group, {place: Committed(1, "rows=1")}) is None
+    assert producer.commit_offsets(group, {place: OffsetAndMetadata(1, "rows=1")}) is None
     assert producer.commit() is None
     found = committed(cluster, group, [place])
     assert isinstance(found, dict)
     assert found[place][:2] == (1, "rows=1")  # type: ignore[index]
 
-    assert producer.commit_offsets(group, {place: Committed(2, "rows=9")}) is None
+    assert producer.commit_offsets(group, {place: OffsetAndMetadata(2, "rows=9")}) is None
     assert producer.abort() is None
     assert committed(cluster, group, [place]) == found
 
 
 def test_offsets_alone_make_a_transaction(cluster: Cluster, create_topic: CreateTopic, start: Any, name: str) -> None:
-    place = Place(create_topic(), 0)
+    place = TopicPartition(create_topic(), 0)
     producer = start(name)
     for number in range(1, 4):
-        assert producer.commit_offsets(name, {place: Committed(number)}) is None
+        assert producer.commit_offsets(name, {place: OffsetAndMetadata(number)}) is None
         assert producer.commit() is None
         found = committed(cluster, name, [place])
         assert isinstance(found, dict)
@@ -131,7 +139,7 @@ def test_the_producer_before_is_fenced_and_what_it_left_open_is_gone(
     second = start(name)
     assert (second.write(topic, [None], [b"kept"]) or second.commit()) is None
     problem = first.write(topic, [None], [b"late"]) or first.commit()
-    assert isinstance(problem, Failed)
+    assert isinstance(problem, Failure)
     assert problem.fenced, problem
     assert first.abort() == problem, "it stays fenced"
     assert visible(cluster, topic) == [b"kept"]
@@ -175,14 +183,14 @@ def test_answers_that_get_lost_lose_and_double_nothing(
         values: Column = [b"%d-%d" % (number, each) for each in range(30)]
         for part in (values[:10], values[10:]):
             assert producer.write(topic, part, part) is None
-        assert producer.commit_offsets(group, {Place(topic, 0): Committed(number)}) is None
+        assert producer.commit_offsets(group, {TopicPartition(topic, 0): OffsetAndMetadata(number)}) is None
         assert (producer.abort() if number % 4 == 3 else producer.commit()) is None
         wanted += [] if number % 4 == 3 else values
     losing = False
     assert sorted(map(str, visible(cluster, topic, 3))) == sorted(map(str, wanted))
     found = committed(cluster, group)
     assert isinstance(found, dict)
-    assert found[Place(topic, 0)][0] == 14  # type: ignore[index]
+    assert found[TopicPartition(topic, 0)][0] == 14  # type: ignore[index]
 
 
 def test_transactions_of_others_are_read_as_they_ended(

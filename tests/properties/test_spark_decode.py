@@ -16,7 +16,7 @@ from pyspark.sql import types
 
 from moldau.spark.source import decode
 from moldau.spark.source.decode import Decoder
-from moldau.spark.source.documents import Misfit, document_reader
+from moldau.spark.source.documents import SchemaMismatch, document_reader
 
 NAMES = ["a", "b", "č", "a b", ""]
 SIMPLE = [
@@ -151,7 +151,7 @@ def alone(schema: pa.Schema, values: list[bytes | None]) -> tuple[Any, list[tupl
     for row, value in enumerate(values):
         try:
             rows.append(read(value))
-        except Misfit as bad:
+        except SchemaMismatch as bad:
             reasons.append((row, str(bad)))
     columns = [pa.array([row[field.name] for row in rows], field.type) for field in schema]
     return pa.record_batch(columns, schema=schema), reasons

@@ -5,10 +5,11 @@ from contextlib import suppress
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from moldau.base.ids import TopicPartition
 from moldau.base.settings import SettingsRefused
 from moldau.spark.jaas import Login, read_jaas
-from moldau.spark.kafka_names import KAFKA
-from moldau.spark.offsets import Offsets, TopicPartition, read_offsets
+from moldau.spark.kafka_settings import KAFKA
+from moldau.spark.offsets import SpecificOffsets, read_offsets
 from moldau.spark.option_tables import READ, WRITE
 from moldau.spark.options import read_options, write_options
 
@@ -59,4 +60,4 @@ def test_offsets_come_back(places: dict[TopicPartition, int]) -> None:
     for (topic, partition), offset in places.items():
         by_topic.setdefault(topic, []).append(f'"{partition}": {offset}')
     text = "{" + ", ".join(f'"{topic}": {{{", ".join(rows)}}}' for topic, rows in by_topic.items()) + "}"
-    assert read_offsets("startingOffsets", text) == Offsets(places)
+    assert read_offsets("startingOffsets", text) == SpecificOffsets(places)

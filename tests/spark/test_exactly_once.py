@@ -103,13 +103,13 @@ def test_a_repeated_batch_with_fewer_tasks_stops_the_query(pipeline: Pipeline, b
     """Task 1 of an earlier attempt had written its rows; now there is only task 0, which sees nothing wrong."""
     from moldau.client.direct.metadata import Cluster
     from moldau.client.direct.offsets import commit
-    from moldau.spark.sink.control import Control, Done
+    from moldau.spark.sink.control_offsets import ControlOffsets, TaskCommit
 
     pipeline.add("a", 5)
     pipeline.run()
-    control = Control(pipeline.query, "sink", pipeline.topic)
+    control = ControlOffsets(pipeline.query, "sink", pipeline.topic)
     with Cluster(broker.bootstrap) as cluster:
-        assert commit(cluster, control.task_group(1), {control.place: Done(1, 5, "d").offset()}) is None
+        assert commit(cluster, control.task_group(1), {control.place: TaskCommit(1, 5, "d").offset()}) is None
     pipeline.add("b", 10)
     for _ in range(2):
         assert "batch 1 now has 1 tasks, but task 1 has written 5 rows of it before" in failure(pipeline.run)
@@ -117,7 +117,7 @@ def test_a_repeated_batch_with_fewer_tasks_stops_the_query(pipeline: Pipeline, b
 
 def test_coalesce_makes_a_batch_one_transaction(pipeline: Pipeline, broker: AnyBroker, consume: Consume) -> None:
     from moldau.client.direct.metadata import Cluster
-    from moldau.spark.sink.control import Control
+    from moldau.spark.sink.control_offsets import ControlOffsets
 
     tasks = []
     spread = pipeline.lines().repartition(3)
@@ -125,7 +125,7 @@ def test_coalesce_makes_a_batch_one_transaction(pipeline: Pipeline, broker: AnyB
         pipeline.add(name, 30)
         pipeline.run(frame)
         with Cluster(broker.bootstrap) as cluster:
-            finished = Control(pipeline.query, "sink", pipeline.topic).finished(cluster)
+            finished = ControlOffsets(pipeline.query, "sink", pipeline.topic).finished(cluster)
         assert finished is not None
         tasks.append((finished.batch, finished.tasks))
     assert tasks == [(0, 3), (1, 1)]

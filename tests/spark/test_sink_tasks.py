@@ -13,9 +13,9 @@ from support.clients.records import Record
 pa = pytest.importorskip("pyarrow", reason="needs PyArrow: pip install 'moldau[spark]'")
 pytest.importorskip("pandas", reason="needs pandas: pip install 'moldau[spark]'")
 
-from moldau.spark.link import QueryFailed  # noqa: E402
+from moldau.spark.cluster import QueryFailed  # noqa: E402
 from moldau.spark.options import write_options  # noqa: E402
-from moldau.spark.sink.control import Control  # noqa: E402
+from moldau.spark.sink.control_offsets import ControlOffsets  # noqa: E402
 from moldau.spark.sink.exactly_once import Task, finish, write_exactly_once  # noqa: E402
 from moldau.spark.sink.layout import Layout  # noqa: E402
 
@@ -24,7 +24,7 @@ Consume = Callable[..., list[Record]]
 
 class Query:
     def __init__(self, broker: AnyBroker, topic: str) -> None:
-        self.control = Control(f"query-of-{topic}", "sink", topic)
+        self.control = ControlOffsets(f"query-of-{topic}", "sink", topic)
         self.options = write_options(
             {"kafka.bootstrap.servers": broker.bootstrap, "topic": topic, "delivery": "exactly-once"}
         )
@@ -136,9 +136,9 @@ def test_tasks_that_are_no_more(query: Query, consume: Consume) -> None:
 
 def test_somebody_elses_offset(query: Query, broker: AnyBroker) -> None:
     from moldau.client.direct.metadata import Cluster
-    from moldau.client.direct.offsets import Committed, commit
+    from moldau.client.direct.offsets import OffsetAndMetadata, commit
 
     with Cluster(broker.bootstrap) as cluster:
-        commit(cluster, query.control.task_group(0), {query.control.place: Committed(0, "mine")})
+        commit(cluster, query.control.task_group(0), {query.control.place: OffsetAndMetadata(0, "mine")})
     with pytest.raises(QueryFailed, match="somebody else has committed an offset as the group moldau-query-of-"):
         query.write(0, 0, rows("a"))

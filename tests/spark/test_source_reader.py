@@ -16,10 +16,11 @@ pytest.importorskip("pyspark", reason="needs PySpark: pip install 'moldau[spark]
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, ReadMinRows
 from pyspark.sql.types import StructType
 
-from moldau.client.direct.metadata import Cluster, Place
+from moldau.base.ids import TopicPartition
+from moldau.client.direct.metadata import Cluster
 from moldau.client.direct.offsets import committed
+from moldau.spark.cluster import QueryFailed
 from moldau.spark.datasource import MoldauDataSource
-from moldau.spark.link import QueryFailed
 from moldau.spark.source.stream import StreamReader
 
 Send = Callable[..., None]
@@ -206,7 +207,7 @@ def test_progress_is_committed_when_a_batch_is_finished(
         def offset() -> Any:
             found = committed(cluster, topic)
             assert isinstance(found, dict)
-            return found[Place(topic, 0)]
+            return found[TopicPartition(topic, 0)]
 
         with caplog.at_level(logging.WARNING):
             query.batch()

@@ -66,7 +66,7 @@ class Stream:
             assert time.monotonic() < until, self.values
             time.sleep(0.02)
 
-    def journal(self, batch: int) -> dict[str, Any]:
+    def stream_offsets(self, batch: int) -> dict[str, Any]:
         found: dict[str, Any] = json.loads((self.checkpoint / "offsets" / str(batch)).read_text().splitlines()[2])
         return found
 
@@ -108,7 +108,7 @@ def test_the_most_for_one_batch(stream: Stream, produce: Send, create_topic: Cre
     produce(topic, numbers(*range(90, 100), partition=1))
     query = stream.run(subscribe=topic, maxOffsetsPerTrigger=20)
     assert [each["numInputRows"] for each in query.recentProgress][:5] == [20] * 5
-    assert stream.journal(0)["offsets"] == {topic: {"0": 18, "1": 2}}
+    assert stream.stream_offsets(0)["offsets"] == {topic: {"0": 18, "1": 2}}
     assert stream.values == list(range(100))
     latest = json.loads(query.recentProgress[0]["sources"][0]["latestOffset"])
     assert latest["offsets"] == {topic: {"0": 90, "1": 10}}
@@ -120,7 +120,7 @@ def test_a_batch_that_runs_again_has_the_tasks_it_had(stream: Stream, produce: S
     produce(topic, numbers(*range(20), partition=0))
     produce(topic, numbers(*range(20, 50), partition=1))
     stream.run(subscribe=topic, minPartitions=4)
-    assert stream.journal(0)["cuts"] == {topic: {"0": [0, 10, 20], "1": [0, 15, 30]}}
+    assert stream.stream_offsets(0)["cuts"] == {topic: {"0": [0, 10, 20], "1": [0, 15, 30]}}
     again = stream.forget_last_commit()
     produce(topic, numbers(*range(50, 60), partition=0))
     query = stream.run(subscribe=topic, startingOffsets="latest", minPartitions=1)

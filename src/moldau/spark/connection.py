@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from moldau.base.settings import SettingError, shortened
 from moldau.client.direct.security import Security
-from moldau.spark.kafka_names import KafkaValues
+from moldau.spark.kafka_settings import KafkaSettings
 from moldau.spark.security import read_security
 
 BOOTSTRAP = "kafka.bootstrap.servers"
@@ -22,7 +22,7 @@ class Connection:
     retry_max_ms: int
 
 
-def read_connection(kafka: KafkaValues, problems: list[SettingError]) -> Connection | None:
+def read_connection(kafka: KafkaSettings, problems: list[SettingError]) -> Connection | None:
     """None if something is wrong with the addresses; whatever is wrong is added to the problems."""
     security, wrong = read_security(kafka)
     problems += wrong

@@ -7,12 +7,12 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from moldau.spark.defaults import with_defaults
-from moldau.spark.versions import why_not
+from moldau.spark.versions import version_error
 
 if TYPE_CHECKING:
     from moldau.spark.sink.writers import BatchWriter, StreamWriter
     from moldau.spark.source.batch import BatchReader
-    from moldau.spark.source.reading import Reading
+    from moldau.spark.source.row_reader import RowReader
     from moldau.spark.source.stream import StreamReader
 
 COLUMNS = "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int"
@@ -23,7 +23,7 @@ class MoldauDataSource(DataSource):
     """Columns and options are those of Spark's Kafka source and sink (options.py)."""
 
     def __init__(self, options: dict[str, str]) -> None:
-        wrong = why_not(pyspark.__version__)
+        wrong = version_error(pyspark.__version__)
         if wrong:
             raise RuntimeError(wrong)
         super().__init__(with_defaults(options))
@@ -42,12 +42,12 @@ class MoldauDataSource(DataSource):
     def reader(self, schema: StructType) -> "BatchReader":
         from moldau.spark.source.batch import BatchReader
 
-        return BatchReader(self._reading(schema, stream=False))
+        return BatchReader(self._row_reader(schema, stream=False))
 
     def streamReader(self, schema: StructType) -> "StreamReader":  # noqa: N802
         from moldau.spark.source.stream import StreamReader
 
-        return StreamReader(self._reading(schema, stream=True))
+        return StreamReader(self._row_reader(schema, stream=True))
 
     def writer(self, schema: Any, overwrite: bool) -> "BatchWriter":
         """Asked for by `df.write`."""
@@ -61,12 +61,12 @@ class MoldauDataSource(DataSource):
 
         return stream_writer(self.options, schema)
 
-    def _reading(self, schema: StructType, *, stream: bool) -> "Reading":
+    def _row_reader(self, schema: StructType, *, stream: bool) -> "RowReader":
         from moldau.spark.options import read_options
-        from moldau.spark.source.reading import reading
+        from moldau.spark.source.row_reader import row_reader
 
         options = read_options(with_defaults(self.options, stream=stream), stream=stream)
-        return reading(options, schema, _columns(options.include_headers))
+        return row_reader(options, schema, _columns(options.include_headers))
 
 
 def _columns(headers: bool) -> str:

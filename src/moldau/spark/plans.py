@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 STREAMING_RELATION = "StreamingRelation"  # the older kind of source; the other ends in V2
-OURS = "moldau"
+FORMAT = "moldau"
 
 
 @dataclass(frozen=True, slots=True)
-class Reads:
+class SourcePlan:
     """A source of a query: its format and options, as the user gave them."""
 
     format: str
@@ -21,7 +21,7 @@ class Reads:
 
 
 @dataclass(frozen=True, slots=True)
-class Writes:
+class SinkPlan:
     """What a writer was told: the query's name, its sink, where its checkpoint is if it says so."""
 
     name: str | None
@@ -31,7 +31,7 @@ class Writes:
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
-def reads_of(plan: Any) -> list[Reads]:
+def sources_of(plan: Any) -> list[SourcePlan]:
     """The streaming sources of a plan (a Java LogicalPlan), in Spark's order."""
     leaves = plan.collectLeaves()
     found = []
@@ -39,28 +39,28 @@ def reads_of(plan: Any) -> list[Reads]:
         leaf = leaves.apply(number)
         kind = leaf.getClass().getSimpleName()
         if kind == f"{STREAMING_RELATION}V2":
-            found.append(Reads(leaf.sourceName(), dict(leaf.extraOptions().asCaseSensitiveMap())))
+            found.append(SourcePlan(leaf.sourceName(), dict(leaf.extraOptions().asCaseSensitiveMap())))
         elif kind == STREAMING_RELATION:
-            found.append(Reads(leaf.sourceName(), _scala_map(leaf.dataSource().options())))
+            found.append(SourcePlan(leaf.sourceName(), _scala_map(leaf.dataSource().options())))
     return found
 
 
-def reads_of_frame(frame: Any) -> list[Reads]:
-    return reads_of(frame._jdf.queryExecution().analyzed())
+def sources_of_frame(frame: Any) -> list[SourcePlan]:
+    return sources_of(frame._jdf.queryExecution().analyzed())
 
 
-def reads_of_query(query: Any) -> list[Reads]:
+def sources_of_query(query: Any) -> list[SourcePlan]:
     """Of a query that was started."""
-    return reads_of(query._jsq.streamingQuery().analyzedPlan())
+    return sources_of(query._jsq.streamingQuery().analyzedPlan())
 
 
-def writes_of(writer: Any, path: str | None = None) -> Writes:
+def sink_of(writer: Any, path: str | None = None) -> SinkPlan:
     """Of a DataStreamWriter that is about to be started."""
     given = {name.lower(): value for name, value in _scala_map(_field(writer, "extraOptions")).items()}
     options = _scala_map(_field(writer, "extraOptions"))
     if path is not None:
         options["path"] = path
-    return Writes(
+    return SinkPlan(
         name=given.get("queryname"),
         format=_sink_format(writer),
         mode=str(_field(writer, "outputMode").toString()).lower(),

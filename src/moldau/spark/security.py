@@ -6,7 +6,7 @@ Opens no file and no connection. Java's key stores are refused with the command 
 from moldau.base.settings import SettingError
 from moldau.client.direct.security import Sasl, Security, Tls
 from moldau.spark.jaas import Login, read_jaas
-from moldau.spark.kafka_names import KafkaValues
+from moldau.spark.kafka_settings import KafkaSettings
 from moldau.spark.tokens import TokenSource
 
 MODULE_OF = {
@@ -30,7 +30,7 @@ TO_PEM = {  # by what the store is for and its type
 }
 
 
-def read_security(kafka: KafkaValues) -> tuple[Security, list[SettingError]]:
+def read_security(kafka: KafkaSettings) -> tuple[Security, list[SettingError]]:
     """What the settings ask for, and everything that is wrong with them."""
     protocol = kafka.text("security.protocol").upper()
     problems: list[SettingError] = []
@@ -41,7 +41,7 @@ def read_security(kafka: KafkaValues) -> tuple[Security, list[SettingError]]:
     return Security(tls, sasl), problems
 
 
-def _left_over(kafka: KafkaValues, prefix: str, unused: bool, wanted: str) -> list[SettingError]:
+def _left_over(kafka: KafkaSettings, prefix: str, unused: bool, wanted: str) -> list[SettingError]:
     """Settings for a protocol that is not used: half a configuration must not become an unprotected connection."""
     full = f"kafka.{prefix}"
     protocol = kafka.text("security.protocol").upper()
@@ -56,7 +56,7 @@ def _wrong(name: str, sentence: str) -> SettingError:
     return SettingError(f"kafka.{name}", f"kafka.{name} {sentence}")
 
 
-def _read_tls(kafka: KafkaValues, problems: list[SettingError]) -> Tls:
+def _read_tls(kafka: KafkaSettings, problems: list[SettingError]) -> Tls:
     trusted = _read_store(kafka, "truststore", problems)
     store = _read_store(kafka, "keystore", problems)
     trusted = _one_of(kafka, "ssl.ca.location", "ssl.truststore.certificates", trusted, problems)
@@ -81,7 +81,7 @@ def _read_tls(kafka: KafkaValues, problems: list[SettingError]) -> Tls:
     )
 
 
-def _read_store(kafka: KafkaValues, store: str, problems: list[SettingError]) -> str | None:
+def _read_store(kafka: KafkaSettings, store: str, problems: list[SettingError]) -> str | None:
     """A `*.location` of Java's: used if it is PEM, refused with the way to PEM if it is not."""
     file = kafka.text(f"ssl.{store}.location")
     default = "PEM" if not file or file.lower().endswith(PEM_ENDINGS) else "JKS"
@@ -107,7 +107,7 @@ def _read_store(kafka: KafkaValues, store: str, problems: list[SettingError]) ->
 
 
 def _one_of(
-    kafka: KafkaValues, file_name: str, text_name: str, store: str | None, problems: list[SettingError]
+    kafka: KafkaSettings, file_name: str, text_name: str, store: str | None, problems: list[SettingError]
 ) -> str | None:
     """The same thing can be said in three ways: in a file, as text, or in a store's file."""
     file, text = kafka.text(file_name), kafka.text(text_name)
@@ -122,7 +122,7 @@ def _one_of(
     return file or text or store
 
 
-def _read_sasl(kafka: KafkaValues, problems: list[SettingError]) -> Sasl | None:
+def _read_sasl(kafka: KafkaSettings, problems: list[SettingError]) -> Sasl | None:
     mechanism = kafka.text("sasl.mechanism").upper()
     if not mechanism:
         problems.append(
@@ -143,7 +143,7 @@ def _read_sasl(kafka: KafkaValues, problems: list[SettingError]) -> Sasl | None:
     return _read_password(kafka, mechanism, login, problems)
 
 
-def _read_login(kafka: KafkaValues, mechanism: str, problems: list[SettingError]) -> Login | None:
+def _read_login(kafka: KafkaSettings, mechanism: str, problems: list[SettingError]) -> Login | None:
     text = kafka.text("sasl.jaas.config")
     if not text:
         return None
@@ -160,7 +160,7 @@ def _read_login(kafka: KafkaValues, mechanism: str, problems: list[SettingError]
 
 
 def _read_password(
-    kafka: KafkaValues, mechanism: str, login: Login | None, problems: list[SettingError]
+    kafka: KafkaSettings, mechanism: str, login: Login | None, problems: list[SettingError]
 ) -> Sasl | None:
     options = login.options if login else {}
     if options.get("tokenauth", "").lower() == "true":
@@ -180,7 +180,7 @@ def _read_password(
     return None
 
 
-def _read_oauth(kafka: KafkaValues, login: Login | None, problems: list[SettingError]) -> TokenSource:
+def _read_oauth(kafka: KafkaSettings, login: Login | None, problems: list[SettingError]) -> TokenSource:
     options = login.options if login else {}
     credentials = "sasl.oauthbearer.client.credentials.client"
     found = TokenSource(

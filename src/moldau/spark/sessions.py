@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 
 from moldau.spark.defaults import VARIABLE_OF, set_defaults
 from moldau.spark.java import Java, NoJava, find_java
-from moldau.spark.jvm import JvmFailed, java_options, started, starts_here
+from moldau.spark.jvm import JvmFailed, java_options, started, uses_own_command
 from moldau.spark.pack import PackFailed, pack_settings, use_name, worker_python
 from moldau.spark.source.plan import CORES
-from moldau.spark.versions import INSTALL, why_not
+from moldau.spark.versions import INSTALL, version_error
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -111,7 +111,7 @@ def _pyspark_version() -> str:
         import pyspark
     except ImportError as missing:
         raise SparkUnavailable(f"PySpark is not installed ({missing}). Get it with: {INSTALL}") from missing
-    wrong = why_not(pyspark.__version__)
+    wrong = version_error(pyspark.__version__)
     if wrong:
         raise SparkUnavailable(wrong)
     version: str = pyspark.__version__
@@ -151,7 +151,7 @@ def _use_this_python(settings: Mapping[str, str], packed: bool) -> None:
         os.environ[PYTHON] = sys.executable
 
 
-def workers_find(package: Path, settings: Mapping[str, str]) -> bool:
+def workers_can_import(package: Path, settings: Mapping[str, str]) -> bool:
     """Whether Python workers import the same PySpark as we do, if nobody tells them where it is."""
     same_python = local_cores(settings["spark.master"]) is not None and "spark.pyspark.python" not in settings
     return same_python and package.parent == Path(sysconfig.get_path("purelib"))
@@ -160,10 +160,10 @@ def workers_find(package: Path, settings: Mapping[str, str]) -> bool:
 def _jvm(java: Java, settings: dict[str, str], builder: "SparkSession.Builder") -> AbstractContextManager[None]:
     import pyspark
 
-    if starts_here(java, os.environ):
+    if uses_own_command(java, os.environ):
         package = Path(pyspark.__file__).parent
         home = os.environ.get("SPARK_HOME")
-        installed = not home and workers_find(package, settings)
+        installed = not home and workers_can_import(package, settings)
         return started(java, Path(home or package), settings, installed=installed)
     os.environ["JAVA_HOME"] = str(java.home)  # for Spark's scripts
     more = settings.get("spark.driver.extraJavaOptions", "")
@@ -187,14 +187,16 @@ def _ready(spark: "SparkSession", defaults: Mapping[str, str]) -> "SparkSession"
 
 def _report_to_groups(spark: "SparkSession") -> None:
     """Once for each application: a named query's progress is committed for the group of its name."""
-    from moldau.spark.listening import Listener
     from moldau.spark.query_groups import QueryGroups
+    from moldau.spark.query_listener import QueryListener
 
     application = spark.sparkContext.applicationId
     if application not in _reporting:
         _reporting.add(application)
         groups = QueryGroups(spark)
-        spark.streams.addListener(Listener(started=groups.started, progressed=groups.progressed, ended=groups.ended))
+        spark.streams.addListener(
+            QueryListener(started=groups.started, progressed=groups.progressed, ended=groups.ended)
+        )
         atexit.register(groups.settle)
 
 

@@ -16,8 +16,8 @@ from typing import Any
 
 from moldau.client.direct.sasl import AuthenticationFailed
 
-ASKING_S = 15.0
-LARGEST_ANSWER = 1 << 20
+TIMEOUT_S = 15.0
+MAX_RESPONSE_BYTES = 1 << 20
 UNSIGNED_S = 3600  # how long an unsigned token is good, as in Java's client
 
 
@@ -70,8 +70,8 @@ def _asked(source: TokenSource) -> str:
         headers={"Authorization": f"Basic {credentials}", "Accept": "application/json"},
     )
     try:
-        with urllib.request.urlopen(request, timeout=ASKING_S) as answer:
-            said = json.loads(answer.read(LARGEST_ANSWER))
+        with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:
+            said = json.loads(answer.read(MAX_RESPONSE_BYTES))
     except urllib.error.HTTPError as refused:
         raise TokenUnavailable(f"{source.endpoint} answers {refused.code} {refused.reason}") from None
     except OSError as failed:

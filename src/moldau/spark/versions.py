@@ -3,7 +3,7 @@
 import importlib.metadata
 import re
 
-OLDEST = (4, 2)  # data sources in Python have `latestOffset(start, limit)` since then
+MIN_VERSION = (4, 2)  # data sources in Python have `latestOffset(start, limit)` since then
 INSTALL = "pip install 'moldau[spark]'"
 
 
@@ -15,10 +15,10 @@ def installed(package: str) -> str | None:
         return None
 
 
-def why_not(version: str) -> str | None:
+def version_error(version: str) -> str | None:
     """What is wrong with this version of PySpark, with the remedy; None if it will do."""
     numbers = re.match(r"(\d+)\.(\d+)", version)
-    if numbers and (int(numbers[1]), int(numbers[2])) >= OLDEST:
+    if numbers and (int(numbers[1]), int(numbers[2])) >= MIN_VERSION:
         return None
-    wanted = ".".join(map(str, OLDEST))
+    wanted = ".".join(map(str, MIN_VERSION))
     return f"Moldau needs PySpark {wanted} or later, and this is {version}. Get a newer one: {INSTALL}"

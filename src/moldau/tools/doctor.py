@@ -17,7 +17,7 @@ import moldau
 from moldau.client.admin.clients import Admin, explain
 from moldau.client.admin.target import CONNECT_TIMEOUT_S, REQUEST_TIMEOUT_S, Target
 from moldau.spark.java import NoJava, find_java
-from moldau.spark.versions import INSTALL, installed, why_not
+from moldau.spark.versions import INSTALL, installed, version_error
 from moldau.tools.common.failure import FAILED
 from moldau.tools.common.options import Session, client_command
 from moldau.tools.common.output import print_json, print_table, print_text
@@ -74,7 +74,7 @@ def look_at_spark() -> Iterator[Finding]:
     if version is None:
         yield Finding("pyspark", State.NOTE, "not installed", f"Only Spark pipelines need it: {INSTALL}")
         return
-    wrong = why_not(version)
+    wrong = version_error(version)
     yield Finding("pyspark", State.WRONG if wrong else State.OK, version, wrong or "")
     for package in SPARK_PACKAGES:
         found = installed(package)

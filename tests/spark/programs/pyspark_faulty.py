@@ -16,7 +16,7 @@ from moldau.client.direct.produce import Producer
 from moldau.client.direct.transactions import TransactionalProducer
 from moldau.spark.datasource import MoldauDataSource
 from moldau.spark.options import write_options
-from moldau.spark.sink.output import Output
+from moldau.spark.sink.record_writer import RecordWriter
 from moldau.spark.sink.writers import StreamWriter, Written
 
 OPTION = "faults"
@@ -40,8 +40,8 @@ class FaultyWriter(StreamWriter):
 
     def write(self, iterator: Iterator[Any]) -> Written:
         after = {
-            "written": (Output, "write"),
-            "flushed": (Output, "flush"),
+            "written": (RecordWriter, "write"),
+            "flushed": (RecordWriter, "flush"),
             "noted": (TransactionalProducer, "commit_offsets"),
             "ended": (TransactionalProducer, "commit"),
         }

@@ -30,7 +30,7 @@ def without_spark(options: dict[str, str]) -> list[Record]:
     """What the tasks of a batch query give, in this process: no JVM, so that many examples can be tried."""
     from moldau.spark.options import read_options
     from moldau.spark.source.batch import BatchReader
-    from moldau.spark.source.reading import Reading
+    from moldau.spark.source.row_reader import RowReader
 
-    reader = BatchReader(Reading(read_options(options, stream=False), None))
+    reader = BatchReader(RowReader(read_options(options, stream=False), None))
     return as_records(row for part in reader.partitions() for batch in reader.read(part) for row in batch.to_pylist())

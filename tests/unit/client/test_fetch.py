@@ -3,15 +3,16 @@
 from typing import Any
 from uuid import UUID
 
+from moldau.base.ids import TopicPartition
 from moldau.client.direct.connection import ConnectionLost
-from moldau.client.direct.failed import Failed
-from moldau.client.direct.fetch import Chunk, read_range
-from moldau.client.direct.metadata import Leader, Place, Topic
-from moldau.client.direct.patience import Patience
+from moldau.client.direct.failure import Failure
+from moldau.client.direct.fetch import FetchedBatches, read_range
+from moldau.client.direct.metadata import Leader, Topic
 from moldau.client.direct.records import decode, encode
+from moldau.client.direct.retries import Retries
 from moldau.wire.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 
-PLACE = Place("t", 0)
+PLACE = TopicPartition("t", 0)
 LEADER, REPLICA = 0, 1
 OUT_OF_RANGE = 1
 
@@ -26,22 +27,22 @@ class World:
         self.replica_has = replica_has  # offsets; it has lost its connection at this one
         self.asked: list[tuple[int, int]] = []
 
-    def patience(self, timeout_s: float | None = None) -> Patience:
-        return Patience(0.3)
+    def retries(self, timeout_s: float | None = None) -> Retries:
+        return Retries(0.3)
 
-    def topic(self, name: str, patience: Patience | None = None) -> Topic:
+    def topic(self, name: str, retries: Retries | None = None) -> Topic:
         return Topic(name, UUID(int=7), False, {0: Leader(LEADER, 3)})
 
-    def leader(self, place: Place, patience: Patience | None = None) -> Leader:
+    def leader(self, tp: TopicPartition, retries: Retries | None = None) -> Leader:
         return Leader(LEADER, 3)
 
-    def knows(self, node_id: int) -> bool:
+    def has_broker(self, node_id: int) -> bool:
         return node_id in (LEADER, REPLICA)
 
     def forget(self, *names: str) -> None:
         return None
 
-    def own_connection(self, node_id: int) -> "Wire":
+    def dedicated_connection(self, node_id: int) -> "Wire":
         return Wire(self, node_id)
 
 
@@ -87,7 +88,7 @@ def batch(offset: int) -> bytes:
 def read(world: World) -> list[bytes | None]:
     values: list[bytes | None] = []
     for chunk in read_range(world, PLACE, 0, 9):  # type: ignore[arg-type]
-        assert isinstance(chunk, Chunk), chunk
+        assert isinstance(chunk, FetchedBatches), chunk
         values += decode(chunk.batches).values
     return values
 
@@ -113,4 +114,4 @@ def test_a_reader_comes_back_when_the_replica_has_no_more() -> None:
 
 def test_a_replica_that_stays_away_is_told_in_the_end() -> None:
     found = list(read_range(World("near", replica_has=0), PLACE, 0, 9))  # type: ignore[arg-type]
-    assert [type(each) for each in found] == [Failed]
+    assert [type(each) for each in found] == [Failure]

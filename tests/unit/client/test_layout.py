@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from moldau.base.ids import TopicPartition
 from moldau.client.direct.arrow import SCHEMA, SCHEMA_WITH_HEADERS, record_batch, record_batches
-from moldau.client.direct.layout import find_layout, grouped, opened
-from moldau.client.direct.metadata import Place
+from moldau.client.direct.layout import decompress_batches, find_layout, group_batches
 from moldau.client.direct.records import decode
 from moldau.wire.batch import LOG_APPEND_TIME, read_header
 from moldau.wire.compression import Codec, CorruptRecords
 from moldau.wire.records import Record, encode_batch, seal
 
-PLACE = Place("orders", 3)
+PLACE = TopicPartition("orders", 3)
 BLOBS = st.none() | st.binary(max_size=300)
 NAMES = st.text(max_size=5) | st.binary(max_size=4).map(lambda raw: raw.decode("utf-8", "surrogateescape"))
 HEADERS = st.lists(st.tuples(NAMES, BLOBS), max_size=2).map(tuple)
@@ -65,14 +65,14 @@ def test_the_same_records(batches: Any, have: bool, want: bool, start: int, end:
 def test_it_is_really_done_at_once() -> None:
     rows = [(None, b"x" * size, 1000 + size, 1, ()) for size in (0, 1, 50, 100, 70_000, 2_100_000)] * 30
     data = written([(rows, Codec.NONE, False), (rows, Codec.ZSTD, True)])
-    layout = find_layout(list(opened(data)), headers=True)
+    layout = find_layout(list(decompress_batches(data)), headers=True)
     assert layout is not None
     assert len(layout.offsets) == 360
     assert layout.keys is None
     named = [(b"k", b"v", 5, 1, (("a", b"1"), ("é", None)) * number) for number in range(5)]
-    assert find_layout(list(opened(written([(named, Codec.LZ4, False)]))), headers=True) is not None
+    assert find_layout(list(decompress_batches(written([(named, Codec.LZ4, False)]))), headers=True) is not None
     many = [(b"k", b"v", 5, 1, (("a", b"1"),) * 1000)]
-    assert find_layout(list(opened(written([(many, Codec.NONE, False)]))), headers=True) is None
+    assert find_layout(list(decompress_batches(written([(many, Codec.NONE, False)]))), headers=True) is None
 
 
 @settings(deadline=None, database=None, max_examples=400)
@@ -108,16 +108,16 @@ def test_broken_records_are_not_believed(seed: int, spoiled: int, headers: bool)
 def test_a_number_of_records_that_lies(count: int) -> None:
     whole = bytes(written([([(None, b"v", 5, 1, ())] * 5, Codec.NONE, False)])[0])
     batch = memoryview(seal(read_header(whole)._replace(record_count=count), whole[61:]))
-    assert find_layout(list(opened([batch]))) is None
+    assert find_layout(list(decompress_batches([batch]))) is None
     with pytest.raises(CorruptRecords):
         list(record_batches([batch], PLACE))
 
 
 def test_groups_end_at_rows_or_bytes() -> None:
-    data = list(opened(written([([(None, b"v" * 100, 5, 1, ())] * 10, Codec.GZIP, False)] * 9)))
-    assert [len(each) for each in grouped(data, rows=30, size=1 << 20)] == [3, 3, 3]
-    assert [len(each) for each in grouped(data, rows=1000, size=2000)] == [2, 2, 2, 2, 1]
-    assert [len(each) for each in grouped([], rows=1, size=1)] == []
+    data = list(decompress_batches(written([([(None, b"v" * 100, 5, 1, ())] * 10, Codec.GZIP, False)] * 9)))
+    assert [len(each) for each in group_batches(data, rows=30, size=1 << 20)] == [3, 3, 3]
+    assert [len(each) for each in group_batches(data, rows=1000, size=2000)] == [2, 2, 2, 2, 1]
+    assert [len(each) for each in group_batches([], rows=1, size=1)] == []
 
 
 def test_pandas_is_not_imported() -> None:
@@ -125,12 +125,12 @@ def test_pandas_is_not_imported() -> None:
     script = (
         "import sys\n"
         "from moldau.client.direct.arrow import record_batches\n"
-        "from moldau.client.direct.metadata import Place\n"
+        "from moldau.base.ids import TopicPartition\n"
         "from moldau.wire.records import Record, encode_batch\n"
         "rows = [Record(number, 0, b'k' if number % 2 else None, b'v', (('h', b'x'),)) for number in range(9)]\n"
         "batch = memoryview(encode_batch(rows))\n"
         "for headers in (False, True):\n"
-        "    (found,) = record_batches([batch], Place('orders', 3), start=2, end=8, headers=headers)\n"
+        "    (found,) = record_batches([batch], TopicPartition('orders', 3), start=2, end=8, headers=headers)\n"
         "    assert found.num_rows == 6\n"
         "print('pandas' in sys.modules)\n"
     )

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from moldau.base.ids import TopicPartition
 from moldau.client.direct.arrow import record_batch
-from moldau.client.direct.metadata import Place
-from moldau.client.direct.records import Columns, Writer, decode, encode, next_sequence
+from moldau.client.direct.records import Columns, ProducerIdAndEpoch, decode, encode, next_sequence
 from moldau.wire.batch import TRANSACTIONAL, read_header
 from moldau.wire.compression import Codec, CorruptRecords
 from moldau.wire.records import Record, decode_records, encode_batch, seal
@@ -55,7 +55,12 @@ def test_producers_and_their_sequences_are_in_the_batches() -> None:
     values: list[bytes | None] = [b"x" * 50] * 10
     last = 0x7FFFFFFF
     written = encode(
-        [None] * 10, values, [5] * 10, writer=Writer(7, 3, transactional=True), sequence=last - 1, batch_bytes=200
+        [None] * 10,
+        values,
+        [5] * 10,
+        writer=ProducerIdAndEpoch(7, 3, transactional=True),
+        sequence=last - 1,
+        batch_bytes=200,
     )
     headers = [read_header(each.data) for each in written]
     assert {(each.producer_id, each.producer_epoch) for each in headers} == {(7, 3)}
@@ -85,7 +90,7 @@ def test_lengths_that_lie_under_a_right_checksum_are_refused() -> None:
 
 def test_arrow_has_the_schema_of_sparks_source() -> None:
     columns = Columns([7], [1_000], [1], [None], [b"v"], [[("a", None), ("\udcff", b"x")]])
-    batch = record_batch(columns, Place("orders", 3), headers=True)
+    batch = record_batch(columns, TopicPartition("orders", 3), headers=True)
     assert batch.schema.names == [
         "key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers",
     ]  # fmt: skip
@@ -93,7 +98,7 @@ def test_arrow_has_the_schema_of_sparks_source() -> None:
     assert row["timestamp"].isoformat() == "1970-01-01T00:00:01+00:00"
     assert (row["topic"], row["partition"], row["offset"], row["timestampType"]) == ("orders", 3, 7, 1)
     assert row["headers"] == [{"key": "a", "value": None}, {"key": "�", "value": b"x"}]
-    assert record_batch(columns, Place("orders", 3)).num_columns == 7
+    assert record_batch(columns, TopicPartition("orders", 3)).num_columns == 7
 
 
 def test_without_the_compiled_classes_one_line_says_what_to_install() -> None:

@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from moldau.base.ids import TopicPartition
 from moldau.client.direct.connection import ConnectionLost
-from moldau.client.direct.failed import Failed
-from moldau.client.direct.metadata import Leader, Place, Topic
-from moldau.client.direct.patience import Patience
-from moldau.client.direct.sender import IN_FLIGHT, Outgoing, Sender
+from moldau.client.direct.failure import Failure
+from moldau.client.direct.metadata import Leader, Topic
+from moldau.client.direct.retries import Retries
+from moldau.client.direct.sender import IN_FLIGHT, ProducerBatch, Sender
 from moldau.wire.messages.produce import (
     PartitionProduceResponse,
     ProduceRequest,
@@ -25,7 +26,7 @@ TOPIC_ID = UUID(int=7)
 NOT_LEADER, OUT_OF_ORDER, TOO_LARGE = 6, 45, 10
 
 
-class Impatient(Patience):
+class Impatient(Retries):
     """Tries fifty times, without a pause."""
 
     def __init__(self) -> None:
@@ -51,21 +52,21 @@ class World:
         self.lifetime = 1 << 30  # requests that a connection lasts
         self.lost_to_age = 0  # answers that were not waited for when it ended
 
-    def patience(self, timeout_s: float | None = None) -> Patience:
+    def retries(self, timeout_s: float | None = None) -> Retries:
         return Impatient()
 
-    def topic(self, name: str, patience: Patience | None = None) -> Topic:
+    def topic(self, name: str, retries: Retries | None = None) -> Topic:
         if self.known is None:
             self.known = dict(self.leaders)
         return Topic(name, TOPIC_ID, False, {part: Leader(node, 0) for part, node in self.known.items()})
 
-    def leader(self, place: Place, patience: Patience | None = None) -> Leader:
+    def leader(self, place: TopicPartition, retries: Retries | None = None) -> Leader:
         return self.topic(place.topic).leaders[place.partition]
 
     def forget(self, *names: str) -> None:
         self.known = None
 
-    def own_connection(self, node_id: int) -> "Wire":
+    def dedicated_connection(self, node_id: int) -> "Wire":
         if self.chance.random() < self.trouble:
             raise ConnectionLost("refused")
         return Wire(self, node_id)
@@ -98,7 +99,7 @@ class Wire:
         return self.left <= 0
 
     @property
-    def has_answer(self) -> bool:
+    def has_response(self) -> bool:
         return bool(self.answers) and self.world.chance.random() < 0.5
 
     def close(self) -> None:
@@ -133,15 +134,15 @@ class Wire:
         return self.answers.popleft()
 
 
-def outgoing(partition: int, number: int, order: int) -> Outgoing:
-    return Outgoing(Place("t", partition), b"%d" % number, (order,))
+def outgoing(partition: int, number: int, order: int) -> ProducerBatch:
+    return ProducerBatch(TopicPartition("t", partition), b"%d" % number, (order,))
 
 
 @settings(deadline=None, database=None, max_examples=60)
 @given(st.integers(0, 1 << 32), st.integers(1, 4), st.integers(1, 40), st.sampled_from([0.0, 0.05, 0.2]))
 def test_every_batch_arrives_once_and_in_order(seed: int, partitions: int, each: int, trouble: float) -> None:
     world = World(partitions, random.Random(seed), trouble)
-    delivered: list[Outgoing] = []
+    delivered: list[ProducerBatch] = []
     sender = Sender(world, delivered=delivered.append)  # type: ignore[arg-type]
     order = 0
     for number in range(each):
@@ -178,16 +179,16 @@ def test_a_batch_that_is_too_large_goes_in_parts() -> None:
         log.extend(numbers)
         return 0
 
-    def made(numbers: range, order: tuple[int, ...]) -> Outgoing:
-        return Outgoing(Place("t", 0), b"%d-%d" % (numbers.start, numbers.stop), order, len(numbers))
+    def made(numbers: range, order: tuple[int, ...]) -> ProducerBatch:
+        return ProducerBatch(TopicPartition("t", 0), b"%d-%d" % (numbers.start, numbers.stop), order, len(numbers))
 
-    def split(batch: Outgoing) -> list[Outgoing]:
+    def split(batch: ProducerBatch) -> list[ProducerBatch]:
         first, end = map(int, batch.data.split(b"-"))
         middle = (first + end) // 2
         return [made(range(first, middle), (*batch.order, 0)), made(range(middle, end), (*batch.order, 1))]
 
     world.append = lambda node, part, data: append(node, part, range(*map(int, data.split(b"-"))))  # type: ignore[method-assign]
-    delivered: list[Outgoing] = []
+    delivered: list[ProducerBatch] = []
     sender = Sender(world, delivered=delivered.append, split=split)  # type: ignore[arg-type]
     batches = [made(range(2), (0,)), made(range(2, 25), (1,)), made(range(25, 27), (2,)), made(range(27, 40), (3,))]
     assert (sender.add(batches) or sender.push()) is None
@@ -209,7 +210,7 @@ def test_a_failure_that_stays_is_told_in_the_end() -> None:
     world = World(1, random.Random(1), 1.0)
     sender = Sender(world)  # type: ignore[arg-type]
     problem = sender.add([outgoing(0, 0, 0)]) or sender.push()
-    assert isinstance(problem, Failed)
+    assert isinstance(problem, Failure)
     assert problem.name == "NETWORK_EXCEPTION"
 
 
@@ -219,5 +220,5 @@ def test_a_failure_that_does_not_pass_is_told_at_once(code: int, monkeypatch: py
     monkeypatch.setattr(world, "append", lambda *_: code)
     sender = Sender(world)  # type: ignore[arg-type]
     problem = sender.add([outgoing(0, 0, 0)]) or sender.push()
-    assert isinstance(problem, Failed)
+    assert isinstance(problem, Failure)
     assert problem.code == code

@@ -3,7 +3,7 @@
 import pytest
 
 from moldau.spark.defaults import with_defaults
-from moldau.spark.masters import why_not_master
+from moldau.spark.masters import master_error
 
 
 def test_what_a_query_says_itself_comes_first() -> None:
@@ -21,13 +21,13 @@ def test_what_a_query_says_itself_comes_first() -> None:
 
 @pytest.mark.parametrize("master", ["local", "local[2]", "local[*]", "local[*, 3]", "yarn", "k8s://https://x:1"])
 def test_masters_that_spark_knows(master: str) -> None:
-    assert why_not_master(master) is None
+    assert master_error(master) is None
 
 
 @pytest.mark.parametrize("master", ["", "lokal", "local[0]", "local[x]", "http://x", "spark://", "spark://x:y"])
 def test_masters_that_it_does_not(master: str) -> None:
-    assert "master" in (why_not_master(master) or "")
+    assert "master" in (master_error(master) or "")
 
 
 def test_a_master_that_is_not_there() -> None:
-    assert "cannot reach the master spark://127.0.0.1:1 (" in (why_not_master("spark://127.0.0.1:1") or "")
+    assert "cannot reach the master spark://127.0.0.1:1 (" in (master_error("spark://127.0.0.1:1") or "")

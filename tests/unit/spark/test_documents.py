@@ -12,7 +12,7 @@ pytest.importorskip("pyspark", reason="needs pip install 'moldau[spark]'")
 
 from pyspark.sql import types
 
-from moldau.spark.link import QueryFailed
+from moldau.spark.cluster import QueryFailed
 from moldau.spark.source import decode
 from moldau.spark.source.decode import Decoder, Rejected
 

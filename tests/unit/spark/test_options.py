@@ -5,18 +5,18 @@ from typing import Any
 
 import pytest
 
+from moldau.base.ids import TopicPartition
 from moldau.base.settings import SettingsRefused
 from moldau.spark.offsets import (
     EARLIEST,
     LATEST,
-    Assigned,
-    Everywhere,
-    Matching,
-    Offsets,
-    Subscribed,
-    Timestamp,
-    Timestamps,
-    TopicPartition,
+    Assign,
+    GlobalOffset,
+    GlobalTimestamp,
+    SpecificOffsets,
+    SpecificTimestamps,
+    Subscribe,
+    SubscribePattern,
 )
 from moldau.spark.option_tables import READ, WRITE, time_ms
 from moldau.spark.options import ReadOptions, WriteOptions, read_options, write_options
@@ -24,7 +24,7 @@ from moldau.spark.options import ReadOptions, WriteOptions, read_options, write_
 SERVER = {"kafka.bootstrap.servers": "localhost:9092"}
 
 
-def reading(stream: bool = False, /, **more: str) -> ReadOptions:
+def row_reader(stream: bool = False, /, **more: str) -> ReadOptions:
     return read_options({**SERVER, "subscribe": "orders", **more}, stream=stream)
 
 
@@ -35,12 +35,12 @@ def refused(call: Any, *arguments: Any, **options: Any) -> list[str]:
 
 
 def test_what_spark_takes_for_granted() -> None:
-    batch = reading()
-    assert (batch.start, batch.end) == (Everywhere(EARLIEST), Everywhere(LATEST))
+    batch = row_reader()
+    assert (batch.start, batch.end) == (GlobalOffset(EARLIEST), GlobalOffset(LATEST))
     assert batch.fail_on_data_loss
     assert not batch.include_headers
-    stream = reading(True)
-    assert (stream.start, stream.end) == (Everywhere(LATEST), None)
+    stream = row_reader(True)
+    assert (stream.start, stream.end) == (GlobalOffset(LATEST), None)
     assert stream.max_trigger_delay_ms == 15 * 60_000
     assert stream.connection.bootstrap == (("localhost", 9092),)
     assert stream.group_id is None
@@ -68,8 +68,8 @@ def test_names_in_any_case_as_spark_hands_them_over() -> None:
         "checkpointLocation": "/somewhere",
     }
     found = read_options(options, stream=True)
-    assert found.topics == Subscribed(("orders", "payments"))
-    assert found.start == Everywhere(EARLIEST)
+    assert found.topics == Subscribe(("orders", "payments"))
+    assert found.start == GlobalOffset(EARLIEST)
     assert found.include_headers
     assert not found.fail_on_data_loss
     assert (found.min_partitions, found.max_records_per_partition) == (8, 1000)
@@ -87,37 +87,37 @@ def test_names_in_any_case_as_spark_hands_them_over() -> None:
 
 def test_which_topics() -> None:
     pattern = read_options({**SERVER, "subscribePattern": "orders-."}, stream=True).topics
-    assert isinstance(pattern, Matching)
+    assert isinstance(pattern, SubscribePattern)
     assert pattern.matches("orders-1")
     assert pattern.matches("my-orders-1-eu"), "anywhere in the name, as Spark's source has it"
-    assert not Matching("^orders-.$").matches("my-orders-1")
+    assert not SubscribePattern("^orders-.$").matches("my-orders-1")
     assigned = read_options({**SERVER, "assign": '{"b": [1, 0], "a": [2]}'}, stream=False).topics
-    assert assigned == Assigned((TopicPartition("a", 2), TopicPartition("b", 0), TopicPartition("b", 1)))
+    assert assigned == Assign((TopicPartition("a", 2), TopicPartition("b", 0), TopicPartition("b", 1)))
 
 
 def test_where_to_start_and_end() -> None:
-    found = reading(startingOffsets='{"orders": {"0": 5, "1": -2}}', endingOffsets='{"orders": {"0": 9, "1": -1}}')
+    found = row_reader(startingOffsets='{"orders": {"0": 5, "1": -2}}', endingOffsets='{"orders": {"0": 9, "1": -1}}')
     first, second = TopicPartition("orders", 0), TopicPartition("orders", 1)
-    assert found.start == Offsets({first: 5, second: EARLIEST})
-    assert found.end == Offsets({first: 9, second: LATEST})
-    assert reading(startingTimestamp=" 1000 ").start == Timestamp(1000)
-    assert reading(endingTimestamp="2000").end == Timestamp(2000)
-    found = reading(startingOffsetsByTimestamp='{"orders": {"0": 1}}', startingOffsetsByTimestampStrategy="LATEST")
-    assert found.start == Timestamps({first: 1})
+    assert found.start == SpecificOffsets({first: 5, second: EARLIEST})
+    assert found.end == SpecificOffsets({first: 9, second: LATEST})
+    assert row_reader(startingTimestamp=" 1000 ").start == GlobalTimestamp(1000)
+    assert row_reader(endingTimestamp="2000").end == GlobalTimestamp(2000)
+    found = row_reader(startingOffsetsByTimestamp='{"orders": {"0": 1}}', startingOffsetsByTimestampStrategy="LATEST")
+    assert found.start == SpecificTimestamps({first: 1})
     assert found.when_too_late == "latest"
-    assert reading(True, startingOffsets='{"orders": {"0": -1}}').start == Offsets({first: LATEST})
+    assert row_reader(True, startingOffsets='{"orders": {"0": -1}}').start == SpecificOffsets({first: LATEST})
 
 
 def test_which_start_wins_is_as_spark_documents() -> None:
     by_time = '{"orders": {"0": 7}}'
     all_three = {"startingTimestamp": "1", "startingOffsetsByTimestamp": by_time, "startingOffsets": "latest"}
-    assert reading(**all_three).start == Timestamp(1)
+    assert row_reader(**all_three).start == GlobalTimestamp(1)
     del all_three["startingTimestamp"]
-    assert reading(**all_three).start == Timestamps({TopicPartition("orders", 0): 7})
+    assert row_reader(**all_three).start == SpecificTimestamps({TopicPartition("orders", 0): 7})
 
 
 def test_rates_of_streams_mean_nothing_to_a_batch() -> None:
-    found = reading(maxOffsetsPerTrigger="5", maxTriggerDelay="1m")
+    found = row_reader(maxOffsetsPerTrigger="5", maxTriggerDelay="1m")
     assert found.max_offsets_per_trigger is None
     assert found.without_effect == ("maxOffsetsPerTrigger", "maxTriggerDelay")
 
@@ -195,12 +195,12 @@ def test_rates_of_streams_mean_nothing_to_a_batch() -> None:
     ],
 )
 def test_what_is_wrong_with_reading(more: dict[str, str], said: str) -> None:
-    assert any(said in message for message in refused(reading, **more)), refused(reading, **more)
+    assert any(said in message for message in refused(row_reader, **more)), refused(row_reader, **more)
 
 
 @pytest.mark.parametrize("name", ["endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp"])
 def test_a_stream_has_no_end(name: str) -> None:
-    assert f"{name} is for batch queries" in refused(reading, True, **{name: "latest"})[0]
+    assert f"{name} is for batch queries" in refused(row_reader, True, **{name: "latest"})[0]
 
 
 @pytest.mark.parametrize(
@@ -247,7 +247,7 @@ def test_what_is_wrong_with_the_topics(options: dict[str, str], said: str) -> No
 )
 @pytest.mark.parametrize("kind", ["Offsets", "OffsetsByTimestamp"])
 def test_a_start_behind_the_end(start: str, end: str, said: str, kind: str) -> None:
-    assert said in refused(reading, **{f"starting{kind}": start, f"ending{kind}": end})[0]
+    assert said in refused(row_reader, **{f"starting{kind}": start, f"ending{kind}": end})[0]
 
 
 def test_everything_wrong_is_said_at_once() -> None:

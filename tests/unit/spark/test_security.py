@@ -5,7 +5,7 @@ import pytest
 from moldau.base.settings import SettingError
 from moldau.client.direct.security import Sasl, Security, Tls
 from moldau.spark.jaas import Login, read_jaas
-from moldau.spark.kafka_names import KAFKA, REFUSED, WITHOUT_EFFECT, read_names
+from moldau.spark.kafka_settings import KAFKA, REFUSED, WITHOUT_EFFECT, read_kafka_settings
 from moldau.spark.security import read_security
 from moldau.spark.tokens import TokenSource
 
@@ -17,7 +17,7 @@ OAUTH = f"{PACKAGE}.oauthbearer.OAuthBearerLoginModule required"
 
 def security(**more: str) -> tuple[Security, list[SettingError]]:
     names = {f"kafka.{name.replace('__', '-').replace('_', '.')}": text for name, text in more.items()}
-    kafka, problems = read_names(names)
+    kafka, problems = read_kafka_settings(names)
     found, wrong = read_security(kafka)
     return found, problems + wrong
 
@@ -263,7 +263,7 @@ def test_jaas_that_is_wrong(text: str, must: str) -> None:
     ],
 )
 def test_settings_that_would_change_the_query(name: str) -> None:
-    (problem,) = read_names({f"kafka.{name}": "x"})[1]
+    (problem,) = read_kafka_settings({f"kafka.{name}": "x"})[1]
     assert problem.message.startswith(f"kafka.{name} cannot be set: ")
 
 
@@ -276,12 +276,12 @@ def test_settings_that_would_change_the_query(name: str) -> None:
     ],
 )
 def test_misspelt_settings(name: str, meant: str) -> None:
-    (problem,) = read_names({name: "x"})[1]
+    (problem,) = read_kafka_settings({name: "x"})[1]
     assert problem.message == f"Kafka's clients have no setting {name}; did you mean {meant}?"
 
 
 def test_a_setting_like_no_other() -> None:
-    (problem,) = read_names({"kafka.qqqq": "x"})[1]
+    (problem,) = read_kafka_settings({"kafka.qqqq": "x"})[1]
     assert problem.message == "Kafka's clients have no setting kafka.qqqq"
 
 
@@ -294,5 +294,5 @@ def test_every_name_has_one_fate() -> None:
 
 def test_numbers_have_bounds() -> None:
     for name, text in {"fetch.max.bytes": "1", "request.timeout.ms": "0", "fetch.min.bytes": "-1"}.items():
-        (problem,) = read_names({f"kafka.{name}": text})[1]
+        (problem,) = read_kafka_settings({f"kafka.{name}": text})[1]
         assert problem.message.startswith(f"kafka.{name} must be at least ")

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from moldau.spark.sessions import SparkUnavailable, chosen_settings, local_cores, read_settings, workers_find
-from moldau.spark.versions import why_not
+from moldau.spark.sessions import SparkUnavailable, chosen_settings, local_cores, read_settings, workers_can_import
+from moldau.spark.versions import version_error
 
 
 @pytest.mark.parametrize(
@@ -34,10 +34,10 @@ def test_all_cores() -> None:
 
 def test_python_workers_find_an_installed_pyspark_by_themselves() -> None:
     installed, local = Path(sysconfig.get_path("purelib")) / "pyspark", {"spark.master": "local[2]"}
-    assert workers_find(installed, local)
-    assert not workers_find(Path("/elsewhere/pyspark"), local)
-    assert not workers_find(installed, {"spark.master": "spark://host:7077"})
-    assert not workers_find(installed, local | {"spark.pyspark.python": "/another/python"})
+    assert workers_can_import(installed, local)
+    assert not workers_can_import(Path("/elsewhere/pyspark"), local)
+    assert not workers_can_import(installed, {"spark.master": "spark://host:7077"})
+    assert not workers_can_import(installed, local | {"spark.pyspark.python": "/another/python"})
 
 
 def test_what_is_chosen() -> None:
@@ -64,12 +64,12 @@ def test_what_is_no_setting_of_sparks() -> None:
 
 @pytest.mark.parametrize("version", ["4.2.0", "4.3.0", "4.10.1", "5.0.0.dev1"])
 def test_a_pyspark_that_will_do(version: str) -> None:
-    assert why_not(version) is None
+    assert version_error(version) is None
 
 
 @pytest.mark.parametrize("version", ["4.1.9", "3.5.1", "4.0.0", "unknown"])
 def test_a_pyspark_that_will_not(version: str) -> None:
-    said = why_not(version)
+    said = version_error(version)
     assert said is not None
     assert said.startswith(f"Moldau needs PySpark 4.2 or later, and this is {version}. ")
     assert said.endswith("pip install 'moldau[spark]'")

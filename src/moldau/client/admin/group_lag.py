@@ -15,7 +15,7 @@ from moldau.client.admin.clients import Admin
 from moldau.client.admin.cluster import Cluster
 from moldau.client.admin.group_offsets import read_committed, read_offsets
 from moldau.client.admin.groups import Group
-from moldau.client.direct.failed import Failed
+from moldau.client.direct.failure import Failure
 from moldau.client.direct.fetch import BY_NAME, Batches, whole_batches, without_aborted
 from moldau.wire.batch import CONTROL
 from moldau.wire.compression import CorruptRecords
@@ -166,8 +166,8 @@ class _LeaderReader:
             else:
                 self._wanted[tp] = earliest
             return
-        found = Failed(0, "", "") if row.error_code else whole_batches(row.records or b"")
-        if isinstance(found, Failed):
+        found = Failure(0, "", "") if row.error_code else whole_batches(row.records or b"")
+        if isinstance(found, Failure):
             del self._wanted[tp]
             return
         position = self._wanted[tp]

@@ -10,8 +10,16 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from moldau.client.direct.layout import Field, Headers, Layout, Opened, find_layout, grouped, opened
-from moldau.client.direct.metadata import Place
+from moldau.base.ids import TopicPartition
+from moldau.client.direct.layout import (
+    DecompressedBatch,
+    Field,
+    Headers,
+    RecordLayout,
+    decompress_batches,
+    find_layout,
+    group_batches,
+)
 from moldau.client.direct.records import Columns, decode
 
 HEADER = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
@@ -34,30 +42,30 @@ SCHEMA_WITH_HEADERS = pa.schema([*FIELDS, pa.field("headers", LIST)])
 
 
 def record_batches(
-    batches: Iterable[memoryview], place: Place, *, start: int = 0, end: int | None = None, headers: bool = False
+    batches: Iterable[memoryview], tp: TopicPartition, *, start: int = 0, end: int | None = None, headers: bool = False
 ) -> Iterator[Any]:
     """The records of whole batches, whose sums are checked, with offsets in [start, end): pyarrow RecordBatches.
 
     CorruptRecords if a batch is broken.
     """
-    for group in grouped(opened(batches), rows=ROWS, size=BYTES):
-        found = _at_once(group, place, headers)
+    for group in group_batches(decompress_batches(batches), rows=ROWS, size=BYTES):
+        found = _at_once(group, tp, headers)
         if found is None:
             raw = [each.batch for each in group]
-            found = record_batch(decode(raw, headers=headers, checked=True), place, headers=headers)
+            found = record_batch(decode(raw, headers=headers, checked=True), tp, headers=headers)
         found = _within(found, start, end)
         if found.num_rows:
             yield found
 
 
-def _at_once(group: Sequence[Opened], place: Place, headers: bool) -> Any | None:
+def _at_once(group: Sequence[DecompressedBatch], tp: TopicPartition, headers: bool) -> Any | None:
     layout = find_layout(group, headers=headers)
     if layout is None:
         return None
     columns = [
         pa.nulls(len(layout.offsets), pa.binary()) if layout.keys is None else _bytes(layout, layout.keys),
         _bytes(layout, layout.values),
-        *_same_for_all(place, len(layout.offsets)),
+        *_same_for_all(tp, len(layout.offsets)),
         _numbers(pa.int64(), layout.offsets),
         _numbers(MILLISECONDS, layout.timestamps).cast(TIMESTAMP),
         _numbers(pa.int32(), layout.timestamp_types),
@@ -68,7 +76,7 @@ def _at_once(group: Sequence[Opened], place: Place, headers: bool) -> Any | None
     return None if named is None else pa.record_batch([*columns, named], schema=SCHEMA_WITH_HEADERS)
 
 
-def _lists(layout: Layout, headers: Headers) -> Any | None:
+def _lists(layout: RecordLayout, headers: Headers) -> Any | None:
     """None if a name is not UTF-8: wrong bytes are replaced one by one."""
     counts = headers.counts
     if not counts.any():
@@ -84,7 +92,7 @@ def _lists(layout: Layout, headers: Headers) -> Any | None:
     return pa.ListArray.from_arrays(_numbers(pa.int32(), ends), each, type=LIST, mask=empty)
 
 
-def _bytes(layout: Layout, field: Field) -> Any:
+def _bytes(layout: RecordLayout, field: Field) -> Any:
     """Cuts the data where a field begins and where it ends, and takes every other piece."""
     count = len(field.starts)
     cuts = np.empty(2 * count, np.int32)
@@ -96,11 +104,11 @@ def _bytes(layout: Layout, field: Field) -> Any:
     return pieces.take(_numbers(pa.int32(), np.arange(0, 2 * count, 2, dtype=np.int32), there))
 
 
-def _same_for_all(place: Place, count: int) -> list[Any]:
-    name = place.topic.encode()
+def _same_for_all(tp: TopicPartition, count: int) -> list[Any]:
+    name = tp.topic.encode()
     cuts = np.array([0, len(name)], np.int32)
     topic = pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(cuts), pa.py_buffer(name)])
-    partition = _numbers(pa.int32(), np.array([place.partition], np.int32))
+    partition = _numbers(pa.int32(), np.array([tp.partition], np.int32))
     return [pa.repeat(topic[0], count), pa.repeat(partition[0], count)]
 
 
@@ -131,13 +139,13 @@ def _within(batch: Any, start: int, end: int | None) -> Any:
     return batch.slice(first, max(0, last - first))
 
 
-def record_batch(columns: Columns, place: Place, *, headers: bool = False) -> Any:
+def record_batch(columns: Columns, tp: TopicPartition, *, headers: bool = False) -> Any:
     """A pyarrow RecordBatch. Without headers a record has null for them, as Spark's own source has."""
     count = len(columns)
     arrays = [
         pa.array(columns.keys, pa.binary()),
         pa.array(columns.values, pa.binary()),
-        *_same_for_all(place, count),
+        *_same_for_all(tp, count),
         pa.array(columns.offsets, pa.int64()),
         pa.array(columns.timestamps, MILLISECONDS).cast(TIMESTAMP),
         pa.array(columns.timestamp_types, pa.int32()),

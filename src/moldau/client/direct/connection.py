@@ -1,8 +1,8 @@
-"""One blocking socket to one broker: versions, TLS, SASL, several requests in flight. Retries nothing.
+"""One blocking socket to one broker: API versions, TLS, SASL, and several requests in flight. Retries nothing.
 
-Requests are answered in their order, so a `Ticket` is redeemed by reading up to its answer; what belongs to tickets
-before it is kept for them. Whatever goes wrong on the wire raises `ConnectionLost` or `TimeoutError` and closes the
-socket: half a frame cannot be read on from.
+A broker responds in the order of the requests. `receive` reads up to the response of its request and keeps the ones
+before it for their own `receive`. Every error on the wire raises `ConnectionLost` or `TimeoutError` and closes the
+socket, because the rest of a partly read frame cannot be found.
 """
 
 import select
@@ -15,7 +15,7 @@ from typing import Any, Final, Generic, TypeVar
 
 import moldau
 from moldau.base.errors import WireError
-from moldau.client.direct.failed import failed
+from moldau.client.direct.failure import failure_of
 from moldau.client.direct.sasl import AuthenticationFailed, conversation
 from moldau.client.direct.security import PLAINTEXT, Security
 from moldau.wire.codec import MalformedMessage, decode, encode
@@ -25,11 +25,11 @@ from moldau.wire.messages.registry import APIS, ASKED, ApiMessages
 from moldau.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from moldau.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
-Answer = TypeVar("Answer")
+Response = TypeVar("Response")
 
-LARGEST_ANSWER = 256 * 1024 * 1024
-FIRST_ROOM = 256 * 1024  # a frame's buffer grows with what came: its length is a stranger's claim
-NEWEST: Final = 0x7FFF
+MAX_RESPONSE_BYTES = 256 * 1024 * 1024
+INITIAL_BUFFER_BYTES = 256 * 1024  # a frame's buffer grows with what came: its length is a stranger's claim
+LATEST_VERSION: Final = 0x7FFF
 SESSION_SHARE = 0.85  # of a SASL session's lifetime: then the connection is made anew (KIP-368)
 
 _LENGTH = Struct(">i")
@@ -45,14 +45,14 @@ class UnsupportedByBroker(Exception):
     """The broker has no version of the API that says what has to be said."""
 
 
-class Ticket(Generic[Answer]):
+class InFlightRequest(Generic[Response]):
     """A request that was sent."""
 
-    __slots__ = ("answer", "api", "correlation_id", "frame", "version")
+    __slots__ = ("api", "correlation_id", "frame", "response", "version")
 
-    def __init__(self, api: ApiMessages, answer: type[Answer], version: int, correlation_id: int) -> None:
+    def __init__(self, api: ApiMessages, response: type[Response], version: int, correlation_id: int) -> None:
         self.api = api
-        self.answer = answer
+        self.response = response
         self.version = version
         self.correlation_id = correlation_id
         self.frame: bytearray | None = None
@@ -75,7 +75,7 @@ class Connection:
         self.broken = False
         self.features: dict[str, int] = {}
         self._client_id = client_id
-        self._sent: deque[Ticket[Any]] = deque()
+        self._sent: deque[InFlightRequest[Any]] = deque()
         self._correlation_id = 0
         self._served: dict[int, tuple[int, int]] = {}
         self._expires: float | None = None
@@ -102,7 +102,7 @@ class Connection:
         return self.broken or (self._expires is not None and time.monotonic() > self._expires)
 
     @property
-    def has_answer(self) -> bool:
+    def has_response(self) -> bool:
         """Whether something has come that was not read yet: then reading does not wait, or not for long."""
         if self.broken or not self._sent:
             return False
@@ -114,18 +114,22 @@ class Connection:
 
     # ── asking ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def ask(self, request: object, answer: type[Answer], *, since: int = 0, until: int = NEWEST) -> Answer:
-        return self.receive(self.send(request, answer, since=since, until=until))
+    def ask(
+        self, request: object, response: type[Response], *, since: int = 0, until: int = LATEST_VERSION
+    ) -> Response:
+        return self.receive(self.send(request, response, since=since, until=until))
 
-    def send(self, request: object, answer: type[Answer], *, since: int = 0, until: int = NEWEST) -> Ticket[Answer]:
+    def send(
+        self, request: object, response: type[Response], *, since: int = 0, until: int = LATEST_VERSION
+    ) -> InFlightRequest[Response]:
         """Sends in the newest version that both sides have, between `since` and `until`."""
         api = _APIS[type(request)]
         version = self.version_of(type(request), since=since, until=until)
         if version is None:
             raise UnsupportedByBroker(f"the broker at {self.address} has no version of {api.name} that serves")
-        return self._send(api, request, answer, version)
+        return self._send(api, request, response, version)
 
-    def tell(self, request: object, *, until: int = NEWEST) -> None:
+    def tell(self, request: object, *, until: int = LATEST_VERSION) -> None:
         """Sends what a broker does not answer: Produce with acks=0."""
         api = _APIS[type(request)]
         version = self.version_of(type(request), until=until)
@@ -133,31 +137,33 @@ class Connection:
             raise UnsupportedByBroker(f"the broker at {self.address} has no version of {api.name} that serves")
         self._write(api, request, version)
 
-    def version_of(self, request: type, *, since: int = 0, until: int = NEWEST) -> int | None:
+    def version_of(self, request: type, *, since: int = 0, until: int = LATEST_VERSION) -> int | None:
         api = _APIS[request]
         least, newest = self._served.get(api.key, (0, -1))
         version = min(newest, api.highest, until)
         return version if version >= max(least, api.lowest, since) else None
 
-    def receive(self, ticket: Ticket[Answer]) -> Answer:
+    def receive(self, in_flight: InFlightRequest[Response]) -> Response:
         """The answer to a request; the answers to those before it are kept until they are asked for."""
-        frame = self._frame_of(ticket)
+        frame = self._frame_of(in_flight)
         try:
-            _, position = read_response_header(ticket.api.key, ticket.version, frame)
-            return decode(ticket.answer, ticket.version, memoryview(frame), position)
+            _, position = read_response_header(in_flight.api.key, in_flight.version, frame)
+            return decode(in_flight.response, in_flight.version, memoryview(frame), position)
         except MalformedMessage as bad:
             self.close()
-            raise ConnectionLost(f"the answer of {self.address} to {ticket.api.name} cannot be read: {bad}") from bad
+            raise ConnectionLost(f"the answer of {self.address} to {in_flight.api.name} cannot be read: {bad}") from bad
 
-    def forget(self, ticket: Ticket[Any]) -> None:
+    def forget(self, in_flight: InFlightRequest[Any]) -> None:
         """Reads past an answer that nobody wants any more."""
-        self._frame_of(ticket)
+        self._frame_of(in_flight)
 
-    def _send(self, api: ApiMessages, request: object, answer: type[Answer], version: int) -> Ticket[Answer]:
+    def _send(
+        self, api: ApiMessages, request: object, response: type[Response], version: int
+    ) -> InFlightRequest[Response]:
         self._write(api, request, version)
-        ticket = Ticket(api, answer, version, self._correlation_id)
-        self._sent.append(ticket)
-        return ticket
+        in_flight = InFlightRequest(api, response, version, self._correlation_id)
+        self._sent.append(in_flight)
+        return in_flight
 
     def _write(self, api: ApiMessages, request: object, version: int) -> None:
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
@@ -168,8 +174,8 @@ class Connection:
         except (OSError, ValueError) as lost:
             raise self._lost(lost) from lost
 
-    def _frame_of(self, ticket: Ticket[Any]) -> bytearray:
-        while ticket.frame is None:
+    def _frame_of(self, in_flight: InFlightRequest[Any]) -> bytearray:
+        while in_flight.frame is None:
             if not self._sent:
                 raise ConnectionLost("the answer was read already, or its request never sent")
             frame = self._read_frame()
@@ -179,20 +185,20 @@ class Connection:
                 self.close()
                 raise ConnectionLost(f"{self.address} answered another request than the one that it was asked")
             first.frame = frame
-        frame, ticket.frame = ticket.frame, None
+        frame, in_flight.frame = in_flight.frame, None
         return frame
 
     def _read_frame(self) -> bytearray:
         try:
             (size,) = _LENGTH.unpack(self._read(_LENGTH.size))
-            if not _LENGTH.size <= size <= LARGEST_ANSWER:
+            if not _LENGTH.size <= size <= MAX_RESPONSE_BYTES:
                 raise ConnectionLost(f"what listens at {self.address} does not answer like a Kafka broker")
             return self._read(size)
         except (OSError, ValueError) as lost:
             raise self._lost(lost) from lost
 
     def _read(self, size: int) -> bytearray:
-        data = bytearray(min(size, FIRST_ROOM))
+        data = bytearray(min(size, INITIAL_BUFFER_BYTES))
         filled = 0
         while True:
             with memoryview(data) as view:
@@ -217,25 +223,25 @@ class Connection:
     def _negotiate(self) -> None:
         api = _APIS[ApiVersionsRequest]
         request = ApiVersionsRequest(client_software_name="moldau", client_software_version=moldau.__version__)
-        answer = self._api_versions(api, request, api.highest)
-        if answer.error_code == WireError.UNSUPPORTED_VERSION:
-            known = next((row.max_version for row in answer.api_keys if row.api_key == API_VERSIONS), 0)
-            answer = self._api_versions(api, request, min(known, api.highest))
-        if answer.error_code:
-            raise ConnectionLost(str(failed(answer.error_code, f"{self.address} does not tell its versions")))
-        self._served = {row.api_key: (row.min_version, row.max_version) for row in answer.api_keys}
-        self.features = {row.name: row.max_version_level for row in answer.finalized_features}
+        response = self._api_versions(api, request, api.highest)
+        if response.error_code == WireError.UNSUPPORTED_VERSION:
+            known = next((row.max_version for row in response.api_keys if row.api_key == API_VERSIONS), 0)
+            response = self._api_versions(api, request, min(known, api.highest))
+        if response.error_code:
+            raise ConnectionLost(str(failure_of(response.error_code, f"{self.address} does not tell its versions")))
+        self._served = {row.api_key: (row.min_version, row.max_version) for row in response.api_keys}
+        self.features = {row.name: row.max_version_level for row in response.finalized_features}
 
     def _api_versions(self, api: ApiMessages, request: ApiVersionsRequest, version: int) -> ApiVersionsResponse:
         """A broker that does not know the version says so in version 0, so the error is looked at first."""
-        ticket = self._send(api, request, ApiVersionsResponse, version)
-        frame = self._frame_of(ticket)
+        in_flight = self._send(api, request, ApiVersionsResponse, version)
+        frame = self._frame_of(in_flight)
         if len(frame) < _LENGTH.size + _ERROR.size:
             raise ConnectionLost(f"what listens at {self.address} does not answer like a Kafka broker")
         if _ERROR.unpack_from(frame, _LENGTH.size)[0] == WireError.UNSUPPORTED_VERSION:
-            ticket.version = 0
-        ticket.frame = frame
-        return self.receive(ticket)
+            in_flight.version = 0
+        in_flight.frame = frame
+        return self.receive(in_flight)
 
     def _authenticate(self, security: Security) -> None:
         sasl = security.sasl
@@ -247,18 +253,18 @@ class Connection:
             raise AuthenticationFailed(f"{self.address} does not offer SASL {sasl.mechanism}; it offers: {offered}")
         saying = next(talk)
         while True:
-            answer = self.ask(SaslAuthenticateRequest(auth_bytes=saying), SaslAuthenticateResponse)
-            if answer.error_code:
-                raise AuthenticationFailed(f"{self.address}: {answer.error_message or 'authentication failed'}")
+            response = self.ask(SaslAuthenticateRequest(auth_bytes=saying), SaslAuthenticateResponse)
+            if response.error_code:
+                raise AuthenticationFailed(f"{self.address}: {response.error_message or 'authentication failed'}")
             try:
-                saying = talk.send(answer.auth_bytes)
+                saying = talk.send(response.auth_bytes)
             except StopIteration:
                 break
-        if answer.session_lifetime_ms > 0:
-            self._expires = time.monotonic() + answer.session_lifetime_ms / 1000 * SESSION_SHARE
+        if response.session_lifetime_ms > 0:
+            self._expires = time.monotonic() + response.session_lifetime_ms / 1000 * SESSION_SHARE
 
 
-def never_works(error: Exception) -> bool:
+def is_fatal(error: Exception) -> bool:
     """Whether trying again is of no use: a wrong password, a certificate that nobody trusts, a missing file."""
     if isinstance(error, ssl.SSLError):
         return not isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError)

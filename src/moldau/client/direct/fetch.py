@@ -2,7 +2,7 @@
 
 The next Fetch is sent before the batches of the last one are handed out, so the broker works while the caller
 decodes. A reader has a connection of its own. Leaders that move are followed, and so is a leader that knows a replica
-nearer to the client's rack (KIP-392); what does not pass by itself comes out as a `Failed`, which ends the iteration.
+nearer to the client's rack (KIP-392); what does not pass by itself comes out as a `Failure`, which ends the iteration.
 """
 
 from collections.abc import Iterator, Sequence
@@ -10,9 +10,10 @@ from typing import NamedTuple
 from uuid import UUID
 
 from moldau.base.errors import WireError
-from moldau.client.direct.connection import Connection, Ticket
-from moldau.client.direct.failed import Failed, failed
-from moldau.client.direct.metadata import NETWORK, Cluster, Leader, Place, Topic, network_failure
+from moldau.base.ids import TopicPartition
+from moldau.client.direct.connection import Connection, InFlightRequest
+from moldau.client.direct.failure import Failure, failure_of
+from moldau.client.direct.metadata import NETWORK, Cluster, Leader, Topic, network_failure
 from moldau.client.direct.offsets import READ_COMMITTED, READ_UNCOMMITTED
 from moldau.wire.batch import CONTROL, HEADER_SIZE, MAGIC, PREFIX_SIZE, TRANSACTIONAL, BatchHeader, read_header
 from moldau.wire.compression import CorruptRecords
@@ -29,7 +30,7 @@ from moldau.wire.records import ControlType, check_batch, decode_control, decode
 
 BY_NAME = 12  # the last version of Fetch with topic names
 MARKER_BYTES = 64 * 1024  # of a control batch; a marker has some dozen
-LONGEST_WAIT = 0.5  # of the time that an answer may take: a broker that waits must not seem gone
+MAX_WAIT_SHARE = 0.5  # of the time that an answer may take: a broker that waits must not seem gone
 INCONSISTENT_TOPIC_ID = 103
 UNSUPPORTED_FOR_MESSAGE_FORMAT = 43
 
@@ -42,7 +43,7 @@ class FetchSizes(NamedTuple):
     max_wait_ms: int = 500
 
 
-class Chunk(NamedTuple):
+class FetchedBatches(NamedTuple):
     """Batches with checked sums and nothing to skip in them, but for records outside of what was asked for."""
 
     batches: list[memoryview]
@@ -53,29 +54,29 @@ class Chunk(NamedTuple):
 
 def read_range(
     cluster: Cluster,
-    place: Place,
+    tp: TopicPartition,
     start: int,
     end: int,
     *,
     isolation: int = READ_UNCOMMITTED,
     sizes: FetchSizes = FetchSizes(),  # noqa: B008  # an immutable value
-) -> Iterator[Chunk | Failed]:
+) -> Iterator[FetchedBatches | Failure]:
     """The batches that hold these offsets. The first and the last may hold others too (`records.decode` trims).
 
     Under READ_COMMITTED what aborted transactions wrote is left out. If the partition ends before `end`, reading
     waits for more, and fails when none has come within the cluster's time-out.
     """
-    reader = _Reader(cluster, place, end, isolation, sizes)
+    reader = _Reader(cluster, tp, end, isolation, sizes)
     try:
-        yield from reader.chunks(start)
+        yield from reader.fetch_all(start)
     finally:
         reader.close()
 
 
 class _Reader:
-    def __init__(self, cluster: Cluster, place: Place, end: int, isolation: int, sizes: FetchSizes) -> None:
+    def __init__(self, cluster: Cluster, tp: TopicPartition, end: int, isolation: int, sizes: FetchSizes) -> None:
         self._cluster = cluster
-        self._place = place
+        self._tp = tp
         self._end = end
         self._isolation = isolation
         self._sizes = sizes
@@ -89,41 +90,41 @@ class _Reader:
             self._connection.close()
             self._connection = None
 
-    def chunks(self, position: int) -> Iterator[Chunk | Failed]:
-        patience = self._cluster.patience()
-        ahead: Ticket[FetchResponse] | None = None
+    def fetch_all(self, position: int) -> Iterator[FetchedBatches | Failure]:
+        retries = self._cluster.retries()
+        ahead: InFlightRequest[FetchResponse] | None = None
         while position < self._end:
             found = self._next_part(position, ahead)
             ahead = None
-            if not isinstance(found, Failed) and self._goes_nearer(found):
+            if not isinstance(found, Failure) and self._goes_nearer(found):
                 continue
-            chunk = found if isinstance(found, Failed) else self._chunk(found, position)
-            if isinstance(chunk, Failed):
-                if self._nearer is None and not chunk.retriable:
-                    yield chunk
+            fetched = found if isinstance(found, Failure) else self._batches_of(found, position)
+            if isinstance(fetched, Failure):
+                if self._nearer is None and not fetched.retriable:
+                    yield fetched
                     return
                 self.close()
                 self._nearer = None  # what a replica does not have the leader may
-                self._cluster.forget(self._place.topic)
-            elif chunk.next_offset > position:
-                position = chunk.next_offset
+                self._cluster.forget(self._tp.topic)
+            elif fetched.next_offset > position:
+                position = fetched.next_offset
                 ahead = self._send_ahead(position)
-                if chunk.batches:
-                    yield chunk
-                patience = self._cluster.patience()  # the caller's time with the chunk is not ours
+                if fetched.batches:
+                    yield fetched
+                retries = self._cluster.retries()  # the caller's time with the chunk is not ours
                 continue
-            if not patience.again():
-                yield chunk if isinstance(chunk, Failed) else self._nothing_came(position, chunk)
+            if not retries.again():
+                yield fetched if isinstance(fetched, Failure) else self._nothing_came(position, fetched)
                 return
 
-    def _nothing_came(self, position: int, chunk: Chunk) -> Failed:
-        ends = f"high watermark {chunk.high_watermark}, last stable offset {chunk.last_stable_offset}"
-        message = f"{self._place.topic}-{self._place.partition} has nothing at offset {position} yet ({ends})"
-        return failed(WireError.REQUEST_TIMED_OUT, message)
+    def _nothing_came(self, position: int, fetched: FetchedBatches) -> Failure:
+        ends = f"high watermark {fetched.high_watermark}, last stable offset {fetched.last_stable_offset}"
+        message = f"{self._tp.topic}-{self._tp.partition} has nothing at offset {position} yet ({ends})"
+        return failure_of(WireError.REQUEST_TIMED_OUT, message)
 
     def _goes_nearer(self, part: PartitionData) -> bool:
         """Whether the leader has sent us to another broker, once."""
-        if part.error_code or self._nearer is not None or not self._cluster.knows(part.preferred_read_replica):
+        if part.error_code or self._nearer is not None or not self._cluster.has_broker(part.preferred_read_replica):
             return False
         self._nearer = part.preferred_read_replica
         self.close()
@@ -131,7 +132,7 @@ class _Reader:
 
     # ── asking ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _next_part(self, position: int, ahead: Ticket[FetchResponse] | None) -> PartitionData | Failed:
+    def _next_part(self, position: int, ahead: InFlightRequest[FetchResponse] | None) -> PartitionData | Failure:
         """The leader's answer at `position`, which may have been asked for already."""
         if self._connection is None or self._connection.stale:
             ahead = None
@@ -140,15 +141,15 @@ class _Reader:
                 return problem
         assert self._connection is not None
         try:
-            answer = self._connection.receive(ahead or self._send(self._connection, position))
+            response = self._connection.receive(ahead or self._send(self._connection, position))
         except NETWORK as error:
             return network_failure(self._connection.address, error)
-        if answer.error_code:
-            return failed(answer.error_code, f"Fetch of {self._place.topic}-{self._place.partition}")
-        part = next((part for topic in answer.responses for part in topic.partitions), None)
-        return part or failed(WireError.UNKNOWN_SERVER_ERROR, "the leader did not answer for the partition")
+        if response.error_code:
+            return failure_of(response.error_code, f"Fetch of {self._tp.topic}-{self._tp.partition}")
+        part = next((part for topic in response.responses for part in topic.partitions), None)
+        return part or failure_of(WireError.UNKNOWN_SERVER_ERROR, "the leader did not answer for the partition")
 
-    def _send_ahead(self, position: int) -> Ticket[FetchResponse] | None:
+    def _send_ahead(self, position: int) -> InFlightRequest[FetchResponse] | None:
         if position >= self._end or self._connection is None or self._connection.stale:
             return None
         try:
@@ -156,39 +157,39 @@ class _Reader:
         except NETWORK:
             return None  # the connection is closed now: the next turn makes another
 
-    def _send(self, connection: Connection, position: int) -> Ticket[FetchResponse]:
+    def _send(self, connection: Connection, position: int) -> InFlightRequest[FetchResponse]:
         wanted = FetchPartition(
-            partition=self._place.partition,
+            partition=self._tp.partition,
             current_leader_epoch=self._leader.epoch,
             fetch_offset=position,
             partition_max_bytes=self._sizes.partition_max_bytes,
         )
         topic_id = self._topic_id or ZERO_UUID
         request = FetchRequest(
-            max_wait_ms=min(self._sizes.max_wait_ms, int(self._cluster.timeout_s * LONGEST_WAIT * 1000)),
+            max_wait_ms=min(self._sizes.max_wait_ms, int(self._cluster.timeout_s * MAX_WAIT_SHARE * 1000)),
             min_bytes=self._sizes.min_bytes,
             max_bytes=self._sizes.partition_max_bytes,
             isolation_level=self._isolation,
             rack_id=self._cluster.rack,
-            topics=(FetchTopic(topic=self._place.topic, topic_id=topic_id, partitions=(wanted,)),),
+            topics=(FetchTopic(topic=self._tp.topic, topic_id=topic_id, partitions=(wanted,)),),
         )
         return connection.send(request, FetchResponse, **({} if topic_id.int else {"until": BY_NAME}))
 
-    def _connect(self) -> Failed | None:
+    def _connect(self) -> Failure | None:
         """A connection to whoever leads now."""
         self.close()
-        patience = self._cluster.patience()
-        leader = self._cluster.leader(self._place, patience)
-        topic = self._cluster.topic(self._place.topic, patience)
+        retries = self._cluster.retries()
+        leader = self._cluster.leader(self._tp, retries)
+        topic = self._cluster.topic(self._tp.topic, retries)
         if not isinstance(leader, Leader):
             return leader
         assert isinstance(topic, Topic), "a partition with a leader has a topic"
         if self._topic_id is not None and topic.topic_id != self._topic_id:
-            gone = f"topic {self._place.topic!r} was deleted and created anew while it was read"
-            return Failed(INCONSISTENT_TOPIC_ID, "INCONSISTENT_TOPIC_ID", gone)
+            gone = f"topic {self._tp.topic!r} was deleted and created anew while it was read"
+            return Failure(INCONSISTENT_TOPIC_ID, "INCONSISTENT_TOPIC_ID", gone)
         node_id = leader.node_id if self._nearer is None else self._nearer
         try:
-            self._connection = self._cluster.own_connection(node_id)
+            self._connection = self._cluster.dedicated_connection(node_id)
         except NETWORK as error:
             return network_failure(f"broker {node_id}", error)
         self._topic_id, self._leader = topic.topic_id, leader
@@ -196,12 +197,12 @@ class _Reader:
 
     # ── looking at answers ──────────────────────────────────────────────────────────────────────────────────────────
 
-    def _chunk(self, part: PartitionData, position: int) -> Chunk | Failed:
-        name = f"{self._place.topic}-{self._place.partition}"
+    def _batches_of(self, part: PartitionData, position: int) -> FetchedBatches | Failure:
+        name = f"{self._tp.topic}-{self._tp.partition}"
         if part.error_code:
-            return failed(part.error_code, f"Fetch of {name} at offset {position}")
+            return failure_of(part.error_code, f"Fetch of {name} at offset {position}")
         found = whole_batches(part.records or b"")
-        if isinstance(found, Failed):
+        if isinstance(found, Failure):
             return found
         following = max([position, *(header.last_offset + 1 for header, _ in found[-1:])])
         found = [(header, batch) for header, batch in found if position <= header.last_offset]
@@ -212,14 +213,14 @@ class _Reader:
             for batch in kept:
                 check_batch(batch)
         except CorruptRecords as bad:
-            return Failed(WireError.CORRUPT_MESSAGE, WireError.CORRUPT_MESSAGE.name, f"{name}: {bad}")
-        return Chunk(kept, following, part.high_watermark, part.last_stable_offset)
+            return Failure(WireError.CORRUPT_MESSAGE, WireError.CORRUPT_MESSAGE.name, f"{name}: {bad}")
+        return FetchedBatches(kept, following, part.high_watermark, part.last_stable_offset)
 
 
 Batches = list[tuple[BatchHeader, memoryview]]
 
 
-def whole_batches(records: bytes) -> Batches | Failed:
+def whole_batches(records: bytes) -> Batches | Failure:
     """The batches of an answer; the last one may have been cut off, and comes again with the next Fetch."""
     view = memoryview(records)
     found: Batches = []
@@ -228,7 +229,7 @@ def whole_batches(records: bytes) -> Batches | Failed:
         header = read_header(view, position)
         if header.magic != MAGIC or header.size < HEADER_SIZE:
             message = f"a batch of format {header.magic} and {header.size} bytes at offset {header.base_offset}"
-            return Failed(UNSUPPORTED_FOR_MESSAGE_FORMAT, "UNSUPPORTED_FOR_MESSAGE_FORMAT", message)
+            return Failure(UNSUPPORTED_FOR_MESSAGE_FORMAT, "UNSUPPORTED_FOR_MESSAGE_FORMAT", message)
         if position + header.size > len(view):
             break
         found.append((header, view[position : position + header.length + PREFIX_SIZE]))

@@ -1,30 +1,30 @@
 """Which groups there are. Joins none."""
 
-from moldau.client.direct.failed import Failed, failed
+from moldau.client.direct.failure import Failure, failure_of
 from moldau.client.direct.metadata import NETWORK, Cluster, network_failure
 from moldau.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 
 
-def list_groups(cluster: Cluster) -> set[str] | Failed:
+def list_groups(cluster: Cluster) -> set[str] | Failure:
     """The names of all groups: every broker is asked for those that it coordinates, again while errors pass."""
-    patience = cluster.patience()
+    retries = cluster.retries()
     while True:
-        answer = _ask_all(cluster)
-        if not isinstance(answer, Failed) or not answer.retriable or not patience.again():
-            return answer
+        response = _ask_all(cluster)
+        if not isinstance(response, Failure) or not response.retriable or not retries.again():
+            return response
 
 
-def _ask_all(cluster: Cluster) -> set[str] | Failed:
+def _ask_all(cluster: Cluster) -> set[str] | Failure:
     nodes = cluster.brokers()
-    if isinstance(nodes, Failed):
+    if isinstance(nodes, Failure):
         return nodes
     names: set[str] = set()
     for node_id in nodes:
         try:
-            answer = cluster.broker(node_id).ask(ListGroupsRequest(), ListGroupsResponse)
+            response = cluster.broker(node_id).ask(ListGroupsRequest(), ListGroupsResponse)
         except NETWORK as error:
             return network_failure(f"broker {node_id}", error)
-        if answer.error_code:
-            return failed(answer.error_code, f"ListGroups of broker {node_id}")
-        names |= {group.group_id for group in answer.groups}
+        if response.error_code:
+            return failure_of(response.error_code, f"ListGroups of broker {node_id}")
+        names |= {group.group_id for group in response.groups}
     return names

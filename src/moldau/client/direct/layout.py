@@ -16,13 +16,13 @@ from moldau.client.direct.records import DECOMPRESSED_BYTES
 from moldau.wire.batch import HEADER_SIZE, LOG_APPEND_TIME, BatchHeader, read_header
 from moldau.wire.compression import decompress
 
-MOST_BYTES: Final = 2**31 - 1  # positions must fit Arrow's
+MAX_BYTES: Final = 2**31 - 1  # positions must fit Arrow's
 VARINT_BITS: Final = 63  # of a varint that is still believed
-MOST_HEADERS: Final = 64  # of a record; with more it is read on its own
+MAX_HEADERS: Final = 64  # of a record; with more it is read on its own
 SAMPLE: Final = 4  # records of one size after which more are expected
 
 
-class Opened(NamedTuple):
+class DecompressedBatch(NamedTuple):
     """A batch and its records, decompressed."""
 
     header: BatchHeader
@@ -46,7 +46,7 @@ class Headers(NamedTuple):
     values: Field
 
 
-class Layout(NamedTuple):
+class RecordLayout(NamedTuple):
     """Arrays with an entry for each record. `keys` is None if none has a key, `headers` if none was asked for."""
 
     data: bytes
@@ -58,21 +58,23 @@ class Layout(NamedTuple):
     headers: Headers | None
 
 
-class _Unbelievable(Exception):
+class _InvalidLayout(Exception):
     """Records are not laid out as they should be."""
 
 
-def opened(batches: Iterable[memoryview], *, limit: int = DECOMPRESSED_BYTES) -> Iterator[Opened]:
+def decompress_batches(
+    batches: Iterable[memoryview], *, limit: int = DECOMPRESSED_BYTES
+) -> Iterator[DecompressedBatch]:
     """CorruptRecords if a batch cannot be decompressed, or has more than the limit."""
     for batch in batches:
         header = read_header(batch)
         body = batch[HEADER_SIZE:]
-        yield Opened(header, batch, decompress(header.codec, body, limit) if header.codec else body)
+        yield DecompressedBatch(header, batch, decompress(header.codec, body, limit) if header.codec else body)
 
 
-def grouped(batches: Iterable[Opened], *, rows: int, size: int) -> Iterator[list[Opened]]:
+def group_batches(batches: Iterable[DecompressedBatch], *, rows: int, size: int) -> Iterator[list[DecompressedBatch]]:
     """Batches that have so many records or bytes together, or a little more."""
-    group: list[Opened] = []
+    group: list[DecompressedBatch] = []
     rows_now = size_now = 0
     for each in batches:
         group.append(each)
@@ -85,25 +87,25 @@ def grouped(batches: Iterable[Opened], *, rows: int, size: int) -> Iterator[list
         yield group
 
 
-def find_layout(batches: Sequence[Opened], *, headers: bool = False) -> Layout | None:
+def find_layout(batches: Sequence[DecompressedBatch], *, headers: bool = False) -> RecordLayout | None:
     """None if records must be read one at a time."""
     data = b"".join(each.records for each in batches)
-    if not data or len(data) > MOST_BYTES:
+    if not data or len(data) > MAX_BYTES:
         return None
     try:
         return _layout(data, _all_starts(data, batches), [each.header for each in batches], headers)
-    except (_Unbelievable, IndexError):  # also a varint that would go on behind the last byte
+    except (_InvalidLayout, IndexError):  # also a varint that would go on behind the last byte
         return None
 
 
-def _all_starts(data: bytes, batches: Sequence[Opened]) -> Any:
+def _all_starts(data: bytes, batches: Sequence[DecompressedBatch]) -> Any:
     view = np.frombuffer(data, np.uint8)
     starts = array("q")
     position = 0
     for each in batches:
         end = position + len(each.records)
         if _skip(data, view, position, each.header.record_count, starts) != end:
-            raise _Unbelievable
+            raise _InvalidLayout
         position = end
     return np.frombuffer(starts, np.int64)
 
@@ -127,9 +129,9 @@ def _alike(view: Any, position: int, size: int, most: int) -> int:
     """How many records follow whose lengths are the same bytes as that of the record before."""
     most = min(most, (len(view) - position) // size)
     alike = np.ones(most, bool)
-    for place in range(size):
-        byte = view[position - size + place]
-        alike &= view[position + place : position + most * size : size] == byte
+    for tp in range(size):
+        byte = view[position - size + tp]
+        alike &= view[position + tp : position + most * size : size] == byte
         if byte < 0x80:
             break
     return most if alike.all() else int(alike.argmin())
@@ -157,14 +159,14 @@ def _hop(data: bytes, position: int, count: int, starts: "array[int]") -> int:
             if more < 0x80:
                 break
             if shift > VARINT_BITS:
-                raise _Unbelievable
+                raise _InvalidLayout
         position += length >> 1
         if position > len(data):
-            raise _Unbelievable
+            raise _InvalidLayout
     return position
 
 
-def _layout(data: bytes, starts: Any, batches: Sequence[BatchHeader], headers: bool) -> Layout:
+def _layout(data: bytes, starts: Any, batches: Sequence[BatchHeader], headers: bool) -> RecordLayout:
     counts = np.array([batch.record_count for batch in batches], np.int64)
 
     def each(values: Iterable[int]) -> Any:
@@ -181,14 +183,14 @@ def _layout(data: bytes, starts: Any, batches: Sequence[BatchHeader], headers: b
     header_count, position = _varints(view, value_start + np.maximum(value_length, 0))
     # Each within its bounds, or lengths that are too large might add up to a place that seems right.
     for lengths, least in (length, 0), (key_length, -1), (value_length, -1), (header_count, 0):
-        _believe((lengths >= least) & (lengths <= len(data)))
-    _believe(np.where(header_count == 0, position == ends, position < ends))
-    _believe((offset_delta >= 0) & (offset_delta <= each(batch.last_offset_delta for batch in batches)))
+        _require((lengths >= least) & (lengths <= len(data)))
+    _require(np.where(header_count == 0, position == ends, position < ends))
+    _require((offset_delta >= 0) & (offset_delta <= each(batch.last_offset_delta for batch in batches)))
     offsets = each(batch.base_offset for batch in batches) + offset_delta
-    _believe(offsets[1:] > offsets[:-1])
+    _require(offsets[1:] > offsets[:-1])
     appended = each(batch.attributes & LOG_APPEND_TIME for batch in batches) != 0
     created = each(batch.base_timestamp for batch in batches) + time_delta
-    return Layout(
+    return RecordLayout(
         data,
         offsets,
         np.where(appended, each(batch.max_timestamp for batch in batches), created),
@@ -199,30 +201,30 @@ def _layout(data: bytes, starts: Any, batches: Sequence[BatchHeader], headers: b
     )
 
 
-def _believe(checks: Any) -> None:
+def _require(checks: Any) -> None:
     if not checks.all():
-        raise _Unbelievable
+        raise _InvalidLayout
 
 
 def _headers(view: Any, counts: Any, position: Any, ends: Any) -> Headers:
     """The first header of all records, then the second of those that have one, and so on."""
     most = int(counts.max())
     total = int(counts.sum())
-    if most > MOST_HEADERS or total > len(view):
-        raise _Unbelievable
+    if most > MAX_HEADERS or total > len(view):
+        raise _InvalidLayout
     names, values = np.empty((2, total), np.int64), np.empty((2, total), np.int64)  # starts and lengths
     firsts = np.cumsum(counts) - counts
     for number in range(most):
         rows = np.flatnonzero(counts > number)
-        places = firsts[rows] + number
+        partitions = firsts[rows] + number
         name_length, name_start = _varints(view, position[rows])
         value_length, value_start = _varints(view, name_start + np.maximum(name_length, 0))
-        names[:, places] = name_start, name_length
-        values[:, places] = value_start, value_length
+        names[:, partitions] = name_start, name_length
+        values[:, partitions] = value_start, value_length
         position[rows] = value_start + np.maximum(value_length, 0)
     for lengths, least in (names[1], 0), (values[1], -1):
-        _believe((lengths >= least) & (lengths <= len(view)))
-    _believe(position == ends)
+        _require((lengths >= least) & (lengths <= len(view)))
+    _require(position == ends)
     return Headers(counts, _field(*names), _field(*values))
 
 
@@ -240,7 +242,7 @@ def _varints(view: Any, starts: Any) -> tuple[Any, Any]:
     shift = 7
     while len(longer):
         if shift > VARINT_BITS:
-            raise _Unbelievable
+            raise _InvalidLayout
         following = view[behind[longer]]
         values[longer] |= (following & 0x7F).astype(np.int64) << shift
         behind[longer] += 1

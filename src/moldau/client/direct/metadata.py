@@ -11,9 +11,10 @@ from typing import NamedTuple, TypeAlias, TypeVar
 from uuid import UUID
 
 from moldau.base.errors import WireError
-from moldau.client.direct.connection import NEWEST, Connection, UnsupportedByBroker, never_works
-from moldau.client.direct.failed import SASL_AUTHENTICATION_FAILED, Failed, failed, unreachable
-from moldau.client.direct.patience import Patience, Pauses
+from moldau.base.ids import TopicPartition
+from moldau.client.direct.connection import LATEST_VERSION, Connection, UnsupportedByBroker, is_fatal
+from moldau.client.direct.failure import SASL_AUTHENTICATION_FAILED, Failure, failure_of, unreachable
+from moldau.client.direct.retries import Backoff, Retries
 from moldau.client.direct.sasl import AuthenticationFailed
 from moldau.client.direct.security import PLAINTEXT, Security
 from moldau.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
@@ -24,7 +25,7 @@ from moldau.wire.messages.metadata import (
     MetadataResponseTopic,
 )
 
-Answer = TypeVar("Answer")
+Response = TypeVar("Response")
 Result = TypeVar("Result")
 
 GROUP, TRANSACTION = 0, 1  # kinds of coordinators
@@ -32,13 +33,8 @@ TIMEOUT_S = 30.0
 CREATION_S = 15.0  # how long a topic that was not there may take to be: brokers do not say whether they create it
 DEFAULT_PORT = 9092
 # The coordinator has moved, or is not there yet.
-ELSEWHERE = frozenset({WireError.NOT_COORDINATOR, WireError.COORDINATOR_NOT_AVAILABLE})
+COORDINATOR_MOVED = frozenset({WireError.NOT_COORDINATOR, WireError.COORDINATOR_NOT_AVAILABLE})
 NETWORK = (OSError, AuthenticationFailed, UnsupportedByBroker)  # what a connection raises
-
-
-class Place(NamedTuple):
-    topic: str
-    partition: int
 
 
 class Leader(NamedTuple):
@@ -53,11 +49,11 @@ class Topic(NamedTuple):
     leaders: Mapping[int, Leader]  # by partition; a partition without a leader has node -1
 
     @property
-    def places(self) -> list[Place]:
-        return [Place(self.name, partition) for partition in sorted(self.leaders)]
+    def partitions(self) -> list[TopicPartition]:
+        return [TopicPartition(self.name, partition) for partition in sorted(self.leaders)]
 
 
-Topics: TypeAlias = dict[str, Topic | Failed]
+Topics: TypeAlias = dict[str, Topic | Failure]
 
 
 def addresses(bootstrap: str | Iterable[str]) -> list[tuple[str, int]]:
@@ -88,12 +84,12 @@ class Cluster:
         rack: str = "",
         timeout_s: float = TIMEOUT_S,
         connect_timeout_s: float | None = None,
-        pauses: Pauses = Pauses(),  # noqa: B008  # an immutable value
+        backoff: Backoff = Backoff(),  # noqa: B008  # an immutable value
     ) -> None:
         self.timeout_s = timeout_s
         self.rack = rack  # where the client stands: readers may be sent to a replica nearby (KIP-392)
         self._connect_timeout_s = connect_timeout_s
-        self._pauses = pauses
+        self._backoff = backoff
         self._bootstrap = addresses(bootstrap)
         self._security = security
         self._client_id = client_id
@@ -113,69 +109,69 @@ class Cluster:
             connection.close()
         self._open.clear()
 
-    def patience(self, timeout_s: float | None = None) -> Patience:
+    def retries(self, timeout_s: float | None = None) -> Retries:
         """For as long as a call may take, or as long as is said."""
-        return Patience(self.timeout_s if timeout_s is None else timeout_s, self._pauses)
+        return Retries(self.timeout_s if timeout_s is None else timeout_s, self._backoff)
 
     # ── topics and leaders ──────────────────────────────────────────────────────────────────────────────────────────
 
     def describe(
-        self, names: Sequence[str] | None, patience: Patience | None = None, *, create: bool = False
-    ) -> Topics | Failed:
+        self, names: Sequence[str] | None, retries: Retries | None = None, *, create: bool = False
+    ) -> Topics | Failure:
         """The topics with these names, or all. One that stays away keeps its error.
 
         With `create` those that do not exist are waited for, and brokers that may (`auto.create.topics.enable`) create
         them.
         """
-        patience = patience or self.patience()
+        retries = retries or self.retries()
         first_answer: float | None = None
         topics = None if names is None else tuple(MetadataRequestTopic(name=name) for name in names)
         request = MetadataRequest(topics=topics, allow_auto_topic_creation=create)
         while True:
-            answer = self._ask_any(request, MetadataResponse, patience)
-            if isinstance(answer, Failed):
-                return answer
-            if answer.brokers:
-                self._nodes = {row.node_id: (row.host, row.port) for row in answer.brokers}
-            found = {row.name or "": _topic(row) for row in answer.topics}
+            response = self._ask_any(request, MetadataResponse, retries)
+            if isinstance(response, Failure):
+                return response
+            if response.brokers:
+                self._nodes = {row.node_id: (row.host, row.port) for row in response.brokers}
+            found = {row.name or "": _topic(row) for row in response.topics}
             self._topics |= {name: topic for name, topic in found.items() if isinstance(topic, Topic)}
             # A topic that was created a moment ago has no leader yet; one that does not exist is not waited for.
             now = time.monotonic()
             first_answer = first_answer or now
             waits = create and now - first_answer < CREATION_S
-            pending = [each for each in found.values() if isinstance(each, Failed) and _passes(each, waits)]
-            if not pending or not patience.again():
+            pending = [each for each in found.values() if isinstance(each, Failure) and _passes(each, waits)]
+            if not pending or not retries.again():
                 return found
 
-    def topic(self, name: str, patience: Patience | None = None, *, create: bool = False) -> Topic | Failed:
+    def topic(self, name: str, retries: Retries | None = None, *, create: bool = False) -> Topic | Failure:
         """As known, or asked for if it is not; with `create` brokers may create it."""
         if name not in self._topics:
-            found = self.describe([name], patience, create=create)
-            if isinstance(found, Failed):
+            found = self.describe([name], retries, create=create)
+            if isinstance(found, Failure):
                 return found
-            return found.get(name, failed(WireError.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r}"))
+            return found.get(name, failure_of(WireError.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r}"))
         return self._topics[name]
 
-    def brokers(self) -> list[int] | Failed:
+    def brokers(self) -> list[int] | Failure:
         """The brokers that are there now."""
         found = self.describe([])
-        return found if isinstance(found, Failed) else sorted(self._nodes)
+        return found if isinstance(found, Failure) else sorted(self._nodes)
 
     def forget(self, *names: str) -> None:
         """What was known of these topics is not true any more."""
         for name in names:
             self._topics.pop(name, None)
 
-    def leader(self, place: Place, patience: Patience | None = None) -> Leader | Failed:
+    def leader(self, tp: TopicPartition, retries: Retries | None = None) -> Leader | Failure:
         """Who leads the partition, as far as known now; LEADER_NOT_AVAILABLE passes by itself."""
-        topic = self.topic(place.topic, patience)
-        if isinstance(topic, Failed):
+        topic = self.topic(tp.topic, retries)
+        if isinstance(topic, Failure):
             return topic
-        if place.partition not in topic.leaders:
-            return failed(WireError.UNKNOWN_TOPIC_OR_PARTITION, f"{place.topic} has no partition {place.partition}")
-        leader = topic.leaders[place.partition]
+        if tp.partition not in topic.leaders:
+            return failure_of(WireError.UNKNOWN_TOPIC_OR_PARTITION, f"{tp.topic} has no partition {tp.partition}")
+        leader = topic.leaders[tp.partition]
         if leader.node_id not in self._nodes:
-            return failed(5, f"partition {place.partition} of {place.topic} has no leader")
+            return failure_of(5, f"partition {tp.partition} of {tp.topic} has no leader")
         return leader
 
     # ── connections ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -184,10 +180,10 @@ class Cluster:
         """A connection to the broker; raises what `Connection` raises."""
         return self._connect(self._nodes[node_id])
 
-    def knows(self, node_id: int) -> bool:
+    def has_broker(self, node_id: int) -> bool:
         return node_id in self._nodes
 
-    def own_connection(self, node_id: int) -> Connection:
+    def dedicated_connection(self, node_id: int) -> Connection:
         """One that nobody else uses, for whoever keeps requests in flight; the caller closes it."""
         return self._new(self._nodes[node_id])
 
@@ -210,34 +206,36 @@ class Cluster:
         )
 
     def _ask_any(
-        self, request: object, answer: type[Answer], patience: Patience, until: int = NEWEST
-    ) -> Answer | Failed:
+        self, request: object, response: type[Response], retries: Retries, until: int = LATEST_VERSION
+    ) -> Response | Failure:
         """Of whichever broker answers: those that are connected, those that are known, those that were given."""
         while True:
-            last: Failed | None = None
+            last: Failure | None = None
             for address in dict.fromkeys((*self._open, *self._nodes.values(), *self._bootstrap)):
                 try:
-                    return self._connect(address).ask(request, answer, until=until)
+                    return self._connect(address).ask(request, response, until=until)
                 except NETWORK as error:
                     last = network_failure(f"{address[0]}:{address[1]}", error)
                     if not last.retriable:
                         return last
             assert last is not None, "there is at least one bootstrap address"
-            if not patience.again():
+            if not retries.again():
                 return last
 
-    def ask_any(self, request: object, answer: type[Answer], error_of: Callable[[Answer], int]) -> Answer | Failed:
+    def ask_any(
+        self, request: object, response: type[Response], error_of: Callable[[Response], int]
+    ) -> Response | Failure:
         """Of any broker, again while the error passes by itself."""
-        patience = self.patience()
+        retries = self.retries()
         while True:
-            reply = self._ask_any(request, answer, patience)
-            if isinstance(reply, Failed):
+            reply = self._ask_any(request, response, retries)
+            if isinstance(reply, Failure):
                 return reply
             code = error_of(reply)
             if not code:
                 return reply
-            problem = failed(code, type(request).__name__.removesuffix("Request"))
-            if not problem.retriable or not patience.again():
+            problem = failure_of(code, type(request).__name__.removesuffix("Request"))
+            if not problem.retriable or not retries.again():
                 return problem
 
     # ── coordinators ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -247,82 +245,82 @@ class Cluster:
         kind: int,
         key: str,
         request: object,
-        answer: type[Answer],
-        error_of: Callable[[Answer], int],
-        patience: Patience | None = None,
+        response: type[Response],
+        error_of: Callable[[Response], int],
+        retries: Retries | None = None,
         *,
         since: int = 0,
-        until: int = NEWEST,
-    ) -> Answer | Failed:
+        until: int = LATEST_VERSION,
+    ) -> Response | Failure:
         """Of the coordinator, again while the error passes by itself. `error_of` picks the error that decides."""
-        patience = patience or self.patience()
+        retries = retries or self.retries()
         while True:
-            reply = self._ask_coordinator_once(kind, key, request, answer, patience, since, until)
-            if not isinstance(reply, Failed):
+            reply = self._ask_coordinator_once(kind, key, request, response, retries, since, until)
+            if not isinstance(reply, Failure):
                 code = error_of(reply)
                 if not code:
                     return reply
-                if code in ELSEWHERE:
+                if code in COORDINATOR_MOVED:
                     self._coordinators.pop((kind, key), None)
-                reply = failed(code, f"{type(request).__name__.removesuffix('Request')} for {key!r}")
-            if not reply.retriable or not patience.again():
+                reply = failure_of(code, f"{type(request).__name__.removesuffix('Request')} for {key!r}")
+            if not reply.retriable or not retries.again():
                 return reply
 
     def _ask_coordinator_once(
-        self, kind: int, key: str, request: object, answer: type[Answer], patience: Patience, since: int, until: int
-    ) -> Answer | Failed:
-        address = self.coordinator(kind, key, patience)
-        if isinstance(address, Failed):
+        self, kind: int, key: str, request: object, response: type[Response], retries: Retries, since: int, until: int
+    ) -> Response | Failure:
+        address = self.coordinator(kind, key, retries)
+        if isinstance(address, Failure):
             return address
         try:
-            return self._connect(address).ask(request, answer, since=since, until=until)
+            return self._connect(address).ask(request, response, since=since, until=until)
         except NETWORK as error:
             self._coordinators.pop((kind, key), None)
             return network_failure(f"{address[0]}:{address[1]}", error)
 
-    def coordinator(self, kind: int, key: str, patience: Patience) -> tuple[str, int] | Failed:
+    def coordinator(self, kind: int, key: str, retries: Retries) -> tuple[str, int] | Failure:
         """Where the coordinator of a group or transactional id listens."""
         request = FindCoordinatorRequest(key_type=kind, coordinator_keys=(key,))
         while (kind, key) not in self._coordinators:
-            answer = self._ask_any(request, FindCoordinatorResponse, patience)
-            if isinstance(answer, Failed):
-                return answer
-            found = answer.coordinators[0]
+            response = self._ask_any(request, FindCoordinatorResponse, retries)
+            if isinstance(response, Failure):
+                return response
+            found = response.coordinators[0]
             if not found.error_code:
                 self._coordinators[kind, key] = (found.host, found.port)
             else:
-                problem = failed(found.error_code, f"the coordinator of {key!r}")
-                if not problem.retriable or not patience.again():
+                problem = failure_of(found.error_code, f"the coordinator of {key!r}")
+                if not problem.retriable or not retries.again():
                     return problem
         return self._coordinators[kind, key]
 
-    def feature(self, name: str) -> int | Failed:
+    def feature(self, name: str) -> int | Failure:
         """The level of a finalized feature, 0 if it is not."""
-        answer = self._ask_any(
-            MetadataRequest(topics=(), allow_auto_topic_creation=False), MetadataResponse, self.patience()
+        response = self._ask_any(
+            MetadataRequest(topics=(), allow_auto_topic_creation=False), MetadataResponse, self.retries()
         )
-        if isinstance(answer, Failed):
-            return answer
+        if isinstance(response, Failure):
+            return response
         connection = next(each for each in self._open.values() if not each.broken)
         return connection.features.get(name, 0)
 
 
-def network_failure(address: str, error: Exception) -> Failed:
+def network_failure(address: str, error: Exception) -> Failure:
     """What a connection raised, as a value."""
     if isinstance(error, AuthenticationFailed):
-        return Failed(SASL_AUTHENTICATION_FAILED, "SASL_AUTHENTICATION_FAILED", str(error))
+        return Failure(SASL_AUTHENTICATION_FAILED, "SASL_AUTHENTICATION_FAILED", str(error))
     if isinstance(error, UnsupportedByBroker):
-        return Failed(WireError.UNSUPPORTED_VERSION, WireError.UNSUPPORTED_VERSION.name, str(error))
+        return Failure(WireError.UNSUPPORTED_VERSION, WireError.UNSUPPORTED_VERSION.name, str(error))
     lost = unreachable(address, error)
-    return Failed(lost.code, lost.name, lost.message) if never_works(error) else lost
+    return Failure(lost.code, lost.name, lost.message) if is_fatal(error) else lost
 
 
-def _topic(row: MetadataResponseTopic) -> Topic | Failed:
+def _topic(row: MetadataResponseTopic) -> Topic | Failure:
     if row.error_code:
-        return failed(row.error_code, f"topic {row.name!r}")
+        return failure_of(row.error_code, f"topic {row.name!r}")
     leaders = {part.partition_index: Leader(part.leader_id, part.leader_epoch) for part in row.partitions}
     return Topic(row.name or "", row.topic_id, row.is_internal, leaders)
 
 
-def _passes(problem: Failed, may_appear: bool) -> bool:
+def _passes(problem: Failure, may_appear: bool) -> bool:
     return problem.retriable and (may_appear or problem.code != WireError.UNKNOWN_TOPIC_OR_PARTITION)

@@ -8,8 +8,9 @@ from itertools import groupby
 from typing import Final, NamedTuple, TypeAlias
 
 from moldau.base.errors import WireError
-from moldau.client.direct.failed import Failed, failed
-from moldau.client.direct.metadata import GROUP, NETWORK, Cluster, Leader, Place, network_failure
+from moldau.base.ids import TopicPartition
+from moldau.client.direct.failure import Failure, failure_of
+from moldau.client.direct.metadata import GROUP, NETWORK, Cluster, Leader, network_failure
 from moldau.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -37,7 +38,7 @@ READ_COMMITTED: Final = 1
 BY_NAME: Final = 9  # the last versions of OffsetCommit and OffsetFetch with topic names
 
 
-class Found(NamedTuple):
+class OffsetAndTimestamp(NamedTuple):
     """An offset and the timestamp of its record; -1 and -1 if no record is that late, -1 as time of an end."""
 
     offset: int
@@ -45,127 +46,127 @@ class Found(NamedTuple):
     leader_epoch: int = -1
 
 
-class Committed(NamedTuple):
+class OffsetAndMetadata(NamedTuple):
     offset: int
     metadata: str = ""
     leader_epoch: int = -1
 
 
-Answers: TypeAlias = dict[Place, Found | Failed]
+ListedOffsets: TypeAlias = dict[TopicPartition, OffsetAndTimestamp | Failure]
 
 
 def list_offsets(
     cluster: Cluster,
-    times: Mapping[Place, int],
+    times: Mapping[TopicPartition, int],
     *,
     isolation: int = READ_UNCOMMITTED,
     await_topics: bool = True,
-) -> Answers:
+) -> ListedOffsets:
     """The first offset at or after each partition's time (ms), or EARLIEST, LATEST, MAX_TIMESTAMP.
 
     Under READ_COMMITTED the latest is the last stable offset. A topic or partition that does not exist may be about
     to, as every client of Kafka's thinks, and is waited for; without `await_topics` its absence is the answer.
     """
-    patience = cluster.patience()
-    answers: Answers = {}
+    retries = cluster.retries()
+    listed: ListedOffsets = {}
     left = dict(times)
     while left:
-        by_node: dict[int, list[Place]] = {}
-        for place in left:
-            leader = cluster.leader(place, patience)
+        by_node: dict[int, list[TopicPartition]] = {}
+        for tp in left:
+            leader = cluster.leader(tp, retries)
             if isinstance(leader, Leader):
-                by_node.setdefault(leader.node_id, []).append(place)
+                by_node.setdefault(leader.node_id, []).append(tp)
             else:
-                answers[place] = leader
-        for node_id, places in by_node.items():
-            answers |= _ask_leader(cluster, node_id, {place: left[place] for place in places}, isolation)
-        left = {place: times[place] for place in left if _worth_asking_again(answers[place], await_topics)}
+                listed[tp] = leader
+        for node_id, partitions in by_node.items():
+            listed |= _ask_leader(cluster, node_id, {tp: left[tp] for tp in partitions}, isolation)
+        left = {tp: times[tp] for tp in left if _should_retry(listed[tp], await_topics)}
         if left:
-            cluster.forget(*{place.topic for place in left})
-            if not patience.again():
+            cluster.forget(*{tp.topic for tp in left})
+            if not retries.again():
                 break
-    return answers
+    return listed
 
 
-def _worth_asking_again(answer: Found | Failed, await_topics: bool) -> bool:
-    if not isinstance(answer, Failed) or not answer.retriable:
+def _should_retry(response: OffsetAndTimestamp | Failure, await_topics: bool) -> bool:
+    if not isinstance(response, Failure) or not response.retriable:
         return False
-    return await_topics or answer.code != WireError.UNKNOWN_TOPIC_OR_PARTITION
+    return await_topics or response.code != WireError.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def _ask_leader(cluster: Cluster, node_id: int, times: Mapping[Place, int], isolation: int) -> Answers:
+def _ask_leader(cluster: Cluster, node_id: int, times: Mapping[TopicPartition, int], isolation: int) -> ListedOffsets:
     topics = tuple(
         ListOffsetsTopic(
             name=name,
             partitions=tuple(
-                ListOffsetsPartition(partition_index=place.partition, timestamp=times[place]) for place in places
+                ListOffsetsPartition(partition_index=tp.partition, timestamp=times[tp]) for tp in partitions
             ),
         )
-        for name, places in by_topic(times)
+        for name, partitions in by_topic(times)
     )
     request = ListOffsetsRequest(
         replica_id=-1, isolation_level=isolation, topics=topics, timeout_ms=int(cluster.timeout_s * 1000)
     )
     since = 7 if MAX_TIMESTAMP in times.values() else 2 if isolation else 1
     try:
-        answer = cluster.broker(node_id).ask(request, ListOffsetsResponse, since=since)
+        response = cluster.broker(node_id).ask(request, ListOffsetsResponse, since=since)
     except NETWORK as error:
         return dict.fromkeys(times, network_failure(f"broker {node_id}", error))
-    silent = failed(WireError.UNKNOWN_SERVER_ERROR, "the leader did not answer for the partition")
+    silent = failure_of(WireError.UNKNOWN_SERVER_ERROR, "the leader did not answer for the partition")
     return dict.fromkeys(times, silent) | {
-        Place(topic.name, part.partition_index): failed(
+        TopicPartition(topic.name, part.partition_index): failure_of(
             part.error_code, f"ListOffsets of {topic.name}-{part.partition_index}"
         )
         if part.error_code
-        else Found(part.offset, part.timestamp, part.leader_epoch)
-        for topic in answer.topics
+        else OffsetAndTimestamp(part.offset, part.timestamp, part.leader_epoch)
+        for topic in response.topics
         for part in topic.partitions
     }
 
 
 def committed(
-    cluster: Cluster, group: str, places: Iterable[Place] | None = None, *, require_stable: bool = True
-) -> dict[Place, Committed | Failed] | Failed:
+    cluster: Cluster, group: str, partitions: Iterable[TopicPartition] | None = None, *, require_stable: bool = True
+) -> dict[TopicPartition, OffsetAndMetadata | Failure] | Failure:
     """What the group has committed: of these partitions, or all that it has. Nothing committed: not in the answer.
 
     `require_stable` waits while an open transaction may still change an offset (KIP-447).
     """
     topics = None
-    if places is not None:
+    if partitions is not None:
         topics = tuple(
-            OffsetFetchTopic(name=name, partition_indexes=tuple(place.partition for place in listed))
-            for name, listed in by_topic(places)
+            OffsetFetchTopic(name=name, partition_indexes=tuple(tp.partition for tp in listed))
+            for name, listed in by_topic(partitions)
         )
     request = OffsetFetchRequest(
         groups=(OffsetFetchGroup(group_id=group, topics=topics),), require_stable=require_stable
     )
-    answer = cluster.ask_coordinator(
+    response = cluster.ask_coordinator(
         GROUP, group, request, OffsetFetchResponse, _fetch_error, since=7 if require_stable else 2, until=BY_NAME
     )
-    if isinstance(answer, Failed):
-        return answer
+    if isinstance(response, Failure):
+        return response
     return {
-        Place(topic.name, part.partition_index): failed(
+        TopicPartition(topic.name, part.partition_index): failure_of(
             part.error_code, f"OffsetFetch of {topic.name}-{part.partition_index} for {group!r}"
         )
         if part.error_code
-        else Committed(part.committed_offset, part.metadata or "", part.committed_leader_epoch)
-        for topic in answer.groups[0].topics
+        else OffsetAndMetadata(part.committed_offset, part.metadata or "", part.committed_leader_epoch)
+        for topic in response.groups[0].topics
         for part in topic.partitions
         if part.error_code or part.committed_offset >= 0
     }
 
 
-def _fetch_error(answer: OffsetFetchResponse) -> int:
+def _fetch_error(response: OffsetFetchResponse) -> int:
     """What makes asking again worth while: the group's error, or a partition that is not stable yet."""
-    group = answer.groups[0]
+    group = response.groups[0]
     if group.error_code:
         return group.error_code
     codes = {part.error_code for topic in group.topics for part in topic.partitions}
     return WireError.UNSTABLE_OFFSET_COMMIT if WireError.UNSTABLE_OFFSET_COMMIT in codes else WireError.NONE
 
 
-def commit(cluster: Cluster, group: str, offsets: Mapping[Place, Committed]) -> Failed | None:
+def commit(cluster: Cluster, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> Failure | None:
     """Commits for a group that has no members. The first error of any partition is the answer."""
     request = OffsetCommitRequest(
         group_id=group,
@@ -174,25 +175,25 @@ def commit(cluster: Cluster, group: str, offsets: Mapping[Place, Committed]) -> 
                 name=name,
                 partitions=tuple(
                     OffsetCommitPartition(
-                        partition_index=place.partition,
-                        committed_offset=offsets[place].offset,
-                        committed_leader_epoch=offsets[place].leader_epoch,
-                        committed_metadata=offsets[place].metadata,
+                        partition_index=tp.partition,
+                        committed_offset=offsets[tp].offset,
+                        committed_leader_epoch=offsets[tp].leader_epoch,
+                        committed_metadata=offsets[tp].metadata,
                     )
-                    for place in places
+                    for tp in partitions
                 ),
             )
-            for name, places in by_topic(offsets)
+            for name, partitions in by_topic(offsets)
         ),
     )
-    answer = cluster.ask_coordinator(GROUP, group, request, OffsetCommitResponse, _commit_error, until=BY_NAME)
-    return answer if isinstance(answer, Failed) else None
+    response = cluster.ask_coordinator(GROUP, group, request, OffsetCommitResponse, _commit_error, until=BY_NAME)
+    return response if isinstance(response, Failure) else None
 
 
-def _commit_error(answer: OffsetCommitResponse) -> int:
-    return next((part.error_code for topic in answer.topics for part in topic.partitions if part.error_code), 0)
+def _commit_error(response: OffsetCommitResponse) -> int:
+    return next((part.error_code for topic in response.topics for part in topic.partitions if part.error_code), 0)
 
 
-def by_topic(places: Iterable[Place]) -> list[tuple[str, list[Place]]]:
+def by_topic(partitions: Iterable[TopicPartition]) -> list[tuple[str, list[TopicPartition]]]:
     """Partitions as requests list them: under their topics."""
-    return [(name, list(listed)) for name, listed in groupby(sorted(places), key=lambda place: place.topic)]
+    return [(name, list(listed)) for name, listed in groupby(sorted(partitions), key=lambda tp: tp.topic)]

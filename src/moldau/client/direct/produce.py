@@ -16,18 +16,19 @@ from operator import itemgetter
 from typing import Final, Self, TypeVar
 
 from moldau.base.errors import WireError
-from moldau.client.direct.failed import Failed
-from moldau.client.direct.metadata import Cluster, Place, Topic
+from moldau.base.ids import TopicPartition
+from moldau.client.direct.failure import Failure
+from moldau.client.direct.metadata import Cluster, Topic
 from moldau.client.direct.partitioning import Column, Partitioner, by_partition
-from moldau.client.direct.records import BATCH_BYTES, Headers, Writer, decode, encode, next_sequence
-from moldau.client.direct.sender import REQUEST_BYTES, Outgoing, Sender
+from moldau.client.direct.records import BATCH_BYTES, Headers, ProducerIdAndEpoch, decode, encode, next_sequence
+from moldau.client.direct.sender import REQUEST_BYTES, ProducerBatch, Sender
 from moldau.wire.batch import read_header
 from moldau.wire.compression import Codec
 from moldau.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 Item = TypeVar("Item")
 
-LEAST_BATCH_BYTES: Final = 1024
+MIN_BATCH_BYTES: Final = 1024
 WHATEVER_FITS: Final = 2**31 - 1  # a batch of this size is never full
 
 
@@ -55,15 +56,15 @@ class Producer:
             raise ValueError("an idempotent producer needs acks=-1 (all)")
         self.cluster = cluster
         self.written = 0  # records delivered
-        self.failure: Failed | None = None
+        self.failure: Failure | None = None
         self._codec, self._level = codec, level
         self._idempotent = idempotent
         self._batch_bytes = min(batch_bytes, request_bytes or batch_bytes)
         self._request_bytes = request_bytes
         self._smaller: dict[str, int] = {}  # than batch_bytes, for topics that found batches too large
-        self._writer = Writer()
+        self._writer = ProducerIdAndEpoch()
         self._partitioners: dict[str, Partitioner] = {}
-        self._sequences: dict[Place, int] = {}
+        self._sequences: dict[TopicPartition, int] = {}
         self._order = count()
         self._sender = Sender(
             cluster,
@@ -85,15 +86,15 @@ class Producer:
         """Ends connections. What was not flushed may be lost."""
         self._sender.close()
 
-    def start(self) -> Failed | None:
+    def start(self) -> Failure | None:
         """Gets an idempotent producer its id."""
         if not self._idempotent:
             return None
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0)
-        answer = self.cluster.ask_any(request, InitProducerIdResponse, lambda reply: reply.error_code)
-        if isinstance(answer, Failed):
-            return self._fail(answer)
-        self._become(Writer(answer.producer_id, answer.producer_epoch))
+        response = self.cluster.ask_any(request, InitProducerIdResponse, lambda reply: reply.error_code)
+        if isinstance(response, Failure):
+            return self._fail(response)
+        self._set_producer_id(ProducerIdAndEpoch(response.producer_id, response.producer_epoch))
         return None
 
     def write(
@@ -104,7 +105,7 @@ class Producer:
         timestamps: Sequence[int] | None = None,
         headers: Sequence[Headers] | None = None,
         partitions: Sequence[int | None] | None = None,
-    ) -> Failed | None:
+    ) -> Failure | None:
         """Sends records; their answers may come later, at the latest with `flush`.
 
         Without timestamps it is now. Where a record's partition is not given its key decides, as in Java. A topic that
@@ -117,16 +118,16 @@ class Producer:
         if timestamps is None:
             timestamps = [time.time_ns() // 1_000_000] * len(values)
         found = self.cluster.topic(topic, create=True)
-        if isinstance(found, Failed):
+        if isinstance(found, Failure):
             return self._fail(found)
         outgoing = []
         for partition, rows in self._rows(found, keys, values, partitions).items():
-            outgoing += self._encode(Place(topic, partition), rows, keys, values, timestamps, headers)
-        places = {batch.place for batch in outgoing}
-        problem = self._too_large(outgoing) or self._about_to_send(places) or self._sender.add(outgoing)
+            outgoing += self._encode(TopicPartition(topic, partition), rows, keys, values, timestamps, headers)
+        written = {batch.tp for batch in outgoing}
+        problem = self._too_large(outgoing) or self._before_send(written) or self._sender.add(outgoing)
         return self._fail(problem) if problem is not None else None
 
-    def flush(self) -> Failed | None:
+    def flush(self) -> Failure | None:
         """Waits until all that was written is delivered."""
         if self.failure is not None:
             return self.failure
@@ -135,15 +136,15 @@ class Producer:
 
     # ── for transactions, and within ────────────────────────────────────────────────────────────────────────────────
 
-    def _about_to_send(self, places: set[Place]) -> Failed | None:
+    def _before_send(self, partitions: set[TopicPartition]) -> Failure | None:
         """A transactional producer tells its coordinator first."""
         return None
 
-    def _fail(self, problem: Failed) -> Failed:
+    def _fail(self, problem: Failure) -> Failure:
         self.failure = problem
         return problem
 
-    def _become(self, writer: Writer) -> None:
+    def _set_producer_id(self, writer: ProducerIdAndEpoch) -> None:
         """A new id or epoch: sequences start at 0 again."""
         self._writer = writer
         self._sequences.clear()
@@ -169,13 +170,13 @@ class Producer:
 
     def _encode(
         self,
-        place: Place,
+        tp: TopicPartition,
         rows: Sequence[int],
         keys: Column,
         values: Column,
         timestamps: Sequence[int],
         headers: Sequence[Headers] | None,
-    ) -> list[Outgoing]:
+    ) -> list[ProducerBatch]:
         if len(rows) < len(values):
             keys, values, timestamps = _some(keys, rows), _some(values, rows), _some(timestamps, rows)
             headers = None if headers is None else _some(headers, rows)
@@ -186,33 +187,33 @@ class Producer:
             headers,
             codec=self._codec,
             level=self._level,
-            batch_bytes=self._smaller.get(place.topic, self._batch_bytes),
+            batch_bytes=self._smaller.get(tp.topic, self._batch_bytes),
             writer=self._writer,
-            sequence=self._sequences.get(place, 0) if self._idempotent else -1,
+            sequence=self._sequences.get(tp, 0) if self._idempotent else -1,
         )
         if self._idempotent and encoded:
-            self._sequences[place] = next_sequence(encoded[-1].sequence, encoded[-1].records)
-        return [Outgoing(place, each.data, (next(self._order),), each.records) for each in encoded]
+            self._sequences[tp] = next_sequence(encoded[-1].sequence, encoded[-1].records)
+        return [ProducerBatch(tp, each.data, (next(self._order),), each.records) for each in encoded]
 
-    def _too_large(self, batches: Sequence[Outgoing]) -> Failed | None:
+    def _too_large(self, batches: Sequence[ProducerBatch]) -> Failure | None:
         """A batch beyond the limit is one record: others end before it."""
         for batch in batches:
             if self._request_bytes is not None and len(batch.data) > self._request_bytes:
-                what = f"a record of {len(batch.data)} bytes for {batch.place.topic}-{batch.place.partition}"
+                what = f"a record of {len(batch.data)} bytes for {batch.tp.topic}-{batch.tp.partition}"
                 message = f"{what} is larger than a request may be (max.request.size, {self._request_bytes} bytes)"
-                return Failed(WireError.MESSAGE_TOO_LARGE, WireError.MESSAGE_TOO_LARGE.name, message)
+                return Failure(WireError.MESSAGE_TOO_LARGE, WireError.MESSAGE_TOO_LARGE.name, message)
         return None
 
-    def _split(self, batch: Outgoing) -> list[Outgoing]:
+    def _split(self, batch: ProducerBatch) -> list[ProducerBatch]:
         """Two batches with the sequences that the one had; nothing if it cannot be split."""
         if batch.records == 1:
             return []
         columns = decode([batch.data], checked=True)
         size = sum(len(each or b"") for each in (*columns.keys, *columns.values))
-        topic = batch.place.topic
-        self._smaller[topic] = min(self._smaller.get(topic, self._batch_bytes), max(size // 2, LEAST_BATCH_BYTES))
+        topic = batch.tp.topic
+        self._smaller[topic] = min(self._smaller.get(topic, self._batch_bytes), max(size // 2, MIN_BATCH_BYTES))
         sequence = read_header(batch.data, 0).base_sequence
-        parts: list[Outgoing] = []
+        parts: list[ProducerBatch] = []
         for half in (slice(batch.records // 2), slice(batch.records // 2, None)):
             (part,) = encode(
                 columns.keys[half],
@@ -226,10 +227,10 @@ class Producer:
                 sequence=sequence,
             )
             sequence = next_sequence(sequence, part.records) if sequence >= 0 else -1
-            parts.append(Outgoing(batch.place, part.data, (*batch.order, len(parts)), part.records))
+            parts.append(ProducerBatch(batch.tp, part.data, (*batch.order, len(parts)), part.records))
         return parts
 
-    def _delivered(self, batch: Outgoing) -> None:
+    def _delivered(self, batch: ProducerBatch) -> None:
         self.written += batch.records
 
 

@@ -36,7 +36,7 @@ except ImportError as missing:
 BATCH_BYTES: Final = 512 * 1024  # of a batch before compression: half of what topics accept by default
 DECOMPRESSED_BYTES: Final = 256 * 1024 * 1024  # one batch may have so much: a limit against bombs
 
-MOST_OVERHEAD: Final = 32  # of a record or header: lengths and deltas
+MAX_OVERHEAD: Final = 32  # of a record or header: lengths and deltas
 
 Headers = Sequence[Header]
 NO_HEADERS: Final[Headers] = ()
@@ -147,7 +147,7 @@ def _append_some(rows: Iterable[Any], columns: Columns, first: int, last: int, h
 # ── encode ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class Writer(NamedTuple):
+class ProducerIdAndEpoch(NamedTuple):
     """Who writes a batch: -1 for nobody in particular."""
 
     producer_id: int = -1
@@ -170,7 +170,7 @@ def encode(
     codec: Codec = Codec.NONE,
     level: int | None = None,
     batch_bytes: int = BATCH_BYTES,
-    writer: Writer = Writer(),  # noqa: B008  # an immutable value
+    writer: ProducerIdAndEpoch = ProducerIdAndEpoch(),  # noqa: B008  # an immutable value
     sequence: int = -1,
 ) -> list[Encoded]:
     """Batches of at most `batch_bytes` before compression, or of one record that is larger."""
@@ -202,7 +202,7 @@ def next_sequence(sequence: int, count: int) -> int:
 Row = tuple[int, bytes | None, bytes | None, list[Header]]  # time, key, value, headers: the order of `append`
 
 
-def _split(rows: Iterable[Row], batch_bytes: int, writer: Writer) -> Iterator[Buffer]:
+def _split(rows: Iterable[Row], batch_bytes: int, writer: ProducerIdAndEpoch) -> Iterator[Buffer]:
     """Uncompressed batches, without sequence and checksum that would hold."""
 
     def new() -> Any:
@@ -224,15 +224,15 @@ def _split(rows: Iterable[Row], batch_bytes: int, writer: Writer) -> Iterator[Bu
         yield builder.build()
 
 
-def _split_slowly(rows: Iterable[Row], batch_bytes: int, writer: Writer) -> Iterator[Buffer]:
+def _split_slowly(rows: Iterable[Row], batch_bytes: int, writer: ProducerIdAndEpoch) -> Iterator[Buffer]:
     """As `_split`, by `wire.records`, which encodes everything."""
     producer = {"producer_id": writer.producer_id, "producer_epoch": writer.epoch}
     attributes = TRANSACTIONAL if writer.transactional else 0
     batch: list[Record] = []
     size = HEADER_SIZE
     for time, key, value, headers in rows:
-        more = MOST_OVERHEAD + len(key or b"") + len(value or b"")
-        more += sum(3 * len(name) + len(content or b"") + MOST_OVERHEAD for name, content in headers)
+        more = MAX_OVERHEAD + len(key or b"") + len(value or b"")
+        more += sum(3 * len(name) + len(content or b"") + MAX_OVERHEAD for name, content in headers)
         if batch and size + more > batch_bytes:
             yield encode_batch(batch, attributes=attributes, **producer)
             batch, size = [], HEADER_SIZE

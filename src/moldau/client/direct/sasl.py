@@ -15,8 +15,8 @@ from moldau.client.direct.security import Sasl
 
 Conversation: TypeAlias = Generator[bytes, bytes, None]
 
-LEAST_ITERATIONS = 4096  # as Java's client demands: fewer would make a stolen exchange cheap to break
-MOST_ITERATIONS = 1_000_000  # a broker that asks for more only wants our time
+MIN_ITERATIONS = 4096  # as Java's client demands: fewer would make a stolen exchange cheap to break
+MAX_ITERATIONS = 1_000_000  # a broker that asks for more only wants our time
 
 
 class AuthenticationFailed(Exception):
@@ -47,17 +47,17 @@ def scram(sasl: Sasl, digest: str, nonce: str) -> Conversation:
     """RFC 5802 and 7677, without channel binding."""
     name = sasl.username.replace("=", "=3D").replace(",", "=2C")
     first = f"n={name},r={nonce}"
-    answer = (yield b"n,," + first.encode()).decode()
-    said = _attributes(answer)
+    response = (yield b"n,," + first.encode()).decode()
+    said = _attributes(response)
     if not said.get("r", "").startswith(nonce) or said["r"] == nonce:
         raise AuthenticationFailed("the broker answered with another nonce")
     iterations = int(said["i"]) if said.get("i", "").isdigit() else 0
-    if not LEAST_ITERATIONS <= iterations <= MOST_ITERATIONS:
+    if not MIN_ITERATIONS <= iterations <= MAX_ITERATIONS:
         raise AuthenticationFailed(f"the broker asks for {iterations} iterations of the hash")
     salted = hashlib.pbkdf2_hmac(digest, sasl.password.encode(), base64.b64decode(said.get("s", "")), iterations)
     client_key = hmac.digest(salted, b"Client Key", digest)
     last = f"c=biws,r={said['r']}"
-    proven = f"{first},{answer},{last}".encode()
+    proven = f"{first},{response},{last}".encode()
     signature = hmac.digest(hashlib.new(digest, client_key).digest(), proven, digest)
     proof = bytes(left ^ right for left, right in zip(client_key, signature, strict=True))
     final = (yield f"{last},p={base64.b64encode(proof).decode()}".encode()).decode()

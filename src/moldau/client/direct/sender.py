@@ -16,9 +16,10 @@ from typing import Final
 from uuid import UUID
 
 from moldau.base.errors import WireError
-from moldau.client.direct.connection import NEWEST, Connection, Ticket
-from moldau.client.direct.failed import DUPLICATE_SEQUENCE_NUMBER, Failed, failed
-from moldau.client.direct.metadata import NETWORK, Cluster, Place, Topic, network_failure
+from moldau.base.ids import TopicPartition
+from moldau.client.direct.connection import LATEST_VERSION, Connection, InFlightRequest
+from moldau.client.direct.failure import DUPLICATE_SEQUENCE_NUMBER, Failure, failure_of
+from moldau.client.direct.metadata import NETWORK, Cluster, Topic, network_failure
 from moldau.client.direct.offsets import by_topic
 from moldau.wire.messages.produce import (
     PartitionProduceData,
@@ -35,10 +36,10 @@ BY_NAME: Final = 12  # the last version of Produce with topic names
 
 
 @dataclass(slots=True)
-class Outgoing:
+class ProducerBatch:
     """One batch; `order` is that of the writer's calls, with more behind it for a part of what was too large."""
 
-    place: Place
+    tp: TopicPartition
     data: bytes
     order: tuple[int, ...]
     records: int = 1
@@ -46,25 +47,25 @@ class Outgoing:
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class SentRequest:
     """A request in flight. Its answer has topics by name or by id, in any order."""
 
-    ticket: Ticket[ProduceResponse]
-    batches: list[Outgoing]
+    in_flight: InFlightRequest[ProduceResponse]
+    batches: list[ProducerBatch]
     names: dict[UUID, str]
 
 
 @dataclass(slots=True)
-class Lane:
+class BrokerInFlight:
     """What is in flight to one broker."""
 
     connection: Connection | None = None
-    sent: deque[Sent] = field(default_factory=deque)
-    again: list[Outgoing] = field(default_factory=list)  # failed in a way that passes; while any, nothing is sent
+    sent: deque[SentRequest] = field(default_factory=deque)
+    again: list[ProducerBatch] = field(default_factory=list)  # failed in a way that passes; while any, nothing is sent
 
     @property
-    def has_answer(self) -> bool:
-        return bool(self.sent) and self.connection is not None and self.connection.has_answer
+    def has_response(self) -> bool:
+        return bool(self.sent) and self.connection is not None and self.connection.has_response
 
 
 class Sender:
@@ -76,14 +77,14 @@ class Sender:
         transactional_id: str | None = None,
         request_bytes: int = REQUEST_BYTES,
         timeout_s: float | None = None,
-        delivered: Callable[[Outgoing], None] = lambda _: None,
-        split: Callable[[Outgoing], list[Outgoing]] = lambda _: [],
+        delivered: Callable[[ProducerBatch], None] = lambda _: None,
+        split: Callable[[ProducerBatch], list[ProducerBatch]] = lambda _: [],
     ) -> None:
         """`timeout_s`, if not the cluster's, is how long nothing may be delivered before the sender gives up.
 
         `split` makes several batches of one that a broker finds too large, or none if that cannot be.
         """
-        self.until = NEWEST
+        self.until = LATEST_VERSION
         self._cluster = cluster
         self._acks = acks
         self._transactional_id = transactional_id
@@ -91,19 +92,21 @@ class Sender:
         self._timeout_s = timeout_s
         self._delivered = delivered
         self._split = split
-        self._waiting: dict[Place, deque[Outgoing]] = {}
-        self._lanes: dict[int, Lane] = {}
-        self._under_way: dict[Place, tuple[int, int]] = {}  # the broker that batches were sent to, and how many
-        self._begun: set[Place] = set()  # partitions to which something was delivered
+        self._waiting: dict[TopicPartition, deque[ProducerBatch]] = {}
+        self._brokers: dict[int, BrokerInFlight] = {}
+        self._under_way: dict[
+            TopicPartition, tuple[int, int]
+        ] = {}  # the broker that batches were sent to, and how many
+        self._begun: set[TopicPartition] = set()  # partitions to which something was delivered
         self._bytes = 0
-        self._patience = cluster.patience(timeout_s)
-        self._last = failed(WireError.NETWORK_EXCEPTION, "nothing was sent")  # why something goes again
+        self._retries = cluster.retries(timeout_s)
+        self._last = failure_of(WireError.NETWORK_EXCEPTION, "nothing was sent")  # why something goes again
 
     def close(self) -> None:
-        for lane in self._lanes.values():
-            if lane.connection is not None:
-                lane.connection.close()
-        self._lanes.clear()
+        for broker in self._brokers.values():
+            if broker.connection is not None:
+                broker.connection.close()
+        self._brokers.clear()
 
     def discard(self) -> None:
         """Forgets everything that was not delivered; what is in flight may still be."""
@@ -112,35 +115,35 @@ class Sender:
         self._under_way.clear()
         self._bytes = 0
 
-    def add(self, batches: Iterable[Outgoing]) -> Failed | None:
+    def add(self, batches: Iterable[ProducerBatch]) -> Failure | None:
         """Takes batches, and waits while too many bytes wait."""
         for batch in batches:
-            self._waiting.setdefault(batch.place, deque()).append(batch)
+            self._waiting.setdefault(batch.tp, deque()).append(batch)
             self._bytes += len(batch.data)
         return self.push(most=WAITING_BYTES)
 
-    def push(self, most: int = 0) -> Failed | None:
+    def push(self, most: int = 0) -> Failure | None:
         """Sends, and reads answers: those that are there, and others until at most `most` bytes are not delivered."""
-        self._patience = self._cluster.patience(self._timeout_s)
+        self._retries = self._cluster.retries(self._timeout_s)
         while self._bytes:
             problem = self._send_what_can_be()
             if problem is not None:
                 return problem
-            due = [each for each in self._lanes.items() if self._bytes > most or each[1].has_answer]
+            due = [each for each in self._brokers.items() if self._bytes > most or each[1].has_response]
             if not due:
                 return None
-            for node_id, lane in due:
-                problem = self._read_one(node_id, lane)
+            for node_id, broker in due:
+                problem = self._read_one(node_id, broker)
                 if problem is not None:
                     return problem
         return None
 
     # ── sending ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _send_what_can_be(self) -> Failed | None:
+    def _send_what_can_be(self) -> Failure | None:
         while True:
-            by_node = self._ready_places()
-            if isinstance(by_node, Failed):
+            by_node = self._ready_partitions()
+            if isinstance(by_node, Failure):
                 return by_node
             ready = [node for node in by_node if self._has_room(node)]
             if not ready:
@@ -148,76 +151,76 @@ class Sender:
             for node_id in ready:
                 self._send_to(node_id, by_node[node_id])
 
-    def _ready_places(self) -> dict[int, list[Place]] | Failed:
+    def _ready_partitions(self) -> dict[int, list[TopicPartition]] | Failure:
         """Partitions with something to send, by leader; waits while one has none."""
         while True:
-            by_node: dict[int, list[Place]] = {}
-            missing: Failed | None = None
-            for place in [place for place, waiting in self._waiting.items() if waiting]:
-                leader = self._cluster.leader(place, self._patience)
-                if isinstance(leader, Failed):
+            by_node: dict[int, list[TopicPartition]] = {}
+            missing: Failure | None = None
+            for tp in [tp for tp, waiting in self._waiting.items() if waiting]:
+                leader = self._cluster.leader(tp, self._retries)
+                if isinstance(leader, Failure):
                     missing = leader
-                    self._cluster.forget(place.topic)
-                elif self._may_send(place, leader.node_id):
-                    by_node.setdefault(leader.node_id, []).append(place)
+                    self._cluster.forget(tp.topic)
+                elif self._may_send(tp, leader.node_id):
+                    by_node.setdefault(leader.node_id, []).append(tp)
             if missing is None:
                 return by_node
-            if not missing.retriable or not self._patience.again():
+            if not missing.retriable or not self._retries.again():
                 return missing
 
-    def _may_send(self, place: Place, node_id: int) -> bool:
+    def _may_send(self, tp: TopicPartition, node_id: int) -> bool:
         """Not while the partition's first batch is under way, nor while a former leader has to answer."""
-        if place not in self._under_way:
+        if tp not in self._under_way:
             return True
-        return place in self._begun and self._under_way[place][0] == node_id
+        return tp in self._begun and self._under_way[tp][0] == node_id
 
     def _has_room(self, node_id: int) -> bool:
-        lane = self._lanes.setdefault(node_id, Lane())
-        if lane.sent and lane.connection is not None and lane.connection.stale:
+        broker = self._brokers.setdefault(node_id, BrokerInFlight())
+        if broker.sent and broker.connection is not None and broker.connection.stale:
             return False  # its session ends: all is answered, then another connection is made (KIP-368)
-        return not lane.again and len(lane.sent) < IN_FLIGHT
+        return not broker.again and len(broker.sent) < IN_FLIGHT
 
-    def _send_to(self, node_id: int, places: list[Place]) -> None:
-        lane = self._lanes[node_id]
-        batches: list[Outgoing] = []
+    def _send_to(self, node_id: int, partitions: list[TopicPartition]) -> None:
+        broker = self._brokers[node_id]
+        batches: list[ProducerBatch] = []
         size = 0
-        for place in places:
-            if batches and size + len(self._waiting[place][0].data) > self._request_bytes:
+        for tp in partitions:
+            if batches and size + len(self._waiting[tp][0].data) > self._request_bytes:
                 continue
-            batches.append(self._waiting[place].popleft())
+            batches.append(self._waiting[tp].popleft())
             size += len(batches[-1].data)
         for batch in batches:
-            self._under_way[batch.place] = (node_id, self._under_way.get(batch.place, (node_id, 0))[1] + 1)
+            self._under_way[batch.tp] = (node_id, self._under_way.get(batch.tp, (node_id, 0))[1] + 1)
         try:
-            if lane.connection is not None and lane.connection.stale:
-                lane.connection.close()
-                lane.connection = None
-            lane.connection = lane.connection or self._cluster.own_connection(node_id)
-            self._send(lane, lane.connection, batches)
+            if broker.connection is not None and broker.connection.stale:
+                broker.connection.close()
+                broker.connection = None
+            broker.connection = broker.connection or self._cluster.dedicated_connection(node_id)
+            self._send(broker, broker.connection, batches)
         except NETWORK as error:
-            self._lane_lost(lane, batches, network_failure(f"broker {node_id}", error))
+            self._connection_lost(broker, batches, network_failure(f"broker {node_id}", error))
 
-    def _send(self, lane: Lane, connection: Connection, batches: list[Outgoing]) -> None:
+    def _send(self, broker: BrokerInFlight, connection: Connection, batches: list[ProducerBatch]) -> None:
         request, names, until = self._request(batches)
         if self._acks == 0:
             connection.tell(request, until=until)
             for batch in batches:
-                self._arrived(batch)
+                self._delivered_batch(batch)
         else:
-            lane.sent.append(Sent(connection.send(request, ProduceResponse, until=until), batches, names))
+            broker.sent.append(SentRequest(connection.send(request, ProduceResponse, until=until), batches, names))
 
-    def _request(self, batches: list[Outgoing]) -> tuple[ProduceRequest, dict[UUID, str], int]:
+    def _request(self, batches: list[ProducerBatch]) -> tuple[ProduceRequest, dict[UUID, str], int]:
         """With the names of the topics' ids, and the newest version that says it."""
-        data = {batch.place: batch.data for batch in batches}
+        data = {batch.tp: batch.data for batch in batches}
         topics = []
         names = {}
         until = self.until
-        for name, places in by_topic(data):
+        for name, partitions in by_topic(data):
             topic = self._cluster.topic(name)
             assert isinstance(topic, Topic), "its leader is known"
             if not topic.topic_id.int:
                 until = min(until, BY_NAME)
-            parts = tuple(PartitionProduceData(index=place.partition, records=data[place]) for place in places)
+            parts = tuple(PartitionProduceData(index=tp.partition, records=data[tp]) for tp in partitions)
             names[topic.topic_id] = name
             topics.append(TopicProduceData(name=name, topic_id=topic.topic_id, partition_data=parts))
         request = ProduceRequest(
@@ -230,105 +233,105 @@ class Sender:
 
     # ── answers ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _read_one(self, node_id: int, lane: Lane) -> Failed | None:
+    def _read_one(self, node_id: int, broker: BrokerInFlight) -> Failure | None:
         """The oldest answer of a broker, if one is due; what failed goes back once all are answered."""
-        if lane.sent:
-            sent = lane.sent.popleft()
-            assert lane.connection is not None
+        if broker.sent:
+            sent = broker.sent.popleft()
+            assert broker.connection is not None
             try:
-                answer = lane.connection.receive(sent.ticket)
+                response = broker.connection.receive(sent.in_flight)
             except NETWORK as error:
-                self._lane_lost(lane, sent.batches, network_failure(f"broker {node_id}", error))
+                self._connection_lost(broker, sent.batches, network_failure(f"broker {node_id}", error))
             else:
-                problem = self._judge(lane, sent, answer)
+                problem = self._handle_response(broker, sent, response)
                 if problem is not None:
                     return problem
-        if lane.again and not lane.sent:
-            return self._back_in_line(lane)
+        if broker.again and not broker.sent:
+            return self._requeue(broker)
         return None
 
-    def _judge(self, lane: Lane, sent: Sent, answer: ProduceResponse) -> Failed | None:
+    def _handle_response(self, broker: BrokerInFlight, sent: SentRequest, response: ProduceResponse) -> Failure | None:
         rows = {
-            Place(topic.name or sent.names.get(topic.topic_id, ""), row.index): row
-            for topic in answer.responses
+            TopicPartition(topic.name or sent.names.get(topic.topic_id, ""), row.index): row
+            for topic in response.responses
             for row in topic.partition_responses
         }
         for batch in sent.batches:
-            row = rows.get(batch.place)
+            row = rows.get(batch.tp)
             if row is not None and row.error_code in (WireError.NONE, DUPLICATE_SEQUENCE_NUMBER):
                 batch.offset = row.base_offset
-                self._arrived(batch)
+                self._delivered_batch(batch)
                 continue
             problem = self._problem(batch, row)
             parts = self._split(batch) if problem.code == WireError.MESSAGE_TOO_LARGE else []
             if parts:
-                self._go_in_parts(lane, batch, parts)
+                self._retry_in_parts(broker, batch, parts)
                 self._last = replace(problem, retriable=True)
                 continue
             # A batch that overtook one that goes again is out of order, and goes again behind it.
-            behind = any(each.place == batch.place for each in lane.again)
+            behind = any(each.tp == batch.tp for each in broker.again)
             if not problem.retriable and not (behind and problem.code == WireError.OUT_OF_ORDER_SEQUENCE_NUMBER):
                 return problem
-            lane.again.append(batch)
+            broker.again.append(batch)
             if not behind:
                 self._last = problem
         return None
 
-    def _go_in_parts(self, lane: Lane, batch: Outgoing, parts: list[Outgoing]) -> None:
+    def _retry_in_parts(self, broker: BrokerInFlight, batch: ProducerBatch, parts: list[ProducerBatch]) -> None:
         """They take the batch's place, and go again as if they had failed."""
-        node_id, count = self._under_way[batch.place]
-        self._under_way[batch.place] = (node_id, count - 1 + len(parts))
+        node_id, count = self._under_way[batch.tp]
+        self._under_way[batch.tp] = (node_id, count - 1 + len(parts))
         self._bytes += sum(len(part.data) for part in parts) - len(batch.data)
-        lane.again += parts
-        self._patience.progress()
+        broker.again += parts
+        self._retries.progress()
 
-    def _arrived(self, batch: Outgoing) -> None:
+    def _delivered_batch(self, batch: ProducerBatch) -> None:
         self._bytes -= len(batch.data)
         self._leave(batch)
-        self._begun.add(batch.place)
-        self._patience = self._cluster.patience(self._timeout_s)
+        self._begun.add(batch.tp)
+        self._retries = self._cluster.retries(self._timeout_s)
         self._delivered(batch)
 
-    def _problem(self, batch: Outgoing, row: PartitionProduceResponse | None) -> Failed:
-        what = f"Produce to {batch.place.topic}-{batch.place.partition}"
+    def _problem(self, batch: ProducerBatch, row: PartitionProduceResponse | None) -> Failure:
+        what = f"Produce to {batch.tp.topic}-{batch.tp.partition}"
         if row is None:
-            return failed(WireError.UNKNOWN_SERVER_ERROR, f"{what} was not answered")
-        problem = failed(row.error_code, what)
+            return failure_of(WireError.UNKNOWN_SERVER_ERROR, f"{what} was not answered")
+        problem = failure_of(row.error_code, what)
         if problem.code == WireError.MESSAGE_TOO_LARGE and batch.records == 1:
             message = f"{what}: its max.message.bytes is less than the {len(batch.data)} bytes of a record"
             return replace(problem, message=message)
         if not row.error_message:
             return problem
-        return Failed(problem.code, problem.name, f"{what}: {row.error_message}", problem.retriable)
+        return Failure(problem.code, problem.name, f"{what}: {row.error_message}", problem.retriable)
 
-    def _leave(self, batch: Outgoing) -> None:
+    def _leave(self, batch: ProducerBatch) -> None:
         """It is not on its way any more: delivered, or back in line."""
-        node_id, count = self._under_way.pop(batch.place)
+        node_id, count = self._under_way.pop(batch.tp)
         if count > 1:
-            self._under_way[batch.place] = (node_id, count - 1)
+            self._under_way[batch.tp] = (node_id, count - 1)
 
-    def _lane_lost(self, lane: Lane, batches: list[Outgoing], problem: Failed) -> None:
+    def _connection_lost(self, broker: BrokerInFlight, batches: list[ProducerBatch], problem: Failure) -> None:
         """Nobody knows what has arrived of what was in flight: all of it goes again."""
-        lane.again += batches
-        for sent in lane.sent:
-            lane.again += sent.batches
-        lane.sent.clear()
-        if lane.connection is not None:
-            lane.connection.close()
-            lane.connection = None
+        broker.again += batches
+        for sent in broker.sent:
+            broker.again += sent.batches
+        broker.sent.clear()
+        if broker.connection is not None:
+            broker.connection.close()
+            broker.connection = None
         self._last = problem
 
-    def _back_in_line(self, lane: Lane) -> Failed | None:
-        again = sorted(lane.again, key=lambda batch: batch.order, reverse=True)
-        lane.again = []
+    def _requeue(self, broker: BrokerInFlight) -> Failure | None:
+        again = sorted(broker.again, key=lambda batch: batch.order, reverse=True)
+        broker.again = []
         for batch in again:
             self._leave(batch)
-            self._waiting[batch.place].appendleft(batch)
-        return self._try_again(self._last, {batch.place for batch in again})
+            self._waiting[batch.tp].appendleft(batch)
+        return self._retry(self._last, {batch.tp for batch in again})
 
-    def _try_again(self, problem: Failed, places: Iterable[Place]) -> Failed | None:
+    def _retry(self, problem: Failure, partitions: Iterable[TopicPartition]) -> Failure | None:
         """The problem, if it does not pass or the time is up."""
-        self._cluster.forget(*{place.topic for place in places})
-        if problem.retriable and self._patience.again():
+        self._cluster.forget(*{tp.topic for tp in partitions})
+        if problem.retriable and self._retries.again():
             return None
         return problem

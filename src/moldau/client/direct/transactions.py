@@ -2,7 +2,7 @@
 
 The first write begins a transaction; `commit` or `abort` ends it. Where the cluster has KIP-890 (transaction.version
 2) brokers add partitions by themselves and every transaction has an epoch of its own; elsewhere the coordinator is
-told of each partition first. A producer that was fenced (`Failed.fenced`) is finished; after any other failure
+told of each partition first. A producer that was fenced (`Failure.fenced`) is finished; after any other failure
 `abort` makes it usable again.
 """
 
@@ -10,12 +10,13 @@ from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from moldau.base.errors import WireError
-from moldau.client.direct.connection import NEWEST
-from moldau.client.direct.failed import Failed
-from moldau.client.direct.metadata import GROUP, TRANSACTION, Cluster, Place
-from moldau.client.direct.offsets import Committed, by_topic
+from moldau.base.ids import TopicPartition
+from moldau.client.direct.connection import LATEST_VERSION
+from moldau.client.direct.failure import Failure
+from moldau.client.direct.metadata import GROUP, TRANSACTION, Cluster
+from moldau.client.direct.offsets import OffsetAndMetadata, by_topic
 from moldau.client.direct.produce import Producer
-from moldau.client.direct.records import BATCH_BYTES, Writer
+from moldau.client.direct.records import BATCH_BYTES, ProducerIdAndEpoch
 from moldau.wire.compression import Codec
 from moldau.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from moldau.wire.messages.add_partitions_to_txn import (
@@ -33,7 +34,7 @@ from moldau.wire.messages.txn_offset_commit import (
     TxnOffsetCommitTopic,
 )
 
-Answer = TypeVar("Answer", InitProducerIdResponse, AddOffsetsToTxnResponse, EndTxnResponse)
+Response = TypeVar("Response", InitProducerIdResponse, AddOffsetsToTxnResponse, EndTxnResponse)
 
 FEATURE = "transaction.version"
 ADD_AS_CLIENT = 3  # the last version of AddPartitionsToTxn that producers send
@@ -66,28 +67,28 @@ class TransactionalProducer(Producer):
         self.transactional_id = transactional_id
         self._timeout_ms = timeout_ms
         self._own_epochs = False  # KIP-890
-        self._added: set[Place] = set()
+        self._added: set[TopicPartition] = set()
         self._begun = False
 
-    def start(self) -> Failed | None:
+    def start(self) -> Failure | None:
         """Fences whoever had the transactional id before, and ends what it left open."""
         level = self.cluster.feature(FEATURE)
-        if isinstance(level, Failed):
+        if isinstance(level, Failure):
             return self._fail(level)
         self._own_epochs = level >= 2
-        self._sender.until = NEWEST if self._own_epochs else PRODUCE_BEFORE
+        self._sender.until = LATEST_VERSION if self._own_epochs else PRODUCE_BEFORE
         request = InitProducerIdRequest(transactional_id=self.transactional_id, transaction_timeout_ms=self._timeout_ms)
-        answer = self._ask(request, InitProducerIdResponse)
-        if isinstance(answer, Failed):
-            return self._fail(answer)
-        self._ended(answer.producer_id, answer.producer_epoch)
+        response = self._ask(request, InitProducerIdResponse)
+        if isinstance(response, Failure):
+            return self._fail(response)
+        self._ended(response.producer_id, response.producer_epoch)
         return None
 
-    def commit(self) -> Failed | None:
+    def commit(self) -> Failure | None:
         """All or, if this fails, perhaps: start() of the next producer finds out and ends it."""
         return self.flush() or self._end(committed=True)
 
-    def abort(self) -> Failed | None:
+    def abort(self) -> Failure | None:
         """Nothing of this transaction counts. After a failure a new epoch is taken, which does the same."""
         if self.failure is not None and self.failure.fenced:
             return self.failure
@@ -97,35 +98,35 @@ class TransactionalProducer(Producer):
         self.failure = None
         return self.start()
 
-    def commit_offsets(self, group: str, offsets: Mapping[Place, Committed]) -> Failed | None:
+    def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> Failure | None:
         """The offsets, with their metadata, become the group's when the transaction commits."""
         if self.failure is not None:
             return self.failure
         if not self._own_epochs:
             request = AddOffsetsToTxnRequest(**self._identity(), group_id=group)
             added = self._ask(request, AddOffsetsToTxnResponse)
-            if isinstance(added, Failed):
+            if isinstance(added, Failure):
                 return self._fail(added)
         self._begun = True
-        until = NEWEST if self._own_epochs else OFFSETS_BEFORE
-        answer = self.cluster.ask_coordinator(
+        until = LATEST_VERSION if self._own_epochs else OFFSETS_BEFORE
+        response = self.cluster.ask_coordinator(
             GROUP, group, self._offsets_request(group, offsets), TxnOffsetCommitResponse, _offsets_error, until=until
         )
-        return self._fail(answer) if isinstance(answer, Failed) else None
+        return self._fail(response) if isinstance(response, Failure) else None
 
     # ── within ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _about_to_send(self, places: set[Place]) -> Failed | None:
-        self._begun = self._begun or bool(places)
-        new = places - self._added
+    def _before_send(self, partitions: set[TopicPartition]) -> Failure | None:
+        self._begun = self._begun or bool(partitions)
+        new = partitions - self._added
         if self._own_epochs or not new:
             return None
         topics = tuple(
-            AddPartitionsToTxnTopic(name=name, partitions=tuple(place.partition for place in listed))
+            AddPartitionsToTxnTopic(name=name, partitions=tuple(tp.partition for tp in listed))
             for name, listed in by_topic(new)
         )
         transaction = AddPartitionsToTxnTransaction(**self._identity(), topics=topics)
-        answer = self.cluster.ask_coordinator(
+        response = self.cluster.ask_coordinator(
             TRANSACTION,
             self.transactional_id,
             AddPartitionsToTxnRequest(transactions=(transaction,)),
@@ -133,20 +134,20 @@ class TransactionalProducer(Producer):
             _adding_error,
             until=ADD_AS_CLIENT,
         )
-        if isinstance(answer, Failed):
-            return answer
+        if isinstance(response, Failure):
+            return response
         self._added |= new
         return None
 
-    def _end(self, *, committed: bool) -> Failed | None:
+    def _end(self, *, committed: bool) -> Failure | None:
         if not self._begun:
             return None
         request = EndTxnRequest(**self._identity(), committed=committed)
-        answer = self._ask(request, EndTxnResponse, until=NEWEST if self._own_epochs else END_BEFORE)
-        if isinstance(answer, Failed):
-            return self._fail(answer)
-        if self._own_epochs and answer.producer_id >= 0:
-            self._ended(answer.producer_id, answer.producer_epoch)
+        response = self._ask(request, EndTxnResponse, until=LATEST_VERSION if self._own_epochs else END_BEFORE)
+        if isinstance(response, Failure):
+            return self._fail(response)
+        if self._own_epochs and response.producer_id >= 0:
+            self._ended(response.producer_id, response.producer_epoch)
         self._begun = False
         self._added.clear()
         return None
@@ -154,7 +155,7 @@ class TransactionalProducer(Producer):
     def _ended(self, producer_id: int, epoch: int) -> None:
         self._begun = False
         self._added.clear()
-        self._become(Writer(producer_id, epoch, transactional=True))
+        self._set_producer_id(ProducerIdAndEpoch(producer_id, epoch, transactional=True))
 
     def _identity(self) -> dict[str, Any]:
         return {
@@ -163,37 +164,39 @@ class TransactionalProducer(Producer):
             "producer_epoch": self._writer.epoch,
         }
 
-    def _ask(self, request: object, answer: type[Answer], until: int = NEWEST) -> Answer | Failed:
+    def _ask(self, request: object, response: type[Response], until: int = LATEST_VERSION) -> Response | Failure:
         return self.cluster.ask_coordinator(
-            TRANSACTION, self.transactional_id, request, answer, lambda reply: reply.error_code, until=until
+            TRANSACTION, self.transactional_id, request, response, lambda reply: reply.error_code, until=until
         )
 
-    def _offsets_request(self, group: str, offsets: Mapping[Place, Committed]) -> TxnOffsetCommitRequest:
+    def _offsets_request(
+        self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    ) -> TxnOffsetCommitRequest:
         topics = tuple(
             TxnOffsetCommitTopic(
                 name=name,
                 partitions=tuple(
                     TxnOffsetCommitPartition(
-                        partition_index=place.partition,
-                        committed_offset=offsets[place].offset,
-                        committed_leader_epoch=offsets[place].leader_epoch,
-                        committed_metadata=offsets[place].metadata,
+                        partition_index=tp.partition,
+                        committed_offset=offsets[tp].offset,
+                        committed_leader_epoch=offsets[tp].leader_epoch,
+                        committed_metadata=offsets[tp].metadata,
                     )
-                    for place in places
+                    for tp in partitions
                 ),
             )
-            for name, places in by_topic(offsets)
+            for name, partitions in by_topic(offsets)
         )
         return TxnOffsetCommitRequest(**self._identity(), group_id=group, topics=topics)
 
 
-def _offsets_error(answer: TxnOffsetCommitResponse) -> int:
-    return next((part.error_code for topic in answer.topics for part in topic.partitions if part.error_code), 0)
+def _offsets_error(response: TxnOffsetCommitResponse) -> int:
+    return next((part.error_code for topic in response.topics for part in topic.partitions if part.error_code), 0)
 
 
-def _adding_error(answer: AddPartitionsToTxnResponse) -> int:
+def _adding_error(response: AddPartitionsToTxnResponse) -> int:
     """Of several errors the one that says why: the others were not attempted because of it."""
-    results = answer.results_by_transaction[0].topic_results
+    results = response.results_by_transaction[0].topic_results
     codes = [part.partition_error_code for topic in results for part in topic.results_by_partition]
     wrong = [code for code in codes if code]
     return next((code for code in wrong if code != WireError.OPERATION_NOT_ATTEMPTED), wrong[0] if wrong else 0)

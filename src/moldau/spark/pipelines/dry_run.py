@@ -8,18 +8,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from moldau.base.settings import SettingsRefused
-from moldau.client.direct.failed import Failed
+from moldau.client.direct.failure import Failure
+from moldau.spark.cluster import open_cluster
 from moldau.spark.connection import Connection
 from moldau.spark.defaults import with_defaults
-from moldau.spark.link import open_cluster
-from moldau.spark.offsets import Assigned, Matching, Subscribed, Topics
+from moldau.spark.offsets import Assign, ConsumerStrategy, Subscribe, SubscribePattern
 from moldau.spark.options import read_options, write_options
 from moldau.spark.pipelines.directory import pipeline_directory
 from moldau.spark.pipelines.interception import PlannedQuery, intercept_queries
 from moldau.spark.pipelines.run import PipelineSpec, call_main, check_master, pickle_by_value, spark_session
 from moldau.spark.pipelines.script import load_main
 from moldau.spark.pipelines.signals import StopSignals
-from moldau.spark.plans import OURS
+from moldau.spark.plans import FORMAT
 
 TIMEOUT_MS = 5000
 
@@ -66,12 +66,12 @@ def _check_query(planned: PlannedQuery) -> QueryPlan:
     problems: list[str] = []
     reads = []
     for source in planned.reads:
-        if source.format == OURS:
+        if source.format == FORMAT:
             reads.append(_check_source(source.options, problems))
         else:
             reads.append(source.format)
     writes = planned.writes
-    target = _check_sink(writes.options, problems) if writes.format == OURS else writes.options.get("path", "")
+    target = _check_sink(writes.options, problems) if writes.format == FORMAT else writes.options.get("path", "")
     return QueryPlan(
         name=planned.name,
         reads=reads,
@@ -88,9 +88,9 @@ def _check_source(options: Mapping[str, str], problems: list[str]) -> str:
         found = read_options(with_defaults(options, stream=True), stream=True)
     except SettingsRefused as refused:
         problems += [problem.message for problem in refused.problems]
-        return OURS
+        return FORMAT
     _check_brokers(found.connection, _topic_names(found.topics), problems)
-    return f"{OURS} {_describe_topics(found.topics)}"
+    return f"{FORMAT} {_describe_topics(found.topics)}"
 
 
 def _check_sink(options: Mapping[str, str], problems: list[str]) -> str:
@@ -106,29 +106,29 @@ def _check_sink(options: Mapping[str, str], problems: list[str]) -> str:
 def _check_brokers(connection: Connection, topics: list[str], problems: list[str]) -> None:
     with closing(open_cluster(connection, timeout_ms=TIMEOUT_MS)) as cluster:
         described = cluster.describe(topics)
-    if isinstance(described, Failed):
+    if isinstance(described, Failure):
         problems.append(str(described))
         return
     for name, topic in described.items():
-        if isinstance(topic, Failed):
+        if isinstance(topic, Failure):
             problems.append(f"topic {name}: {topic}")
 
 
-def _topic_names(topics: Topics) -> list[str]:
+def _topic_names(topics: ConsumerStrategy) -> list[str]:
     match topics:
-        case Subscribed():
+        case Subscribe():
             return list(topics.topics)
-        case Assigned():
+        case Assign():
             return sorted({partition.topic for partition in topics.partitions})
-        case Matching():
+        case SubscribePattern():
             return []
 
 
-def _describe_topics(topics: Topics) -> str:
+def _describe_topics(topics: ConsumerStrategy) -> str:
     match topics:
-        case Subscribed():
+        case Subscribe():
             return ",".join(topics.topics)
-        case Assigned():
+        case Assign():
             return ",".join(map(str, topics.partitions))
-        case Matching():
+        case SubscribePattern():
             return f"/{topics.pattern}/"

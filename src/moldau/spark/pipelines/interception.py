@@ -12,7 +12,7 @@ from typing import Any
 
 from moldau.spark.pipelines.directory import NAME, NAME_RULE
 from moldau.spark.pipelines.errors import PipelineRunError
-from moldau.spark.plans import Reads, Writes, reads_of_frame, writes_of
+from moldau.spark.plans import SinkPlan, SourcePlan, sink_of, sources_of_frame
 
 # Methods that write a batch; a dry run skips them.
 BATCH_WRITES = ("save", "saveAsTable", "insertInto", "json", "parquet", "text", "csv", "orc", "xml", "jdbc")
@@ -24,8 +24,8 @@ NAME_REMEDY = 'Without a name it has no checkpoint to resume from. Add .queryNam
 class PlannedQuery:
     """A streaming query as the file defines it."""
 
-    reads: list[Reads]
-    writes: Writes
+    reads: list[SourcePlan]
+    writes: SinkPlan
     checkpoint: str
 
     @property
@@ -123,9 +123,9 @@ def _intercept(
     start: Callable[[], Any],
     on_start: Callable[[PlannedQuery], None] | None,
 ) -> Any:
-    writes = writes_of(writer, path)
+    writes = sink_of(writer, path)
     checkpoints = writer._spark.conf.get(CHECKPOINTS, None)
-    planned = PlannedQuery(reads_of_frame(writer._df), writes, _checkpoint(writes, checkpoints))
+    planned = PlannedQuery(sources_of_frame(writer._df), writes, _checkpoint(writes, checkpoints))
     found.planned.append(planned)
     if on_start is None:
         return DryRunQuery(planned.name)
@@ -135,7 +135,7 @@ def _intercept(
     return query
 
 
-def _checkpoint(writes: Writes, checkpoints: str | None) -> str:
+def _checkpoint(writes: SinkPlan, checkpoints: str | None) -> str:
     """Checkpoint of the query: its own, or the session's directory with the query's name."""
     if writes.checkpoint is not None:
         return writes.checkpoint.removeprefix("file://")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from moldau.spark.defaults import BOOTSTRAP_SETTING, START_SETTING
-from moldau.spark.masters import why_not_master
+from moldau.spark.masters import master_error
 from moldau.spark.pipelines.directory import PipelineDirectory, absolute, is_locked, locked, pipeline_directory
 from moldau.spark.pipelines.errors import (
     PipelineAlreadyRunning,
@@ -131,10 +131,10 @@ def _run_queries(
     listener: RunListener,
 ) -> PipelineState:
     with spark_session(spec, directory.checkpoints, directory.log, signals) as spark:
-        from moldau.spark.listening import Listener
+        from moldau.spark.query_listener import QueryListener
 
         pickle_by_value(spec.file)
-        spark.streams.addListener(Listener(started=writer.query_started, progressed=writer.query_progressed))
+        spark.streams.addListener(QueryListener(started=writer.query_started, progressed=writer.query_progressed))
         listener.spark_started(directory)
         with intercept_queries(listener.query_started) as intercepted:
             try:
@@ -153,7 +153,7 @@ def _run_queries(
 
 
 def check_master(master: str) -> None:
-    wrong = why_not_master(master)
+    wrong = master_error(master)
     if wrong:
         raise SparkStartError(wrong)
 

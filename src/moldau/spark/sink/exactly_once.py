@@ -24,11 +24,11 @@ from typing import TYPE_CHECKING, Any
 
 from moldau.client.direct.metadata import Cluster
 from moldau.client.direct.transactions import TransactionalProducer
-from moldau.spark.link import QueryFailed, open_cluster
+from moldau.spark.cluster import QueryFailed, open_cluster
 from moldau.spark.options import WriteOptions
-from moldau.spark.sink.control import Control, Done, Finished
+from moldau.spark.sink.control_offsets import BatchCommit, ControlOffsets, TaskCommit
 from moldau.spark.sink.layout import Layout
-from moldau.spark.sink.output import Output, worked
+from moldau.spark.sink.record_writer import RecordWriter, unwrap
 from moldau.spark.sink.rows import rows_of
 from moldau.wire.compression import Codec
 
@@ -53,7 +53,7 @@ OTHER_ROWS = (
 class Task:
     """Which part of which batch a task is. `run` is the query's start; empty if nobody knows."""
 
-    control: Control
+    control: ControlOffsets
     index: int
     batch: int
     run: str
@@ -63,8 +63,8 @@ class Task:
 def write_exactly_once(batches: Iterator[Any], options: WriteOptions, layout: Layout, task: Task) -> int:
     """How many rows are written, now or before."""
     with _cluster(options) as cluster, _producer(cluster, options, task.control.task_group(task.index)) as producer:
-        worked(producer.start())
-        output = Output(cluster, producer, options)
+        unwrap(producer.start())
+        output = RecordWriter(cluster, producer, options)
         output.topic(task.control.topic)
         own = task.control.done(cluster, task.index)
         # In this order: while the driver's offset is there, the task's, which is younger, was there too.
@@ -83,16 +83,16 @@ def _write(
     layout: Layout,
     task: Task,
     producer: TransactionalProducer,
-    output: Output,
+    output: RecordWriter,
 ) -> int:
     digest = _digest()
-    group, place = task.control.task_group(task.index), task.control.place
+    group, tp = task.control.task_group(task.index), task.control.tp
     try:
         for batch in batches:
             rows = rows_of(batch, layout)
             digest.add(rows, options.topic)
             output.write(rows)
-        worked(producer.commit_offsets(group, {place: Done(task.batch, digest.rows, str(digest)).offset()}))
+        unwrap(producer.commit_offsets(group, {tp: TaskCommit(task.batch, digest.rows, str(digest)).offset()}))
         output.flush()
     except BaseException as failure:
         _check_fenced(producer, task, options, failure)
@@ -101,11 +101,11 @@ def _write(
     # From here on it may be committed even if this fails: the next attempt finds out, so nothing is aborted.
     problem = producer.commit()
     _check_fenced(producer, task, options)
-    worked(problem)
+    unwrap(problem)
     return digest.rows
 
 
-def _read_again(batches: Iterator[Any], options: WriteOptions, layout: Layout, task: Task, before: Done) -> int:
+def _read_again(batches: Iterator[Any], options: WriteOptions, layout: Layout, task: Task, before: TaskCommit) -> int:
     """The task has written this batch: only looks whether it would write the same again."""
     digest = _digest()
     for batch in batches:
@@ -130,7 +130,7 @@ def _check_fenced(
         ) from cause
 
 
-def refusal(task: Task, own: Done | None, last: Finished | None, fail_on_loss: bool) -> str | None:
+def refusal(task: Task, own: TaskCommit | None, last: BatchCommit | None, fail_on_loss: bool) -> str | None:
     """Why a task must not go on, given the control offsets of the task itself and of the driver; None if it may."""
     newest = max(own.batch if own else -1, last.batch if last else -1)
     if newest > task.batch:
@@ -149,7 +149,7 @@ def refusal(task: Task, own: Done | None, last: Finished | None, fail_on_loss: b
     return f"{lost}. {LOST.format(topic=task.control.topic, batch=task.batch)}"
 
 
-def _lost(task: Task, own: Done | None, last: Finished | None) -> str | None:
+def _lost(task: Task, own: TaskCommit | None, last: BatchCommit | None) -> str | None:
     if last is None:
         group = task.control.driver_group
         return f"this is batch {task.batch}, but there is no offset of the group {group}" if task.batch else None
@@ -161,20 +161,20 @@ def _lost(task: Task, own: Done | None, last: Finished | None) -> str | None:
     return None
 
 
-def finish(options: WriteOptions, control: Control, batch: int, tasks: int, run: str) -> None:
+def finish(options: WriteOptions, control: ControlOffsets, batch: int, tasks: int, run: str) -> None:
     """On the driver, when all tasks of a batch have returned and before Spark takes it for done."""
     with _cluster(options) as cluster:
         last = control.finished(cluster)
         if not run or last is None or last.run != run:
             _look_for_others(cluster, options, control, batch, tasks)
-        control.finish(cluster, Finished(batch, tasks, run))
+        control.finish(cluster, BatchCommit(batch, tasks, run))
 
 
-def _look_for_others(cluster: Cluster, options: WriteOptions, control: Control, batch: int, tasks: int) -> None:
+def _look_for_others(cluster: Cluster, options: WriteOptions, control: ControlOffsets, batch: int, tasks: int) -> None:
     """Tasks of an earlier attempt that this one did not have; they are shut out before they are asked."""
     for index in control.tasks_from(cluster, tasks):
         with _producer(cluster, options, control.task_group(index)) as producer:
-            worked(producer.start())
+            unwrap(producer.start())
         done = control.done(cluster, index)
         if done is not None and done.batch == batch and done.rows:
             raise QueryFailed(

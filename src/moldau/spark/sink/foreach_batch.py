@@ -55,7 +55,7 @@ def sink(options: Mapping[str, object] | None = None, /, **more: object) -> Sink
 
 def _query(context: Any) -> str:
     """The query that calls, if it can have what it wants."""
-    from moldau.spark.link import QueryFailed
+    from moldau.spark.cluster import QueryFailed
 
     if str(context.getConf().get(SPECULATION, "false")).lower() == "true":
         raise QueryFailed(NO_SPECULATION)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from moldau.client.direct.records import NO_HEADERS, Headers
-from moldau.spark.link import QueryFailed
+from moldau.spark.cluster import QueryFailed
 from moldau.spark.sink.layout import Layout
 
 

@@ -10,13 +10,13 @@ from uuid import UUID
 from pyspark import TaskContext
 
 from moldau.client.direct.produce import Producer
-from moldau.spark.link import QueryFailed, open_cluster
+from moldau.spark.cluster import QueryFailed, open_cluster
 from moldau.spark.options import WriteOptions
-from moldau.spark.sink.control import Control
+from moldau.spark.sink.control_offsets import ControlOffsets
 from moldau.spark.sink.exactly_once import Task, write_exactly_once
 from moldau.spark.sink.foreach_batch import NO_SPECULATION, NO_STREAM, QUERY_ID, SPECULATION
 from moldau.spark.sink.layout import Layout
-from moldau.spark.sink.output import Output, worked
+from moldau.spark.sink.record_writer import RecordWriter, unwrap
 from moldau.spark.sink.rows import rows_of
 from moldau.wire.compression import Codec
 
@@ -54,8 +54,8 @@ def write_at_least_once(batches: Iterator[Any], options: WriteOptions, layout: L
             delivery_timeout_s=options.delivery_timeout_ms / 1000,
         ) as producer,
     ):
-        worked(producer.start())
-        output = Output(cluster, producer, options)
+        unwrap(producer.start())
+        output = RecordWriter(cluster, producer, options)
         for batch in batches:
             output.write(rows_of(batch, layout))
         output.flush()
@@ -73,7 +73,7 @@ def this_task(options: WriteOptions, query: str | None, batch: str | None, *, ev
     if not query or not batch:
         raise QueryFailed(NO_STREAM)
     assert options.control_topic is not None, "checked with the options"
-    control = Control(query, options.sink_name or ONLY_SINK, options.control_topic)
+    control = ControlOffsets(query, options.sink_name or ONLY_SINK, options.control_topic)
     run = _run(context.getLocalProperty(RUN_ID))
     return Task(control, context.partitionId(), int(batch), run, every_batch)
 

@@ -7,25 +7,25 @@ from typing import Any
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from moldau.client.direct.metadata import Place
-from moldau.spark.link import QueryFailed
-from moldau.spark.source.lookup import Lookup
-from moldau.spark.source.loss import Loss
-from moldau.spark.source.plan import Range, Task, known_cores, split
-from moldau.spark.source.reading import Reading
+from moldau.base.ids import TopicPartition
+from moldau.spark.cluster import QueryFailed
+from moldau.spark.source.data_loss import DataLoss
+from moldau.spark.source.offset_reader import OffsetReader
+from moldau.spark.source.plan import OffsetRange, Task, known_cores, split
+from moldau.spark.source.row_reader import RowReader
 
 
 class BatchReader(DataSourceReader):
     """Spark sends copies of it to tasks: it has options and nothing that is open."""
 
-    def __init__(self, reading: Reading) -> None:
-        self._reading = reading
-        self._options = reading.options
+    def __init__(self, row_reader: RowReader) -> None:
+        self._row_reader = row_reader
+        self._options = row_reader.options
 
     def partitions(self) -> list[InputPartition]:
-        with closing(Lookup(self._options)) as lookup:
-            found = lookup.partitions()
-            ranges = self._ranges(lookup, found.places)
+        with closing(OffsetReader(self._options)) as offset_reader:
+            found = offset_reader.partitions()
+            ranges = self._ranges(offset_reader, found.partitions)
         pieces = split(
             ranges,
             cores=known_cores(os.environ),
@@ -37,23 +37,25 @@ class BatchReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[Any]:
         if partition.value is None:  # what Spark makes of an empty list
             return iter(())
-        return self._reading.rows(partition.value)
+        return self._row_reader.rows(partition.value)
 
-    def _ranges(self, lookup: Lookup, places: tuple[Place, ...]) -> list[Range]:
+    def _ranges(self, offset_reader: OffsetReader, partitions: tuple[TopicPartition, ...]) -> list[OffsetRange]:
         assert self._options.end is not None, "a batch query has an end"
-        earliest = lookup.earliest(places)  # asked for first, and the latest last: what moves meanwhile is no loss
-        starts = lookup.resolve(self._options.start, places, "starting")
-        ends = lookup.resolve(self._options.end, places, "ending")
-        latest = lookup.latest(places)
-        loss = Loss(self._options.fail_on_data_loss)
+        earliest = offset_reader.earliest(
+            partitions
+        )  # asked for first, and the latest last: what moves meanwhile is no loss
+        starts = offset_reader.resolve(self._options.start, partitions, "starting")
+        ends = offset_reader.resolve(self._options.end, partitions, "ending")
+        latest = offset_reader.latest(partitions)
+        loss = DataLoss(self._options.fail_on_data_loss)
         return [
-            _checked(Range(*place, starts[place], ends[place]), earliest[place], latest[place], loss)
-            for place in places
-            if all(place in found for found in (starts, ends, earliest, latest))
+            _checked(OffsetRange(*tp, starts[tp], ends[tp]), earliest[tp], latest[tp], loss)
+            for tp in partitions
+            if all(tp in found for found in (starts, ends, earliest, latest))
         ]
 
 
-def _checked(wanted: Range, earliest: int, latest: int, loss: Loss) -> Range:
+def _checked(wanted: OffsetRange, earliest: int, latest: int, loss: DataLoss) -> OffsetRange:
     """The part of a range that is there."""
     if wanted.start > wanted.end:
         name = f"{wanted.topic}-{wanted.partition}"

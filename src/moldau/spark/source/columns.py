@@ -11,7 +11,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from moldau.spark.source.documents import Misfit, base64_bytes
+from moldau.spark.source.documents import SchemaMismatch, base64_bytes
 
 TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
 TIMESTAMP_NTZ: Final = pa.timestamp("us")
@@ -25,11 +25,11 @@ ZONE: Final = r"(?:Z|[+-]\d\d(?::?\d\d)?)$"
 TOO_FINE: Final = r"(\.\d{6})\d+"
 
 
-class Doubt(Exception):
+class Uncertain(Exception):
     """It may or may not fit."""
 
 
-def plain_schema(schema: pa.Schema) -> pa.Schema | None:
+def parser_schema(schema: pa.Schema) -> pa.Schema | None:
     """What the parser reads instead; None if it has no way to."""
     kinds = [(field.name, _plain(field.type)) for field in schema]
     return None if not kinds or any(kind is None for _, kind in kinds) else pa.schema(kinds)
@@ -48,28 +48,28 @@ def _plain(kind: pa.DataType) -> pa.DataType | None:
     return PLAIN.get(kind)
 
 
-def refined(array: Any, field: pa.Field) -> Any:
+def convert(array: Any, field: pa.Field) -> Any:
     """The column that the field asks for. Raises Doubt, or pa.ArrowInvalid."""
     if not field.nullable and array.null_count:
-        raise Doubt
+        raise Uncertain
     kind = field.type
     if pa.types.is_struct(kind):
-        return _refined_struct(array, kind)
+        return _convert_struct(array, kind)
     if pa.types.is_list(kind):
-        elements = refined(array.flatten(), kind.value_field)
+        elements = convert(array.flatten(), kind.value_field)
         return pa.ListArray.from_arrays(array.offsets, elements, type=kind, mask=array.is_null())
-    return REFINERS[kind](array) if kind in REFINERS else array
+    return CONVERTERS[kind](array) if kind in CONVERTERS else array
 
 
-def _refined_struct(array: Any, kind: pa.DataType) -> Any:
+def _convert_struct(array: Any, kind: pa.DataType) -> Any:
     """Where the whole struct is null its columns may be, whatever they say of themselves."""
     fields = [kind.field(index) for index in range(kind.num_fields)]
     there = array.is_valid()
     children = []
     for field, child in zip(fields, array.flatten(), strict=True):
         if not field.nullable and child.filter(there).null_count:
-            raise Doubt
-        children.append(refined(child, field.with_nullable(True)))
+            raise Uncertain
+        children.append(convert(child, field.with_nullable(True)))
     return pa.StructArray.from_arrays(children, fields=fields, mask=array.is_null())
 
 
@@ -116,13 +116,13 @@ def _in_range(times: Any) -> Any:
 def _binary(array: Any) -> Any:
     try:
         return pa.array([None if text is None else base64_bytes(text) for text in array.to_pylist()], pa.binary())
-    except Misfit:
-        raise Doubt from None
+    except SchemaMismatch:
+        raise Uncertain from None
 
 
 def _require(flags: Any) -> None:
     if not _all(flags):
-        raise Doubt
+        raise Uncertain
 
 
 def _all(flags: Any) -> bool:
@@ -136,7 +136,7 @@ PLAIN: Final = {
     TIMESTAMP: pa.string(),
     TIMESTAMP_NTZ: pa.string(),
 }
-REFINERS: Final[dict[pa.DataType, Callable[[Any], Any]]] = {
+CONVERTERS: Final[dict[pa.DataType, Callable[[Any], Any]]] = {
     pa.float32(): _float,
     pa.float64(): _double,
     pa.binary(): _binary,

@@ -12,8 +12,8 @@ from typing import Any, Final, Protocol
 from moldau.client.direct.metadata import Cluster
 from moldau.client.direct.produce import Producer
 from moldau.client.direct.records import Headers
+from moldau.spark.cluster import QueryFailed, open_cluster, unwrap
 from moldau.spark.connection import Connection
-from moldau.spark.link import QueryFailed, open_cluster, worked
 from moldau.spark.source.decode import Rejected
 
 # Where the letter came from, as text in UTF-8: the time is the record's own, in ms since 1970.
@@ -21,7 +21,7 @@ HEADERS: Final = ("moldau.reason", "moldau.topic", "moldau.partition", "moldau.o
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class DoesNotFit(QueryFailed):
+class RecordRejected(QueryFailed):
     """A record does not fit the schema, and nobody said where to put it."""
 
     def __init__(self, topic: str, partition: int, offset: int, reason: str) -> None:
@@ -32,32 +32,32 @@ class DoesNotFit(QueryFailed):
         self.topic, self.partition, self.offset, self.reason = topic, partition, offset, reason
 
 
-class Rejects(Protocol):
+class RejectHandler(Protocol):
     """Takes rejected records of a batch in Kafka's columns. A context manager: leaving it delivers what was taken."""
 
     def take(self, batch: Any, rejected: Sequence[Rejected]) -> None: ...
 
-    def __enter__(self) -> "Rejects": ...
+    def __enter__(self) -> "RejectHandler": ...
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
 
 
-def rejects(connection: Connection, dead_letters: str | None) -> Rejects:
+def reject_handler(connection: Connection, dead_letters: str | None) -> RejectHandler:
     """For one task. With a topic for dead letters its batches need their headers."""
-    return StopAtFirst() if dead_letters is None else DeadLetters(connection, dead_letters)
+    return FailOnReject() if dead_letters is None else DeadLetters(connection, dead_letters)
 
 
-class StopAtFirst:
+class FailOnReject:
     def take(self, batch: Any, rejected: Sequence[Rejected]) -> None:
         for each in rejected:
             topic, partition, offset = (
                 batch.column(name)[each.row].as_py() for name in ("topic", "partition", "offset")
             )
-            raise DoesNotFit(topic, partition, offset, each.reason)
+            raise RecordRejected(topic, partition, offset, each.reason)
 
-    def __enter__(self) -> "StopAtFirst":
+    def __enter__(self) -> "FailOnReject":
         return self
 
     def __exit__(
@@ -113,7 +113,7 @@ class DeadLetters:
 
     def _worked(self, problem: Any) -> None:
         try:
-            worked(problem)
+            unwrap(problem)
         except QueryFailed as failure:
             raise QueryFailed(f"dead letters cannot be written to {self._topic}: {failure}") from None
 

@@ -20,13 +20,13 @@ from pyarrow import json as arrow_json
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from moldau.spark.link import QueryFailed
-from moldau.spark.source.columns import Doubt, plain_schema, refined
-from moldau.spark.source.documents import NO_VALUE, Misfit, UnknownColumn, document_reader
+from moldau.spark.cluster import QueryFailed
+from moldau.spark.source.columns import Uncertain, convert, parser_schema
+from moldau.spark.source.documents import NO_VALUE, SchemaMismatch, UnsupportedColumn, document_reader
 
 FEW: Final = 128  # documents that are not worth a call of the parser: it costs as much as reading many of them
 PARTS: Final = 8  # of a batch with something about it
-MOST_BRACKETS: Final = 400  # more might be nested more deeply than Python's parser goes, which Arrow's would not notice
+MAX_BRACKETS: Final = 400  # more might be nested more deeply than Python's parser goes, which Arrow's would not notice
 OBJECT: Final = r"^[ \t\r\n]*\{"  # Arrow's parser takes null for one
 NOT_JSON: Final = r"[\[:,]\s*-?(?:NaN|Inf)"  # and these for numbers
 
@@ -46,9 +46,9 @@ class Decoder:
         try:
             self.schema: pa.Schema = to_arrow_schema(columns, timezone="UTC")
             self._read_document = document_reader(self.schema)
-        except UnknownColumn as unknown:
+        except UnsupportedColumn as unknown:
             raise QueryFailed(f"decode=json cannot fill the schema: {unknown}") from None
-        self._plain = plain_schema(self.schema)
+        self._plain = parser_schema(self.schema)
 
     def __reduce__(self) -> tuple[type["Decoder"], tuple[StructType]]:
         return Decoder, (self._columns,)
@@ -87,7 +87,7 @@ class Decoder:
         for number, value in zip(numbers, values.to_pylist(), strict=True):
             try:
                 rows.append(self._read_document(value))
-            except Misfit as bad:
+            except SchemaMismatch as bad:
                 rejected.append(Rejected(number, str(bad)))
         columns = [pa.array([row[field.name] for row in rows], field.type) for field in self.schema]
         return pa.record_batch(columns, schema=self.schema)
@@ -101,8 +101,8 @@ class Decoder:
             table = self._parse(values)
             if table is None:
                 return None
-            columns = [refined(table.column(field.name).combine_chunks(), field) for field in self.schema]
-        except (Doubt, pa.ArrowInvalid):
+            columns = [convert(table.column(field.name).combine_chunks(), field) for field in self.schema]
+        except (Uncertain, pa.ArrowInvalid):
             return None
         return pa.record_batch(columns, schema=self.schema)
 
@@ -130,7 +130,7 @@ def _doubtful(values: Any) -> bool:
         return True
     if pc.any(pc.match_substring_regex(values, NOT_JSON)).as_py():
         return True
-    if pc.max(pc.binary_length(values)).as_py() <= 2 * MOST_BRACKETS:
+    if pc.max(pc.binary_length(values)).as_py() <= 2 * MAX_BRACKETS:
         return False
     brackets = pc.add(pc.count_substring(values, "["), pc.count_substring(values, "{"))
-    return bool(pc.max(brackets).as_py() > MOST_BRACKETS)
+    return bool(pc.max(brackets).as_py() > MAX_BRACKETS)

@@ -43,12 +43,12 @@ TIME: Final = re.compile(
 )
 DATE: Final = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 NUMBER: Final = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?", re.ASCII)
-MOST_DIGITS: Final = 40  # of a whole number that may fit some column: more are not looked at
+MAX_DIGITS: Final = 40  # of a whole number that may fit some column: more are not looked at
 NO_VALUE: Final = "no value"  # of a record that marks a key as deleted
-LARGEST_FLOAT: Final = 3.4028235677973366e38  # from here on a double is infinite as a float
+MAX_FLOAT: Final = 3.4028235677973366e38  # from here on a double is infinite as a float
 
 
-class Misfit(Exception):
+class SchemaMismatch(Exception):
     """A document does not fit. `path` is where, from the outside in."""
 
     def __init__(self, reason: str) -> None:
@@ -56,7 +56,7 @@ class Misfit(Exception):
         self.reason = reason
         self.path: list[str] = []
 
-    def within(self, name: str) -> "Misfit":
+    def within(self, name: str) -> "SchemaMismatch":
         self.path.insert(0, name)
         return self
 
@@ -64,7 +64,7 @@ class Misfit(Exception):
         return f"{'.'.join(self.path)}: {self.reason}" if self.path else self.reason
 
 
-class UnknownColumn(ValueError):
+class UnsupportedColumn(ValueError):
     """A column's type that no JSON can fill."""
 
 
@@ -88,7 +88,7 @@ def document_reader(schema: pa.Schema) -> Callable[[bytes | None], dict[str, Any
 
 def parse(value: bytes | None) -> Any:
     if value is None:
-        raise Misfit(NO_VALUE)
+        raise SchemaMismatch(NO_VALUE)
     try:
         return json.loads(
             str(value, "utf-8"),
@@ -98,15 +98,15 @@ def parse(value: bytes | None) -> Any:
             object_pairs_hook=_object,
         )
     except UnicodeDecodeError as bad:
-        raise Misfit(f"not UTF-8: byte {bad.start}") from bad
+        raise SchemaMismatch(f"not UTF-8: byte {bad.start}") from bad
     except json.JSONDecodeError as bad:
-        raise Misfit(f"not JSON: {bad.msg[0].lower()}{bad.msg[1:]} at character {bad.pos}") from bad
+        raise SchemaMismatch(f"not JSON: {bad.msg[0].lower()}{bad.msg[1:]} at character {bad.pos}") from bad
     except RecursionError as bad:
-        raise Misfit("nested too deeply") from bad
+        raise SchemaMismatch("nested too deeply") from bad
 
 
 def _no_constant(name: str) -> Any:
-    raise Misfit(f"not JSON: {name}")
+    raise SchemaMismatch(f"not JSON: {name}")
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -136,21 +136,21 @@ def reader_of(kind: pa.DataType) -> Reader:
         return _whole(kind.bit_width)
     if kind in SIMPLE:
         return SIMPLE[kind]
-    raise UnknownColumn(f"there is no JSON for the type {kind}")
+    raise UnsupportedColumn(f"there is no JSON for the type {kind}")
 
 
 def _struct(fields: list[pa.Field]) -> Reader:
     readers = [(field.name, _in_column(field)) for field in fields]
     names = {name for name, _ in readers}
     if len(names) < len(readers):
-        raise UnknownColumn("two columns have the same name")
+        raise UnsupportedColumn("two columns have the same name")
 
     def read(value: Any) -> dict[str, Any]:
         if not isinstance(value, dict):
             raise _not("an object", value)
         twice = sorted(names & value.twice) if isinstance(value, _Ambiguous) else ()
         if twice:
-            raise Misfit("it is there twice").within(twice[0])
+            raise SchemaMismatch("it is there twice").within(twice[0])
         return {name: column(value.get(name)) for name, column in readers}
 
     return read
@@ -164,10 +164,10 @@ def _in_column(field: pa.Field) -> Reader:
         if value is None:
             if nullable:
                 return None
-            raise Misfit("it must not be missing or null").within(name)
+            raise SchemaMismatch("it must not be missing or null").within(name)
         try:
             return reader(value)
-        except Misfit as bad:
+        except SchemaMismatch as bad:
             raise bad.within(name) from None
 
     return read
@@ -176,8 +176,8 @@ def _in_column(field: pa.Field) -> Reader:
 def _named(field: pa.Field) -> Reader:
     try:
         return reader_of(field.type)
-    except UnknownColumn as unknown:
-        raise UnknownColumn(f"{field.name}: {unknown}") from None
+    except UnsupportedColumn as unknown:
+        raise UnsupportedColumn(f"{field.name}: {unknown}") from None
 
 
 def _list(element: pa.Field) -> Reader:
@@ -193,14 +193,14 @@ def _list(element: pa.Field) -> Reader:
 
 def _map(kind: pa.MapType) -> Reader:
     if not pa.types.is_string(kind.key_type):
-        raise UnknownColumn(f"JSON has no maps with keys of the type {kind.key_type}, only of strings")
+        raise UnsupportedColumn(f"JSON has no maps with keys of the type {kind.key_type}, only of strings")
     reader = _in_column(kind.item_field)
 
     def read(value: Any) -> list[tuple[str, Any]]:
         if not isinstance(value, dict):
             raise _not("an object", value)
         if isinstance(value, _Ambiguous):
-            raise Misfit("it is there twice").within(shortened(min(value.twice)))
+            raise SchemaMismatch("it is there twice").within(shortened(min(value.twice)))
         return [(_text(name), reader(each)) for name, each in value.items()]
 
     return read
@@ -212,8 +212,8 @@ def _whole(bits: int) -> Reader:
     def read(value: Any) -> int:
         if not isinstance(value, _Number) or not value.removeprefix("-").isdigit():
             raise _not("a whole number", value)
-        if len(value) > MOST_DIGITS or not least <= int(value) <= most:
-            raise Misfit(f"{shortened(value)} is out of the range of {bits} bits")
+        if len(value) > MAX_DIGITS or not least <= int(value) <= most:
+            raise SchemaMismatch(f"{shortened(value)} is out of the range of {bits} bits")
         return int(value)
 
     return read
@@ -234,7 +234,7 @@ def _decimal(precision: int, scale: int) -> Reader:
         while digits[-1] == 0:
             digits, exponent = digits[:-1], exponent + 1
         if exponent < -scale or len(digits) + exponent > precision - scale:
-            raise Misfit(f"{shortened(value)} is not exact in decimal({precision},{scale})")
+            raise SchemaMismatch(f"{shortened(value)} is not exact in decimal({precision},{scale})")
         return number
 
     return read
@@ -245,14 +245,14 @@ def _double(value: Any) -> float:
         raise _not("a number", value)
     number = float(value)
     if not math.isfinite(number):
-        raise Misfit(f"{shortened(value)} is out of range")
+        raise SchemaMismatch(f"{shortened(value)} is out of range")
     return number
 
 
 def _float(value: Any) -> float:
     number = _double(value)
-    if abs(number) >= LARGEST_FLOAT:
-        raise Misfit(f"{shortened(value)} is out of range")
+    if abs(number) >= MAX_FLOAT:
+        raise SchemaMismatch(f"{shortened(value)} is out of range")
     return number
 
 
@@ -272,7 +272,7 @@ def _text(value: str) -> str:
     try:
         value.encode()
     except UnicodeEncodeError as bad:
-        raise Misfit("half of a surrogate pair is not text") from bad
+        raise SchemaMismatch("half of a surrogate pair is not text") from bad
     return value
 
 
@@ -290,7 +290,7 @@ def _date(value: Any) -> date:
         if DATE.fullmatch(text):
             return date.fromisoformat(text)
     except ValueError:
-        raise Misfit(f"there is no {text}") from None
+        raise SchemaMismatch(f"there is no {text}") from None
     raise _not("a date such as 2026-11-16", value)
 
 
@@ -299,7 +299,7 @@ def _timestamp(value: Any) -> datetime:
     try:
         return local.replace(tzinfo=zone or UTC).astimezone(UTC)
     except OverflowError:
-        raise Misfit(f"{value} is out of range") from None
+        raise SchemaMismatch(f"{value} is out of range") from None
 
 
 def _timestamp_without_zone(value: Any) -> datetime:
@@ -326,7 +326,7 @@ def _time(value: Any) -> tuple[datetime, timezone | None]:
             raise ValueError("an hour has 60 minutes")
         return local, timezone(-away if sign == "-" else away)
     except ValueError:
-        raise Misfit(f"there is no {value}") from None
+        raise SchemaMismatch(f"there is no {value}") from None
 
 
 SIMPLE: Final[dict[pa.DataType, Reader]] = {
@@ -341,8 +341,8 @@ SIMPLE: Final[dict[pa.DataType, Reader]] = {
 }
 
 
-def _not(wanted: str, value: Any) -> Misfit:
-    return Misfit(f"{_shown(value)} is not {wanted}")
+def _not(wanted: str, value: Any) -> SchemaMismatch:
+    return SchemaMismatch(f"{_shown(value)} is not {wanted}")
 
 
 def _shown(value: Any) -> str:

@@ -13,7 +13,7 @@ LEAST = 50_000  # offsets: a smaller piece costs more to start than it saves
 CORES = "MOLDAU_SPARK_CORES"  # in the environment of Python workers: how many tasks run at once
 
 
-class Range(NamedTuple):
+class OffsetRange(NamedTuple):
     """Offsets of one partition, `end` not among them."""
 
     topic: str
@@ -32,7 +32,7 @@ class Range(NamedTuple):
 class Task(NamedTuple):
     """A range, and the id of its topic if that is known."""
 
-    range: Range
+    range: OffsetRange
     topic_id: str | None
 
 
@@ -45,8 +45,8 @@ def known_cores(environment: Mapping[str, str]) -> int:
 
 
 def split(
-    ranges: Iterable[Range], *, cores: int, min_partitions: int | None = None, max_records: int | None = None
-) -> list[Range]:
+    ranges: Iterable[OffsetRange], *, cores: int, min_partitions: int | None = None, max_records: int | None = None
+) -> list[OffsetRange]:
     """What each task reads, by topic, partition and offset."""
     pieces = sorted(each for each in ranges if each.size > 0)
     if min_partitions is None and max_records is None:
@@ -59,14 +59,14 @@ def split(
     return pieces
 
 
-def cut(whole: Range, parts: int) -> list[Range]:
+def cut(whole: OffsetRange, parts: int) -> list[OffsetRange]:
     """Pieces that differ by one offset at most; fewer if there are not so many offsets."""
     parts = max(1, min(parts, whole.size))
     marks = [whole.start + whole.size * number // parts for number in range(parts + 1)]
     return [whole._replace(start=start, end=end) for start, end in pairwise(marks)]
 
 
-def _at_least(pieces: list[Range], count: int) -> list[Range]:
+def _at_least(pieces: list[OffsetRange], count: int) -> list[OffsetRange]:
     """Large pieces are cut by their share of the whole. Those too small to be cut keep out of the reckoning."""
     total = sum(each.size for each in pieces)
     small = {each for each in pieces if _rounded(each.size * count, total) == 1}

@@ -9,15 +9,16 @@ from typing import Any
 from pyarrow import ArrowInvalid
 
 from moldau.base.errors import WireError
+from moldau.base.ids import TopicPartition
 from moldau.client.direct.arrow import record_batches
-from moldau.client.direct.failed import Failed
-from moldau.client.direct.fetch import INCONSISTENT_TOPIC_ID, Chunk, FetchSizes, read_range
-from moldau.client.direct.metadata import Cluster, Place, Topic
+from moldau.client.direct.failure import Failure
+from moldau.client.direct.fetch import INCONSISTENT_TOPIC_ID, FetchedBatches, FetchSizes, read_range
+from moldau.client.direct.metadata import Cluster, Topic
 from moldau.client.direct.offsets import EARLIEST, READ_COMMITTED, READ_UNCOMMITTED, list_offsets
-from moldau.spark.link import QueryFailed, open_cluster, worked
+from moldau.spark.cluster import QueryFailed, open_cluster, unwrap
 from moldau.spark.options import Fetching, ReadOptions
-from moldau.spark.source.loss import Loss
-from moldau.spark.source.plan import Range, Task
+from moldau.spark.source.data_loss import DataLoss
+from moldau.spark.source.plan import OffsetRange, Task
 from moldau.wire.compression import CorruptRecords
 
 GONE = frozenset({WireError.UNKNOWN_TOPIC_OR_PARTITION, WireError.UNKNOWN_TOPIC_ID, INCONSISTENT_TOPIC_ID})
@@ -26,8 +27,8 @@ GONE = frozenset({WireError.UNKNOWN_TOPIC_OR_PARTITION, WireError.UNKNOWN_TOPIC_
 def read_task(options: ReadOptions, task: Task) -> Iterator[Any]:
     """The records as pyarrow RecordBatches in the columns of Spark's Kafka source; headers also for dead letters."""
     with open_cluster(options.connection, timeout_ms=options.poll_timeout_ms) as cluster:
-        loss = Loss(options.fail_on_data_loss)
-        place = Place(task.range.topic, task.range.partition)
+        loss = DataLoss(options.fail_on_data_loss)
+        tp = TopicPartition(task.range.topic, task.range.partition)
         gone = _why_gone(cluster, task)
         if gone is not None:
             loss.report(gone)
@@ -35,7 +36,7 @@ def read_task(options: ReadOptions, task: Task) -> Iterator[Any]:
         headers = options.include_headers or options.dead_letters is not None
         for position, chunk in _chunks(cluster, task.range, options.fetching, loss):
             try:
-                yield from record_batches(chunk.batches, place, start=position, end=task.range.end, headers=headers)
+                yield from record_batches(chunk.batches, tp, start=position, end=task.range.end, headers=headers)
             except (CorruptRecords, ArrowInvalid) as broken:  # the latter: a time that is too large for Spark's
                 raise QueryFailed(f"{task.range} could not be read: {broken}") from broken
 
@@ -43,9 +44,9 @@ def read_task(options: ReadOptions, task: Task) -> Iterator[Any]:
 def _why_gone(cluster: Cluster, task: Task) -> str | None:
     """A batch that runs again may name a topic that has been deleted since, or that is another by now."""
     topic = cluster.topic(task.range.topic)
-    if isinstance(topic, Failed) and topic.code == WireError.UNKNOWN_TOPIC_OR_PARTITION:
+    if isinstance(topic, Failure) and topic.code == WireError.UNKNOWN_TOPIC_OR_PARTITION:
         return f"The topic {task.range.topic} is gone"
-    topic = worked(topic)
+    topic = unwrap(topic)
     assert isinstance(topic, Topic)
     if task.range.partition not in topic.leaders:
         return f"Partition {task.range.partition} of {task.range.topic} is gone"
@@ -54,14 +55,16 @@ def _why_gone(cluster: Cluster, task: Task) -> str | None:
     return None
 
 
-def _chunks(cluster: Cluster, wanted: Range, fetching: Fetching, loss: Loss) -> Iterator[tuple[int, Chunk]]:
+def _chunks(
+    cluster: Cluster, wanted: OffsetRange, fetching: Fetching, loss: DataLoss
+) -> Iterator[tuple[int, FetchedBatches]]:
     """The batches of a range, each time with the first offset wanted of them; skips what is gone, if it may."""
-    place = Place(wanted.topic, wanted.partition)
+    tp = TopicPartition(wanted.topic, wanted.partition)
     isolation = READ_COMMITTED if fetching.read_committed else READ_UNCOMMITTED
     position = wanted.start
     while position < wanted.end:
-        for answer in read_range(cluster, place, position, wanted.end, isolation=isolation, sizes=sizes(fetching)):
-            if isinstance(answer, Failed):
+        for answer in read_range(cluster, tp, position, wanted.end, isolation=isolation, sizes=sizes(fetching)):
+            if isinstance(answer, Failure):
                 position = _behind_gap(cluster, wanted._replace(start=position), answer, loss)
                 break
             yield position, answer
@@ -70,15 +73,15 @@ def _chunks(cluster: Cluster, wanted: Range, fetching: Fetching, loss: Loss) -> 
             return
 
 
-def _behind_gap(cluster: Cluster, left: Range, problem: Failed, loss: Loss) -> int:
+def _behind_gap(cluster: Cluster, left: OffsetRange, problem: Failure, loss: DataLoss) -> int:
     """Where reading goes on after a failure that means lost records."""
     if problem.code in GONE:
         loss.report(f"{left} could not be read: {problem}")
         return left.end
     if problem.code != WireError.OFFSET_OUT_OF_RANGE:
         raise QueryFailed(f"{left} could not be read: {problem}")
-    place = Place(left.topic, left.partition)
-    earliest = worked(list_offsets(cluster, {place: EARLIEST})[place]).offset
+    tp = TopicPartition(left.topic, left.partition)
+    earliest = unwrap(list_offsets(cluster, {tp: EARLIEST})[tp]).offset
     if earliest <= left.start:
         loss.report(f"{left} could not be read: the partition ends before it")
         return left.end

@@ -100,9 +100,9 @@ def test_what_the_broker_does_not_have_is_refused_before_it_is_sent() -> None:
 @pytest.mark.parametrize("met", ["before", "while"])
 def test_when_the_first_broker_is_lost_another_one_is_asked(met: str) -> None:
     first, second = SmallBroker({66: (0, 1)}), SmallBroker({66: (0, 1)})
-    with peer(second) as other, ExitStack() as opened:
+    with peer(second) as other, ExitStack() as decompress_batches:
         with peer(first) as target:
-            cluster = opened.enter_context(open_cluster(Target(f"{target.bootstrap},{other.bootstrap}")))
+            cluster = decompress_batches.enter_context(open_cluster(Target(f"{target.bootstrap},{other.bootstrap}")))
             if met == "before":
                 cluster._first.close()
             else:

@@ -8,7 +8,7 @@ SPARK_ERROR = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with excep
 Traceback (most recent call last):
   File "/x/stream.py", line 3, in latestOffset
     raise QueryFailed(text)
-moldau.spark.link.QueryFailed: the topic orders is gone
+moldau.spark.cluster.QueryFailed: the topic orders is gone
  SQLSTATE: 38000
 \tat org.apache.spark.sql.errors.X(X.scala:1)
 === Streaming Query ===

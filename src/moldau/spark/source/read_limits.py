@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from moldau.client.direct.metadata import Place
+from moldau.base.ids import TopicPartition
 
 
 @dataclass(slots=True)
-class Waiting:
+class TriggerDelay:
     """Whether a batch waits for more records. The first never does, and none longer than `longest_s`."""
 
     least: int
@@ -22,11 +22,13 @@ class Waiting:
         return True
 
 
-def at_most(limit: int, starts: Mapping[Place, int], ends: Mapping[Place, int]) -> dict[Place, int]:
+def limit_offsets(
+    limit: int, starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, int]:
     """Ends that are nearer: each partition gets its share of the limit, and at least one offset if it has any."""
-    sizes = {place: end - starts[place] for place, end in ends.items() if end > starts[place]}
+    sizes = {tp: end - starts[tp] for tp, end in ends.items() if end > starts[tp]}
     total = sum(sizes.values())
     if total <= limit:
         return dict(ends)
-    nearer = {place: starts[place] + min(size, max(1, limit * size // total)) for place, size in sizes.items()}
+    nearer = {tp: starts[tp] + min(size, max(1, limit * size // total)) for tp, size in sizes.items()}
     return {**ends, **nearer}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.types import StructType
 
-from moldau.spark.link import QueryFailed
+from moldau.spark.cluster import QueryFailed
 from moldau.spark.options import ReadOptions
 from moldau.spark.source.plan import Task
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class RowReader:
     """With a decoder values become the columns of the user's schema; without one records have Kafka's columns."""
 
     options: ReadOptions
@@ -33,9 +33,9 @@ class Reading:
 
     def _decoded(self, decoder: "Decoder", batches: Iterator[Any]) -> Iterator[Any]:
         """What does not fit is delivered to its topic before the task is done, or stops it."""
-        from moldau.spark.source.dead_letters import rejects
+        from moldau.spark.source.dead_letters import reject_handler
 
-        with rejects(self.options.connection, self.options.dead_letters) as misfits:
+        with reject_handler(self.options.connection, self.options.dead_letters) as misfits:
             for batch in batches:
                 fitting, rejected = decoder.decode(batch)
                 misfits.take(batch, rejected)
@@ -43,14 +43,14 @@ class Reading:
                     yield fitting
 
 
-def reading(options: ReadOptions, schema: StructType, columns: str) -> Reading:
+def row_reader(options: ReadOptions, schema: StructType, columns: str) -> RowReader:
     """`schema` is what Spark expects, `columns` are Kafka's, which cannot be others unless values are decoded."""
     if options.decode is not None:
         from moldau.spark.source.decode import Decoder
 
-        return Reading(options, Decoder(schema))
+        return RowReader(options, Decoder(schema))
     expected = columns.replace(" ", "")
     if "".join(f",{field.name}{field.dataType.simpleString()}" for field in schema)[1:] != expected:
         remedy = 'leave out .schema(...), or add option("decode", "json")'
         raise QueryFailed(f"without decode the columns are always these: {columns}; {remedy}")
-    return Reading(options, None)
+    return RowReader(options, None)

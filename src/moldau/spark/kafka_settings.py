@@ -225,7 +225,7 @@ REFUSED: Mapping[str, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class KafkaValues:
+class KafkaSettings:
     """Parsed settings by full name, and the names that had no effect."""
 
     values: Mapping[str, Value]
@@ -252,7 +252,7 @@ class KafkaValues:
         return f"{PREFIX}{name}" in self.values
 
 
-def read_names(options: Mapping[str, str]) -> tuple[KafkaValues, list[SettingError]]:
+def read_kafka_settings(options: Mapping[str, str]) -> tuple[KafkaSettings, list[SettingError]]:
     """Sorts and parses settings whose names, in lower case, begin with `kafka.`."""
     values: dict[str, Value] = {}
     idle: list[str] = []
@@ -271,7 +271,7 @@ def read_names(options: Mapping[str, str]) -> tuple[KafkaValues, list[SettingErr
                 problems.append(value)
             else:
                 values[name] = value
-    return KafkaValues(values, tuple(sorted(idle))), problems
+    return KafkaSettings(values, tuple(sorted(idle))), problems
 
 
 def _unknown(name: str) -> SettingError:

@@ -2,12 +2,12 @@
 
 from typing import TypeVar
 
-from moldau.client.direct.failed import Failed
+from moldau.client.direct.failure import Failure
 from moldau.client.direct.metadata import Cluster
-from moldau.client.direct.patience import Pauses
+from moldau.client.direct.retries import Backoff
 from moldau.spark.connection import Connection
 
-Answer = TypeVar("Answer")
+Result = TypeVar("Result")
 
 
 class QueryFailed(Exception):
@@ -23,12 +23,12 @@ def open_cluster(connection: Connection, *, timeout_ms: int | None = None) -> Cl
         rack=connection.rack,
         timeout_s=(connection.request_timeout_ms if timeout_ms is None else timeout_ms) / 1000,
         connect_timeout_s=connection.connect_timeout_ms / 1000,
-        pauses=Pauses(connection.retry_ms / 1000, connection.retry_max_ms / 1000),
+        backoff=Backoff(connection.retry_ms / 1000, connection.retry_max_ms / 1000),
     )
 
 
-def worked(answer: Answer | Failed) -> Answer:
+def unwrap(answer: Result | Failure) -> Result:
     """The answer; QueryFailed if there is none."""
-    if isinstance(answer, Failed):
+    if isinstance(answer, Failure):
         raise QueryFailed(str(answer))
     return answer

@@ -8,10 +8,10 @@ from itertools import compress
 from typing import Any
 
 from moldau.base.errors import WireError
-from moldau.client.direct.failed import Failed
+from moldau.client.direct.failure import Failure
 from moldau.client.direct.metadata import Cluster, Topic
 from moldau.client.direct.produce import Producer
-from moldau.spark.link import QueryFailed
+from moldau.spark.cluster import QueryFailed
 from moldau.spark.options import WriteOptions
 from moldau.spark.sink.rows import Rows
 
@@ -23,7 +23,7 @@ HINTS = {
 }
 
 
-class Output:
+class RecordWriter:
     def __init__(self, cluster: Cluster, producer: Producer, options: WriteOptions) -> None:
         self.rows = 0
         self._cluster = cluster
@@ -45,12 +45,12 @@ class Output:
         self.rows += len(rows)
 
     def flush(self) -> None:
-        worked(self._producer.flush())
+        unwrap(self._producer.flush())
 
     def topic(self, name: str) -> Topic:
         """The topic, created if need be; QueryFailed if it is not to be had."""
         found = self._cluster.topic(name, create=True)
-        if isinstance(found, Failed):
+        if isinstance(found, Failure):
             raise QueryFailed(f"the topic {name} cannot be written to: {found}")
         return found
 
@@ -60,7 +60,7 @@ class Output:
             missing = {each for each in partitions if each is not None} - known.leaders.keys()
             if missing:
                 self._expect(topic, missing)
-        worked(self._producer.write(topic, keys, values, headers=headers, partitions=partitions))
+        unwrap(self._producer.write(topic, keys, values, headers=headers, partitions=partitions))
 
     def _expect(self, topic: str, partitions: set[int]) -> None:
         """They may have been added since the topic was looked at."""
@@ -76,7 +76,7 @@ def _some(column: Sequence[Any] | None, chosen: Sequence[bool]) -> Sequence[Any]
     return None if column is None else list(compress(column, chosen))
 
 
-def worked(problem: Failed | None) -> None:
+def unwrap(problem: Failure | None) -> None:
     """QueryFailed with what to do about it, if that is known."""
     if problem is not None:
         hint = HINTS.get(problem.code)  # type: ignore[call-overload]

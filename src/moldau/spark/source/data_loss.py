@@ -3,15 +3,15 @@
 import logging
 from dataclasses import dataclass
 
-from moldau.spark.link import QueryFailed
+from moldau.spark.cluster import QueryFailed
 
-LOG = logging.getLogger("moldau.spark")
+logger = logging.getLogger("moldau.spark")
 REASON = "Records may have been lost: they were deleted, or their topic was, before the query had read them"
 REMEDY = "To go on without them set the option failOnDataLoss to false"
 
 
 @dataclass(frozen=True, slots=True)
-class Loss:
+class DataLoss:
     """Fails the query, or warns and lets it go on with what is there."""
 
     fails: bool
@@ -19,4 +19,4 @@ class Loss:
     def report(self, what: str) -> None:
         if self.fails:
             raise QueryFailed(f"{REASON}. {what}. {REMEDY}.")
-        LOG.warning("%s. %s. The query goes on, because failOnDataLoss is false.", REASON, what)
+        logger.warning("%s. %s. The query goes on, because failOnDataLoss is false.", REASON, what)

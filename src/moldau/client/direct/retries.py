@@ -5,22 +5,22 @@ import time
 from typing import NamedTuple
 
 
-class Pauses(NamedTuple):
+class Backoff(NamedTuple):
     """Between tries: the first, and the longest that it grows to."""
 
-    first_s: float = 0.02
-    longest_s: float = 1.0
+    initial_s: float = 0.02
+    max_s: float = 1.0
 
 
-class Patience:
+class Retries:
     """`while …: if not patience.again(): give up` – the pause is in `again`."""
 
-    __slots__ = ("_pause_s", "_pauses", "deadline")
+    __slots__ = ("_backoff", "_pause_s", "deadline")
 
-    def __init__(self, seconds: float, pauses: Pauses = Pauses()) -> None:  # noqa: B008  # an immutable value
+    def __init__(self, seconds: float, backoff: Backoff = Backoff()) -> None:  # noqa: B008  # an immutable value
         self.deadline = time.monotonic() + seconds
-        self._pauses = pauses
-        self._pause_s = pauses.first_s
+        self._backoff = backoff
+        self._pause_s = backoff.initial_s
 
     def again(self) -> bool:
         """Waits a little; False once the time is up. Some chance keeps many clients from asking in step."""
@@ -28,9 +28,9 @@ class Patience:
         if left <= 0:
             return False
         time.sleep(min(left, self._pause_s * random.uniform(0.8, 1.2)))
-        self._pause_s = min(self._pauses.longest_s, self._pause_s * 2)
+        self._pause_s = min(self._backoff.max_s, self._pause_s * 2)
         return True
 
     def progress(self) -> None:
         """Something succeeded: the next pause is short again. The deadline stays."""
-        self._pause_s = self._pauses.first_s
+        self._pause_s = self._backoff.initial_s

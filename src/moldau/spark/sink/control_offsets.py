@@ -10,39 +10,40 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from moldau.client.direct.failed import Failed
+from moldau.base.ids import TopicPartition
+from moldau.client.direct.failure import Failure
 from moldau.client.direct.groups import list_groups
-from moldau.client.direct.metadata import Cluster, Place
-from moldau.client.direct.offsets import Committed, commit, committed
-from moldau.spark.link import QueryFailed, worked
+from moldau.client.direct.metadata import Cluster
+from moldau.client.direct.offsets import OffsetAndMetadata, commit, committed
+from moldau.spark.cluster import QueryFailed, unwrap
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class TaskCommit:
     """A task has written a batch: so many rows with this digest."""
 
     batch: int
     rows: int
     digest: str
 
-    def offset(self) -> Committed:
-        return Committed(self.batch, json.dumps({"rows": self.rows, "digest": self.digest}))
+    def offset(self) -> OffsetAndMetadata:
+        return OffsetAndMetadata(self.batch, json.dumps({"rows": self.rows, "digest": self.digest}))
 
 
 @dataclass(frozen=True, slots=True)
-class Finished:
+class BatchCommit:
     """All tasks of a batch have written it. `run` is the query's start that did: empty if nobody knows."""
 
     batch: int
     tasks: int
     run: str
 
-    def offset(self) -> Committed:
-        return Committed(self.batch, json.dumps({"tasks": self.tasks, "run": self.run}))
+    def offset(self) -> OffsetAndMetadata:
+        return OffsetAndMetadata(self.batch, json.dumps({"tasks": self.tasks, "run": self.run}))
 
 
 @dataclass(frozen=True, slots=True)
-class Control:
+class ControlOffsets:
     """The control offsets of one sink of one query."""
 
     query: str
@@ -50,8 +51,8 @@ class Control:
     topic: str
 
     @property
-    def place(self) -> Place:
-        return Place(self.topic, 0)
+    def tp(self) -> TopicPartition:
+        return TopicPartition(self.topic, 0)
 
     def task_group(self, index: int) -> str:
         return f"moldau-{self.query}-{self.sink}-{index}"
@@ -60,29 +61,31 @@ class Control:
     def driver_group(self) -> str:
         return f"moldau-{self.query}-{self.sink}-batches"
 
-    def done(self, cluster: Cluster, index: int) -> Done | None:
+    def done(self, cluster: Cluster, index: int) -> TaskCommit | None:
         """What the task has written last, once no open transaction may change it."""
         found = self._read(cluster, self.task_group(index))
-        return None if found is None else Done(found[0], _number(found[1], "rows"), str(found[1].get("digest")))
+        return None if found is None else TaskCommit(found[0], _number(found[1], "rows"), str(found[1].get("digest")))
 
-    def finished(self, cluster: Cluster) -> Finished | None:
+    def finished(self, cluster: Cluster) -> BatchCommit | None:
         found = self._read(cluster, self.driver_group)
-        return None if found is None else Finished(found[0], _number(found[1], "tasks"), str(found[1].get("run", "")))
+        return (
+            None if found is None else BatchCommit(found[0], _number(found[1], "tasks"), str(found[1].get("run", "")))
+        )
 
-    def finish(self, cluster: Cluster, finished: Finished) -> None:
-        worked(commit(cluster, self.driver_group, {self.place: finished.offset()}))
+    def finish(self, cluster: Cluster, finished: BatchCommit) -> None:
+        unwrap(commit(cluster, self.driver_group, {self.tp: finished.offset()}))
 
     def tasks_from(self, cluster: Cluster, index: int) -> list[int]:
         """The tasks of this number and higher that have ever written anything, as far as brokers remember."""
         start = self.task_group(0)[:-1]
-        ends = [group.removeprefix(start) for group in worked(list_groups(cluster)) if group.startswith(start)]
+        ends = [group.removeprefix(start) for group in unwrap(list_groups(cluster)) if group.startswith(start)]
         return sorted(int(end) for end in ends if end.isascii() and end.isdigit() and int(end) >= index)
 
     def _read(self, cluster: Cluster, group: str) -> tuple[int, dict[str, Any]] | None:
-        found = worked(committed(cluster, group, [self.place])).get(self.place)
+        found = unwrap(committed(cluster, group, [self.tp])).get(self.tp)
         if found is None:
             return None
-        if isinstance(found, Failed):
+        if isinstance(found, Failure):
             raise QueryFailed(str(found))
         try:
             metadata = json.loads(found.metadata)

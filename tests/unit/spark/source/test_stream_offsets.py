@@ -6,34 +6,38 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moldau.client.direct.metadata import Place
-from moldau.spark.link import QueryFailed
-from moldau.spark.source.journal import Mark, read, write
-from moldau.spark.source.plan import Range, split
+from moldau.base.ids import TopicPartition
+from moldau.spark.cluster import QueryFailed
+from moldau.spark.source.plan import OffsetRange, split
+from moldau.spark.source.stream_offsets import StreamOffset, read, write
 
-PLACES = st.builds(Place, st.sampled_from(["orders", "a.b"]), st.integers(0, 20))
+PLACES = st.builds(TopicPartition, st.sampled_from(["orders", "a.b"]), st.integers(0, 20))
 MARKS = st.dictionaries(PLACES, st.tuples(st.integers(0, 2**62), st.integers(0, 10**7))).map(
-    lambda found: Mark(
+    lambda found: StreamOffset(
         {place: start + size for place, (start, size) in found.items()},
         {place.topic: "id" for place in found},
-        tuple(split([Range(*place, start, start + size) for place, (start, size) in found.items()], cores=7)),
+        tuple(split([OffsetRange(*place, start, start + size) for place, (start, size) in found.items()], cores=7)),
     )
 )
 
 
 @given(MARKS)
-def test_what_is_written_is_read(mark: Mark) -> None:
+def test_what_is_written_is_read(mark: StreamOffset) -> None:
     document = write(mark)
     text = json.dumps(document)
     assert read(json.loads(text)) == mark
     assert json.dumps(json.loads(text)) == text, "Spark compares texts"
-    shuffled = Mark(dict(reversed(mark.offsets.items())), mark.topic_ids, mark.tasks[::-1])
+    shuffled = StreamOffset(dict(reversed(mark.offsets.items())), mark.topic_ids, mark.tasks[::-1])
     assert json.dumps(write(shuffled)) == text
 
 
 def test_it_is_readable() -> None:
-    tasks = (Range("orders", 0, 100, 150), Range("orders", 0, 150, 200), Range("orders", 10, 0, 5))
-    mark = Mark({Place("orders", 10): 5, Place("orders", 2): 7, Place("orders", 0): 200}, {"orders": "x"}, tasks)
+    tasks = (OffsetRange("orders", 0, 100, 150), OffsetRange("orders", 0, 150, 200), OffsetRange("orders", 10, 0, 5))
+    mark = StreamOffset(
+        {TopicPartition("orders", 10): 5, TopicPartition("orders", 2): 7, TopicPartition("orders", 0): 200},
+        {"orders": "x"},
+        tasks,
+    )
     assert json.dumps(write(mark)) == (
         '{"offsets": {"orders": {"0": 200, "2": 7, "10": 5}}, '
         '"cuts": {"orders": {"0": [100, 150, 200], "10": [0, 5]}}, "topicIds": {"orders": "x"}}'

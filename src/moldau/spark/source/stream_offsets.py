@@ -9,52 +9,52 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from moldau.client.direct.metadata import Place
-from moldau.spark.link import QueryFailed
-from moldau.spark.source.plan import Range
+from moldau.base.ids import TopicPartition
+from moldau.spark.cluster import QueryFailed
+from moldau.spark.source.plan import OffsetRange
 
 OFFSETS, CUTS, IDS = "offsets", "cuts", "topicIds"
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class StreamOffset:
     """`offsets` come next in each partition; `tasks` led here; an id tells a topic from a later one of its name."""
 
-    offsets: Mapping[Place, int]
+    offsets: Mapping[TopicPartition, int]
     topic_ids: Mapping[str, str] = field(default_factory=dict)
-    tasks: tuple[Range, ...] = ()
+    tasks: tuple[OffsetRange, ...] = ()
 
 
-def write(mark: Mark) -> dict[str, Any]:
+def write(mark: StreamOffset) -> dict[str, Any]:
     """JSON for Spark, in an order that never changes: Spark compares marks as texts."""
-    cuts: dict[Place, list[int]] = {}
+    cuts: dict[TopicPartition, list[int]] = {}
     for piece in sorted(mark.tasks):
-        cuts.setdefault(Place(piece.topic, piece.partition), [piece.start]).append(piece.end)
+        cuts.setdefault(TopicPartition(piece.topic, piece.partition), [piece.start]).append(piece.end)
     ids = {topic: mark.topic_ids[topic] for topic in sorted(mark.topic_ids)}
     return {OFFSETS: _by_topic(mark.offsets), CUTS: _by_topic(cuts), IDS: ids}
 
 
-def read(document: Mapping[str, Any]) -> Mark:
+def read(document: Mapping[str, Any]) -> StreamOffset:
     """What `write` has written; QueryFailed if it is something else."""
     try:
-        offsets = {place: _offset(value) for place, value in _places(document[OFFSETS])}
-        cuts = {place: [_offset(each) for each in value] for place, value in _places(document[CUTS])}
+        offsets = {tp: _offset(value) for tp, value in _partitions(document[OFFSETS])}
+        cuts = {tp: [_offset(each) for each in value] for tp, value in _partitions(document[CUTS])}
         ids = {str(topic): str(topic_id) for topic, topic_id in document[IDS].items()}
     except (KeyError, TypeError, ValueError, AttributeError) as wrong:
         raise QueryFailed(f"the checkpoint was not written by format('moldau'): {document!r}"[:500]) from wrong
-    tasks = (Range(*place, start, end) for place, marks in cuts.items() for start, end in pairwise(marks))
-    return Mark(offsets, ids, tuple(tasks))
+    tasks = (OffsetRange(*tp, start, end) for tp, marks in cuts.items() for start, end in pairwise(marks))
+    return StreamOffset(offsets, ids, tuple(tasks))
 
 
-def _by_topic(values: Mapping[Place, Any]) -> dict[str, dict[str, Any]]:
+def _by_topic(values: Mapping[TopicPartition, Any]) -> dict[str, dict[str, Any]]:
     document: dict[str, dict[str, Any]] = {}
-    for place in sorted(values):
-        document.setdefault(place.topic, {})[str(place.partition)] = values[place]
+    for tp in sorted(values):
+        document.setdefault(tp.topic, {})[str(tp.partition)] = values[tp]
     return document
 
 
-def _places(document: Mapping[str, Mapping[str, Any]]) -> Iterable[tuple[Place, Any]]:
-    return ((Place(topic, int(key)), value) for topic, row in document.items() for key, value in row.items())
+def _partitions(document: Mapping[str, Mapping[str, Any]]) -> Iterable[tuple[TopicPartition, Any]]:
+    return ((TopicPartition(topic, int(key)), value) for topic, row in document.items() for key, value in row.items())
 
 
 def _offset(value: Any) -> int:

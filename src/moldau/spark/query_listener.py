@@ -9,17 +9,19 @@ from typing import Any
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
-Told = Callable[[Any], None]
+EventHandler = Callable[[Any], None]
 
 
 def ignore(event: Any) -> None:
     """For those whom some events do not concern."""
 
 
-class Listener(StreamingQueryListener):
+class QueryListener(StreamingQueryListener):
     """Hands on each kind of event."""
 
-    def __init__(self, *, started: Told = ignore, progressed: Told = ignore, ended: Told = ignore) -> None:
+    def __init__(
+        self, *, started: EventHandler = ignore, progressed: EventHandler = ignore, ended: EventHandler = ignore
+    ) -> None:
         self._started, self._progressed, self._ended = started, progressed, ended
 
     def onQueryStarted(self, event: Any) -> None:  # noqa: N802 - PySpark's name

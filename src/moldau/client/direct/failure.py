@@ -10,7 +10,7 @@ from typing import Final
 from moldau.base.errors import WireError
 
 # Errors that only other brokers answer with, and whether asking again may help.
-OTHERS: Final = {
+OTHER_BROKERS_ERRORS: Final = {
     4: ("INVALID_FETCH_SIZE", False),
     5: ("LEADER_NOT_AVAILABLE", True),
     8: ("BROKER_NOT_AVAILABLE", False),
@@ -46,7 +46,7 @@ FENCING: Final = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class Failure:
     """An expected failure. `retriable` is Kafka's word on the error; whoever returns this has stopped trying."""
 
     code: int
@@ -67,20 +67,20 @@ class Failed:
         return f"{self.message} ({self.name})"
 
 
-def failed(code: int, message: str) -> Failed:
+def failure_of(code: int, message: str) -> Failure:
     """The failure that an error code stands for; the message says what was tried."""
-    if code in OTHERS:
-        name, retriable = OTHERS[code]
-        return Failed(code, name, message, retriable)
+    if code in OTHER_BROKERS_ERRORS:
+        name, retriable = OTHER_BROKERS_ERRORS[code]
+        return Failure(code, name, message, retriable)
     try:
         known = WireError(code)
     except ValueError:
-        return Failed(code, f"error {code}", message)
-    return Failed(code, known.name, f"{message}: {known.doc[0].lower()}{known.doc[1:-1]}", known.retriable)
+        return Failure(code, f"error {code}", message)
+    return Failure(code, known.name, f"{message}: {known.doc[0].lower()}{known.doc[1:-1]}", known.retriable)
 
 
-def unreachable(address: str, error: Exception) -> Failed:
+def unreachable(address: str, error: Exception) -> Failure:
     """A network that failed, as the protocol's own word for it."""
     reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
     code = WireError.REQUEST_TIMED_OUT if isinstance(error, TimeoutError) else WireError.NETWORK_EXCEPTION
-    return Failed(code, code.name, f"{address}: {reason}", retriable=True)
+    return Failure(code, code.name, f"{address}: {reason}", retriable=True)
