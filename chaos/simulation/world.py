@@ -19,17 +19,23 @@ from moldau.base.errors import Refusal
 from moldau.broker.apis.alter_partition import alter_partitions
 from moldau.log.settings import LogConfig
 from moldau.metadata.changes import (
-    Batch,
     BrokerLeaving,
     BrokerRegistered,
     Change,
+    ChangeSet,
     Decide,
-    Decision,
     TopicCreated,
     apply,
     decide_each,
 )
-from moldau.metadata.elections import Rules, distrusted, leaving, lost, settled, unbalanced
+from moldau.metadata.elections import (
+    ElectionRules,
+    broker_failure_changes,
+    controlled_shutdown_changes,
+    leader_and_isr_changes,
+    leader_rebalance_changes,
+    unclean_shutdown_changes,
+)
 from moldau.metadata.image import NO_BROKER, Broker, ClusterImage, PartitionState
 from moldau.wire.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse, AlterPartitionTopic
 
@@ -44,7 +50,7 @@ class World:
     def __init__(self, home: Path, dice: random.Random, *, partitions: int, config: LogConfig) -> None:
         self.dice, self.config = dice, config
         self.network = Network(dice)
-        self.rules = Rules(lambda _: config.min_insync_replicas, lambda _: False)
+        self.rules = ElectionRules(lambda _: config.min_insync_replicas, lambda _: False)
         self.committed = [Committed(f"{TOPIC}-{index}") for index in range(partitions)]
         self.answers_lost = 0.0  # how many answers of the controller do not come
         self._home = home
@@ -90,10 +96,10 @@ class World:
     def _register(self, broker: SimulatedBroker, *, trusted: bool) -> None:
         """The broker does so itself; what follows for partitions is the controller's to decide, a moment later."""
         known = broker.id in self.image.brokers
-        doubts = () if trusted else distrusted(self.image, broker.id, self.rules)
+        doubts = () if trusted else unclean_shutdown_changes(self.image, broker.id, self.rules)
         self.decide(*doubts, BrokerRegistered(Broker(broker.id, {})))
         broker.epoch = self.image.brokers[broker.id].epoch
-        self._soon(lambda: self.decide(*settled(self.image, self.rules, [broker.id] if known else [])))
+        self._soon(lambda: self.decide(*leader_and_isr_changes(self.image, self.rules, [broker.id] if known else [])))
 
     async def kill(self, broker_id: int, *, power: bool = False) -> None:
         self.check()
@@ -106,7 +112,7 @@ class World:
         """Controlled shutdown, as far as the controller can be reached."""
         broker = self._brokers[broker_id]
         if self._in_touch(broker_id):
-            self.decide(BrokerLeaving(broker_id), *leaving(self.image, broker_id, self.rules))
+            self.decide(BrokerLeaving(broker_id), *controlled_shutdown_changes(self.image, broker_id, self.rules))
             await asyncio.sleep(0.05)
         self.check()
         del self._brokers[broker_id]
@@ -122,7 +128,7 @@ class World:
     def _dead(self, broker_id: int, epoch: int) -> None:
         registered = self.image.brokers.get(broker_id)
         if registered is not None and registered.epoch == epoch:
-            self.decide(*lost(self.image, [broker_id], self.rules))
+            self.decide(*broker_failure_changes(self.image, [broker_id], self.rules))
 
     # ── who reaches whom ──
 
@@ -156,13 +162,13 @@ class World:
     def decide(self, *changes: Change) -> None:
         if not changes:
             return
-        self.image = image = apply(self.image, Batch(changes))
+        self.image = image = apply(self.image, ChangeSet(changes))
         for broker_id, feed in self._feeds.items():
             broker = self._brokers[broker_id]
             feed.put(lambda broker=broker: broker.learn(image))  # type: ignore[misc]
 
     def rebalance(self) -> None:
-        self.decide(*unbalanced(self.image, 0, self.rules))
+        self.decide(*leader_rebalance_changes(self.image, 0, self.rules))
 
     async def alter(
         self, asker: int, epoch: int, topics: Sequence[AlterPartitionTopic]
@@ -187,7 +193,7 @@ class World:
         controller = SimpleNamespace(leads=True, submit_each=self._submit_each, feed=SimpleNamespace(catch_up=_nothing))
         return _ControllersContext(self, controller)
 
-    async def _submit_each(self, decides: Sequence[Decide]) -> list[Decision]:
+    async def _submit_each(self, decides: Sequence[Decide]) -> list[Change | Refusal]:
         decisions = decide_each(self.image, decides)
         self.decide(*(each for each in decisions if not isinstance(each, Refusal)))
         return decisions
@@ -239,7 +245,7 @@ class _ControllersContext:
     def image(self) -> ClusterImage:
         return self._world.image
 
-    def rules(self, image: ClusterImage) -> Rules:
+    def rules(self, image: ClusterImage) -> ElectionRules:
         return self._world.rules
 
 

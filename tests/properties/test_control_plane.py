@@ -20,8 +20,8 @@ from moldau.broker.cluster.broker_registration import BrokerRegistration, Findin
 from moldau.broker.cluster.metadata_feed import MetadataFeed
 from moldau.broker.controller import Controller
 from moldau.broker.fresh import fresh_id
-from moldau.metadata import tree
-from moldau.metadata.elections import Rules
+from moldau.metadata import znodes
+from moldau.metadata.elections import ElectionRules
 from moldau.metadata.image import Broker
 from moldau.metadata.topics import TopicDefaults, TopicSpec, create_topic, delete_topic
 from moldau.store.port import StoreError, StoreUnavailable
@@ -29,7 +29,7 @@ from support.replication.virtual_ensemble import Ensemble, VirtualLoop, VirtualS
 
 LIVES = 5_000 if os.environ.get("MOLDAU_FULL") else 20
 SEEDS: Sequence[int] = [int(os.environ["MOLDAU_SEED"])] if "MOLDAU_SEED" in os.environ else range(LIVES)
-RULES = Rules(min_isr=lambda _: 1, unclean=lambda _: False)
+RULES = ElectionRules(min_isr=lambda _: 1, unclean=lambda _: False)
 EVENTS = 40
 REST_S = 60.0
 SIZES = (1, 3, 7)
@@ -96,7 +96,7 @@ class Life:
         elif what < 0.6:
             self.begin(self.kill(self.dice.randrange(len(self.members))))
         elif what < 0.67:
-            path = self.dice.choice((tree.CONTROLLER, tree.broker_path(member.number)))
+            path = self.dice.choice((znodes.CONTROLLER, znodes.broker_path(member.number)))
             self.ensemble.change([Delete(path)], 0)  # by somebody's hand, if it is there
         elif store.connected:
             store.cut()
@@ -160,7 +160,7 @@ class Life:
         sizes = {name: len(topic.partitions) for name, topic in image.topics.items()}
         assert self.there.items() <= sizes.items()
         assert sizes.keys() <= self.there.keys() | self.doubtful
-        left = await fresh.store.children(tree.TOPICS)
+        left = await fresh.store.children(znodes.TOPICS)
         assert set(left) >= set(sizes)
         for member in self.members:
             await member.registration.stop()
@@ -171,9 +171,9 @@ def test_whatever_happened_there_is_one_controller_and_all_know_the_same(
     portion: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.CRITICAL, "moldau")  # there is much to tell, and nobody to read it
-    monkeypatch.setattr(tree, "CREATED_AT_ONCE", 4)
-    monkeypatch.setattr(tree, "DELETED_AT_ONCE", 4)
-    monkeypatch.setattr(tree, "STAGED_AT_ONCE", 2)
+    monkeypatch.setattr(znodes, "CREATED_AT_ONCE", 4)
+    monkeypatch.setattr(znodes, "DELETED_AT_ONCE", 4)
+    monkeypatch.setattr(znodes, "STAGED_AT_ONCE", 2)
     for seed in SEEDS[portion::5]:
         life = Life(seed)
         loop = VirtualLoop()

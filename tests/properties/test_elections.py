@@ -12,23 +12,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moldau.base.errors import Refusal
-from moldau.metadata import elections, tree
+from moldau.metadata import elections, znodes
+from moldau.metadata.alter_partition import ProposedIsr, alter_partition
 from moldau.metadata.changes import (
-    Batch,
     BrokerGone,
     BrokerLeaving,
     BrokerRegistered,
     Change,
+    ChangeSet,
     PartitionChanged,
     PartitionsAdded,
     TopicCreated,
     apply,
     fold,
 )
-from moldau.metadata.elections import Rules
+from moldau.metadata.elections import ElectionRules
 from moldau.metadata.image import NO_BROKER, Broker, ClusterImage, PartitionState
-from moldau.metadata.in_sync import NewIsr, alter_partition
-from moldau.metadata.portions import portions
+from moldau.metadata.splitting import split_change
 
 TOPIC_ID = UUID(int=7)
 IDS = (1, 2, 3)
@@ -47,7 +47,7 @@ class Play:
     """One partition on three brokers, and the controller that decides for it."""
 
     def __init__(self, min_isr: int, unclean: bool) -> None:
-        self.rules = Rules(min_isr=lambda _: min_isr, unclean=lambda _: unclean)
+        self.rules = ElectionRules(min_isr=lambda _: min_isr, unclean=lambda _: unclean)
         self.needed = min_isr
         self.image = ClusterImage(controller_epoch=1)
         for each in IDS:
@@ -65,13 +65,13 @@ class Play:
     def become(self, change: Change) -> None:
         before = self.image
         self.image = apply(before, change)
-        for each in change.changes if isinstance(change, Batch) else (change,):
+        for each in change.changes if isinstance(change, ChangeSet) else (change,):
             if isinstance(each, PartitionChanged):
                 old, new = before.topics["t"].partitions[0], self.image.topics["t"].partitions[0]
                 assert new.leader_epoch >= old.leader_epoch + (new.leader != old.leader)
 
     def settle(self, *restarted: int) -> None:
-        self.become(Batch(elections.settled(self.image, self.rules, restarted)))
+        self.become(ChangeSet(elections.leader_and_isr_changes(self.image, self.rules, restarted)))
 
     # ── what happens ──
 
@@ -123,7 +123,7 @@ class Play:
         state, brokers = self.state, self.image.brokers
         asking = state.leader if asking == NO_BROKER else asking
         members = {each: brokers[each].epoch if each in brokers else -1 for each in isr}
-        asked = NewIsr(TOPIC_ID, 0, state.leader_epoch, state.partition_epoch, members)
+        asked = ProposedIsr(TOPIC_ID, 0, state.leader_epoch, state.partition_epoch, members)
         change = alter_partition(self.image, asking, brokers[asking].epoch, asked, self.rules)
         if not isinstance(change, Refusal):
             self.become(change)
@@ -131,7 +131,7 @@ class Play:
 
     def kill(self, *who: int) -> None:
         there = [each for each in who if each in self.image.brokers]
-        self.become(Batch(elections.lost(self.image, there, self.rules)))
+        self.become(ChangeSet(elections.broker_failure_changes(self.image, there, self.rules)))
 
     def kill_two(self, who: int) -> None:
         self.kill(who, who % len(IDS) + 1)
@@ -143,9 +143,9 @@ class Play:
 
     def return_(self, who: int) -> None:
         if who not in self.image.brokers:
-            doubts = elections.distrusted(self.image, who, self.rules) if who in self.shaky else ()
+            doubts = elections.unclean_shutdown_changes(self.image, who, self.rules) if who in self.shaky else ()
             self.shaky.discard(who)
-            self.become(Batch((*doubts, BrokerRegistered(Broker(who, {})))))
+            self.become(ChangeSet((*doubts, BrokerRegistered(Broker(who, {})))))
             self.settle()
 
     def restart(self, who: int) -> None:
@@ -156,7 +156,7 @@ class Play:
     def leave(self, who: int) -> None:
         if who in self.image.brokers:
             after = fold(self.image, BrokerLeaving(who))
-            self.become(Batch((BrokerLeaving(who), *elections.leaving(after, who, self.rules))))
+            self.become(ChangeSet((BrokerLeaving(who), *elections.controlled_shutdown_changes(after, who, self.rules))))
             self.check()
             self.kill(who)
 
@@ -215,19 +215,21 @@ def test_a_topic_that_accepts_loss_has_a_leader_while_a_broker_is_there(
 def test_once_settled_nothing_is_left_to_do(events: list[tuple[str, int]], min_isr: int) -> None:
     game = play(events, min_isr)
     game.settle()
-    assert elections.settled(game.image, game.rules) == ()
+    assert elections.leader_and_isr_changes(game.image, game.rules) == ()
 
 
 @settings(deadline=None)
 @given(EVENTS)
 def test_what_the_preferred_leader_gets_is_its_own(events: list[tuple[str, int]]) -> None:
     game = play(events, 2)
-    change = elections.preferred(game.image, "t", 0)
+    change = elections.preferred_election(game.image, "t", 0)
     if isinstance(change, PartitionChanged):
         assert change.leader == game.state.replicas[0]
         assert change.isr == game.state.isr
         assert change.leader_epoch == game.state.leader_epoch + 1
-        assert elections.unbalanced(game.image, 10, game.rules) == ((change,) if game.state.leader != NO_BROKER else ())
+        assert elections.leader_rebalance_changes(game.image, 10, game.rules) == (
+            (change,) if game.state.leader != NO_BROKER else ()
+        )
 
 
 PARTITIONS = st.integers(1, 40)
@@ -238,26 +240,26 @@ LIMITS = st.integers(700, 6000)
 @given(st.lists(PARTITIONS, min_size=1, max_size=6), LIMITS)
 def test_portions_have_the_same_effect_one_after_the_other(sizes: list[int], limit: int) -> None:
     image = ClusterImage(controller_epoch=1)
-    created = Batch(
+    created = ChangeSet(
         tuple(
             TopicCreated(f"t{n}", UUID(int=n + 1), tuple(PartitionState(i, IDS, IDS, 1) for i in range(size)), {})
             for n, size in enumerate(sizes)
         )
     )
     whole = fold(image, created)
-    lost = Batch(elections.lost(whole, [1], Rules(lambda _: 2, lambda _: False)))
-    grown = Batch(
+    lost = ChangeSet(elections.broker_failure_changes(whole, [1], ElectionRules(lambda _: 2, lambda _: False)))
+    grown = ChangeSet(
         tuple(
             PartitionsAdded(f"t{n}", tuple(PartitionState(i, IDS, IDS, 1) for i in range(size, 2 * size)))
             for n, size in enumerate(sizes)
         )
     )
     for before, change in ((image, created), (whole, lost), (whole, grown)):
-        pieces = portions(change, before, limit)
+        pieces = split_change(change, before, limit)
         after = before
         for piece in pieces:
-            alone = isinstance(piece, Batch) and len(piece.changes) == 1 and change is not lost
-            written = sum(len(op.path) + len(getattr(op, "data", b"")) for op in tree.ops_for(piece, after))
+            alone = isinstance(piece, ChangeSet) and len(piece.changes) == 1 and change is not lost
+            written = sum(len(op.path) + len(getattr(op, "data", b"")) for op in znodes.ops_for(piece, after))
             assert alone or written <= max(2 * limit, 1500)
             after = fold(after, piece)
         expected = fold(before, change)
@@ -266,13 +268,13 @@ def test_portions_have_the_same_effect_one_after_the_other(sizes: list[int], lim
 
 def test_the_end_of_a_broker_takes_its_leadership_and_no_more() -> None:
     game = Play(2, False)
-    changes = elections.lost(game.image, [2], game.rules)
+    changes = elections.broker_failure_changes(game.image, [2], game.rules)
     assert changes == (
         BrokerGone(2),
         PartitionChanged("t", 0, IDS, isr=(1, 3), leader=1, leader_epoch=0),
     )
-    game.become(Batch(changes))
-    changes = elections.lost(game.image, [1], game.rules)
+    game.become(ChangeSet(changes))
+    changes = elections.broker_failure_changes(game.image, [1], game.rules)
     assert changes[1] == PartitionChanged("t", 0, IDS, isr=(3,), leader=3, leader_epoch=1, elr=(1,))
 
 
@@ -289,7 +291,7 @@ def test_a_leader_that_lost_power_and_was_the_last_one_does_not_lead() -> None:
     game.return_(3)
     game.kill(1)
     game.return_(1)
-    change = elections.unclean(game.image, "t", 0, game.rules)
+    change = elections.unclean_election(game.image, "t", 0, game.rules)
     assert isinstance(change, PartitionChanged)
     assert (change.leader, change.isr) == (1, (1,)), "it was the last one in sync"
 
@@ -302,7 +304,7 @@ def test_of_several_that_may_have_lost_records_the_one_that_was_in_sync_last_is_
     for each in (1, 2, 3):
         game.return_(each)
     assert (game.state.leader, game.state.isr, game.state.last) == (NO_BROKER, (), 3)
-    change = elections.unclean(game.image, "t", 0, game.rules)
+    change = elections.unclean_election(game.image, "t", 0, game.rules)
     assert isinstance(change, PartitionChanged)
     assert (change.leader, change.isr, change.last) == (3, (3,), NO_BROKER)
 

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 
 from moldau.base.errors import Refusal
 from moldau.base.tree import ANY_VERSION, Check, Create, Delete, Op, Set, parent_of
-from moldau.metadata import tree
+from moldau.metadata import znodes
 from moldau.metadata.changes import (
-    Batch,
     BrokerConfigured,
     BrokerGone,
     BrokerRegistered,
     Change,
+    ChangeSet,
     ControllerElected,
     FeaturesFinalized,
     GroupConfigured,
@@ -102,14 +102,14 @@ def decide(image: ClusterImage, wish: tuple[object, ...], number: int) -> Change
     raise AssertionError(wish)
 
 
-def batch(image: ClusterImage, parts: list[tuple[object, ...]], number: int) -> Batch | None:
+def batch(image: ClusterImage, parts: list[tuple[object, ...]], number: int) -> ChangeSet | None:
     changes: list[Change] = []
     for place_, part in enumerate(parts):
         change = decide(image, part, number + 1000 * (place_ + 1))
         if change is not None and not isinstance(change, Refusal):
             changes.append(change)
             image = fold(image, change)
-    return Batch(tuple(changes)) if changes else None
+    return ChangeSet(tuple(changes)) if changes else None
 
 
 class StrictTree:
@@ -143,21 +143,21 @@ class StrictTree:
 @given(st.lists(wishes(), max_size=25))
 def test_held_written_and_replayed_images_are_the_same(asked: list[tuple[object, ...]]) -> None:
     store = StrictTree()
-    store.multi(tree.founding_ops("id"))
-    image = founded = tree.image_from(store.data())
+    store.multi(znodes.founding_ops("id"))
+    image = founded = znodes.image_from(store.data())
     brokers = [("register", Broker(broker_id, {}, rack=f"r{broker_id % 2}")) for broker_id in range(3)]
     for number, wish in enumerate([*brokers, *asked]):
         change = decide(image, wish, number)
         if change is None or isinstance(change, Refusal):
             continue
         assert from_json(to_json(change)) == change
-        store.multi(tree.ops_for(change, image))
+        store.multi(znodes.ops_for(change, image))
         image = apply(image, change)
-        assert tree.image_from(store.data()) == image
+        assert znodes.image_from(store.data()) == image
         assert {topic.id: topic for topic in image.topics.values()} == image.topics_by_id
     replayed = founded
-    for path in sorted(path for path in store.nodes if path.startswith(tree.FEED + "/")):
-        replayed = apply(replayed, tree.feed_entry(path, store.data()[path]))
+    for path in sorted(path for path in store.nodes if path.startswith(znodes.FEED + "/")):
+        replayed = apply(replayed, znodes.feed_entry(path, store.data()[path]))
     assert replayed == image
 
 

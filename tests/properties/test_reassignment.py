@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moldau.base.errors import Refusal
-from moldau.metadata.changes import Batch, PartitionChanged, TopicCreated, apply
+from moldau.metadata.changes import ChangeSet, PartitionChanged, TopicCreated, apply
 from moldau.metadata.image import NO_BROKER, Broker, ClusterImage, PartitionState
 from moldau.metadata.reassignment import cancel, completed, elected, original_of, reassign, reassigning, target_of
 
@@ -75,7 +75,7 @@ def test_the_partition_always_has_a_leader_with_all_records(start: tuple[int, ..
 def test_every_reassignment_ends_at_its_target(start: tuple[int, ...], target: tuple[int, ...]) -> None:
     image = begin(start)
     change = reassign(image, "t", 0, target)
-    assert isinstance(change, PartitionChanged | Batch)
+    assert isinstance(change, PartitionChanged | ChangeSet)
     image = apply(image, change)
     if reassigning(state_of(image)):
         assert target_of(state_of(image)) == target

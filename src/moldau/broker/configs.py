@@ -44,7 +44,7 @@ class Layers(NamedTuple):
     static: Mapping[str, str]
 
 
-class Change(NamedTuple):
+class ConfigChange(NamedTuple):
     name: str
     op: int
     value: str | None
@@ -225,18 +225,18 @@ def new_topic(
         return Refusal(
             WireError.INVALID_CONFIG, f"Null value not supported for topic configs: {shortened(', '.join(nulls))}"
         )
-    return alter_topic({}, [Change(name, Op.SET, value) for name, value in configs], broker_values)
+    return alter_topic({}, [ConfigChange(name, Op.SET, value) for name, value in configs], broker_values)
 
 
 def alter_topic(
-    current: Mapping[str, str], changes: Sequence[Change], broker_values: Mapping[str, Value]
+    current: Mapping[str, str], changes: Sequence[ConfigChange], broker_values: Mapping[str, Value]
 ) -> dict[str, str] | Refusal:
     """A topic's overrides after the changes. The older AlterConfigs replaces all: start from an empty `current`."""
     return _alter_follower(TOPIC, checked, current, changes, broker_values)
 
 
 def alter_group(
-    current: Mapping[str, str], changes: Sequence[Change], broker_values: Mapping[str, Value]
+    current: Mapping[str, str], changes: Sequence[ConfigChange], broker_values: Mapping[str, Value]
 ) -> dict[str, str] | Refusal:
     """A group's overrides after the changes."""
     return _alter_follower(GROUP, of_groups.checked, current, changes, broker_values)
@@ -246,7 +246,7 @@ def _alter_follower(
     table: Table,
     check: Callable[[Mapping[str, str], Mapping[str, Value]], object],
     current: Mapping[str, str],
-    changes: Sequence[Change],
+    changes: Sequence[ConfigChange],
     broker_values: Mapping[str, Value],
 ) -> dict[str, str] | Refusal:
     refusal = _malformed(changes)
@@ -265,7 +265,7 @@ def _alter_follower(
     return verdict if isinstance(verdict, Refusal) else new
 
 
-def alter_broker(layers: Layers, changes: Sequence[Change], *, per_broker: bool) -> dict[str, str] | Refusal:
+def alter_broker(layers: Layers, changes: Sequence[ConfigChange], *, per_broker: bool) -> dict[str, str] | Refusal:
     """The changed settings of this broker (`layers.broker`) or of all (`layers.cluster`) after the changes."""
     refusal = _malformed(changes) or _not_alterable(changes, per_broker)
     if refusal:
@@ -283,12 +283,12 @@ def alter_broker(layers: Layers, changes: Sequence[Change], *, per_broker: bool)
     return new
 
 
-def _not_a_list(change: Change) -> Refusal:
+def _not_a_list(change: ConfigChange) -> Refusal:
     words = f"Can't {Op(change.op).name} to key {shortened(change.name)}: it is not a list"
     return Refusal(WireError.INVALID_CONFIG, words)
 
 
-def _malformed(changes: Sequence[Change]) -> Refusal | None:
+def _malformed(changes: Sequence[ConfigChange]) -> Refusal | None:
     names = [change.name for change in changes]
     nulls = [change.name for change in changes if change.value is None and change.op != Op.DELETE]
     operations = [change.op for change in changes if change.op not in Op._value2member_map_]
@@ -301,7 +301,7 @@ def _malformed(changes: Sequence[Change]) -> Refusal | None:
     return None
 
 
-def _not_alterable(changes: Sequence[Change], per_broker: bool) -> Refusal | None:
+def _not_alterable(changes: Sequence[ConfigChange], per_broker: bool) -> Refusal | None:
     writes = [change for change in changes if change.op != Op.DELETE]
     for change in writes:
         setting = BROKER.get(change.name)
@@ -326,7 +326,7 @@ def _not_alterable(changes: Sequence[Change], per_broker: bool) -> Refusal | Non
     return None
 
 
-def _apply(values: dict[str, str], change: Change, unset: Value) -> None:
+def _apply(values: dict[str, str], change: ConfigChange, unset: Value) -> None:
     """One change; `unset` is what a list holds while nobody has set it."""
     if change.op == Op.DELETE or change.value is None:
         values.pop(change.name, None)

@@ -18,7 +18,7 @@ from moldau.broker.peers import Peers
 from moldau.broker.producer_ids import ProducerIds
 from moldau.broker.sessions import FetchSessions
 from moldau.broker.settings import BrokerConfig
-from moldau.metadata.elections import Rules
+from moldau.metadata.elections import ElectionRules
 from moldau.metadata.image import CLUSTER_DEFAULT, ClusterImage
 from moldau.replication.replicas import Replicas
 from moldau.wire.messages.registry import ApiMessages
@@ -43,7 +43,7 @@ class Context:
     controller_client: ControllerClient | None = None  # in a cluster
     serve_forwarded: Callable[[memoryview, Session], Awaitable[bytes | Refusal]] | None = None  # a frame in an envelope
 
-    def rules(self, image: ClusterImage) -> Rules:
+    def rules(self, image: ClusterImage) -> ElectionRules:
         return election_rules(self.config, image)
 
     @property

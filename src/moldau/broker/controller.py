@@ -17,20 +17,19 @@ from moldau.base.errors import Refusal, WireError
 from moldau.broker.cluster.metadata_feed import Listener, MetadataFeed
 from moldau.broker.cluster.topic_nodes import remove_deleted_topics
 from moldau.metadata.changes import (
-    Batch,
     BrokerGone,
     BrokerRegistered,
     Change,
+    ChangeSet,
     ControllerElected,
     Decide,
-    Decision,
     ProducerIdsAllocated,
     TopicDeleted,
     decide_each,
     fold,
 )
 from moldau.metadata.image import NO_BROKER, Broker, ClusterImage
-from moldau.metadata.portions import fitting, portions
+from moldau.metadata.splitting import count_fitting, split_change
 from moldau.store.port import Conflict, Store, StoreError
 
 log = logging.getLogger("moldau.broker")
@@ -43,7 +42,7 @@ ATTEMPTS = 5  # decisions on a fresh image before giving up against another writ
 CLAIMS = 50  # the same for a broker's own affairs: many may start at once
 PRODUCER_ID_BLOCK = 1_000  # ids taken at once; what a restart leaves unused of a block is lost, not reused
 
-NOTHING = Batch(())  # a decision that nothing has to change
+NOTHING = ChangeSet(())  # a decision that nothing has to change
 NOT_CONTROLLER = Refusal(WireError.NOT_CONTROLLER, "Another broker has become the controller.")
 CONTENDED = Refusal(WireError.NOT_CONTROLLER, "Others change the metadata all the time.")
 
@@ -98,16 +97,16 @@ class Controller:
         What a new broker has `brought` along counts with its first registration or not at all.
         """
         async with self.feed.lock:
-            result = await self._commit(Batch((ControllerElected(broker.id), BrokerRegistered(broker), *brought)))
+            result = await self._commit(ChangeSet((ControllerElected(broker.id), BrokerRegistered(broker), *brought)))
             if result is None:
                 self.take_office(broker.id)
         return NOT_CONTROLLER if isinstance(result, Conflict) else result
 
-    async def claim(self, decide: Decide) -> Decision:
+    async def claim(self, decide: Decide) -> Change | Refusal:
         """Makes a change that is not the controller's to make: a broker's own registration, or its election."""
         return await self._unbroken(self._claim(decide))
 
-    async def _claim(self, decide: Decide) -> Decision:
+    async def _claim(self, decide: Decide) -> Change | Refusal:
         deadline = self._deadline()
         async with self.feed.lock:
             for _ in range(CLAIMS):
@@ -123,7 +122,7 @@ class Controller:
         return CONTENDED
 
     def _notice_election(self, change: Change) -> None:
-        for each in change.changes if isinstance(change, Batch) else (change,):
+        for each in change.changes if isinstance(change, ChangeSet) else (change,):
             if isinstance(each, ControllerElected):
                 self.take_office(each.broker_id)
 
@@ -138,12 +137,12 @@ class Controller:
 
     # ── what the controller does ──
 
-    async def submit(self, decide: Decide) -> Decision:
+    async def submit(self, decide: Decide) -> Change | Refusal:
         """Makes the decided change and returns it, or returns why there is none. `decide` may be called again."""
         (result,) = await self.submit_each([decide])
         return result
 
-    async def submit_each(self, decides: Sequence[Decide]) -> list[Decision]:
+    async def submit_each(self, decides: Sequence[Decide]) -> list[Change | Refusal]:
         """Like `submit` for several, each deciding on what the ones before it led to; all changes are made in one.
 
         Where the store has a limit, what is too much for one transaction is made in several.
@@ -173,8 +172,8 @@ class Controller:
         task.add_done_callback(self._running.discard)
         return await asyncio.shield(task)
 
-    async def _submit(self, decides: Sequence[Decide]) -> list[Decision]:
-        done: list[Decision] = []
+    async def _submit(self, decides: Sequence[Decide]) -> list[Change | Refusal]:
+        done: list[Change | Refusal] = []
         deadline = self._deadline()
         async with self.feed.lock:
             for _ in range(ATTEMPTS):
@@ -191,7 +190,7 @@ class Controller:
         return asyncio.get_running_loop().time() + self._patience_s
 
     async def _decide_and_commit(
-        self, decides: Sequence[Decide], done: list[Decision], deadline: float
+        self, decides: Sequence[Decide], done: list[Change | Refusal], deadline: float
     ) -> Conflict | Refusal | None:
         """Adds to `done` what is done: of a store without a limit all or nothing."""
         decisions = decide_each(self.image, decides[len(done) :])
@@ -199,7 +198,7 @@ class Controller:
             count = self._fitting(decisions)
             changes = tuple(each for each in decisions[:count] if not isinstance(each, Refusal) and each != NOTHING)
             if changes:
-                change = changes[0] if len(changes) == 1 else Batch(changes)
+                change = changes[0] if len(changes) == 1 else ChangeSet(changes)
                 result = await self._commit_all(self._with_consequences(change), deadline)
                 if result is not None:
                     return result
@@ -207,22 +206,22 @@ class Controller:
             decisions = decisions[count:]
         return None
 
-    def _fitting(self, decisions: Sequence[Decision]) -> int:
+    def _fitting(self, decisions: Sequence[Change | Refusal]) -> int:
         """How many of the decisions go into one transaction; at least one."""
         if self._limit is None:
             return len(decisions)
         changes = [NOTHING if isinstance(each, Refusal) else each for each in decisions]
-        return max(fitting(changes, self.image, self._limit), 1)
+        return max(count_fitting(changes, self.image, self._limit), 1)
 
     def _with_consequences(self, change: Change) -> Change:
         caused = tuple(self.resulting_changes(self.image, fold(self.image, change)))
-        return Batch((change, *caused)) if caused else change
+        return ChangeSet((change, *caused)) if caused else change
 
     async def _commit_all(self, change: Change, deadline: float) -> Conflict | Refusal | None:
-        pieces = [change] if self._limit is None else portions(change, self.image, self._limit)
+        pieces = [change] if self._limit is None else split_change(change, self.image, self._limit)
         for number, piece in enumerate(pieces):
             result = await self._commit(piece, deadline)
-            attempts = ATTEMPTS if number and not isinstance(change, Batch) else 0
+            attempts = ATTEMPTS if number and not isinstance(change, ChangeSet) else 0
             while attempts and isinstance(result, Conflict) and self.leads:
                 # Somebody registered meanwhile. A topic that has grown in part must not stay so.
                 result = await self._commit(piece, deadline)
@@ -239,7 +238,7 @@ class Controller:
                 await remove_deleted_topics(self.feed.store, self._epoch, frozenset(self.image.topics))
 
     async def _sweep_after(self, change: Change) -> None:
-        parts = change.changes if isinstance(change, Batch) else (change,)
+        parts = change.changes if isinstance(change, ChangeSet) else (change,)
         if any(isinstance(part, TopicDeleted) for part in parts):
             try:
                 await remove_deleted_topics(self.feed.store, self._epoch, frozenset(self.image.topics))

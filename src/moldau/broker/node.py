@@ -49,7 +49,7 @@ from moldau.log.settings import LogConfig
 from moldau.metadata import features
 from moldau.metadata.changes import Change
 from moldau.metadata.image import ALL_DIRECTORIES, Broker, ClusterImage, Endpoint, Topic
-from moldau.metadata.portions import PORTION_BYTES
+from moldau.metadata.splitting import TRANSACTION_BYTES
 from moldau.net.listener import CannotListen, ConnectionLimits, Listeners
 from moldau.net.request_limits import RequestLimits
 from moldau.replication.compactor import CleanerSettings, Compactor
@@ -203,7 +203,7 @@ class Node:
             timeouts = (config.zookeeper_session_timeout_ms, config.zookeeper_connection_timeout_ms)
             opening = ZooKeeperStore.open(config.zookeeper_connect, *timeouts)
             self._store = await self._startup.unless_stopped(opening)
-            return Controller(self._store, limit=PORTION_BYTES, patience_s=STORE_PATIENCE_S)
+            return Controller(self._store, limit=TRANSACTION_BYTES, patience_s=STORE_PATIENCE_S)
         path = _store_path(self._directories)
         if not path.exists():
             _demand_all(self._directories)

@@ -8,7 +8,7 @@ from moldau.broker import configs
 from moldau.broker.context import Context
 from moldau.broker.fresh import fresh_id
 from moldau.broker.internal_topics import internal_spec
-from moldau.metadata.changes import Decide, Decision
+from moldau.metadata.changes import Change, Decide
 from moldau.metadata.image import ClusterImage
 from moldau.metadata.topics import TopicDefaults, TopicSpec, create_topic
 from moldau.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
@@ -23,7 +23,7 @@ def deciding(ctx: Context, spec: TopicSpec) -> Decide:
     defaults = TopicDefaults(ctx.config.num_partitions, ctx.config.default_replication_factor)
     topic_id, start = fresh_id(), randrange(MAX_START)
 
-    def decide(image: ClusterImage) -> Decision:
+    def decide(image: ClusterImage) -> Change | Refusal:
         config = configs.new_topic(list(spec.config.items()), ctx.config.values)
         decision = create_topic(image, spec, topic_id=topic_id, defaults=defaults, start=start)
         return config if isinstance(config, Refusal) and not isinstance(decision, Refusal) else decision
@@ -36,7 +36,7 @@ def automatic(ctx: Context, name: str) -> TopicSpec:
     return internal_spec(name, ctx.config, ctx.image) or TopicSpec(name)
 
 
-async def create_all(ctx: Context, specs: Sequence[TopicSpec]) -> list[Decision]:
+async def create_all(ctx: Context, specs: Sequence[TopicSpec]) -> list[Change | Refusal]:
     """Create what can be created, in one change; when this returns, the topics can be written to."""
     decisions = await ctx.controller.submit_each([deciding(ctx, spec) for spec in specs])
     await ctx.replicas.settled()

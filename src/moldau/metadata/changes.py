@@ -118,7 +118,7 @@ class ProducerIdsAllocated:
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class ChangeSet:
     """Several changes that happen together or not at all, and count as one."""
 
     changes: "tuple[Change, ...]"
@@ -138,11 +138,10 @@ Change = (
     | ControllerElected
     | FeaturesFinalized
     | ProducerIdsAllocated
-    | Batch
+    | ChangeSet
 )
 
-Decision = Change | Refusal
-Decide = Callable[[ClusterImage], Decision]
+Decide = Callable[[ClusterImage], Change | Refusal]
 
 
 def apply(image: ClusterImage, change: Change) -> ClusterImage:
@@ -150,9 +149,9 @@ def apply(image: ClusterImage, change: Change) -> ClusterImage:
     return replace(fold(image, change), version=image.version + 1)
 
 
-def decide_each(image: ClusterImage, decides: Iterable[Decide]) -> list[Decision]:
+def decide_each(image: ClusterImage, decides: Iterable[Decide]) -> list[Change | Refusal]:
     """Decides one after the other, each on the image that the ones before it lead to."""
-    decisions: list[Decision] = []
+    decisions: list[Change | Refusal] = []
     for decide in decides:
         decision = decide(image)
         decisions.append(decision)
@@ -197,7 +196,7 @@ def fold(image: ClusterImage, change: Change) -> ClusterImage:
             return replace(image, features=change.features, features_epoch=image.version + 1)
         case ProducerIdsAllocated():
             return replace(image, next_producer_id=change.next_producer_id)
-        case Batch():
+        case ChangeSet():
             for partitions, parts in groupby(change.changes, key=lambda part: isinstance(part, PartitionChanged)):
                 if partitions:  # a broker's end changes thousands: each topic is made anew once, not once for each
                     image = _with_partitions(image, parts)  # type: ignore[arg-type]  # groupby's key says so
@@ -276,9 +275,9 @@ _KINDS: dict[str, type] = {
         ControllerElected,
         FeaturesFinalized,
         ProducerIdsAllocated,
-        Batch,
     )
-}
+} | {"ChangeSet": ChangeSet}  # as earlier releases wrote it
+_NAMES = {kind: name for name, kind in _KINDS.items()}
 
 
 def to_json(change: Change) -> bytes:
@@ -295,7 +294,7 @@ def from_json(data: bytes) -> Change:
 
 def _plain(change: Change) -> dict[str, Any]:
     kind = type(change)
-    form: dict[str, Any] = {"change": kind.__name__}
+    form: dict[str, Any] = {"change": _NAMES[kind]}
     for each in fields(kind):
         value = getattr(change, each.name)
         form[each.name] = _WRITE[each.name](value) if each.name in _WRITE else value

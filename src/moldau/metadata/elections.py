@@ -18,10 +18,10 @@ from moldau.metadata.reassignment import completed
 
 REBALANCED_AT_ONCE = 1_000  # leaders that one look at the balance moves at most, as in Kafka
 
-Key = tuple[str, int]  # topic and index
+TopicPartition = tuple[str, int]  # topic and index
 
 
-class Rules(NamedTuple):
+class ElectionRules(NamedTuple):
     """What settings say; this room does not know them."""
 
     min_isr: Callable[[Topic], int]
@@ -29,7 +29,7 @@ class Rules(NamedTuple):
     cordoned: Collection[int] = ()  # brokers that lead only what nobody else can
 
 
-class Choice(NamedTuple):
+class LeaderAndIsr(NamedTuple):
     """A leader, and the ISR and ELR that it starts with."""
 
     leader: int
@@ -39,7 +39,7 @@ class Choice(NamedTuple):
 
 def elect(
     state: PartitionState, candidates: Collection[int], *, unclean: bool = False, cordoned: Collection[int] = ()
-) -> Choice:
+) -> LeaderAndIsr:
     """The first replica in the order of the assignment that may lead: of the ISR, else of the ELR, else of any kind.
 
     If records may be lost, the one that was in sync last is the best of any kind. `candidates` are the brokers that can
@@ -48,21 +48,23 @@ def elect(
     able = sorted((each for each in state.replicas if each in candidates), key=lambda each: each in cordoned)
     for each in able:
         if each in state.isr:
-            return Choice(each, state.isr, state.elr)
+            return LeaderAndIsr(each, state.isr, state.elr)
     for each in able:
         if each in state.elr:
-            return Choice(each, (each,), state.elr)
+            return LeaderAndIsr(each, (each,), state.elr)
     if unclean and able:
         best = state.last if state.last in able else able[0]
-        return Choice(best, (best,), ())  # the others may have records that this one lacks: they must follow it
-    return Choice(NO_BROKER, state.isr, state.elr)
+        return LeaderAndIsr(best, (best,), ())  # the others may have records that this one lacks: they must follow it
+    return LeaderAndIsr(NO_BROKER, state.isr, state.elr)
 
 
 def candidates(image: ClusterImage) -> frozenset[int]:
     return frozenset(broker.id for broker in image.brokers.values() if not broker.leaving)
 
 
-def settled(image: ClusterImage, rules: Rules, restarted: Collection[int] = ()) -> tuple[PartitionChanged, ...]:
+def leader_and_isr_changes(
+    image: ClusterImage, rules: ElectionRules, restarted: Collection[int] = ()
+) -> tuple[PartitionChanged, ...]:
     """What the brokers that are there, and those alone, mean for all partitions: leaders, ISRs and ELRs.
 
     Those that `restarted` are there, but not in step any more: they follow until they have caught up.
@@ -84,11 +86,11 @@ def settled(image: ClusterImage, rules: Rules, restarted: Collection[int] = ()) 
 
 
 def _settle(
-    topic: Topic, state: PartitionState, there: Collection[int], able: Collection[int], rules: Rules
+    topic: Topic, state: PartitionState, there: Collection[int], able: Collection[int], rules: ElectionRules
 ) -> PartitionChanged | None:
     isr = tuple(each for each in state.isr if each in there)
     if state.leader in isr:
-        return _change(topic, state, Choice(state.leader, isr, state.elr), rules)
+        return _change(topic, state, LeaderAndIsr(state.leader, isr, state.elr), rules)
     choice = elect(_with(state, isr), able, unclean=rules.unclean(topic), cordoned=rules.cordoned)
     if choice.leader == NO_BROKER:  # the last ones stay in the ISR: whoever of them is back first has all that counts
         choice = choice._replace(isr=isr or state.isr)
@@ -100,16 +102,18 @@ def _again(topic: Topic, state: PartitionState) -> PartitionChanged:
     return _plain(topic, state, state.leader, state.leader_epoch + 1, state.isr, state.elr)
 
 
-def lost(image: ClusterImage, gone: Iterable[int], rules: Rules, *, expired: bool = False) -> tuple[Change, ...]:
+def broker_failure_changes(
+    image: ClusterImage, gone: Iterable[int], rules: ElectionRules, *, expired: bool = False
+) -> tuple[Change, ...]:
     """These brokers are no more: with them goes their leadership, and their place in ISRs."""
     ends: list[Change] = [BrokerGone(each, expired) for each in gone]
     for end in ends:
         image = fold(image, end)
-    return (*ends, *settled(image, rules))
+    return (*ends, *leader_and_isr_changes(image, rules))
 
 
-def distrusted(
-    image: ClusterImage, broker_id: int, rules: Rules, unsound: Collection[Key] | None = None
+def unclean_shutdown_changes(
+    image: ClusterImage, broker_id: int, rules: ElectionRules, unsound: Collection[TopicPartition] | None = None
 ) -> tuple[PartitionChanged, ...]:
     """A broker comes back that may have lost what it had acknowledged (KIP-966): it is eligible for nothing.
 
@@ -120,23 +124,27 @@ def distrusted(
     able = candidates(image) - {broker_id}
     changes: list[PartitionChanged] = []
     for topic, state in _states(image):
-        if unsound is not None and ((topic.name, state.index) not in unsound or not had_elsewhere(state, broker_id)):
+        if unsound is not None and (
+            (topic.name, state.index) not in unsound or not others_have_committed(state, broker_id)
+        ):
             continue
         if len(state.replicas) > 1 and (broker_id in state.isr or broker_id in state.elr):
             left = _with(state, _without(state.isr, broker_id), _without(state.elr, broker_id))
-            choice = Choice(state.leader, left.isr, left.elr)
+            choice = LeaderAndIsr(state.leader, left.isr, left.elr)
             if state.leader == broker_id or state.leader == NO_BROKER:
                 choice = elect(left, able, unclean=rules.unclean(topic), cordoned=rules.cordoned)
             changes += _only(_change(topic, state, choice, rules, untrusted=broker_id))
     return tuple(changes)
 
 
-def had_elsewhere(state: PartitionState, broker_id: int) -> bool:
+def others_have_committed(state: PartitionState, broker_id: int) -> bool:
     """Whether another broker has all that was committed of a partition, there or not."""
     return any(each != broker_id for each in (*state.isr, *state.elr))
 
 
-def leaving(image: ClusterImage, broker_id: int, rules: Rules) -> tuple[PartitionChanged, ...]:
+def controlled_shutdown_changes(
+    image: ClusterImage, broker_id: int, rules: ElectionRules
+) -> tuple[PartitionChanged, ...]:
     """A broker is about to stop in order: others lead what it led, and nobody waits for it any more.
 
     What nobody else is in sync with stays with it until it is gone.
@@ -147,7 +155,7 @@ def leaving(image: ClusterImage, broker_id: int, rules: Rules) -> tuple[Partitio
         if broker_id not in state.isr:
             continue
         rest = _without(state.isr, broker_id)
-        choice = Choice(state.leader, rest, state.elr)
+        choice = LeaderAndIsr(state.leader, rest, state.elr)
         if state.leader == broker_id:
             choice = elect(_with(state, rest, ()), able, cordoned=rules.cordoned)._replace(elr=state.elr)
         if choice.leader != NO_BROKER and rest:
@@ -155,7 +163,7 @@ def leaving(image: ClusterImage, broker_id: int, rules: Rules) -> tuple[Partitio
     return tuple(changes)
 
 
-def preferred(image: ClusterImage, topic_name: str, index: int) -> PartitionChanged | Refusal:
+def preferred_election(image: ClusterImage, topic_name: str, index: int) -> PartitionChanged | Refusal:
     """The first of a partition's replicas becomes its leader, if it is in sync."""
     state = image.partition(topic_name, index)
     if state is None:
@@ -168,7 +176,9 @@ def preferred(image: ClusterImage, topic_name: str, index: int) -> PartitionChan
     return _plain(image.topics[topic_name], state, first, state.leader_epoch + 1, state.isr, state.elr)
 
 
-def unclean(image: ClusterImage, topic_name: str, index: int, rules: Rules) -> PartitionChanged | Refusal:
+def unclean_election(
+    image: ClusterImage, topic_name: str, index: int, rules: ElectionRules
+) -> PartitionChanged | Refusal:
     """A partition without a leader gets one, whatever is lost by it: somebody asked for it."""
     state = image.partition(topic_name, index)
     if state is None:
@@ -183,7 +193,9 @@ def unclean(image: ClusterImage, topic_name: str, index: int, rules: Rules) -> P
     return change or Refusal(WireError.ELIGIBLE_LEADERS_NOT_AVAILABLE, "None of the partition's replicas is there.")
 
 
-def unbalanced(image: ClusterImage, percentage: int, rules: Rules) -> tuple[PartitionChanged, ...]:
+def leader_rebalance_changes(
+    image: ClusterImage, percentage: int, rules: ElectionRules
+) -> tuple[PartitionChanged, ...]:
     """Leadership goes back to preferred replicas wherever that is possible (auto.leader.rebalance.enable).
 
     Only to brokers that lack the leadership of more than this percentage of what they preferably lead.
@@ -198,7 +210,7 @@ def unbalanced(image: ClusterImage, percentage: int, rules: Rules) -> tuple[Part
         if len(states) * 100 <= percentage * preferring[broker] or broker in rules.cordoned:
             continue
         for topic, state in states:
-            change = preferred(image, topic.name, state.index)
+            change = preferred_election(image, topic.name, state.index)
             if state.leader != NO_BROKER and not state.adding and isinstance(change, PartitionChanged):
                 changes.append(change)
     return tuple(changes[:REBALANCED_AT_ONCE])
@@ -214,7 +226,7 @@ def _states(image: ClusterImage) -> Iterator[tuple[Topic, PartitionState]]:
 
 
 def _change(
-    topic: Topic, old: PartitionState, choice: Choice, rules: Rules, *, untrusted: int = NO_BROKER
+    topic: Topic, old: PartitionState, choice: LeaderAndIsr, rules: ElectionRules, *, untrusted: int = NO_BROKER
 ) -> PartitionChanged | None:
     """The change that gives a partition this leader and ISR; None if it has them. Its ELR follows from the rules."""
     elr = eligible(old, choice, rules.min_isr(topic), untrusted)
@@ -224,7 +236,7 @@ def _change(
     return _plain(topic, old, choice.leader, epoch, choice.isr, elr)
 
 
-def eligible(old: PartitionState, choice: Choice, min_isr: int, untrusted: int = NO_BROKER) -> tuple[int, ...]:
+def eligible(old: PartitionState, choice: LeaderAndIsr, min_isr: int, untrusted: int = NO_BROKER) -> tuple[int, ...]:
     """The ELR beside an ISR: empty as soon as something can be committed without its members."""
     if len(choice.isr) >= min(min_isr, len(old.replicas)):
         return ()

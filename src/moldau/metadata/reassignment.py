@@ -11,10 +11,10 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from moldau.base.errors import Refusal, WireError
-from moldau.metadata.changes import Batch, PartitionChanged
+from moldau.metadata.changes import ChangeSet, PartitionChanged
 from moldau.metadata.image import NO_BROKER, ClusterImage, PartitionState
 
-Reassigned = PartitionChanged | Batch | Refusal  # an empty batch: it is as it was asked for already
+Reassigned = PartitionChanged | ChangeSet | Refusal  # an empty batch: it is as it was asked for already
 
 NO_REASSIGNMENT = Refusal(WireError.NO_REASSIGNMENT_IN_PROGRESS, "")  # Kafka has no words for it either
 
@@ -98,9 +98,9 @@ def elected(image: ClusterImage, state: PartitionState) -> PartitionState:
     return replace(state, leader=leader, isr=(leader,), elr=_without(state.elr, (leader,)))
 
 
-def _change(image: ClusterImage, topic: str, old: PartitionState, new: PartitionState) -> PartitionChanged | Batch:
+def _change(image: ClusterImage, topic: str, old: PartitionState, new: PartitionState) -> PartitionChanged | ChangeSet:
     new = elected(image, new)
-    return Batch(()) if new == old else changed(topic, old, new)
+    return ChangeSet(()) if new == old else changed(topic, old, new)
 
 
 def changed(topic: str, old: PartitionState, new: PartitionState) -> PartitionChanged:

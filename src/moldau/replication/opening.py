@@ -14,7 +14,7 @@ from moldau.log.log import Log
 from moldau.log.repair import cut_before_gap
 from moldau.log.segment import CorruptLogError
 from moldau.log.settings import LogConfig
-from moldau.metadata.elections import had_elsewhere
+from moldau.metadata.elections import others_have_committed
 from moldau.metadata.image import PartitionState, Topic
 from moldau.replication.disk_full import FullDirectories
 from moldau.replication.partition import Partition
@@ -120,7 +120,7 @@ class Opener:
     def _had_elsewhere(self, opening: Opening) -> bool:
         """Whether others can give what is here, as far as is known now."""
         topic = self._topics.get(opening.topic.id.bytes, opening.topic)
-        return had_elsewhere(topic.partitions[opening.state.index], self._node_id)
+        return others_have_committed(topic.partitions[opening.state.index], self._node_id)
 
     def _open_log(self, opening: Opening) -> Log:
         topic, _, config, directory, _ = opening

@@ -18,10 +18,16 @@ from moldau.broker.selection import RACK_AWARE
 from moldau.broker.sessions import FetchSessions
 from moldau.log.files import Slice, remove
 from moldau.log.settings import LogConfig
-from moldau.metadata.changes import Batch, BrokerRegistered, Change, TopicCreated, apply
-from moldau.metadata.elections import Rules, distrusted, lost, preferred, settled
+from moldau.metadata.alter_partition import ProposedIsr, alter_partition
+from moldau.metadata.changes import BrokerRegistered, Change, ChangeSet, TopicCreated, apply
+from moldau.metadata.elections import (
+    ElectionRules,
+    broker_failure_changes,
+    leader_and_isr_changes,
+    preferred_election,
+    unclean_shutdown_changes,
+)
 from moldau.metadata.image import Broker, ClusterImage, PartitionState
-from moldau.metadata.in_sync import NewIsr, alter_partition
 from moldau.net.peer import PeerLost, PeerResponse
 from moldau.replication.altering import Granted, IsrChanges, Proposal
 from moldau.replication.fetcher import Fetcher, FetchSettings, Hands
@@ -207,7 +213,7 @@ class World:
         self.random = random.Random(seed)
         self.clock = NOW
         self.config = LogConfig(min_insync_replicas=min_isr, segment_bytes=2_000)
-        self.rules = Rules(lambda _: min_isr, lambda _: unclean)
+        self.rules = ElectionRules(lambda _: min_isr, lambda _: unclean)
         self.nodes = {each: Node(self, each, directory / str(each)) for each in (1, 2, 3)}
         self.cut: set[tuple[int, int]] = set()  # who does not reach whom
         self.trouble = 0.1  # how often the network loses or delays
@@ -271,16 +277,16 @@ class World:
 
     def decide(self, *changes: Change) -> None:
         if changes:
-            self.image = apply(self.image, Batch(changes))
+            self.image = apply(self.image, ChangeSet(changes))
 
     def notice_dead(self) -> None:
         """The controller's work: who is registered and not alive is gone."""
         gone = [each for each in self.image.brokers if not self.nodes[each].alive]
         if gone:
-            self.decide(*lost(self.image, gone, self.rules))
+            self.decide(*broker_failure_changes(self.image, gone, self.rules))
 
     def rebalance(self) -> None:
-        change = preferred(self.image, TOPIC, 0)
+        change = preferred_election(self.image, TOPIC, 0)
         if not isinstance(change, Refusal):
             self.decide(change)
 
@@ -289,8 +295,8 @@ class World:
         self.image = apply(self.image, BrokerRegistered(Broker(node.id, {})))
         node.epoch = self.image.brokers[node.id].epoch
         if not trusted:
-            self.decide(*distrusted(self.image, node.id, self.rules))
-        self.decide(*settled(self.image, self.rules, [node.id] if known else []))
+            self.decide(*unclean_shutdown_changes(self.image, node.id, self.rules))
+        self.decide(*leader_and_isr_changes(self.image, self.rules, [node.id] if known else []))
 
     async def kill(self, node: Node, *, power: bool = False) -> None:
         await node.kill()
@@ -323,7 +329,7 @@ class World:
             node.changes.ask(again)
 
     def _alter(self, node: Node, proposal: Proposal) -> Granted | WireError:
-        asked = NewIsr(
+        asked = ProposedIsr(
             proposal.topic_id, proposal.partition, proposal.leader_epoch, proposal.partition_epoch, dict(proposal.isr)
         )
         decision = alter_partition(self.image, node.id, node.epoch, asked, self.rules)

@@ -12,10 +12,17 @@ from uuid import UUID
 
 from chaos.history import Acked, Event, Failed, Placed, Polled, Recorder, Send
 from moldau.base.errors import Refusal
-from moldau.metadata.changes import Batch, BrokerLeaving, BrokerRegistered, Change, TopicCreated, apply, fold
-from moldau.metadata.elections import Rules, distrusted, leaving, lost, preferred, settled
+from moldau.metadata.alter_partition import ProposedIsr, alter_partition
+from moldau.metadata.changes import BrokerLeaving, BrokerRegistered, Change, ChangeSet, TopicCreated, apply, fold
+from moldau.metadata.elections import (
+    ElectionRules,
+    broker_failure_changes,
+    controlled_shutdown_changes,
+    leader_and_isr_changes,
+    preferred_election,
+    unclean_shutdown_changes,
+)
 from moldau.metadata.image import Broker, ClusterImage, PartitionState
-from moldau.metadata.in_sync import NewIsr, alter_partition
 from moldau.metadata.reassignment import cancel, reassign
 from moldau.replication.altering import REFUSED
 from moldau.replication.isr import Isr, Wish
@@ -25,7 +32,7 @@ MIN_ISR = 2
 REPLICAS = 3
 LAG_MS = 1_000
 ROUNDS_OF_REST = 60
-RULES = Rules(min_isr=lambda _: MIN_ISR, unclean=lambda _: False)
+RULES = ElectionRules(min_isr=lambda _: MIN_ISR, unclean=lambda _: False)
 STEP_MS = 60  # at most, from one action to the next
 
 Entry = tuple[int, str]  # leader epoch and value
@@ -269,7 +276,7 @@ class SimulatedCluster:
         node = self.nodes[who]
         if who in self.cut_off or (self.dice.random() < 0.1 and self.cut_off):
             return
-        asked = NewIsr(TOPIC_ID, 0, leader_epoch, wish.partition_epoch, members)
+        asked = ProposedIsr(TOPIC_ID, 0, leader_epoch, wish.partition_epoch, members)
         decision = alter_partition(self.image, who, broker_epoch, asked, RULES)
         if not isinstance(decision, Refusal):
             self._commit(decision)
@@ -388,17 +395,17 @@ class SimulatedCluster:
     def believe_dead(self, node: Node) -> None:
         """A session ends, be the broker dead or only slow."""
         if node.id in self.image.brokers and len(self.image.brokers) > 1:
-            self._commit(Batch(lost(self.image, [node.id], RULES, expired=True)))
+            self._commit(ChangeSet(broker_failure_changes(self.image, [node.id], RULES, expired=True)))
 
     def leave(self) -> None:
         """A broker is about to stop in order: it stays in the cluster until it is killed or forgotten."""
         node = self._somebody()
         if self._acts(node) and node.id in self.image.brokers and node.id not in self.cut_off:
             told = BrokerLeaving(node.id)
-            self._commit(Batch((told, *leaving(fold(self.image, told), node.id, RULES))))
+            self._commit(ChangeSet((told, *controlled_shutdown_changes(fold(self.image, told), node.id, RULES))))
 
     def elect(self) -> None:
-        self._try(preferred(self.image, TOPIC, 0))
+        self._try(preferred_election(self.image, TOPIC, 0))
 
     def reassign(self) -> None:
         """Other replicas, or back to those before."""
@@ -422,16 +429,16 @@ class SimulatedCluster:
         after = fold(self.image, changes[0])
         if TOPIC in after.topics:
             if node.unclean:
-                for change in distrusted(after, node.id, RULES):
+                for change in unclean_shutdown_changes(after, node.id, RULES):
                     changes.append(change)
                     after = fold(after, change)
-            changes += settled(after, RULES, {node.id} if known is not None else ())
+            changes += leader_and_isr_changes(after, RULES, {node.id} if known is not None else ())
         node.unclean = False
-        self._commit(Batch(tuple(changes)))
+        self._commit(ChangeSet(tuple(changes)))
         node.epoch = self.image.brokers[node.id].epoch
 
     def _commit(self, change: Change) -> None:
-        if not isinstance(change, Batch) or change.changes:
+        if not isinstance(change, ChangeSet) or change.changes:
             self.images.append(apply(self.image, change))
 
     def _image_of(self, node: Node) -> ClusterImage:

@@ -14,17 +14,17 @@ from moldau.base.tree import Delete
 from moldau.broker.cluster.broker_registration import BrokerRegistration, Findings
 from moldau.broker.controller import Controller
 from moldau.broker.fresh import fresh_id
-from moldau.metadata import tree
-from moldau.metadata.changes import ControllerElected, Decision
-from moldau.metadata.elections import Rules
+from moldau.metadata import znodes
+from moldau.metadata.alter_partition import ProposedIsr, alter_partition
+from moldau.metadata.changes import Change, ControllerElected
+from moldau.metadata.elections import ElectionRules
 from moldau.metadata.image import NO_BROKER, Broker, ClusterImage, Endpoint
-from moldau.metadata.in_sync import NewIsr, alter_partition
-from moldau.metadata.portions import PORTION_BYTES
+from moldau.metadata.splitting import TRANSACTION_BYTES
 from moldau.metadata.topics import TopicDefaults, TopicSpec, create_topic, delete_topic
 from moldau.store.zookeeper import ZooKeeperStore
 from moldau.testing import ZooKeeper
 
-RULES = Rules(min_isr=lambda _: 1, unclean=lambda _: False)
+RULES = ElectionRules(min_isr=lambda _: 1, unclean=lambda _: False)
 SESSION_MS = 4_000
 
 
@@ -40,7 +40,7 @@ class Node:
         port = self._server.sockets[0].getsockname()[1]
         self._open: set[asyncio.StreamWriter] = set()
         self.store = await ZooKeeperStore.open(self._connect, SESSION_MS)
-        self.controller = Controller(self.store, limit=PORTION_BYTES, patience_s=20)
+        self.controller = Controller(self.store, limit=TRANSACTION_BYTES, patience_s=20)
         await self.controller.load()
         self.registration = BrokerRegistration(self.controller, self.number, "X", lambda _: RULES)
         if self.controller.founded:
@@ -191,7 +191,7 @@ def test_a_broker_whose_node_is_gone_registers_again(connect: str) -> None:
     async def scenario(*nodes: Node) -> None:
         epochs = [node.registration.epoch for node in nodes]
         for node in nodes:
-            await nodes[0].store.multi([Delete(tree.broker_path(node.number))])
+            await nodes[0].store.multi([Delete(znodes.broker_path(node.number))])
         await until(lambda: all(node.registration.epoch > epoch for node, epoch in zip(nodes, epochs, strict=True)))
         for node in nodes:
             await node.controller.feed.catch_up(sync=True)
@@ -204,7 +204,7 @@ def test_a_broker_whose_node_is_gone_registers_again(connect: str) -> None:
 
 def test_a_deposed_controller_knows_it_and_the_cluster_goes_on(connect: str) -> None:
     async def scenario(*nodes: Node) -> None:
-        await nodes[2].store.multi([Delete(tree.CONTROLLER)])
+        await nodes[2].store.multi([Delete(znodes.CONTROLLER)])
         await until(lambda: sum(node.controller.leads for node in nodes) == 1 and nodes[0].image.controller_epoch == 2)
         (leader,) = [node for node in nodes if node.controller.leads]
         await create(leader, "t", 3)
@@ -278,7 +278,7 @@ def test_preferred_replicas_lead_again(connect: str) -> None:
             for state in nodes[0].image.topics["t"].partitions:
                 members = {each.id: each.epoch for each in nodes[0].image.brokers.values()}
                 epoch = nodes[0].image.brokers[state.leader].epoch
-                asked = NewIsr(
+                asked = ProposedIsr(
                     nodes[0].image.topics["t"].id, state.index, state.leader_epoch, state.partition_epoch, members
                 )
                 await nodes[0].controller.submit(partial(_let_in, state.leader, epoch, asked))
@@ -290,7 +290,7 @@ def test_preferred_replicas_lead_again(connect: str) -> None:
     members(connect, scenario)
 
 
-def _let_in(leader: int, epoch: int, asked: NewIsr, image: ClusterImage) -> Decision:
+def _let_in(leader: int, epoch: int, asked: ProposedIsr, image: ClusterImage) -> Change | Refusal:
     return alter_partition(image, leader, epoch, asked, RULES)
 
 
@@ -308,6 +308,6 @@ def test_a_topic_of_thousands_of_partitions(connect: str, capsys: pytest.Capture
         await nodes[0].controller.submit(lambda image: delete_topic(image, name="large"))
         with capsys.disabled():
             print(f"\n3,000 partitions: created in {made:.2f} s, deleted in {time.monotonic() - begun:.2f} s")
-        assert await nodes[0].store.children(tree.TOPICS) == []
+        assert await nodes[0].store.children(znodes.TOPICS) == []
 
     members(connect, scenario)

@@ -4,7 +4,7 @@ import pytest
 
 from moldau.base.errors import Refusal, WireError
 from moldau.broker.configs import (
-    Change,
+    ConfigChange,
     Entry,
     Layers,
     Op,
@@ -24,6 +24,7 @@ from moldau.broker.settings import load
 
 NOTHING = Layers({}, {}, {})
 VALUES = load({})[0].values
+COMPACTED = {"cleanup.policy": "compact"}
 BOTH = {"cleanup.policy": "delete,compact"}
 TOPIC_SOURCE, BROKER_SOURCE, CLUSTER, STATIC, DEFAULT, GROUP_SOURCE = Source
 
@@ -132,19 +133,19 @@ def test_a_broker_runs_with_the_strongest_layer() -> None:
 @pytest.mark.parametrize(
     ("current", "change", "result"),
     [
-        ({}, Change("segment.bytes", Op.SET, "2097152"), {"segment.bytes": "2097152"}),
-        ({"segment.bytes": "2097152"}, Change("segment.bytes", Op.DELETE, None), {}),
-        ({}, Change("segment.bytes", Op.DELETE, None), {}),
-        ({}, Change("no.such.name", Op.DELETE, None), {}),
-        ({}, Change("cleanup.policy", Op.APPEND, "compact"), {"cleanup.policy": "delete,compact"}),
-        ({"cleanup.policy": "compact"}, Change("cleanup.policy", Op.APPEND, "compact"), {"cleanup.policy": "compact"}),
-        (BOTH, Change("cleanup.policy", Op.SUBTRACT, "delete"), {"cleanup.policy": "compact"}),
-        (BOTH, Change("cleanup.policy", Op.SUBTRACT, "compact,delete"), {"cleanup.policy": ""}),
-        ({}, Change("cleanup.policy", Op.SUBTRACT, "nonsense"), {"cleanup.policy": "delete"}),
-        ({"from.the.future": "1"}, Change("flush.ms", Op.SET, "1"), {"from.the.future": "1", "flush.ms": "1"}),
+        ({}, ConfigChange("segment.bytes", Op.SET, "2097152"), {"segment.bytes": "2097152"}),
+        ({"segment.bytes": "2097152"}, ConfigChange("segment.bytes", Op.DELETE, None), {}),
+        ({}, ConfigChange("segment.bytes", Op.DELETE, None), {}),
+        ({}, ConfigChange("no.such.name", Op.DELETE, None), {}),
+        ({}, ConfigChange("cleanup.policy", Op.APPEND, "compact"), {"cleanup.policy": "delete,compact"}),
+        (COMPACTED, ConfigChange("cleanup.policy", Op.APPEND, "compact"), COMPACTED),
+        (BOTH, ConfigChange("cleanup.policy", Op.SUBTRACT, "delete"), {"cleanup.policy": "compact"}),
+        (BOTH, ConfigChange("cleanup.policy", Op.SUBTRACT, "compact,delete"), {"cleanup.policy": ""}),
+        ({}, ConfigChange("cleanup.policy", Op.SUBTRACT, "nonsense"), {"cleanup.policy": "delete"}),
+        ({"from.the.future": "1"}, ConfigChange("flush.ms", Op.SET, "1"), {"from.the.future": "1", "flush.ms": "1"}),
     ],
 )  # fmt: skip
-def test_changes_of_a_topic(current: dict[str, str], change: Change, result: dict[str, str]) -> None:
+def test_changes_of_a_topic(current: dict[str, str], change: ConfigChange, result: dict[str, str]) -> None:
     before = dict(current)
     assert alter_topic(current, [change], VALUES) == result
     assert current == before
@@ -170,7 +171,7 @@ INVALID_CONFIG, INVALID_REQUEST = WireError.INVALID_CONFIG, WireError.INVALID_RE
 def test_changes_of_a_topic_that_are_refused(
     changes: list[tuple[str, int, str | None]], error: WireError, words: str
 ) -> None:
-    refusal = alter_topic({}, [Change(*change) for change in changes], VALUES)
+    refusal = alter_topic({}, [ConfigChange(*change) for change in changes], VALUES)
     assert isinstance(refusal, Refusal)
     assert refusal.error is error
     assert words in refusal.message
@@ -202,14 +203,14 @@ def test_a_new_topic() -> None:
 def test_changes_of_a_broker_that_are_refused(
     change: tuple[str, int, str | None], error: WireError, words: str, per_broker: bool
 ) -> None:
-    refusal = alter_broker(NOTHING, [Change(*change)], per_broker=per_broker)
+    refusal = alter_broker(NOTHING, [ConfigChange(*change)], per_broker=per_broker)
     assert isinstance(refusal, Refusal)
     assert refusal.error is error
     assert words in refusal.message
 
 
 def test_some_settings_belong_to_one_broker() -> None:
-    changes = [Change("sasl.jaas.config", Op.SET, "x")]
+    changes = [ConfigChange("sasl.jaas.config", Op.SET, "x")]
     assert alter_broker(NOTHING, changes, per_broker=True) == {"sasl.jaas.config": "x"}
     refusal = alter_broker(NOTHING, changes, per_broker=False)
     assert isinstance(refusal, Refusal)
@@ -218,24 +219,24 @@ def test_some_settings_belong_to_one_broker() -> None:
 
 
 def test_all_brokers_go_by_the_same_number_of_in_sync_replicas() -> None:
-    changes = [Change("min.insync.replicas", Op.SET, "1")]
+    changes = [ConfigChange("min.insync.replicas", Op.SET, "1")]
     assert alter_broker(NOTHING, changes, per_broker=False) == {"min.insync.replicas": "1"}
     refusal = alter_broker(NOTHING, changes, per_broker=True)
     assert isinstance(refusal, Refusal)
     assert refusal.error is WireError.INVALID_CONFIG
-    assert alter_broker(NOTHING, [Change("min.insync.replicas", Op.DELETE, None)], per_broker=True) == {}
+    assert alter_broker(NOTHING, [ConfigChange("min.insync.replicas", Op.DELETE, None)], per_broker=True) == {}
 
 
 def test_a_cluster_wide_change_is_checked_even_where_a_broker_hides_it() -> None:
     layers = Layers({"log.segment.bytes": "2097152"}, {}, {})
-    assert isinstance(alter_broker(layers, [Change("log.segment.bytes", Op.SET, "1")], per_broker=False), Refusal)
+    assert isinstance(alter_broker(layers, [ConfigChange("log.segment.bytes", Op.SET, "1")], per_broker=False), Refusal)
 
 
 def test_changes_of_a_broker() -> None:
     layers = Layers({"log.roll.ms": "5"}, {"log.retention.ms": "6"}, {"log.cleanup.policy": "compact"})
-    change = [Change("log.roll.ms", Op.DELETE, None), Change("log.cleanup.policy", Op.APPEND, "delete")]
+    change = [ConfigChange("log.roll.ms", Op.DELETE, None), ConfigChange("log.cleanup.policy", Op.APPEND, "delete")]
     assert alter_broker(layers, change, per_broker=True) == {"log.cleanup.policy": "compact,delete"}
-    assert alter_broker(layers, [Change("num.partitions", Op.DELETE, None)], per_broker=False) == {
+    assert alter_broker(layers, [ConfigChange("num.partitions", Op.DELETE, None)], per_broker=False) == {
         "log.retention.ms": "6"
     }
 
@@ -282,23 +283,25 @@ def test_a_group_follows_the_broker_until_it_has_a_value_of_its_own() -> None:
 )
 def test_a_group_may_not_choose_what_the_broker_does_not_allow(name: str, value: str, words: str) -> None:
     refusal = Refusal(WireError.INVALID_CONFIG, f"{name} {words}")
-    assert alter_group({}, [Change(name, Op.SET, value)], VALUES) == refusal
+    assert alter_group({}, [ConfigChange(name, Op.SET, value)], VALUES) == refusal
 
 
 def test_a_group_does_not_report_less_often_than_it_must() -> None:
     values = VALUES | {"group.consumer.min.session.timeout.ms": 1}
-    assert alter_group({}, [Change(SESSION, Op.SET, "5000")], values) == Refusal(
+    assert alter_group({}, [ConfigChange(SESSION, Op.SET, "5000")], values) == Refusal(
         WireError.INVALID_CONFIG, f"{HEARTBEAT} must be less than {SESSION} (5000), got 5000"
     )
-    assert alter_group({}, [Change(SESSION, Op.SET, "5001")], values) == {SESSION: "5001"}
+    assert alter_group({}, [ConfigChange(SESSION, Op.SET, "5001")], values) == {SESSION: "5001"}
 
 
 def test_settings_of_a_group_change_one_by_one() -> None:
     current = {SESSION: "50000", "of.tomorrow": "x"}
-    changed = alter_group(current, [Change(HEARTBEAT, Op.SET, "6000"), Change(SESSION, Op.DELETE, None)], VALUES)
+    changed = alter_group(
+        current, [ConfigChange(HEARTBEAT, Op.SET, "6000"), ConfigChange(SESSION, Op.DELETE, None)], VALUES
+    )
     assert changed == {HEARTBEAT: "6000", "of.tomorrow": "x"}
-    assert alter_group({}, [Change("nonsense", Op.DELETE, None)], VALUES) == {}
-    for change in (Change("nonsense", Op.SET, "1"), Change(SESSION, Op.APPEND, "1")):
+    assert alter_group({}, [ConfigChange("nonsense", Op.DELETE, None)], VALUES) == {}
+    for change in (ConfigChange("nonsense", Op.SET, "1"), ConfigChange(SESSION, Op.APPEND, "1")):
         refused = alter_group({}, [change], VALUES)
         assert isinstance(refused, Refusal)
         assert refused.error is WireError.INVALID_CONFIG

@@ -11,7 +11,7 @@ from moldau.base.errors import Refusal, WireError
 from moldau.base.tree import Op, Set
 from moldau.broker.controller import PRODUCER_ID_BLOCK, Controller
 from moldau.broker.fresh import fresh_id
-from moldau.metadata import tree
+from moldau.metadata import znodes
 from moldau.metadata.changes import BrokerConfigured, Decide, GroupConfigured, PartitionChanged, TopicCreated, apply
 from moldau.metadata.image import Broker, ClusterImage, Endpoint
 from moldau.metadata.topics import TopicDefaults, TopicSpec, create_topic, delete_topic
@@ -197,7 +197,7 @@ def test_another_writers_change_is_seen_and_the_decision_made_again(tmp_path: Pa
     async def scenario(controller: Controller, store: SqliteStore) -> None:
         await controller.submit(creating("t"))
         change = PartitionChanged("t", 0, (1,), (1,), leader=1, leader_epoch=5)
-        assert isinstance(await store.multi(tree.ops_for(change, controller.image)), list)
+        assert isinstance(await store.multi(znodes.ops_for(change, controller.image)), list)
         asked: list[int] = []
 
         def decide(image: ClusterImage) -> PartitionChanged:
@@ -213,7 +213,7 @@ def test_another_writers_change_is_seen_and_the_decision_made_again(tmp_path: Pa
 
 def test_a_deposed_controller_changes_nothing(tmp_path: Path) -> None:
     async def scenario(controller: Controller, store: SqliteStore) -> None:
-        await store.multi([Set(tree.CONTROLLER_EPOCH, b"2", 1)])
+        await store.multi([Set(znodes.CONTROLLER_EPOCH, b"2", 1)])
         result = await controller.submit(creating("t"))
         assert isinstance(result, Refusal)
         assert result.error is WireError.NOT_CONTROLLER
@@ -258,12 +258,12 @@ def test_the_feed_replays_to_the_image_and_keeps_its_size(tmp_path: Path) -> Non
         follower = controller.image
         for i in range(12):
             await controller.submit(creating(f"t{i}"))
-            path = tree.entry_path(controller.image.version)
+            path = znodes.entry_path(controller.image.version)
             node = await store.get(path)
             assert node is not None
-            follower = apply(follower, tree.feed_entry(path, node.data))
+            follower = apply(follower, znodes.feed_entry(path, node.data))
             assert follower == controller.image
-            assert len(await store.children(tree.FEED)) <= 5
+            assert len(await store.children(znodes.FEED)) <= 5
 
     session(tmp_path, scenario, feed_entries=5)
 
@@ -274,10 +274,10 @@ def test_a_smaller_feed_is_trimmed_in_bounded_steps(tmp_path: Path) -> None:
             await controller.submit(lambda image, i=i: BrokerConfigured("", {"x": str(i)}))
 
     async def shrink(controller: Controller, store: SqliteStore) -> None:
-        sizes = [len(await store.children(tree.FEED))]
+        sizes = [len(await store.children(znodes.FEED))]
         for i in range(3):
             await controller.submit(lambda image, i=i: BrokerConfigured("", {"x": str(i)}))
-            sizes.append(len(await store.children(tree.FEED)))
+            sizes.append(len(await store.children(znodes.FEED)))
         assert max(before - after for before, after in itertools.pairwise(sizes)) <= 100
         assert sizes[-1] == 10
 

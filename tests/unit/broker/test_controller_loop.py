@@ -10,13 +10,13 @@ from moldau.broker.cluster.broker_registration import BrokerRegistration, Findin
 from moldau.broker.cluster.controller_loop import ControllerLoop
 from moldau.broker.cluster.metadata_feed import MetadataFeed
 from moldau.broker.controller import Controller
-from moldau.metadata import tree
+from moldau.metadata import znodes
 from moldau.metadata.changes import BrokerGone, BrokerRegistered, ControllerElected, TopicCreated
-from moldau.metadata.elections import Rules
+from moldau.metadata.elections import ElectionRules
 from moldau.metadata.image import Broker, ClusterImage, Endpoint, PartitionState
 from moldau.store.sqlite import SqliteStore
 
-RULES = Rules(min_isr=lambda _: 1, unclean=lambda _: False)
+RULES = ElectionRules(min_isr=lambda _: 1, unclean=lambda _: False)
 
 
 def one_broker(path: Path, scenario: Callable[[Controller, BrokerRegistration, SqliteStore], Awaitable[None]]) -> None:
@@ -42,18 +42,20 @@ def test_a_controller_that_came_and_went_unnoticed_is_replaced(tmp_path: Path) -
     async def scenario(controller: Controller, registration: BrokerRegistration, store: SqliteStore) -> None:
         registration._tasks[0].cancel()  # nothing comes by the feed
         for _ in range(10):  # the store serves one after the other: by then it knows that it is the controller
-            await store.exists(tree.CONTROLLER)
-        ops = tree.ops_for(ControllerElected(9), controller.image)
+            await store.exists(znodes.CONTROLLER)
+        ops = znodes.ops_for(ControllerElected(9), controller.image)
         elected = asyncio.Event()
         controller.on_image(lambda _, new: elected.set() if new.controller_epoch == 3 else None)
-        await store.multi([Delete(tree.CONTROLLER), *(op for op in ops if op != _elected(9))])
+        await store.multi([Delete(znodes.CONTROLLER), *(op for op in ops if op != _elected(9))])
         await elected.wait()
 
     one_broker(tmp_path, scenario)
 
 
 def _elected(broker_id: int) -> Create:
-    (made,) = [op for op in tree.ops_for(ControllerElected(broker_id), ClusterImage()) if op.path == tree.CONTROLLER]
+    (made,) = [
+        op for op in znodes.ops_for(ControllerElected(broker_id), ClusterImage()) if op.path == znodes.CONTROLLER
+    ]
     assert isinstance(made, Create)
     return made
 
@@ -66,7 +68,7 @@ def test_a_controller_whose_registration_is_gone_does_not_take_itself_for_dead(t
         state = PartitionState(0, (1,), (1,), 1)
         await controller.submit(lambda _: TopicCreated("t", UUID(int=7), (state,), {}))
         controller_loop = ControllerLoop(controller, lambda _: RULES)
-        await store.multi([Delete(tree.broker_path(1))])
+        await store.multi([Delete(znodes.broker_path(1))])
         controller_loop.elected()
         assert await controller_loop._settle()
         assert controller.image.controller_id == 1
@@ -131,7 +133,7 @@ def test_who_is_gone_is_not_asked_of_a_server_that_lags_behind(tmp_path: Path) -
 
         async def children(self, path: str) -> list[str]:
             found = await self._store.children(path)
-            return found if self._synced or path != tree.BROKERS else found[:1]
+            return found if self._synced or path != znodes.BROKERS else found[:1]
 
     async def scenario(controller: Controller, registration: BrokerRegistration, store: SqliteStore) -> None:
         await registration.stop()
@@ -156,7 +158,7 @@ def test_of_two_brokers_with_one_id_the_one_before_gives_way(tmp_path: Path) -> 
         await other.claim(lambda _: BrokerRegistered(Broker(1, elsewhere)))
         await replaced.wait()
         for _ in range(10):
-            await store.exists(tree.CONTROLLER)
+            await store.exists(znodes.CONTROLLER)
         assert told == ["broker id 1 is in use by another broker now, at elsewhere:9092"]
         await other.feed.catch_up()
         assert other.image.brokers[1].endpoints == elsewhere

@@ -11,7 +11,7 @@ from moldau.base.later import Later
 from moldau.broker.apis.fetch import fetch
 from moldau.broker.selection import RACK_AWARE, Choice, preferred_replica
 from moldau.log.files import Slice
-from moldau.metadata.elections import lost
+from moldau.metadata.elections import broker_failure_changes
 from moldau.metadata.image import Broker
 from moldau.net.reply import Parked
 from moldau.replication.isr import Progress
@@ -345,7 +345,7 @@ def test_a_consumer_is_sent_to_the_follower_in_its_rack(tmp_path: Path) -> None:
         assert consume(leader, 0, rack="c").preferred_read_replica == 3
         assert consume(leader, 0, rack="a").preferred_read_replica == -1
         assert consume(leader, 0, rack="elsewhere").records
-        world.decide(*lost(world.image, [3], world.rules))
+        world.decide(*broker_failure_changes(world.image, [3], world.rules))
         leader.learn(replace(world.image, brokers=leader.image.brokers))
         assert consume(leader, 0, rack="b").preferred_read_replica == 2
         assert consume(leader, 0, rack="c").records, "who is not in sync may never get on"

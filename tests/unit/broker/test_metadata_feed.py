@@ -14,13 +14,13 @@ from moldau.broker.cluster.metadata_feed import MetadataFeed
 from moldau.broker.cluster.topic_nodes import remove_topic_nodes
 from moldau.broker.controller import Controller
 from moldau.broker.fresh import fresh_id
-from moldau.metadata import tree
+from moldau.metadata import znodes
 from moldau.metadata.changes import (
-    Batch,
     BrokerConfigured,
     BrokerRegistered,
+    Change,
+    ChangeSet,
     Decide,
-    Decision,
     GroupConfigured,
     PartitionChanged,
     PartitionsAdded,
@@ -102,7 +102,7 @@ def test_a_gap_or_a_damaged_entry_does_no_harm(tmp_path: Path) -> None:
             lambda path: Set(path, b'{"change":"TopicDeleted","topic":"unknown"}'),
         ):
             await controller.submit(configuring(follower.image.version))
-            path = tree.entry_path(controller.image.version)
+            path = znodes.entry_path(controller.image.version)
             await controller.submit(creating(f"t{follower.image.version}"))
             await follower.store.multi([damage(path)])
             await follower.catch_up()
@@ -162,7 +162,11 @@ def test_a_store_with_a_limit_gets_large_changes_in_portions(tmp_path: Path) -> 
         await follower.catch_up()
         assert follower.image == controller.image
         largest = max(
-            [len(node.data) for path, node in (await follower.store.subtree(tree.FEED)).items() if path != tree.FEED]
+            [
+                len(node.data)
+                for path, node in (await follower.store.subtree(znodes.FEED)).items()
+                if path != znodes.FEED
+            ]
         )
         assert largest < 20_000
 
@@ -171,13 +175,13 @@ def test_a_store_with_a_limit_gets_large_changes_in_portions(tmp_path: Path) -> 
 
 def test_a_large_topic_is_deleted_in_one_change_and_can_be_created_again(tmp_path: Path) -> None:
     async def scenario(controller: Controller, follower: MetadataFeed) -> None:
-        size = tree.DELETED_AT_ONCE + 1
+        size = znodes.DELETED_AT_ONCE + 1
         for _ in range(2):
             await controller.submit(creating("t", size))
             version = controller.image.version
             await controller.submit(lambda image: delete_topic(image, name="t"))
             assert controller.image.version == version + 1
-            assert await follower.store.children(tree.TOPICS) == []
+            assert await follower.store.children(znodes.TOPICS) == []
         await follower.catch_up()
         await follower.reload()
         assert follower.image == controller.image
@@ -189,21 +193,21 @@ def test_what_a_dead_controller_left_of_a_topic_is_swept_by_the_next(tmp_path: P
     async def scenario(controller: Controller, follower: MetadataFeed) -> None:
         await controller.submit(creating("t", 3))
         await controller.submit(creating("u", 3))
-        await follower.store.multi([Delete("/config/topics/t"), Set(f"{tree.TOPICS}/t", tree.DELETED)])
+        await follower.store.multi([Delete("/config/topics/t"), Set(f"{znodes.TOPICS}/t", znodes.DELETED)])
         await controller.feed.reload()
         assert list(controller.image.topics) == ["u"]
         await controller.remove_deleted_topics()
-        assert await follower.store.children(tree.TOPICS) == ["u"]
+        assert await follower.store.children(znodes.TOPICS) == ["u"]
 
     session(tmp_path, scenario)
 
 
-LARGE = tree.CREATED_AT_ONCE + 10  # partitions
+LARGE = znodes.CREATED_AT_ONCE + 10  # partitions
 
 
 @pytest.fixture
 def in_three_stages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tree, "STAGED_AT_ONCE", LARGE // 3)
+    monkeypatch.setattr(znodes, "STAGED_AT_ONCE", LARGE // 3)
 
 
 class Intruding:
@@ -241,7 +245,7 @@ def test_a_large_topic_is_there_as_a_whole_or_not_at_all(tmp_path: Path, at: int
             await controller.submit(creating("t", LARGE))
         await follower.reload()
         assert not follower.image.topics
-        await store.multi([Delete(tree.CONTROLLER), Delete(tree.broker_path(1))])
+        await store.multi([Delete(znodes.CONTROLLER), Delete(znodes.broker_path(1))])
         successor = Controller(store, limit=100_000)
         await successor.load()
         assert await successor.join(Broker(2, {})) is None
@@ -308,15 +312,15 @@ def test_what_is_left_of_a_deleted_topic_is_not_in_the_way_of_a_new_one(tmp_path
     async def scenario(controller: Controller, follower: MetadataFeed) -> None:
         store = controller.feed.store
         assert isinstance(store, SqliteStore)
-        for size in (1, tree.DELETED_AT_ONCE + 1):
-            await controller.submit(creating("t", tree.DELETED_AT_ONCE + 1))
+        for size in (1, znodes.DELETED_AT_ONCE + 1):
+            await controller.submit(creating("t", znodes.DELETED_AT_ONCE + 1))
 
             async def lose() -> None:
                 raise StoreUnavailable("connection lost")
 
             controller.feed.store = Intruding(store, 2, lose)  # type: ignore[assignment]
             await controller.submit(lambda image: delete_topic(image, name="t"))
-            assert await store.children(tree.TOPICS) == ["t"]
+            assert await store.children(znodes.TOPICS) == ["t"]
             controller.feed.store = store
             assert isinstance(await controller.submit(creating("t", size)), TopicCreated)
             await follower.reload()
@@ -352,7 +356,7 @@ def test_who_prepares_a_topic_that_another_sweeps_away_does_not_make_it(tmp_path
 def test_what_is_more_than_the_store_takes_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
     class Small(Intruding):
         async def multi(self, ops: Sequence[Op]) -> list[Done] | Conflict:
-            if sum(len(op.data) for op in ops if isinstance(op, Create | Set)) > 9_000 and ops[-1].path == tree.FEED:
+            if sum(len(op.data) for op in ops if isinstance(op, Create | Set)) > 9_000 and ops[-1].path == znodes.FEED:
                 raise TooMuch("a change of 9,001 bytes")
             return await self._store.multi(ops)
 
@@ -363,7 +367,7 @@ def test_what_is_more_than_the_store_takes_is_refused_and_leaves_nothing(tmp_pat
         large = await controller.submit(creating("t", 1_000))
         assert isinstance(large, Refusal)
         assert large.error is WireError.POLICY_VIOLATION
-        assert await store.children(tree.TOPICS) == []
+        assert await store.children(znodes.TOPICS) == []
         assert isinstance(await controller.submit(creating("t")), TopicCreated)
 
     session(tmp_path, scenario)
@@ -425,7 +429,7 @@ def test_what_is_read_while_others_change_it_is_what_they_made_of_it(tmp_path: P
                 name = f"t{random.randrange(5)}"
                 decide = random.choice(
                     (
-                        creating(name, random.choice((1, 3, tree.CREATED_AT_ONCE + 1))),
+                        creating(name, random.choice((1, 3, znodes.CREATED_AT_ONCE + 1))),
                         partial(delete_topic, name=name),
                         partial(add_partitions, name=name, total=5),
                         partial(leaderless, name),
@@ -448,8 +452,8 @@ def test_what_is_read_while_others_change_it_is_what_they_made_of_it(tmp_path: P
     session(tmp_path, scenario)
 
 
-def leaderless(name: str, image: ClusterImage) -> Decision:
+def leaderless(name: str, image: ClusterImage) -> Change | Refusal:
     if name not in image.topics:
-        return Batch(())
+        return ChangeSet(())
     state = image.topics[name].partitions[0]
     return PartitionChanged(name, 0, (2, 1), state.isr, NO_BROKER, state.leader_epoch + 1, adding=(2,))

@@ -5,7 +5,7 @@ from uuid import uuid4
 import pytest
 
 from moldau.base.errors import Refusal, WireError
-from moldau.metadata.changes import Batch, PartitionChanged, TopicCreated, apply
+from moldau.metadata.changes import ChangeSet, PartitionChanged, TopicCreated, apply
 from moldau.metadata.image import NO_BROKER, Broker, ClusterImage, PartitionState
 from moldau.metadata.reassignment import cancel, completed, elected, original_of, reassign, target_of
 
@@ -24,7 +24,7 @@ def on(*replicas: int, isr: tuple[int, ...] | None = None, leader: int | None = 
 
 
 def after(image: ClusterImage, change: object) -> PartitionState:
-    assert isinstance(change, PartitionChanged | Batch), change
+    assert isinstance(change, PartitionChanged | ChangeSet), change
     state = apply(image, change).partition("orders", 0)
     assert state is not None
     return state
@@ -80,7 +80,7 @@ def test_another_order_is_done_at_once() -> None:
     image = image_of(on(1, 2, 3))
     done = after(image, reassign(image, "orders", 0, (3, 2, 1)))
     assert (done.replicas, done.leader, done.leader_epoch) == ((3, 2, 1), 1, 0)
-    assert reassign(image, "orders", 0, (1, 2, 3)) == Batch(())
+    assert reassign(image, "orders", 0, (1, 2, 3)) == ChangeSet(())
 
 
 def test_cancel_goes_back() -> None:

@@ -1,7 +1,7 @@
 """A wish for a replica that is gone, or registered anew, was not granted and will not be: nobody waits for it."""
 
 from moldau.metadata.changes import TopicCreated, fold
-from moldau.metadata.elections import Rules, settled
+from moldau.metadata.elections import ElectionRules, leader_and_isr_changes
 from moldau.metadata.image import NO_BROKER, Broker, ClusterImage, PartitionState
 from moldau.replication.isr import Isr
 from support.replication.simulated_cluster import TOPIC, TOPIC_ID
@@ -46,5 +46,5 @@ def test_the_last_replica_in_sync_leads_again_when_it_has_restarted_at_once() ->
         ClusterImage(brokers={each: Broker(each, {}, epoch=each) for each in (1, 2)}),
         TopicCreated(TOPIC, TOPIC_ID, (state,), {}),
     )
-    (change,) = settled(image, Rules(min_isr=lambda _: 1, unclean=lambda _: False), {2})
+    (change,) = leader_and_isr_changes(image, ElectionRules(min_isr=lambda _: 1, unclean=lambda _: False), {2})
     assert (change.leader, change.leader_epoch, change.isr) == (2, 5, (2,))

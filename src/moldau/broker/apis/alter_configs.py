@@ -7,10 +7,10 @@ from typing import NamedTuple
 from moldau.base.errors import Refusal, WireError
 from moldau.broker import configs
 from moldau.broker.call import Call
-from moldau.broker.configs import Change, Layers, Op
+from moldau.broker.configs import ConfigChange, Layers, Op
 from moldau.broker.context import Context
 from moldau.broker.resources import Resource, group_of, topic_of
-from moldau.metadata.changes import BrokerConfigured, Decide, Decision, GroupConfigured, TopicConfigured, decide_each
+from moldau.metadata.changes import BrokerConfigured, Change, Decide, GroupConfigured, TopicConfigured, decide_each
 from moldau.metadata.image import CLUSTER_DEFAULT, ClusterImage
 from moldau.wire.messages import alter_configs as whole
 from moldau.wire.messages import incremental_alter_configs as incremental
@@ -19,7 +19,7 @@ from moldau.wire.messages import incremental_alter_configs as incremental
 class Alteration(NamedTuple):
     kind: int
     name: str
-    changes: list[Change]
+    changes: list[ConfigChange]
     replace: bool  # everything that is not named goes back to its default
 
 
@@ -28,7 +28,7 @@ async def alter_configs(ctx: Context, request: whole.AlterConfigsRequest, call: 
         Alteration(
             each.resource_type,
             each.resource_name,
-            [Change(config.name, Op.SET, config.value) for config in each.configs],
+            [ConfigChange(config.name, Op.SET, config.value) for config in each.configs],
             replace=True,
         )
         for each in request.resources
@@ -51,7 +51,7 @@ async def incremental_alter_configs(
         Alteration(
             each.resource_type,
             each.resource_name,
-            [Change(config.name, config.config_operation, config.value) for config in each.configs],
+            [ConfigChange(config.name, config.config_operation, config.value) for config in each.configs],
             replace=False,
         )
         for each in request.resources
@@ -78,7 +78,7 @@ async def _alter(ctx: Context, asked: Sequence[Alteration], dry: bool) -> list[t
 
 
 def _deciding(ctx: Context, asked: Alteration, *, twice: bool) -> Decide:
-    def decide(image: ClusterImage) -> Decision:
+    def decide(image: ClusterImage) -> Change | Refusal:
         if twice:
             return Refusal(WireError.INVALID_REQUEST, "Each resource must appear at most once.")
         match asked.kind:
@@ -93,7 +93,7 @@ def _deciding(ctx: Context, asked: Alteration, *, twice: bool) -> Decide:
     return decide
 
 
-def _alter_topic(ctx: Context, asked: Alteration) -> Decision:
+def _alter_topic(ctx: Context, asked: Alteration) -> Change | Refusal:
     topic = topic_of(ctx, asked.name)
     if isinstance(topic, Refusal):
         return topic
@@ -102,7 +102,7 @@ def _alter_topic(ctx: Context, asked: Alteration) -> Decision:
     return config if isinstance(config, Refusal) else TopicConfigured(asked.name, config)
 
 
-def _alter_broker(ctx: Context, image: ClusterImage, asked: Alteration) -> Decision:
+def _alter_broker(ctx: Context, image: ClusterImage, asked: Alteration) -> Change | Refusal:
     """Of any broker, or of all: each takes from the image what concerns it."""
     if asked.name and asked.name not in map(str, image.brokers):
         return Refusal(WireError.INVALID_REQUEST, f"No broker with id {asked.name} is registered.")
@@ -114,7 +114,7 @@ def _alter_broker(ctx: Context, image: ClusterImage, asked: Alteration) -> Decis
     return config if isinstance(config, Refusal) else BrokerConfigured(asked.name or CLUSTER_DEFAULT, config)
 
 
-def _alter_group(ctx: Context, asked: Alteration) -> Decision:
+def _alter_group(ctx: Context, asked: Alteration) -> Change | Refusal:
     group = group_of(ctx, asked.name)
     if isinstance(group, Refusal):
         return group

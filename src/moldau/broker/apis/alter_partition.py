@@ -3,9 +3,9 @@
 from moldau.base.errors import Refusal, WireError
 from moldau.broker.call import Call
 from moldau.broker.context import Context
-from moldau.metadata.changes import Decide, Decision
+from moldau.metadata.alter_partition import UNKNOWN_EPOCH, ProposedIsr, alter_partition, stale
+from moldau.metadata.changes import Change, Decide
 from moldau.metadata.image import ClusterImage
-from moldau.metadata.in_sync import UNKNOWN_EPOCH, NewIsr, alter_partition, stale
 from moldau.store.port import StoreError
 from moldau.wire.messages.alter_partition import (
     AlteredPartition,
@@ -53,15 +53,17 @@ def _deciding(
 ) -> Decide:
     members = {each.broker_id: each.broker_epoch for each in row.new_isr_with_epochs}
     members = members or dict.fromkeys(row.new_isr, UNKNOWN_EPOCH)
-    asked = NewIsr(topic.topic_id, row.partition_index, row.leader_epoch, row.partition_epoch, members)
+    asked = ProposedIsr(topic.topic_id, row.partition_index, row.leader_epoch, row.partition_epoch, members)
 
-    def decide(image: ClusterImage) -> Decision:
+    def decide(image: ClusterImage) -> Change | Refusal:
         return alter_partition(image, request.broker_id, request.broker_epoch, asked, ctx.rules(image))
 
     return decide
 
 
-def _result(ctx: Context, topic: AlterPartitionTopic, row: AlterPartitionData, decision: Decision) -> AlteredPartition:
+def _result(
+    ctx: Context, topic: AlterPartitionTopic, row: AlterPartitionData, decision: Change | Refusal
+) -> AlteredPartition:
     if isinstance(decision, Refusal):
         return AlteredPartition(partition_index=row.partition_index, error_code=decision.error)
     found = ctx.image.topics_by_id.get(topic.topic_id)

@@ -6,7 +6,7 @@ Version 1 can ask that the replication factor stays (KIP-860). The answer says t
 from moldau.base.errors import Refusal, WireError
 from moldau.broker.call import Call
 from moldau.broker.context import Context
-from moldau.metadata.changes import Decide, Decision
+from moldau.metadata.changes import Change, Decide
 from moldau.metadata.image import ClusterImage
 from moldau.metadata.reassignment import cancel, reassign
 from moldau.wire.messages.alter_partition_reassignments import (
@@ -40,7 +40,7 @@ async def alter_partition_reassignments(
 
 
 def _deciding(ctx: Context, topic: str, asked: ReassignablePartition, may_change_factor: bool) -> Decide:
-    def decide(image: ClusterImage) -> Decision:
+    def decide(image: ClusterImage) -> Change | Refusal:
         if asked.replicas is not None:
             return reassign(image, topic, asked.partition_index, asked.replicas, may_change_factor=may_change_factor)
         found = image.topics.get(topic)
@@ -50,7 +50,7 @@ def _deciding(ctx: Context, topic: str, asked: ReassignablePartition, may_change
     return decide
 
 
-def _result(index: int, decision: Decision) -> ReassignablePartitionResponse:
+def _result(index: int, decision: Change | Refusal) -> ReassignablePartitionResponse:
     if isinstance(decision, Refusal):
         return ReassignablePartitionResponse(
             partition_index=index, error_code=decision.error, error_message=decision.message or None

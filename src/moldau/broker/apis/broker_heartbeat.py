@@ -7,8 +7,8 @@ from moldau.base.errors import Refusal, WireError
 from moldau.broker.apis.alter_partition import current
 from moldau.broker.call import Call
 from moldau.broker.context import Context
-from moldau.metadata.changes import Batch, BrokerLeaving, Change, Decision, fold
-from moldau.metadata.elections import leaving
+from moldau.metadata.changes import BrokerLeaving, Change, ChangeSet, fold
+from moldau.metadata.elections import controlled_shutdown_changes
 from moldau.metadata.image import ClusterImage
 from moldau.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 
@@ -29,10 +29,10 @@ async def broker_heartbeat(ctx: Context, request: BrokerHeartbeatRequest, call: 
     )
 
 
-def _let_go(ctx: Context, image: ClusterImage, broker_id: int) -> Decision:
+def _let_go(ctx: Context, image: ClusterImage, broker_id: int) -> Change | Refusal:
     broker = image.brokers.get(broker_id)
     if broker is None:
-        return Batch(())
+        return ChangeSet(())
     told: tuple[Change, ...] = () if broker.leaving else (BrokerLeaving(broker_id),)
-    after = fold(image, Batch(told))
-    return Batch((*told, *leaving(after, broker_id, ctx.rules(image))))
+    after = fold(image, ChangeSet(told))
+    return ChangeSet((*told, *controlled_shutdown_changes(after, broker_id, ctx.rules(image))))

@@ -7,7 +7,7 @@ from moldau.base.errors import Refusal, WireError
 from moldau.broker.call import Call
 from moldau.broker.context import Context
 from moldau.broker.topics import MAX_START
-from moldau.metadata.changes import Decide, Decision, decide_each
+from moldau.metadata.changes import Change, Decide, decide_each
 from moldau.metadata.image import ClusterImage
 from moldau.metadata.topics import add_partitions
 from moldau.wire.messages.create_partitions import (
@@ -35,7 +35,7 @@ def _deciding(topic: CreatePartitionsTopic, *, twice: bool) -> Decide:
     start = randrange(MAX_START)
     assignment = None if topic.assignments is None else [each.broker_ids for each in topic.assignments]
 
-    def decide(image: ClusterImage) -> Decision:
+    def decide(image: ClusterImage) -> Change | Refusal:
         if twice:
             return Refusal(WireError.INVALID_REQUEST, "Duplicate topic in request.")
         return add_partitions(image, topic.name, topic.count, assignment, start=start)
@@ -43,7 +43,7 @@ def _deciding(topic: CreatePartitionsTopic, *, twice: bool) -> Decide:
     return decide
 
 
-def _result(name: str, decision: Decision) -> CreatePartitionsTopicResult:
+def _result(name: str, decision: Change | Refusal) -> CreatePartitionsTopicResult:
     if isinstance(decision, Refusal):
         return CreatePartitionsTopicResult(name=name, error_code=decision.error, error_message=decision.message)
     return CreatePartitionsTopicResult(name=name, error_code=WireError.NONE)

@@ -9,7 +9,7 @@ from moldau.base.errors import Refusal, WireError
 from moldau.broker import configs, topics
 from moldau.broker.call import Call
 from moldau.broker.context import Context
-from moldau.metadata.changes import Decision, TopicCreated, decide_each
+from moldau.metadata.changes import Change, TopicCreated, decide_each
 from moldau.metadata.topics import TopicSpec
 from moldau.wire.messages.create_topics import (
     CreatableTopic,
@@ -30,7 +30,7 @@ async def create_topics(ctx: Context, request: CreateTopicsRequest, call: Call) 
         decisions = decide_each(ctx.image, [topics.deciding(ctx, spec) for spec in specs])
     else:
         decisions = await topics.create_all(ctx, specs)
-    outcomes: dict[str, Decision] = {name: _named_twice() for name in twice}
+    outcomes: dict[str, Change | Refusal] = {name: _named_twice() for name in twice}
     outcomes.update(refused)
     outcomes |= {spec.name: decision for spec, decision in zip(specs, decisions, strict=True)}
     names = dict.fromkeys(topic.name for topic in request.topics)
@@ -60,7 +60,7 @@ def _spec(topic: CreatableTopic) -> TopicSpec:
     )
 
 
-def _result(ctx: Context, name: str, outcome: Decision, dry: bool) -> CreatableTopicResult:
+def _result(ctx: Context, name: str, outcome: Change | Refusal, dry: bool) -> CreatableTopicResult:
     if isinstance(outcome, Refusal):
         return CreatableTopicResult(name=name, error_code=outcome.error, error_message=outcome.message, configs=None)
     assert isinstance(outcome, TopicCreated)

@@ -6,7 +6,7 @@ from uuid import UUID
 from moldau.base.errors import Refusal, WireError
 from moldau.broker.call import Call
 from moldau.broker.context import Context
-from moldau.metadata.changes import Decide, Decision, TopicDeleted
+from moldau.metadata.changes import Change, Decide, TopicDeleted
 from moldau.metadata.image import ClusterImage
 from moldau.metadata.topics import delete_topic
 from moldau.wire.messages.delete_topics import (
@@ -35,7 +35,7 @@ def _deciding(ctx: Context, topic: DeleteTopicState, twice: bool, ids: dict[str,
     """Notes the id of the topic that goes in `ids`: afterwards the image does not know it any more."""
     by_id = topic.topic_id != ZERO_UUID
 
-    def decide(image: ClusterImage) -> Decision:
+    def decide(image: ClusterImage) -> Change | Refusal:
         if not ctx.config.delete_topic_enable:
             return Refusal(WireError.TOPIC_DELETION_DISABLED, "Topic deletion is disabled.")
         if topic.name is None and not by_id:
@@ -52,7 +52,7 @@ def _deciding(ctx: Context, topic: DeleteTopicState, twice: bool, ids: dict[str,
     return decide
 
 
-def _result(topic: DeleteTopicState, decision: Decision, ids: dict[str, UUID]) -> DeletableTopicResult:
+def _result(topic: DeleteTopicState, decision: Change | Refusal, ids: dict[str, UUID]) -> DeletableTopicResult:
     if isinstance(decision, Refusal):
         return DeletableTopicResult(
             name=topic.name, topic_id=topic.topic_id, error_code=decision.error, error_message=decision.message

@@ -6,8 +6,8 @@ A null list means every partition that needs it. In an unclean election partitio
 from moldau.base.errors import Refusal, WireError
 from moldau.broker.call import Call
 from moldau.broker.context import Context
-from moldau.metadata.changes import Decide, Decision
-from moldau.metadata.elections import preferred, unclean
+from moldau.metadata.changes import Change, Decide
+from moldau.metadata.elections import preferred_election, unclean_election
 from moldau.metadata.image import ClusterImage
 from moldau.wire.messages.elect_leaders import (
     ElectLeadersRequest,
@@ -41,15 +41,15 @@ async def elect_leaders(ctx: Context, request: ElectLeadersRequest, call: Call) 
 
 
 def _deciding(ctx: Context, kind: int, topic: str, index: int) -> Decide:
-    def decide(image: ClusterImage) -> Decision:
+    def decide(image: ClusterImage) -> Change | Refusal:
         if kind == PREFERRED:
-            return preferred(image, topic, index)
-        return unclean(image, topic, index, ctx.rules(image))
+            return preferred_election(image, topic, index)
+        return unclean_election(image, topic, index, ctx.rules(image))
 
     return decide
 
 
-def _result(index: int, decision: Decision) -> PartitionResult:
+def _result(index: int, decision: Change | Refusal) -> PartitionResult:
     if isinstance(decision, Refusal):
         return PartitionResult(partition_id=index, error_code=decision.error, error_message=decision.message)
     return PartitionResult(partition_id=index, error_code=WireError.NONE)

@@ -6,13 +6,13 @@
 from moldau.base.errors import Refusal, WireError
 from moldau.broker.call import Call
 from moldau.broker.context import Context
-from moldau.metadata.changes import Decision
+from moldau.metadata.changes import Change
 from moldau.metadata.features import update
 from moldau.wire.messages.update_features import FeatureUpdateResult, UpdateFeaturesRequest, UpdateFeaturesResponse
 
 
 async def update_features(ctx: Context, request: UpdateFeaturesRequest, call: Call) -> UpdateFeaturesResponse:
-    outcome: Decision
+    outcome: Change | Refusal
     if request.validate_only:
         outcome = update(ctx.image, request.feature_updates)
     else:

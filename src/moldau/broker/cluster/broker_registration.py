@@ -14,18 +14,17 @@ from moldau.base.errors import Refusal, WireError
 from moldau.broker.cluster.controller_loop import PAUSE_S, ControllerLoop
 from moldau.broker.cluster.failure_detector import FailureDetector, WatchedBroker
 from moldau.broker.controller import Controller
-from moldau.metadata import features, tree
+from moldau.metadata import features, znodes
 from moldau.metadata.changes import (
-    Batch,
     BrokerGone,
     BrokerRegistered,
     Change,
+    ChangeSet,
     ControllerElected,
-    Decision,
     ProducerIdsAllocated,
     TopicCreated,
 )
-from moldau.metadata.elections import Key, Rules, distrusted
+from moldau.metadata.elections import ElectionRules, TopicPartition, unclean_shutdown_changes
 from moldau.metadata.image import NO_BROKER, Broker, ClusterImage
 from moldau.net.peer import Address
 from moldau.store.port import StoreError, StoreUnavailable
@@ -41,7 +40,7 @@ class Findings(NamedTuple):
     """What a broker that starts has found on its disks, as far as it concerns the others."""
 
     trusted: bool = True  # otherwise what was written last may be lost
-    unsound: Collection[Key] = ()  # partitions of which it has nothing to offer
+    unsound: Collection[TopicPartition] = ()  # partitions of which it has nothing to offer
     last_producer_id: int = -1  # the greatest that its logs know: nobody else may get it
 
 
@@ -52,7 +51,7 @@ class BrokerRegistration:
     """`listener_name` is the one that brokers meet on; `rules(image)` says what topics' settings demand."""
 
     def __init__(
-        self, controller: Controller, node_id: int, listener_name: str, rules: Callable[[ClusterImage], Rules]
+        self, controller: Controller, node_id: int, listener_name: str, rules: Callable[[ClusterImage], ElectionRules]
     ) -> None:
         self._controller = controller
         self._node_id = node_id
@@ -81,12 +80,12 @@ class BrokerRegistration:
         StoreUnavailable if that cannot be now.
         """
 
-        def decide(image: ClusterImage) -> Decision:
+        def decide(image: ClusterImage) -> Change | Refusal:
             if image.controller_epoch > 0:
                 return NOT_NEEDED
             # An earlier attempt may have ended half-way. Election comes last: from then on it is no new cluster.
             new = (each for each in brought if not (isinstance(each, TopicCreated) and each.topic in image.topics))
-            return Batch((*new, ControllerElected(self._node_id)))
+            return ChangeSet((*new, ControllerElected(self._node_id)))
 
         result = await self._controller.claim(decide)
         if isinstance(result, Refusal) and result is not NOT_NEEDED:
@@ -136,15 +135,17 @@ class BrokerRegistration:
         broker = self._broker
         assert broker is not None
 
-        def decide(image: ClusterImage) -> Decision:
-            doubts = distrusted(image, broker.id, self._rules(image), found.unsound if found.trusted else None)
+        def decide(image: ClusterImage) -> Change | Refusal:
+            doubts = unclean_shutdown_changes(
+                image, broker.id, self._rules(image), found.unsound if found.trusted else None
+            )
             here: tuple[Change, ...] = (*doubts, BrokerRegistered(broker))
             if found.last_producer_id >= image.next_producer_id:  # the store was set back to an earlier time
                 here += (ProducerIdsAllocated(broker.id, found.last_producer_id + 1),)
             if image.controller_id != broker.id or broker.id not in image.brokers or self._controller.leads:
-                return Batch(here)
+                return ChangeSet(here)
             # An earlier life of this broker was the controller, and its session is not over yet.
-            return Batch((BrokerGone(broker.id), *here, ControllerElected(broker.id)))
+            return ChangeSet((BrokerGone(broker.id), *here, ControllerElected(broker.id)))
 
         earlier = broker.id in self._controller.image.brokers
         led = self._controller.leads
@@ -158,14 +159,14 @@ class BrokerRegistration:
         return None
 
     async def _stay_registered(self) -> None:
-        path = tree.broker_path(self._node_id)
+        path = znodes.broker_path(self._node_id)
         store = self._controller.feed.store
         while True:
             try:
                 changed = await store.watch_data(path)
                 changed.add_done_callback(lambda _: self._registration_lost.set())
                 node = await store.get(path)
-                there = None if node is None else tree.parse_broker(node.data)
+                there = None if node is None else znodes.parse_broker(node.data)
                 known = self._controller.image.brokers.get(self._node_id)
                 if there is not None and self._is_another(there):
                     self._give_way(there)
@@ -205,8 +206,8 @@ class BrokerRegistration:
         store = self._controller.feed.store
         while True:
             try:
-                changed = await store.watch_data(tree.CONTROLLER)
-                if await store.exists(tree.CONTROLLER):
+                changed = await store.watch_data(znodes.CONTROLLER)
+                if await store.exists(znodes.CONTROLLER):
                     await self._recognize()
                     await changed
                 elif self._leaving:
@@ -227,7 +228,7 @@ class BrokerRegistration:
         """Be elected, unless somebody else was first. `dead` is the controller whose nodes may still be there."""
         known_epoch = self._controller.image.controller_epoch
 
-        def decide(image: ClusterImage) -> Decision:
+        def decide(image: ClusterImage) -> Change | Refusal:
             if image.controller_epoch != known_epoch:
                 return NOT_NEEDED
             new: list[Change] = [ControllerElected(self._node_id)]
@@ -236,7 +237,7 @@ class BrokerRegistration:
             if image.controller_id == dead and dead in image.brokers:
                 # Takes its two nodes away, unless they are gone.
                 new.insert(0, BrokerGone(dead, expired=dead in self._controller.feed.unregistered))
-            return Batch(tuple(new))
+            return ChangeSet(tuple(new))
 
         if self._leaving:
             return

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable
 from moldau.base.errors import Refusal
 from moldau.broker.cluster.failure_detector import WatchedBroker
 from moldau.broker.controller import Controller
-from moldau.metadata import tree
-from moldau.metadata.changes import Batch, BrokerGone, Change, Decision, fold
-from moldau.metadata.elections import Rules, settled, unbalanced
+from moldau.metadata import znodes
+from moldau.metadata.changes import BrokerGone, Change, ChangeSet, fold
+from moldau.metadata.elections import ElectionRules, leader_and_isr_changes, leader_rebalance_changes
 from moldau.metadata.image import ClusterImage
 from moldau.store.port import StoreError
 
@@ -27,7 +27,7 @@ PAUSE_S = 0.2  # before the next attempt, when the store or another writer was i
 class ControllerLoop:
     """`rules(image)` says what topics' settings demand."""
 
-    def __init__(self, controller: Controller, rules: Callable[[ClusterImage], Rules]) -> None:
+    def __init__(self, controller: Controller, rules: Callable[[ClusterImage], ElectionRules]) -> None:
         self._controller = controller
         self._rules = rules
         self._due = asyncio.Event()
@@ -83,7 +83,7 @@ class ControllerLoop:
         loop = asyncio.get_running_loop()
         while True:
             try:
-                changed = await self._controller.feed.store.watch_children(tree.BROKERS)
+                changed = await self._controller.feed.store.watch_children(znodes.BROKERS)
                 self._due.set()
                 await changed
             except StoreError:
@@ -100,8 +100,8 @@ class ControllerLoop:
     async def rebalance_leaders(self, percentage: int) -> None:
         """Preferred replicas lead again (auto.leader.rebalance.enable), of brokers that lack more than this."""
 
-        def changes(image: ClusterImage) -> Batch:
-            return Batch(unbalanced(image, percentage, self._rules(image)))
+        def changes(image: ClusterImage) -> ChangeSet:
+            return ChangeSet(leader_rebalance_changes(image, percentage, self._rules(image)))
 
         if self._controller.leads and changes(self._controller.image).changes:
             await self._controller.submit(changes)
@@ -116,25 +116,27 @@ class ControllerLoop:
         known = {broker.id: broker.epoch for broker in self._controller.image.brokers.values()}
         # The server of a new session may know less than the image, which the session before it has read.
         await feed.store.sync()
-        registered = {int(name) for name in await feed.store.children(tree.BROKERS)}
+        registered = {int(name) for name in await feed.store.children(znodes.BROKERS)}
         if not self._all_back(registered):
             return False
         # Whoever decides here is there, and registers again by itself. A controller that is told of as gone is none.
         present = registered | {feed.own_id}
         ended = dead | {each: epoch for each, epoch in known.items() if each not in present}
 
-        def decide(image: ClusterImage) -> Decision:
+        def decide(image: ClusterImage) -> Change | Refusal:
             gone = _gone(image, registered, ended, _mentioned(image) - self._announced - {feed.own_id})
             after = image
             for change in gone:
                 after = fold(after, change)
-            return Batch((*gone, *settled(after, self._rules(image), restarted & after.brokers.keys())))
+            return ChangeSet(
+                (*gone, *leader_and_isr_changes(after, self._rules(image), restarted & after.brokers.keys()))
+            )
 
         decision = await self._controller.submit(decide)
         if isinstance(decision, Refusal):
             return not self._controller.leads
         self._new = self._new and not new
-        assert isinstance(decision, Batch)
+        assert isinstance(decision, ChangeSet)
         self._announced |= {each.broker_id for each in decision.changes if isinstance(each, BrokerGone)}
         self._restarted -= restarted
         self._dead = {each: epoch for each, epoch in self._dead.items() if dead.get(each) != epoch}
@@ -161,7 +163,7 @@ def _mentioned(image: ClusterImage) -> set[int]:
 
 
 def _tell(change: Change, seconds: float) -> None:
-    parts = change.changes if isinstance(change, Batch) else (change,)
+    parts = change.changes if isinstance(change, ChangeSet) else (change,)
     gone = [part.broker_id for part in parts if isinstance(part, BrokerGone)]
     partitions = len(parts) - len(gone)
     if gone or partitions:

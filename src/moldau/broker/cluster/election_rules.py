@@ -4,14 +4,14 @@ from moldau.base.settings import Value
 from moldau.broker.settings import BrokerConfig
 from moldau.log.settings import TOPIC
 from moldau.metadata.changes import PartitionChanged
-from moldau.metadata.elections import Rules, settled
+from moldau.metadata.elections import ElectionRules, leader_and_isr_changes
 from moldau.metadata.image import CLUSTER_DEFAULT, ClusterImage, Topic
 
 MIN_ISR = "min.insync.replicas"
 UNCLEAN = "unclean.leader.election.enable"
 
 
-def election_rules(config: BrokerConfig, image: ClusterImage) -> Rules:
+def election_rules(config: BrokerConfig, image: ClusterImage) -> ElectionRules:
     """As of this image: what was set for all brokers while they run stands before what this one was started with."""
     defaults = image.broker_configs.get(CLUSTER_DEFAULT, {})
 
@@ -19,7 +19,7 @@ def election_rules(config: BrokerConfig, image: ClusterImage) -> Rules:
         text = topic.config.get(name, defaults.get(name))
         return config.values[name] if text is None else TOPIC.parse(name, text)  # type: ignore[return-value]  # checked
 
-    return Rules(
+    return ElectionRules(
         min_isr=lambda topic: int(value(topic, MIN_ISR)),  # type: ignore[arg-type]  # the row is of kind INT
         unclean=lambda topic: bool(value(topic, UNCLEAN)),
         cordoned=image.cordoned,
@@ -34,7 +34,7 @@ def resulting_changes(config: BrokerConfig, before: ClusterImage, after: Cluster
     """
     if before.broker_configs is after.broker_configs and not _configured(before, after):
         return ()
-    return settled(after, election_rules(config, after))
+    return leader_and_isr_changes(after, election_rules(config, after))
 
 
 def _configured(before: ClusterImage, after: ClusterImage) -> bool:

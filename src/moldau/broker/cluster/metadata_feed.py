@@ -16,7 +16,7 @@ from moldau.base.tree import Delete, name_of, parent_of
 from moldau.base.uuids import text_of
 from moldau.broker.cluster.topic_nodes import remove_topic_nodes, stage_topic_nodes
 from moldau.broker.fresh import fresh_id
-from moldau.metadata import tree
+from moldau.metadata import znodes
 from moldau.metadata.changes import Change, TopicCreated, apply, to_json
 from moldau.metadata.image import NO_BROKER, ClusterImage, Topic
 from moldau.store.port import Conflict, Reason, Store, StoreDamaged, StoreError, StoreFull, StoreUnavailable, TooMuch
@@ -49,9 +49,9 @@ class MetadataFeed:
 
     async def load(self, new_cluster_id: str | None = None) -> None:
         """Reads the image from the store; an empty store becomes that of a new cluster. Raises StoreError."""
-        if not await self.store.exists(tree.FEED):
+        if not await self.store.exists(znodes.FEED):
             # A conflict here means that another process founded the cluster just now: then that one counts.
-            await self.store.multi(tree.founding_ops(new_cluster_id or text_of(fresh_id())))
+            await self.store.multi(znodes.founding_ops(new_cluster_id or text_of(fresh_id())))
         await self.reload()
 
     async def follow(self) -> None:
@@ -59,7 +59,7 @@ class MetadataFeed:
         away = False
         while True:
             try:
-                changed = await self.store.watch_data(tree.FEED)
+                changed = await self.store.watch_data(znodes.FEED)
                 await self.catch_up()
                 if away:
                     logger.info(
@@ -93,8 +93,8 @@ class MetadataFeed:
         A store out of reach is waited for until the deadline, which the loop's clock counts.
         """
         loop = asyncio.get_running_loop()
-        ops = [*tree.ops_for(change, self.image), *(Delete(tree.entry_path(number)) for number in trim)]
-        large = tree.large_topics(change)
+        ops = [*znodes.ops_for(change, self.image), *(Delete(znodes.entry_path(number)) for number in trim)]
+        large = znodes.large_topics(change)
         doubt = False  # whether an attempt may have succeeded, with its answer lost
         while True:
             try:
@@ -134,22 +134,22 @@ class MetadataFeed:
 
     async def _remove_leftovers(self, conflict: Conflict) -> None:
         """What is left of a deleted topic must not be in the way of a new one of its name."""
-        if conflict.reason is Reason.NODE_EXISTS and parent_of(conflict.op.path) == tree.TOPICS:
+        if conflict.reason is Reason.NODE_EXISTS and parent_of(conflict.op.path) == znodes.TOPICS:
             await remove_topic_nodes(self.store, self.image.controller_epoch, name_of(conflict.op.path))
 
     async def _made(self, change: Change) -> bool:
         """Whether the entry behind the last one known here is this very change."""
         await self.store.sync()
-        node = await self.store.get(tree.entry_path(self.image.version + 1))
+        node = await self.store.get(znodes.entry_path(self.image.version + 1))
         return node is not None and node.data == to_json(change)
 
     async def _read_feed(self) -> None:
-        head = await self.store.get(tree.FEED)
+        head = await self.store.get(znodes.FEED)
         if head is None:
-            raise StoreDamaged(f"{tree.FEED} is missing")
+            raise StoreDamaged(f"{znodes.FEED} is missing")
         while self.image.version < head.version:
             first = self.image.version + 1
-            paths = [tree.entry_path(n) for n in range(first, min(head.version + 1, first + ENTRIES_PER_READ))]
+            paths = [znodes.entry_path(n) for n in range(first, min(head.version + 1, first + ENTRIES_PER_READ))]
             nodes = await asyncio.gather(*(self.store.get(path) for path in paths))
             for path, node in zip(paths, nodes, strict=True):
                 if node is None or not self._apply_entry(path, node.data):
@@ -158,13 +158,13 @@ class MetadataFeed:
 
     async def find_oldest_entry(self) -> None:
         """Which entry is the first that is still there, for whoever trims the feed from now on."""
-        entries = await self.store.children(tree.FEED)
+        entries = await self.store.children(znodes.FEED)
         self.oldest_entry = int(entries[0]) if entries else self.image.version + 1
 
     def _apply_entry(self, path: str, data: bytes) -> bool:
         try:
-            image = apply(self.image, tree.feed_entry(path, data))
-        except (tree.DamagedTree, LookupError) as problem:
+            image = apply(self.image, znodes.feed_entry(path, data))
+        except (znodes.MalformedZnodeError, LookupError) as problem:
             logger.warning("reading the whole metadata again, since a change cannot be taken over: %s", problem)
             return False
         self._publish(image)
@@ -176,11 +176,11 @@ class MetadataFeed:
         What was changed meanwhile is read again, and that alone: a large tree takes longer to read than it stays as it
         is.
         """
-        head = await self.store.get(tree.FEED)
-        nodes = await self._read(dict.fromkeys(tree.ROOTS, True))
+        head = await self.store.get(znodes.FEED)
+        nodes = await self._read(dict.fromkeys(znodes.ROOTS, True))
         for _ in range(MAX_REREADS):
-            entries = await self.store.children(tree.FEED)
-            before, head = head, await self.store.get(tree.FEED)
+            entries = await self.store.children(znodes.FEED)
+            before, head = head, await self.store.get(znodes.FEED)
             if head is None or head == before:
                 break
             places = await self._touched(before.version if before else 0, head.version)
@@ -189,8 +189,8 @@ class MetadataFeed:
         else:
             raise StoreUnavailable("the metadata changes faster than it can be read")
         try:
-            image = tree.image_from(nodes | ({tree.FEED: head.data} if head else {}))
-        except tree.DamagedTree as error:
+            image = znodes.image_from(nodes | ({znodes.FEED: head.data} if head else {}))
+        except znodes.MalformedZnodeError as error:
             raise StoreDamaged(f"the metadata in the store is damaged: {error}") from error
         self.oldest_entry = int(entries[0]) if entries else image.version + 1
         self._publish(self._with_the_missing(_sharing(self.image, image)))
@@ -206,15 +206,15 @@ class MetadataFeed:
 
     async def _touched(self, before: int, after: int) -> dict[str, bool]:
         """Where changes behind one and up to the other have written. Everywhere, if that cannot be said."""
-        paths = [tree.entry_path(number) for number in range(before + 1, after + 1)]
+        paths = [znodes.entry_path(number) for number in range(before + 1, after + 1)]
         places: dict[str, bool] = {}
         for path, node in zip(paths, await asyncio.gather(*map(self.store.get, paths)), strict=True):
             try:
-                written = list(tree.touched(tree.feed_entry(path, node.data))) if node is not None else None
-            except tree.DamagedTree:
+                written = list(znodes.touched(znodes.feed_entry(path, node.data))) if node is not None else None
+            except znodes.MalformedZnodeError:
                 written = None
             if written is None:
-                return dict.fromkeys(tree.ROOTS, True)
+                return dict.fromkeys(znodes.ROOTS, True)
             for place, whole in written:
                 places[place] = whole or places.get(place, False)
         return places

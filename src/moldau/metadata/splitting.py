@@ -1,16 +1,16 @@
 """Cuts changes into portions that a store takes in one transaction: ZooKeeper's limit is 1 MB, feed entry included.
 
 Pure. What one decision changes goes into as few portions as possible. A topic that grows by thousands of partitions
-grows in steps; one that is created with them has their nodes made before (`tree.staging_ops`), so it is never seen in
+grows in steps; one that is created with them has their nodes made before (`znodes.staging_ops`), so it is never seen in
 part.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from moldau.metadata.changes import (
-    Batch,
     BrokerConfigured,
     Change,
+    ChangeSet,
     GroupConfigured,
     PartitionChanged,
     PartitionsAdded,
@@ -19,9 +19,9 @@ from moldau.metadata.changes import (
     TopicDeleted,
 )
 from moldau.metadata.image import ClusterImage, PartitionState
-from moldau.metadata.tree import CREATED_AT_ONCE, DELETED_AT_ONCE
+from moldau.metadata.znodes import CREATED_AT_ONCE, DELETED_AT_ONCE
 
-PORTION_BYTES = 500_000  # half of what ZooKeeper takes by default
+TRANSACTION_BYTES = 500_000  # half of what ZooKeeper takes by default
 WITH_TOPICS = 1.8  # so much of a portion may it be, together with the assignments that have to be written as a whole
 
 # What a change weighs, generously: the paths and data of its nodes, the framing of operations, and its feed entry.
@@ -109,15 +109,15 @@ def _moves(change: PartitionChanged, image: ClusterImage) -> bool:
     return old is not None and (old.replicas, old.adding, old.removing) != new
 
 
-def portions(change: Change, image: ClusterImage, limit: int = PORTION_BYTES) -> list[Change]:
+def split_change(change: Change, image: ClusterImage, limit: int = TRANSACTION_BYTES) -> list[Change]:
     """The change itself, if it is small enough; else several that have the same effect one after the other."""
-    if fitting([change], image, limit):
+    if count_fitting([change], image, limit):
         return [change]
     cut = [piece for leaf in _leaves(change) for piece in _pieces(leaf, limit)]
     return list(_packed(cut, image, limit))
 
 
-def fitting(changes: Sequence[Change], image: ClusterImage, limit: int = PORTION_BYTES) -> int:
+def count_fitting(changes: Sequence[Change], image: ClusterImage, limit: int = TRANSACTION_BYTES) -> int:
     """How many of them, from the first on, go into one portion."""
     load = _Load(image)
     for count, change in enumerate(changes):
@@ -128,7 +128,7 @@ def fitting(changes: Sequence[Change], image: ClusterImage, limit: int = PORTION
 
 
 def _leaves(change: Change) -> Iterator[Change]:
-    if isinstance(change, Batch):
+    if isinstance(change, ChangeSet):
         for each in change.changes:
             yield from _leaves(each)
     else:
@@ -151,9 +151,9 @@ def _packed(changes: Iterable[Change], image: ClusterImage, limit: int) -> Itera
     for change in changes:
         load.add(change)
         if pack and not load.fits(limit):
-            yield Batch(tuple(pack))
+            yield ChangeSet(tuple(pack))
             pack, load = [], _Load(image)
             load.add(change)
         pack.append(change)
     if pack:
-        yield Batch(tuple(pack))
+        yield ChangeSet(tuple(pack))

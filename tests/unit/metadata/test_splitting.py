@@ -6,18 +6,18 @@ from uuid import UUID
 import pytest
 
 from moldau.base.tree import Create, Op, Set
-from moldau.metadata import tree
-from moldau.metadata.changes import Batch, Change, PartitionsAdded, TopicCreated, TopicDeleted, apply
-from moldau.metadata.elections import Rules, lost
+from moldau.metadata import znodes
+from moldau.metadata.changes import Change, ChangeSet, PartitionsAdded, TopicCreated, TopicDeleted, apply
+from moldau.metadata.elections import ElectionRules, broker_failure_changes
 from moldau.metadata.image import Broker, ClusterImage, PartitionState
-from moldau.metadata.portions import PORTION_BYTES, fitting, portions
 from moldau.metadata.reassignment import reassign
+from moldau.metadata.splitting import TRANSACTION_BYTES, count_fitting, split_change
 from moldau.metadata.topics import MAX_NEW_PARTITIONS
 from moldau.store.zookeeper import MAX_REQUEST_BYTES
 
 OP_BYTES, CREATE_BYTES = 24, 48
 CHROOT = len("/moldau/production")
-RULES = Rules(lambda _: 2, lambda _: False)
+RULES = ElectionRules(lambda _: 2, lambda _: False)
 
 
 def size(ops: Iterable[Op]) -> int:
@@ -33,11 +33,11 @@ def size(ops: Iterable[Op]) -> int:
 
 def made(image: ClusterImage, change: Change) -> tuple[ClusterImage, int]:
     """The image after a change, made in portions; and how many those were. None is too large."""
-    pieces = portions(change, image)
+    pieces = split_change(change, image)
     for piece in pieces:
-        for topic in tree.large_topics(piece):
-            assert all(size(ops) < MAX_REQUEST_BYTES for ops in tree.staging_ops(topic, 1))
-        assert size(tree.ops_for(piece, image)) < MAX_REQUEST_BYTES
+        for topic in znodes.large_topics(piece):
+            assert all(size(ops) < MAX_REQUEST_BYTES for ops in znodes.staging_ops(topic, 1))
+        assert size(znodes.ops_for(piece, image)) < MAX_REQUEST_BYTES
         image = apply(image, piece)
     return image, len(pieces)
 
@@ -66,10 +66,10 @@ def test_whatever_is_changed_the_store_takes_it(topics: tuple[int, int], length:
     for number, name in enumerate(names):
         image, pieces = made(image, created(name, number, count, ids[:-1]))
         assert pieces == 1, "nobody sees a topic in part"
-    image, _ = made(image, Batch(lost(image, ids[:1], RULES)))
+    image, _ = made(image, ChangeSet(broker_failure_changes(image, ids[:1], RULES)))
     moves = [reassign(image, name, index, ids[1:]) for name in names for index in (0, 1)]
-    image, _ = made(image, Batch(tuple(each for each in moves if not isinstance(each, Batch))))  # type: ignore[misc]
-    image, _ = made(image, Batch(tuple(TopicDeleted(name) for name in names)))
+    image, _ = made(image, ChangeSet(tuple(each for each in moves if not isinstance(each, ChangeSet))))  # type: ignore[misc]
+    image, _ = made(image, ChangeSet(tuple(TopicDeleted(name) for name in names)))
     assert not image.topics
 
 
@@ -79,12 +79,12 @@ def test_one_move_in_each_of_many_large_topics_is_not_one_transaction() -> None:
     for number in range(12):
         image = apply(image, created(f"t{number}", number, 6_000, (1, 2, 3)))
     moves = [reassign(image, f"t{number}", 0, (2, 3, 4)) for number in range(12)]
-    whole = Batch(tuple(moves))  # type: ignore[arg-type]
-    assert size(tree.ops_for(whole, image)) > MAX_REQUEST_BYTES
+    whole = ChangeSet(tuple(moves))  # type: ignore[arg-type]
+    assert size(znodes.ops_for(whole, image)) > MAX_REQUEST_BYTES
     after, pieces = made(image, whole)
     assert 1 < pieces < 6
     assert all(topic.partitions[0].adding == (4,) for topic in after.topics.values())
-    assert 0 < fitting(moves, image) < 12  # type: ignore[arg-type]
+    assert 0 < count_fitting(moves, image) < 12  # type: ignore[arg-type]
 
 
 def test_a_topic_grows_to_tens_of_thousands_of_partitions() -> None:
@@ -95,18 +95,18 @@ def test_a_topic_grows_to_tens_of_thousands_of_partitions() -> None:
     assert len(image.topics["t"].partitions) == start + MAX_NEW_PARTITIONS
 
 
-@pytest.mark.parametrize("count", [1, tree.CREATED_AT_ONCE, tree.CREATED_AT_ONCE + 1])
+@pytest.mark.parametrize("count", [1, znodes.CREATED_AT_ONCE, znodes.CREATED_AT_ONCE + 1])
 def test_a_new_topic_is_written_as_it_is_read(count: int) -> None:
     change = created("t", 0, count, (1, 2))
     image = ClusterImage(controller_epoch=0)
-    nodes = {op.path: op.data for op in tree.founding_ops("c") if isinstance(op, Create)}
-    for ops in [*(ops for topic in tree.large_topics(change) for ops in tree.staging_ops(topic, 0))]:
+    nodes = {op.path: op.data for op in znodes.founding_ops("c") if isinstance(op, Create)}
+    for ops in [*(ops for topic in znodes.large_topics(change) for ops in znodes.staging_ops(topic, 0))]:
         nodes |= {op.path: op.data for op in ops if isinstance(op, Create | Set)}
-        assert not tree.image_from(nodes).topics, "nobody sees it yet"
-    ops = tree.ops_for(change, image)
+        assert not znodes.image_from(nodes).topics, "nobody sees it yet"
+    ops = znodes.ops_for(change, image)
     nodes |= {op.path: op.data for op in ops if isinstance(op, Create | Set)}
-    assert tree.image_from(nodes).topics == apply(image, change).topics
-    assert size(ops) < PORTION_BYTES
-    (entry,) = [op for op in ops if op.path == tree.entry_path(1)]
+    assert znodes.image_from(nodes).topics == apply(image, change).topics
+    assert size(ops) < TRANSACTION_BYTES
+    (entry,) = [op for op in ops if op.path == znodes.entry_path(1)]
     assert isinstance(entry, Create)
-    assert tree.feed_entry(entry.path, entry.data) == change
+    assert znodes.feed_entry(entry.path, entry.data) == change

@@ -13,14 +13,14 @@ from uuid import UUID
 
 from moldau.base.errors import Refusal, WireError
 from moldau.metadata.changes import PartitionChanged
-from moldau.metadata.elections import Choice, Rules, candidates, elect, eligible
+from moldau.metadata.elections import ElectionRules, LeaderAndIsr, candidates, elect, eligible
 from moldau.metadata.image import NO_BROKER, ClusterImage, PartitionState, Topic
 from moldau.metadata.reassignment import changed, completed, elected
 
 UNKNOWN_EPOCH = -1  # the leader does not know the epoch of this broker; that is no reason against it
 
 
-class NewIsr(NamedTuple):
+class ProposedIsr(NamedTuple):
     """What a leader asks for one partition; the brokers of the new ISR with the epochs it knows them by."""
 
     topic_id: UUID
@@ -39,7 +39,7 @@ def stale(image: ClusterImage, broker_id: int, broker_epoch: int) -> Refusal | N
 
 
 def alter_partition(
-    image: ClusterImage, broker_id: int, broker_epoch: int, asked: NewIsr, rules: Rules
+    image: ClusterImage, broker_id: int, broker_epoch: int, asked: ProposedIsr, rules: ElectionRules
 ) -> PartitionChanged | Refusal:
     refusal = stale(image, broker_id, broker_epoch)
     if refusal:
@@ -54,7 +54,7 @@ def alter_partition(
     if refusal:
         return refusal
     isr = tuple(each for each in state.replicas if each in asked.members)
-    choice = Choice(state.leader, isr, state.elr)
+    choice = LeaderAndIsr(state.leader, isr, state.elr)
     if broker_id == state.leader and broker_id not in isr:
         choice = _resigned(image, topic, state, isr, rules)
     failed = NO_BROKER if broker_id in isr else broker_id
@@ -64,7 +64,7 @@ def alter_partition(
     return changed(topic.name, state, new if done is None else elected(image, done))
 
 
-def _outdated(state: PartitionState, broker_id: int, asked: NewIsr) -> Refusal | None:
+def _outdated(state: PartitionState, broker_id: int, asked: ProposedIsr) -> Refusal | None:
     if asked.leader_epoch > state.leader_epoch or asked.partition_epoch > state.partition_epoch:
         return Refusal(WireError.NOT_CONTROLLER, "The leader knows more than this controller.")
     if asked.leader_epoch < state.leader_epoch:
@@ -76,13 +76,13 @@ def _outdated(state: PartitionState, broker_id: int, asked: NewIsr) -> Refusal |
     return None
 
 
-def _withdraws(state: PartitionState, broker_id: int, asked: NewIsr) -> bool:
+def _withdraws(state: PartitionState, broker_id: int, asked: ProposedIsr) -> bool:
     """Whether a follower asks for the ISR as it is without itself. There is a leader to go on with."""
     others = set(state.isr) - {broker_id}
     return state.leader in others and broker_id in state.isr and others == set(asked.members)
 
 
-def _unfit(image: ClusterImage, state: PartitionState, asked: NewIsr) -> Refusal | None:
+def _unfit(image: ClusterImage, state: PartitionState, asked: ProposedIsr) -> Refusal | None:
     """Why a member may not be in the ISR. Who is in it already may stay, even if it is leaving."""
     if not set(asked.members) <= set(state.replicas):
         return Refusal(WireError.INVALID_REQUEST, "The new ISR has brokers that have no replica.")
@@ -95,7 +95,9 @@ def _unfit(image: ClusterImage, state: PartitionState, asked: NewIsr) -> Refusal
     return None
 
 
-def _resigned(image: ClusterImage, topic: Topic, state: PartitionState, isr: Sequence[int], rules: Rules) -> Choice:
+def _resigned(
+    image: ClusterImage, topic: Topic, state: PartitionState, isr: Sequence[int], rules: ElectionRules
+) -> LeaderAndIsr:
     rest = tuple(each for each in isr if each != state.leader)
     able = candidates(image) - {state.leader}
     left = PartitionState(state.index, state.replicas, rest, state.leader, elr=state.elr)

@@ -6,10 +6,10 @@ from uuid import UUID
 import pytest
 
 from moldau.base.tree import Check, Create, Delete, Op, Set
-from moldau.metadata import tree
+from moldau.metadata import znodes
 from moldau.metadata.changes import (
-    Batch,
     BrokerRegistered,
+    ChangeSet,
     ControllerElected,
     GroupConfigured,
     PartitionChanged,
@@ -23,7 +23,7 @@ CREATED = TopicCreated("t", TOPIC_ID, (PartitionState(0, (1,), (1,), 1),), {"ret
 
 
 def founded() -> dict[str, bytes]:
-    return written({}, tree.founding_ops("cluster"))
+    return written({}, znodes.founding_ops("cluster"))
 
 
 def written(nodes: dict[str, bytes], ops: list[Op]) -> dict[str, bytes]:
@@ -31,11 +31,11 @@ def written(nodes: dict[str, bytes], ops: list[Op]) -> dict[str, bytes]:
 
 
 def test_a_founded_tree_is_an_empty_cluster() -> None:
-    assert tree.image_from(founded()) == ClusterImage(cluster_id="cluster")
+    assert znodes.image_from(founded()) == ClusterImage(cluster_id="cluster")
 
 
 def test_a_topic_lies_where_kafkas_tools_look_for_it() -> None:
-    nodes = written({}, tree.ops_for(CREATED, ClusterImage()))
+    nodes = written({}, znodes.ops_for(CREATED, ClusterImage()))
     assert json.loads(nodes["/brokers/topics/t"]) == {
         "version": 3,
         "topic_id": "f_______T_-__________w",
@@ -55,40 +55,40 @@ def test_a_topic_lies_where_kafkas_tools_look_for_it() -> None:
 def test_settings_of_a_group_lie_beside_those_of_topics(group: str, path: str) -> None:
     own = {"consumer.session.timeout.ms": "50000"}
     change = GroupConfigured(group, own)
-    nodes = written(founded(), tree.ops_for(change, ClusterImage()))
+    nodes = written(founded(), znodes.ops_for(change, ClusterImage()))
     assert json.loads(nodes[path]) == {"version": 1, "config": own}
-    assert tree.image_from(nodes).group_configs == {group: own} == apply(ClusterImage(), change).group_configs
+    assert znodes.image_from(nodes).group_configs == {group: own} == apply(ClusterImage(), change).group_configs
     gone = GroupConfigured(group, {})
     image = apply(ClusterImage(), change)
-    assert Delete(path) in tree.ops_for(gone, image)
+    assert Delete(path) in znodes.ops_for(gone, image)
     assert apply(image, gone).group_configs == {}
 
 
 def test_every_change_is_fenced_and_numbered() -> None:
     image = ClusterImage(version=6, controller_epoch=4)
-    ops = tree.ops_for(CREATED, image)
+    ops = znodes.ops_for(CREATED, image)
     assert ops[0] == Check("/controller_epoch", 4)
     assert ops[-2].path == "/moldau/changes/0000000007"
     assert ops[-1] == Set("/moldau/changes", b"7", 6)
-    assert tree.feed_entry(ops[-2].path, ops[-2].data) == CREATED
+    assert znodes.feed_entry(ops[-2].path, ops[-2].data) == CREATED
 
 
 def test_a_partition_change_compares_the_partition_epoch() -> None:
     image = apply(ClusterImage(), CREATED)
     first = PartitionChanged("t", 0, (1,), (1,), leader=-1, leader_epoch=1)
     second = PartitionChanged("t", 0, (1,), (1,), leader=1, leader_epoch=2)
-    sets = [op for op in tree.ops_for(Batch((first, second)), image) if op.path.endswith("/state")]
+    sets = [op for op in znodes.ops_for(ChangeSet((first, second)), image) if op.path.endswith("/state")]
     assert [op.version for op in sets] == [0, 1]
 
 
 def test_brokers_and_controller_vanish_with_their_session() -> None:
     broker = Broker(1, {"PLAINTEXT": Endpoint("::1", 9092)}, rack="r")
-    ops = tree.ops_for(Batch((ControllerElected(1), BrokerRegistered(broker))), ClusterImage())
+    ops = znodes.ops_for(ChangeSet((ControllerElected(1), BrokerRegistered(broker))), ClusterImage())
     ephemeral = {op.path for op in ops if isinstance(op, Create) and op.ephemeral}
     assert ephemeral == {"/controller", "/brokers/ids/1"}
     nodes = written(founded(), ops)
     assert json.loads(nodes["/brokers/ids/1"])["endpoints"] == ["PLAINTEXT://[::1]:9092"]
-    assert tree.image_from(nodes).brokers[1].endpoints == broker.endpoints
+    assert znodes.image_from(nodes).brokers[1].endpoints == broker.endpoints
 
 
 @pytest.mark.parametrize(
@@ -110,21 +110,21 @@ def test_brokers_and_controller_vanish_with_their_session() -> None:
     ],
 )
 def test_a_damaged_node_is_named(path: str, data: bytes) -> None:
-    nodes = written(founded(), tree.ops_for(CREATED, ClusterImage())) | {path: data}
-    with pytest.raises(tree.DamagedTree, match="/"):
-        tree.image_from(nodes)
+    nodes = written(founded(), znodes.ops_for(CREATED, ClusterImage())) | {path: data}
+    with pytest.raises(znodes.MalformedZnodeError, match="/"):
+        znodes.image_from(nodes)
 
 
 def test_a_missing_node_is_named() -> None:
     nodes = founded()
     del nodes["/cluster/id"]
-    with pytest.raises(tree.DamagedTree, match="/cluster/id is missing"):
-        tree.image_from(nodes)
+    with pytest.raises(znodes.MalformedZnodeError, match="/cluster/id is missing"):
+        znodes.image_from(nodes)
 
 
 @pytest.mark.parametrize(
     "data", [b"", b"{}", b"[]", b'{"change":"Nonsense"}', b'{"change":"TopicDeleted"}', b"[" * 5000]
 )
 def test_a_damaged_feed_entry_is_named(data: bytes) -> None:
-    with pytest.raises(tree.DamagedTree, match="/moldau/changes/1"):
-        tree.feed_entry("/moldau/changes/1", data)
+    with pytest.raises(znodes.MalformedZnodeError, match="/moldau/changes/1"):
+        znodes.feed_entry("/moldau/changes/1", data)

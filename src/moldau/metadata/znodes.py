@@ -17,12 +17,12 @@ from uuid import UUID
 from moldau.base.tree import Check, Create, Delete, Op, Set
 from moldau.base.uuids import text_of, uuid_of
 from moldau.metadata.changes import (
-    Batch,
     BrokerConfigured,
     BrokerGone,
     BrokerLeaving,
     BrokerRegistered,
     Change,
+    ChangeSet,
     ControllerElected,
     FeaturesFinalized,
     GroupConfigured,
@@ -62,7 +62,7 @@ STAGED_AT_ONCE = 700  # partitions whose nodes are made in one transaction, befo
 _encode = json.JSONEncoder(separators=(",", ":")).encode  # made once: a topic of many partitions is many nodes
 
 
-class DamagedTree(Exception):
+class MalformedZnodeError(Exception):
     """A node does not say what it should; the text names it."""
 
 
@@ -111,7 +111,7 @@ def _steps(change: Change, image: ClusterImage) -> Iterator[tuple[Change, Cluste
             run[part.topic, part.index] = part
             continue
         if run:
-            step = Batch(tuple(run.values()))
+            step = ChangeSet(tuple(run.values()))
             after = fold(image, step)
             yield step, image, after
             image = after
@@ -125,7 +125,7 @@ def _steps(change: Change, image: ClusterImage) -> Iterator[tuple[Change, Cluste
 
 
 def _flat(change: Change) -> Iterator[Change]:
-    if isinstance(change, Batch):
+    if isinstance(change, ChangeSet):
         for part in change.changes:
             yield from _flat(part)
     else:
@@ -172,7 +172,7 @@ def _writes(change: Change, image: ClusterImage, after: ClusterImage) -> Iterato
             yield Set(FEATURES, _json({"version": 1, "features": dict(after.features), "epoch": after.features_epoch}))
         case ProducerIdsAllocated():
             yield Set(PRODUCER_IDS, _producer_ids_data(change, image))
-        case Batch():  # of partitions: see `_steps`
+        case ChangeSet():  # of partitions: see `_steps`
             yield from _change_partitions(change.changes, image, after)
 
 
@@ -267,7 +267,7 @@ def _configure(path: str, config: Mapping[str, str], *, exists: bool) -> Iterato
 
 
 def image_from(tree: Mapping[str, bytes]) -> ClusterImage:
-    """The image that lies in these nodes (the subtrees of ROOTS, and FEED itself). Raises DamagedTree."""
+    """The image that lies in these nodes (the subtrees of ROOTS, and FEED itself). Raises MalformedZnodeError."""
     states: dict[str, dict[int, bytes]] = {}
     topic_nodes: dict[str, bytes] = {}
     configs: dict[str, Mapping[str, str]] = {}
@@ -315,7 +315,7 @@ def image_from(tree: Mapping[str, bytes]) -> ClusterImage:
 def _topic_from(name: str, data: bytes, states: Mapping[int, bytes], config: Mapping[str, str]) -> Topic:
     topic_id, assignment, adding, removing = _read(topic_path(name), data, _parse_topic)
     if sorted(assignment) != list(range(len(assignment))) or assignment.keys() != states.keys():
-        raise DamagedTree(f"{topic_path(name)}: its partitions and their states do not match")
+        raise MalformedZnodeError(f"{topic_path(name)}: its partitions and their states do not match")
     partitions = tuple(
         replace(
             _read(_state_path(name, index), states[index], partial(_parse_state, index, assignment[index])),
@@ -331,12 +331,12 @@ def _read(path: str, data: S, parse: Callable[[S], T]) -> T:
     try:
         return parse(data)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise DamagedTree(f"{path}: {error!r}") from error
+        raise MalformedZnodeError(f"{path}: {error!r}") from error
 
 
 def _read_node(tree: Mapping[str, bytes], path: str, parse: Callable[[bytes], T]) -> T:
     if path not in tree:
-        raise DamagedTree(f"{path} is missing")
+        raise MalformedZnodeError(f"{path} is missing")
     return _read(path, tree[path], parse)
 
 

@@ -6,6 +6,7 @@ from uuid import UUID
 import pytest
 
 from moldau.base.errors import Refusal, WireError
+from moldau.metadata.alter_partition import ProposedIsr, alter_partition
 from moldau.metadata.changes import (
     BrokerConfigured,
     BrokerGone,
@@ -15,12 +16,18 @@ from moldau.metadata.changes import (
     TopicCreated,
     apply,
 )
-from moldau.metadata.elections import Rules, distrusted, elect, leaving, settled, unbalanced
+from moldau.metadata.elections import (
+    ElectionRules,
+    controlled_shutdown_changes,
+    elect,
+    leader_and_isr_changes,
+    leader_rebalance_changes,
+    unclean_shutdown_changes,
+)
 from moldau.metadata.image import NO_BROKER, Broker, ClusterImage, PartitionState
-from moldau.metadata.in_sync import NewIsr, alter_partition
 
 TOPIC_ID = UUID(int=9)
-RULES = Rules(min_isr=lambda _: 2, unclean=lambda _: False)
+RULES = ElectionRules(min_isr=lambda _: 2, unclean=lambda _: False)
 
 
 def image_of(state: PartitionState) -> ClusterImage:
@@ -33,7 +40,7 @@ def image_of(state: PartitionState) -> ClusterImage:
 
 STATE = PartitionState(0, (1, 2, 3), (1, 2), leader=1, leader_epoch=5)
 IMAGE = image_of(STATE)
-ASKED = NewIsr(TOPIC_ID, 0, leader_epoch=5, partition_epoch=0, members={1: 1, 2: 2, 3: 3})
+ASKED = ProposedIsr(TOPIC_ID, 0, leader_epoch=5, partition_epoch=0, members={1: 1, 2: 2, 3: 3})
 
 
 def test_a_follower_that_has_caught_up_is_let_in() -> None:
@@ -62,7 +69,7 @@ def test_who_leaves_an_isr_that_is_then_too_small_stays_eligible() -> None:
         (ASKED._replace(members={1: 1, 2: 2, 3: 2}), 1, 1, WireError.INELIGIBLE_REPLICA),
     ],
 )
-def test_refusals(asked: NewIsr, broker: int, epoch: int, error: WireError) -> None:
+def test_refusals(asked: ProposedIsr, broker: int, epoch: int, error: WireError) -> None:
     outcome = alter_partition(IMAGE, broker, epoch, asked, RULES)
     assert isinstance(outcome, Refusal)
     assert outcome.error is error
@@ -100,7 +107,7 @@ def test_a_follower_whose_disk_failed_is_left_out_at_once() -> None:
         (replace(STATE, leader=NO_BROKER), 2, ASKED._replace(members={1: 1})),
     ],
 )
-def test_a_follower_can_ask_for_nothing_else(state: PartitionState, broker: int, asked: NewIsr) -> None:
+def test_a_follower_can_ask_for_nothing_else(state: PartitionState, broker: int, asked: ProposedIsr) -> None:
     outcome = alter_partition(image_of(state), broker, broker, asked, RULES)
     assert isinstance(outcome, Refusal)
     assert outcome.error is WireError.INVALID_REQUEST
@@ -121,14 +128,18 @@ def test_a_follower_is_left_out_of_what_it_knows_only() -> None:
 
 def test_who_has_nothing_to_offer_of_a_partition_is_not_eligible_for_it() -> None:
     there = image_of(PartitionState(0, (1, 2, 3), (1, 2), 1))
-    (change,) = distrusted(there, 1, RULES, {("t", 0)})
+    (change,) = unclean_shutdown_changes(there, 1, RULES, {("t", 0)})
     assert (change.leader, change.isr) == (2, (2,))
-    assert distrusted(there, 1, RULES, {("u", 0)}) == distrusted(there, 3, RULES, {("t", 0)}) == ()
+    assert (
+        unclean_shutdown_changes(there, 1, RULES, {("u", 0)})
+        == unclean_shutdown_changes(there, 3, RULES, {("t", 0)})
+        == ()
+    )
 
 
 def test_the_last_one_stays_so_even_with_nothing_to_offer() -> None:
     there = image_of(PartitionState(0, (1, 2, 3), (1,), 1))
-    assert distrusted(there, 1, RULES, {("t", 0)}) == ()
+    assert unclean_shutdown_changes(there, 1, RULES, {("t", 0)}) == ()
 
 
 def led(*leaders: int, preferred: int = 1) -> ClusterImage:
@@ -141,18 +152,18 @@ def led(*leaders: int, preferred: int = 1) -> ClusterImage:
 def test_a_broker_gets_its_leadership_back_when_it_lacks_more_than_the_percentage() -> None:
     """STATE is one more that broker 1 prefers, and leads."""
     nine_of_ten = led(2, *[1] * 8)
-    assert unbalanced(nine_of_ten, 10, RULES) == ()
-    (change,) = unbalanced(nine_of_ten, 9, RULES)
+    assert leader_rebalance_changes(nine_of_ten, 10, RULES) == ()
+    (change,) = leader_rebalance_changes(nine_of_ten, 9, RULES)
     assert (change.topic, change.index, change.leader) == ("u", 0, 1)
     two_of_ten = led(2, 3, *[1] * 7)
-    assert [each.index for each in unbalanced(two_of_ten, 10, RULES)] == [0, 1]
-    assert unbalanced(two_of_ten, 20, RULES) == ()
-    assert unbalanced(two_of_ten, 10, RULES._replace(cordoned={1})) == ()
+    assert [each.index for each in leader_rebalance_changes(two_of_ten, 10, RULES)] == [0, 1]
+    assert leader_rebalance_changes(two_of_ten, 20, RULES) == ()
+    assert leader_rebalance_changes(two_of_ten, 10, RULES._replace(cordoned={1})) == ()
 
 
 def test_each_broker_is_judged_by_what_it_prefers_itself() -> None:
     both = apply(led(2, *[1] * 8), TopicCreated("v", UUID(int=7), (PartitionState(0, (3, 1), (1, 3), 1),), {}))
-    assert [each.topic for each in unbalanced(both, 10, RULES)] == ["v"]
+    assert [each.topic for each in leader_rebalance_changes(both, 10, RULES)] == ["v"]
 
 
 def test_who_is_cordoned_leads_only_what_nobody_else_can() -> None:
@@ -178,7 +189,7 @@ def test_a_reassignment_is_done_when_all_that_come_are_in_sync() -> None:
 def test_who_resigns_from_a_topic_that_accepts_loss_has_a_successor_at_once() -> None:
     """Its disk failed, and nobody else was in sync."""
     image = image_of(replace(STATE, isr=(1,)))
-    lenient = Rules(min_isr=lambda _: 1, unclean=lambda _: True)
+    lenient = ElectionRules(min_isr=lambda _: 1, unclean=lambda _: True)
     change = alter_partition(image, 1, 1, ASKED._replace(members={}), lenient)
     assert change == PartitionChanged("t", 0, (1, 2, 3), (2,), leader=2, leader_epoch=6)
     refusing = lenient._replace(unclean=lambda _: False)
@@ -189,7 +200,7 @@ def test_who_resigns_from_a_topic_that_accepts_loss_has_a_successor_at_once() ->
 
 def test_an_eligible_replica_stays_so_when_the_leader_shuts_down() -> None:
     image = image_of(PartitionState(0, (1, 2, 3), (1, 2), leader=1, elr=(3,)))
-    (change,) = leaving(image, 1, RULES._replace(min_isr=lambda _: 3))
+    (change,) = controlled_shutdown_changes(image, 1, RULES._replace(min_isr=lambda _: 3))
     assert (change.leader, change.isr, change.elr) == (2, (2,), (1, 3))
 
 
@@ -197,5 +208,5 @@ def test_a_reassignment_that_waited_for_an_election_is_done_with_it() -> None:
     """The last replica of before is lost for good: nobody else would say that all who come are there."""
     moving = PartitionState(0, (2, 1), (1,), leader=1, leader_epoch=5, adding=(2,), removing=(1,))
     image = apply(image_of(moving), BrokerGone(1))
-    (change,) = settled(image, Rules(min_isr=lambda _: 1, unclean=lambda _: True))
+    (change,) = leader_and_isr_changes(image, ElectionRules(min_isr=lambda _: 1, unclean=lambda _: True))
     assert change == PartitionChanged("t", 0, (2,), (2,), leader=2, leader_epoch=6)
