@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from moldau.base.coordination import Record as State
-from moldau.broker.coordinators.placing import partition_of
+from moldau.broker.coordinators.partitioning import partition_of
 from moldau.groups.records import OffsetCommitKey, OffsetCommitValue, encode
 from moldau.log.checkpoints import read_topic_id
 from moldau.log.log import Log

@@ -19,7 +19,7 @@ from confluent_kafka import KafkaException
 
 from chaos.effects import Witness
 from chaos.reassigning import elect_preferred, reassign
-from moldau.broker.coordinators.placing import partition_of
+from moldau.broker.coordinators.partitioning import partition_of
 
 Direction = Literal["both", "in", "out"]
 SHORT_S, LONG_S = 0.3, 8.0  # how long a fault lasts: from a hiccup to twice as long as a session

@@ -15,7 +15,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from moldau.base.errors import WireError
-from moldau.broker.coordinators.placing import partition_of
+from moldau.broker.coordinators.partitioning import partition_of
 from moldau.client.direct.connection import Connection
 from moldau.testing import Cluster
 from moldau.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse

@@ -7,7 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from moldau.base.coordination import Caller, Decision, Fired, TimerKey
+from moldau.base.coordination import INTERNAL_CALLER, Caller, Decision, TimerFired, TimerKey
 from moldau.groups.classic.group import ClassicGroup, State
 from moldau.groups.environment import GroupConfig, GroupEnvironment, Topics
 from moldau.groups.shard import GroupShard
@@ -17,7 +17,6 @@ from moldau.wire.messages.join_group import JoinGroupProtocol, JoinGroupRequest
 from moldau.wire.messages.leave_group import LeaveGroupMember, LeaveGroupRequest
 from moldau.wire.messages.sync_group import SyncGroupAssignment, SyncGroupRequest
 
-NOBODY = Caller(None, 0, "", "")
 RETRY_MS = 500  # when a timer's decision could not be written
 GROUPS = st.sampled_from(("g", "g", "g", "h"))
 INSTANCES = st.sampled_from((None, "one", "two"))
@@ -86,7 +85,7 @@ class ClassicGroups(RuleBasedStateMachine):
         self.tokens += 1
         self.waiting.add(self.tokens)
         caller = Caller(self.tokens, version, "client", "/127.0.0.1")
-        if not self.carry_out(self.decide(command, caller), append_fails) and self.tokens in self.waiting:
+        if not self.execute(self.decide(command, caller), append_fails) and self.tokens in self.waiting:
             self.waiting.remove(self.tokens)  # it was to wait, and nobody knows of it now: it hears of the failure too
 
     def decide(self, command: Any, caller: Caller) -> Decision:
@@ -95,7 +94,7 @@ class ClassicGroups(RuleBasedStateMachine):
         assert self.shard.groups == before, "deciding changed something"
         return decision
 
-    def carry_out(self, decision: Decision, append_fails: bool = False) -> bool:
+    def execute(self, decision: Decision, append_fails: bool = False) -> bool:
         if append_fails and decision.records:
             for token, _ in decision.replies:
                 self.answered(token)
@@ -104,7 +103,7 @@ class ClassicGroups(RuleBasedStateMachine):
         for record in decision.records:
             self.log.append(self.shard.encode(record))
             self.shard.apply(record)
-        for change in decision.passing:
+        for change in decision.transient:
             self.shard.apply(change)
         for timer in decision.timers:
             self.timers.pop(timer.key, None)
@@ -138,7 +137,7 @@ class ClassicGroups(RuleBasedStateMachine):
             return False
         self.now, key = max(self.now, due[0]), due[1]
         del self.timers[key]
-        if not self.carry_out(self.decide(Fired(key), NOBODY), append_fails):
+        if not self.execute(self.decide(TimerFired(key), INTERNAL_CALLER), append_fails):
             self.timers[key] = self.now + RETRY_MS
         return True
 
@@ -277,7 +276,7 @@ class ClassicGroups(RuleBasedStateMachine):
         self.timers.clear()
         self.waiting.clear()
         self.generations = {group_id: group.generation for group_id, group in self.shard.groups.items()}
-        self.carry_out(self.shard.loaded(self.env()))
+        self.execute(self.shard.loaded(self.env()))
 
     # -- what holds
 

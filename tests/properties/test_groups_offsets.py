@@ -112,7 +112,7 @@ class CommittedOffsets(RuleBasedStateMachine):
         topics = Topics(0, {view.name: view for view in views}, {view.id: view for view in views})
         return GroupEnvironment(self.now, GroupConfig(offsets_retention_ms=100), lambda: "id", topics)
 
-    def carry_out(self, decision: Decision, fails: bool = False) -> None:
+    def execute(self, decision: Decision, fails: bool = False) -> None:
         if fails and decision.records:
             return
         for record in decision.records:
@@ -124,7 +124,7 @@ class CommittedOffsets(RuleBasedStateMachine):
                 self.seen.pop((group_id, unpack_topic(place), unpack_partition(place)), None)
 
     def ask(self, request: Any, version: int, fails: bool = False) -> None:
-        self.carry_out(self.shard.decide(request, Caller("who", version, "c", "/h"), self.env()), fails)
+        self.execute(self.shard.decide(request, Caller("who", version, "c", "/h"), self.env()), fails)
 
     def create(self, name: str) -> None:
         self.topic_ids += 1
@@ -175,16 +175,16 @@ class CommittedOffsets(RuleBasedStateMachine):
     def delete_topic(self, name: str, fails: bool) -> None:
         """If the tombstones cannot be written then, they are with the next look at what expires."""
         self.topics.pop(name, None)
-        self.carry_out(self.shard.topics_changed(self.env()), fails)
-        self.carry_out(self.shard.expire(self.env()))
+        self.execute(self.shard.topics_changed(self.env()), fails)
+        self.execute(self.shard.expire(self.env()))
         assert not any(name == unpack_topic(topic) for topic in self.shard.offsets.topics())
         self.create(name)
-        self.carry_out(self.shard.topics_changed(self.env()))
+        self.execute(self.shard.topics_changed(self.env()))
 
     @rule(ms=st.sampled_from((10, 60, 200)), fails=st.booleans())
     def wait(self, ms: int, fails: bool) -> None:
         self.now += ms
-        self.carry_out(self.shard.expire(self.env()), fails)
+        self.execute(self.shard.expire(self.env()), fails)
 
     # -- what must hold
 

@@ -6,8 +6,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from moldau.transactions.env import TransactionConfig
-from moldau.transactions.state import MAX_EPOCH, ONGOING, PREPARED, RESTING, record_of
+from moldau.transactions.environment import TransactionConfig
+from moldau.transactions.state import IDLE, MAX_EPOCH, ONGOING, PREPARED, record_of
 from support.transactions.machine import TransactionMachine
 
 NAMES = ("a", "b")
@@ -135,7 +135,7 @@ class Transactions(RuleBasedStateMachine):
 
     def _rests(self, name: str) -> bool:
         found = self.machine.shard.transactions.get(name)
-        return found is not None and found.state in RESTING
+        return found is not None and found.state in IDLE
 
     def _one(self, data: st.DataObject) -> Instance:
         """Mostly one of those that still work."""

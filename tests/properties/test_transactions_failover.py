@@ -14,10 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moldau.base.errors import Refusal, WireError
+from moldau.base.ids import TopicPartition
 from moldau.base.later import Later
-from moldau.broker.coordinators import transactions as module
-from moldau.broker.coordinators.markers import Marker, Markers
-from moldau.broker.coordinators.transactions import Transactions
+from moldau.broker.coordinators import transaction_coordinator as module
+from moldau.broker.coordinators.marker_writer import Marker, MarkerWriter
+from moldau.broker.coordinators.transaction_coordinator import TransactionCoordinator
 from moldau.broker.settings import load
 from moldau.log.producers import Producers
 from moldau.metadata.image import ClusterImage, PartitionState, Topic
@@ -52,9 +53,9 @@ class Broker:
         self.markers: list[tuple[int, Marker, Callable[[WireError], None]]] = []
 
     def send_marker(
-        self, broker_id: int, topic: str, index: int, marker: Marker, told: Callable[[WireError], None]
+        self, broker_id: int, partition: TopicPartition, marker: Marker, done: Callable[[WireError], None]
     ) -> None:
-        self.markers.append((index, marker, told))
+        self.markers.append((partition.partition, marker, done))
 
     def write(self, index: int, producer_id: int, epoch: int) -> None:
         state = self.partitions[index].get(producer_id)
@@ -103,8 +104,8 @@ class World:
             for name, (count, leader) in counts.items()
         }
         self.image = ClusterImage(topics=topics, features={"transaction.version": 2})
-        markers = Markers(self, SimpleNamespace(), self.now_image, lambda: NOW, 1, self.broker)  # type: ignore[arg-type]
-        self.coordinator = Transactions(
+        markers = MarkerWriter(self, SimpleNamespace(), self.now_image, lambda: NOW, 1, self.broker)  # type: ignore[arg-type]
+        self.coordinator = TransactionCoordinator(
             self,  # type: ignore[arg-type]
             markers,
             self,  # type: ignore[arg-type]
@@ -160,7 +161,7 @@ class Client:
         if self.producer == (-1, -1):
             self._ask("init", None)
         elif not self.open:
-            self._ask("admit", partitions or frozenset({0}))
+            self._ask("add", partitions or frozenset({0}))
         else:
             self.world.broker.asked[self.producer] = commit
             self._ask("end", commit)
@@ -181,11 +182,11 @@ class Client:
         self.producer = response.producer_id, response.producer_epoch
         return True
 
-    def _admit(self, partitions: frozenset[int]) -> Any:
-        places = [(DATA, index) for index in sorted(partitions)]
-        return self.world.coordinator.admit("tx", *self.producer, places, True)
+    def _add(self, partitions: frozenset[int]) -> Any:
+        added = [TopicPartition(DATA, index) for index in sorted(partitions)]
+        return self.world.coordinator.add_or_verify("tx", *self.producer, added, True)
 
-    def _admit_answered(self, partitions: frozenset[int], errors: dict[tuple[str, int], WireError]) -> bool:
+    def _add_answered(self, partitions: frozenset[int], errors: dict[tuple[str, int], WireError]) -> bool:
         if AGAIN.intersection(errors.values()):
             return False
         assert set(errors.values()) == {WireError.NONE}

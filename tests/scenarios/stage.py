@@ -7,12 +7,10 @@ lines, for scripts to record.
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, Protocol
 
-from moldau.base.coordination import Caller, Decision, Fired, Record, TimerKey
+from moldau.base.coordination import INTERNAL_CALLER, Caller, Decision, Record, TimerFired, TimerKey
 from moldau.base.errors import WireError
 from moldau.wire.declare import REQUIRED, fields_of
 from scenarios.script import Command, Verb
-
-NOBODY = Caller(None, 0, "", "")
 
 
 class Machine(Protocol):
@@ -63,9 +61,9 @@ class Stage:
 
     def ask(self, command: Any, who: str, version: int = 0) -> list[str]:
         caller = Caller(who, version, who, "/127.0.0.1")
-        return list(self.carry_out(self.machine.decide(command, caller, self._env(self.now))))
+        return list(self.execute(self.machine.decide(command, caller, self._env(self.now))))
 
-    def carry_out(self, decision: Decision) -> Iterator[str]:
+    def execute(self, decision: Decision) -> Iterator[str]:
         """Append, apply, set timers, reply. If the append fails nothing of it happens."""
         if decision.records and self.append_fails:
             self.append_fails = False
@@ -77,7 +75,7 @@ class Stage:
             self.log.append(Logged(key, value, decision.producer_id))
             self.machine.apply(record, decision.producer_id)
             yield f"writes {self.show_record(record, decision.producer_id)}"
-        for change in decision.passing:
+        for change in decision.transient:
             self.machine.apply(change)
         yield from self._moves(before)
         for work in decision.work:
@@ -120,8 +118,8 @@ class Stage:
             return None
         self.now, key = max(self.now, due[0]), due[1]
         del self.timers[key]
-        decision = self.machine.decide(Fired(key), NOBODY, self._env(self.now))
-        return [f"at {self.now} {' '.join(key)}", *self.carry_out(decision)]
+        decision = self.machine.decide(TimerFired(key), INTERNAL_CALLER, self._env(self.now))
+        return [f"at {self.now} {' '.join(key)}", *self.execute(decision)]
 
     # -- verbs
 
@@ -143,7 +141,7 @@ class Stage:
                 self.machine.replay(key, value, producer_id)
             else:
                 self.machine.end_transaction(producer_id, commit)
-        return list(self.carry_out(self.machine.loaded(self._env(self.now))))
+        return list(self.execute(self.machine.loaded(self._env(self.now))))
 
     def _fail(self, command: Command) -> list[str]:
         """`fail`: the next append does."""

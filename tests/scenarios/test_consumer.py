@@ -116,7 +116,7 @@ class Play:
         version = self.topics.version + 1
         self.topics = Topics(version, {each.name: each for each in views}, {each.id: each for each in views})
         env = GroupEnvironment(self.stage.now, GroupConfig(**self.config), str, self.topics)
-        return list(self.stage.carry_out(self.machine.topics_changed(env)))
+        return list(self.stage.execute(self.machine.topics_changed(env)))
 
     def beat(self, command: Command) -> list[str]:
         """`beat a epoch=3 owned=t:0+1`: ConsumerGroupHeartbeat. `beat a` joins; its member id is its name."""

@@ -61,7 +61,7 @@ class Play(ClassicPlay):
         else:
             self.topics[name] = TopicView(UUID(int=next(self.ids)), name, int(what))
         assert isinstance(self.stage.machine, GroupShard)
-        return list(self.stage.carry_out(self.stage.machine.topics_changed(self._env())))
+        return list(self.stage.execute(self.stage.machine.topics_changed(self._env())))
 
     def _env(self) -> GroupEnvironment:
         return GroupEnvironment(self.stage.now, GroupConfig(**self.config), lambda: "1", self._topics())
@@ -69,7 +69,7 @@ class Play(ClassicPlay):
     def expire(self, command: Command) -> list[str]:
         """`expire`: the broker looks what nobody needs any more."""
         assert isinstance(self.stage.machine, GroupShard)
-        return list(self.stage.carry_out(self.stage.machine.expire(self._env())))
+        return list(self.stage.execute(self.stage.machine.expire(self._env())))
 
     def join(self, command: Command) -> list[str]:
         """`join a member=… topics=t,u`: a consumer that reads these."""

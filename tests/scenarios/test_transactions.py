@@ -10,18 +10,18 @@ import pytest
 from moldau.base.coordination import Decision, Record
 from moldau.transactions.commands import (
     AddPartitions,
+    AllocateProducerId,
     MarkersWritten,
-    ProducerIdGiven,
-    ProducerIdWanted,
+    ProducerIdAllocated,
     WriteMarkers,
 )
-from moldau.transactions.env import Env, TransactionConfig
+from moldau.transactions.environment import TransactionConfig, TransactionEnvironment
 from moldau.transactions.shard import TransactionShard
 from moldau.transactions.state import MAX_EPOCH, TopicPartition, record_of, transaction_of
 from moldau.wire.messages.end_txn import EndTxnRequest
 from moldau.wire.messages.init_producer_id import InitProducerIdRequest
 from scenarios.script import Command, Verb, run_script, scripts
-from scenarios.stage import NOBODY, Stage
+from scenarios.stage import INTERNAL_CALLER, Stage
 
 FIRST_PRODUCER_ID = 100
 
@@ -31,17 +31,19 @@ class TransactionStage(Stage):
 
     def __init__(self) -> None:
         self.config: dict[str, int] = {}
-        super().__init__(TransactionShard, lambda now: Env(now, TransactionConfig(**self.config)), _states)
+        super().__init__(
+            TransactionShard, lambda now: TransactionEnvironment(now, TransactionConfig(**self.config)), _states
+        )
         self.markers: list[WriteMarkers] = []
         self._producer_ids = count(FIRST_PRODUCER_ID)
 
-    def carry_out(self, decision: Decision) -> Iterator[str]:
+    def execute(self, decision: Decision) -> Iterator[str]:
         failed = self.append_fails and bool(decision.records)
-        yield from super().carry_out(decision)
+        yield from super().execute(decision)
         for work in () if failed else decision.work:
-            if isinstance(work, ProducerIdWanted):
-                given = ProducerIdGiven(work.command, next(self._producer_ids))
-                yield from self.carry_out(self.machine.decide(given, work.caller, self._env(self.now)))
+            if isinstance(work, AllocateProducerId):
+                given = ProducerIdAllocated(work.command, next(self._producer_ids))
+                yield from self.execute(self.machine.decide(given, work.caller, self._env(self.now)))
             else:
                 self.markers.append(work)
 
@@ -55,7 +57,7 @@ class TransactionStage(Stage):
         return f"{name}: {found.state.title} {_places(found.partitions)}{started}{following}"
 
     def show_work(self, work: Any) -> str:
-        if isinstance(work, ProducerIdWanted):
+        if isinstance(work, AllocateProducerId):
             return "a producer id"
         what, version = "commit" if work.commit else "abort", work.transaction_version
         return f"{what} markers of {work.producer_id}/{work.producer_epoch} v{version}: {_places(work.partitions)}"
@@ -137,8 +139,8 @@ class Play:
         while self.stage.markers:
             done = self.stage.markers.pop(0)
             written = MarkersWritten(done.transactional_id, done.producer_id, done.producer_epoch)
-            decision = self.stage.machine.decide(written, NOBODY, self.stage._env(self.stage.now))
-            told += self.stage.carry_out(decision)
+            decision = self.stage.machine.decide(written, INTERNAL_CALLER, self.stage._env(self.stage.now))
+            told += self.stage.execute(decision)
         return told
 
     def lose(self, command: Command) -> list[str]:
@@ -150,14 +152,14 @@ class Play:
         """`expire`: the hourly look for ids that nobody uses."""
         machine = self.stage.machine
         assert isinstance(machine, TransactionShard)
-        return list(self.stage.carry_out(machine.expire(self.stage._env(self.stage.now))))
+        return list(self.stage.execute(machine.expire(self.stage._env(self.stage.now))))
 
     def age(self, command: Command) -> list[str]:
         """`age`: the producer has nearly used up its epochs."""
         machine = self.stage.machine
         assert isinstance(machine, TransactionShard)
         old = machine.transactions["tx"]._replace(producer_epoch=MAX_EPOCH - 2)
-        return list(self.stage.carry_out(Decision(records=[record_of(old)])))
+        return list(self.stage.execute(Decision(records=[record_of(old)])))
 
 
 def _producer(text: str) -> tuple[int, int]:

@@ -1,17 +1,19 @@
-"""What a coordinator's machine takes and gives: plain values, shared by groups/ and transactions/.
+"""The values that a coordinator's state machine takes and returns, shared by groups/ and transactions/.
 
-A machine decides, the runtime in broker/ appends what was decided to the coordinator's log, the machine applies it,
-and then the replies go out. Start-up applies the same records. Nothing here waits, and nothing here holds a future.
+A state machine decides; the runtime in broker/coordinators appends the decision's records to the coordinator's log, has
+the machine apply them, and sends the replies. Loading applies the same records. Nothing here waits or holds a future.
 """
 
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+from moldau.base.ids import Epoch
 
 TimerKey = tuple[str, ...]
 
 
 class Caller(NamedTuple):
-    """Who asks. The token comes back with the reply; a machine knows nothing else of it."""
+    """The sender of a command. Its token comes back with the reply; a state machine knows nothing else of it."""
 
     token: object
     version: int
@@ -19,21 +21,24 @@ class Caller(NamedTuple):
     client_host: str
 
 
-class Record(NamedTuple):
-    """A record of a coordinator's log: a key message and a value message, or None to say that the key is gone."""
+INTERNAL_CALLER = Caller(None, 0, "", "")  # of timers and of commands by the broker itself: no reply is sent
 
-    key: Any
-    value: Any
+
+class Record(NamedTuple):
+    """A record of a coordinator's log: a key and a value, as messages or as packed bytes; value None: a tombstone."""
+
+    key: object
+    value: object
 
 
 class Timer(NamedTuple):
-    """Wake the machine with `Fired(key)` at this time (milliseconds since the Unix epoch); None: not any more."""
+    """Send the machine `TimerFired(key)` at this time (milliseconds since the Unix epoch); None cancels the timer."""
 
     key: TimerKey
     at: int | None
 
 
-class Fired(NamedTuple):
+class TimerFired(NamedTuple):
     """The command that a machine gets when one of its timers is due."""
 
     key: TimerKey
@@ -41,17 +46,17 @@ class Fired(NamedTuple):
 
 @dataclass(slots=True)
 class Decision:
-    """What a command leads to. Nothing of it has happened yet: only `apply` changes a machine."""
+    """The outcome of a command. Nothing of it has happened yet: only `apply` changes a machine."""
 
     records: list[Record] = field(default_factory=list)  # appended as one batch, then applied
-    passing: list[Any] = field(default_factory=list)  # applied after the records, never written: a restart forgets it
-    replies: list[tuple[object, Any]] = field(default_factory=list)  # token and response, once the records are safe
+    transient: list[object] = field(default_factory=list)  # changes applied after the records, never written to the log
+    replies: list[tuple[object, object]] = field(default_factory=list)  # token and response, sent after the commit
     timers: list[Timer] = field(default_factory=list)
-    work: list[Any] = field(default_factory=list)  # for others to do once the records are safe: markers to write
+    work: list[object] = field(default_factory=list)  # done by the coordinator after the commit: markers to write
     producer_id: int = -1  # the records belong to this producer's transaction
-    producer_epoch: int = -1
+    producer_epoch: Epoch = -1
 
     @classmethod
-    def reply(cls, caller: Caller, response: Any) -> "Decision":
-        """An answer, and nothing changes."""
+    def reply(cls, caller: Caller, response: object) -> "Decision":
+        """A response without any change."""
         return cls(replies=[(caller.token, response)])

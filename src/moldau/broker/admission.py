@@ -10,7 +10,8 @@ from functools import partial
 from typing import NamedTuple, Protocol
 
 from moldau.base.errors import Refusal, WireError
-from moldau.base.later import Later, NowOrLater, chain
+from moldau.base.ids import TopicPartition
+from moldau.base.later import NowOrLater, chain
 from moldau.log.producers import NOT_ASKED, NOT_NEEDED, Verification
 from moldau.replication.partition import Partition
 from moldau.wire.batch import HEADER, HEADER_SIZE, MAGIC, TRANSACTIONAL
@@ -31,7 +32,6 @@ _TRY_AGAIN = (
     WireError.OPERATION_NOT_ATTEMPTED,
 )
 
-Key = tuple[str, int]  # topic and index
 Proof = Verification | Refusal
 Proofs = dict[Partition, Proof] | Refusal
 
@@ -39,9 +39,9 @@ Proofs = dict[Partition, Proof] | Refusal
 class Admission(Protocol):
     """What a produce asks of the transaction coordinator."""
 
-    def admit(
-        self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: list[Key], adds: bool
-    ) -> Mapping[Key, WireError] | Later[Mapping[Key, WireError]]:
+    def add_or_verify(
+        self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: list[TopicPartition], adds: bool
+    ) -> NowOrLater[Mapping[TopicPartition, WireError]]:
         """Which partitions the producer's open transaction includes; with `adds` they are added to it."""
 
 
@@ -77,24 +77,27 @@ def prove(
         return SEVERAL_PRODUCERS
     adds = version >= ADDS_SINCE
     proofs: dict[Partition, Proof] = {}
-    asked: dict[Key, Partition] = {}
+    asked: dict[TopicPartition, Partition] = {}
     for batch in batches:
         proof = _known(batch) if adds or enabled else NOT_NEEDED
         if proof is None:
             producers = batch.partition.log.producers
             proof = producers.verify(batch.producer_id, batch.epoch, batch.sequence, adds, now)
-            asked[batch.partition.topic, batch.partition.index] = batch.partition
+            asked[TopicPartition(batch.partition.topic, batch.partition.index)] = batch.partition
             proof = proof if enabled else NOT_NEEDED
         proofs[batch.partition] = proof
     if not asked:
         return proofs
     name = transactional_id.decode(errors="replace")
-    answers = coordinator.admit(name, batches[0].producer_id, batches[0].epoch, list(asked), adds)
+    answers = coordinator.add_or_verify(name, batches[0].producer_id, batches[0].epoch, list(asked), adds)
     return chain(answers, partial(_with_answers, proofs, asked, version))
 
 
 def _with_answers(
-    proofs: dict[Partition, Proof], asked: Mapping[Key, Partition], version: int, answers: Mapping[Key, WireError]
+    proofs: dict[Partition, Proof],
+    asked: Mapping[TopicPartition, Partition],
+    version: int,
+    answers: Mapping[TopicPartition, WireError],
 ) -> Proofs:
     for key, partition in asked.items():
         error = answers[key]

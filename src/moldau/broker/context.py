@@ -10,8 +10,8 @@ from moldau.broker.cluster.controller_client import ControllerClient
 from moldau.broker.cluster.election_rules import election_rules
 from moldau.broker.configs import Layers
 from moldau.broker.controller import Controller
-from moldau.broker.coordinators.groups import Groups
-from moldau.broker.coordinators.transactions import Transactions
+from moldau.broker.coordinators.group_coordinator import GroupCoordinator
+from moldau.broker.coordinators.transaction_coordinator import TransactionCoordinator
 from moldau.broker.departed import Departed
 from moldau.broker.holding import Holding
 from moldau.broker.peers import Peers
@@ -34,8 +34,8 @@ class Context:
     sessions: FetchSessions
     answers: Answers
     producer_ids: ProducerIds
-    groups: Groups
-    transactions: Transactions
+    groups: GroupCoordinator
+    transactions: TransactionCoordinator
     holding: Holding
     peers: Peers
     departed: Departed

@@ -30,10 +30,11 @@ from moldau.broker.cluster.store_migration import changes_for, read_metadata, se
 from moldau.broker.configs import effective
 from moldau.broker.context import Context
 from moldau.broker.controller import Controller
-from moldau.broker.coordinators.groups import Groups
-from moldau.broker.coordinators.markers import Markers
-from moldau.broker.coordinators.post import Post
-from moldau.broker.coordinators.transactions import Transactions
+from moldau.broker.coordinators.add_partitions_sender import AddPartitionsSender
+from moldau.broker.coordinators.group_coordinator import GroupCoordinator
+from moldau.broker.coordinators.marker_sender import MarkerSender
+from moldau.broker.coordinators.marker_writer import MarkerWriter
+from moldau.broker.coordinators.transaction_coordinator import TransactionCoordinator
 from moldau.broker.departed import Departed
 from moldau.broker.dispatch import Dispatcher
 from moldau.broker.holding import Holding
@@ -233,9 +234,10 @@ class Node:
             return controller.image
 
         peers = Peers(image, _inter_broker_listener(config), node_id=config.node_id)
-        self._post = post = Post(peers)
-        groups = Groups(self._replicas, running, image, now)
-        markers = Markers(self._replicas, groups, image, now, config.node_id, post)
+        self._marker_sender = marker_sender = MarkerSender(peers)
+        self._add_partitions_sender = add_partitions_sender = AddPartitionsSender(peers)
+        groups = GroupCoordinator(self._replicas, running, image, now)
+        markers = MarkerWriter(self._replicas, groups, image, now, config.node_id, marker_sender)
         self._context = Context(
             config=config,
             static=self._static,
@@ -246,7 +248,9 @@ class Node:
             answers=Answers(),
             producer_ids=producer_ids,
             groups=groups,
-            transactions=Transactions(self._replicas, markers, producer_ids, running, image, now, post),
+            transactions=TransactionCoordinator(
+                self._replicas, markers, producer_ids, running, image, now, add_partitions_sender
+            ),
             holding=Holding(),
             peers=peers,
             departed=Departed(),
@@ -418,7 +422,8 @@ class Node:
             self._replication.follow(old, new)
         self._context.groups.follow(old, new)
         self._context.transactions.follow(old, new)
-        self._post.follow(old, new)
+        self._marker_sender.follow(old, new)
+        self._add_partitions_sender.follow(old, new)
 
     def _adapt(self, image: ClusterImage) -> None:
         """Settings that were changed while the broker runs, or in an earlier life of it, take effect."""
@@ -442,7 +447,8 @@ class Node:
         await self._compactor.stop()
         await self._context.transactions.stop()
         await self._context.groups.stop()
-        await self._post.stop()
+        await self._marker_sender.stop()
+        await self._add_partitions_sender.stop()
         await self._request_limits.drain()
         self._listeners.close()
         if self._replication is not None:

@@ -1,12 +1,12 @@
-"""The records of `__consumer_offsets` in the formats of Kafka 4.3: keys and values as messages, and their bytes.
+"""The records of `__consumer_offsets` in the formats of Kafka 4.3.
 
-A key is two bytes of record type and its fields; a value is two bytes of version and its fields, or nothing at all (a
-tombstone). Types that we do not have (share and streams groups) decode to None and are skipped. What the records mean
-is said by `classic`, `consumer` and `offsets`.
+A key is two bytes of record type and its fields; a value is two bytes of version and its fields, or None (a tombstone).
+Unknown types (of share and streams groups) decode to None and are skipped. `classic`, `consumer` and `offsets` define
+what the records mean.
 """
 
 from struct import Struct
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 from uuid import UUID
 
 from moldau.base.coordination import Record
@@ -96,7 +96,7 @@ class ConsumerGroupMetadataValue:
 
 @message(key=4, versions=(0, 0), flexible=None)
 class ConsumerGroupPartitionMetadataKey:
-    """Kafka 4.0 wrote these; later ones keep a hash in ConsumerGroupMetadataValue and write their tombstones."""
+    """Of Kafka 4.0. Later versions have a hash in ConsumerGroupMetadataValue and write tombstones of these."""
 
     group_id: str = wire(STRING)
 
@@ -143,8 +143,10 @@ NO_CLASSIC_METADATA: Final = ClassicMemberMetadata(session_timeout_ms=0, support
 
 @message(key=5, versions=(0, 0), flexible=0)
 class ConsumerGroupMemberMetadataValue:
-    """A member that speaks the consumer protocol has `classic_member_metadata=None`, which is written as such: what
-    Kafka takes for granted where the tag is missing is an empty value."""
+    """A member of the consumer protocol has `classic_member_metadata=None`.
+
+    The None is written: without the tag Kafka reads an empty value.
+    """
 
     instance_id: str | None = wire(STRING, nullable=0)
     rack_id: str | None = wire(STRING, nullable=0)
@@ -222,8 +224,9 @@ class ConsumerGroupRegularExpressionValue:
     timestamp: int = wire(INT64)
 
 
-KINDS: Final[tuple[tuple[type[Any], type[Any], int], ...]] = (  # key, value, and the value's version that we write
-    (OffsetCommitKey, OffsetCommitValue, 4),  # 1 where an expiry was asked for: see `value_version`
+# Key, value, and the version in which the value is written.
+KINDS: Final[tuple[tuple[type[object], type[object], int], ...]] = (
+    (OffsetCommitKey, OffsetCommitValue, 4),  # 1 with an expiration: see `value_version`
     (GroupMetadataKey, GroupMetadataValue, 3),
     (ConsumerGroupMetadataKey, ConsumerGroupMetadataValue, 0),
     (ConsumerGroupPartitionMetadataKey, ConsumerGroupPartitionMetadataValue, 0),
@@ -235,7 +238,7 @@ KINDS: Final[tuple[tuple[type[Any], type[Any], int], ...]] = (  # key, value, an
 )
 
 OFFSET_COMMIT: Final = 1
-LEGACY_OFFSET_COMMIT: Final = 0  # what brokers before 0.9 wrote; the same but for this
+LEGACY_OFFSET_COMMIT: Final = 0  # of brokers before 0.9; the rest is the same
 
 _TYPES: Final = {layout_of(key).key: (key, value) for key, value, _ in KINDS} | {
     LEGACY_OFFSET_COMMIT: (OffsetCommitKey, OffsetCommitValue)
@@ -244,17 +247,18 @@ _VERSIONS: Final = {value: version for _, value, version in KINDS}
 _PREFIX: Final = Struct(">h")
 
 
-def value_version(value: Any) -> int:
+def value_version(value: object) -> int:
     """The version in which Kafka 4.3 writes this value."""
     if isinstance(value, OffsetCommitValue) and value.expire_timestamp != -1:
-        return 1  # the only one that can say it
+        return 1  # the only version with the field
     return _VERSIONS[type(value)]
 
 
 def encode(record: Record) -> tuple[bytes, bytes | None]:
-    """The record's key and value as they lie in the log."""
+    """The record's key and value as bytes."""
     key, value = record
-    if isinstance(key, bytes):  # offsets come packed: see `offsets_packed`
+    if isinstance(key, bytes):  # committed offsets are packed already: see `offsets/packed.py`
+        assert value is None or isinstance(value, bytes)
         return key, value
     packed = _PREFIX.pack(layout_of(type(key)).key) + write(key, 0)
     if value is None:
@@ -264,9 +268,9 @@ def encode(record: Record) -> tuple[bytes, bytes | None]:
 
 
 def decode(key: Buffer, value: Buffer | None) -> Record | None:
-    """The record with these bytes, or None for a type that we do not know, which is skipped as Kafka does.
+    """The record of these bytes, or None for an unknown type, which Kafka skips, too.
 
-    A known type in a newer version is an `UnservedVersion`, broken bytes are a `MalformedMessage`: to leave either out
+    Raises UnservedVersion for a newer version of a known type and MalformedMessage for broken bytes: skipping either
     would load half a group.
     """
     kind = _prefix(key)
@@ -274,7 +278,7 @@ def decode(key: Buffer, value: Buffer | None) -> Record | None:
     if known is None:
         return None
     key_class, value_class = known
-    # What stands behind the fields is not looked at: as Kafka does, for what a newer one may add.
+    # Bytes behind the known fields are ignored, as in Kafka: a newer version may add some.
     found = read(key_class, 0, key, _PREFIX.size, exact=False)
     if value is None:
         return Record(found, None)
@@ -287,6 +291,6 @@ def decode_value(cls: type[V], value: Buffer) -> V:
 
 def _prefix(data: Buffer) -> int:
     if len(data) < _PREFIX.size:
-        raise MalformedMessage("a record of a group ends within its type or version")
+        raise MalformedMessage("A record of __consumer_offsets is too short for its type or version.")
     number: int = _PREFIX.unpack_from(data)[0]
     return number

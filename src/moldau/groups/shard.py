@@ -1,14 +1,14 @@
-"""All groups of one partition of `__consumer_offsets`: who answers what, and how records become state.
+"""GroupShard: the groups and committed offsets of one partition of `__consumer_offsets`.
 
-Which function answers is a matter of two tables: of the request's type, and of the kind of group it is about. Rules of
-groups are in `classic*` and `consumer*`, those of committed offsets in `offsets`; only `apply` changes anything here.
+Tables map the type of request and the type of group to a handler in `classic`, `consumer` or `offsets`. Only `apply`
+changes the state.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from types import NoneType
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
-from moldau.base.coordination import Caller, Decision, Fired, Record, Timer, TimerKey
+from moldau.base.coordination import Caller, Decision, Record, Timer, TimerFired, TimerKey
 from moldau.base.errors import WireError
 from moldau.groups import records
 from moldau.groups.classic import group as classic_group
@@ -52,12 +52,13 @@ from moldau.wire.messages.txn_offset_commit import TxnOffsetCommitRequest
 
 Group = ClassicGroup | ConsumerGroup
 
-# What members ask: request, then kind of group (NoneType: there is none), then who decides.
+# Handlers by request and by type of group (NoneType: there is no group). The tables pair each handler with its types,
+# which a signature cannot say.
 Handler = Callable[[Any, Any, Caller, GroupEnvironment], Decision]
 
 
-def _by_group_type(classic_or_none: Handler, of_consumers: Handler) -> dict[type, Handler]:
-    return {NoneType: classic_or_none, ClassicGroup: classic_or_none, ConsumerGroup: of_consumers}
+def _by_group_type(classic_or_none: Handler, consumer: Handler) -> dict[type, Handler]:
+    return {NoneType: classic_or_none, ClassicGroup: classic_or_none, ConsumerGroup: consumer}
 
 
 HANDLERS: Final[Mapping[type, Mapping[type, Handler]]] = {
@@ -70,7 +71,7 @@ HANDLERS: Final[Mapping[type, Mapping[type, Handler]]] = {
     TxnOffsetCommitRequest: _by_group_type(offsets_commit.commit_in_transaction, offsets_commit.commit_in_transaction),
 }
 
-# Timers: kind of group, then kind of timer (the first word of its key), then who decides. The second word is the group.
+# Handlers of timers by type of group and by purpose, the first part of a timer's key. The second part is the group id.
 OnTimer = Callable[[Any, TimerKey, GroupEnvironment], Decision]
 TIMERS: Final[Mapping[type, Mapping[str, OnTimer]]] = {
     ClassicGroup: {
@@ -81,7 +82,7 @@ TIMERS: Final[Mapping[type, Mapping[str, OnTimer]]] = {
     ConsumerGroup: dict.fromkeys((*MEMBER_TIMERS, REGEX), consumer_heartbeat.on_timer),
 }
 
-# What is asked of any group: kind of group, then who answers.
+# Functions that every type of group has.
 LISTED: Final[Mapping[type, Callable[[Any], ListedGroup]]] = {
     ClassicGroup: classic_reads.listed,
     ConsumerGroup: consumer_reads.listed,
@@ -99,12 +100,22 @@ LOADED: Final[Mapping[type, Callable[[Any, GroupEnvironment], Decision]]] = {
     ConsumerGroup: consumer_heartbeat.loaded,
 }
 
-TOPICS_TIMER: Final[TimerKey] = ("topics",)  # the one timer that is of no group: look at the topics again
-MAX_BATCH_BYTES: Final = 512 * 1024  # bytes of the keys that are written at once; values are tombstones, or small
+TOPICS_TIMER: Final[TimerKey] = ("topics",)  # the timer of the whole shard: check the topics again
+MAX_BATCH_BYTES: Final = 512 * 1024  # of keys in one batch; their values are tombstones, or small
+
+
+class GroupRequest(Protocol):
+    """A request for one group."""
+
+    @property
+    def group_id(self) -> str: ...
+
+
+GroupCommand = GroupRequest | DeleteGroupsRequest
 
 
 class GroupShard:
-    """Decides and applies. It neither waits nor writes: its owner does, between the two."""
+    """The groups and committed offsets of one partition of `__consumer_offsets`. Decides and applies; never waits."""
 
     def __init__(self) -> None:
         self.groups: dict[str, Group] = {}
@@ -112,22 +123,18 @@ class GroupShard:
 
     # -- decisions
 
-    def decide(self, command: Any, caller: Caller, env: GroupEnvironment) -> Decision:
-        """What a request, or a timer that is due, leads to."""
-        by_group = HANDLERS.get(type(command))
-        if by_group is not None:
-            group = self.groups.get(command.group_id)
-            return by_group[type(group)](group, command, caller, env)
-        if isinstance(command, Fired):
+    def decide(self, command: GroupCommand | TimerFired, caller: Caller, env: GroupEnvironment) -> Decision:
+        if isinstance(command, TimerFired):
             return self._fire(command.key, env)
-        if isinstance(command, OffsetDeleteRequest):
-            return offsets_expiration.delete(self.offsets, self.groups.get(command.group_id), command, caller, env)
         if isinstance(command, DeleteGroupsRequest):
             return self._delete(command, caller)
-        raise TypeError(f"a group shard does not know {type(command).__name__}")
+        group = self.groups.get(command.group_id)
+        if isinstance(command, OffsetDeleteRequest):
+            return offsets_expiration.delete(self.offsets, group, command, caller, env)
+        return HANDLERS[type(command)][type(group)](group, command, caller, env)
 
     def _fire(self, key: TimerKey, env: GroupEnvironment) -> Decision:
-        """A timer may outlive what it was set for."""
+        """A timer may outlive its group."""
         if key == TOPICS_TIMER:
             return self.topics_changed(env)
         group = self.groups.get(key[1])
@@ -135,7 +142,7 @@ class GroupShard:
         return Decision() if on_timer is None else on_timer(group, key, env)
 
     def _delete(self, request: DeleteGroupsRequest, caller: Caller) -> Decision:
-        """Groups of this shard that have no members go, with their offsets."""
+        """Delete groups without members, with their offsets."""
         decision = Decision()
         results = []
         for group_id in dict.fromkeys(request.groups_names):
@@ -149,7 +156,7 @@ class GroupShard:
         return decision
 
     def loaded(self, env: GroupEnvironment) -> Decision:
-        """After a replay: members have a session's time to be heard of again."""
+        """After a load: start the session timers of all members."""
         decision = Decision()
         for group in self.groups.values():
             _merge(decision, LOADED[type(group)](group, env))
@@ -157,7 +164,7 @@ class GroupShard:
         return _continue_if_more(decision, env)
 
     def topics_changed(self, env: GroupEnvironment) -> Decision:
-        """Topics came, went or grew. Classic groups leave that to their leaders."""
+        """Topics were created, deleted or got partitions. In classic groups the leader notices that."""
         decision = Decision(records=self._tombstones_of_deleted_topics(env))
         room = MAX_BATCH_BYTES - sum(map(_size, decision.records))
         for group in self.groups.values():
@@ -168,10 +175,7 @@ class GroupShard:
         return _continue_if_more(decision, env)
 
     def expire(self, env: GroupEnvironment) -> Decision:
-        """Offsets that nobody needs any more go, and empty groups that have none left.
-
-        As much as fits in a batch: whoever calls this comes again until nothing is left to do.
-        """
+        """Tombstones of expired offsets, and of empty groups without offsets. Call again until there are none."""
         tombstones = self._tombstones_of_deleted_topics(env)
         room = MAX_BATCH_BYTES - sum(map(_size, tombstones))
         for group_id, group in self.groups.items():
@@ -186,13 +190,13 @@ class GroupShard:
         return Decision(records=tombstones)
 
     def _tombstones_of_deleted_topics(self, env: GroupEnvironment) -> list[Record]:
-        """Tombstones of offsets whose topic is gone, as many as fit in a batch."""
+        """Tombstones of offsets of deleted topics, as many as fit in a batch."""
         return _first_fitting(offsets_expiration.tombstones_of_deleted_topics(self.offsets, env.topics))
 
     # -- reads
 
     def describe_classic(self, group_id: str) -> DescribedGroup:
-        """A group that is not there, or of another type, is GROUP_ID_NOT_FOUND: what version 6 says (KIP-1043)."""
+        """DescribeGroups; GROUP_ID_NOT_FOUND for a missing group or one of another type (KIP-1043)."""
         group = self.groups.get(group_id)
         if isinstance(group, ClassicGroup):
             return classic_reads.describe(group)
@@ -205,7 +209,7 @@ class GroupShard:
         )
 
     def describe_consumer(self, group_id: str, topics: Topics, config: GroupConfig) -> ConsumerGroupDescribedGroup:
-        """A group that is not there, or of another type, is GROUP_ID_NOT_FOUND."""
+        """ConsumerGroupDescribe; GROUP_ID_NOT_FOUND for a missing group or one of another type."""
         group = self.groups.get(group_id)
         if isinstance(group, ConsumerGroup):
             return consumer_reads.describe(group, topics, config)
@@ -213,7 +217,7 @@ class GroupShard:
         return ConsumerGroupDescribedGroup(error_code=refusal.error, error_message=refusal.message, group_id=group_id)
 
     def list_groups(self, states: Collection[str] = (), types: Collection[str] = ()) -> list[ListedGroup]:
-        """The groups in one of these states and of one of these types; empty: any. Case does not matter."""
+        """ListGroups, filtered by states and types; empty: all. Case does not matter."""
         wanted_states = {state.strip().lower() for state in states}
         wanted_types = {kind.lower() for kind in types}
         every = (LISTED[type(group)](group) for group in self.groups.values())
@@ -236,21 +240,28 @@ class GroupShard:
 
     # -- state
 
-    def apply(self, change: Any, producer_id: int = -1) -> None:
-        """A record that is in the log, or a change that lives in memory only."""
-        if isinstance(change, Record) and isinstance(change.key, bytes):
-            self._apply_offset(change.key, change.value, producer_id)
+    def apply(self, change: object, producer_id: int = -1) -> None:
+        """Apply a record that is in the log, or a transient change."""
+        if isinstance(change, Record):
+            self._apply_record(change, producer_id)
         elif isinstance(change, ClassicGroup):
             self.groups[change.group_id] = change
         elif isinstance(change, RejoinChanged | RegexProgressChanged):
             self._apply_consumer(change.group_id, change)
-        elif is_consumer_group_key(change.key):
-            self._apply_consumer(change.key.group_id, change)
-        elif isinstance(change.key, GroupMetadataKey):
-            self._apply_classic(change.key.group, change.value)
+
+    def _apply_record(self, record: Record, producer_id: int) -> None:
+        key, value = record
+        if isinstance(key, bytes):
+            assert value is None or isinstance(value, bytes)
+            self._apply_offset(key, value, producer_id)
+        elif is_consumer_group_key(key):
+            self._apply_consumer(key.group_id, record)
+        elif isinstance(key, GroupMetadataKey):
+            assert value is None or isinstance(value, GroupMetadataValue)
+            self._apply_classic(key.group, value)
 
     def end_transaction(self, producer_id: int, commit: bool) -> None:
-        """A marker is in the log: what this producer's transaction committed holds, or never was."""
+        """Apply a marker: the producer's pending offsets are committed or dropped."""
         self.offsets.end_transaction(producer_id, commit)
 
     def _apply_classic(self, group_id: str, value: GroupMetadataValue | None) -> None:
@@ -270,13 +281,13 @@ class GroupShard:
     def _apply_offset(self, key: bytes, value: bytes | None, producer_id: int) -> None:
         group_id = self.offsets.apply(key, value, producer_id)
         if value is not None and group_id not in self.groups:
-            self.groups[group_id] = ClassicGroup(group_id)  # a simple group: whoever commits is no member of it
+            self.groups[group_id] = ClassicGroup(group_id)  # a simple group: commits without members
 
     def encode(self, record: Record) -> tuple[bytes, bytes | None]:
         return records.encode(record)
 
     def replay(self, key: bytes, value: bytes | None, producer_id: int = -1) -> None:
-        """A record of the log, as it lies there."""
+        """Apply a record of the log, given as bytes."""
         if is_offset_key(key):
             if value is not None:
                 check_value(value)
@@ -288,14 +299,14 @@ class GroupShard:
 
 
 def _merge(decision: Decision, more: Decision) -> None:
-    """Decisions about different groups are one."""
+    """Add the decision about another group."""
     decision.records += more.records
-    decision.passing += more.passing
+    decision.transient += more.transient
     decision.timers += more.timers
 
 
 def _continue_if_more(decision: Decision, env: GroupEnvironment) -> Decision:
-    """Topics are looked at until there is nothing left to write: a batch has an end, and a disk may be full."""
+    """Check the topics again while there are records to write: a batch is limited, and an append may fail."""
     if decision.records:
         decision.timers.append(Timer(TOPICS_TIMER, env.now))
     return decision
@@ -306,7 +317,7 @@ def _size(record: Record) -> int:
 
 
 def _first_fitting(tombstones: Iterable[Record], room: int = MAX_BATCH_BYTES) -> list[Record]:
-    """The first ones, as many as there is room for."""
+    """The first tombstones, as many as fit."""
     batch = []
     for record in tombstones:
         room -= _size(record)

@@ -1,42 +1,47 @@
-"""What the transaction machine is told and leaves to others, where no wire message says it.
+"""Commands to the transaction state machine and work that it hands out, where no wire message fits.
 
-InitProducerId and EndTxn are commands as they are. Partitions come in three ways (AddPartitionsToTxn, AddOffsetsToTxn,
-and with the records themselves under transaction.version 2), so they are a command of their own.
+InitProducerId and EndTxn requests are commands themselves. Partitions are added in three ways (AddPartitionsToTxn,
+AddOffsetsToTxn, and implicitly by a produce under transaction.version 2), so `AddPartitions` is a command of its own.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from moldau.base.coordination import Caller, TimerKey
-from moldau.transactions.state import TopicPartition
+from moldau.base.coordination import Caller, TimerFired, TimerKey
+from moldau.base.ids import TopicPartition
+from moldau.wire.messages.end_txn import EndTxnRequest
+from moldau.wire.messages.init_producer_id import InitProducerIdRequest
+
+# Commands that may need a producer id before they can be decided.
+Interrupted = InitProducerIdRequest | EndTxnRequest | TimerFired
 
 
 class AddPartitions(NamedTuple):
-    """These partitions join the transaction. The reply is a WireError."""
+    """Add these partitions to the transaction. The reply is a WireError."""
 
     transactional_id: str
     producer_id: int
     producer_epoch: int
     partitions: frozenset[TopicPartition]
-    client_version: int  # the transaction version that the client speaks
+    client_version: int  # the client's transaction version
 
 
 class MarkersWritten(NamedTuple):
-    """Every partition of the transaction has its marker, or is gone."""
+    """Every partition of the transaction has its marker, or was deleted."""
 
     transactional_id: str
     producer_id: int
     producer_epoch: int
 
 
-class ProducerIdGiven(NamedTuple):
-    """The command again, with the producer id that it wanted."""
+class ProducerIdAllocated(NamedTuple):
+    """A command again, with the producer id that it needed."""
 
-    command: Any
+    command: Interrupted
     producer_id: int
 
 
 class WriteMarkers(NamedTuple):
-    """Work: end the transaction in its partitions, then say `MarkersWritten`. To be done again if it fails."""
+    """Work: write markers to these partitions, then send `MarkersWritten`. Retried until it succeeds."""
 
     transactional_id: str
     producer_id: int
@@ -46,18 +51,18 @@ class WriteMarkers(NamedTuple):
     transaction_version: int
 
 
-class ProducerIdWanted(NamedTuple):
-    """Work: get a producer id and say `ProducerIdGiven`. Nothing else was decided."""
+class AllocateProducerId(NamedTuple):
+    """Work: allocate a producer id, then send `ProducerIdAllocated`. The decision has nothing else."""
 
-    command: Any
+    command: Interrupted
     caller: Caller
 
 
 def timeout_key(transactional_id: str) -> TimerKey:
-    """The timer by which an open transaction is aborted."""
+    """The timer that aborts an open transaction."""
     return "timeout", transactional_id
 
 
 def markers_key(transactional_id: str) -> TimerKey:
-    """The timer by which markers that could not be written are tried again."""
+    """The timer that retries markers that could not be written."""
     return "markers", transactional_id

@@ -1,7 +1,7 @@
-"""The records of `__transaction_state`, in Kafka's format: one kind of key, one kind of value, and their bytes.
+"""The records of `__transaction_state` in Kafka's format.
 
-Says nothing of what a transaction may do next; that is `state`. The first two bytes of a key are its kind, the first
-two of a value its version. Version 1 is written; version 0, from clusters below transaction.version 1, is read too.
+The first two bytes of a key are its type, the first two of a value its version. Version 1 is written; version 0, of
+clusters below transaction.version 1, is read too. The rules of transactions are in `state`.
 """
 
 from struct import Struct
@@ -11,8 +11,8 @@ from moldau.wire.codec import decode as decode_message
 from moldau.wire.codec import encode as encode_message
 from moldau.wire.declare import INT8, INT16, INT32, INT64, STRING, Array, message, struct, wire
 
-TRANSACTION_LOG = 0  # the kind of key
-NEWEST_VALUE = 1
+TRANSACTION_LOG = 0  # key type
+VALUE_VERSION = 1
 _PREFIX = Struct(">h")
 
 
@@ -27,7 +27,7 @@ class PartitionsSchema:
     partition_ids: tuple[int, ...] = wire(Array(INT32))
 
 
-@message(key=TRANSACTION_LOG, versions=(0, NEWEST_VALUE), flexible=1)
+@message(key=TRANSACTION_LOG, versions=(0, VALUE_VERSION), flexible=1)
 class TransactionLogValue:
     producer_id: int = wire(INT64)
     previous_producer_id: int = wire(INT64, since=1, tag=0, default=-1)
@@ -46,22 +46,22 @@ def encode(record: Record) -> tuple[bytes, bytes | None]:
     key = _PREFIX.pack(TRANSACTION_LOG) + encode_message(record.key, 0)
     if record.value is None:
         return key, None
-    return key, _PREFIX.pack(NEWEST_VALUE) + encode_message(record.value, NEWEST_VALUE)
+    return key, _PREFIX.pack(VALUE_VERSION) + encode_message(record.value, VALUE_VERSION)
 
 
 def decode(key: bytes, value: bytes | None) -> Record | None:
-    """The record; None for kinds and versions that are newer than this program, as Kafka passes over them."""
+    """The record; None for unknown types and versions, which Kafka skips too."""
     if _prefix(key) != TRANSACTION_LOG:
         return None
     found = decode_message(TransactionLogKey, 0, key, _PREFIX.size)
     if value is None:
         return Record(found, None)
     version = _prefix(value)
-    if not 0 <= version <= NEWEST_VALUE:
+    if not 0 <= version <= VALUE_VERSION:
         return None
     return Record(found, decode_message(TransactionLogValue, version, value, _PREFIX.size))
 
 
 def _prefix(data: bytes) -> int:
-    """Two bytes too few are an unknown kind too."""
+    """A key without its two bytes is of an unknown type, too."""
     return int(_PREFIX.unpack_from(data)[0]) if len(data) >= _PREFIX.size else -1

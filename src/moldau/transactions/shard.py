@@ -1,27 +1,27 @@
-"""All transactional ids of one partition of `__transaction_state`: which function decides a command, and what is so.
+"""The transactional ids of one partition of `__transaction_state`: a table of handlers, and the state they decide on.
 
-Only `apply` changes it. The runtime appends what was decided before it applies it, and carries out the work (markers,
-producer ids) that a decision leaves to others.
+Only `apply` changes the state. The runtime appends the records of a decision before it applies them; the coordinator
+does the work that a decision hands out (markers, producer ids).
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from moldau.base.coordination import Caller, Decision, Fired, Record, Timer
+from moldau.base.coordination import Caller, Decision, Record, Timer, TimerFired
 from moldau.base.errors import WireError
-from moldau.transactions import adding, ending, records
-from moldau.transactions.commands import AddPartitions, MarkersWritten, ProducerIdGiven, timeout_key
-from moldau.transactions.env import Env
-from moldau.transactions.initialize import initialize
+from moldau.base.ids import TopicPartition
+from moldau.transactions import add_partitions, end_txn, records
+from moldau.transactions.commands import AddPartitions, MarkersWritten, ProducerIdAllocated, timeout_key
+from moldau.transactions.environment import TransactionEnvironment
+from moldau.transactions.init_producer_id import initialize
 from moldau.transactions.records import TransactionLogKey
 from moldau.transactions.state import (
+    IDLE,
     NO_PRODUCER,
     ONGOING,
     PREPARED,
-    RESTING,
     LastEpoch,
-    TopicPartition,
     Transaction,
     TransactionState,
     transaction_of,
@@ -29,14 +29,18 @@ from moldau.transactions.state import (
 from moldau.wire.messages.end_txn import EndTxnRequest
 from moldau.wire.messages.init_producer_id import InitProducerIdRequest
 
-MOST_TOMBSTONES = 1_000  # of one call of `expire`: they are one batch, and a batch may not be too large
+MAX_TOMBSTONES = 1_000  # of one call of `expire`: they are one batch
 
-DECIDES: dict[type, Callable[[Transaction | None, Any, Caller, Env], Decision]] = {
+HANDLERS: dict[type, Callable[[Transaction | None, Any, Caller, TransactionEnvironment], Decision]] = {
     InitProducerIdRequest: initialize,
-    AddPartitions: adding.add,
-    EndTxnRequest: ending.end,
-    MarkersWritten: ending.markers_written,
+    AddPartitions: add_partitions.add,
+    EndTxnRequest: end_txn.end,
+    MarkersWritten: end_txn.markers_written,
 }
+
+TransactionCommand = (
+    InitProducerIdRequest | EndTxnRequest | AddPartitions | MarkersWritten | ProducerIdAllocated | TimerFired
+)
 
 
 class TransactionShard:
@@ -45,29 +49,34 @@ class TransactionShard:
     def __init__(self) -> None:
         self.transactions: dict[str, Transaction] = {}
 
-    def decide(self, command: Any, caller: Caller, env: Env) -> Decision:
-        if isinstance(command, ProducerIdGiven):
-            command, env = command.command, replace(env, producer_id=command.producer_id)
-        if isinstance(command, Fired):
+    def decide(self, command: TransactionCommand, caller: Caller, env: TransactionEnvironment) -> Decision:
+        if isinstance(command, ProducerIdAllocated):
+            env = replace(env, producer_id=command.producer_id)
+            command = command.command
+        if isinstance(command, TimerFired):
             return self._fired(command, caller, env)
-        return DECIDES[type(command)](self.transactions.get(command.transactional_id), command, caller, env)
+        transaction = self.transactions.get(command.transactional_id or "")
+        return HANDLERS[type(command)](transaction, command, caller, env)
 
-    def _fired(self, command: Fired, caller: Caller, env: Env) -> Decision:
+    def _fired(self, command: TimerFired, caller: Caller, env: TransactionEnvironment) -> Decision:
         kind, transactional_id = command.key
         transaction = self.transactions.get(transactional_id)
         if kind == "timeout":
-            return ending.time_out(transaction, command, caller, env)
+            return end_txn.time_out(transaction, command, caller, env)
         if transaction is None or transaction.state not in PREPARED:
             return Decision()
-        return Decision(work=[ending.markers_of(transaction)])
+        return Decision(work=[end_txn.markers_of(transaction)])
 
-    # ── what is so ──
+    # ── state ──
 
-    def apply(self, change: Any, producer_id: int = NO_PRODUCER) -> None:
+    def apply(self, change: object, producer_id: int = NO_PRODUCER) -> None:
+        """Apply a record that is in the log, or a transient change."""
         if isinstance(change, LastEpoch):
             known = self.transactions[change.transactional_id]
             self.transactions[change.transactional_id] = known._replace(last_producer_epoch=change.producer_epoch)
             return
+        assert isinstance(change, Record)
+        assert isinstance(change.key, TransactionLogKey)
         transactional_id = change.key.transactional_id
         before = self.transactions.get(transactional_id)
         if change.value is None:
@@ -88,23 +97,23 @@ class TransactionShard:
             self.apply(record)
 
     def end_transaction(self, producer_id: int, commit: bool) -> None:
-        """Nobody writes to `__transaction_state` within a transaction, so a marker in it means nothing."""
+        """A marker in `__transaction_state` has no meaning: its records are never transactional."""
 
-    def loaded(self, env: Env) -> Decision:
-        """After a restart: time goes on for what is open, and what was decided gets its markers."""
+    def loaded(self, env: TransactionEnvironment) -> Decision:
+        """After a load: set the timeouts of open transactions, write the markers of prepared ones."""
         return Decision(
             timers=[Timer(timeout_key(open_.transactional_id), open_.deadline) for open_ in self._in({ONGOING})],
-            work=[ending.markers_of(prepared) for prepared in self._in(PREPARED)],
+            work=[end_txn.markers_of(prepared) for prepared in self._in(PREPARED)],
         )
 
-    def expire(self, env: Env) -> Decision:
-        """Forget ids that nobody used for transactional.id.expiration.ms; call it again while it finds many."""
+    def expire(self, env: TransactionEnvironment) -> Decision:
+        """Tombstones of ids unused for transactional.id.expiration.ms; call it again after MAX_TOMBSTONES."""
         before = env.now - env.config.id_expiration_ms
-        expired = [found for found in self._in(RESTING) if found.update_time <= before]
+        expired = [found for found in self._in(IDLE) if found.update_time <= before]
         return Decision(
             records=[
                 Record(TransactionLogKey(transactional_id=found.transactional_id), None)
-                for found in expired[:MOST_TOMBSTONES]
+                for found in expired[:MAX_TOMBSTONES]
             ]
         )
 
@@ -117,7 +126,7 @@ class TransactionShard:
         self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: Iterable[TopicPartition]
     ) -> Mapping[TopicPartition, WireError]:
         found = self.transactions.get(transactional_id)
-        return adding.verify(found, transactional_id, producer_id, producer_epoch, partitions)
+        return add_partitions.verify(found, transactional_id, producer_id, producer_epoch, partitions)
 
     def listed(
         self,
@@ -127,7 +136,7 @@ class TransactionShard:
         matches: Callable[[str], bool],
         now: int,
     ) -> list[Transaction]:
-        """ListTransactions; None for states, no producer ids and a negative duration mean any."""
+        """ListTransactions. Any state if None, any producer id if empty, any duration if negative."""
         return [
             found
             for found in self.transactions.values()

@@ -60,7 +60,7 @@ class OneGroup:
         for record in decision.records:
             self.log.append(decoded(record))
             self.group = apply_change(self.group, record)
-        for change in decision.passing:
+        for change in decision.transient:
             self.group = apply_change(self.group, change)
         for timer in decision.timers:
             self.timers.pop(timer.key, None)

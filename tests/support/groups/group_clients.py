@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import NAMESPACE_OID, UUID, uuid5
 
-from moldau.base.coordination import Caller, Decision, Fired, TimerKey
+from moldau.base.coordination import INTERNAL_CALLER, Caller, Decision, TimerFired, TimerKey
 from moldau.base.errors import WireError
 from moldau.groups.environment import GroupConfig, GroupEnvironment, Topics, TopicView
 from moldau.groups.shard import GroupShard
@@ -29,7 +29,6 @@ from moldau.wire.messages.leave_group import LeaveGroupMember, LeaveGroupRequest
 from moldau.wire.messages.sync_group import SyncGroupAssignment, SyncGroupRequest
 
 GROUP = "g"
-NOBODY = Caller(None, 0, "", "")
 Owned = dict[str, frozenset[int]]
 
 
@@ -55,7 +54,7 @@ class Coordinator:
         views = [TopicView(topic_id(name), name, count) for name, count in counts.items()]
         by_name, by_id = {each.name: each for each in views}, {each.id: each for each in views}
         self.topics = Topics(self.topics.version + 1, by_name, by_id)
-        self.carry_out(self.shard.topics_changed(self.env()))
+        self.execute(self.shard.topics_changed(self.env()))
 
     def env(self) -> GroupEnvironment:
         return GroupEnvironment(self.now, self.config, self._new_id, self.topics)
@@ -68,16 +67,16 @@ class Coordinator:
         before = dict(self.shard.groups)
         decision = self.shard.decide(command, Caller(reply, version, client_id, "/127.0.0.1"), self.env())
         assert self.shard.groups == before, "deciding changed something"
-        self.carry_out(decision)
+        self.execute(decision)
 
-    def carry_out(self, decision: Decision) -> None:
+    def execute(self, decision: Decision) -> None:
         if self.append_fails and decision.records:
             self.append_fails = False
             return  # whoever asked hears of it; to a client that is a reply that never came
         for record in decision.records:
             self.log.append(self.shard.encode(record))
             self.shard.apply(record)
-        for change in decision.passing:
+        for change in decision.transient:
             self.shard.apply(change)
         for timer in decision.timers:
             self.timers.pop(timer.key, None)
@@ -92,13 +91,13 @@ class Coordinator:
         while due := min(((at, key) for key, at in self.timers.items() if at <= until), default=None):
             self.now, key = max(self.now, due[0]), due[1]
             del self.timers[key]
-            self.carry_out(self.shard.decide(Fired(key), NOBODY, self.env()))
+            self.execute(self.shard.decide(TimerFired(key), INTERNAL_CALLER, self.env()))
         self.now = until
 
     def restart(self) -> None:
         self.shard = self.replayed()
         self.timers = {}
-        self.carry_out(self.shard.loaded(self.env()))
+        self.execute(self.shard.loaded(self.env()))
 
     def replayed(self) -> GroupShard:
         shard = GroupShard()

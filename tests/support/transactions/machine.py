@@ -2,23 +2,22 @@
 
 from typing import Any
 
-from moldau.base.coordination import Caller, Decision, Fired, TimerKey
+from moldau.base.coordination import INTERNAL_CALLER, Caller, Decision, TimerFired, TimerKey
 from moldau.base.errors import WireError
 from moldau.transactions.commands import (
     AddPartitions,
+    AllocateProducerId,
     MarkersWritten,
-    ProducerIdGiven,
-    ProducerIdWanted,
+    ProducerIdAllocated,
     WriteMarkers,
 )
-from moldau.transactions.env import Env, TransactionConfig
+from moldau.transactions.environment import TransactionConfig, TransactionEnvironment
 from moldau.transactions.shard import TransactionShard
 from moldau.transactions.state import TopicPartition, Transaction
 from moldau.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 from moldau.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 FIRST_PRODUCER_ID = 1000
-NOBODY = Caller(None, 0, "", "")
 
 
 class TransactionMachine:
@@ -43,13 +42,13 @@ class TransactionMachine:
         return replies[0]
 
     def _run(self, command: Any, caller: Caller) -> None:
-        self.carry_out(self.shard.decide(command, caller, Env(self.now, self.config)))
+        self.execute(self.shard.decide(command, caller, TransactionEnvironment(self.now, self.config)))
 
-    def carry_out(self, decision: Decision) -> None:
+    def execute(self, decision: Decision) -> None:
         for record in decision.records:
             self.log.append(self.shard.encode(record))
             self.shard.apply(record)
-        for change in decision.passing:
+        for change in decision.transient:
             self.shard.apply(change)
         for timer in decision.timers:
             if timer.at is None:
@@ -63,9 +62,9 @@ class TransactionMachine:
             self._work(work)
 
     def _work(self, work: Any) -> None:
-        if isinstance(work, ProducerIdWanted):
+        if isinstance(work, AllocateProducerId):
             self._next_producer_id += 1
-            self._run(ProducerIdGiven(work.command, self._next_producer_id - 1), work.caller)
+            self._run(ProducerIdAllocated(work.command, self._next_producer_id - 1), work.caller)
         else:
             self.markers.append(work)
             if not self.hold_markers:
@@ -76,7 +75,7 @@ class TransactionMachine:
             done = self.markers.pop(0)
             self.written.append(done)
             command = MarkersWritten(done.transactional_id, done.producer_id, done.producer_epoch)
-            self._run(command, NOBODY)
+            self._run(command, INTERNAL_CALLER)
 
     def wait(self, ms: int) -> None:
         """Time passes, and timers fire in order."""
@@ -85,13 +84,13 @@ class TransactionMachine:
             at, key = due[0]
             self.now = max(self.now, at)
             del self.timers[key]
-            self._run(Fired(key), NOBODY)
+            self._run(TimerFired(key), INTERNAL_CALLER)
         self.now = until
 
     def restart(self) -> None:
         """The process dies: what is not in the log is gone."""
         self.shard, self.timers, self.markers = self.replayed(), {}, []
-        self.carry_out(self.shard.loaded(Env(self.now, self.config)))
+        self.execute(self.shard.loaded(TransactionEnvironment(self.now, self.config)))
 
     def replayed(self) -> TransactionShard:
         shard = TransactionShard()

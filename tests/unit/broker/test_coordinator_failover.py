@@ -7,11 +7,11 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from moldau.base.coordination import Caller, Decision, Fired, Record, Timer
+from moldau.base.coordination import Caller, Decision, Record, Timer, TimerFired
 from moldau.base.errors import Refusal, WireError
 from moldau.base.later import Later
 from moldau.broker.coordinators import runtime as module
-from moldau.broker.coordinators.runtime import Runtime
+from moldau.broker.coordinators.runtime import CoordinatorRuntime
 from moldau.broker.waiting import awaited
 from moldau.metadata.image import ClusterImage
 from support.net.loops import on_both_loops, run, until
@@ -44,7 +44,7 @@ class Counter:
 
     def decide(self, command: Any, caller: Caller, now: int) -> Decision:
         match command:
-            case "count" | Fired():
+            case "count" | TimerFired():
                 number = self.number + 1
                 return Decision([Record("number", number)], replies=[(caller.token, number)], work=[number])
             case "look":
@@ -76,7 +76,7 @@ class Coordinator:
         self.topic = Topic()
         self.work: list[int] = []
         self.found: list[int] = []  # work that a loaded machine leaves to others
-        self.runtime: Runtime[Counter] = Runtime(
+        self.runtime: CoordinatorRuntime[Counter, Any] = CoordinatorRuntime(
             TOPIC,
             self.topic,  # type: ignore[arg-type]
             Counter,
@@ -161,7 +161,7 @@ def test_whoever_waits_when_the_leadership_is_lost_looks_elsewhere(loop_kind: st
         assert coordinator.ask("count") is coordinator.read() is WireError.NOT_COORDINATOR
         assert coordinator.runtime.read_all(lambda machine: machine.number, int) == []
         assert not coordinator.work
-        assert not coordinator.runtime.opened()
+        assert not coordinator.runtime.loaded_shards()
 
     told(loop_kind, story)
 
@@ -195,7 +195,7 @@ def test_what_a_leader_found_may_be_lost_with_its_leadership(loop_kind: str) -> 
         partition.win()
         await coordinator.loaded()
         read = coordinator.read()
-        shard = coordinator.runtime.opened()[0]
+        shard = coordinator.runtime.loaded_shards()[0]
         partition.lose()
         assert coordinator.read() is WireError.NOT_COORDINATOR
         assert await awaited(read) is WireError.NOT_COORDINATOR
@@ -215,7 +215,7 @@ def test_another_epoch_is_another_shard(loop_kind: str) -> None:
         coordinator.ask("count")
         partition.commit()
         coordinator.ask("later")
-        shard = coordinator.runtime.opened()[0]
+        shard = coordinator.runtime.loaded_shards()[0]
         partition.log.batches.append([(b"number", b"7")])
         partition.win()
         partition.commit()
@@ -236,10 +236,10 @@ def test_shards_are_loaded_when_the_image_says_so_and_not_when_somebody_asks(loo
         partition.lose()
         old, new = ClusterImage(), ClusterImage(version=1, topics={TOPIC: "changed"})  # type: ignore[dict-item]
         coordinator.runtime.follow(old, new)
-        assert not coordinator.runtime.opened()
+        assert not coordinator.runtime.loaded_shards()
         partition.win()
         coordinator.runtime.follow(new, old)
-        await until(lambda: bool(coordinator.runtime.opened()))
+        await until(lambda: bool(coordinator.runtime.loaded_shards()))
         assert coordinator.read() == 1
 
     told(loop_kind, story)
@@ -284,11 +284,11 @@ def test_nobody_waits_for_ever(loop_kind: str) -> None:
     """As after any time-out: what was asked for may still be done, and others hear of it when it is."""
 
     async def story(coordinator: Coordinator, partition: ReplicatedPartition) -> None:
-        coordinator.runtime.patience_ms = lambda: 20
+        coordinator.runtime.append_timeout_ms = lambda: 20
         first, look = coordinator.ask("count"), coordinator.read()
         assert await awaited(first) is await awaited(look) is WireError.COORDINATOR_NOT_AVAILABLE
         assert not coordinator.work
-        coordinator.runtime.patience_ms = lambda: 60_000
+        coordinator.runtime.append_timeout_ms = lambda: 60_000
         second = coordinator.ask("count")
         partition.commit()
         assert await awaited(second) == 2
@@ -302,7 +302,7 @@ def test_nor_does_who_comes_when_others_have_given_up(loop_kind: str) -> None:
     """Replicas stand still for long. Each of those who ask hears of it in its own time."""
 
     async def story(coordinator: Coordinator, partition: ReplicatedPartition) -> None:
-        coordinator.runtime.patience_ms = lambda: 20
+        coordinator.runtime.append_timeout_ms = lambda: 20
         assert await awaited(coordinator.ask("count")) is WireError.COORDINATOR_NOT_AVAILABLE
         for _ in range(2):
             asked = [coordinator.ask("look"), coordinator.read(), coordinator.ask("look")]
@@ -339,7 +339,7 @@ def test_work_that_rests_on_nothing_new_waits_for_nobody(loop_kind: str) -> None
 
 @on_both_loops
 def test_there_is_an_end_to_what_may_wait(loop_kind: str, monkeypatch: Any) -> None:
-    monkeypatch.setattr(module, "PENDING_AT_MOST", 3)
+    monkeypatch.setattr(module, "MAX_PENDING_APPENDS", 3)
 
     async def story(coordinator: Coordinator, partition: ReplicatedPartition) -> None:
         asked = [coordinator.ask("count") for _ in range(4)]
@@ -358,7 +358,7 @@ def test_a_marker_counts_from_its_place_in_the_log(loop_kind: str) -> None:
         heard: list[WireError] = []
         outcome = partition.append_records([(b"number", b"0")], NOW)
         assert not isinstance(outcome, Refusal)
-        coordinator.runtime.marked(shard, 7, True, outcome, heard.append)
+        coordinator.runtime.marker_appended(shard, 7, True, outcome, heard.append)
         assert shard.machine.ended == [(7, True)]
         look = coordinator.read()
         assert pending(look), "what the marker decided is not certain yet"
@@ -368,7 +368,7 @@ def test_a_marker_counts_from_its_place_in_the_log(loop_kind: str) -> None:
         assert await awaited(look) == 0
         outcome = partition.append_records([(b"number", b"0")], NOW)
         assert not isinstance(outcome, Refusal)
-        coordinator.runtime.marked(shard, 8, True, outcome, heard.append)
+        coordinator.runtime.marker_appended(shard, 8, True, outcome, heard.append)
         partition.lose()
         assert heard == [WireError.NONE, WireError.NOT_LEADER_OR_FOLLOWER]
 

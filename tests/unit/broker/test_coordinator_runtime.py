@@ -5,11 +5,11 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
-from moldau.base.coordination import Caller, Decision, Fired, Record, Timer
+from moldau.base.coordination import Caller, Decision, Record, Timer, TimerFired
 from moldau.base.errors import Refusal, WireError
 from moldau.base.later import Later
-from moldau.broker.coordinators.placing import hash_of, partition_of
-from moldau.broker.coordinators.runtime import Runtime
+from moldau.broker.coordinators.partitioning import hash_of, partition_of
+from moldau.broker.coordinators.runtime import CoordinatorRuntime
 from moldau.broker.waiting import awaited
 from moldau.log.settings import LogConfig
 from moldau.replication.partition import Partition
@@ -49,17 +49,17 @@ class Counter:
                 number = self.counts.get(name, 0) + 1
                 return Decision([Record(name, number)], replies=[(caller.token, number)])
             case "enter":
-                return Decision([Record("entered", 1)], passing=[[*self.waiting, caller.token]])
+                return Decision([Record("entered", 1)], transient=[[*self.waiting, caller.token]])
             case "wait":
-                return Decision(passing=[[*self.waiting, caller.token]])
+                return Decision(transient=[[*self.waiting, caller.token]])
             case "tell":
                 told = [(token, "told") for token in (*self.waiting, caller.token)]
-                return Decision([Record("told", len(told))], passing=[[]], replies=told)
+                return Decision([Record("told", len(told))], transient=[[]], replies=told)
             case ("later", name):
                 return Decision(timers=[Timer(("count", name), now + 1)], replies=[(caller.token, "soon")])
             case ("never", name):
                 return Decision(timers=[Timer(("count", name), None)], replies=[(caller.token, "no")])
-            case Fired(key=(_, name)):
+            case TimerFired(key=(_, name)):
                 return Decision([Record(name, self.counts.get(name, 0) + 1)])
         raise AssertionError(command)
 
@@ -78,21 +78,21 @@ class Topic:
         return topics[token][index] if token in topics else None
 
 
-def a_runtime(topic: Topic) -> Runtime[Counter]:
-    return Runtime(TOPIC, topic, Counter, Counter.decide, lambda machine, now: Decision(), lambda: NOW)  # type: ignore[arg-type]
+def a_runtime(topic: Topic) -> CoordinatorRuntime[Counter, Any]:
+    return CoordinatorRuntime(TOPIC, topic, Counter, Counter.decide, lambda machine, now: Decision(), lambda: NOW)  # type: ignore[arg-type]
 
 
-def ask(runtime: Runtime[Counter], command: Any) -> Any:
+def ask(runtime: CoordinatorRuntime[Counter, Any], command: Any) -> Any:
     return runtime.ask("any", command, ASKER, lambda error: error)
 
 
-def machine(runtime: Runtime[Counter]) -> Counter:
+def machine(runtime: CoordinatorRuntime[Counter, Any]) -> Counter:
     shard = runtime.at(0)
     assert not isinstance(shard, WireError)
     return shard.machine
 
 
-Story = Callable[[Topic, Runtime[Counter]], Coroutine[Any, Any, None]]
+Story = Callable[[Topic, CoordinatorRuntime[Counter, Any]], Coroutine[Any, Any, None]]
 
 
 def told(loop_kind: str, directory: Path, story: Story) -> None:
@@ -107,7 +107,7 @@ def told(loop_kind: str, directory: Path, story: Story) -> None:
 
 @on_both_loops
 def test_a_reply_comes_after_its_record_is_in_the_log(loop_kind: str, tmp_path: Path) -> None:
-    async def story(topic: Topic, runtime: Runtime[Counter]) -> None:
+    async def story(topic: Topic, runtime: CoordinatorRuntime[Counter, Any]) -> None:
         assert [ask(runtime, ("count", "a")) for _ in range(3)] == [1, 2, 3]
         assert topic.partition is not None
         assert topic.partition.log.end_offset == 3
@@ -117,13 +117,13 @@ def test_a_reply_comes_after_its_record_is_in_the_log(loop_kind: str, tmp_path: 
 
 @on_both_loops
 def test_start_up_replays_what_was_decided(loop_kind: str, tmp_path: Path) -> None:
-    async def story(topic: Topic, runtime: Runtime[Counter]) -> None:
+    async def story(topic: Topic, runtime: CoordinatorRuntime[Counter, Any]) -> None:
         for name in "abca":
             ask(runtime, ("count", name))
         again = a_runtime(topic)
         again.start()
         assert ask(again, ("count", "a")) is WireError.COORDINATOR_LOAD_IN_PROGRESS
-        await until(again.opened)
+        await until(again.loaded_shards)
         assert machine(again).counts == machine(runtime).counts == {"a": 2, "b": 1, "c": 1}
 
     told(loop_kind, tmp_path, story)
@@ -131,7 +131,7 @@ def test_start_up_replays_what_was_decided(loop_kind: str, tmp_path: Path) -> No
 
 @on_both_loops
 def test_one_decision_answers_everyone_who_waited(loop_kind: str, tmp_path: Path) -> None:
-    async def story(topic: Topic, runtime: Runtime[Counter]) -> None:
+    async def story(topic: Topic, runtime: CoordinatorRuntime[Counter, Any]) -> None:
         waiting = [ask(runtime, "wait") for _ in range(3)]
         assert all(isinstance(each, Later) and not each.done for each in waiting)
         assert ask(runtime, "tell") == "told"
@@ -142,7 +142,7 @@ def test_one_decision_answers_everyone_who_waited(loop_kind: str, tmp_path: Path
 
 @on_both_loops
 def test_where_the_log_refuses_nothing_has_happened(loop_kind: str, tmp_path: Path) -> None:
-    async def story(topic: Topic, runtime: Runtime[Counter]) -> None:
+    async def story(topic: Topic, runtime: CoordinatorRuntime[Counter, Any]) -> None:
         waiting = ask(runtime, "wait")
         partition = topic.partition
         assert partition is not None
@@ -180,7 +180,7 @@ class Refusing:
 
 @on_both_loops
 def test_timers_fire_once_and_can_be_taken_back(loop_kind: str, tmp_path: Path) -> None:
-    async def story(topic: Topic, runtime: Runtime[Counter]) -> None:
+    async def story(topic: Topic, runtime: CoordinatorRuntime[Counter, Any]) -> None:
         assert ask(runtime, ("later", "a")) == "soon"
         assert ask(runtime, ("later", "b")) == "soon"
         assert ask(runtime, ("never", "b")) == "no"
@@ -209,7 +209,7 @@ def test_a_reply_waits_for_the_disk_where_the_topic_asks_for_it(loop_kind: str, 
 
 @on_both_loops
 def test_whoever_waits_when_the_coordinator_ends_is_told(loop_kind: str, tmp_path: Path) -> None:
-    async def story(topic: Topic, runtime: Runtime[Counter]) -> None:
+    async def story(topic: Topic, runtime: CoordinatorRuntime[Counter, Any]) -> None:
         waiting = ask(runtime, "wait")
         await runtime.stop()
         assert await awaited(waiting) is WireError.NOT_COORDINATOR
@@ -220,7 +220,7 @@ def test_whoever_waits_when_the_coordinator_ends_is_told(loop_kind: str, tmp_pat
 
 @on_both_loops
 def test_a_shard_whose_disk_failed_ends_and_is_tried_no_more(loop_kind: str, tmp_path: Path) -> None:
-    async def story(topic: Topic, runtime: Runtime[Counter]) -> None:
+    async def story(topic: Topic, runtime: CoordinatorRuntime[Counter, Any]) -> None:
         waiting = ask(runtime, "wait")
         ask(runtime, ("later", "a"))
         assert topic.partition is not None
@@ -235,7 +235,7 @@ def test_a_shard_whose_disk_failed_ends_and_is_tried_no_more(loop_kind: str, tmp
 
 @on_both_loops
 def test_timers_run_after_a_start_whose_records_could_not_be_written(loop_kind: str, tmp_path: Path) -> None:
-    async def story(topic: Topic, runtime: Runtime[Counter]) -> None:
+    async def story(topic: Topic, runtime: CoordinatorRuntime[Counter, Any]) -> None:
         ask(runtime, ("count", "a"))
         partition = topic.partition
         assert partition is not None
@@ -243,7 +243,7 @@ def test_timers_run_after_a_start_whose_records_could_not_be_written(loop_kind: 
         def loaded(machine: Counter, now: int) -> Decision:
             return Decision([Record("b", 1)], timers=[Timer(("count", "a"), now + 1)])
 
-        again = Runtime(TOPIC, topic, Counter, Counter.decide, loaded, lambda: NOW)  # type: ignore[arg-type]
+        again = CoordinatorRuntime(TOPIC, topic, Counter, Counter.decide, loaded, lambda: NOW)  # type: ignore[arg-type]
         full = Refusal(WireError.KAFKA_STORAGE_ERROR, "the disk is full")
         again.start()
         shard = again._shards[0]

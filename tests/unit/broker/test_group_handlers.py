@@ -20,8 +20,8 @@ from moldau.broker.apis.offset_commit import offset_commit
 from moldau.broker.apis.offset_fetch import offset_fetch
 from moldau.broker.apis.sync_group import sync_group
 from moldau.broker.call import Call
-from moldau.broker.coordinators.groups import Groups
-from moldau.broker.coordinators.placing import partition_of
+from moldau.broker.coordinators.group_coordinator import GroupCoordinator
+from moldau.broker.coordinators.partitioning import partition_of
 from moldau.broker.settings import load
 from moldau.broker.waiting import awaited
 from moldau.groups.consumer.group import ConsumerGroup
@@ -125,7 +125,7 @@ class Cluster:
     def __init__(self) -> None:
         self.row = [ReplicatedPartition(), ReplicatedPartition()]
         self.image = self.with_orders(1)
-        self.groups = Groups(self, lambda: CONFIG, lambda: self.image, lambda: NOW)  # type: ignore[arg-type]
+        self.groups = GroupCoordinator(self, lambda: CONFIG, lambda: self.image, lambda: NOW)  # type: ignore[arg-type]
         self.groups.start()
 
     def with_orders(self, partitions: int) -> ClusterImage:

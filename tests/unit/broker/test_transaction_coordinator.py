@@ -1,7 +1,7 @@
 """The transaction coordinator on real partitions: markers that are written at once, later, again, or not at all."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -9,9 +9,11 @@ from uuid import UUID
 import pytest
 
 from moldau.base.errors import Refusal, WireError
+from moldau.base.ids import TopicPartition
 from moldau.base.later import Later, NowOrLater
-from moldau.broker.coordinators.markers import Marker, Markers
-from moldau.broker.coordinators.transactions import Transactions
+from moldau.broker.coordinators.add_partitions_sender import AddOrVerify
+from moldau.broker.coordinators.marker_writer import Marker, MarkerWriter
+from moldau.broker.coordinators.transaction_coordinator import TransactionCoordinator
 from moldau.broker.settings import load
 from moldau.broker.waiting import awaited
 from moldau.log.settings import LogConfig
@@ -68,22 +70,20 @@ class Others:
         self.says = WireError.NONE
 
     def send_marker(
-        self, broker_id: int, topic: str, index: int, marker: Marker, told: Callable[[WireError], None]
+        self, broker_id: int, partition: TopicPartition, marker: Marker, done: Callable[[WireError], None]
     ) -> None:
-        self.markers.append((broker_id, topic, marker, told))
+        self.markers.append((broker_id, partition.topic, marker, done))
 
     def answer(self, error: WireError) -> None:
         markers, self.markers = self.markers, []
         for *_, told in markers:
             told(error)
 
-    def ask_admission(
-        self, broker_id: int, name: str, producer: int, epoch: int, places: Sequence[tuple[str, int]], adds: bool
-    ) -> Later[Any]:
-        self.asked.append((broker_id, adds))
-        promise: Later[Any] = Later()
-        promise.resolve(dict.fromkeys(places, self.says))
-        return promise
+    def add_or_verify(self, broker_id: int, request: AddOrVerify) -> Later[Any]:
+        self.asked.append((broker_id, request.adds))
+        reply: Later[Any] = Later()
+        reply.resolve(dict.fromkeys(request.partitions, self.says))
+        return reply
 
 
 class Stores:
@@ -142,8 +142,8 @@ class Client:
     def __init__(self, stores: Stores) -> None:
         self.stores = stores
         here = CONFIG.node_id
-        markers = Markers(stores, stores, stores.image, lambda: NOW, here, stores.others)  # type: ignore[arg-type]
-        self.coordinator = Transactions(
+        markers = MarkerWriter(stores, stores, stores.image, lambda: NOW, here, stores.others)  # type: ignore[arg-type]
+        self.coordinator = TransactionCoordinator(
             stores,  # type: ignore[arg-type]
             markers,
             stores,  # type: ignore[arg-type]
@@ -164,9 +164,9 @@ class Client:
             self.producer = response.producer_id, response.producer_epoch
         return response
 
-    def admit(self, *topics: str, adds: bool = True) -> list[WireError]:
-        places = [(topic, 0) for topic in topics]
-        found = self.coordinator.admit("tx", *self.producer, places, adds)
+    def add_or_verify(self, *topics: str, adds: bool = True) -> list[WireError]:
+        partitions = [TopicPartition(topic, 0) for topic in topics]
+        found = self.coordinator.add_or_verify("tx", *self.producer, partitions, adds)
         assert not isinstance(found, Later)
         return list(found.values())
 
@@ -187,7 +187,7 @@ class Client:
 
     @property
     def transaction(self) -> Transaction:
-        (found,) = [shard.machine for shard in self.coordinator._runtime.opened()]
+        (found,) = [shard.machine for shard in self.coordinator._runtime.loaded_shards()]
         return found.transactions["tx"]
 
     def is_in(self, state: TransactionState) -> bool:
@@ -214,13 +214,16 @@ def told(loop_kind: str, directory: Path, story: Story) -> None:
 def test_markers_are_there_before_the_answer(loop_kind: str, tmp_path: Path) -> None:
     async def story(client: Client, stores: Stores) -> None:
         assert (await client.init()).producer_id == 4000
-        assert client.admit("orders", OFFSETS) == [WireError.NONE, WireError.NONE]
-        assert client.admit("orders", "payments", adds=False) == [WireError.NONE, WireError.TRANSACTION_ABORTABLE]
+        assert client.add_or_verify("orders", OFFSETS) == [WireError.NONE, WireError.NONE]
+        assert client.add_or_verify("orders", "payments", adds=False) == [
+            WireError.NONE,
+            WireError.TRANSACTION_ABORTABLE,
+        ]
         client.end()
         assert (client.end_of("orders"), client.end_of("payments"), client.end_of(OFFSETS)) == (1, 0, 1)
         assert stores.told_groups == [(0, 4000, True)]
         assert client.is_in(TransactionState.COMPLETE_COMMIT)
-        assert client.admit("orders") == [WireError.NONE]
+        assert client.add_or_verify("orders") == [WireError.NONE]
 
     told(loop_kind, tmp_path, story)
 
@@ -229,7 +232,7 @@ def test_markers_are_there_before_the_answer(loop_kind: str, tmp_path: Path) -> 
 def test_another_instance_need_not_come_twice(loop_kind: str, tmp_path: Path) -> None:
     async def story(client: Client, stores: Stores) -> None:
         await client.init()
-        client.admit("orders")
+        client.add_or_verify("orders")
         response = await client.init()
         assert (response.error_code, response.producer_id, response.producer_epoch) == (0, 4000, 2)
         assert client.end_of("orders") == 1
@@ -241,13 +244,13 @@ def test_another_instance_need_not_come_twice(loop_kind: str, tmp_path: Path) ->
 def test_a_marker_that_failed_is_written_again_and_the_others_are_not(loop_kind: str, tmp_path: Path) -> None:
     async def story(client: Client, stores: Stores) -> None:
         await client.init()
-        client.admit("orders", "payments")
+        client.add_or_verify("orders", "payments")
         stores.disks["payments"].fails = STORAGE
         answer = client.end()
         assert isinstance(answer, EndTxnResponse)
         assert answer.error_code == WireError.NONE  # the decision is safe
         assert client.is_in(TransactionState.PREPARE_COMMIT)
-        adding = client.coordinator.admit("tx", *client.producer, [("orders", 0)], True)
+        adding = client.coordinator.add_or_verify("tx", *client.producer, [TopicPartition("orders", 0)], True)
         assert isinstance(adding, Later), "it waits for the last one to end, but not for long"
         assert await awaited(adding) == {("orders", 0): WireError.CONCURRENT_TRANSACTIONS}
         assert (await client.init()).error_code == WireError.CONCURRENT_TRANSACTIONS
@@ -262,7 +265,7 @@ def test_a_marker_that_failed_is_written_again_and_the_others_are_not(loop_kind:
 def test_partitions_that_are_gone_need_no_marker(loop_kind: str, tmp_path: Path) -> None:
     async def story(client: Client, stores: Stores) -> None:
         await client.init()
-        client.admit("orders", "payments")
+        client.add_or_verify("orders", "payments")
         del stores.disks["payments"]
         client.end(commit=False)
         assert client.is_in(TransactionState.COMPLETE_ABORT)
@@ -277,7 +280,7 @@ def test_a_marker_that_can_never_be_written_does_not_hold_the_producer_up(
 ) -> None:
     async def story(client: Client, stores: Stores) -> None:
         await client.init()
-        client.admit("orders")
+        client.add_or_verify("orders")
         stores.disks["orders"].fails = Refusal.of(error)
         client.end()
         assert client.is_in(TransactionState.COMPLETE_COMMIT)
@@ -290,7 +293,7 @@ def test_a_marker_that_can_never_be_written_does_not_hold_the_producer_up(
 def test_groups_that_still_load_are_waited_for(loop_kind: str, tmp_path: Path) -> None:
     async def story(client: Client, stores: Stores) -> None:
         await client.init()
-        client.admit(OFFSETS)
+        client.add_or_verify(OFFSETS)
         stores.groups_loaded = False
         client.end()
         assert client.is_in(TransactionState.PREPARE_COMMIT)
@@ -306,7 +309,7 @@ def test_groups_that_still_load_are_waited_for(loop_kind: str, tmp_path: Path) -
 def test_where_a_disk_is_waited_for_the_answer_is_not_late(loop_kind: str, tmp_path: Path) -> None:
     async def story(client: Client, stores: Stores) -> None:
         await client.init()
-        client.admit("orders", "payments")
+        client.add_or_verify("orders", "payments")
         stores.disks["orders"].waits = True
         assert isinstance(client.end(), EndTxnResponse)
         assert client.is_in(TransactionState.PREPARE_COMMIT)
@@ -321,7 +324,7 @@ def test_where_a_disk_is_waited_for_the_answer_is_not_late(loop_kind: str, tmp_p
 def test_no_marker_before_the_decision_is_safe(loop_kind: str, tmp_path: Path) -> None:
     async def story(client: Client, stores: Stores) -> None:
         await client.init()
-        client.admit("orders")
+        client.add_or_verify("orders")
         stores.disks[STATE].waits = True
         promise = client.end()
         assert isinstance(promise, Later)
@@ -338,15 +341,15 @@ def test_records_are_let_in_when_the_transaction_is_safe(loop_kind: str, tmp_pat
     async def story(client: Client, stores: Stores) -> None:
         await client.init()
         stores.disks[STATE].waits = True
-        adding = client.coordinator.admit("tx", *client.producer, [("orders", 0)], True)
-        looking = client.coordinator.admit("tx", *client.producer, [("orders", 0)], False)
+        adding = client.coordinator.add_or_verify("tx", *client.producer, [TopicPartition("orders", 0)], True)
+        looking = client.coordinator.add_or_verify("tx", *client.producer, [TopicPartition("orders", 0)], False)
         assert isinstance(adding, Later)
         assert isinstance(looking, Later), "what is not committed is not told"
         assert not adding.done
         assert not looking.done
         stores.disks[STATE].go_on()
         assert await awaited(adding) == await awaited(looking) == {("orders", 0): WireError.NONE}
-        assert client.admit("orders") == [WireError.NONE]
+        assert client.add_or_verify("orders") == [WireError.NONE]
 
     told(loop_kind, tmp_path, story)
 
@@ -355,11 +358,11 @@ def test_records_are_let_in_when_the_transaction_is_safe(loop_kind: str, tmp_pat
 def test_the_next_transaction_begins_as_soon_as_the_last_has_ended(loop_kind: str, tmp_path: Path) -> None:
     async def story(client: Client, stores: Stores) -> None:
         await client.init()
-        client.admit("orders", "payments")
+        client.add_or_verify("orders", "payments")
         stores.leaders["payments"] = 2
         client.end()
-        adding = client.coordinator.admit("tx", *client.producer, [("orders", 0)], True)
-        at_once = client.coordinator.add("tx", *client.producer, [("orders", 0)], 2, patient=False)
+        adding = client.coordinator.add_or_verify("tx", *client.producer, [TopicPartition("orders", 0)], True)
+        at_once = client.coordinator.add("tx", *client.producer, [TopicPartition("orders", 0)], 2, retry=False)
         assert at_once is WireError.CONCURRENT_TRANSACTIONS, "brokers are not kept waiting"
         assert isinstance(adding, Later)
         assert not adding.done
@@ -375,13 +378,13 @@ def test_a_coordinator_elsewhere_that_is_busy_is_asked_again(loop_kind: str, tmp
     async def story(client: Client, stores: Stores) -> None:
         stores.leaders[STATE] = 2
         stores.others.says = WireError.CONCURRENT_TRANSACTIONS
-        answer = client.coordinator.admit("tx", 4000, 0, [("orders", 0)], True)
+        answer = client.coordinator.add_or_verify("tx", 4000, 0, [TopicPartition("orders", 0)], True)
         assert isinstance(answer, Later)
         await until(lambda: len(stores.others.asked) == 2)
         stores.others.says = WireError.NONE
         assert await awaited(answer) == {("orders", 0): WireError.NONE}
         stores.others.says = WireError.CONCURRENT_TRANSACTIONS
-        answer = client.coordinator.admit("tx", 4000, 0, [("orders", 0)], True)
+        answer = client.coordinator.add_or_verify("tx", 4000, 0, [TopicPartition("orders", 0)], True)
         assert isinstance(answer, Later)
         assert await awaited(answer) == {("orders", 0): WireError.CONCURRENT_TRANSACTIONS}, "the rest is the producer's"
 
@@ -392,7 +395,7 @@ def test_a_coordinator_elsewhere_that_is_busy_is_asked_again(loop_kind: str, tmp
 def test_markers_go_to_the_leaders_of_their_partitions(loop_kind: str, tmp_path: Path) -> None:
     async def story(client: Client, stores: Stores) -> None:
         await client.init()
-        client.admit("orders", "payments")
+        client.add_or_verify("orders", "payments")
         stores.leaders["payments"] = 2
         client.end()
         assert client.end_of("orders") == 1
@@ -411,7 +414,7 @@ def test_markers_go_to_the_leaders_of_their_partitions(loop_kind: str, tmp_path:
 def test_a_marker_follows_its_partition_to_the_next_leader(loop_kind: str, tmp_path: Path, error: WireError) -> None:
     async def story(client: Client, stores: Stores) -> None:
         await client.init()
-        client.admit("orders", "payments")
+        client.add_or_verify("orders", "payments")
         stores.leaders["payments"] = 2
         client.end()
         stores.others.answer(error)
@@ -433,7 +436,7 @@ def test_a_marker_follows_its_partition_to_the_next_leader(loop_kind: str, tmp_p
 def test_a_topic_that_is_deleted_is_not_waited_for(loop_kind: str, tmp_path: Path) -> None:
     async def story(client: Client, stores: Stores) -> None:
         await client.init()
-        client.admit("payments")
+        client.add_or_verify("payments")
         stores.leaders["payments"] = 2
         client.end()
         del stores.disks["payments"]
@@ -448,12 +451,12 @@ def test_a_topic_that_is_deleted_is_not_waited_for(loop_kind: str, tmp_path: Pat
 def test_the_coordinator_may_be_another_broker(loop_kind: str, tmp_path: Path, adds: bool) -> None:
     async def story(client: Client, stores: Stores) -> None:
         stores.leaders[STATE] = 2
-        answer = client.coordinator.admit("tx", 4000, 0, [("orders", 0)], adds)
+        answer = client.coordinator.add_or_verify("tx", 4000, 0, [TopicPartition("orders", 0)], adds)
         assert isinstance(answer, Later)
         assert await awaited(answer) == {("orders", 0): WireError.NONE}
         assert stores.others.asked == [(2, adds)]
         stores.leaders[STATE] = -1
-        assert client.admit("orders", adds=adds) == [WireError.COORDINATOR_NOT_AVAILABLE]
+        assert client.add_or_verify("orders", adds=adds) == [WireError.COORDINATOR_NOT_AVAILABLE]
 
     told(loop_kind, tmp_path, story)
 
@@ -462,7 +465,7 @@ def test_the_coordinator_may_be_another_broker(loop_kind: str, tmp_path: Path, a
 def test_who_leads_the_log_next_ends_what_was_decided(loop_kind: str, tmp_path: Path) -> None:
     async def story(client: Client, stores: Stores) -> None:
         await client.init()
-        client.admit("payments")
+        client.add_or_verify("payments")
         stores.leaders["payments"] = 2
         client.end()
         assert len(stores.others.markers) == 1
@@ -472,7 +475,7 @@ def test_who_leads_the_log_next_ends_what_was_decided(loop_kind: str, tmp_path: 
         assert [marker.coordinator_epoch for _, _, marker, _ in stores.others.markers] == [4, 5]
         stores.others.answer(WireError.NONE)
         assert client.is_in(TransactionState.COMPLETE_COMMIT)
-        assert not client.coordinator._endings
+        assert not client.coordinator._ending
 
     told(loop_kind, tmp_path, story)
 
@@ -484,7 +487,7 @@ def test_what_cannot_be_written_is_refused_and_has_not_happened(loop_kind: str, 
         assert (await client.init()).error_code == WireError.NOT_COORDINATOR
         stores.disks[STATE].fails = None
         await client.init()
-        client.admit("orders")
+        client.add_or_verify("orders")
         stores.disks[STATE].fails = STORAGE
         answer = client.end()
         assert isinstance(answer, EndTxnResponse)
@@ -499,7 +502,7 @@ def test_what_cannot_be_written_is_refused_and_has_not_happened(loop_kind: str, 
 def test_the_last_record_of_a_transaction_is_tried_again(loop_kind: str, tmp_path: Path) -> None:
     async def story(client: Client, stores: Stores) -> None:
         await client.init()
-        client.admit("orders")
+        client.add_or_verify("orders")
         stores.disks["orders"].waits = True
         client.end()
         stores.disks[STATE].fails = STORAGE
@@ -525,10 +528,10 @@ def test_without_producer_ids_nobody_starts(loop_kind: str, tmp_path: Path) -> N
 def test_time_runs_out(loop_kind: str, tmp_path: Path) -> None:
     async def story(client: Client, stores: Stores) -> None:
         await client.init(timeout_ms=5)
-        client.admit("orders")
+        client.add_or_verify("orders")
         await until(lambda: client.is_in(TransactionState.COMPLETE_ABORT))
         assert client.end_of("orders") == 1
-        assert client.admit("orders") == [WireError.PRODUCER_FENCED]
+        assert client.add_or_verify("orders") == [WireError.PRODUCER_FENCED]
 
     told(loop_kind, tmp_path, story)
 
@@ -538,7 +541,7 @@ def test_time_runs_out(loop_kind: str, tmp_path: Path) -> None:
 def test_a_start_completes_what_was_decided(loop_kind: str, tmp_path: Path, commit: bool) -> None:
     async def story(client: Client, stores: Stores) -> None:
         await client.init()
-        client.admit("orders")
+        client.add_or_verify("orders")
         stores.disks["orders"].fails = STORAGE
         client.end(commit)
         stores.disks["orders"].fails = None

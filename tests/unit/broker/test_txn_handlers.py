@@ -10,6 +10,7 @@ from uuid import UUID
 import pytest
 
 from moldau.base.errors import WireError
+from moldau.base.ids import TopicPartition
 from moldau.base.later import Later
 from moldau.broker.apis import write_txn_markers as markers_api
 from moldau.broker.apis.txn_offset_commit import txn_offset_commit
@@ -61,7 +62,7 @@ class Shop:
     def shard_at(self, index: int) -> SimpleNamespace:
         return SimpleNamespace(partition=self.partition)
 
-    def admit(
+    def add_or_verify(
         self, name: str, producer_id: int, epoch: int, partitions: list[tuple[str, int]], adds: bool
     ) -> Later[Any]:
         self.asked.append((producer_id, adds))
@@ -143,8 +144,8 @@ def test_markers_that_take_long_do_not_hold_up_the_others(monkeypatch: pytest.Mo
     monkeypatch.setattr(markers_api, "PATIENCE_MS", 20)
     waiting: dict[int, Callable[[WireError], None]] = {}
 
-    def write(topic: str, index: int, marker: object, told: Callable[[WireError], None]) -> None:
-        waiting[index] = told
+    def write(partition: TopicPartition, marker: object, done: Callable[[WireError], None]) -> None:
+        waiting[partition.partition] = done
 
     ctx: Any = SimpleNamespace(transactions=SimpleNamespace(markers=SimpleNamespace(write=write)))
     marker = WritableTxnMarker(

@@ -31,7 +31,7 @@ class Coordinator:
         self.says = says
         self.asked: list[tuple[str, int, int, list[tuple[str, int]], bool]] = []
 
-    def admit(
+    def add_or_verify(
         self,
         transactional_id: str,
         producer_id: int,
@@ -192,7 +192,7 @@ def test_in_version_two_the_marker_of_the_last_transaction_does_not_concern_the_
 
 
 def test_a_batch_that_was_put_off_keeps_its_place(tmp_path: Path) -> None:
-    """What the coordinator could not admit is sent again; what follows it must not be written first."""
+    """What the coordinator could not verify is sent again; what follows it must not be written first."""
     partition = a_partition(tmp_path)
     producer = Producer(1, 0)
     busy = Coordinator(WireError.CONCURRENT_TRANSACTIONS)

@@ -3,8 +3,8 @@
 import pytest
 
 from moldau.base.errors import WireError
-from moldau.transactions.env import Env
-from moldau.transactions.shard import MOST_TOMBSTONES
+from moldau.transactions.environment import TransactionEnvironment
+from moldau.transactions.shard import MAX_TOMBSTONES
 from moldau.transactions.state import TRANSITIONS, TransactionState
 from support.transactions.machine import FIRST_PRODUCER_ID, TransactionMachine
 
@@ -79,7 +79,7 @@ def test_unused_ids_expire_and_open_ones_do_not() -> None:
     machine.now -= 1
     machine.add("open", machine.begin("open", timeout_ms=900_000))
     machine.now += week
-    machine.carry_out(machine.shard.expire(Env(machine.now, machine.config)))
+    machine.execute(machine.shard.expire(TransactionEnvironment(machine.now, machine.config)))
     assert set(machine.shard.transactions) == {"open", "younger"}
     assert machine.replayed().transactions == machine.durable()
     assert machine.begin("unused") == (P + 4, 0)
@@ -87,14 +87,14 @@ def test_unused_ids_expire_and_open_ones_do_not() -> None:
 
 def test_many_ids_expire_in_turns() -> None:
     machine = TransactionMachine()
-    for number in range(MOST_TOMBSTONES + 1):
+    for number in range(MAX_TOMBSTONES + 1):
         machine.begin(f"tx{number}")
-    env = Env(machine.now + machine.config.id_expiration_ms, machine.config)
+    env = TransactionEnvironment(machine.now + machine.config.id_expiration_ms, machine.config)
     rounds = []
     while (decision := machine.shard.expire(env)).records:
         rounds.append(len(decision.records))
-        machine.carry_out(decision)
-    assert rounds == [MOST_TOMBSTONES, 1]
+        machine.execute(decision)
+    assert rounds == [MAX_TOMBSTONES, 1]
 
 
 def test_lists_are_filtered() -> None:

@@ -6,6 +6,7 @@
 from collections.abc import Awaitable
 
 from moldau.base.errors import WireError
+from moldau.base.ids import TopicPartition
 from moldau.base.later import NowOrLater, chain
 from moldau.broker import topics
 from moldau.broker.call import Call
@@ -26,9 +27,9 @@ def add_offsets_to_txn(ctx: Context, request: AddOffsetsToTxnRequest, call: Call
 
 
 def _add(ctx: Context, request: AddOffsetsToTxnRequest, call: Call, index: int) -> NowOrLater[AddOffsetsToTxnResponse]:
-    error = ctx.transactions.add(
-        request.transactional_id, request.producer_id, request.producer_epoch, [(OFFSETS, index)], OLD_PROTOCOL
-    )
+    partitions = [TopicPartition(OFFSETS, index)]
+    producer = request.transactional_id, request.producer_id, request.producer_epoch
+    error = ctx.transactions.add(*producer, partitions, OLD_PROTOCOL)
     return chain(error, lambda found: _answer(found, call.version))
 
 

@@ -7,11 +7,11 @@ other for their producers. Clients stay at 3, and those of transaction version 2
 from collections.abc import Mapping
 
 from moldau.base.errors import WireError
+from moldau.base.ids import TopicPartition
 from moldau.base.later import NowOrLater, chain, gather
 from moldau.broker.call import Call
 from moldau.broker.context import Context
 from moldau.broker.internal_topics import OFFSETS, TRANSACTIONS
-from moldau.transactions.state import TopicPartition
 from moldau.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
@@ -21,7 +21,7 @@ from moldau.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTransaction,
 )
 
-FENCED_SINCE = 2  # the version that first knew PRODUCER_FENCED
+PRODUCER_FENCED_SINCE = 2  # the version that first knew PRODUCER_FENCED
 BROKERS_SINCE = 4  # the version by which brokers speak for clients of transaction version 2
 OLD_PROTOCOL, NEW_PROTOCOL = 0, 2  # transaction versions
 INTERNAL = (OFFSETS, TRANSACTIONS)
@@ -46,7 +46,7 @@ def _answer(request: AddPartitionsToTxnRequest, errors: list[Errors], version: i
 
 
 def _add(ctx: Context, asked: AddPartitionsToTxnTransaction, version: int) -> NowOrLater[Errors]:
-    partitions = [(topic.name, index) for topic in asked.topics for index in topic.partitions]
+    partitions = [TopicPartition(topic.name, index) for topic in asked.topics for index in topic.partitions]
     unusable = _unusable(ctx, partitions, version)
     if unusable:
         return unusable
@@ -55,14 +55,14 @@ def _add(ctx: Context, asked: AddPartitionsToTxnTransaction, version: int) -> No
         return ctx.transactions.verify(*producer, partitions)
     brokers = version >= BROKERS_SINCE  # they ask for many at once, and retry those that have to wait
     protocol = NEW_PROTOCOL if brokers else OLD_PROTOCOL
-    error = ctx.transactions.add(*producer, partitions, protocol, patient=not brokers)
+    error = ctx.transactions.add(*producer, partitions, protocol, retry=not brokers)
     return chain(error, lambda found: dict.fromkeys(partitions, found))
 
 
 def _result(asked: AddPartitionsToTxnTransaction, errors: Errors, version: int) -> AddPartitionsToTxnResult:
     def code(topic: str, index: int) -> WireError:
-        error = errors[topic, index]
-        fenced = error is WireError.PRODUCER_FENCED and version < FENCED_SINCE
+        error = errors[TopicPartition(topic, index)]
+        fenced = error is WireError.PRODUCER_FENCED and version < PRODUCER_FENCED_SINCE
         return WireError.INVALID_PRODUCER_EPOCH if fenced else error
 
     return AddPartitionsToTxnResult(
@@ -85,12 +85,13 @@ def _result(asked: AddPartitionsToTxnTransaction, errors: Errors, version: int) 
 def _unusable(ctx: Context, partitions: list[TopicPartition], version: int) -> dict[TopicPartition, WireError]:
     """Why none of them is added: one is not there, or not for clients. Empty if nothing is in the way."""
     topics = ctx.image.topics
-    errors = {}
-    for name, index in partitions:
+    errors: dict[TopicPartition, WireError] = {}
+    for partition in partitions:
+        name, index = partition
         if name in INTERNAL and version < BROKERS_SINCE:
-            errors[name, index] = WireError.TOPIC_AUTHORIZATION_FAILED
+            errors[partition] = WireError.TOPIC_AUTHORIZATION_FAILED
         elif name not in topics or not 0 <= index < len(topics[name].partitions):
-            errors[name, index] = WireError.UNKNOWN_TOPIC_OR_PARTITION
+            errors[partition] = WireError.UNKNOWN_TOPIC_OR_PARTITION
     if errors:
         errors = dict.fromkeys(partitions, WireError.OPERATION_NOT_ATTEMPTED) | errors
     return errors

@@ -9,7 +9,7 @@ from moldau.base.errors import WireError
 from moldau.broker import topics
 from moldau.broker.call import Call
 from moldau.broker.context import Context
-from moldau.broker.coordinators.placing import partition_of
+from moldau.broker.coordinators.partitioning import partition_of
 from moldau.broker.internal_topics import OFFSETS, TRANSACTIONS
 from moldau.metadata.image import ClusterImage
 from moldau.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse

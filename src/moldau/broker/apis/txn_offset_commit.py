@@ -6,12 +6,12 @@
 from collections.abc import Mapping
 
 from moldau.base.errors import WireError
+from moldau.base.ids import TopicPartition
 from moldau.base.later import NowOrLater, chain
 from moldau.broker.call import Call
 from moldau.broker.context import Context
 from moldau.broker.internal_topics import OFFSETS
 from moldau.groups.offsets import commit as offsets_commit
-from moldau.transactions.state import TopicPartition
 from moldau.wire.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 
 LOADING_SINCE = 2  # from this version on clients know COORDINATOR_LOAD_IN_PROGRESS
@@ -54,8 +54,10 @@ def _admitted(ctx: Context, request: TxnOffsetCommitRequest, version: int) -> No
         return WireError.NONE
     asked = partition.log.producers.verify(producer_id, epoch, NO_SEQUENCE, adds, ctx.now())
 
+    key = TopicPartition(OFFSETS, index)
+
     def judged(errors: Mapping[TopicPartition, WireError]) -> WireError:
-        error = errors[OFFSETS, index]
+        error = errors[key]
         if error is not WireError.NONE:
             return _for_producer(error, version)
         # The answer may come late, when a marker has ended the transaction that it speaks of.
@@ -63,8 +65,7 @@ def _admitted(ctx: Context, request: TxnOffsetCommitRequest, version: int) -> No
         still = producers.open_in(producer_id, epoch) or producers.holds(producer_id, asked)
         return WireError.NONE if still else WireError.INVALID_TXN_STATE
 
-    key = (OFFSETS, index)
-    return chain(ctx.transactions.admit(request.transactional_id, producer_id, epoch, [key], adds), judged)
+    return chain(ctx.transactions.add_or_verify(request.transactional_id, producer_id, epoch, [key], adds), judged)
 
 
 def _for_producer(error: WireError, version: int) -> WireError:

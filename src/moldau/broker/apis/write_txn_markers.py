@@ -6,10 +6,11 @@ Kafka's tool sends it to end a transaction that hangs in a partition. 2: the tra
 import asyncio
 
 from moldau.base.errors import WireError
+from moldau.base.ids import TopicPartition
 from moldau.base.later import Later, NowOrLater, chain, gather
 from moldau.broker.call import Call
 from moldau.broker.context import Context
-from moldau.broker.coordinators.markers import Marker
+from moldau.broker.coordinators.marker_writer import Marker
 from moldau.wire.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerPartitionResult,
@@ -66,7 +67,7 @@ def _write(
     markers: list[NowOrLater[WireError]] = []
     for index in topic.partition_indexes:
         written: Later[WireError] = Later()
-        ctx.transactions.markers.write(topic.name, index, marker, written.resolve)
+        ctx.transactions.markers.write(TopicPartition(topic.name, index), marker, written.resolve)
         markers.append(written)
         begun.append(written)
     return gather(markers, lambda errors: _result(topic, errors))

@@ -1,1 +1,1 @@
-"""The coordinators: a runtime that appends what the machines of groups/ and transactions/ decide, and answers."""
+"""The group and transaction coordinators: a runtime for the state machines of groups/ and transactions/."""

@@ -1,13 +1,13 @@
-"""What a coordinator makes of the outcome of an append."""
+"""Whether an append to a coordinator's log failed."""
 
 from moldau.base.errors import Refusal, WireError
 from moldau.base.later import NowOrLater
 from moldau.replication.partition import Outcome
 
-# It is in the log and committed, though by then by fewer replicas than producers ask for: to a coordinator it is so.
+# The record is committed, with fewer replicas in sync than min.insync.replicas: good enough for a coordinator.
 COMMITTED = WireError.NOT_ENOUGH_REPLICAS_AFTER_APPEND
 
 
 def failed(outcome: NowOrLater[Outcome] | None) -> Refusal | None:
-    """Why nothing was written, or why what was written is lost; None if it is there, or on its way."""
+    """Why the append failed or was lost; None if it is committed or pending."""
     return outcome if isinstance(outcome, Refusal) and outcome.error is not COMMITTED else None

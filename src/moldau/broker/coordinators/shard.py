@@ -1,6 +1,6 @@
-"""One partition of a coordinator's topic while this broker leads it: its machine, and who waits for what. A value.
+"""Shard: a partition of a coordinator's topic that this broker leads, with its state machine and pending replies.
 
-A shard lives as long as one leadership does. With it ends all that it knows: the next leader replays the log.
+A shard ends with the leader epoch it was opened in. The next leader replays the log.
 """
 
 import asyncio
@@ -16,22 +16,22 @@ from moldau.replication.partition import Partition
 M = TypeVar("M")
 
 
-class Asked(NamedTuple):
-    """The token of a command: who gets the reply, and how it is told that there will be none."""
+class PendingReply(NamedTuple):
+    """The token of a command: its reply, and how to make a response of an error. The type of response varies."""
 
     reply: Later[Any]
     refused: Callable[[WireError], Any]
 
 
-class Pending:
-    """Something was appended and applied, and is not committed yet. What rests on it is answered when it is."""
+class PendingAppend:
+    """An append that is applied and not committed yet. Decisions based on it are answered once it is."""
 
-    __slots__ = ("deadline", "decisions", "told")
+    __slots__ = ("deadline", "decisions", "done")
 
-    def __init__(self, deadline: float, told: Callable[[WireError], None] | None = None) -> None:
-        self.decisions: list[Decision] = []  # the one that was appended, and those that saw it
-        self.deadline = deadline  # of the loop's clock: nobody waits longer for an answer
-        self.told = told  # hears the outcome as well
+    def __init__(self, deadline: float, done: Callable[[WireError], None] | None = None) -> None:
+        self.decisions: list[Decision] = []  # the appended one, and later ones that depend on it
+        self.deadline = deadline  # of the loop's clock: replies do not wait longer
+        self.done = done  # called with the outcome, too
 
 
 class Shard(Generic[M]):
@@ -54,16 +54,16 @@ class Shard(Generic[M]):
         self.partition = partition
         self.epoch = partition.leader_epoch
         self.machine = machine
-        self.loading: asyncio.Task[None] | None = None  # until the log is replayed
-        self.task: asyncio.Task[None] | None = None  # the same, until all that was found there is committed
+        self.loading: asyncio.Task[None] | None = None  # set until the log is replayed
+        self.task: asyncio.Task[None] | None = None  # the same, until the replayed log is committed
         self.closed = False
         self.timers: dict[TimerKey, asyncio.TimerHandle] = {}
-        self.waiting: set[Asked] = set()
-        self.pending: deque[Pending] = deque()  # in the order of the log
-        self.overdue: asyncio.TimerHandle | None = None  # looks for those of them that take too long
+        self.waiting: set[PendingReply] = set()
+        self.pending: deque[PendingAppend] = deque()  # in the order of the log
+        self.overdue: asyncio.TimerHandle | None = None  # fires when the first pending append is overdue
 
     @property
     def current(self) -> bool:
-        """Whether this broker still leads the partition as it did when the shard was opened."""
+        """Whether this broker still leads the partition in the shard's leader epoch."""
         partition = self.partition
         return partition.leads and partition.leader_epoch == self.epoch and not partition.offline

@@ -44,7 +44,7 @@ class ClassicDecisionBuilder:
             # Kafka writes a group when it first hears of it, without members: it is listed from then on.
             self.decision.records.append(to_record(ClassicGroup(self.group.group_id, since=self.env.now)))
         if self.group is not self._before:
-            self.decision.passing.append(self.group)
+            self.decision.transient.append(self.group)
         return self.decision
 
     def reply(self, caller: Caller, response: Any) -> None:

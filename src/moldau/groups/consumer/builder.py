@@ -96,7 +96,7 @@ class ConsumerDecisionBuilder:
             self._apply_transient(RegexProgressChanged(self.group_id, progress))
 
     def _apply_transient(self, change: TransientChange) -> None:
-        self.decision.passing.append(change)
+        self.decision.transient.append(change)
         self.group = apply_change(self.group, change) or self.group
 
     # Records

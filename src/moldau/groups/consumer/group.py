@@ -1,37 +1,57 @@
-"""A group of the consumer protocol (KIP-848) as a value, and `apply_change`: the one way in which a record changes it.
+"""ConsumerGroup: a group of the consumer protocol (KIP-848) as a value, changed by `apply_change` alone.
 
-Everything is durable, with two named exceptions (`rejoining`, `regex_progress`).
-Live decisions and a start after a crash go through the same `apply_change`. What to write is decided elsewhere.
+All its fields come from records, except `rejoining` and `regex_progress`. Live decisions and loading use the same
+`apply_change`.
 """
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeGuard, TypeVar
 from uuid import UUID
 
 from moldau.base.coordination import Record
+from moldau.base.ids import Epoch
 from moldau.groups.records import (
     ClassicMemberMetadata,
     ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupCurrentMemberAssignmentValue,
     ConsumerGroupMemberMetadataKey,
+    ConsumerGroupMemberMetadataValue,
     ConsumerGroupMetadataKey,
+    ConsumerGroupMetadataValue,
     ConsumerGroupPartitionMetadataKey,
+    ConsumerGroupPartitionMetadataValue,
     ConsumerGroupRegularExpressionKey,
+    ConsumerGroupRegularExpressionValue,
     ConsumerGroupTargetAssignmentMemberKey,
+    ConsumerGroupTargetAssignmentMemberValue,
     ConsumerGroupTargetAssignmentMetadataKey,
+    ConsumerGroupTargetAssignmentMetadataValue,
     CurrentTopicPartitions,
 )
 
-Assignment = Mapping[UUID, frozenset[int]]  # what a member shall have
-AssignedPartitions = Mapping[
-    UUID, Mapping[int, int]
-]  # what a member has: by partition the epoch at which it got it (KIP-1251)
+Assignment = Mapping[UUID, frozenset[int]]  # a member's target: partitions by topic id
+# What a member has: partitions by topic id, each with the member epoch at which it was assigned (KIP-1251).
+AssignedPartitions = Mapping[UUID, Mapping[int, Epoch]]
 
-JOIN_EPOCH: Final = 0  # member epochs with a meaning of their own
+ConsumerGroupKey = (
+    ConsumerGroupMetadataKey
+    | ConsumerGroupPartitionMetadataKey
+    | ConsumerGroupMemberMetadataKey
+    | ConsumerGroupTargetAssignmentMetadataKey
+    | ConsumerGroupTargetAssignmentMemberKey
+    | ConsumerGroupCurrentMemberAssignmentKey
+    | ConsumerGroupRegularExpressionKey
+)
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+JOIN_EPOCH: Final = 0  # special member epochs in requests
 LEAVE_EPOCH: Final = -1
-STATIC_LEAVE_EPOCH: Final = -2  # a static member that left and will be back
-FIRST_EPOCH: Final = 1  # of a group that nobody has joined yet
+STATIC_LEAVE_EPOCH: Final = -2  # a static member leaves for a while
+FIRST_EPOCH: Final = 1  # of a new group
 
 EMPTY: Final = "Empty"
 ASSIGNING: Final = "Assigning"
@@ -40,34 +60,34 @@ STABLE: Final = "Stable"
 
 
 class MemberState(IntEnum):
-    """How far a member is on the way to its target; the numbers are those of the records."""
+    """How far a member is with its target assignment; the numbers are those of the records."""
 
-    STABLE = 0  # it has what it shall have
-    UNREVOKED_PARTITIONS = 1  # it has to give some back first
-    UNRELEASED_PARTITIONS = 2  # others have not given back yet what it shall have
+    STABLE = 0  # it has its target assignment
+    UNREVOKED_PARTITIONS = 1  # it has to revoke partitions first
+    UNRELEASED_PARTITIONS = 2  # other members have not revoked partitions of its target yet
     UNKNOWN = 127  # written by a newer version
 
 
 class ResolvedRegex(NamedTuple):
-    """The topics that a regular expression matched."""
+    """The topics that a regular expression matches."""
 
     topics: frozenset[str]
-    version: int  # of the topics at that time
+    version: int  # of the topics it was resolved with
     at: int
 
 
 class RegexProgress(NamedTuple):
-    """An expression that is being matched with the topics, a turn at a time."""
+    """A regular expression that is being resolved, some topics at a time."""
 
     regex: str
-    version: int  # of the topics that it is matched with
+    version: int  # of the topics
     at: int
     matched: frozenset[str]
-    topics_checked: int  # so many topics
+    topics_checked: int
 
 
 class RejoinChanged(NamedTuple):
-    """A passing change: a classic member was told to join again (its time runs), or it has."""
+    """A transient change: a classic member was asked to rejoin, or has rejoined."""
 
     group_id: str
     member_id: str
@@ -75,7 +95,7 @@ class RejoinChanged(NamedTuple):
 
 
 class RegexProgressChanged(NamedTuple):
-    """A passing change: how far an expression has been matched; None: that is done."""
+    """A transient change: how far a regular expression is resolved; None: completely."""
 
     group_id: str
     progress: RegexProgress | None
@@ -99,10 +119,8 @@ class Member:
     regex: str = ""
     assignor: str | None = None
     assigned: AssignedPartitions = field(default_factory=dict)
-    pending_revocation: AssignedPartitions = field(
-        default_factory=dict
-    )  # still read by the member, which was told to stop
-    classic: ClassicMemberMetadata | None = None  # of a member that speaks the classic protocol
+    pending_revocation: AssignedPartitions = field(default_factory=dict)  # not confirmed by the member yet
+    classic: ClassicMemberMetadata | None = None  # set for a member of the classic protocol
 
     def reconciled(self, assignment_epoch: int) -> bool:
         return self.state is MemberState.STABLE and self.epoch == assignment_epoch
@@ -112,17 +130,19 @@ class Member:
 class ConsumerGroup:
     group_id: str
     epoch: int = FIRST_EPOCH
-    metadata_hash: int = 0  # of the topics that the epoch was made for
-    assignment_epoch: int = FIRST_EPOCH  # behind `epoch`: a target has to be computed
+    metadata_hash: int = 0  # of the subscribed topics at this epoch
+    assignment_epoch: int = FIRST_EPOCH  # less than `epoch`: a new target is due
     assigned_at: int = 0
     members: Mapping[str, Member] = field(default_factory=dict)
     targets: Mapping[str, Assignment] = field(default_factory=dict)
     regexes: Mapping[str, ResolvedRegex] = field(default_factory=dict)
     has_partition_metadata: bool = False  # a record of Kafka 4.0, to be deleted
-    # These two follow from the members.
+    # Derived from the members:
     instances: Mapping[str, str] = field(default_factory=dict)  # instance id → member id
-    owners: Mapping[UUID, Mapping[int, str]] = field(default_factory=dict)  # who holds a partition or is revoking it
-    # Not durable: a start gives these members their time once more, and begins a scan anew.
+    owners: Mapping[UUID, Mapping[int, str]] = field(
+        default_factory=dict
+    )  # member id by partition, until it is revoked
+    # Transient: lost when the coordinator moves or restarts.
     rejoining: frozenset[str] = frozenset()
     regex_progress: RegexProgress | None = None
 
@@ -147,48 +167,54 @@ class ConsumerGroup:
 
 
 def subscription(group: ConsumerGroup, member: Member) -> frozenset[str]:
-    """The topics that a member wants, by name or because its expression matched them."""
+    """The topics that a member subscribes to, by name or by regular expression."""
     matched = group.regexes.get(member.regex)
     return member.topics if matched is None else member.topics | matched.topics
 
 
 def apply_change(group: ConsumerGroup | None, change: Record | TransientChange) -> ConsumerGroup | None:
-    """The group after a change; None where there is none. Tombstones of what is not there change nothing."""
+    """The group after a change; None: it is deleted. Tombstones of missing keys change nothing."""
     if isinstance(change, RegexProgressChanged):
         return group and replace(group, regex_progress=change.progress)
     if isinstance(change, RejoinChanged):
         return group and _rejoining(group, change)
     key, value = change
+    assert is_consumer_group_key(key)
     if value is None:
         return group and _DELETES[type(key)](group, key)
     return _WRITES[type(key)](group or ConsumerGroup(key.group_id), key, value)
 
 
-def is_consumer_group_key(key: Any) -> bool:
-    """Whether a record with this key is about a group of the consumer protocol."""
+def is_consumer_group_key(key: object) -> TypeGuard[ConsumerGroupKey]:
     return type(key) in _WRITES
 
 
-# What each record says, and what its tombstone says
+# The change of each record and of its tombstone
 
 
-def _write_epoch(group: ConsumerGroup, _key: Any, value: Any) -> ConsumerGroup:
+def _write_epoch(
+    group: ConsumerGroup, _key: ConsumerGroupMetadataKey, value: ConsumerGroupMetadataValue
+) -> ConsumerGroup:
     return replace(group, epoch=value.epoch, metadata_hash=value.metadata_hash)
 
 
-def _delete_group(_group: ConsumerGroup, _key: Any) -> None:
+def _delete_group(_group: ConsumerGroup, _key: ConsumerGroupMetadataKey) -> None:
     return None
 
 
-def _write_partition_metadata(group: ConsumerGroup, _key: Any, _value: Any) -> ConsumerGroup:
+def _write_partition_metadata(
+    group: ConsumerGroup, _key: ConsumerGroupPartitionMetadataKey, _value: ConsumerGroupPartitionMetadataValue
+) -> ConsumerGroup:
     return replace(group, has_partition_metadata=True)
 
 
-def _delete_partition_metadata(group: ConsumerGroup, _key: Any) -> ConsumerGroup:
+def _delete_partition_metadata(group: ConsumerGroup, _key: ConsumerGroupPartitionMetadataKey) -> ConsumerGroup:
     return replace(group, has_partition_metadata=False) if group.has_partition_metadata else group
 
 
-def _write_member(group: ConsumerGroup, key: Any, value: Any) -> ConsumerGroup:
+def _write_member(
+    group: ConsumerGroup, key: ConsumerGroupMemberMetadataKey, value: ConsumerGroupMemberMetadataValue
+) -> ConsumerGroup:
     old = group.members.get(key.member_id) or Member(key.member_id)
     classic = value.classic_member_metadata
     new = replace(
@@ -209,7 +235,7 @@ def _write_member(group: ConsumerGroup, key: Any, value: Any) -> ConsumerGroup:
     return replace(group, members={**group.members, new.id: new}, instances=instances)
 
 
-def _delete_member(group: ConsumerGroup, key: Any) -> ConsumerGroup:
+def _delete_member(group: ConsumerGroup, key: ConsumerGroupMemberMetadataKey) -> ConsumerGroup:
     member = group.members.get(key.member_id)
     if member is None:
         return group
@@ -225,24 +251,32 @@ def _delete_member(group: ConsumerGroup, key: Any) -> ConsumerGroup:
     )
 
 
-def _write_target_metadata(group: ConsumerGroup, _key: Any, value: Any) -> ConsumerGroup:
+def _write_target_metadata(
+    group: ConsumerGroup,
+    _key: ConsumerGroupTargetAssignmentMetadataKey,
+    value: ConsumerGroupTargetAssignmentMetadataValue,
+) -> ConsumerGroup:
     return replace(group, assignment_epoch=value.assignment_epoch, assigned_at=value.assignment_timestamp)
 
 
-def _delete_target_metadata(group: ConsumerGroup, _key: Any) -> ConsumerGroup:
+def _delete_target_metadata(group: ConsumerGroup, _key: ConsumerGroupTargetAssignmentMetadataKey) -> ConsumerGroup:
     return replace(group, assignment_epoch=-1, assigned_at=0)
 
 
-def _write_target(group: ConsumerGroup, key: Any, value: Any) -> ConsumerGroup:
+def _write_target(
+    group: ConsumerGroup, key: ConsumerGroupTargetAssignmentMemberKey, value: ConsumerGroupTargetAssignmentMemberValue
+) -> ConsumerGroup:
     target = {each.topic_id: frozenset(each.partitions) for each in value.topic_partitions}
     return replace(group, targets={**group.targets, key.member_id: target})
 
 
-def _delete_target(group: ConsumerGroup, key: Any) -> ConsumerGroup:
+def _delete_target(group: ConsumerGroup, key: ConsumerGroupTargetAssignmentMemberKey) -> ConsumerGroup:
     return replace(group, targets=_without(group.targets, key.member_id)) if key.member_id in group.targets else group
 
 
-def _write_current(group: ConsumerGroup, key: Any, value: Any) -> ConsumerGroup:
+def _write_current(
+    group: ConsumerGroup, key: ConsumerGroupCurrentMemberAssignmentKey, value: ConsumerGroupCurrentMemberAssignmentValue
+) -> ConsumerGroup:
     old = group.members.get(key.member_id) or Member(key.member_id)
     new = replace(
         old,
@@ -255,7 +289,7 @@ def _write_current(group: ConsumerGroup, key: Any, value: Any) -> ConsumerGroup:
     return _with_current(group, old, new)
 
 
-def _delete_current(group: ConsumerGroup, key: Any) -> ConsumerGroup:
+def _delete_current(group: ConsumerGroup, key: ConsumerGroupCurrentMemberAssignmentKey) -> ConsumerGroup:
     old = group.members.get(key.member_id)
     if old is None:
         return group
@@ -264,15 +298,18 @@ def _delete_current(group: ConsumerGroup, key: Any) -> ConsumerGroup:
     )
 
 
-def _write_regex(group: ConsumerGroup, key: Any, value: Any) -> ConsumerGroup:
+def _write_regex(
+    group: ConsumerGroup, key: ConsumerGroupRegularExpressionKey, value: ConsumerGroupRegularExpressionValue
+) -> ConsumerGroup:
     resolved = ResolvedRegex(frozenset(value.topics), value.version, value.timestamp)
     return replace(group, regexes={**group.regexes, key.regular_expression: resolved})
 
 
-def _delete_regex(group: ConsumerGroup, key: Any) -> ConsumerGroup:
+def _delete_regex(group: ConsumerGroup, key: ConsumerGroupRegularExpressionKey) -> ConsumerGroup:
     return replace(group, regexes=_without(group.regexes, key.regular_expression))
 
 
+# The key's type selects the function; a signature cannot say that.
 _WRITES: Final[dict[type, Callable[[ConsumerGroup, Any, Any], ConsumerGroup]]] = {
     ConsumerGroupMetadataKey: _write_epoch,
     ConsumerGroupPartitionMetadataKey: _write_partition_metadata,
@@ -300,17 +337,17 @@ def _rejoining(group: ConsumerGroup, change: RejoinChanged) -> ConsumerGroup:
 
 
 def _shared(group: ConsumerGroup, topics: frozenset[str]) -> frozenset[str]:
-    """Most members want the same: one set for all of them takes less room, and is quickly found equal."""
+    """One set for all members with the same subscription: it saves memory and compares by identity."""
     first = next(iter(group.members.values()), None)
     return first.topics if first is not None and first.topics == topics else topics
 
 
-def _without(entries: Mapping[Any, Any], key: Any) -> dict[Any, Any]:
+def _without(entries: Mapping[K, V], key: K) -> dict[K, V]:
     return {each: value for each, value in entries.items() if each != key}
 
 
 def _read_assigned(topics: Iterable[CurrentTopicPartitions], member_epoch: int) -> AssignedPartitions:
-    """Partitions with their epochs; a record of before KIP-1251 has none, and the member's own stands in."""
+    """Partitions with their epochs; records before KIP-1251 have none and get the member's epoch."""
     held: dict[UUID, dict[int, int]] = {}
     for topic in topics:
         epochs = topic.assignment_epochs
@@ -328,7 +365,7 @@ def _with_current(group: ConsumerGroup, old: Member, new: Member) -> ConsumerGro
 def _updated_owners(
     owners: Mapping[UUID, Mapping[int, str]], old: Member, new: Member | None
 ) -> Mapping[UUID, Mapping[int, str]]:
-    """The owners once a member has its new partitions instead of its old ones. What is another's stays another's."""
+    """The owners after a member's change; partitions of other members stay theirs."""
     before, after = _owned_partitions(old), {} if new is None else _owned_partitions(new)
     if before == after:
         return owners
@@ -348,7 +385,7 @@ def _updated_owners(
 
 
 def _owned_partitions(member: Member) -> dict[UUID, frozenset[int]]:
-    """Held and revoking."""
+    """Assigned or pending revocation."""
     topics = member.assigned.keys() | member.pending_revocation.keys()
     return {
         each: frozenset(member.assigned.get(each, ())) | frozenset(member.pending_revocation.get(each, ()))

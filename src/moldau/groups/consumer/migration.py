@@ -189,7 +189,7 @@ def downgrade(builder: ConsumerDecisionBuilder, gone: set[str], rebalance: bool,
     if rebalance:
         classic_rebalance.prepare(classic_builder)
     builder.decision.records += classic_builder.decision.records
-    builder.decision.passing = [classic_builder.group]  # the record says less: which protocols else members speak
+    builder.decision.transient = [classic_builder.group]  # the record says less: which protocols else members speak
     builder.decision.replies += classic_builder.decision.replies
     builder.decision.timers += classic_builder.decision.timers
 

@@ -4,7 +4,7 @@ from uuid import UUID
 
 import pytest
 
-from moldau.base.coordination import Caller, Decision, Fired, Record, Timer
+from moldau.base.coordination import Caller, Decision, Record, Timer, TimerFired
 from moldau.base.errors import WireError
 from moldau.groups.environment import GroupConfig, GroupEnvironment, Topics, TopicView
 from moldau.groups.offsets import commit as offsets_commit
@@ -47,7 +47,7 @@ def commit(group: str, partitions: range, name: str = "t") -> OffsetCommitReques
     return OffsetCommitRequest(group_id=group, topics=(OffsetCommitTopic(name=name, partitions=each),))
 
 
-def carry_out(shard: GroupShard, decision: Decision) -> int:
+def execute(shard: GroupShard, decision: Decision) -> int:
     for record in decision.records:
         shard.apply(record, decision.producer_id)
     return len(decision.records)
@@ -56,7 +56,7 @@ def carry_out(shard: GroupShard, decision: Decision) -> int:
 def test_offsets_may_be_kept_for_as_long_as_there_are_numbers() -> None:
     shard = GroupShard()
     request = OffsetCommitRequest(group_id="g", topics=commit("g", range(1)).topics, retention_time_ms=2**63 - 1)
-    carry_out(shard, shard.decide(request, ASKER._replace(version=2), env(now=1000)))
+    execute(shard, shard.decide(request, ASKER._replace(version=2), env(now=1000)))
     stored = shard.offsets.get("g", pack_partition(pack_topic("t"), 0))
     assert stored is not None
     assert unpack_value(stored).expire_timestamp == 2**63 - 1
@@ -101,12 +101,12 @@ def test_what_expires_is_written_a_batch_at_a_time() -> None:
     shard = GroupShard()
     groups = [f"{'g' * 200}{number}" for number in range(20)]
     for group in groups:
-        carry_out(shard, shard.decide(commit(group, range(200)), ASKER, env()))
+        execute(shard, shard.decide(commit(group, range(200)), ASKER, env()))
     assert len(shard.offsets) == 4000
     rounds = 0
     while True:
         decision = shard.expire(env(now=1000))
-        if not carry_out(shard, decision):
+        if not execute(shard, decision):
             break
         rounds += 1
         assert sum(len(shard.encode(record)[0]) for record in decision.records) <= MAX_BATCH_BYTES + 1024
@@ -117,14 +117,14 @@ def test_what_expires_is_written_a_batch_at_a_time() -> None:
 def test_offsets_of_a_topic_that_went_are_written_off_a_batch_at_a_time() -> None:
     shard = GroupShard()
     for number in range(20):
-        carry_out(shard, shard.decide(commit(f"{'g' * 200}{number}", range(200)), ASKER, env()))
+        execute(shard, shard.decide(commit(f"{'g' * 200}{number}", range(200)), ASKER, env()))
     gone = env(topics=Topics())
     decision = shard.topics_changed(gone)
-    assert 0 < carry_out(shard, decision) < 4000
+    assert 0 < execute(shard, decision) < 4000
     # A topic of the same name may be created any moment, so the rest does not wait for the next look at retention.
     while Timer(TOPICS_TIMER, gone.now) in decision.timers:
-        decision = shard.decide(Fired(TOPICS_TIMER), ASKER, gone)
-        carry_out(shard, decision)
+        decision = shard.decide(TimerFired(TOPICS_TIMER), ASKER, gone)
+        execute(shard, decision)
     assert len(shard.offsets) == 0
 
 
@@ -133,7 +133,7 @@ def test_a_restart_finds_topics_that_went_meanwhile() -> None:
     shard.replay(key(), value())
     shard.replay(key(topic="gone"), value())
     shard.replay(key(topic="pending"), value(), 7)
-    assert carry_out(shard, shard.loaded(env())) == 2
+    assert execute(shard, shard.loaded(env())) == 2
     assert list(shard.offsets.topics()) == [pack_topic("t")]
     shard.end_transaction(7, commit=True)
     assert len(shard.offsets) == 1
@@ -143,7 +143,7 @@ def test_topics_whose_names_begin_alike_are_not_confused() -> None:
     shard = GroupShard()
     for name in ("t", "t\0\0\0\0", "tt"):
         shard.replay(key(topic=name), value())
-    assert carry_out(shard, shard.topics_changed(env())) == 2
+    assert execute(shard, shard.topics_changed(env())) == 2
     assert list(shard.offsets.topics()) == [pack_topic("t")]
 
 

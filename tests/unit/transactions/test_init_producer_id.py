@@ -3,7 +3,7 @@
 import pytest
 
 from moldau.base.errors import WireError
-from moldau.transactions.env import TransactionConfig
+from moldau.transactions.environment import TransactionConfig
 from moldau.transactions.state import MAX_EPOCH, TransactionState
 from support.transactions.machine import FIRST_PRODUCER_ID, TransactionMachine
 

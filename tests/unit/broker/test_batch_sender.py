@@ -1,4 +1,4 @@
-"""What transactions ask of other brokers: gathered in rounds, and every question is answered once."""
+"""Requests of transactions to other brokers: sent in batches, and every item gets one outcome."""
 
 import asyncio
 from collections.abc import Callable
@@ -7,9 +7,12 @@ from typing import Any
 import pytest
 
 from moldau.base.errors import WireError
-from moldau.broker.coordinators import post as module
-from moldau.broker.coordinators.markers import Marker
-from moldau.broker.coordinators.post import Post
+from moldau.base.ids import TopicPartition
+from moldau.broker.coordinators import add_partitions_sender, marker_sender
+from moldau.broker.coordinators import batch_sender as module
+from moldau.broker.coordinators.add_partitions_sender import AddOrVerify, AddPartitionsSender
+from moldau.broker.coordinators.marker_sender import MarkerSender
+from moldau.broker.coordinators.marker_writer import Marker
 from moldau.broker.waiting import awaited
 from moldau.metadata.image import Broker, ClusterImage
 from moldau.net.peer import PeerLost
@@ -111,10 +114,10 @@ class Peers:
         return self.known.setdefault((broker_id, purpose), Peer())
 
     def markers(self, broker_id: int) -> Peer:
-        return self.to(broker_id, module.MARKERS)
+        return self.to(broker_id, marker_sender.PURPOSE)
 
-    def admission(self, broker_id: int) -> Peer:
-        return self.to(broker_id, module.ADMISSION)
+    def coordinator(self, broker_id: int) -> Peer:
+        return self.to(broker_id, add_partitions_sender.PURPOSE)
 
 
 def fine(topic: str, index: int) -> WireError:
@@ -126,12 +129,33 @@ async def asked(peer: Peer) -> Any:
     return peer.asked[0][0]
 
 
+class Senders:
+    """Both senders on the same peers."""
+
+    def __init__(self, peers: Peers) -> None:
+        self.markers = MarkerSender(peers)  # type: ignore[arg-type]
+        self.add_partitions = AddPartitionsSender(peers)  # type: ignore[arg-type]
+
+    def add_or_verify(self, broker_id: int, name: str, producer_id: int, epoch: int, topics: str, adds: bool) -> Any:
+        partitions = [TopicPartition(each[:-2], int(each[-1])) for each in topics.split()]
+        request = AddOrVerify(name, producer_id, epoch, partitions, adds)
+        return self.add_partitions.add_or_verify(broker_id, request)
+
+    def follow(self, old: ClusterImage, new: ClusterImage) -> None:
+        self.markers.follow(old, new)
+        self.add_partitions.follow(old, new)
+
+    async def stop(self) -> None:
+        await self.markers.stop()
+        await self.add_partitions.stop()
+
+
 def told(loop_kind: str, story: Any) -> None:
     async def main() -> None:
         peers = Peers()
-        post = Post(peers)  # type: ignore[arg-type]
-        await story(post, peers)
-        await post.stop()
+        senders = Senders(peers)
+        await story(senders, peers)
+        await senders.stop()
 
     run(loop_kind, main())
 
@@ -139,18 +163,21 @@ def told(loop_kind: str, story: Any) -> None:
 class Heard:
     """Outcomes of markers, by topic and partition."""
 
-    def __init__(self, post: Post) -> None:
-        self._post = post
+    def __init__(self, senders: Senders) -> None:
+        self._senders = senders
         self.outcomes: list[tuple[str, int, WireError]] = []
 
     def send(self, broker: int, topic: str, index: int, marker: Marker = COMMIT) -> None:
-        self._post.send_marker(broker, topic, index, marker, lambda error: self.outcomes.append((topic, index, error)))
+        partition = TopicPartition(topic, index)
+        self._senders.markers.send_marker(
+            broker, partition, marker, lambda error: self.outcomes.append((topic, index, error))
+        )
 
 
 @on_both_loops
-def test_while_one_request_is_out_the_next_one_gathers(loop_kind: str) -> None:
-    async def story(post: Post, peers: Peers) -> None:
-        heard = Heard(post)
+def test_while_one_request_is_in_flight_the_next_batch_gathers(loop_kind: str) -> None:
+    async def story(senders: Senders, peers: Peers) -> None:
+        heard = Heard(senders)
         heard.send(2, "orders", 0)
         first = await asked(peers.markers(2))
         assert [topic.name for topic in first.markers[0].topics] == ["orders"]
@@ -176,8 +203,8 @@ def test_while_one_request_is_out_the_next_one_gathers(loop_kind: str) -> None:
 
 @on_both_loops
 def test_a_broker_that_does_not_know_a_topic_yet_is_asked_again(loop_kind: str) -> None:
-    async def story(post: Post, peers: Peers) -> None:
-        heard = Heard(post)
+    async def story(senders: Senders, peers: Peers) -> None:
+        heard = Heard(senders)
         heard.send(2, "orders", 0)
         await asked(peers.markers(2))
         peers.markers(2).answer(lambda *_: WireError.UNKNOWN_TOPIC_OR_PARTITION)
@@ -189,14 +216,14 @@ def test_a_broker_that_does_not_know_a_topic_yet_is_asked_again(loop_kind: str) 
 
 @on_both_loops
 def test_nobody_waits_for_a_broker_that_left(loop_kind: str) -> None:
-    async def story(post: Post, peers: Peers) -> None:
-        heard = Heard(post)
+    async def story(senders: Senders, peers: Peers) -> None:
+        heard = Heard(senders)
         heard.send(2, "orders", 0)
-        answer = post.ask_admission(2, "tx", 7, 0, [("orders", 0)], True)
+        answer = senders.add_or_verify(2, "tx", 7, 0, "orders-0", True)
         await asked(peers.markers(2))
-        await asked(peers.admission(2))
+        await asked(peers.coordinator(2))
         there = ClusterImage(brokers={2: Broker(2, {}), 3: Broker(3, {})})
-        post.follow(there, ClusterImage(brokers={3: Broker(3, {})}))
+        senders.follow(there, ClusterImage(brokers={3: Broker(3, {})}))
         assert await awaited(answer) == {("orders", 0): WireError.NETWORK_EXCEPTION}
         await until(lambda: heard.outcomes == [("orders", 0, WireError.NETWORK_EXCEPTION)])
         heard.send(2, "orders", 1)
@@ -209,18 +236,18 @@ def test_nobody_waits_for_a_broker_that_left(loop_kind: str) -> None:
 
 @on_both_loops
 @pytest.mark.parametrize("adds", [True, False])
-def test_questions_of_many_producers_go_together(loop_kind: str, adds: bool) -> None:
-    async def story(post: Post, peers: Peers) -> None:
-        first = post.ask_admission(2, "first", 1, 0, [("orders", 0)], adds)
-        await asked(peers.admission(2))
-        others = [post.ask_admission(2, name, 7, 1, [("payments", 1), ("orders", 1)], adds) for name in ("a", "b", "a")]
-        peers.admission(2).answer(fine)
+def test_requests_of_many_producers_go_together(loop_kind: str, adds: bool) -> None:
+    async def story(senders: Senders, peers: Peers) -> None:
+        first = senders.add_or_verify(2, "first", 1, 0, "orders-0", adds)
+        await asked(peers.coordinator(2))
+        others = [senders.add_or_verify(2, name, 7, 1, "payments-1 orders-1", adds) for name in ("a", "b", "a")]
+        peers.coordinator(2).answer(fine)
         assert await awaited(first) == {("orders", 0): WireError.NONE}
-        request = await asked(peers.admission(2))
+        request = await asked(peers.coordinator(2))
         assert [each.transactional_id for each in request.transactions] == ["a", "b", "a"]
         assert all(each.verify_only is not adds for each in request.transactions)
         no = WireError.TRANSACTION_ABORTABLE
-        peers.admission(2).answer(lambda topic, _: no if topic == "orders" else WireError.NONE)
+        peers.coordinator(2).answer(lambda topic, _: no if topic == "orders" else WireError.NONE)
         for each in others:
             assert await awaited(each) == {("payments", 1): WireError.NONE, ("orders", 1): no}
 
@@ -228,12 +255,12 @@ def test_questions_of_many_producers_go_together(loop_kind: str, adds: bool) -> 
 
 
 @on_both_loops
-def test_there_is_an_end_to_what_may_wait(loop_kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "QUEUED_AT_MOST", 2)
-    monkeypatch.setattr(module, "ITEMS_AT_MOST", 1)
+def test_the_queue_of_a_broker_is_bounded(loop_kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_QUEUED_ITEMS", 2)
+    monkeypatch.setattr(module, "MAX_BATCH_ITEMS", 1)
 
-    async def story(post: Post, peers: Peers) -> None:
-        heard = Heard(post)
+    async def story(senders: Senders, peers: Peers) -> None:
+        heard = Heard(senders)
         for index in range(3):
             heard.send(2, "orders", index)
         assert heard.outcomes == [("orders", 2, WireError.NETWORK_EXCEPTION)]

@@ -1,22 +1,22 @@
-"""The group coordinator: the group machines of groups/ on the runtime. Handlers and chores come here."""
+"""GroupCoordinator: the state machines of groups/ on the runtime, for request handlers and periodic tasks."""
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from moldau.base.coordination import Caller, Decision
+from moldau.base.coordination import Caller, Decision, TimerFired
 from moldau.base.errors import WireError
 from moldau.base.later import NowOrLater
 from moldau.base.uuids import text_of
 from moldau.broker.call import Call
-from moldau.broker.coordinators.placing import partition_of
-from moldau.broker.coordinators.runtime import Runtime
+from moldau.broker.coordinators.partitioning import partition_of
+from moldau.broker.coordinators.runtime import CoordinatorRuntime
 from moldau.broker.coordinators.shard import Shard
 from moldau.broker.fresh import fresh_id
 from moldau.broker.internal_topics import OFFSETS
 from moldau.broker.settings import BrokerConfig
 from moldau.groups.environment import GroupConfig, GroupEnvironment, Topics, TopicView
-from moldau.groups.shard import TOPICS_TIMER, GroupShard
+from moldau.groups.shard import TOPICS_TIMER, GroupCommand, GroupShard
 from moldau.metadata.features import GROUP_VERSION, level
 from moldau.metadata.image import ClusterImage, Topic
 from moldau.replication.partition import Outcome
@@ -27,7 +27,7 @@ MINUTE_MS = 60_000
 R = TypeVar("R")
 
 
-class Groups:
+class GroupCoordinator:
     def __init__(
         self,
         replicas: Replicas,
@@ -38,26 +38,26 @@ class Groups:
         self._config = config
         self._image = image
         self._now = now
-        self._seen = ClusterImage()  # the image that the topics below are of
+        self._topics_image = ClusterImage()  # the image of `_topics`
         self._topics = Topics()
-        self._told = self._topics  # those that groups were last told of
+        self._announced_topics = self._topics  # the topics that groups know
         self._settings: tuple[object, object, GroupConfig] = (None, None, GroupConfig())
-        self._runtime = Runtime(OFFSETS, replicas, GroupShard, self._decide, self._loaded, now)
-        self._runtime.patience_ms = lambda: config().offsets_commit_timeout_ms
+        self._runtime = CoordinatorRuntime(OFFSETS, replicas, GroupShard, self._decide, self._loaded, now)
+        self._runtime.append_timeout_ms = lambda: config().offsets_commit_timeout_ms
 
     # ── for handlers ──
 
-    def ask(self, group_id: str, command: Any, call: Call, refused: Callable[[WireError], R]) -> NowOrLater[R]:
-        """The reply to a command for a group, now or later."""
+    def ask(self, group_id: str, command: GroupCommand, call: Call, refused: Callable[[WireError], R]) -> NowOrLater[R]:
+        """The reply to a group's command, now or later."""
         return self._runtime.ask(group_id, command, call.caller(), refused)
 
-    def read(self, group_id: str, look: Callable[[GroupShard], R], refused: Callable[[WireError], R]) -> NowOrLater[R]:
+    def read(self, group_id: str, query: Callable[[GroupShard], R], refused: Callable[[WireError], R]) -> NowOrLater[R]:
         """A view of the shard of a group, now or later."""
-        return self._runtime.read(group_id, look, refused)
+        return self._runtime.read(group_id, query, refused)
 
-    def read_all(self, look: Callable[[GroupShard], R], refused: Callable[[WireError], R]) -> list[NowOrLater[R]]:
+    def read_all(self, query: Callable[[GroupShard], R], refused: Callable[[WireError], R]) -> list[NowOrLater[R]]:
         """A view of each shard of this broker, now or later; refused for each that is still loading."""
-        return self._runtime.read_all(look, refused)
+        return self._runtime.read_all(query, refused)
 
     def env(self) -> GroupEnvironment:
         return self._env(self._now())
@@ -65,16 +65,16 @@ class Groups:
     # ── for transactions ──
 
     def partition_of(self, group_id: str) -> int | None:
-        """The partition of the offsets topic that a group's commits go to; None before there is one."""
+        """The partition of the offsets topic that has a group's commits; None before the topic is created."""
         count = self._runtime.partitions
         return partition_of(group_id, count) if count else None
 
     def takes_markers(self, index: int) -> bool:
-        """Whether this partition's shard is loaded: a marker that is written before could be missed, or seen twice."""
+        """Whether this partition's shard is loaded: an earlier marker could be missed, or applied twice."""
         return not isinstance(self._runtime.at(index), WireError)
 
     def shard_at(self, index: int) -> Shard[GroupShard] | WireError:
-        """The shard of a partition of the offsets topic, or why it cannot be asked now."""
+        """The shard of a partition of the offsets topic, or why there is none now."""
         return self._runtime.at(index)
 
     def marker_written(
@@ -83,14 +83,14 @@ class Groups:
         producer_id: int,
         commit: bool,
         outcome: NowOrLater[Outcome],
-        told: Callable[[WireError], None],
+        done: Callable[[WireError], None],
     ) -> None:
-        """A transaction that commits offsets has ended: its marker was appended to this partition just now."""
+        """Apply a marker that was just appended to this partition of the offsets topic."""
         shard = self._runtime.at(index)
         if isinstance(shard, WireError):
-            told(WireError.NOT_LEADER_OR_FOLLOWER)
+            done(WireError.NOT_LEADER_OR_FOLLOWER)
         else:
-            self._runtime.marked(shard, producer_id, commit, outcome, told)
+            self._runtime.marker_appended(shard, producer_id, commit, outcome, done)
 
     # ── for the node ──
 
@@ -99,18 +99,18 @@ class Groups:
 
     def follow(self, old: ClusterImage, new: ClusterImage) -> None:
         self._runtime.follow(old, new)
-        topics = self._topics_of(new)  # they may be known already: whoever was sent away meanwhile was answered by them
-        if topics is not self._told:
-            self._told = topics
-            for shard in self._runtime.opened():
-                self._runtime.wake(shard, TOPICS_TIMER, self._now())
+        topics = self._topics_of(new)  # a request since may have computed them
+        if topics is not self._announced_topics:
+            self._announced_topics = topics
+            for shard in self._runtime.loaded_shards():
+                self._runtime.fire(shard, TOPICS_TIMER, self._now())
 
     async def expire(self) -> None:
-        """Forget offsets and groups whose time is over: a batch of them at a time, and others come in between."""
-        for shard in self._runtime.opened():
-            while self._runtime.has(shard):
+        """Delete expired offsets and groups, a batch at a time; requests are served in between."""
+        for shard in self._runtime.loaded_shards():
+            while self._runtime.is_open(shard):
                 decision = shard.machine.expire(self.env())
-                if not decision.records or not self._runtime.carry_out(shard, decision):
+                if not decision.records or not self._runtime.execute(shard, decision):
                     break
                 await asyncio.sleep(0)
             await asyncio.sleep(0)
@@ -118,9 +118,9 @@ class Groups:
     async def stop(self) -> None:
         await self._runtime.stop()
 
-    # ── what the machines are told ──
+    # ── inputs of the state machines ──
 
-    def _decide(self, machine: GroupShard, command: Any, caller: Caller, now: int) -> Decision:
+    def _decide(self, machine: GroupShard, command: GroupCommand | TimerFired, caller: Caller, now: int) -> Decision:
         return machine.decide(command, caller, self._env(now))
 
     def _loaded(self, machine: GroupShard, now: int) -> Decision:
@@ -133,10 +133,10 @@ class Groups:
         return GroupEnvironment(now, self._settings[2], _new_id, self._topics_of(image), image.group_configs)
 
     def _topics_of(self, image: ClusterImage) -> Topics:
-        """Leaders and replicas in sync come and go all the time. Groups hear of what concerns them alone."""
-        if image.topics is not self._seen.topics or image.brokers is not self._seen.brokers:
-            self._topics = topics_of(image, self._seen, self._topics)
-            self._seen = image
+        """The topics as groups see them: changes of leaders and ISRs make no difference."""
+        if image.topics is not self._topics_image.topics or image.brokers is not self._topics_image.brokers:
+            self._topics = topics_of(image, self._topics_image, self._topics)
+            self._topics_image = image
         return self._topics
 
 
@@ -170,7 +170,7 @@ def group_config(config: BrokerConfig, group_version: int) -> GroupConfig:
 
 
 def topics_of(image: ClusterImage, seen: ClusterImage, known: Topics) -> Topics:
-    """The topics of an image; the same as before if to groups they are. `known` are those of the image `seen`."""
+    """The topics of an image; `known`, those of the image `seen`, if nothing changed for groups."""
     racks, old_racks = _racks(image), _racks(seen)
     views: dict[str, TopicView] = {}
     for name, topic in image.topics.items():
@@ -187,10 +187,10 @@ def _racks(image: ClusterImage) -> dict[int, str]:
 
 
 def _view(topic: Topic, racks: dict[int, str]) -> TopicView:
-    places: tuple[frozenset[str], ...] = ()
+    partition_racks: tuple[frozenset[str], ...] = ()
     if racks:
-        places = tuple(
+        partition_racks = tuple(
             frozenset(racks[replica] for replica in partition.replicas if replica in racks)
             for partition in topic.partitions
         )
-    return TopicView(topic.id, topic.name, len(topic.partitions), places)
+    return TopicView(topic.id, topic.name, len(topic.partitions), partition_racks)

@@ -2,13 +2,13 @@
 
 import pytest
 
-from moldau.base.coordination import Fired
+from moldau.base.coordination import TimerFired
 from moldau.base.errors import WireError
 from moldau.transactions.commands import WriteMarkers, markers_key
-from moldau.transactions.ending import GRACE_MS
-from moldau.transactions.env import Env, TransactionConfig
+from moldau.transactions.end_txn import GRACE_MS
+from moldau.transactions.environment import TransactionConfig, TransactionEnvironment
 from moldau.transactions.state import MAX_EPOCH, TransactionState
-from support.transactions.machine import FIRST_PRODUCER_ID, NOBODY, TransactionMachine
+from support.transactions.machine import FIRST_PRODUCER_ID, INTERNAL_CALLER, TransactionMachine
 
 OLD, NEW = 4, 5  # versions of EndTxn: the second raises the epoch with every transaction (KIP-890)
 P = FIRST_PRODUCER_ID
@@ -119,10 +119,14 @@ def test_while_markers_are_written(version: int) -> None:
 def test_markers_that_failed_are_asked_for_again() -> None:
     machine = TransactionMachine(hold_markers=True)
     machine.end("tx", open_transaction(machine), True)
-    again = machine.shard.decide(Fired(markers_key("tx")), NOBODY, Env(machine.now, machine.config))
+    again = machine.shard.decide(
+        TimerFired(markers_key("tx")), INTERNAL_CALLER, TransactionEnvironment(machine.now, machine.config)
+    )
     assert again.work == machine.markers
     machine.write_markers()
-    again = machine.shard.decide(Fired(markers_key("tx")), NOBODY, Env(machine.now, machine.config))
+    again = machine.shard.decide(
+        TimerFired(markers_key("tx")), INTERNAL_CALLER, TransactionEnvironment(machine.now, machine.config)
+    )
     assert not again.work
 
 

@@ -1,29 +1,28 @@
-"""The end of a transaction: EndTxn, an abort by the coordinator, and what follows when the markers are written.
+"""The end of a transaction: EndTxn, an abort by the coordinator, and its completion once the markers are written.
 
-The decision is one record (Prepare…), durable before anybody hears of it. Markers go to the partitions after it, and a
-second record (Complete…) closes the transaction. From transaction version 2 on (KIP-890) the first record also raises
-the producer's epoch, and the markers carry the raised one (KIP-1228): whatever is still under way with the old epoch
-can neither add to the ended transaction nor end the next one.
+The decision is one record (Prepare…), committed before any reply. Then the markers are written, and a second record
+(Complete…) closes the transaction. From transaction version 2 on (KIP-890) the first record also bumps the producer's
+epoch, and the markers carry the new one (KIP-1228): a late request with the old epoch can neither add to the ended
+transaction nor end the next one.
 """
 
 from collections.abc import Iterable
-from typing import Any
 
 from moldau.base.coordination import Caller, Decision, Timer
 from moldau.base.errors import WireError
-from moldau.transactions.commands import MarkersWritten, ProducerIdWanted, WriteMarkers, timeout_key
-from moldau.transactions.env import Env
+from moldau.transactions.commands import AllocateProducerId, Interrupted, MarkersWritten, WriteMarkers, timeout_key
+from moldau.transactions.environment import TransactionEnvironment
 from moldau.transactions.state import (
-    BUMPING,
     COMPLETE_ABORT,
     COMPLETE_COMMIT,
+    IDLE,
     MAX_EPOCH,
     NO_PRODUCER,
     ONGOING,
     PREPARE_ABORT,
     PREPARE_COMMIT,
     PREPARED,
-    RESTING,
+    TRANSACTION_V2,
     LastEpoch,
     Transaction,
     TransactionState,
@@ -31,31 +30,33 @@ from moldau.transactions.state import (
 )
 from moldau.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 
-FENCED_SINCE = 2  # the version that first knew PRODUCER_FENCED
-BUMPING_SINCE = 5  # the version by which a client says that it speaks transaction version 2
+PRODUCER_FENCED_SINCE = 2  # request version; earlier clients get INVALID_PRODUCER_EPOCH
+TRANSACTION_V2_SINCE = 5  # request version of clients with transaction version 2
 
-# Java's producer looks whether it has records to send, and then whether it is to commit. A commit that is asked for in
-# between overtakes its records, and INVALID_TXN_STATE would be fatal to the producer. In Apache Kafka it meets a
-# transaction whose markers are still being written, and tries again. Ours are written sooner: so that it tries again
-# here too, a transaction counts as being ended for a while after it was.
+# Java's producer checks first for records to send, then for a commit. A commit requested in between overtakes the
+# records, and INVALID_TXN_STATE would be fatal to the producer. In Apache Kafka the markers of the last transaction are
+# usually still being written then, so the commit gets CONCURRENT_TRANSACTIONS and is retried. Here markers are written
+# faster, so the same error is returned for a while after the transaction has ended.
 GRACE_MS = 1_000
 
 COMPLETE = (COMPLETE_COMMIT, COMPLETE_ABORT)
 ENDED = {True: (PREPARE_COMMIT, COMPLETE_COMMIT), False: (PREPARE_ABORT, COMPLETE_ABORT)}
 
 
-def end(transaction: Transaction | None, request: EndTxnRequest, caller: Caller, env: Env) -> Decision:
+def end(
+    transaction: Transaction | None, request: EndTxnRequest, caller: Caller, env: TransactionEnvironment
+) -> Decision:
     if not request.transactional_id:
         return _refuse(caller, WireError.INVALID_REQUEST)
     if transaction is None:
         return _refuse(caller, WireError.INVALID_PRODUCER_ID_MAPPING)
-    if caller.version >= BUMPING_SINCE:
+    if caller.version >= TRANSACTION_V2_SINCE:
         return _end_and_bump(transaction, request, caller, env)
     return _end(transaction, request, caller, env)
 
 
-def _end(transaction: Transaction, request: EndTxnRequest, caller: Caller, env: Env) -> Decision:
-    """Transaction versions 0 and 1: the epoch stays, so a late repetition cannot be told from a new request."""
+def _end(transaction: Transaction, request: EndTxnRequest, caller: Caller, env: TransactionEnvironment) -> Decision:
+    """Transaction versions 0 and 1: the epoch stays, so a late retry cannot be told from a new request."""
     if request.producer_id != transaction.producer_id:
         return _refuse(caller, WireError.INVALID_PRODUCER_ID_MAPPING)
     if request.producer_epoch != transaction.producer_epoch:
@@ -66,57 +67,61 @@ def _end(transaction: Transaction, request: EndTxnRequest, caller: Caller, env: 
     return Decision.reply(caller, EndTxnResponse(error_code=_repeated(transaction, request.committed)))
 
 
-def _end_and_bump(transaction: Transaction, request: EndTxnRequest, caller: Caller, env: Env) -> Decision:
-    """Transaction version 2: a request with the epoch before the present one can only be a repetition."""
-    # Only where the last end raised the epoch was the one before it this producer's; else it is a replaced one's.
-    bumped = transaction.client_version >= BUMPING
-    overflowed = (
+def _end_and_bump(
+    transaction: Transaction, request: EndTxnRequest, caller: Caller, env: TransactionEnvironment
+) -> Decision:
+    """Transaction version 2: a request with the previous epoch can only be a retry."""
+    # The previous epoch is this producer's only if the last end bumped it; else it is a fenced producer's.
+    bumped = transaction.client_version >= TRANSACTION_V2
+    epoch_overflowed = (
         bumped
         and request.producer_id == transaction.previous_producer_id
         and request.producer_epoch == MAX_EPOCH - 1
         and transaction.producer_epoch == 0
     )
-    repeated = overflowed or (bumped and request.producer_epoch == transaction.producer_epoch - 1)
-    if request.producer_id != transaction.producer_id and not overflowed:
+    repeated = epoch_overflowed or (bumped and request.producer_epoch == transaction.producer_epoch - 1)
+    if request.producer_id != transaction.producer_id and not epoch_overflowed:
         return _refuse(caller, WireError.INVALID_PRODUCER_ID_MAPPING)
     if transaction.state in PREPARED and request.producer_epoch == transaction.producer_epoch:
-        return _refuse(caller, WireError.CONCURRENT_TRANSACTIONS)  # the next one, while the last is being ended
-    if not _epoch_fits(transaction, request.producer_epoch, repeated, overflowed):
+        return _refuse(caller, WireError.CONCURRENT_TRANSACTIONS)  # the markers of the last transaction are missing
+    if not _epoch_fits(transaction, request.producer_epoch, repeated, epoch_overflowed):
         return _refuse(caller, WireError.PRODUCER_FENCED)
-    if transaction.state is ONGOING or (transaction.state in RESTING and not request.committed and not repeated):
-        # An abort with nothing added raises the epoch as any other: records that are under way may still come.
+    if transaction.state is ONGOING or (transaction.state in IDLE and not request.committed and not repeated):
+        # An abort of an empty transaction bumps the epoch, too: records may still be in flight.
         return _bump(transaction, request.committed, request, caller, env)
     if not repeated:
         just_ended = transaction.state in COMPLETE and 0 <= env.now - transaction.update_time < GRACE_MS
         return _refuse(caller, WireError.CONCURRENT_TRANSACTIONS if just_ended else WireError.INVALID_TXN_STATE)
     error = _repeated(transaction, request.committed)
-    return _refuse(caller, error) if error is not WireError.NONE else Decision.reply(caller, _named(transaction))
+    return _refuse(caller, error) if error is not WireError.NONE else Decision.reply(caller, _success(transaction))
 
 
-def _epoch_fits(transaction: Transaction, epoch: int, repeated: bool, overflowed: bool) -> bool:
+def _epoch_fits(transaction: Transaction, epoch: int, repeated: bool, epoch_overflowed: bool) -> bool:
     if transaction.state in PREPARED:
-        return repeated and not overflowed
+        return repeated and not epoch_overflowed
     if transaction.state in COMPLETE and repeated:
         return True
     return epoch == transaction.producer_epoch
 
 
-def _bump(transaction: Transaction, commit: bool, command: Any, caller: Caller, env: Env) -> Decision:
-    if transaction.exhausted and env.producer_id == NO_PRODUCER:
-        return Decision(work=[ProducerIdWanted(command, caller)])
+def _bump(
+    transaction: Transaction, commit: bool, command: Interrupted, caller: Caller, env: TransactionEnvironment
+) -> Decision:
+    if transaction.epoch_exhausted and env.producer_id == NO_PRODUCER:
+        return Decision(work=[AllocateProducerId(command, caller)])
     prepared = _with_next_epoch(transaction, commit, env)
-    response = _named(completed(prepared, env.now))
+    response = _success(completed(prepared, env.now))
     return _prepared(prepared, transaction.producer_epoch, [(caller.token, response)])
 
 
-def _with_next_epoch(transaction: Transaction, commit: bool, env: Env) -> Transaction:
+def _with_next_epoch(transaction: Transaction, commit: bool, env: TransactionEnvironment) -> Transaction:
     return transaction.to(
         _prepare(commit),
         env.now,
         producer_epoch=min(transaction.producer_epoch + 1, MAX_EPOCH),
-        start_time=env.now if transaction.state in RESTING else transaction.start_time,
-        next_producer_id=env.producer_id if transaction.exhausted else NO_PRODUCER,
-        client_version=BUMPING,
+        start_time=env.now if transaction.state in IDLE else transaction.start_time,
+        next_producer_id=env.producer_id if transaction.epoch_exhausted else NO_PRODUCER,
+        client_version=TRANSACTION_V2,
     )
 
 
@@ -124,14 +129,14 @@ def _prepare(commit: bool) -> TransactionState:
     return PREPARE_COMMIT if commit else PREPARE_ABORT
 
 
-def fence(transaction: Transaction, command: Any, caller: Caller, env: Env) -> Decision:
-    """Abort an open transaction under an epoch that nobody has: its time is up, or another instance starts.
+def fence(transaction: Transaction, command: Interrupted, caller: Caller, env: TransactionEnvironment) -> Decision:
+    """Abort an open transaction with a new epoch, on timeout or on another producer's InitProducerId. Without a reply.
 
-    Says in the terms of Kafka's states what passes through PrepareEpochFence there. No reply is part of it.
+    Kafka goes through PrepareEpochFence here; this is one record.
     """
-    if env.config.transaction_version >= BUMPING:
-        if transaction.exhausted and env.producer_id == NO_PRODUCER:
-            return Decision(work=[ProducerIdWanted(command, caller)])
+    if env.config.transaction_version >= TRANSACTION_V2:
+        if transaction.epoch_exhausted and env.producer_id == NO_PRODUCER:
+            return Decision(work=[AllocateProducerId(command, caller)])
         return _prepared(_with_next_epoch(transaction, False, env), transaction.producer_epoch)
     fenced = transaction.to(
         PREPARE_ABORT,
@@ -143,7 +148,9 @@ def fence(transaction: Transaction, command: Any, caller: Caller, env: Env) -> D
     return _prepared(fenced, NO_PRODUCER)
 
 
-def time_out(transaction: Transaction | None, command: Any, caller: Caller, env: Env) -> Decision:
+def time_out(
+    transaction: Transaction | None, command: Interrupted, caller: Caller, env: TransactionEnvironment
+) -> Decision:
     if transaction is None or transaction.state is not ONGOING:
         return Decision()
     if transaction.deadline > env.now:
@@ -151,7 +158,9 @@ def time_out(transaction: Transaction | None, command: Any, caller: Caller, env:
     return fence(transaction, command, caller, env)
 
 
-def markers_written(transaction: Transaction | None, done: MarkersWritten, caller: Caller, env: Env) -> Decision:
+def markers_written(
+    transaction: Transaction | None, done: MarkersWritten, caller: Caller, env: TransactionEnvironment
+) -> Decision:
     if transaction is None or transaction.state not in PREPARED:
         return Decision()
     if (transaction.producer_id, transaction.producer_epoch) != (done.producer_id, done.producer_epoch):
@@ -160,9 +169,9 @@ def markers_written(transaction: Transaction | None, done: MarkersWritten, calle
 
 
 def completed(transaction: Transaction, now: int) -> Transaction:
-    """The transaction once its markers are written. If its epochs ran out it goes on with its next producer id."""
+    """The transaction after its markers. With exhausted epochs it continues with its next producer id."""
     state = COMPLETE_COMMIT if transaction.state is PREPARE_COMMIT else COMPLETE_ABORT
-    rotates = transaction.client_version >= BUMPING and transaction.next_producer_id != NO_PRODUCER
+    rotates = transaction.client_version >= TRANSACTION_V2 and transaction.next_producer_id != NO_PRODUCER
     return transaction.to(
         state,
         now,
@@ -189,7 +198,7 @@ def _prepared(
 ) -> Decision:
     return Decision(
         records=[record_of(prepared)],
-        passing=[LastEpoch(prepared.transactional_id, last_epoch)],
+        transient=[LastEpoch(prepared.transactional_id, last_epoch)],
         replies=list(replies),
         timers=[Timer(timeout_key(prepared.transactional_id), None)],
         work=[markers_of(prepared)],
@@ -197,20 +206,20 @@ def _prepared(
 
 
 def _repeated(transaction: Transaction, commit: bool) -> WireError:
-    """What the end of a transaction is told that is ended, or about to be."""
+    """The result of an EndTxn for a transaction that has ended or is ending."""
     prepare, complete = ENDED[commit]
     if transaction.state is complete:
         return WireError.NONE
     return WireError.CONCURRENT_TRANSACTIONS if transaction.state is prepare else WireError.INVALID_TXN_STATE
 
 
-def _named(transaction: Transaction) -> EndTxnResponse:
+def _success(transaction: Transaction) -> EndTxnResponse:
     return EndTxnResponse(
         error_code=WireError.NONE, producer_id=transaction.producer_id, producer_epoch=transaction.producer_epoch
     )
 
 
 def _refuse(caller: Caller, error: WireError) -> Decision:
-    if error is WireError.PRODUCER_FENCED and caller.version < FENCED_SINCE:
+    if error is WireError.PRODUCER_FENCED and caller.version < PRODUCER_FENCED_SINCE:
         error = WireError.INVALID_PRODUCER_EPOCH
     return Decision.reply(caller, EndTxnResponse(error_code=error))

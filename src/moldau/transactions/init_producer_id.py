@@ -1,14 +1,14 @@
-"""InitProducerId of a transactional producer: a first id, the next epoch, or an end to what another left open.
+"""InitProducerId of a transactional producer: a first producer id, the next epoch, or an abort of an open transaction.
 
-KIP-360: a producer that brings its id and epoch goes on after an error; its retries are told from zombies.
-Producers without a transactional id have no state, and are not served here.
+KIP-360: a producer that sends its id and epoch continues after an error; its retries are told apart from zombies.
+Producers without a transactional id have no state here.
 """
 
 from moldau.base.coordination import Caller, Decision
 from moldau.base.errors import WireError
-from moldau.transactions.commands import ProducerIdWanted
-from moldau.transactions.ending import fence
-from moldau.transactions.env import Env
+from moldau.transactions.commands import AllocateProducerId
+from moldau.transactions.end_txn import fence
+from moldau.transactions.environment import TransactionEnvironment
 from moldau.transactions.state import (
     EMPTY,
     MAX_EPOCH,
@@ -22,20 +22,22 @@ from moldau.transactions.state import (
 )
 from moldau.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
-FENCED_SINCE = 4  # the version that first knew PRODUCER_FENCED
+PRODUCER_FENCED_SINCE = 4  # request version; earlier clients get INVALID_PRODUCER_EPOCH
 
 
-def initialize(transaction: Transaction | None, request: InitProducerIdRequest, caller: Caller, env: Env) -> Decision:
+def initialize(
+    transaction: Transaction | None, request: InitProducerIdRequest, caller: Caller, env: TransactionEnvironment
+) -> Decision:
     error = _check(transaction, request, env)
     if error is not WireError.NONE:
         return _refuse(caller, error)
     if transaction is not None and transaction.state is ONGOING:
-        # Its epoch is never given to anybody: the client asks again, and gets the one after it.
+        # The fencing epoch is never given to a producer: the client retries and gets the next one.
         decision = fence(transaction, request, caller, env)
         if decision.records:
             decision.replies.append((caller.token, _failed(WireError.CONCURRENT_TRANSACTIONS)))
         return decision
-    if transaction is None or (transaction.exhausted and _expects(request) in (None, transaction.producer_epoch)):
+    if transaction is None or (transaction.epoch_exhausted and _expects(request) in (None, transaction.producer_epoch)):
         return _with_new_id(transaction, request, caller, env)
     epochs = _next_epoch(transaction, _expects(request))
     if epochs is None:
@@ -44,7 +46,7 @@ def initialize(transaction: Transaction | None, request: InitProducerIdRequest, 
     return _begin(_emptied(transaction, request, env, transaction.producer_id, epoch), last, caller)
 
 
-def _check(transaction: Transaction | None, request: InitProducerIdRequest, env: Env) -> WireError:
+def _check(transaction: Transaction | None, request: InitProducerIdRequest, env: TransactionEnvironment) -> WireError:
     if (request.producer_id == NO_PRODUCER) != (request.producer_epoch == NO_PRODUCER):
         return WireError.INVALID_REQUEST
     if not request.transactional_id:
@@ -56,25 +58,27 @@ def _check(transaction: Transaction | None, request: InitProducerIdRequest, env:
     if _expects(request) is not None and not _is_its_producer(transaction, request):
         return WireError.PRODUCER_FENCED
     if transaction.state is ONGOING and _expects(request) not in (None, transaction.producer_epoch):
-        return WireError.PRODUCER_FENCED  # Kafka lets a zombie abort its successor's transaction before it says so
+        return WireError.PRODUCER_FENCED  # in Kafka a zombie aborts its successor's transaction first
     return WireError.CONCURRENT_TRANSACTIONS if transaction.state in PREPARED else WireError.NONE
 
 
 def _expects(request: InitProducerIdRequest) -> int | None:
-    """The epoch that the producer believes to have, if it brought one."""
+    """The producer's own epoch, if the request has one."""
     return None if request.producer_epoch == NO_PRODUCER else request.producer_epoch
 
 
 def _is_its_producer(transaction: Transaction, request: InitProducerIdRequest) -> bool:
-    """A former id may come with its last epoch: the answer that named the new id was lost."""
+    """The previous id with its last epoch is accepted: the response with the new id may have been lost."""
     if request.producer_id == transaction.producer_id:
         return True
     return request.producer_id == transaction.previous_producer_id and request.producer_epoch >= MAX_EPOCH - 1
 
 
-def _with_new_id(transaction: Transaction | None, request: InitProducerIdRequest, caller: Caller, env: Env) -> Decision:
+def _with_new_id(
+    transaction: Transaction | None, request: InitProducerIdRequest, caller: Caller, env: TransactionEnvironment
+) -> Decision:
     if env.producer_id == NO_PRODUCER:
-        return Decision(work=[ProducerIdWanted(request, caller)])
+        return Decision(work=[AllocateProducerId(request, caller)])
     if transaction is None:
         first = Transaction(
             transactional_id=request.transactional_id or "",
@@ -90,21 +94,21 @@ def _with_new_id(transaction: Transaction | None, request: InitProducerIdRequest
 
 
 def _next_epoch(transaction: Transaction, expected: int | None) -> tuple[int, int] | None:
-    """The producer's epoch and the one before it; None for a producer that has been replaced."""
+    """The producer's next epoch and its last one; None for a fenced producer."""
     current = transaction.producer_epoch
     if expected is None:
         return current + 1, NO_PRODUCER
-    if transaction.exhausted and expected != transaction.last_producer_epoch:
+    if transaction.epoch_exhausted and expected != transaction.last_producer_epoch:
         return None
     if expected == current:
         return current + 1, current
     if expected == transaction.last_producer_epoch:
-        return current, expected  # a retry of what succeeded: no stranger came between, or this would be -1
+        return current, expected  # a retry; another producer in between would have reset this to -1
     return None
 
 
 def _emptied(
-    transaction: Transaction, request: InitProducerIdRequest, env: Env, producer_id: int, epoch: int
+    transaction: Transaction, request: InitProducerIdRequest, env: TransactionEnvironment, producer_id: int, epoch: int
 ) -> Transaction:
     return transaction.to(
         EMPTY,
@@ -123,13 +127,13 @@ def _begin(transaction: Transaction, last_epoch: int, caller: Caller) -> Decisio
     )
     return Decision(
         records=[record_of(transaction)],
-        passing=[LastEpoch(transaction.transactional_id, last_epoch)],
+        transient=[LastEpoch(transaction.transactional_id, last_epoch)],
         replies=[(caller.token, response)],
     )
 
 
 def _refuse(caller: Caller, error: WireError) -> Decision:
-    if error is WireError.PRODUCER_FENCED and caller.version < FENCED_SINCE:
+    if error is WireError.PRODUCER_FENCED and caller.version < PRODUCER_FENCED_SINCE:
         error = WireError.INVALID_PRODUCER_EPOCH
     return Decision.reply(caller, _failed(error))
 

@@ -1,16 +1,19 @@
-"""Partitions join a transaction, or are looked for in it before records are let into them (KIP-890)."""
+"""Add partitions to a transaction (AddPartitionsToTxn), or verify that it has them before a produce (KIP-890)."""
 
 from collections.abc import Iterable, Mapping
 
 from moldau.base.coordination import Caller, Decision, Timer
 from moldau.base.errors import WireError
+from moldau.base.ids import TopicPartition
 from moldau.transactions.commands import AddPartitions, timeout_key
-from moldau.transactions.env import Env
-from moldau.transactions.state import ONGOING, PREPARED, TopicPartition, Transaction, record_of
+from moldau.transactions.environment import TransactionEnvironment
+from moldau.transactions.state import ONGOING, PREPARED, Transaction, record_of
 
 
-def add(transaction: Transaction | None, command: AddPartitions, caller: Caller, env: Env) -> Decision:
-    """The first partitions begin the transaction, and its time runs from then on."""
+def add(
+    transaction: Transaction | None, command: AddPartitions, caller: Caller, env: TransactionEnvironment
+) -> Decision:
+    """The first partitions begin the transaction and start its timeout."""
     error = _check(transaction, command.transactional_id, command.producer_id, command.producer_epoch)
     if error is not WireError.NONE or transaction is None:
         return Decision.reply(caller, error)
@@ -38,11 +41,11 @@ def verify(
     producer_epoch: int,
     partitions: Iterable[TopicPartition],
 ) -> Mapping[TopicPartition, WireError]:
-    """Whether each partition is in the transaction, for records that come without having been announced otherwise."""
+    """Whether each partition is in the open transaction."""
     error = _check(transaction, transactional_id, producer_id, producer_epoch)
     if error is not WireError.NONE or transaction is None:
         return dict.fromkeys(partitions, error)
-    # A transaction that ended has no partitions left, so its late records are not in it.
+    # A completed transaction has no partitions, so late records of it are refused.
     return {
         partition: WireError.NONE if partition in transaction.partitions else WireError.TRANSACTION_ABORTABLE
         for partition in partitions

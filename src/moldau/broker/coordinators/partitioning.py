@@ -1,14 +1,14 @@
-"""Which partition of a coordinator's topic a group or a transactional id belongs to: the same one as in Kafka."""
+"""The partition of a coordinator's topic that a group or transactional id belongs to, as in Kafka."""
 
 from functools import lru_cache
 from struct import unpack
 
-KEYS_REMEMBERED = 10_000
+CACHED_KEYS = 10_000
 
 
-@lru_cache(KEYS_REMEMBERED)
+@lru_cache(CACHED_KEYS)
 def hash_of(key: str) -> int:
-    """Java's hash of a string, without its sign."""
+    """Java's `String.hashCode`, made non-negative as Kafka does."""
     data = key.encode("utf-16-be", "surrogatepass")
     value = 0
     for unit in unpack(f">{len(data) // 2}H", data):
