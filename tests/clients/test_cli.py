@@ -51,7 +51,7 @@ class TestTopics:
 
     def test_a_created_topic_is_listed_and_described(self, moldau: Run) -> None:
         name = f"cli-{uuid.uuid4().hex[:12]}"
-        created = moldau("topic", "create", name, "-p", "3", "--replication", "1", "--config", "retention.ms=60000")
+        created = moldau("topic", "create", name, "-p", "3", "--replication", "1", "--set", "retention.ms=60000")
         assert f"Created topic {name}" in succeed(created)
         listed = json.loads(succeed(moldau("topic", "list", "-o", "json")))
         assert {"topic": name, "partitions": 3, "replication": 1} in listed

@@ -5,7 +5,7 @@ import uuid
 import pyarrow as pa
 import pytest
 
-pytest.importorskip("pyspark", reason="needs pip install 'moldau[spark]'")
+pytest.importorskip("pyspark", reason="needs pip install '.[spark]'")
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 

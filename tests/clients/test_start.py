@@ -122,6 +122,7 @@ def test_a_busy_port(tmp_path: Path) -> None:
         line
         == f"moldau: cannot listen on {HOST}:{port}: the port is in use; stop the other program or choose another port"
     )
+    assert not (tmp_path / "data").exists(), "a lock and nothing else was left"
 
 
 def test_an_address_that_is_not_ours(tmp_path: Path) -> None:
@@ -508,4 +509,7 @@ def test_too_few_file_descriptors_are_mentioned(tmp_path: Path, owned: Owned) ->
         assert time.monotonic() < deadline
         time.sleep(0.05)
     assert "only 300 files and connections may be open" in broker.log_text()
+    ready = next(line for line in broker.log_text().splitlines() if "is ready" in line)
+    assert f"ready at {broker.bootstrap} " in ready
+    assert f"data in {broker.data}" in ready
     broker.stop()

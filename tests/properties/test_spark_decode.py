@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-pytest.importorskip("pyspark", reason="needs pip install 'moldau[spark]'")
+pytest.importorskip("pyspark", reason="needs pip install '.[spark]'")
 
 from pyspark.sql import types
 

@@ -16,7 +16,7 @@ from support.brokers.processes import AnyBroker, broker_environment
 from support.clients.records import Record, send, stored
 
 ROOT = Path(__file__).parents[2]
-WITHOUT_PYSPARK = "needs PySpark: pip install 'moldau[spark]'"
+WITHOUT_PYSPARK = "needs PySpark: pip install '.[spark]'"
 SETTINGS = {"spark.driver.memory": "1g", "spark.ui.enabled": False}
 
 Send = Callable[..., None]

@@ -12,7 +12,7 @@ import pytest
 from support.brokers.processes import AnyBroker, CreateTopic
 from support.clients.records import Record
 
-pytest.importorskip("pyspark", reason="needs PySpark: pip install 'moldau[spark]'")
+pytest.importorskip("pyspark", reason="needs PySpark: pip install '.[spark]'")
 
 Send = Callable[..., None]
 Stored = Callable[..., list[Record]]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("pyspark", reason="needs PySpark: pip install 'moldau[spark]'")
+pytest.importorskip("pyspark", reason="needs PySpark: pip install '.[spark]'")
 
 ROOT = Path(__file__).parents[2]
 

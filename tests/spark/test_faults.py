@@ -21,7 +21,7 @@ from support.clients.records import send, stored
 from support.groups.members import eventually
 from support.spark.process import SparkProcess
 
-pytest.importorskip("pyspark", reason="needs PySpark: pip install 'moldau[spark]'")
+pytest.importorskip("pyspark", reason="needs PySpark: pip install '.[spark]'")
 
 FULL = bool(os.environ.get("MOLDAU_FULL"))
 SOURCE, TARGET = "source", "target"

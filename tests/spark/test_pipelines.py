@@ -14,7 +14,7 @@ import pytest
 from support.brokers.processes import AnyBroker, CreateTopic
 from support.clients.cli import MOLDAU, fail, succeed
 
-pytest.importorskip("pyspark", reason="needs PySpark: pip install 'moldau[spark]'")
+pytest.importorskip("pyspark", reason="needs PySpark: pip install '.[spark]'")
 
 PATIENCE_S = 240
 COPY = """

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-pyspark = pytest.importorskip("pyspark", reason="needs PySpark: pip install 'moldau[spark]'")
+pyspark = pytest.importorskip("pyspark", reason="needs PySpark: pip install '.[spark]'")
 
 
 def test_it_runs_what_was_asked_for(spark: Any) -> None:

@@ -10,7 +10,7 @@ import pytest
 from support.brokers.processes import AnyBroker, CreateTopic, StartBroker
 from support.clients.records import Record, send
 
-pytest.importorskip("pyspark", reason="needs PySpark: pip install 'moldau[spark]'")
+pytest.importorskip("pyspark", reason="needs PySpark: pip install '.[spark]'")
 
 Consume = Callable[..., list[Record]]
 HEADERS = "array(named_struct('key', 'trace', 'value', binary(string(id))), named_struct('key', 'no', 'value', null))"

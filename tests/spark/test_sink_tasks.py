@@ -10,8 +10,8 @@ import pytest
 from support.brokers.processes import AnyBroker, CreateTopic
 from support.clients.records import Record
 
-pa = pytest.importorskip("pyarrow", reason="needs PyArrow: pip install 'moldau[spark]'")
-pytest.importorskip("pandas", reason="needs pandas: pip install 'moldau[spark]'")
+pa = pytest.importorskip("pyarrow", reason="needs PyArrow: pip install '.[spark]'")
+pytest.importorskip("pandas", reason="needs pandas: pip install '.[spark]'")
 
 from moldau.spark.cluster import QueryFailed  # noqa: E402
 from moldau.spark.options import write_options  # noqa: E402

@@ -13,7 +13,7 @@ from support.clients.records import Record
 from support.log.batches import CODECS
 from support.spark.frames import as_records
 
-pytest.importorskip("pyspark", reason="needs PySpark: pip install 'moldau[spark]'")
+pytest.importorskip("pyspark", reason="needs PySpark: pip install '.[spark]'")
 
 from pyspark.sql.functions import spark_partition_id
 

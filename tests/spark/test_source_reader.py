@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, Producer
 from support.brokers.processes import AnyBroker, CreateTopic
 from support.clients.raw import RawClient
 
-pytest.importorskip("pyspark", reason="needs PySpark: pip install 'moldau[spark]'")
+pytest.importorskip("pyspark", reason="needs PySpark: pip install '.[spark]'")
 
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, ReadMinRows
 from pyspark.sql.types import StructType

@@ -15,7 +15,7 @@ from support.clients.raw import RawClient
 from support.clients.records import Record
 from support.spark.frames import as_records
 
-pytest.importorskip("pyspark", reason="needs PySpark: pip install 'moldau[spark]'")
+pytest.importorskip("pyspark", reason="needs PySpark: pip install '.[spark]'")
 
 Send = Callable[..., None]
 Stored = Callable[..., list[Record]]

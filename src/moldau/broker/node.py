@@ -129,7 +129,14 @@ async def _serve(config: BrokerConfig, announce: Announce | None, begun: float, 
         return
     except (CannotListen, DirectoryRefused, StoreError) as problem:
         raise StartRefused(str(problem)) from problem
-    log.info("broker %d of cluster %s is ready in %.2f s", started.node_id, started.cluster_id, started.seconds)
+    log.info(
+        "broker %d of cluster %s is ready at %s after %.2f s; data in %s",
+        started.node_id,
+        started.cluster_id,
+        ", ".join(started.addresses),
+        started.seconds,
+        ", ".join(started.directories),
+    )
     if announce is not None:
         announce(started)
     await stop.wait()

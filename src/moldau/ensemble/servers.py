@@ -19,7 +19,7 @@ from moldau.ensemble.guard import Guard
 from moldau.ensemble.ports import HOST, free_ports
 
 MAIN_CLASS = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
-INSTALL = "pip install 'moldau[cluster,spark]'"
+INSTALL = "pip install '.[cluster,spark]' in a clone of Moldau"
 # What the server loads, and no more: a class path of all of Spark's jars takes twice as long to start.
 JARS = ("zookeeper-[0-9]*.jar", "zookeeper-jute-*.jar", "metrics-core-*.jar", "slf4j-api-*.jar", "snappy-java-*.jar")
 LOG_JARS = ("log4j-api-*.jar", "log4j-core-*.jar", "log4j-slf4j2-impl-*.jar")

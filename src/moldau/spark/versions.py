@@ -4,7 +4,7 @@ import importlib.metadata
 import re
 
 MIN_VERSION = (4, 2)  # data sources in Python have `latestOffset(start, limit)` since then
-INSTALL = "pip install 'moldau[spark]'"
+INSTALL = "pip install '.[spark]' in a clone of Moldau"
 
 
 def installed(package: str) -> str | None:

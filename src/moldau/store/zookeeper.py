@@ -19,7 +19,7 @@ from moldau.store.session import UNIMPLEMENTED, Refused, Session
 if TYPE_CHECKING:
     from moldau.store.kazoo_client import Seen
 
-INSTALL = "pip install 'moldau[cluster]'"
+INSTALL = "pip install '.[cluster]' in a clone of Moldau"
 # ZooKeeper drops a connection that sends more than this (its jute.maxbuffer), without a word.
 MAX_REQUEST_BYTES = 0xFFFFF
 # What a multi takes on the wire besides paths and data: headers, lengths, versions; for Create also an access list.

@@ -18,11 +18,12 @@ from moldau.client.admin.clients import Admin, explain
 from moldau.client.admin.target import CONNECT_TIMEOUT_S, REQUEST_TIMEOUT_S, Target
 from moldau.spark.java import NoJava, find_java
 from moldau.spark.versions import INSTALL, installed, version_error
+from moldau.tools.common.app import App
 from moldau.tools.common.failure import FAILED
 from moldau.tools.common.options import Session, client_command
 from moldau.tools.common.output import print_json, print_table, print_text
 
-app = typer.Typer(name="doctor", help="Check what this machine and the brokers need.", add_completion=False)
+app = App(name="doctor", help="Check what this machine and the brokers need.")
 
 SPARK_PACKAGES = ("pyarrow", "pandas", "protobuf")  # beside PySpark itself
 REACHED = "accepts connections"

@@ -9,41 +9,45 @@ import importlib.util
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 from typer.main import get_command
 
 import moldau
+from moldau.tools.common.app import App, Group
 from moldau.tools.common.options import Output, OutputOption, Properties, RootBootstrap, Shared
 
-# name → (module, Typer application in it); the order is the order of the help page.
+# name → (module, Typer application in it, line of the help page), in the order of the help page.
 COMMANDS = {
-    "up": ("moldau.tools.broker.app", "up_app"),
-    "broker": ("moldau.tools.broker.app", "broker_app"),
-    "cluster": ("moldau.tools.cluster.app", "app"),
-    "zookeeper": ("moldau.tools.cluster.zookeeper", "app"),
-    "topic": ("moldau.tools.topic.app", "app"),
-    "partition": ("moldau.tools.partition.app", "app"),
-    "produce": ("moldau.tools.records.produce", "app"),
-    "consume": ("moldau.tools.records.consume", "app"),
-    "group": ("moldau.tools.group.app", "app"),
-    "txn": ("moldau.tools.txn.app", "app"),
-    "pipeline": ("moldau.tools.pipeline.app", "app"),
-    "spark": ("moldau.tools.pipeline.pack", "app"),
-    "perf": ("moldau.tools.records.perf", "app"),
-    "log": ("moldau.tools.log.dump", "app"),
-    "doctor": ("moldau.tools.doctor", "app"),
+    "up": ("moldau.tools.broker.app", "up_app", "Start a broker on this machine and say what to try next."),
+    "broker": ("moldau.tools.broker.app", "broker_app", "Run a broker in the foreground."),
+    "cluster": ("moldau.tools.cluster.app", "app", "Run, describe and check clusters; remove brokers."),
+    "zookeeper": ("moldau.tools.cluster.zookeeper", "app", "Run ZooKeeper for brokers on this machine."),
+    "topic": ("moldau.tools.topic.app", "app", "Create, list, describe, alter and delete topics."),
+    "partition": ("moldau.tools.partition.app", "app", "Reassign and replicate partitions, elect leaders."),
+    "produce": ("moldau.tools.records.produce", "app", "Write lines from stdin or a file as records."),
+    "consume": ("moldau.tools.records.consume", "app", "Print records of a topic."),
+    "group": ("moldau.tools.group.app", "app", "List, describe and delete consumer groups; reset offsets."),
+    "txn": ("moldau.tools.txn.app", "app", "List and describe transactions; abort hanging ones."),
+    "pipeline": ("moldau.tools.pipeline.app", "app", "Run and watch Spark pipelines."),
+    "spark": ("moldau.tools.pipeline.pack", "app", "Prepare Spark clusters for pipelines."),
+    "perf": ("moldau.tools.records.perf", "app", "Measure the throughput and latency of a broker."),
+    "log": ("moldau.tools.log.dump", "app", "Look into the files of a log directory."),
+    "doctor": ("moldau.tools.doctor", "app", "Check Python, Java, packages, brokers and their disks."),
 }
 
 
-class LazyGroup(TyperGroup):
+class LazyGroup(Group):
     """A command group that imports a sub-command when it is first asked for."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        return [name for name, (module, _) in COMMANDS.items() if importlib.util.find_spec(module) is not None]
+        return [name for name, (module, *_) in COMMANDS.items() if importlib.util.find_spec(module) is not None]
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, COMMANDS[name][2]) for name in self.list_commands(ctx)])
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name not in self.commands and cmd_name in self.list_commands(ctx):
-            module, attribute = COMMANDS[cmd_name]
+            module, attribute, _ = COMMANDS[cmd_name]
             self.commands[cmd_name] = get_command(getattr(importlib.import_module(module), attribute))
         return self.commands.get(cmd_name)
 
@@ -54,8 +58,9 @@ class LazyGroup(TyperGroup):
         return super().resolve_command(ctx, args)
 
 
-app = typer.Typer(
+app = App(
     cls=LazyGroup,
+    add_completion=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
 )

@@ -14,7 +14,7 @@ from moldau.testing import EnsembleMissing, ZooKeeper
 @contextmanager
 def start_zookeeper(nodes: int = 1) -> Iterator[ZooKeeper]:
     if importlib.util.find_spec("kazoo") is None:
-        pytest.skip("needs kazoo: pip install 'moldau[cluster]'")
+        pytest.skip("needs kazoo: pip install '.[cluster]'")
     try:
         servers = ZooKeeper(nodes).start()
     except EnsembleMissing as missing:

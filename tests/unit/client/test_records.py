@@ -106,4 +106,4 @@ def test_without_the_compiled_classes_one_line_says_what_to_install() -> None:
     command = [sys.executable, "-c", hidden]
     done = subprocess.run(command, env=broker_environment(), capture_output=True, text=True, check=False)
     assert done.stderr.splitlines()[-1].startswith("ImportError: reading and writing records in bulk needs aiokafka")
-    assert "pip install 'moldau[spark]'" in done.stderr
+    assert "pip install '.[spark]'" in done.stderr

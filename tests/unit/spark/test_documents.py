@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-pytest.importorskip("pyspark", reason="needs pip install 'moldau[spark]'")
+pytest.importorskip("pyspark", reason="needs pip install '.[spark]'")
 
 from pyspark.sql import types
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-pytest.importorskip("aiokafka", reason="needs the extra: pip install 'moldau[spark]'")
-pytest.importorskip("pandas", reason="needs the extra: pip install 'moldau[spark]'")
+pytest.importorskip("aiokafka", reason="needs the extra: pip install '.[spark]'")
+pytest.importorskip("pandas", reason="needs the extra: pip install '.[spark]'")
 
 from moldau.spark.sink.control_offsets import BatchCommit, ControlOffsets, TaskCommit
 from moldau.spark.sink.exactly_once import Task, refusal

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("pyspark", reason="needs PySpark: pip install 'moldau[spark]'")
+pytest.importorskip("pyspark", reason="needs PySpark: pip install '.[spark]'")
 
 from moldau.base.ids import TopicPartition
 from moldau.spark.plans import SourcePlan

@@ -72,7 +72,7 @@ def test_a_pyspark_that_will_not(version: str) -> None:
     said = version_error(version)
     assert said is not None
     assert said.startswith(f"Moldau needs PySpark 4.2 or later, and this is {version}. ")
-    assert said.endswith("pip install 'moldau[spark]'")
+    assert said.endswith("pip install '.[spark]' in a clone of Moldau")
 
 
 def run(code: str) -> str:
@@ -93,7 +93,7 @@ except moldau.spark.SparkUnavailable as said:
 """
     said = run(WITHOUT_PYSPARK + code)
     assert said.startswith("PySpark is not installed")
-    assert said.endswith("Get it with: pip install 'moldau[spark]'")
+    assert said.endswith("Get it with: pip install '.[spark]' in a clone of Moldau")
 
 
 def test_what_spark_looks_for_never_fails_to_be_imported() -> None:

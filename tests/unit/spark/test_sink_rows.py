@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-pa = pytest.importorskip("pyarrow", reason="needs PyArrow: pip install 'moldau[spark]'")
-pytest.importorskip("pandas", reason="needs pandas: pip install 'moldau[spark]'")
+pa = pytest.importorskip("pyarrow", reason="needs PyArrow: pip install '.[spark]'")
+pytest.importorskip("pandas", reason="needs pandas: pip install '.[spark]'")
 
 from moldau.spark.sink.digest import Digest  # noqa: E402
 from moldau.spark.sink.layout import Layout  # noqa: E402

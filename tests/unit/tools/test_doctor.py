@@ -29,7 +29,7 @@ def test_without_spark_nothing_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None
     have(monkeypatch)
     (finding,) = look_at_spark()
     assert finding.state is State.NOTE
-    assert "pip install 'moldau[spark]'" in finding.advice
+    assert "pip install '.[spark]'" in finding.advice
 
 
 def test_all_is_there_for_spark(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,8 @@ def _own_hook(monkeypatch: pytest.MonkeyPatch) -> None:
 
 # command line → words of the answer
 MISUSES = {
-    "topic create cli-x -c retention.ms": ("--config", "key=value"),
+    "topic create cli-x -c retention.ms": ("--set", "key=value"),
+    "topic create cli-x --set retention.ms": ("--set", "key=value"),
     "topic create cli-x -p 0": ("--partitions",),
     "topic create cli-x -p many": ("--partitions",),
     "topic create": ("TOPIC", "moldau topic create --help"),

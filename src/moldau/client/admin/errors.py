@@ -110,6 +110,14 @@ class NothingCommitted(AdminError):
         self.group = group
 
 
+class NothingToShift(NothingCommitted):
+    """A shift of a partition without a committed offset."""
+
+
+class OffsetOutOfRange(AdminError):
+    """The partition does not have this offset."""
+
+
 class NoSuchBroker(AdminError):
     def __init__(self, broker: int, known: list[int]) -> None:
         super().__init__(f"there is no broker {broker}")

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from moldau.base.ids import Offset
-from moldau.client.admin.errors import AdminError
+from moldau.client.admin.errors import OffsetOutOfRange
 
 LARGEST = 2**63 - 1
 
@@ -29,10 +29,6 @@ class Bounds:
 
     begin: Offset
     end: Offset
-
-
-class OffsetOutOfRange(AdminError):
-    """The partition does not have this offset."""
 
 
 def start_offset(position: LogPosition, partition: int, bounds: Bounds) -> Offset:

@@ -1,14 +1,10 @@
 """Reachability of a cluster: why no broker answers, found out in seconds where librdkafka tries until its time-out."""
 
 import socket
-import ssl
 
 from moldau.client.admin.errors import AdminError, AdvertisedUnreachable, ProtocolMismatch, Unreachable
 from moldau.client.admin.security import read_security
 from moldau.client.admin.target import CLIENT_ID, CONNECT_TIMEOUT_S, Target, reason_of
-from moldau.client.direct.connection import Connection, ConnectionLost, UnsupportedByBroker
-from moldau.client.direct.sasl import AuthenticationFailed
-from moldau.wire.messages.metadata import MetadataRequest, MetadataResponse
 
 PROBE_S = 2.0  # for one answer
 
@@ -55,6 +51,8 @@ def _handshake_problem(target: Target, host: str, port: int) -> ProtocolMismatch
     protocol = target.properties.get("security.protocol", "plaintext").lower()
     if not protocol.endswith("ssl"):
         return None
+    import ssl
+
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE  # only whether it speaks TLS; certificates are the client's business
@@ -74,6 +72,11 @@ def _handshake_problem(target: Target, host: str, port: int) -> ProtocolMismatch
 
 
 def _metadata_problem(target: Target, host: str, port: int) -> Unreachable | None:
+    # Here, because these load all messages of the protocol.
+    from moldau.client.direct.connection import Connection, ConnectionLost, UnsupportedByBroker
+    from moldau.client.direct.sasl import AuthenticationFailed
+    from moldau.wire.messages.metadata import MetadataRequest, MetadataResponse
+
     address = f"{host}:{port}"
     try:
         security = read_security(target.properties)

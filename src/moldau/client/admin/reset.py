@@ -11,7 +11,7 @@ from enum import Enum, auto
 
 from moldau.base.ids import Offset, TopicPartition
 from moldau.client.admin.clients import Admin
-from moldau.client.admin.errors import GroupNotEmpty, InvalidArgument, NoSuchPartition, NothingCommitted
+from moldau.client.admin.errors import GroupNotEmpty, InvalidArgument, NoSuchPartition, NothingCommitted, NothingToShift
 from moldau.client.admin.group_offsets import read_committed, read_offsets
 from moldau.client.admin.groups import describe_groups
 from moldau.client.admin.positions import LARGEST, Bounds, describe
@@ -62,10 +62,6 @@ class ResetPlan:
     group: str
     exists: bool  # else the reset creates the group
     steps: tuple[Step, ...]
-
-
-class NothingToShift(NothingCommitted):
-    """Kind.SHIFT for a partition without a committed offset."""
 
 
 def plan_reset(admin: Admin, group: str, to: ResetTo, scopes: Sequence[Scope]) -> ResetPlan:

@@ -30,7 +30,7 @@ try:
 except ImportError as missing:
     raise ImportError(
         "reading and writing records in bulk needs aiokafka 0.14.0 with its compiled record classes: "
-        "pip install 'moldau[spark]'"
+        "pip install '.[spark]' in a clone of Moldau"
     ) from missing
 
 BATCH_BYTES: Final = 512 * 1024  # of a batch before compression: half of what topics accept by default

@@ -5,9 +5,10 @@ from typing import Annotated
 import typer
 
 from moldau.tools.broker.launch import UP_DIRECTORY, UP_LISTEN, Launch, start
+from moldau.tools.common.app import App
 
-up_app = typer.Typer(add_completion=False)
-broker_app = typer.Typer(add_completion=False)
+up_app = App()
+broker_app = App()
 
 
 @up_app.command()

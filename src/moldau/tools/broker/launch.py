@@ -4,6 +4,7 @@ No Typer here: a broker starts through this file alone. Whatever the short reade
 mistakes included, is left to the commands in broker_app, which end in the same `start`.
 """
 
+import contextlib
 import shutil
 import sys
 from collections.abc import Sequence
@@ -17,6 +18,7 @@ from moldau.tools.common.failure import announce as say
 from moldau.tools.common.failure import misused, split_pair
 
 UP_DIRECTORY = "data"
+LOCK = ".lock"
 UP_LISTEN = "localhost:9092"
 # One person's broker: a group's first member need not wait three seconds for others to come.
 UP_SETTINGS = {"group.initial.rebalance.delay.ms": "0"}
@@ -77,7 +79,19 @@ def start(launch: Launch) -> int:
     properties = build_properties(launch)
     from moldau.broker.node import run  # here, so that a mistake in the flags is told before a broker is loaded
 
-    return run(properties, announce if launch.command == "up" else None)
+    new = [Path(name) for name in properties.get("log.dirs", "").split(",") if name and not Path(name).exists()]
+    code = run(properties, announce if launch.command == "up" else None)
+    for directory in new if code else ():
+        _remove_if_unused(directory)
+    return code
+
+
+def _remove_if_unused(directory: Path) -> None:
+    """Remove a directory that a failed start has created and left with nothing but its lock."""
+    with contextlib.suppress(OSError):
+        if [path.name for path in directory.iterdir()] == [LOCK]:
+            (directory / LOCK).unlink()
+            directory.rmdir()
 
 
 def build_properties(launch: Launch) -> dict[str, str]:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from moldau.tools.common.app import App
 from moldau.tools.common.failure import FAILED, CommandError, misused, note
 from moldau.tools.common.hints import suggest
 from moldau.tools.common.options import Session, client_command
@@ -25,10 +26,12 @@ if TYPE_CHECKING:
     from moldau.client.admin.health import Health
     from moldau.client.admin.layout import Layout
 
-app = typer.Typer(
-    name="cluster", help="Run, describe and check clusters; take brokers out of them.", add_completion=False
-)
+app = App(name="cluster", help="Run, describe and check clusters; take brokers out of them.", add_completion=False)
 
+Directory = Annotated[
+    Path, typer.Option("--dir", metavar="DIR", help="The cluster's directory.", show_default="./cluster")
+]
+RESTART_S = 150.0  # a broker may take a minute to stop, and another one to start
 UP_PORT = 9092
 UP_BROKERS = 3
 ZOOKEEPER_PORT = 2181
@@ -41,14 +44,12 @@ def up(
         int | None,
         typer.Option("--brokers", metavar="N", min=1, help="How many.", show_default=f"{UP_BROKERS}, or as before"),
     ] = None,
-    directory: Annotated[
-        Path, typer.Option("--dir", metavar="DIR", help="Where everything is kept.", show_default="./cluster")
-    ] = Path("cluster"),
+    directory: Directory = Path("cluster"),
     port: Annotated[
         int, typer.Option("--port", metavar="PORT", min=1, max=65535, help="Of the first broker; the others follow.")
     ] = UP_PORT,
     zookeeper_nodes: Annotated[
-        int, typer.Option("--zookeeper-nodes", metavar="N", min=1, max=7, help="ZooKeeper servers: 1, 3 or 5.")
+        int, typer.Option("--zookeeper-nodes", metavar="N", min=1, max=7, help="ZooKeeper servers: 1, 3, 5 or 7.")
     ] = 1,
     zookeeper_port: Annotated[
         int, typer.Option("--zookeeper-port", metavar="PORT", min=1, max=65535, help="Of the first one.")
@@ -58,10 +59,22 @@ def up(
     ] = None,
 ) -> None:
     """Run a cluster on this machine: ZooKeeper and brokers, in the foreground. Ctrl-C stops all in order."""
-    from moldau.tools.cluster.up import Wish, run
+    from moldau.tools.cluster.up import UpOptions, run
 
-    wish = Wish(directory, brokers, port, zookeeper_nodes, zookeeper_port, tuple(settings or ()))
-    raise typer.Exit(run(wish))
+    options = UpOptions(directory, brokers, port, zookeeper_nodes, zookeeper_port, tuple(settings or ()))
+    raise typer.Exit(run(options))
+
+
+@app.command("restart")
+def restart(
+    broker: Annotated[int, typer.Argument(metavar="ID", min=1, help="The broker to restart.", show_default=False)],
+    directory: Directory = Path("cluster"),
+) -> None:
+    """Start a broker of `moldau cluster up` again: one that has ended, or one that runs, which is stopped first."""
+    from moldau.tools.cluster import control
+
+    found = control.restart(directory, broker, RESTART_S)
+    print_text(f"Broker {broker} is running (process {found.pid}).")
 
 
 @client_command(app, "describe")

@@ -5,44 +5,26 @@ same directory goes on where it stopped. Brokers are stopped one after the other
 leads, then ZooKeeper.
 """
 
+import contextlib
 import importlib.util
-import signal
 import socket
-import subprocess
-import sys
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import moldau
-from moldau.client.direct.connection import Connection
-from moldau.ensemble.guard import Guard
 from moldau.ensemble.servers import INSTALL, DirectoryTaken, Ensemble, EnsembleFailed, Ports, Tuning
 from moldau.tools.broker.launch import own_command
-from moldau.tools.common.failure import (
-    FAILED,
-    INTERRUPTED,
-    MISUSED,
-    OK,
-    CommandError,
-    announce,
-    misused,
-    note,
-    split_pair,
-)
+from moldau.tools.cluster.child import HOST, Child
+from moldau.tools.cluster.control import Control, claim, remove_if_unused
+from moldau.tools.common.failure import FAILED, INTERRUPTED, OK, CommandError, announce, misused, note, split_pair
+from moldau.tools.common.output import counted
 from moldau.tools.common.stops import StopAsked, Stops
-from moldau.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 
-HOST = "localhost"
 DEFAULT_BROKERS = 3
-COPIES = 3  # of topics, where there are as many brokers
+DEFAULT_DIRECTORY = Path("cluster")
 HIGHEST_PORT = 65535
 PEER_PORTS, ELECTION_PORTS = 707, 1707  # from a ZooKeeper server's port to its others: 2181, 2888, 3888
-START_S = 60.0
-STOP_S = 60.0
-ASK_S = 5.0
-LOOK_AGAIN_S = 0.05
 WATCH_S = 0.5
 # What --set cannot give all brokers alike.
 OWN = ("advertised.listeners", "broker.id", "listeners", "log.dir", "log.dirs", "node.id", "zookeeper.connect")
@@ -52,8 +34,8 @@ REMEDIES: dict[type[EnsembleFailed], str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """The command line as typed."""
+class UpOptions:
+    """The options of the command line."""
 
     directory: Path
     brokers: int | None
@@ -63,22 +45,39 @@ class Wish:
     settings: tuple[str, ...] = ()
 
 
-def run(wish: Wish) -> int:
-    """Until it is told to stop; returns the exit code."""
+def run(options: UpOptions) -> int:
+    """Run the cluster until it is stopped; returns the exit code."""
     with Stops() as stops:
         try:
-            return _run(wish, stops)
-        except StopAsked:  # once more than was waited for
+            return _run(options, stops)
+        except StopAsked:  # a second time, while it was stopping
             return INTERRUPTED
 
 
-def _run(wish: Wish, stops: Stops) -> int:
-    count = _broker_count(wish)
-    settings = _settings(wish)
+def _run(options: UpOptions, stops: Stops) -> int:
+    count = _broker_count(options)
+    settings = _settings(options)
+    _check_zookeeper_nodes(options)
     _check_installed()
-    _check_ports(wish, count)
-    ensemble = _ensemble(wish)
-    children = [Child(wish, number, count, ensemble.connect, settings) for number in range(1, count + 1)]
+    _check_ports(options, count)
+    is_new = not options.directory.exists()
+    ensemble = _ensemble(options)
+    children = [
+        Child(options.directory, number, options.port + number - 1, count, ensemble.connect, settings)
+        for number in range(1, count + 1)
+    ]
+    try:
+        with claim(options.directory) as control:
+            return _serve(options, children, ensemble, control, stops)
+    except EnsembleFailed as problem:
+        raise CommandError(str(problem), remedy=REMEDIES.get(type(problem), "")) from problem
+    finally:
+        if is_new:
+            with contextlib.suppress(OSError):
+                remove_if_unused(options.directory)
+
+
+def _serve(options: UpOptions, children: list[Child], ensemble: Ensemble, control: Control, stops: Stops) -> int:
     try:
         with stops.held():
             ensemble.launch()
@@ -87,20 +86,27 @@ def _run(wish: Wish, stops: Stops) -> int:
             for child in children:
                 child.launch()
         for child in children:
-            child.await_ready(count)
-        _announce(wish, children, ensemble)
-        return _watch(children)
+            child.await_ready()
+        _announce(options, children, ensemble)
+        return _watch(options, children, control, stops)
     except StopAsked:
         note("Stopping.")
         return OK
-    except EnsembleFailed as problem:
-        raise CommandError(str(problem), remedy=REMEDIES.get(type(problem), "")) from problem
     finally:
         _stop_all(children, ensemble, stops)
 
 
-def _settings(wish: Wish) -> dict[str, str]:
-    settings = dict(split_pair(text, "--set") for text in wish.settings)
+def _check_zookeeper_nodes(options: UpOptions) -> None:
+    nodes = options.zookeeper_nodes
+    if nodes % 2 == 0:
+        raise misused(
+            f"--zookeeper-nodes {nodes} survives no more failures than {nodes - 1}: a majority must run",
+            remedy=f"Give an odd number: {nodes - 1} or {nodes + 1}",
+        )
+
+
+def _settings(options: UpOptions) -> dict[str, str]:
+    settings = dict(split_pair(text, "--set") for text in options.settings)
     for name in settings:
         if name in OWN:
             raise misused(f"--set {name} is for one broker, and here it would be for all of them")
@@ -108,29 +114,29 @@ def _settings(wish: Wish) -> dict[str, str]:
 
 
 def _check_installed() -> None:
-    """Says at once what else every broker would say, one after the other, in its log."""
+    """Say at once what every broker would write to its log."""
     if importlib.util.find_spec("kazoo") is None:
         raise CommandError(f"a cluster needs the package kazoo, which is not installed. Get it: {INSTALL}")
 
 
-def _broker_count(wish: Wish) -> int:
+def _broker_count(options: UpOptions) -> int:
     try:
-        numbers = [path.name.partition("-")[2] for path in wish.directory.glob("broker-*") if path.is_dir()]
+        numbers = [path.name.partition("-")[2] for path in options.directory.glob("broker-*") if path.is_dir()]
     except OSError as error:
-        raise _unusable(wish, error) from error
+        raise _unusable(options, error) from error
     before = max((int(number) for number in numbers if number.isdecimal()), default=0)
-    wanted = wish.brokers or before or DEFAULT_BROKERS
+    wanted = options.brokers or before or DEFAULT_BROKERS
     if wanted < before:
         remedy = f"Decommission the last ones and remove their directories first, or give --brokers {before}"
-        raise misused(f"{wish.directory} has {before} brokers, and --brokers says {wanted}", remedy=remedy)
+        raise misused(f"{options.directory} has {before} brokers, and --brokers says {wanted}", remedy=remedy)
     return wanted
 
 
-def _check_ports(wish: Wish, count: int) -> None:
-    """Says at once whose port is taken, which is commonly an earlier cluster that still runs."""
-    ports = [wish.port + number for number in range(count)]
-    for server in _zookeeper_ports(wish):
-        ports += [server.client] if wish.zookeeper_nodes == 1 else [server.client, server.peer, server.election]
+def _check_ports(options: UpOptions, count: int) -> None:
+    """Say at once which port is taken, commonly by an earlier cluster that still runs."""
+    ports = [options.port + number for number in range(count)]
+    for server in _zookeeper_ports(options):
+        ports += [server.client] if options.zookeeper_nodes == 1 else [server.client, server.peer, server.election]
     if max(ports) > HIGHEST_PORT:
         raise misused(f"port {max(ports)} would be needed, and ports end at {HIGHEST_PORT}", remedy="Give lower ports")
     if len(set(ports)) < len(ports):
@@ -145,156 +151,91 @@ def _check_ports(wish: Wish, count: int) -> None:
                 raise CommandError(f"port {port} cannot be used ({error.strerror})", remedy=remedy) from error
 
 
-def _zookeeper_ports(wish: Wish) -> list[Ports]:
-    first = wish.zookeeper_port
+def _zookeeper_ports(options: UpOptions) -> list[Ports]:
+    first = options.zookeeper_port
     return [
         Ports(first + number, first + PEER_PORTS + number, first + ELECTION_PORTS + number)
-        for number in range(wish.zookeeper_nodes)
+        for number in range(options.zookeeper_nodes)
     ]
 
 
-def _ensemble(wish: Wish) -> Ensemble:
+def _ensemble(options: UpOptions) -> Ensemble:
     try:
-        wish.directory.mkdir(parents=True, exist_ok=True)
+        options.directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise _unusable(wish, error) from error
-    return Ensemble(wish.directory / "zookeeper", _zookeeper_ports(wish), Tuning())
+        raise _unusable(options, error) from error
+    return Ensemble(options.directory / "zookeeper", _zookeeper_ports(options), Tuning())
 
 
-def _unusable(wish: Wish, error: OSError) -> CommandError:
-    return misused(f"cannot use --dir {wish.directory}: {(error.strerror or str(error)).lower()}")
+def _unusable(options: UpOptions, error: OSError) -> CommandError:
+    return misused(f"cannot use --dir {options.directory}: {(error.strerror or str(error)).lower()}")
 
 
-class Child:
-    """One broker's process."""
-
-    def __init__(self, wish: Wish, number: int, count: int, zookeeper: str, settings: Mapping[str, str]) -> None:
-        self.number = number
-        self.port = wish.port + number - 1
-        self.log = wish.directory / f"broker-{number}.log"
-        copies = str(min(count, COPIES))
-        self._settings = {
-            "broker.id": str(number),
-            "listeners": f"PLAINTEXT://{HOST}:{self.port}",
-            "log.dirs": str(wish.directory / f"broker-{number}"),
-            "zookeeper.connect": zookeeper,
-            "default.replication.factor": copies,
-            "offsets.topic.replication.factor": copies,
-            "transaction.state.log.replication.factor": copies,
-            **settings,
-        }
-        self._process: subprocess.Popen[bytes] | None = None
-        self._guard: Guard | None = None
-
-    @property
-    def address(self) -> str:
-        return f"{HOST}:{self.port}"
-
-    @property
-    def ended(self) -> int | None:
-        """Its exit code, if it has ended."""
-        return self._process.poll() if self._process is not None else None
-
-    def launch(self) -> None:
-        options = [part for name, value in self._settings.items() for part in ("--set", f"{name}={value}")]
-        try:
-            log = open(self.log, "ab")  # noqa: SIM115 - closed below
-        except OSError as error:
-            raise CommandError(f"cannot write {self.log}: {(error.strerror or str(error)).lower()}") from error
-        with log:
-            # A process group of its own: Ctrl-C is for us, who then stop one broker after the other.
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "moldau", "broker", *options],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                process_group=0,
-            )
-        self._guard = Guard(self._process.pid)
-
-    def await_ready(self, count: int) -> None:
-        """Until it knows that all of them are there."""
-        until = time.monotonic() + START_S
-        while self._knows() < count:
-            if self.ended is not None:
-                code = MISUSED if self.ended == MISUSED else FAILED  # a mistake in --set
-                raise CommandError(f"broker {self.number} {self.how_ended()}", exit_code=code)
-            if time.monotonic() > until:
-                raise CommandError(f"broker {self.number} does not answer after {START_S:.0f} s. See {self.log}")
-            time.sleep(LOOK_AGAIN_S)
-
-    def _knows(self) -> int:
-        """How many brokers are there, as far as this one can tell."""
-        try:
-            connection = Connection(HOST, self.port, client_id="moldau-cli", timeout_s=ASK_S)
-            try:
-                request = DescribeClusterRequest(include_cluster_authorized_operations=False)
-                return len(connection.ask(request, DescribeClusterResponse).brokers)
-            finally:
-                connection.close()
-        except OSError:
-            return 0
-
-    def last_words(self) -> str:
-        lines = self.log.read_text(errors="replace").splitlines()
-        return f"{lines[-1].strip().removeprefix('moldau: ') if lines else 'it said nothing'} (see {self.log})"
-
-    def how_ended(self) -> str:
-        code = self.ended or 0
-        if code < 0:
-            return f"was ended by {signal.Signals(-code).name} (see {self.log})"
-        return f"has ended with exit code {code}: {self.last_words()}"
-
-    def stop(self) -> None:
-        """In order; at once if it does not."""
-        if self._process is not None and self.ended is None:
-            self._process.terminate()
-            try:
-                self._process.wait(STOP_S)
-            except subprocess.TimeoutExpired:
-                note(f"Broker {self.number} did not stop within {STOP_S:.0f} s, and was killed.")
-        self.kill()
-
-    def kill(self) -> None:
-        if self._process is not None and self.ended is None:
-            self._process.kill()
-            self._process.wait()
-        if self._guard is not None:
-            self._guard.dismiss()
-
-
-def _announce(wish: Wish, children: list[Child], ensemble: Ensemble) -> None:
-    bootstrap = ",".join(child.address for child in children)
+def _announce(options: UpOptions, children: list[Child], ensemble: Ensemble) -> None:
     command = own_command()
-    lines = (
-        f"Moldau {moldau.__version__}: {len(children)} brokers are ready.",
-        f"  Bootstrap   {bootstrap}",
-        f"  ZooKeeper   {ensemble.connect}",
-        f"  Data        {wish.directory.resolve()}",
+    ready = f"{counted(len(children), 'broker')} {'is' if len(children) == 1 else 'are'} ready."
+    servers = ", ".join(f"localhost:{server.port} (process {server.pid})" for server in ensemble.servers)
+    lines = [
+        f"Moldau {moldau.__version__}: {ready}",
+        *(f"  Broker {child.number}    {child.address}  process {child.pid}  log {child.log}" for child in children),
+        f"  ZooKeeper   {servers}",
+        f"  Data        {options.directory.resolve()}",
         "Try, in another terminal:",
         f"  {command} cluster describe -b {children[0].address}",
+        f"  {command} {_restart_words(options, children[-1])}    starts a broker again",
         "Stop with Ctrl-C.",
-    )
+    ]
     announce(lines)
 
 
-def _watch(children: list[Child]) -> int:
-    """Tells of brokers that end by themselves; ends when none is left."""
+def _restart_words(options: UpOptions, child: Child) -> str:
+    directory = "" if options.directory == DEFAULT_DIRECTORY else f" --dir {options.directory}"
+    return f"cluster restart {child.number}{directory}"
+
+
+def _watch(options: UpOptions, children: list[Child], control: Control, stops: Stops) -> int:
+    """Tell of brokers that end, and restart them on request; ends when none is left."""
     told: set[int] = set()
-    while len(told) < len(children):
+    control.publish([child.state(ready=True) for child in children])
+    while True:
         for child in children:
             if child.ended is not None and child.number not in told:
                 told.add(child.number)
-                note(f"Broker {child.number} {child.how_ended()}. The others go on; Ctrl-C stops them.")
+                again = f"{own_command()} {_restart_words(options, child)}"
+                note(f"Broker {child.number} {child.how_ended()}. Start it again, in another terminal: {again}")
+                control.publish([each.state(ready=True) for each in children])
+        if len(told) == len(children):
+            note("No broker is left.")
+            return FAILED
+        for number in control.requests():
+            for child in children:
+                if child.number == number:
+                    told.discard(number)
+                    _restart(child, children, control, stops)
         time.sleep(WATCH_S)
-    return FAILED
+
+
+def _restart(child: Child, children: list[Child], control: Control, stops: Stops) -> None:
+    """A failure is told to the command that asked, and ends nothing here."""
+    note(f"Restarting broker {child.number}.")
+    child.problem = ""
+    try:
+        child.stop()
+        with stops.held():
+            child.launch()
+        control.publish([each.state(ready=each is not child) for each in children])
+        child.await_ready(sum(each.pid is not None for each in children))
+        note(f"Broker {child.number} is running again (process {child.pid}).")
+    except CommandError as failed:
+        child.problem = str(failed).removeprefix(f"broker {child.number} ")
+    control.publish([each.state(ready=True) for each in children])
 
 
 def _stop_all(children: list[Child], ensemble: Ensemble, stops: Stops) -> None:
     try:
         for child in children:
             child.stop()
-    except StopAsked:  # asked again: no more waiting
+    except StopAsked:  # a second time: kill
         note("Killing what is left.")
     finally:
         stops.ignore()

@@ -8,10 +8,11 @@ import typer
 
 from moldau.ensemble.servers import DirectoryTaken, Ensemble, EnsembleFailed, Ports, PortTaken, Tuning
 from moldau.tools.broker.launch import own_command
+from moldau.tools.common.app import App
 from moldau.tools.common.failure import OK, CommandError, announce, misused, note
 from moldau.tools.common.stops import StopAsked, Stops
 
-app = typer.Typer(add_completion=False)
+app = App()
 
 DIRECTORY = "zookeeper"
 PORT = 2181

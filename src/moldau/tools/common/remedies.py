@@ -2,8 +2,6 @@
 
 from moldau.client.admin import errors
 from moldau.client.admin.errors import AdminError
-from moldau.client.admin.positions import OffsetOutOfRange
-from moldau.client.admin.reset import NothingToShift
 from moldau.tools.common.failure import FAILED, MISUSED, CommandError
 from moldau.tools.common.hints import suggest
 
@@ -41,7 +39,7 @@ def _remedy(error: AdminError) -> str:
             return f"To keep it in the cluster: {suggest(f'cluster decommission {error.broker} --cancel')}"
         case errors.ImpossibleAssignment():
             return f"Add a broker first, or reduce the replicas: {suggest('partition replicate --help')}"
-        case OffsetOutOfRange():
+        case errors.OffsetOutOfRange():
             return "Choose partitions with -p, or another --from"
     return _lookup_remedy(error)
 
@@ -71,7 +69,7 @@ def _lookup_remedy(error: AdminError) -> str:
             return f"List groups with: {suggest('group list')}"
         case errors.GroupNotEmpty() | errors.GroupSubscribed():
             return f"Stop its consumers first; see them with: {suggest(f'group describe {error.group}')}"
-        case NothingToShift():
+        case errors.NothingToShift():
             return "Choose partitions with --topic NAME:P,…, or another option than --shift-by"
         case errors.NothingCommitted():
             return f"See its offsets with: {suggest(f'group describe {error.group}')}"

@@ -18,6 +18,7 @@ from moldau.client.admin.groups import (
     require_group,
 )
 from moldau.client.admin.scope import Scope
+from moldau.tools.common.app import App
 from moldau.tools.common.complete import complete_group
 from moldau.tools.common.confirm import require_yes
 from moldau.tools.common.failure import CommandError, misused, note
@@ -31,9 +32,7 @@ from moldau.tools.group.reset import GroupName, Topics, reset_offsets
 if TYPE_CHECKING:
     from moldau.client.admin.group_lag import Progress
 
-app = typer.Typer(
-    name="group", help="List, describe and delete consumer groups; reset their offsets.", add_completion=False
-)
+app = App(name="group", help="List, describe and delete consumer groups; reset their offsets.", add_completion=False)
 
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 

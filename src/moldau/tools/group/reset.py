@@ -3,15 +3,13 @@
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from moldau.base.ids import TopicPartition
 from moldau.client.admin.clients import Admin
 from moldau.client.admin.errors import AdminError
-from moldau.client.admin.group_offsets import write_committed
-from moldau.client.admin.reset import Kind, ResetPlan, ResetTo, plan_reset, read_csv, write_csv
 from moldau.client.admin.scope import Scope
 from moldau.tools.common.complete import complete_group, complete_topic
 from moldau.tools.common.failure import misused, note
@@ -20,6 +18,9 @@ from moldau.tools.common.options import Session
 from moldau.tools.common.output import print_json, print_table, print_text, show_time
 from moldau.tools.common.partitions import read_scope
 from moldau.tools.common.remedies import command_error
+
+if TYPE_CHECKING:  # at run time where they are used: they load all messages of the protocol
+    from moldau.client.admin.reset import Kind, ResetPlan, ResetTo
 
 GroupName = Annotated[str, typer.Argument(metavar="GROUP", autocompletion=complete_group, show_default=False)]
 Topics = Annotated[
@@ -67,6 +68,9 @@ def reset_offsets(
 
     The group must have no members. Offsets outside a partition's log become its nearest end.
     """
+    from moldau.client.admin.group_offsets import write_committed
+    from moldau.client.admin.reset import Kind, plan_reset
+
     ways = {
         "--to-offset": (to_offset, Kind.OFFSET),
         "--to-datetime": (to_datetime, Kind.TIME),
@@ -93,8 +97,10 @@ def reset_offsets(
         raise next(iter(refused.values()))
 
 
-def read_target(ways: dict[str, tuple[Any, Kind]], group: str) -> ResetTo:
+def read_target(ways: "dict[str, tuple[Any, Kind]]", group: str) -> "ResetTo":
     """The one target that was given; `ways` are all options with their values."""
+    from moldau.client.admin.reset import Kind, ResetTo, read_csv
+
     chosen = [(option, value, kind) for option, (value, kind) in ways.items() if value is not None]
     if len(chosen) != 1:
         problem = "no way to reset was given" if not chosen else f"{chosen[0][0]} and {chosen[1][0]} exclude each other"
@@ -119,8 +125,8 @@ def _read_plan(name: str) -> str:
         raise misused(f"cannot read --from-file {name}: {getattr(error, 'strerror', 'not UTF-8 text')}") from error
 
 
-def check_scope(to: ResetTo, scopes: Sequence[Scope], all_topics: bool) -> None:
-    if to.kind is Kind.FILE:
+def check_scope(to: "ResetTo", scopes: Sequence[Scope], all_topics: bool) -> None:
+    if to.offsets:
         if scopes or all_topics:
             raise misused("--from-file names its partitions itself", remedy="Leave out --topic and --all-topics")
     elif bool(scopes) == all_topics:
@@ -128,7 +134,9 @@ def check_scope(to: ResetTo, scopes: Sequence[Scope], all_topics: bool) -> None:
         raise misused(problem, remedy="Give --topic NAME, --topic NAME:0,1 for some partitions, or --all-topics")
 
 
-def _tell_plan(plan: ResetPlan, to: ResetTo) -> None:
+def _tell_plan(plan: "ResetPlan", to: "ResetTo") -> None:
+    from moldau.client.admin.reset import Kind
+
     if not plan.exists:
         note(f"There is no group {plan.group} yet; --execute creates it.")
     if to.kind is Kind.TIME:
@@ -139,7 +147,7 @@ def _tell_plan(plan: ResetPlan, to: ResetTo) -> None:
 
 
 def _print_reset(
-    session: Session, plan: ResetPlan, refused: Mapping[TopicPartition, AdminError], execute: bool, export: bool
+    session: Session, plan: "ResetPlan", refused: Mapping[TopicPartition, AdminError], execute: bool, export: bool
 ) -> None:
     if session.json:
         rows = [
@@ -154,6 +162,8 @@ def _print_reset(
         print_json({"group": plan.group, "executed": execute, "offsets": rows})
         return
     if export:
+        from moldau.client.admin.reset import write_csv
+
         print_text(write_csv(plan.steps).rstrip("\n"))
     else:
         columns = ("TOPIC", "PARTITION", "COMMITTED", "NEW OFFSET")

@@ -17,6 +17,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 from rich.text import Text
 
+from moldau.tools.common.app import App
 from moldau.tools.log.check import check
 from moldau.tools.log.files import Batch, CorruptFile, Entry, UnknownKind, is_known, kind_of, read_file, read_records
 from moldau.wire.batch import CONTROL, DELETE_HORIZON, LOG_APPEND_TIME, TRANSACTIONAL
@@ -43,9 +44,7 @@ TIMES = frozenset({"timestamp"})
 MAYBE_EMPTY = ("producer", "flags", "headers", "control")  # columns that a table leaves out when no row has them
 WRAPPED = frozenset({"key", "value", "headers", "control", "flags", "topic"})  # the others stay on one line
 
-app = typer.Typer(
-    name="log", add_completion=False, help="Look into the files of a log directory.", no_args_is_help=True
-)
+app = App(name="log", help="Look into the files of a log directory.", no_args_is_help=True)
 
 
 app.command()(check)

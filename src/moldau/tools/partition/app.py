@@ -9,6 +9,7 @@ import typer
 
 from moldau.base.ids import TopicPartition
 from moldau.client.admin.scope import HIGHEST_PARTITION, Scope, is_number
+from moldau.tools.common.app import App
 from moldau.tools.common.complete import complete_topic
 from moldau.tools.common.confirm import require_yes
 from moldau.tools.common.failure import CommandError, misused, note
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from moldau.client.admin.errors import AdminError
     from moldau.client.admin.layout import Layout
 
-app = typer.Typer(
+app = App(
     name="partition", help="Move partitions, change their replication, elect their leaders.", add_completion=False
 )
 

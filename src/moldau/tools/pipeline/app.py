@@ -13,6 +13,7 @@ import typer
 from moldau.client.admin.reachability import check_reachable
 from moldau.client.admin.target import Target
 from moldau.tools.broker.launch import UP_DIRECTORY
+from moldau.tools.common.app import App
 from moldau.tools.common.failure import OK, CommandError, misused, note, split_pair
 from moldau.tools.common.options import DEFAULT_BOOTSTRAP, Bootstrap, Output, OutputOption, Shared
 from moldau.tools.common.output import print_json, print_table, print_text
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from moldau.spark.pipelines.run import PipelineSpec
     from moldau.spark.pipelines.status import PipelineStatus
 
-app = typer.Typer(name="pipeline", help="Run and watch Spark pipelines.", add_completion=False)
+app = App(name="pipeline", help="Run and watch Spark pipelines.")
 
 Directory = Annotated[
     str, typer.Option("--dir", metavar="DIR", help="The data directory.", show_default=f"./{UP_DIRECTORY}")

@@ -6,13 +6,12 @@ from typing import Annotated
 import typer
 
 from moldau.spark.pack import DEFAULT_FILE, PackFailed, make_pack, this_python
+from moldau.tools.common.app import App
 from moldau.tools.common.failure import CommandError, misused
 from moldau.tools.common.options import Output, OutputOption, Shared
 from moldau.tools.common.output import print_json, print_table, print_text
 
-app = typer.Typer(
-    name="spark", help="Prepare Spark clusters for pipelines.", add_completion=False, no_args_is_help=True
-)
+app = App(name="spark", help="Prepare Spark clusters for pipelines.", no_args_is_help=True)
 
 MEGABYTE = 1 << 20
 

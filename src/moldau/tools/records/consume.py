@@ -13,6 +13,7 @@ from moldau.client.admin.clients import admin_error, build_consumer, read_topic
 from moldau.client.admin.errors import NoSuchPartition
 from moldau.client.admin.positions import LARGEST, Bounds, Kind, LogPosition, start_offset, stop_offset
 from moldau.client.admin.target import REQUEST_TIMEOUT_S, Target
+from moldau.tools.common.app import App
 from moldau.tools.common.complete import complete_group, complete_topic
 from moldau.tools.common.failure import INTERRUPTED, misused, note
 from moldau.tools.common.formats import Format, read_time
@@ -25,7 +26,7 @@ from moldau.tools.records.watch import ConnectionWatch, tell_stalls
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Message
 
-app = typer.Typer(add_completion=False)
+app = App()
 
 BATCH = 500
 WAIT_S = 0.1

@@ -13,6 +13,7 @@ from moldau.client.admin.clients import await_topic, build_producer, explain
 from moldau.client.admin.errors import NoSuchPartition
 from moldau.client.admin.reachability import diagnose
 from moldau.client.admin.target import Target
+from moldau.tools.common.app import App
 from moldau.tools.common.complete import complete_topic
 from moldau.tools.common.failure import INTERRUPTED, CommandError, misused, note, split_pair
 from moldau.tools.common.formats import BadRecordError, Draft, Format, Header, read_line, read_time, write_json_bytes
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message, Producer
     from confluent_kafka.admin import TopicMetadata
 
-app = typer.Typer(add_completion=False)
+app = App()
 
 DELIVERY_TIMEOUT_MS = 30_000
 

@@ -19,6 +19,7 @@ from moldau.client.admin.topics import (
     read_bounds,
 )
 from moldau.client.admin.topics import list_topics as topic_names
+from moldau.tools.common.app import App
 from moldau.tools.common.complete import complete_topic
 from moldau.tools.common.confirm import require_yes
 from moldau.tools.common.failure import CommandError, misused, note, split_pair
@@ -27,13 +28,15 @@ from moldau.tools.common.options import Session, client_command
 from moldau.tools.common.output import print_json, print_table, print_text
 from moldau.tools.common.remedies import command_error
 
-app = typer.Typer(name="topic", help="Create, list, describe, alter and delete topics.", add_completion=False)
+app = App(name="topic", help="Create, list, describe, alter and delete topics.")
 
 TopicName = Annotated[str, typer.Argument(metavar="TOPIC", autocompletion=complete_topic, show_default=False)]
-ConfigPairs = Annotated[
+Settings = Annotated[
     list[str] | None,
-    typer.Option("--config", "-c", metavar="KEY=VALUE", help="A topic setting, such as retention.ms=60000."),
+    typer.Option("--set", metavar="KEY=VALUE", help="A topic setting, such as retention.ms=60000."),
 ]
+# The same under the name that Kafka's own tool has.
+Configs = Annotated[list[str] | None, typer.Option("--config", "-c", metavar="KEY=VALUE", hidden=True)]
 
 
 @client_command(app, "create")
@@ -57,12 +60,13 @@ def create(
             show_default="the broker's default.replication.factor",
         ),
     ] = None,
-    config: ConfigPairs = None,
+    settings: Settings = None,
+    config: Configs = None,
     if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="An existing topic is no error.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Let the broker check it, and create nothing.")] = False,
 ) -> None:
     """Create a topic."""
-    configs = dict(split_pair(text, "--config") for text in config or ())
+    configs = read_settings(settings, config)
     outcome = "valid" if dry_run else "created"
     try:
         create_topic(
@@ -86,6 +90,10 @@ def create(
         "exists": f"Topic {name} exists already; nothing was changed.",
     }
     print_text(sentences[outcome])
+
+
+def read_settings(settings: list[str] | None, config: list[str] | None) -> dict[str, str]:
+    return dict(split_pair(text, "--set") for text in (*(settings or ()), *(config or ())))
 
 
 @client_command(app, "list")
@@ -143,18 +151,14 @@ def alter(
     partitions: Annotated[
         int | None, typer.Option("--partitions", "-p", metavar="N", min=1, help="The new total; it can only grow.")
     ] = None,
-    settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Set a topic setting.")
-    ] = None,
+    settings: Settings = None,
+    config: Configs = None,
     unset: Annotated[list[str] | None, typer.Option("--unset", metavar="KEY", help="Return to its default.")] = None,
 ) -> None:
     """Add partitions, or change a topic's settings."""
-    if partitions is None and not settings and not unset:
+    if partitions is None and not settings and not config and not unset:
         raise misused("nothing to change", remedy="Give --partitions, --set or --unset")
-    changes: dict[str, str | None] = {
-        **dict(split_pair(text, "--config") for text in settings or ()),
-        **dict.fromkeys(unset or ()),
-    }
+    changes: dict[str, str | None] = {**read_settings(settings, config), **dict.fromkeys(unset or ())}
     admin = Admin(session.target)
     if changes:  # first, because a refused setting then leaves the topic untouched
         alter_configs(admin, name, changes)

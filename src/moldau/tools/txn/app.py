@@ -1,25 +1,13 @@
 """`moldau txn`: look at transactions, find those that hang, and abort them."""
 
 import time
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from moldau.base.ids import TopicPartition
-from moldau.client.admin.cluster import open_cluster
 from moldau.client.admin.errors import NoSuchTransactionalId
-from moldau.client.admin.transactions import (
-    NONE,
-    Filters,
-    HangingTransaction,
-    ProducerEpoch,
-    abort_transaction,
-    describe_transaction,
-    find_hanging,
-    find_partitions,
-    list_transactions,
-    read_producers,
-)
+from moldau.tools.common.app import App
 from moldau.tools.common.complete import complete_topic, complete_transactional_id
 from moldau.tools.common.confirm import require_yes
 from moldau.tools.common.failure import misused, note
@@ -28,10 +16,15 @@ from moldau.tools.common.hints import suggest
 from moldau.tools.common.options import Session, client_command, read_choices
 from moldau.tools.common.output import print_json, print_table, print_text, show_time
 from moldau.tools.common.partitions import show_partitions
-from moldau.wire.messages.describe_producers import ProducerState
-from moldau.wire.messages.describe_transactions import DescribedTransaction
 
-app = typer.Typer(name="txn", help="Look at transactions; find those that hang, and abort them.", add_completion=False)
+if TYPE_CHECKING:  # at run time where they are used: they load all messages of the protocol
+    from moldau.client.admin.transactions import HangingTransaction
+    from moldau.wire.messages.describe_producers import ProducerState
+    from moldau.wire.messages.describe_transactions import DescribedTransaction
+
+NONE = -1  # no offset, epoch or sequence
+
+app = App(name="txn", help="Look at transactions; find those that hang, and abort them.")
 
 
 STATES = (
@@ -74,6 +67,9 @@ def list_all(
     ] = None,
 ) -> None:
     """List the transactional ids, with coordinator, producer id and state."""
+    from moldau.client.admin.cluster import open_cluster
+    from moldau.client.admin.transactions import Filters, list_transactions
+
     filters = Filters(
         tuple(sorted(read_choices(states, "--state", STATES))),
         tuple(producer_ids or ()),
@@ -112,6 +108,9 @@ def describe(
     ],
 ) -> None:
     """Show state, producer, time-out, age and partitions of transactional ids."""
+    from moldau.client.admin.cluster import open_cluster
+    from moldau.client.admin.transactions import describe_transaction
+
     documents = []
     with open_cluster(session.target) as cluster:
         for name in dict.fromkeys(names):
@@ -132,7 +131,7 @@ def now_ms() -> int:
     return int(time.time() * 1000)
 
 
-def transaction_document(node_id: int, found: DescribedTransaction, now: int) -> dict[str, Any]:
+def transaction_document(node_id: int, found: "DescribedTransaction", now: int) -> dict[str, Any]:
     started = found.transaction_start_time_ms
     return {
         "transactional_id": found.transactional_id,
@@ -168,6 +167,9 @@ def producers(
     broker: BrokerId = None,
 ) -> None:
     """Show the producers that a topic's partitions remember, and the transactions that are open there."""
+    from moldau.client.admin.cluster import open_cluster
+    from moldau.client.admin.transactions import find_partitions, read_producers
+
     with open_cluster(session.target) as cluster:
         found = read_producers(cluster, find_partitions(cluster, topic, partition, broker))
     rows = [producer_row(tp, one) for tp, some in found for one in some]
@@ -186,7 +188,7 @@ PRODUCER_COLUMNS = (
 )
 
 
-def producer_row(tp: TopicPartition, one: ProducerState) -> tuple[Any, ...]:
+def producer_row(tp: TopicPartition, one: "ProducerState") -> tuple[Any, ...]:
     return (
         *tp,
         one.producer_id,
@@ -217,6 +219,9 @@ def find_hanging_transactions(
 
     Consumers with read_committed stop in front of them. Abort them with: moldau txn abort
     """
+    from moldau.client.admin.cluster import open_cluster
+    from moldau.client.admin.transactions import find_hanging, find_partitions
+
     longer_than_ms = read_length(longest, "--max-transaction-timeout")
     if partition is not None and topic is None:
         raise misused("--partition needs --topic")
@@ -272,6 +277,9 @@ def abort(
 
     Only for transactions that `moldau txn find-hanging` shows: one that is alive loses records.
     """
+    from moldau.client.admin.cluster import open_cluster
+    from moldau.client.admin.transactions import abort_transaction
+
     transaction = read_transaction(name, topic, partition, start_offset, producer_id, producer_epoch, coordinator_epoch)
     where = f"transactional id {transaction}" if isinstance(transaction, str) else str(transaction.partition)
     if not yes:
@@ -292,8 +300,10 @@ def read_transaction(
     producer_id: int | None,
     producer_epoch: int | None,
     coordinator_epoch: int | None,
-) -> str | HangingTransaction:
+) -> "str | HangingTransaction":
     """Which transaction is meant: exactly one way of saying so, and all of it."""
+    from moldau.client.admin.transactions import HangingTransaction, ProducerEpoch
+
     producer = (producer_id, producer_epoch, coordinator_epoch)
     by_producer = any(number is not None for number in producer)
     in_place = by_producer or any(part is not None for part in (topic, partition, start_offset))

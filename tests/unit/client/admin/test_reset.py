@@ -5,11 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moldau.base.ids import TopicPartition
-from moldau.client.admin.errors import InvalidArgument
+from moldau.client.admin.errors import InvalidArgument, NothingToShift
 from moldau.client.admin.positions import Bounds
 from moldau.client.admin.reset import (
     Kind,
-    NothingToShift,
     PartitionOffsets,
     ResetTo,
     Step,

