@@ -33,7 +33,6 @@ def test_an_api_is_one_file_that_names_its_versions(api: Api) -> None:
 
 @pytest.mark.parametrize("api", APIS, ids=lambda api: api.messages.name)
 def test_an_api_declares_what_it_needs(api: Api) -> None:
-    assert api.needs is not None, "say which operation on which resource, or () if it needs no authorization"
     assert bool(api.needs) == (api.messages.name != "ApiVersions"), "clients send it before they authenticate"
     if api.messages.between_brokers:
         assert api.needs == (Need(Operation.CLUSTER_ACTION, ResourceType.CLUSTER),)

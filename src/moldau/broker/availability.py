@@ -5,7 +5,7 @@ those of a broker that may have died a moment ago.
 from typing import NamedTuple
 
 from moldau.base.errors import WireError
-from moldau.broker.context import Context
+from moldau.broker.context import ControlContext
 from moldau.metadata.image import NO_BROKER, PartitionState
 
 
@@ -15,7 +15,7 @@ class Seen(NamedTuple):
     offline_replicas: tuple[int, ...]
 
 
-def seen(ctx: Context, topic: str, partition: PartitionState) -> Seen:
+def seen(ctx: ControlContext, topic: str, partition: PartitionState) -> Seen:
     brokers, here = ctx.image.brokers, ctx.config.node_id
     failed = (topic, partition.index) in ctx.replicas.offline
     offline = tuple(each for each in partition.replicas if each not in brokers or (failed and each == here))

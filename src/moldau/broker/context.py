@@ -1,7 +1,11 @@
-"""What a handler may use. Handlers read `ctx.image` once per request and change state through the controller alone."""
+"""What handlers may use, in three parts: for data, for the control plane, for coordinators.
+
+Handlers read `ctx.image` once per request and change metadata through the controller alone.
+"""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from moldau.base.errors import Refusal
 from moldau.base.session import Session
@@ -18,38 +22,81 @@ from moldau.broker.peers import Peers
 from moldau.broker.producer_ids import ProducerIds
 from moldau.broker.sessions import FetchSessions
 from moldau.broker.settings import BrokerConfig
+from moldau.broker.topics import TopicCreator
 from moldau.metadata.elections import ElectionRules
 from moldau.metadata.image import CLUSTER_DEFAULT, ClusterImage
 from moldau.replication.replicas import Replicas
 from moldau.wire.messages.registry import ApiMessages
 
+ServeForwarded = Callable[[memoryview, Session], Awaitable[bytes | Refusal]]
+
 
 @dataclass(slots=True)
-class Context:
-    config: BrokerConfig  # as it is now: replaced when settings are changed while the broker runs
-    static: Mapping[str, str]  # the settings it was started with
-    served: Sequence[ApiMessages]  # the rows of the table, which needs its handlers and so cannot be imported by them
-    controller: Controller
-    replicas: Replicas
-    sessions: FetchSessions
-    answers: Answers
-    producer_ids: ProducerIds
-    groups: GroupCoordinator
-    transactions: TransactionCoordinator
-    holding: Holding
-    peers: Peers
-    departed: Departed
-    now: Callable[[], int]  # milliseconds since the Unix epoch
-    controller_client: ControllerClient | None = None  # in a cluster
-    serve_forwarded: Callable[[memoryview, Session], Awaitable[bytes | Refusal]] | None = None  # a frame in an envelope
+class RunningConfig:
+    """The broker's settings as they are now: replaced as a whole when some are changed while the broker runs."""
 
-    def rules(self, image: ClusterImage) -> ElectionRules:
-        return election_rules(self.config, image)
+    current: BrokerConfig
+
+
+@dataclass(frozen=True, slots=True)
+class _Context:
+    running: RunningConfig
+    controller: Controller
+
+    @property
+    def config(self) -> BrokerConfig:
+        return self.running.current
 
     @property
     def image(self) -> ClusterImage:
         return self.controller.image
 
+
+@dataclass(frozen=True, slots=True)
+class DataContext(_Context):
+    """For requests that read and write partitions."""
+
+    replicas: Replicas
+    sessions: FetchSessions
+    transactions: TransactionCoordinator  # verifies transactional batches
+    holding: Holding
+    now: Callable[[], int]  # milliseconds since the Unix epoch
+
+
+@dataclass(frozen=True, slots=True)
+class ControlContext(_Context):
+    """For requests that read and change metadata."""
+
+    static: Mapping[str, str]  # the settings that the broker was started with
+    served: Sequence[ApiMessages]  # the rows of the table, which needs its handlers and so cannot be imported by them
+    topics: TopicCreator
+    replicas: Replicas
+    answers: Answers
+    peers: Peers
+    departed: Departed
+    serve_forwarded: ServeForwarded
+
+    def rules(self, image: ClusterImage) -> ElectionRules:
+        return election_rules(self.config, image)
+
     def layers(self) -> Layers:
         configs = self.image.broker_configs
         return Layers(configs.get(str(self.config.node_id), {}), configs.get(CLUSTER_DEFAULT, {}), self.static)
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorContext(_Context):
+    """For requests about groups and transactions."""
+
+    groups: GroupCoordinator
+    transactions: TransactionCoordinator
+    producer_ids: ProducerIds
+    topics: TopicCreator
+    now: Callable[[], int]  # milliseconds since the Unix epoch
+
+
+class Contexts(NamedTuple):
+    data: DataContext
+    control: ControlContext
+    coordinator: CoordinatorContext
+    controller_client: ControllerClient | None  # None on a single node, which is its own controller

@@ -10,8 +10,9 @@ Every broker has one of these, and one of them leads: the others refuse whatever
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from moldau.base.errors import Refusal, WireError
 from moldau.broker.cluster.metadata_feed import Listener, MetadataFeed
@@ -44,7 +45,25 @@ PRODUCER_ID_BLOCK = 1_000  # ids taken at once; what a restart leaves unused of 
 
 NOTHING = ChangeSet(())  # a decision that nothing has to change
 NOT_CONTROLLER = Refusal(WireError.NOT_CONTROLLER, "Another broker has become the controller.")
-CONTENDED = Refusal(WireError.NOT_CONTROLLER, "Others change the metadata all the time.")
+CONTENDED = Refusal(WireError.NOT_CONTROLLER, "Too many concurrent metadata updates; retry.")
+
+
+@dataclass(frozen=True, slots=True)
+class NotController(Generic[T]):
+    """A request that this broker could not carry out, at least in part, because it is not the controller any more.
+
+    `response` says so to a client, in case no other controller can be found to forward the request to.
+    """
+
+    response: T
+
+
+ControllerResponse: TypeAlias = T | NotController[T]
+
+
+def unless_deposed(response: T, decisions: Iterable[Change | Refusal]) -> ControllerResponse[T]:
+    """The response to a request that led to these decisions."""
+    return NotController(response) if any(each is NOT_CONTROLLER for each in decisions) else response
 
 
 class Controller:
@@ -184,7 +203,8 @@ class Controller:
                     return [*done, *(result for _ in decides[len(done) :])]
                 if result is None:
                     return done
-        return [*done, *(NOT_CONTROLLER for _ in decides[len(done) :])]
+        refusal = CONTENDED if self.leads else NOT_CONTROLLER
+        return [*done, *(refusal for _ in decides[len(done) :])]
 
     def _deadline(self) -> float:
         return asyncio.get_running_loop().time() + self._patience_s

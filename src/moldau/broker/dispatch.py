@@ -6,8 +6,9 @@ per API, whatever the version on the wire.
 
 import inspect
 import logging
-from collections.abc import Callable, Coroutine, Iterable
-from typing import Any, NamedTuple
+from collections.abc import Awaitable, Coroutine, Iterable
+from enum import Enum
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from moldau.base.errors import Refusal, WireError
 from moldau.base.later import Later
@@ -15,12 +16,13 @@ from moldau.base.session import Session
 from moldau.broker.authorization import Need
 from moldau.broker.call import Call
 from moldau.broker.cluster.controller_client import ControllerClient
-from moldau.broker.context import Context
+from moldau.broker.context import Contexts, ControlContext, CoordinatorContext, DataContext
+from moldau.broker.controller import NotController
 from moldau.broker.waiting import awaited
 from moldau.net.connection import Connection, Handled
 from moldau.net.reply import BadRequest, Parked, Reply
 from moldau.wire.codec import decode, encode
-from moldau.wire.declare import fields_of, layout_of
+from moldau.wire.declare import layout_of
 from moldau.wire.frames import LENGTH
 from moldau.wire.headers import (
     API_VERSIONS,
@@ -42,23 +44,69 @@ FALLBACK_VERSION = 0  # what an ApiVersions request of an unknown version is ans
 
 OWN_SESSION = Session("", "")  # of requests that a broker makes to itself
 
-HotHandler = Callable[[Context, memoryview, int, Call], Reply]  # the frame, and where its request begins
-Handler = Callable[[Context, Any, Call], Any]
+C = TypeVar("C", contravariant=True)
+Response: TypeAlias = object  # a message, its encoded body, or NotController
+Served: TypeAlias = Response | Later[Any] | Awaitable[Response]
+
+
+class Handler(Protocol[C]):
+    """Serves an API with one message class, whatever the version on the wire."""
+
+    __module__: str
+
+    def __call__(self, ctx: C, request: Any, call: Call, /) -> Served: ...
+
+
+class HotHandler(Protocol):
+    """Serves an API from the bytes of its frame; `at` is where the request begins behind its header."""
+
+    __module__: str
+
+    def __call__(self, ctx: DataContext, frame: memoryview, at: int, call: Call, /) -> Reply: ...
+
+
+class Part(Enum):
+    """The context that a handler takes."""
+
+    DATA = "data"
+    CONTROL = "control"
+    COORDINATOR = "coordinator"
 
 
 class Api(NamedTuple):
     """One row of the table: an API, the function that serves it, and what a principal needs to call it."""
 
     messages: ApiMessages
-    handler: Handler | None = None
+    needs: tuple[Need, ...]  # () for an API that needs no authorization
+    part: Part
+    handler: Handler[Any] | None = None
     hot: HotHandler | None = None
     forwarded: bool = False  # it changes metadata: only the controller can serve it
-    needs: tuple[Need, ...] | None = None  # () for an API that needs no authorization
+
+
+def hot(messages: ApiMessages, handler: HotHandler, needs: tuple[Need, ...]) -> Api:
+    return Api(messages, needs, Part.DATA, hot=handler)
+
+
+def data(messages: ApiMessages, handler: Handler[DataContext], needs: tuple[Need, ...]) -> Api:
+    return Api(messages, needs, Part.DATA, handler)
+
+
+def control(
+    messages: ApiMessages, handler: Handler[ControlContext], needs: tuple[Need, ...], *, forwarded: bool = False
+) -> Api:
+    return Api(messages, needs, Part.CONTROL, handler, forwarded=forwarded)
+
+
+def coordinator(messages: ApiMessages, handler: Handler[CoordinatorContext], needs: tuple[Need, ...]) -> Api:
+    return Api(messages, needs, Part.COORDINATOR, handler)
 
 
 class Dispatcher:
-    def __init__(self, context: Context, apis: Iterable[Api]) -> None:
-        self._context = context
+    def __init__(self, contexts: Contexts, apis: Iterable[Api]) -> None:
+        self._contexts = contexts
+        self._data = contexts.data
+        self._control = contexts.control
         self._apis = {api.messages.key: api for api in apis}
         self._hot = {
             (api.messages.key, version): (api.hot, version >= (api.messages.flexible or version + 1))
@@ -94,7 +142,7 @@ class Dispatcher:
                 session.client_id = read_request_header(frame)[0].client_id
             if flexible:
                 at = at + 1 if frame[at] == 0 else skip_tag_section(frame, at)
-            return serve(self._context, frame, at, Call(session, version, correlation_id))
+            return serve(self._data, frame, at, Call(session, version, correlation_id))
         return self._dispatch_cold(connection, frame)
 
     def _dispatch_cold(self, connection: Connection, frame: memoryview) -> Handled:
@@ -117,7 +165,7 @@ class Dispatcher:
         if messages.between_brokers and not self._brokers_meet_at(session.listener):
             refused = messages.response(error_code=WireError.CLUSTER_AUTHORIZATION_FAILED)
             return _frame(api, call, refused)
-        client = self._context.controller_client
+        client = self._contexts.controller_client
         if api.forwarded and client is not None:
             work = self._by_the_controller(client, api, request, bytes(frame), call)
             return self._answer_later(api, work, call)
@@ -125,7 +173,7 @@ class Dispatcher:
 
     def _answer(self, api: Api, request: object, call: Call) -> Handled:
         assert api.handler is not None
-        response = api.handler(self._context, request, call)
+        response = api.handler(self._context_of(api), request, call)
         if inspect.iscoroutine(response):
             return self._answer_later(api, response, call)
         if isinstance(response, Later):
@@ -143,17 +191,17 @@ class Dispatcher:
 
     def _brokers_meet_at(self, listener: str) -> bool:
         """A listener that is not the brokers' own is for clients. Where there is only one, nobody can tell who asks."""
-        context = self._context
-        alone = context.controller_client is None
-        return not alone and (listener == context.peers.listener_name or len(context.config.listeners) == 1)
+        control = self._control
+        alone = self._contexts.controller_client is None
+        return not alone and (listener == control.peers.listener_name or len(control.config.listeners) == 1)
 
     async def _by_the_controller(
         self, client: ControllerClient, api: Api, request: object, frame: bytes, call: Call
     ) -> object:
-        """The response, or its frame without a length, of whoever is the controller while the request lasts."""
-        if self._context.controller.leads:
+        """The controller's response, or its frame without a length; of the next one if the controller is replaced."""
+        if self._control.controller.leads:
             response = await self._serve(api, request, call)
-            if self._context.controller.leads or not _deposed(response):
+            if not isinstance(response, NotController):
                 return response
         asked_ms: int = getattr(request, "timeout_ms", FORWARDED_MS)
         if asked_ms <= 0:  # librdkafka's default, which means: not to wait until all brokers know
@@ -177,7 +225,7 @@ class Dispatcher:
             return Refusal(WireError.UNSUPPORTED_VERSION, f"{api.messages.name} version {version} is not served.")
         header, at = read_request_header(frame)
         request: object = decode(api.messages.request, version, frame, at, exact=False)
-        if self._context.controller.leads:
+        if self._control.controller.leads:
             session.client_id = header.client_id
             call = Call(session, version, correlation_id)
             try:
@@ -185,7 +233,7 @@ class Dispatcher:
             except Exception:  # it ends here: cut off, the broker would send it again, and others' requests with it
                 log.exception("forwarded request failed (%s %d) from %s", api.messages.name, version, session.peer)
                 return Refusal(WireError.UNKNOWN_SERVER_ERROR, "The controller failed to carry out the request.")
-            if self._context.controller.leads or not _deposed(response):
+            if not isinstance(response, NotController):
                 return _frame(api, call, response)[LENGTH.size :]
         return Refusal(WireError.NOT_CONTROLLER, "This broker is not the controller.")
 
@@ -193,24 +241,19 @@ class Dispatcher:
         """The response to a request that this broker makes to itself."""
         return await self._serve(self._apis[layout_of(type(request)).key], request, Call(OWN_SESSION, version, 0))
 
+    def _context_of(self, api: Api) -> DataContext | ControlContext | CoordinatorContext:
+        if api.part is Part.DATA:
+            return self._contexts.data
+        return self._contexts.control if api.part is Part.CONTROL else self._contexts.coordinator
+
     async def _serve(self, api: Api, request: object, call: Call) -> object:
         assert api.handler is not None
-        response = api.handler(self._context, request, call)
+        response = api.handler(self._context_of(api), request, call)
         return await response if inspect.isawaitable(response) else await awaited(response)
 
 
 class Enveloped(bytes):
     """A response that the controller has packed, header included."""
-
-
-def _deposed(response: object) -> bool:
-    """Whether a response says anywhere that this broker is not the controller."""
-    if isinstance(response, tuple):
-        return any(map(_deposed, response))
-    names = [field.name for field in fields_of(type(response))] if hasattr(response, "__wire_fields__") else []
-    if any(name == "error_code" and getattr(response, name) == WireError.NOT_CONTROLLER for name in names):
-        return True
-    return any(_deposed(getattr(response, name)) for name in names)
 
 
 def _park(api: Api, call: Call, pending: Later[object]) -> Handled:
@@ -232,6 +275,8 @@ def _park(api: Api, call: Call, pending: Later[object]) -> Handled:
 
 def _frame(api: Api, call: Call, response: object) -> bytes:
     """The response as a frame; a handler that keeps its answer as bytes gives the body."""
+    if isinstance(response, NotController):
+        response = response.response
     if isinstance(response, Enveloped):
         return LENGTH.pack(len(response)) + response
     body = response if isinstance(response, bytes) else encode(response, call.version)

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from uuid import UUID
 
 from moldau.base.errors import WireError
-from moldau.broker.context import Context
+from moldau.broker.context import DataContext
 from moldau.metadata.image import PartitionState
 from moldau.wire.hot import NodeEndpoint
 
@@ -15,7 +15,7 @@ def leader_of(state: PartitionState | None) -> Leader | None:
     return None if state is None else (state.leader, state.leader_epoch)
 
 
-def absent(ctx: Context, token: bytes, index: int, *, by_id: bool) -> tuple[WireError, Leader | None]:
+def absent(ctx: DataContext, token: bytes, index: int, *, by_id: bool) -> tuple[WireError, Leader | None]:
     """The error for a partition that is not on this broker, and its leader if it is elsewhere."""
     image = ctx.image
     if by_id:
@@ -34,7 +34,7 @@ def absent(ctx: Context, token: bytes, index: int, *, by_id: bool) -> tuple[Wire
     return WireError.NOT_LEADER_OR_FOLLOWER, leader_of(state)
 
 
-def endpoints(ctx: Context, listener: str, leaders: Iterable[Leader | None]) -> list[NodeEndpoint]:
+def endpoints(ctx: DataContext, listener: str, leaders: Iterable[Leader | None]) -> list[NodeEndpoint]:
     """Where these leaders are, for clients of a listener."""
     brokers = ctx.image.brokers
     found: list[NodeEndpoint] = []

@@ -17,33 +17,19 @@ from typing import NamedTuple
 from moldau.base.errors import Refusal
 from moldau.base.settings import SettingsRefused
 from moldau.broker import adoption, process
-from moldau.broker.answers import Answers
+from moldau.broker.assembly import assemble
 from moldau.broker.chores import Chore, Chores
 from moldau.broker.clock import Clock
 from moldau.broker.cluster.boot import boot_id, note, trusted
 from moldau.broker.cluster.broker_lifecycle import BrokerLifecycle
 from moldau.broker.cluster.broker_registration import BrokerRegistration, Findings
-from moldau.broker.cluster.controller_client import ControllerClient
 from moldau.broker.cluster.election_rules import resulting_changes
 from moldau.broker.cluster.startup_retry import StartupRetry, StopRequested
 from moldau.broker.cluster.store_migration import changes_for, read_metadata, set_aside
 from moldau.broker.configs import effective
-from moldau.broker.context import Context
 from moldau.broker.controller import Controller
-from moldau.broker.coordinators.add_partitions_sender import AddPartitionsSender
-from moldau.broker.coordinators.group_coordinator import GroupCoordinator
-from moldau.broker.coordinators.marker_sender import MarkerSender
-from moldau.broker.coordinators.marker_writer import MarkerWriter
-from moldau.broker.coordinators.transaction_coordinator import TransactionCoordinator
-from moldau.broker.departed import Departed
-from moldau.broker.dispatch import Dispatcher
-from moldau.broker.holding import Holding
-from moldau.broker.peers import Peers
-from moldau.broker.producer_ids import ProducerIds
 from moldau.broker.replication import Replication
-from moldau.broker.sessions import FetchSessions
 from moldau.broker.settings import BrokerConfig, load
-from moldau.broker.table import APIS
 from moldau.log.directory import DirectoryFailed, DirectoryRefused, LogDirectory
 from moldau.log.reserve import DiskReserve
 from moldau.log.settings import LogConfig
@@ -157,7 +143,6 @@ class Node:
         self._stop = stop
         self._startup = StartupRetry(stop)
         self._clock = clock
-        self._static = config.static
         self._directories: list[LogDirectory] = []
         self._store: Store | None = None
         self._lifecycle: BrokerLifecycle | None = None  # of a cluster
@@ -172,7 +157,7 @@ class Node:
             queued_requests=config.queued_max_requests,
             queued_bytes=config.queued_max_request_bytes,
         )
-        self._listeners = Listeners(self._request_limits, _limits(config), lambda *call: self._dispatcher(*call))
+        self._listeners = Listeners(self._request_limits, _limits(config))
         try:
             self._open_directories()
             ports = {each.name: self._listeners.bind(each.name, each.host, each.port) for each in config.listeners}
@@ -231,48 +216,26 @@ class Node:
                 directory.claim(controller.image.cluster_id, config.node_id)
         expiration_ms, topics = config.producer_id_expiration_ms, controller.image.topics
         self._replicas = Replicas(config.node_id, directories, self._configure, now, expiration_ms, topics)
-        self._compactor = Compactor(self._replicas, lambda: _cleaners(self._context.config), now)
-        producer_ids = ProducerIds(self._allocate_producer_ids)
-
-        def running() -> BrokerConfig:
-            return self._context.config
-
-        def image() -> ClusterImage:
-            return controller.image
-
-        peers = Peers(image, _inter_broker_listener(config), node_id=config.node_id)
-        self._marker_sender = marker_sender = MarkerSender(peers)
-        self._add_partitions_sender = add_partitions_sender = AddPartitionsSender(peers)
-        groups = GroupCoordinator(self._replicas, running, image, now)
-        markers = MarkerWriter(self._replicas, groups, image, now, config.node_id, marker_sender)
-        self._context = Context(
-            config=config,
-            static=self._static,
-            served=[api.messages for api in APIS if not api.messages.between_brokers],
-            controller=controller,
-            replicas=self._replicas,
-            sessions=FetchSessions(config.max_incremental_fetch_session_cache_slots),
-            answers=Answers(),
-            producer_ids=producer_ids,
-            groups=groups,
-            transactions=TransactionCoordinator(
-                self._replicas, markers, producer_ids, running, image, now, add_partitions_sender
-            ),
-            holding=Holding(),
-            peers=peers,
-            departed=Departed(),
-            now=now,
+        self._assembly = assembly = assemble(
+            config, controller, self._replicas, now, self._allocate_producer_ids, _inter_broker_listener(config)
         )
-        self._dispatcher = Dispatcher(self._context, APIS)
-        if config.zookeeper_connect:
-            client = ControllerClient(controller, peers, config.node_id, self._dispatcher.serve)
-            registration = BrokerRegistration(controller, config.node_id, peers.listener_name, self._context.rules)
+        running, client = assembly.running, assembly.client
+        self._compactor = Compactor(self._replicas, lambda: _cleaners(running.current), now)
+        if client is not None:
+            rules, listener_name = assembly.control.rules, assembly.peers.listener_name
+            registration = BrokerRegistration(controller, config.node_id, listener_name, rules)
             registration.on_replaced = self._give_up
             self._lifecycle = BrokerLifecycle(controller, registration, client, config.node_id)
-            controller.resulting_changes = lambda before, after: resulting_changes(running(), before, after)
-            self._replication = Replication(self._replicas, peers, self._lifecycle, image, running, now, self._give_up)
-            self._context.controller_client = client
-            self._context.serve_forwarded = self._dispatcher.serve_forwarded
+            controller.resulting_changes = lambda before, after: resulting_changes(running.current, before, after)
+            self._replication = Replication(
+                self._replicas,
+                assembly.peers,
+                self._lifecycle,
+                lambda: controller.image,
+                lambda: running.current,
+                now,
+                self._give_up,
+            )
 
     async def _allocate_producer_ids(self) -> range | Refusal:
         lifecycle = self._lifecycle
@@ -291,7 +254,7 @@ class Node:
                 raise StoreError(refusal.message)
             return
         wait_s = 2 * config.zookeeper_session_timeout_ms / 1000
-        listener_name = self._context.peers.listener_name
+        listener_name = self._assembly.peers.listener_name
         await self._startup.retry(lambda: lifecycle.check_id_unused(self._broker, listener_name, wait_s))
         if controller.founded:
             await self._startup.retry(lambda: lifecycle.registration.create_cluster(brought))
@@ -338,10 +301,10 @@ class Node:
         self._replicas.owner = StandaloneOwner(self._give_up)
         if self._replication is not None:
             self._replication.start()
-        self._context.groups.start()
-        self._context.transactions.start()
+        self._assembly.groups.start()
+        self._assembly.transactions.start()
         self._resuming = asyncio.get_running_loop().create_task(self._replicas.resume_moves())
-        self._listeners.start()
+        self._listeners.start(self._assembly.dispatcher)
         self._chores = Chores(self._daily_work(), self._clock)
         self._compactor.start()
 
@@ -385,11 +348,11 @@ class Node:
             ),
             Chore("partitions whose disk was full", REOPEN_MS, self._replicas.reopen),
             Chore("flush.ms", FLUSH_CHECK_MS, self._replicas.flush_due),
-            Chore("committed offsets", config.offsets_retention_check_interval_ms, self._context.groups.expire),
+            Chore("committed offsets", config.offsets_retention_check_interval_ms, self._assembly.groups.expire),
             Chore(
                 "transactional ids",
                 config.transaction_remove_expired_transaction_cleanup_interval_ms,
-                self._context.transactions.expire,
+                self._assembly.transactions.expire,
             ),
             Chore("producers", config.producer_id_expiration_check_interval_ms, self._replicas.expire_producers),
         ]
@@ -417,27 +380,24 @@ class Node:
         self._stop.set()
 
     def _configure(self, topic: Topic) -> LogConfig:
-        return self._context.config.topic_config(topic.config)
+        return self._assembly.running.current.topic_config(topic.config)
 
     def _follow(self, old: ClusterImage, new: ClusterImage) -> None:
         if old.broker_configs != new.broker_configs:
             self._adapt(new)
             self._replicas.reconfigure(new.topics.values())
-        self._context.departed.follow(old, new)
+        self._assembly.departed.follow(old, new)
         self._replicas.follow(old, new)
         if self._replication is not None:
             self._replication.follow(old, new)
-        self._context.groups.follow(old, new)
-        self._context.transactions.follow(old, new)
-        self._marker_sender.follow(old, new)
-        self._add_partitions_sender.follow(old, new)
+        self._assembly.follow(old, new)
 
     def _adapt(self, image: ClusterImage) -> None:
         """Settings that were changed while the broker runs, or in an earlier life of it, take effect."""
-        config, _ = load(effective(self._context.layers()), host_name=socket.gethostname())
-        self._context.config = config
+        config, _ = load(effective(self._assembly.control.layers()), host_name=socket.gethostname())
+        self._assembly.running.current = config
         cordon(self._directories, config)
-        self._context.sessions.slots = config.max_incremental_fetch_session_cache_slots
+        self._assembly.fetch_sessions.slots = config.max_incremental_fetch_session_cache_slots
         self._request_limits.largest_request = config.socket_request_max_bytes
         self._listeners.limits = _limits(config)
         if self._replication is not None:
@@ -452,10 +412,7 @@ class Node:
         self._listeners.stop_listening()
         await self._chores.stop()
         await self._compactor.stop()
-        await self._context.transactions.stop()
-        await self._context.groups.stop()
-        await self._marker_sender.stop()
-        await self._add_partitions_sender.stop()
+        await self._assembly.stop_coordinators()
         await self._request_limits.drain()
         self._listeners.close()
         if self._replication is not None:
@@ -465,7 +422,7 @@ class Node:
             await self._lifecycle.registration.stop()
         else:
             await self._controller.leave()
-        await self._context.peers.stop()
+        await self._assembly.peers.stop()
         if self._store is not None:
             try:
                 await self._store.close()

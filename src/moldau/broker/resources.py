@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from enum import IntEnum
 
 from moldau.base.errors import Refusal, WireError
-from moldau.broker.context import Context
+from moldau.broker.context import ControlContext
 from moldau.metadata.image import Topic
 from moldau.metadata.topics import name_problem, unknown_topic
 
@@ -17,14 +17,14 @@ class Resource(IntEnum):
     GROUP = 32  # KIP-848
 
 
-def topic_of(ctx: Context, name: str) -> Topic | Refusal:
+def topic_of(ctx: ControlContext, name: str) -> Topic | Refusal:
     problem = name_problem(name)
     if problem:
         return Refusal(WireError.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
     return ctx.image.topics.get(name) or unknown_topic()
 
 
-def broker_of(ctx: Context, name: str) -> bool | Refusal:
+def broker_of(ctx: ControlContext, name: str) -> bool | Refusal:
     """True: this broker. False: the defaults of all brokers, which have no name."""
     if not name:
         return False
@@ -36,7 +36,7 @@ def broker_of(ctx: Context, name: str) -> bool | Refusal:
     return True
 
 
-def group_of(ctx: Context, name: str) -> Mapping[str, str] | Refusal:
+def group_of(ctx: ControlContext, name: str) -> Mapping[str, str] | Refusal:
     """What was set for a group, whether it has members or not. Brokers have the defaults of all."""
     if not name:
         return Refusal(WireError.INVALID_REQUEST, "Group name must not be empty")

@@ -37,11 +37,11 @@ class ConnectionLimits:
 class Listeners:
     """All listening sockets of a broker and the connections they accepted."""
 
-    def __init__(self, request_limits: RequestLimits, limits: ConnectionLimits, handler: Handler) -> None:
+    def __init__(self, request_limits: RequestLimits, limits: ConnectionLimits) -> None:
         self.request_limits = request_limits
         self.limits = limits
         self.connections: set[Connection] = set()
-        self._handler = handler
+        self._handler: Handler
         self._per_ip: Counter[str] = Counter()
         self._second = 0  # of the loop's time, in which `_accepted` counts
         self._accepted = 0
@@ -89,8 +89,9 @@ class Listeners:
             raise CannotListen(_bind_error(*configured, problem)) from None
         return sock
 
-    def start(self) -> None:
-        """Accept connections."""
+    def start(self, handler: Handler) -> None:
+        """Accept connections; their frames go to `handler`."""
+        self._handler = handler
         loop = asyncio.get_running_loop()
         for sock, name in self._sockets.items():
             try:

@@ -5,7 +5,8 @@ from typing import Any
 
 from moldau.base.session import ANONYMOUS, Session
 from moldau.broker.call import Call
-from moldau.broker.dispatch import Api, Dispatcher
+from moldau.broker.context import Contexts
+from moldau.broker.dispatch import Dispatcher, coordinator, hot
 from moldau.broker.table import APIS
 from moldau.metadata.image import ClusterImage
 from moldau.wire.codec import encode
@@ -23,12 +24,13 @@ class Recorder:
         self.calls: list[Call] = []
         self.session = Session("CLIENTS", "10.0.0.1:5000")
         rows = [
-            Api(BY_KEY[PRODUCE], hot=self.hot),
-            Api(BY_KEY[HEARTBEAT], self.cold),
+            hot(BY_KEY[PRODUCE], self.hot, ()),
+            coordinator(BY_KEY[HEARTBEAT], self.cold, ()),
             *(api for api in APIS if api.messages.key == API_VERSIONS),
         ]
-        context: Any = SimpleNamespace(served=[], image=ClusterImage(), controller_client=None)
-        self._dispatcher = Dispatcher(context, rows)
+        control: Any = SimpleNamespace(served=[], image=ClusterImage())
+        unused: Any = None
+        self._dispatcher = Dispatcher(Contexts(unused, control, unused, None), rows)
 
     def hot(self, ctx: object, frame: memoryview, at: int, call: Call) -> bytes:
         self.calls.append(call)

@@ -10,6 +10,8 @@ from moldau.base.errors import Refusal, WireError
 from moldau.base.session import Principal, Session
 from moldau.broker.apis.envelope import envelope
 from moldau.broker.cluster.controller_client import ControllerClient
+from moldau.broker.context import Contexts
+from moldau.broker.controller import CONTENDED, NOT_CONTROLLER, NotController, unless_deposed
 from moldau.broker.dispatch import Dispatcher, Enveloped
 from moldau.broker.table import APIS
 from moldau.wire.codec import encode
@@ -17,6 +19,12 @@ from moldau.wire.headers import pack_request_header
 from moldau.wire.messages.create_topics import CreateTopicsRequest
 from moldau.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from support.brokers.calls import a_call
+
+
+def contexts(*, leads: bool) -> Contexts:
+    control: Any = SimpleNamespace(controller=SimpleNamespace(leads=leads))
+    unused: Any = None
+    return Contexts(unused, control, unused, None)
 
 
 @pytest.mark.parametrize(("asked_ms", "looked_s"), [(-1, 30), (0, 30), (10_000, 10), (600_000, 30)])
@@ -29,8 +37,7 @@ def test_a_client_that_waits_for_nothing_is_answered_by_the_controller(asked_ms:
             waited.append(timeout_s)
             return b"answer"
 
-    context: Any = SimpleNamespace(controller=SimpleNamespace(leads=False))
-    dispatcher = Dispatcher(context, APIS)
+    dispatcher = Dispatcher(contexts(leads=False), APIS)
     (api,) = [each for each in APIS if each.messages.request is CreateTopicsRequest]
     request = CreateTopicsRequest(topics=(), timeout_ms=asked_ms)
     client: Any = Client()
@@ -45,9 +52,8 @@ def test_an_error_of_the_controllers_is_an_answer_and_ends_no_connection() -> No
     async def fail(*_: object) -> None:
         raise ZeroDivisionError
 
-    context: Any = SimpleNamespace(controller=SimpleNamespace(leads=True))
     (api,) = [each for each in APIS if each.messages.request is CreateTopicsRequest]
-    dispatcher = Dispatcher(context, [api._replace(handler=fail)])
+    dispatcher = Dispatcher(contexts(leads=True), [api._replace(handler=fail)])
     frame = pack_request_header(api.messages.key, 7, 1, "client") + encode(CreateTopicsRequest(topics=()), 7)
     answer = asyncio.run(dispatcher.serve_forwarded(memoryview(frame), Session("BROKERS", "10.0.0.1:1")))
     assert isinstance(answer, Refusal)
@@ -88,3 +94,34 @@ def test_a_principal_that_cannot_be_read_is_refused() -> None:
     request = EnvelopeRequest(request_data=b"", request_principal=b"\0\7", client_host_address=b"")
     answer = asyncio.run(envelope(context, request, a_call(0)))
     assert answer.error_code is WireError.PRINCIPAL_DESERIALIZATION_FAILURE
+
+
+class Successor:
+    """Another controller."""
+
+    async def forward(self, *_: object) -> bytes:
+        return b"of the successor"
+
+
+def test_a_request_that_the_controller_was_deposed_from_goes_to_its_successor() -> None:
+    """Whatever its response has carried out by then: the successor answers for all of it."""
+
+    async def deposed(*_: object) -> NotController[str]:
+        return NotController("refused in each row")
+
+    (api,) = [each for each in APIS if each.messages.request is CreateTopicsRequest]
+    dispatcher = Dispatcher(contexts(leads=True), [api._replace(handler=deposed)])
+    client: Any = Successor()
+    request = CreateTopicsRequest(topics=())
+    answer = asyncio.run(dispatcher._by_the_controller(client, api._replace(handler=deposed), request, b"", a_call(7)))
+    assert answer == Enveloped(b"of the successor")
+    frame = pack_request_header(api.messages.key, 7, 1, "client") + encode(request, 7)
+    refused = asyncio.run(dispatcher.serve_forwarded(memoryview(frame), Session("BROKERS", "10.0.0.1:1")))
+    assert isinstance(refused, Refusal)
+    assert refused.error is WireError.NOT_CONTROLLER, "the broker that forwarded it looks for the successor"
+
+
+def test_only_a_lost_controllership_makes_a_request_go_elsewhere() -> None:
+    other = Refusal.of(WireError.INVALID_REQUEST)
+    assert unless_deposed("response", [other, CONTENDED]) == "response"
+    assert unless_deposed("response", [other, NOT_CONTROLLER]) == NotController("response")

@@ -41,9 +41,9 @@ class Serving:
     """Listeners on a free port of 127.0.0.1."""
 
     def __init__(self, **changed: object) -> None:
-        self.listeners = Listeners(request_limits(), limits(**changed), Script())
+        self.listeners = Listeners(request_limits(), limits(**changed))
         self.port = self.listeners.bind("PLAINTEXT", "127.0.0.1", 0)
-        self.listeners.start()
+        self.listeners.start(Script())
 
     async def connect(self, source: str = "127.0.0.1") -> Peer:
         sock = socket.socket()
@@ -182,7 +182,7 @@ def test_without_free_descriptors_accepting_pauses_and_goes_on(caplog: pytest.Lo
 def test_a_busy_port_is_one_clear_line(loop_kind: str) -> None:
     async def main() -> None:
         serving = Serving()
-        other = Listeners(request_limits(), limits(), Script())
+        other = Listeners(request_limits(), limits())
         with pytest.raises(CannotListen, match="the port is in use"):
             other.bind("PLAINTEXT", "127.0.0.1", serving.port)
         serving.close()
@@ -195,12 +195,12 @@ def test_of_two_brokers_that_start_on_one_port_the_second_is_told(loop_kind: str
     """Both may bind while neither listens; it comes out when the slower one starts."""
 
     async def main() -> None:
-        first, second = Listeners(request_limits(), limits(), Script()), Listeners(request_limits(), limits(), Script())
+        first, second = Listeners(request_limits(), limits()), Listeners(request_limits(), limits())
         port = first.bind("PLAINTEXT", "127.0.0.1", 0)
         assert second.bind("PLAINTEXT", "127.0.0.1", port) == port
-        first.start()
+        first.start(Script())
         with pytest.raises(CannotListen, match="the port is in use"):
-            second.start()
+            second.start(Script())
         first.close()
         second.close()
 
@@ -210,7 +210,7 @@ def test_of_two_brokers_that_start_on_one_port_the_second_is_told(loop_kind: str
 @on_both_loops
 def test_a_host_without_address_is_one_clear_line(loop_kind: str) -> None:
     async def main() -> None:
-        listeners = Listeners(request_limits(), limits(), Script())
+        listeners = Listeners(request_limits(), limits())
         with pytest.raises(CannotListen, match=r"cannot listen on no\.such\.host\.invalid:0"):
             listeners.bind("PLAINTEXT", "no.such.host.invalid", 0)
         listeners.close()

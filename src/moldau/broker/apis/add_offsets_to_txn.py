@@ -8,9 +8,8 @@ from collections.abc import Awaitable
 from moldau.base.errors import WireError
 from moldau.base.ids import TopicPartition
 from moldau.base.later import NowOrLater, chain
-from moldau.broker import topics
 from moldau.broker.call import Call
-from moldau.broker.context import Context
+from moldau.broker.context import CoordinatorContext
 from moldau.broker.internal_topics import OFFSETS
 from moldau.broker.waiting import awaited
 from moldau.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
@@ -21,21 +20,23 @@ OLD_PROTOCOL = 0  # the transaction version of clients that send this request
 Answer = NowOrLater[AddOffsetsToTxnResponse] | Awaitable[AddOffsetsToTxnResponse]
 
 
-def add_offsets_to_txn(ctx: Context, request: AddOffsetsToTxnRequest, call: Call) -> Answer:
+def add_offsets_to_txn(ctx: CoordinatorContext, request: AddOffsetsToTxnRequest, call: Call) -> Answer:
     index = ctx.groups.partition_of(request.group_id)
     return _create(ctx, request, call) if index is None else _add(ctx, request, call, index)
 
 
-def _add(ctx: Context, request: AddOffsetsToTxnRequest, call: Call, index: int) -> NowOrLater[AddOffsetsToTxnResponse]:
+def _add(
+    ctx: CoordinatorContext, request: AddOffsetsToTxnRequest, call: Call, index: int
+) -> NowOrLater[AddOffsetsToTxnResponse]:
     partitions = [TopicPartition(OFFSETS, index)]
     producer = request.transactional_id, request.producer_id, request.producer_epoch
     error = ctx.transactions.add(*producer, partitions, OLD_PROTOCOL)
     return chain(error, lambda found: _answer(found, call.version))
 
 
-async def _create(ctx: Context, request: AddOffsetsToTxnRequest, call: Call) -> AddOffsetsToTxnResponse:
+async def _create(ctx: CoordinatorContext, request: AddOffsetsToTxnRequest, call: Call) -> AddOffsetsToTxnResponse:
     """No group has ever stored an offset, and this one wants to."""
-    await topics.create_needed(ctx, [OFFSETS])
+    await ctx.topics.create_missing([OFFSETS])
     index = ctx.groups.partition_of(request.group_id)
     if index is None:
         return _answer(WireError.COORDINATOR_NOT_AVAILABLE, call.version)

@@ -10,7 +10,7 @@ from moldau.base.errors import WireError
 from moldau.base.ids import TopicPartition
 from moldau.base.later import NowOrLater, chain, gather
 from moldau.broker.call import Call
-from moldau.broker.context import Context
+from moldau.broker.context import CoordinatorContext
 from moldau.broker.internal_topics import OFFSETS, TRANSACTIONS
 from moldau.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
@@ -31,7 +31,7 @@ Errors = Mapping[TopicPartition, WireError]
 
 
 def add_partitions_to_txn(
-    ctx: Context, request: AddPartitionsToTxnRequest, call: Call
+    ctx: CoordinatorContext, request: AddPartitionsToTxnRequest, call: Call
 ) -> NowOrLater[AddPartitionsToTxnResponse]:
     errors = [_add(ctx, asked, call.version) for asked in request.transactions]
     return gather(errors, lambda found: _answer(request, found, call.version))
@@ -45,7 +45,7 @@ def _answer(request: AddPartitionsToTxnRequest, errors: list[Errors], version: i
     )
 
 
-def _add(ctx: Context, asked: AddPartitionsToTxnTransaction, version: int) -> NowOrLater[Errors]:
+def _add(ctx: CoordinatorContext, asked: AddPartitionsToTxnTransaction, version: int) -> NowOrLater[Errors]:
     partitions = [TopicPartition(topic.name, index) for topic in asked.topics for index in topic.partitions]
     unusable = _unusable(ctx, partitions, version)
     if unusable:
@@ -82,7 +82,9 @@ def _result(asked: AddPartitionsToTxnTransaction, errors: Errors, version: int) 
     )
 
 
-def _unusable(ctx: Context, partitions: list[TopicPartition], version: int) -> dict[TopicPartition, WireError]:
+def _unusable(
+    ctx: CoordinatorContext, partitions: list[TopicPartition], version: int
+) -> dict[TopicPartition, WireError]:
     """Why none of them is added: one is not there, or not for clients. Empty if nothing is in the way."""
     topics = ctx.image.topics
     errors: dict[TopicPartition, WireError] = {}

@@ -3,12 +3,12 @@
 from moldau.base.errors import Refusal, WireError
 from moldau.broker.apis.alter_partition import current
 from moldau.broker.call import Call
-from moldau.broker.context import Context
+from moldau.broker.context import ControlContext
 from moldau.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 
 
 async def allocate_producer_ids(
-    ctx: Context, request: AllocateProducerIdsRequest, call: Call
+    ctx: ControlContext, request: AllocateProducerIdsRequest, call: Call
 ) -> AllocateProducerIdsResponse:
     refusal = await current(ctx, request.broker_id, request.broker_epoch)
     if refusal:

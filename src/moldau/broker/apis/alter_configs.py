@@ -8,7 +8,8 @@ from moldau.base.errors import Refusal, WireError
 from moldau.broker import configs
 from moldau.broker.call import Call
 from moldau.broker.configs import ConfigChange, Layers, Op
-from moldau.broker.context import Context
+from moldau.broker.context import ControlContext
+from moldau.broker.controller import ControllerResponse, unless_deposed
 from moldau.broker.resources import Resource, group_of, topic_of
 from moldau.metadata.changes import BrokerConfigured, Change, Decide, GroupConfigured, TopicConfigured, decide_each
 from moldau.metadata.image import CLUSTER_DEFAULT, ClusterImage
@@ -23,7 +24,9 @@ class Alteration(NamedTuple):
     replace: bool  # everything that is not named goes back to its default
 
 
-async def alter_configs(ctx: Context, request: whole.AlterConfigsRequest, call: Call) -> whole.AlterConfigsResponse:
+async def alter_configs(
+    ctx: ControlContext, request: whole.AlterConfigsRequest, call: Call
+) -> ControllerResponse[whole.AlterConfigsResponse]:
     asked = [
         Alteration(
             each.resource_type,
@@ -33,20 +36,21 @@ async def alter_configs(ctx: Context, request: whole.AlterConfigsRequest, call: 
         )
         for each in request.resources
     ]
-    outcomes = await _alter(ctx, asked, request.validate_only)
-    return whole.AlterConfigsResponse(
+    decisions = await _alter(ctx, asked, request.validate_only)
+    response = whole.AlterConfigsResponse(
         responses=tuple(
             whole.AlterConfigsResourceResponse(
                 error_code=error, error_message=message, resource_type=each.kind, resource_name=each.name
             )
-            for each, (error, message) in zip(asked, outcomes, strict=True)
+            for each, (error, message) in zip(asked, map(_outcome, decisions), strict=True)
         )
     )
+    return unless_deposed(response, decisions)
 
 
 async def incremental_alter_configs(
-    ctx: Context, request: incremental.IncrementalAlterConfigsRequest, call: Call
-) -> incremental.IncrementalAlterConfigsResponse:
+    ctx: ControlContext, request: incremental.IncrementalAlterConfigsRequest, call: Call
+) -> ControllerResponse[incremental.IncrementalAlterConfigsResponse]:
     asked = [
         Alteration(
             each.resource_type,
@@ -56,28 +60,29 @@ async def incremental_alter_configs(
         )
         for each in request.resources
     ]
-    outcomes = await _alter(ctx, asked, request.validate_only)
-    return incremental.IncrementalAlterConfigsResponse(
+    decisions = await _alter(ctx, asked, request.validate_only)
+    response = incremental.IncrementalAlterConfigsResponse(
         responses=tuple(
             incremental.AlterConfigsResourceResponse(
                 error_code=error, error_message=message, resource_type=each.kind, resource_name=each.name
             )
-            for each, (error, message) in zip(asked, outcomes, strict=True)
+            for each, (error, message) in zip(asked, map(_outcome, decisions), strict=True)
         )
     )
+    return unless_deposed(response, decisions)
 
 
-async def _alter(ctx: Context, asked: Sequence[Alteration], dry: bool) -> list[tuple[WireError, str | None]]:
+async def _alter(ctx: ControlContext, asked: Sequence[Alteration], dry: bool) -> list[Change | Refusal]:
     counts = Counter((each.kind, each.name) for each in asked)
     decides = [_deciding(ctx, each, twice=counts[each.kind, each.name] > 1) for each in asked]
-    decisions = decide_each(ctx.image, decides) if dry else await ctx.controller.submit_each(decides)
-    return [
-        (decision.error, decision.message) if isinstance(decision, Refusal) else (WireError.NONE, None)
-        for decision in decisions
-    ]
+    return decide_each(ctx.image, decides) if dry else await ctx.controller.submit_each(decides)
 
 
-def _deciding(ctx: Context, asked: Alteration, *, twice: bool) -> Decide:
+def _outcome(decision: Change | Refusal) -> tuple[WireError, str | None]:
+    return (decision.error, decision.message) if isinstance(decision, Refusal) else (WireError.NONE, None)
+
+
+def _deciding(ctx: ControlContext, asked: Alteration, *, twice: bool) -> Decide:
     def decide(image: ClusterImage) -> Change | Refusal:
         if twice:
             return Refusal(WireError.INVALID_REQUEST, "Each resource must appear at most once.")
@@ -93,7 +98,7 @@ def _deciding(ctx: Context, asked: Alteration, *, twice: bool) -> Decide:
     return decide
 
 
-def _alter_topic(ctx: Context, asked: Alteration) -> Change | Refusal:
+def _alter_topic(ctx: ControlContext, asked: Alteration) -> Change | Refusal:
     topic = topic_of(ctx, asked.name)
     if isinstance(topic, Refusal):
         return topic
@@ -102,7 +107,7 @@ def _alter_topic(ctx: Context, asked: Alteration) -> Change | Refusal:
     return config if isinstance(config, Refusal) else TopicConfigured(asked.name, config)
 
 
-def _alter_broker(ctx: Context, image: ClusterImage, asked: Alteration) -> Change | Refusal:
+def _alter_broker(ctx: ControlContext, image: ClusterImage, asked: Alteration) -> Change | Refusal:
     """Of any broker, or of all: each takes from the image what concerns it."""
     if asked.name and asked.name not in map(str, image.brokers):
         return Refusal(WireError.INVALID_REQUEST, f"No broker with id {asked.name} is registered.")
@@ -114,7 +119,7 @@ def _alter_broker(ctx: Context, image: ClusterImage, asked: Alteration) -> Chang
     return config if isinstance(config, Refusal) else BrokerConfigured(asked.name or CLUSTER_DEFAULT, config)
 
 
-def _alter_group(ctx: Context, asked: Alteration) -> Change | Refusal:
+def _alter_group(ctx: ControlContext, asked: Alteration) -> Change | Refusal:
     group = group_of(ctx, asked.name)
     if isinstance(group, Refusal):
         return group

@@ -2,7 +2,7 @@
 
 from moldau.base.errors import Refusal, WireError
 from moldau.broker.call import Call
-from moldau.broker.context import Context
+from moldau.broker.context import ControlContext
 from moldau.metadata.alter_partition import UNKNOWN_EPOCH, ProposedIsr, alter_partition, stale
 from moldau.metadata.changes import Change, Decide
 from moldau.metadata.image import ClusterImage
@@ -17,7 +17,7 @@ from moldau.wire.messages.alter_partition import (
 )
 
 
-async def alter_partitions(ctx: Context, request: AlterPartitionRequest, call: Call) -> AlterPartitionResponse:
+async def alter_partitions(ctx: ControlContext, request: AlterPartitionRequest, call: Call) -> AlterPartitionResponse:
     refusal = await current(ctx, request.broker_id, request.broker_epoch)
     if refusal:
         return AlterPartitionResponse(error_code=refusal.error)
@@ -36,7 +36,7 @@ async def alter_partitions(ctx: Context, request: AlterPartitionRequest, call: C
     )
 
 
-async def current(ctx: Context, broker_id: int, broker_epoch: int) -> Refusal | None:
+async def current(ctx: ControlContext, broker_id: int, broker_epoch: int) -> Refusal | None:
     """Why this broker's question is not for us, if so. Who has just registered may be ahead of our image."""
     if not ctx.controller.leads:
         return Refusal(WireError.NOT_CONTROLLER, "This broker is not the controller.")
@@ -49,7 +49,7 @@ async def current(ctx: Context, broker_id: int, broker_epoch: int) -> Refusal | 
 
 
 def _deciding(
-    ctx: Context, request: AlterPartitionRequest, topic: AlterPartitionTopic, row: AlterPartitionData
+    ctx: ControlContext, request: AlterPartitionRequest, topic: AlterPartitionTopic, row: AlterPartitionData
 ) -> Decide:
     members = {each.broker_id: each.broker_epoch for each in row.new_isr_with_epochs}
     members = members or dict.fromkeys(row.new_isr, UNKNOWN_EPOCH)
@@ -62,7 +62,7 @@ def _deciding(
 
 
 def _result(
-    ctx: Context, topic: AlterPartitionTopic, row: AlterPartitionData, decision: Change | Refusal
+    ctx: ControlContext, topic: AlterPartitionTopic, row: AlterPartitionData, decision: Change | Refusal
 ) -> AlteredPartition:
     if isinstance(decision, Refusal):
         return AlteredPartition(partition_index=row.partition_index, error_code=decision.error)

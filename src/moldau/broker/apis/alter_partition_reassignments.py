@@ -5,7 +5,8 @@ Version 1 can ask that the replication factor stays (KIP-860). The answer says t
 
 from moldau.base.errors import Refusal, WireError
 from moldau.broker.call import Call
-from moldau.broker.context import Context
+from moldau.broker.context import ControlContext
+from moldau.broker.controller import ControllerResponse, unless_deposed
 from moldau.metadata.changes import Change, Decide
 from moldau.metadata.image import ClusterImage
 from moldau.metadata.reassignment import cancel, reassign
@@ -19,27 +20,29 @@ from moldau.wire.messages.alter_partition_reassignments import (
 
 
 async def alter_partition_reassignments(
-    ctx: Context, request: AlterPartitionReassignmentsRequest, call: Call
-) -> AlterPartitionReassignmentsResponse:
+    ctx: ControlContext, request: AlterPartitionReassignmentsRequest, call: Call
+) -> ControllerResponse[AlterPartitionReassignmentsResponse]:
     decides = [
         _deciding(ctx, topic.name, each, request.allow_replication_factor_change)
         for topic in request.topics
         for each in topic.partitions
     ]
-    decisions = iter(await ctx.controller.submit_each(decides))
-    return AlterPartitionReassignmentsResponse(
+    decisions = await ctx.controller.submit_each(decides)
+    left = iter(decisions)
+    response = AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=request.allow_replication_factor_change,
         responses=tuple(
             ReassignableTopicResponse(
                 name=topic.name,
-                partitions=tuple(_result(each.partition_index, next(decisions)) for each in topic.partitions),
+                partitions=tuple(_result(each.partition_index, next(left)) for each in topic.partitions),
             )
             for topic in request.topics
         ),
     )
+    return unless_deposed(response, decisions)
 
 
-def _deciding(ctx: Context, topic: str, asked: ReassignablePartition, may_change_factor: bool) -> Decide:
+def _deciding(ctx: ControlContext, topic: str, asked: ReassignablePartition, may_change_factor: bool) -> Decide:
     def decide(image: ClusterImage) -> Change | Refusal:
         if asked.replicas is not None:
             return reassign(image, topic, asked.partition_index, asked.replicas, may_change_factor=may_change_factor)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from moldau.base.errors import WireError
 from moldau.broker.call import Call
-from moldau.broker.context import Context
+from moldau.broker.context import DataContext
 from moldau.log.directory import LogDirectory
 from moldau.wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
@@ -15,7 +15,7 @@ from moldau.wire.messages.alter_replica_log_dirs import (
 
 
 async def alter_replica_log_dirs(
-    ctx: Context, request: AlterReplicaLogDirsRequest, call: Call
+    ctx: DataContext, request: AlterReplicaLogDirsRequest, call: Call
 ) -> AlterReplicaLogDirsResponse:
     results: dict[str, dict[int, WireError]] = {}
     for asked in request.dirs:
@@ -37,12 +37,12 @@ async def alter_replica_log_dirs(
     )
 
 
-def _directory(ctx: Context, path: str) -> LogDirectory | None:
+def _directory(ctx: DataContext, path: str) -> LogDirectory | None:
     asked = Path(path).absolute()
     return next((each for each in ctx.replicas.directories if each.path.absolute() == asked), None)
 
 
-async def _move(ctx: Context, topic: str, index: int, target: LogDirectory | None) -> WireError:
+async def _move(ctx: DataContext, topic: str, index: int, target: LogDirectory | None) -> WireError:
     if target is None:
         return WireError.LOG_DIR_NOT_FOUND
     if target.offline or (topic, index) in ctx.replicas.offline:

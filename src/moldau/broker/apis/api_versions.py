@@ -6,7 +6,7 @@ which clients of version 3 took for an error (KAFKA-17011).
 
 from moldau.base.errors import WireError
 from moldau.broker.call import Call
-from moldau.broker.context import Context
+from moldau.broker.context import ControlContext
 from moldau.metadata.features import FEATURES, finalized
 from moldau.wire.messages.api_versions import (
     ApiVersion,
@@ -21,7 +21,7 @@ KEY = 18
 CLIENT_NAME = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-")
 
 
-def api_versions(ctx: Context, request: ApiVersionsRequest | None, call: Call) -> ApiVersionsResponse:
+def api_versions(ctx: ControlContext, request: ApiVersionsRequest | None, call: Call) -> ApiVersionsResponse:
     """`request` is None where its version is from the future: the answer then names this API alone (KIP-511)."""
     if request is None:
         return ApiVersionsResponse(error_code=WireError.UNSUPPORTED_VERSION, api_keys=(_row(BY_KEY[KEY]),))

@@ -6,14 +6,14 @@ That a broker is there is not told this way: its session with the store tells it
 from moldau.base.errors import Refusal, WireError
 from moldau.broker.apis.alter_partition import current
 from moldau.broker.call import Call
-from moldau.broker.context import Context
+from moldau.broker.context import ControlContext
 from moldau.metadata.changes import BrokerLeaving, Change, ChangeSet, fold
 from moldau.metadata.elections import controlled_shutdown_changes
 from moldau.metadata.image import ClusterImage
 from moldau.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 
 
-async def broker_heartbeat(ctx: Context, request: BrokerHeartbeatRequest, call: Call) -> BrokerHeartbeatResponse:
+async def broker_heartbeat(ctx: ControlContext, request: BrokerHeartbeatRequest, call: Call) -> BrokerHeartbeatResponse:
     refusal = await current(ctx, request.broker_id, request.broker_epoch)
     if refusal:
         return BrokerHeartbeatResponse(error_code=refusal.error)
@@ -29,7 +29,7 @@ async def broker_heartbeat(ctx: Context, request: BrokerHeartbeatRequest, call: 
     )
 
 
-def _let_go(ctx: Context, image: ClusterImage, broker_id: int) -> Change | Refusal:
+def _let_go(ctx: ControlContext, image: ClusterImage, broker_id: int) -> Change | Refusal:
     broker = image.brokers.get(broker_id)
     if broker is None:
         return ChangeSet(())

@@ -4,7 +4,7 @@ from moldau.base.errors import WireError
 from moldau.base.later import NowOrLater, gather
 from moldau.broker.apis.describe_groups import GROUP_OPERATIONS
 from moldau.broker.call import Call
-from moldau.broker.context import Context
+from moldau.broker.context import CoordinatorContext
 from moldau.wire.declare import replace
 from moldau.wire.messages.consumer_group_describe import (
     ConsumerGroupDescribedGroup,
@@ -14,7 +14,7 @@ from moldau.wire.messages.consumer_group_describe import (
 
 
 def consumer_group_describe(
-    ctx: Context, request: ConsumerGroupDescribeRequest, call: Call
+    ctx: CoordinatorContext, request: ConsumerGroupDescribeRequest, call: Call
 ) -> NowOrLater[ConsumerGroupDescribeResponse]:
     groups = [_describe(ctx, group_id) for group_id in request.group_ids]
     return gather(groups, lambda described: _answer(described, request.include_authorized_operations))
@@ -28,7 +28,7 @@ def _answer(groups: list[ConsumerGroupDescribedGroup], include_operations: bool)
     return ConsumerGroupDescribeResponse(groups=tuple(groups))
 
 
-def _describe(ctx: Context, group_id: str) -> NowOrLater[ConsumerGroupDescribedGroup]:
+def _describe(ctx: CoordinatorContext, group_id: str) -> NowOrLater[ConsumerGroupDescribedGroup]:
     def refused(error: WireError) -> ConsumerGroupDescribedGroup:
         return ConsumerGroupDescribedGroup(group_id=group_id, error_code=error, error_message=error.doc)
 

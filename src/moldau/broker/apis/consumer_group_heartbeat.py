@@ -2,12 +2,12 @@
 
 from moldau.base.later import NowOrLater
 from moldau.broker.call import Call
-from moldau.broker.context import Context
+from moldau.broker.context import CoordinatorContext
 from moldau.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 
 
 def consumer_group_heartbeat(
-    ctx: Context, request: ConsumerGroupHeartbeatRequest, call: Call
+    ctx: CoordinatorContext, request: ConsumerGroupHeartbeatRequest, call: Call
 ) -> NowOrLater[ConsumerGroupHeartbeatResponse]:
     return ctx.groups.ask(
         request.group_id,

@@ -5,7 +5,8 @@ from random import randrange
 
 from moldau.base.errors import Refusal, WireError
 from moldau.broker.call import Call
-from moldau.broker.context import Context
+from moldau.broker.context import ControlContext
+from moldau.broker.controller import ControllerResponse, unless_deposed
 from moldau.broker.topics import MAX_START
 from moldau.metadata.changes import Change, Decide, decide_each
 from moldau.metadata.image import ClusterImage
@@ -18,7 +19,9 @@ from moldau.wire.messages.create_partitions import (
 )
 
 
-async def create_partitions(ctx: Context, request: CreatePartitionsRequest, call: Call) -> CreatePartitionsResponse:
+async def create_partitions(
+    ctx: ControlContext, request: CreatePartitionsRequest, call: Call
+) -> ControllerResponse[CreatePartitionsResponse]:
     counts = Counter(topic.name for topic in request.topics)
     decides = [_deciding(topic, twice=counts[topic.name] > 1) for topic in request.topics]
     if request.validate_only:
@@ -26,9 +29,8 @@ async def create_partitions(ctx: Context, request: CreatePartitionsRequest, call
     else:
         decisions = await ctx.controller.submit_each(decides)
         await ctx.replicas.settled()
-    return CreatePartitionsResponse(
-        results=tuple(_result(topic.name, decision) for topic, decision in zip(request.topics, decisions, strict=True))
-    )
+    results = tuple(_result(topic.name, decision) for topic, decision in zip(request.topics, decisions, strict=True))
+    return unless_deposed(CreatePartitionsResponse(results=results), decisions)
 
 
 def _deciding(topic: CreatePartitionsTopic, *, twice: bool) -> Decide:

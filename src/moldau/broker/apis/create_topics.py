@@ -6,9 +6,10 @@
 from collections import Counter
 
 from moldau.base.errors import Refusal, WireError
-from moldau.broker import configs, topics
+from moldau.broker import configs
 from moldau.broker.call import Call
-from moldau.broker.context import Context
+from moldau.broker.context import ControlContext
+from moldau.broker.controller import ControllerResponse, unless_deposed
 from moldau.metadata.changes import Change, TopicCreated, decide_each
 from moldau.metadata.topics import TopicSpec
 from moldau.wire.messages.create_topics import (
@@ -21,22 +22,23 @@ from moldau.wire.messages.create_topics import (
 from moldau.wire.primitives import ZERO_UUID
 
 
-async def create_topics(ctx: Context, request: CreateTopicsRequest, call: Call) -> CreateTopicsResponse:
+async def create_topics(
+    ctx: ControlContext, request: CreateTopicsRequest, call: Call
+) -> ControllerResponse[CreateTopicsResponse]:
     twice = {name for name, count in Counter(topic.name for topic in request.topics).items() if count > 1}
     asked = [topic for topic in request.topics if topic.name not in twice]
     refused = {topic.name: refusal for topic in asked if (refusal := _null_configs(topic))}
     specs = [_spec(topic) for topic in asked if topic.name not in refused]
     if request.validate_only:
-        decisions = decide_each(ctx.image, [topics.deciding(ctx, spec) for spec in specs])
+        decisions = decide_each(ctx.image, [ctx.topics.deciding(spec) for spec in specs])
     else:
-        decisions = await topics.create_all(ctx, specs)
+        decisions = await ctx.topics.create(specs)
     outcomes: dict[str, Change | Refusal] = {name: _named_twice() for name in twice}
     outcomes.update(refused)
     outcomes |= {spec.name: decision for spec, decision in zip(specs, decisions, strict=True)}
     names = dict.fromkeys(topic.name for topic in request.topics)
-    return CreateTopicsResponse(
-        topics=tuple(_result(ctx, name, outcomes[name], request.validate_only) for name in names)
-    )
+    results = tuple(_result(ctx, name, outcomes[name], request.validate_only) for name in names)
+    return unless_deposed(CreateTopicsResponse(topics=results), decisions)
 
 
 def _named_twice() -> Refusal:
@@ -60,7 +62,7 @@ def _spec(topic: CreatableTopic) -> TopicSpec:
     )
 
 
-def _result(ctx: Context, name: str, outcome: Change | Refusal, dry: bool) -> CreatableTopicResult:
+def _result(ctx: ControlContext, name: str, outcome: Change | Refusal, dry: bool) -> CreatableTopicResult:
     if isinstance(outcome, Refusal):
         return CreatableTopicResult(name=name, error_code=outcome.error, error_message=outcome.message, configs=None)
     assert isinstance(outcome, TopicCreated)

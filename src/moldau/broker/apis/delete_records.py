@@ -7,7 +7,7 @@ import asyncio
 
 from moldau.base.errors import WireError
 from moldau.broker.call import Call
-from moldau.broker.context import Context
+from moldau.broker.context import DataContext
 from moldau.broker.leaders import absent
 from moldau.replication.leader import Leader
 from moldau.wire.messages.delete_records import (
@@ -22,7 +22,7 @@ HIGH_WATERMARK = -1
 NO_LOW_WATERMARK = -1
 
 
-async def delete_records(ctx: Context, request: DeleteRecordsRequest, call: Call) -> DeleteRecordsResponse:
+async def delete_records(ctx: DataContext, request: DeleteRecordsRequest, call: Call) -> DeleteRecordsResponse:
     topics = tuple(
         DeleteRecordsTopicResult(
             name=topic.name, partitions=tuple(_delete(ctx, topic.name, asked) for asked in topic.partitions)
@@ -40,7 +40,7 @@ async def delete_records(ctx: Context, request: DeleteRecordsRequest, call: Call
 
 
 async def _everywhere(
-    ctx: Context, topics: tuple[DeleteRecordsTopicResult, ...], patience_s: float
+    ctx: DataContext, topics: tuple[DeleteRecordsTopicResult, ...], patience_s: float
 ) -> tuple[DeleteRecordsTopicResult, ...]:
     """The results with the low watermark of all replicas, which followers reach with their next fetches."""
     deadline = asyncio.get_running_loop().time() + patience_s
@@ -54,7 +54,7 @@ async def _everywhere(
 
 
 async def _reached(
-    ctx: Context, topic: str, result: DeleteRecordsPartitionResult, deadline: float
+    ctx: DataContext, topic: str, result: DeleteRecordsPartitionResult, deadline: float
 ) -> DeleteRecordsPartitionResult:
     partition = ctx.replicas.get(topic, result.partition_index)
     role = partition.role if partition is not None else None
@@ -83,7 +83,7 @@ def _unsafe(result: DeleteRecordsPartitionResult) -> DeleteRecordsPartitionResul
     return _failed(result, WireError.KAFKA_STORAGE_ERROR)
 
 
-def _delete(ctx: Context, topic: str, asked: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
+def _delete(ctx: DataContext, topic: str, asked: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
     partition = ctx.replicas.get(topic, asked.partition_index)
     if partition is None:
         return _failure(asked, absent(ctx, topic.encode(), asked.partition_index, by_id=False)[0])

@@ -5,7 +5,8 @@ from uuid import UUID
 
 from moldau.base.errors import Refusal, WireError
 from moldau.broker.call import Call
-from moldau.broker.context import Context
+from moldau.broker.context import ControlContext
+from moldau.broker.controller import ControllerResponse, unless_deposed
 from moldau.metadata.changes import Change, Decide, TopicDeleted
 from moldau.metadata.image import ClusterImage
 from moldau.metadata.topics import delete_topic
@@ -18,20 +19,19 @@ from moldau.wire.messages.delete_topics import (
 from moldau.wire.primitives import ZERO_UUID
 
 
-async def delete_topics(ctx: Context, request: DeleteTopicsRequest, call: Call) -> DeleteTopicsResponse:
+async def delete_topics(
+    ctx: ControlContext, request: DeleteTopicsRequest, call: Call
+) -> ControllerResponse[DeleteTopicsResponse]:
     counts = Counter(request.topics)
     ids: dict[str, UUID] = {}
     decides = [_deciding(ctx, topic, counts[topic] > 1, ids) for topic in request.topics]
     decisions = await ctx.controller.submit_each(decides)
     await ctx.replicas.settled()
-    return DeleteTopicsResponse(
-        responses=tuple(
-            _result(topic, decision, ids) for topic, decision in zip(request.topics, decisions, strict=True)
-        )
-    )
+    results = tuple(_result(topic, decision, ids) for topic, decision in zip(request.topics, decisions, strict=True))
+    return unless_deposed(DeleteTopicsResponse(responses=results), decisions)
 
 
-def _deciding(ctx: Context, topic: DeleteTopicState, twice: bool, ids: dict[str, UUID]) -> Decide:
+def _deciding(ctx: ControlContext, topic: DeleteTopicState, twice: bool, ids: dict[str, UUID]) -> Decide:
     """Notes the id of the topic that goes in `ids`: afterwards the image does not know it any more."""
     by_id = topic.topic_id != ZERO_UUID
 

@@ -2,7 +2,7 @@
 
 from moldau.base.errors import WireError
 from moldau.broker.call import Call
-from moldau.broker.context import Context
+from moldau.broker.context import ControlContext
 from moldau.wire.messages.describe_cluster import (
     DescribeClusterBroker,
     DescribeClusterRequest,
@@ -12,7 +12,7 @@ from moldau.wire.messages.describe_cluster import (
 BROKERS, CONTROLLERS = 1, 2
 
 
-def describe_cluster(ctx: Context, request: DescribeClusterRequest, call: Call) -> DescribeClusterResponse:
+def describe_cluster(ctx: ControlContext, request: DescribeClusterRequest, call: Call) -> DescribeClusterResponse:
     image = ctx.controller.image
     if request.endpoint_type == CONTROLLERS:
         return _refuse(

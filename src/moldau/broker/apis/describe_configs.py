@@ -3,7 +3,7 @@
 from moldau.base.errors import Refusal, WireError
 from moldau.broker import configs
 from moldau.broker.call import Call
-from moldau.broker.context import Context
+from moldau.broker.context import ControlContext
 from moldau.broker.resources import Resource, broker_of, group_of, topic_of
 from moldau.wire.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -15,12 +15,12 @@ from moldau.wire.messages.describe_configs import (
 )
 
 
-def describe_configs(ctx: Context, request: DescribeConfigsRequest, call: Call) -> DescribeConfigsResponse:
+def describe_configs(ctx: ControlContext, request: DescribeConfigsRequest, call: Call) -> DescribeConfigsResponse:
     return DescribeConfigsResponse(results=tuple(_describe(ctx, request, resource) for resource in request.resources))
 
 
 def _describe(
-    ctx: Context, request: DescribeConfigsRequest, resource: DescribeConfigsResource
+    ctx: ControlContext, request: DescribeConfigsRequest, resource: DescribeConfigsResource
 ) -> DescribeConfigsResult:
     entries = _entries(ctx, resource)
     refusal = entries if isinstance(entries, Refusal) else None
@@ -33,7 +33,7 @@ def _describe(
     )
 
 
-def _entries(ctx: Context, resource: DescribeConfigsResource) -> list[configs.Entry] | Refusal:
+def _entries(ctx: ControlContext, resource: DescribeConfigsResource) -> list[configs.Entry] | Refusal:
     keys = resource.configuration_keys
     match resource.resource_type:
         case Resource.TOPIC:

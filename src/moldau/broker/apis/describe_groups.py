@@ -7,7 +7,7 @@ from moldau.base.errors import WireError
 from moldau.base.later import NowOrLater, gather
 from moldau.broker.authorization import Operation, bit_field
 from moldau.broker.call import Call
-from moldau.broker.context import Context
+from moldau.broker.context import CoordinatorContext
 from moldau.groups.shard import GroupShard
 from moldau.wire.declare import replace
 from moldau.wire.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
@@ -20,7 +20,9 @@ GROUP_OPERATIONS = bit_field(
 )
 
 
-def describe_groups(ctx: Context, request: DescribeGroupsRequest, call: Call) -> NowOrLater[DescribeGroupsResponse]:
+def describe_groups(
+    ctx: CoordinatorContext, request: DescribeGroupsRequest, call: Call
+) -> NowOrLater[DescribeGroupsResponse]:
     groups = [_describe(ctx, group_id, call.version) for group_id in request.groups]
     return gather(groups, lambda described: _answer(described, request.include_authorized_operations))
 
@@ -33,7 +35,7 @@ def _answer(groups: list[DescribedGroup], include_operations: bool) -> DescribeG
     return DescribeGroupsResponse(groups=tuple(groups))
 
 
-def _describe(ctx: Context, group_id: str, version: int) -> NowOrLater[DescribedGroup]:
+def _describe(ctx: CoordinatorContext, group_id: str, version: int) -> NowOrLater[DescribedGroup]:
     def look(shard: GroupShard) -> DescribedGroup:
         group = shard.describe_classic(group_id)
         if group.error_code == WireError.GROUP_ID_NOT_FOUND and version < ERRORS_SINCE:

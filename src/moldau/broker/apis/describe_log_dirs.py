@@ -4,7 +4,7 @@ import os
 
 from moldau.base.errors import WireError
 from moldau.broker.call import Call
-from moldau.broker.context import Context
+from moldau.broker.context import DataContext
 from moldau.log.directory import LogDirectory
 from moldau.replication.moving import Move
 from moldau.replication.partition import Partition
@@ -19,7 +19,7 @@ from moldau.wire.messages.describe_log_dirs import (
 UNKNOWN_SIZE = -1
 
 
-def describe_log_dirs(ctx: Context, request: DescribeLogDirsRequest, call: Call) -> DescribeLogDirsResponse:
+def describe_log_dirs(ctx: DataContext, request: DescribeLogDirsRequest, call: Call) -> DescribeLogDirsResponse:
     wanted = None
     if request.topics is not None:
         wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
@@ -28,7 +28,7 @@ def describe_log_dirs(ctx: Context, request: DescribeLogDirsRequest, call: Call)
     )
 
 
-def _describe(ctx: Context, directory: LogDirectory, wanted: set[tuple[str, int]] | None) -> DescribeLogDirsResult:
+def _describe(ctx: DataContext, directory: LogDirectory, wanted: set[tuple[str, int]] | None) -> DescribeLogDirsResult:
     if directory.offline:
         path = str(directory.path.absolute())
         return DescribeLogDirsResult(error_code=WireError.KAFKA_STORAGE_ERROR, log_dir=path, topics=())

@@ -2,7 +2,7 @@
 
 from moldau.base.errors import WireError
 from moldau.broker.call import Call
-from moldau.broker.context import Context
+from moldau.broker.context import DataContext
 from moldau.log.producers import Producer
 from moldau.wire.messages.describe_producers import (
     DescribeProducersRequest,
@@ -13,7 +13,7 @@ from moldau.wire.messages.describe_producers import (
 )
 
 
-def describe_producers(ctx: Context, request: DescribeProducersRequest, call: Call) -> DescribeProducersResponse:
+def describe_producers(ctx: DataContext, request: DescribeProducersRequest, call: Call) -> DescribeProducersResponse:
     return DescribeProducersResponse(
         topics=tuple(
             TopicResponse(
@@ -25,7 +25,7 @@ def describe_producers(ctx: Context, request: DescribeProducersRequest, call: Ca
     )
 
 
-def _describe(ctx: Context, topic: str, index: int) -> PartitionResponse:
+def _describe(ctx: DataContext, topic: str, index: int) -> PartitionResponse:
     partition = ctx.replicas.get(topic, index)
     if partition is None:
         error = WireError.UNKNOWN_TOPIC_OR_PARTITION

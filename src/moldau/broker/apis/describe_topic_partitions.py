@@ -3,7 +3,7 @@
 from moldau.base.errors import WireError
 from moldau.broker.availability import seen
 from moldau.broker.call import Call
-from moldau.broker.context import Context
+from moldau.broker.context import ControlContext
 from moldau.metadata.image import NO_BROKER, Topic
 from moldau.wire.messages.describe_topic_partitions import (
     Cursor,
@@ -16,7 +16,7 @@ from moldau.wire.primitives import ZERO_UUID
 
 
 def describe_topic_partitions(
-    ctx: Context, request: DescribeTopicPartitionsRequest, call: Call
+    ctx: ControlContext, request: DescribeTopicPartitionsRequest, call: Call
 ) -> DescribeTopicPartitionsResponse:
     image = ctx.controller.image
     room = max(min(request.response_partition_limit, ctx.config.max_request_partition_size_limit), 1)
@@ -51,7 +51,7 @@ def _missing(name: str) -> DescribeTopicPartitionsResponseTopic:
     )
 
 
-def _describe(ctx: Context, topic: Topic, first: int, room: int) -> DescribeTopicPartitionsResponseTopic:
+def _describe(ctx: ControlContext, topic: Topic, first: int, room: int) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
         error_code=WireError.NONE,
         name=topic.name,

@@ -5,7 +5,7 @@ from itertools import groupby
 from moldau.base.errors import WireError
 from moldau.base.later import NowOrLater, gather
 from moldau.broker.call import Call
-from moldau.broker.context import Context
+from moldau.broker.context import CoordinatorContext
 from moldau.transactions.shard import TransactionShard
 from moldau.transactions.state import Transaction
 from moldau.wire.messages.describe_transactions import (
@@ -17,7 +17,7 @@ from moldau.wire.messages.describe_transactions import (
 
 
 def describe_transactions(
-    ctx: Context, request: DescribeTransactionsRequest, call: Call
+    ctx: CoordinatorContext, request: DescribeTransactionsRequest, call: Call
 ) -> NowOrLater[DescribeTransactionsResponse]:
     return gather(
         [_describe(ctx, transactional_id) for transactional_id in request.transactional_ids],
@@ -25,7 +25,7 @@ def describe_transactions(
     )
 
 
-def _describe(ctx: Context, transactional_id: str) -> NowOrLater[DescribedTransaction]:
+def _describe(ctx: CoordinatorContext, transactional_id: str) -> NowOrLater[DescribedTransaction]:
     def refused(error: WireError) -> DescribedTransaction:
         return DescribedTransaction(error_code=error, transactional_id=transactional_id)
 

@@ -5,7 +5,8 @@ A null list means every partition that needs it. In an unclean election partitio
 
 from moldau.base.errors import Refusal, WireError
 from moldau.broker.call import Call
-from moldau.broker.context import Context
+from moldau.broker.context import ControlContext
+from moldau.broker.controller import ControllerResponse, unless_deposed
 from moldau.metadata.changes import Change, Decide
 from moldau.metadata.elections import preferred_election, unclean_election
 from moldau.metadata.image import ClusterImage
@@ -19,7 +20,9 @@ from moldau.wire.messages.elect_leaders import (
 PREFERRED, UNCLEAN = 0, 1
 
 
-async def elect_leaders(ctx: Context, request: ElectLeadersRequest, call: Call) -> ElectLeadersResponse:
+async def elect_leaders(
+    ctx: ControlContext, request: ElectLeadersRequest, call: Call
+) -> ControllerResponse[ElectLeadersResponse]:
     if request.election_type not in (PREFERRED, UNCLEAN):
         return ElectLeadersResponse(error_code=WireError.INVALID_REQUEST, replica_election_results=())
     everything = request.topic_partitions is None
@@ -33,14 +36,15 @@ async def elect_leaders(ctx: Context, request: ElectLeadersRequest, call: Call) 
         if everything and isinstance(decision, Refusal) and decision.error is WireError.ELECTION_NOT_NEEDED:
             continue
         results.setdefault(topic, []).append(_result(index, decision))
-    return ElectLeadersResponse(
+    response = ElectLeadersResponse(
         replica_election_results=tuple(
             ReplicaElectionResult(topic=topic, partition_result=tuple(rows)) for topic, rows in results.items()
         )
     )
+    return unless_deposed(response, decisions)
 
 
-def _deciding(ctx: Context, kind: int, topic: str, index: int) -> Decide:
+def _deciding(ctx: ControlContext, kind: int, topic: str, index: int) -> Decide:
     def decide(image: ClusterImage) -> Change | Refusal:
         if kind == PREFERRED:
             return preferred_election(image, topic, index)

@@ -2,9 +2,9 @@
 
 from moldau.base.later import NowOrLater
 from moldau.broker.call import Call
-from moldau.broker.context import Context
+from moldau.broker.context import CoordinatorContext
 from moldau.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 
 
-def end_txn(ctx: Context, request: EndTxnRequest, call: Call) -> NowOrLater[EndTxnResponse]:
+def end_txn(ctx: CoordinatorContext, request: EndTxnRequest, call: Call) -> NowOrLater[EndTxnResponse]:
     return ctx.transactions.ask(request.transactional_id, request, call, lambda error: EndTxnResponse(error_code=error))

@@ -3,15 +3,13 @@
 from moldau.base.errors import Refusal, WireError
 from moldau.base.session import Session
 from moldau.broker.call import Call
-from moldau.broker.context import Context
+from moldau.broker.context import ControlContext
 from moldau.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from moldau.wire.messages.principal import read_principal
 from moldau.wire.primitives import MalformedMessage
 
 
-async def envelope(ctx: Context, request: EnvelopeRequest, call: Call) -> EnvelopeResponse:
-    if ctx.serve_forwarded is None:
-        return EnvelopeResponse(error_code=WireError.INVALID_REQUEST)
+async def envelope(ctx: ControlContext, request: EnvelopeRequest, call: Call) -> EnvelopeResponse:
     peer = request.client_host_address.decode(errors="replace")
     session = Session(call.session.listener, peer)
     if request.request_principal is not None:  # None: from a broker of an earlier release

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from moldau.base.errors import WireError
 from moldau.broker.call import Call
-from moldau.broker.context import Context
+from moldau.broker.context import DataContext
 from moldau.broker.leaders import Leader as CurrentLeader
 from moldau.broker.leaders import absent, endpoints, leader_of
 from moldau.broker.selection import NONE, RACK_AWARE, Choice, preferred_replica
@@ -52,7 +52,7 @@ class Plan(NamedTuple):
     ready: bool  # there is more to tell than records: an error, another replica to ask
 
 
-def fetch(ctx: Context, frame: memoryview, at: int, call: Call) -> Parts | Parked:
+def fetch(ctx: DataContext, frame: memoryview, at: int, call: Call) -> Parts | Parked:
     version = call.version
     ask = read_fetch(frame, at, version)
     opened = ctx.sessions.open(ask, version, ctx.now())
@@ -79,7 +79,7 @@ def fetch(ctx: Context, frame: memoryview, at: int, call: Call) -> Parts | Parke
 
 
 def _copy(
-    ctx: Context, opened: Fetch, session: Session, reader: Reader, answer: Callable[[Plan], Parts]
+    ctx: DataContext, opened: Fetch, session: Session, reader: Reader, answer: Callable[[Plan], Parts]
 ) -> Parts | Parked:
     """A follower's fetch: of all partitions of its session, those are looked at that have news for it."""
     now, ask = ctx.replicas.around.now(), reader.ask
@@ -103,7 +103,7 @@ def _copy(
     return parked
 
 
-def _look_at_all(ctx: Context, ask: FetchAsk, session: Session, copier: Copier, said: set[Place]) -> set[Place]:
+def _look_at_all(ctx: DataContext, ask: FetchAsk, session: Session, copier: Copier, said: set[Place]) -> set[Place]:
     """From time to time, and when the follower has registered anew: nothing of a session is forgotten for long.
 
     Returns what counts as said once more: what leaders here do not know of it.
@@ -122,7 +122,7 @@ def _look_at_all(ctx: Context, ask: FetchAsk, session: Session, copier: Copier, 
     return forgotten
 
 
-def _plan_copies(ctx: Context, reader: Reader, session: Session, copier: Copier) -> tuple[Plan, bool]:
+def _plan_copies(ctx: DataContext, reader: Reader, session: Session, copier: Copier) -> tuple[Plan, bool]:
     """What there is to tell, and whether there was news meanwhile. That waits for the next time, as does what had no
     room.
     """
@@ -150,7 +150,7 @@ def _unsubscribe(partition: Partition | None, broker: int, copier: Copier) -> No
         del partition.copiers[broker]
 
 
-def _answer(ctx: Context, opened: Fetch, call: Call, plan: Plan) -> Parts:
+def _answer(ctx: DataContext, opened: Fetch, call: Call, plan: Plan) -> Parts:
     answers = opened.answer(plan.results)
     if not plan.ready:
         return pack_fetch(call.version, call.correlation_id, 0, opened.session_id, answers)
@@ -179,7 +179,7 @@ def _park(watched: list[Watched], reader: Reader, size: int, answer: Callable[[]
     return parked, waiter
 
 
-def plan_fetch(ctx: Context, reader: Reader, asked: list[tuple[bytes, FetchPartition]]) -> Plan:
+def plan_fetch(ctx: DataContext, reader: Reader, asked: list[tuple[bytes, FetchPartition]]) -> Plan:
     ask = reader.ask
     by_id = reader.version >= FETCH_BY_ID
     topics = ctx.replicas.by_id if by_id else ctx.replicas.by_name
@@ -208,7 +208,14 @@ def _failure(index: int, code: WireError, leader: CurrentLeader | None = None) -
 
 
 def _read_or_fail(
-    ctx: Context, partition: Partition, row: FetchPartition, room: int, reader: Reader, says: bool, *, whole_first: bool
+    ctx: DataContext,
+    partition: Partition,
+    row: FetchPartition,
+    room: int,
+    reader: Reader,
+    says: bool,
+    *,
+    whole_first: bool,
 ) -> FetchResult:
     """A damaged log is an error of its partition; the others in the request are answered."""
     try:
@@ -223,7 +230,14 @@ def _read_or_fail(
 
 
 def _read_replica(
-    ctx: Context, partition: Partition, row: FetchPartition, room: int, reader: Reader, says: bool, *, whole_first: bool
+    ctx: DataContext,
+    partition: Partition,
+    row: FetchPartition,
+    room: int,
+    reader: Reader,
+    says: bool,
+    *,
+    whole_first: bool,
 ) -> FetchResult:
     """Of a partition with several replicas, or for a follower."""
     if partition.offline:
@@ -283,7 +297,7 @@ def _throttled(partition: Partition, follower: int, here: int) -> bool:
     return not in_sync and named(partition.log.config.leader_replication_throttled_replicas, partition.index, here)
 
 
-def _preferred(ctx: Context, partition: Partition, offset: int, rack: bytes) -> int:
+def _preferred(ctx: DataContext, partition: Partition, offset: int, rack: bytes) -> int:
     role = partition.role
     if not rack or not isinstance(role, Leader) or ctx.config.replica_selector_class != RACK_AWARE:
         return NONE

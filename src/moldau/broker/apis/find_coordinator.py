@@ -6,9 +6,8 @@
 from collections.abc import Coroutine
 
 from moldau.base.errors import WireError
-from moldau.broker import topics
 from moldau.broker.call import Call
-from moldau.broker.context import Context
+from moldau.broker.context import CoordinatorContext
 from moldau.broker.coordinators.partitioning import partition_of
 from moldau.broker.internal_topics import OFFSETS, TRANSACTIONS
 from moldau.metadata.image import ClusterImage
@@ -20,7 +19,7 @@ TOPICS = {0: OFFSETS, 1: TRANSACTIONS}  # by the kind of key
 Answer = FindCoordinatorResponse | Coroutine[object, object, FindCoordinatorResponse]
 
 
-def find_coordinator(ctx: Context, request: FindCoordinatorRequest, call: Call) -> Answer:
+def find_coordinator(ctx: CoordinatorContext, request: FindCoordinatorRequest, call: Call) -> Answer:
     topic = TOPICS.get(request.key_type)
     if topic is None:
         share = request.key_type == SHARE and call.version >= SHARE_SINCE
@@ -30,9 +29,11 @@ def find_coordinator(ctx: Context, request: FindCoordinatorRequest, call: Call) 
     return _answer(ctx.image, topic, request, call)
 
 
-async def _create(ctx: Context, topic: str, request: FindCoordinatorRequest, call: Call) -> FindCoordinatorResponse:
+async def _create(
+    ctx: CoordinatorContext, topic: str, request: FindCoordinatorRequest, call: Call
+) -> FindCoordinatorResponse:
     """The first one to ask has the topic made. If two ask at once, the second finds that it is there."""
-    await topics.create_needed(ctx, [topic])
+    await ctx.topics.create_missing([topic])
     return _answer(ctx.image, topic, request, call)
 
 

@@ -3,11 +3,11 @@
 from moldau.base.errors import WireError
 from moldau.base.later import NowOrLater
 from moldau.broker.call import Call
-from moldau.broker.context import Context
+from moldau.broker.context import CoordinatorContext
 from moldau.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 
-def heartbeat(ctx: Context, request: HeartbeatRequest, call: Call) -> NowOrLater[HeartbeatResponse]:
+def heartbeat(ctx: CoordinatorContext, request: HeartbeatRequest, call: Call) -> NowOrLater[HeartbeatResponse]:
     return ctx.groups.ask(request.group_id, request, call, _refused)
 
 

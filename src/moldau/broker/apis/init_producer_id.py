@@ -9,7 +9,7 @@ from collections.abc import Awaitable
 from moldau.base.errors import Refusal, WireError
 from moldau.base.later import NowOrLater
 from moldau.broker.call import Call
-from moldau.broker.context import Context
+from moldau.broker.context import CoordinatorContext
 from moldau.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 NO_PRODUCER = -1  # as id and as epoch
@@ -17,7 +17,7 @@ NO_PRODUCER = -1  # as id and as epoch
 Answer = NowOrLater[InitProducerIdResponse] | Awaitable[InitProducerIdResponse]
 
 
-def init_producer_id(ctx: Context, request: InitProducerIdRequest, call: Call) -> Answer:
+def init_producer_id(ctx: CoordinatorContext, request: InitProducerIdRequest, call: Call) -> Answer:
     if (request.producer_id == NO_PRODUCER) != (request.producer_epoch == NO_PRODUCER):
         return _refuse(WireError.INVALID_REQUEST)
     if request.transactional_id is None:
@@ -27,7 +27,7 @@ def init_producer_id(ctx: Context, request: InitProducerIdRequest, call: Call) -
     return ctx.transactions.init_producer_id(request.transactional_id, request, call, _refuse)
 
 
-async def _new_id(ctx: Context) -> InitProducerIdResponse:
+async def _new_id(ctx: CoordinatorContext) -> InitProducerIdResponse:
     producer_id = await ctx.producer_ids.next()
     if isinstance(producer_id, Refusal):
         return _refuse(producer_id.error)

@@ -6,11 +6,11 @@ not assign.
 
 from moldau.base.later import NowOrLater
 from moldau.broker.call import Call
-from moldau.broker.context import Context
+from moldau.broker.context import CoordinatorContext
 from moldau.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
 
-def join_group(ctx: Context, request: JoinGroupRequest, call: Call) -> NowOrLater[JoinGroupResponse]:
+def join_group(ctx: CoordinatorContext, request: JoinGroupRequest, call: Call) -> NowOrLater[JoinGroupResponse]:
     return ctx.groups.ask(
         request.group_id, request, call, lambda error: JoinGroupResponse(error_code=error, member_id=request.member_id)
     )

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 
 from moldau.base.errors import WireError
 from moldau.broker.call import Call
-from moldau.broker.context import Context
+from moldau.broker.context import ControlContext
 from moldau.broker.resources import Resource
 from moldau.metadata.image import ClusterImage
 from moldau.wire.messages.list_config_resources import (
@@ -22,7 +22,9 @@ NAMES: dict[int, Callable[[ClusterImage], Iterable[str]]] = {
 }
 
 
-def list_config_resources(ctx: Context, request: ListConfigResourcesRequest, call: Call) -> ListConfigResourcesResponse:
+def list_config_resources(
+    ctx: ControlContext, request: ListConfigResourcesRequest, call: Call
+) -> ListConfigResourcesResponse:
     asked = (Resource.CLIENT_METRICS,) if call.version == 0 else dict.fromkeys(request.resource_types or NAMES)
     if not NAMES.keys() >= set(asked):
         return ListConfigResourcesResponse(error_code=WireError.UNSUPPORTED_VERSION)

@@ -3,12 +3,12 @@
 from moldau.base.errors import WireError
 from moldau.base.later import NowOrLater, gather
 from moldau.broker.call import Call
-from moldau.broker.context import Context
+from moldau.broker.context import CoordinatorContext
 from moldau.groups.shard import GroupShard
 from moldau.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 
 
-def list_groups(ctx: Context, request: ListGroupsRequest, call: Call) -> NowOrLater[ListGroupsResponse]:
+def list_groups(ctx: CoordinatorContext, request: ListGroupsRequest, call: Call) -> NowOrLater[ListGroupsResponse]:
     """The groups that this broker coordinates."""
 
     def look(shard: GroupShard) -> ListGroupsResponse:

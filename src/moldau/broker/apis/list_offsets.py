@@ -10,7 +10,7 @@ from enum import Enum
 
 from moldau.base.errors import WireError
 from moldau.broker.call import Call
-from moldau.broker.context import Context
+from moldau.broker.context import DataContext
 from moldau.broker.leaders import absent
 from moldau.log.log import Log
 from moldau.replication.inspection import LARGEST_UNPACKED
@@ -43,7 +43,7 @@ class View(Enum):
     COMMITTED = 2  # to the last stable offset
 
 
-async def list_offsets(ctx: Context, request: ListOffsetsRequest, call: Call) -> ListOffsetsResponse:
+async def list_offsets(ctx: DataContext, request: ListOffsetsRequest, call: Call) -> ListOffsetsResponse:
     asked_twice = _twice(request)
     topics = []
     for topic in request.topics:
@@ -68,7 +68,7 @@ def _keys(request: ListOffsetsRequest) -> Iterator[tuple[str, int]]:
 
 
 async def _answer(
-    ctx: Context, topic: str, asked: ListOffsetsPartition, version: int, view: View
+    ctx: DataContext, topic: str, asked: ListOffsetsPartition, version: int, view: View
 ) -> ListOffsetsPartitionResponse:
     partition = ctx.replicas.get(topic, asked.partition_index)
     if partition is None:

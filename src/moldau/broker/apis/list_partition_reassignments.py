@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from moldau.broker.call import Call
-from moldau.broker.context import Context
+from moldau.broker.context import ControlContext
 from moldau.metadata.image import PartitionState
 from moldau.metadata.reassignment import reassigning
 from moldau.wire.messages.list_partition_reassignments import (
@@ -15,7 +15,7 @@ from moldau.wire.messages.list_partition_reassignments import (
 
 
 def list_partition_reassignments(
-    ctx: Context, request: ListPartitionReassignmentsRequest, call: Call
+    ctx: ControlContext, request: ListPartitionReassignmentsRequest, call: Call
 ) -> ListPartitionReassignmentsResponse:
     image = ctx.image
     wanted: list[tuple[str, Iterable[PartitionState | None]]]

@@ -11,7 +11,7 @@ import re2
 from moldau.base.errors import WireError
 from moldau.base.later import NowOrLater, gather
 from moldau.broker.call import Call
-from moldau.broker.context import Context
+from moldau.broker.context import CoordinatorContext
 from moldau.transactions.shard import TransactionShard
 from moldau.transactions.state import Transaction, TransactionState
 from moldau.wire.messages.list_transactions import (
@@ -24,7 +24,7 @@ STATES = {state.title: state for state in TransactionState}
 
 
 def list_transactions(
-    ctx: Context, request: ListTransactionsRequest, call: Call
+    ctx: CoordinatorContext, request: ListTransactionsRequest, call: Call
 ) -> NowOrLater[ListTransactionsResponse]:
     unknown = tuple(dict.fromkeys(name for name in request.state_filters if name not in STATES))
     matches = _matcher(request.transactional_id_pattern)

@@ -10,10 +10,9 @@ from collections.abc import Coroutine
 from uuid import UUID
 
 from moldau.base.errors import WireError
-from moldau.broker import topics
 from moldau.broker.availability import seen
 from moldau.broker.call import Call
-from moldau.broker.context import Context
+from moldau.broker.context import ControlContext
 from moldau.metadata.image import Topic
 from moldau.metadata.topics import name_problem
 from moldau.wire.codec import encode
@@ -30,7 +29,7 @@ from moldau.wire.primitives import ZERO_UUID
 NAMES_ONLY = (10, 11)  # versions that have a field for topic ids and do not serve them
 
 
-def metadata(ctx: Context, request: MetadataRequest, call: Call) -> bytes | Coroutine[object, object, bytes]:
+def metadata(ctx: ControlContext, request: MetadataRequest, call: Call) -> bytes | Coroutine[object, object, bytes]:
     if request.topics and request.allow_auto_topic_creation and ctx.config.auto_create_topics_enable:
         missing = {each.name: None for each in request.topics if each.name and each.name not in ctx.image.topics}
         if missing:
@@ -38,13 +37,13 @@ def metadata(ctx: Context, request: MetadataRequest, call: Call) -> bytes | Coro
     return _answer(ctx, request, call)
 
 
-async def _create(ctx: Context, names: list[str], request: MetadataRequest, call: Call) -> bytes:
+async def _create(ctx: ControlContext, names: list[str], request: MetadataRequest, call: Call) -> bytes:
     """Create what can be created; what cannot is told from the image afterwards."""
-    await topics.create_needed(ctx, names)
+    await ctx.topics.create_missing(names)
     return _answer(ctx, request, call)
 
 
-def _answer(ctx: Context, request: MetadataRequest, call: Call) -> bytes:
+def _answer(ctx: ControlContext, request: MetadataRequest, call: Call) -> bytes:
     image = ctx.image
     if call.version in NAMES_ONLY and any(_by_id(each) for each in request.topics or ()):
         return encode(_refuse(request.topics or ()), call.version)
@@ -66,7 +65,7 @@ def _refuse(asked: tuple[MetadataRequestTopic, ...]) -> MetadataResponse:
     return MetadataResponse(brokers=(), topics=topics)
 
 
-def _describe(ctx: Context, asked: tuple[MetadataRequestTopic, ...] | None, listener: str) -> MetadataResponse:
+def _describe(ctx: ControlContext, asked: tuple[MetadataRequestTopic, ...] | None, listener: str) -> MetadataResponse:
     image = ctx.image
     if asked is None:
         found = tuple(_topic(ctx, topic) for topic in image.topics.values())
@@ -84,7 +83,7 @@ def _describe(ctx: Context, asked: tuple[MetadataRequestTopic, ...] | None, list
     )
 
 
-def _entry(ctx: Context, asked: MetadataRequestTopic) -> MetadataResponseTopic:
+def _entry(ctx: ControlContext, asked: MetadataRequestTopic) -> MetadataResponseTopic:
     image = ctx.image
     if asked.name is None or asked.topic_id != ZERO_UUID:
         topic = image.topics_by_id.get(asked.topic_id)
@@ -101,7 +100,7 @@ def _missing(code: WireError, name: str | None, topic_id: UUID) -> MetadataRespo
     return MetadataResponseTopic(error_code=code, name=name, topic_id=topic_id, partitions=())
 
 
-def _topic(ctx: Context, topic: Topic) -> MetadataResponseTopic:
+def _topic(ctx: ControlContext, topic: Topic) -> MetadataResponseTopic:
     return MetadataResponseTopic(
         error_code=WireError.NONE,
         name=topic.name,

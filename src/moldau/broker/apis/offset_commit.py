@@ -5,12 +5,14 @@
 
 from moldau.base.later import NowOrLater
 from moldau.broker.call import Call
-from moldau.broker.context import Context
+from moldau.broker.context import CoordinatorContext
 from moldau.groups.offsets import commit as offsets_commit
 from moldau.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 
 
-def offset_commit(ctx: Context, request: OffsetCommitRequest, call: Call) -> NowOrLater[OffsetCommitResponse]:
+def offset_commit(
+    ctx: CoordinatorContext, request: OffsetCommitRequest, call: Call
+) -> NowOrLater[OffsetCommitResponse]:
     return ctx.groups.ask(
         request.group_id,
         request,

@@ -6,7 +6,7 @@
 from moldau.base.errors import WireError
 from moldau.base.later import NowOrLater, gather
 from moldau.broker.call import Call
-from moldau.broker.context import Context
+from moldau.broker.context import CoordinatorContext
 from moldau.groups.environment import Topics
 from moldau.groups.offsets import fetch as offsets_fetch
 from moldau.wire.messages.offset_fetch import (
@@ -17,14 +17,14 @@ from moldau.wire.messages.offset_fetch import (
 )
 
 
-def offset_fetch(ctx: Context, request: OffsetFetchRequest, call: Call) -> NowOrLater[OffsetFetchResponse]:
+def offset_fetch(ctx: CoordinatorContext, request: OffsetFetchRequest, call: Call) -> NowOrLater[OffsetFetchResponse]:
     topics = ctx.groups.env().topics
     groups = [_one(ctx, group, request.require_stable, call.version, topics) for group in request.groups]
     return gather(groups, lambda fetched: OffsetFetchResponse(groups=tuple(fetched)))
 
 
 def _one(
-    ctx: Context, group: OffsetFetchGroup, require_stable: bool, version: int, topics: Topics
+    ctx: CoordinatorContext, group: OffsetFetchGroup, require_stable: bool, version: int, topics: Topics
 ) -> NowOrLater[OffsetFetchGroupResponse]:
     def refused(error: WireError) -> OffsetFetchGroupResponse:
         """As in Kafka: of these two errors, many clients know the second alone here, and end with the first."""

@@ -2,7 +2,7 @@
 
 from moldau.base.errors import WireError
 from moldau.broker.call import Call
-from moldau.broker.context import Context
+from moldau.broker.context import DataContext
 from moldau.broker.leaders import absent
 from moldau.wire.messages.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -14,7 +14,7 @@ from moldau.wire.messages.offset_for_leader_epoch import (
 
 
 def offset_for_leader_epoch(
-    ctx: Context, request: OffsetForLeaderEpochRequest, call: Call
+    ctx: DataContext, request: OffsetForLeaderEpochRequest, call: Call
 ) -> OffsetForLeaderEpochResponse:
     return OffsetForLeaderEpochResponse(
         topics=tuple(
@@ -27,7 +27,7 @@ def offset_for_leader_epoch(
     )
 
 
-def _end_offset(ctx: Context, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
+def _end_offset(ctx: DataContext, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
     partition = ctx.replicas.get(topic, asked.partition)
     if partition is None:
         code, _ = absent(ctx, topic.encode(), asked.partition, by_id=False)

@@ -15,7 +15,7 @@ from moldau.base.ids import NO_TIMESTAMP
 from moldau.base.later import Later, NowOrLater
 from moldau.broker.admission import Batch, Proof, Proofs, prove, transactional_batch
 from moldau.broker.call import Call
-from moldau.broker.context import Context
+from moldau.broker.context import DataContext
 from moldau.broker.leaders import absent, endpoints, leader_of
 from moldau.log.producers import NOT_ASKED
 from moldau.net.reply import BadRequest, Parked, Reply
@@ -42,7 +42,7 @@ class Waiting(NamedTuple):
     later: Later[Outcome]
 
 
-def produce(ctx: Context, frame: memoryview, at: int, call: Call) -> Reply:
+def produce(ctx: DataContext, frame: memoryview, at: int, call: Call) -> Reply:
     ask = read_produce(frame, at, call.version)
     if ask.acks not in ACKS:
         return _pack(call, _refuse_all(ask, Refusal.of(WireError.INVALID_REQUIRED_ACKS)))
@@ -52,7 +52,7 @@ def produce(ctx: Context, frame: memoryview, at: int, call: Call) -> Reply:
 
 
 def _append_all(
-    ctx: Context, frame: memoryview, ask: ProduceAsk, call: Call, proofs: dict[Partition, Proof] | None
+    ctx: DataContext, frame: memoryview, ask: ProduceAsk, call: Call, proofs: dict[Partition, Proof] | None
 ) -> Reply:
     acks = ask.acks
     version = call.version
@@ -106,7 +106,7 @@ def _is_broker(frame: memoryview) -> bool:
     return frame[PREFIX_AND_LENGTH.size : PREFIX_AND_LENGTH.size + max(size, 0)] == INTERNAL_CLIENT
 
 
-def _produce_in_transaction(ctx: Context, frame: memoryview, ask: ProduceAsk, call: Call) -> Reply:
+def _produce_in_transaction(ctx: DataContext, frame: memoryview, ask: ProduceAsk, call: Call) -> Reply:
     """Its transaction's coordinator is asked first, which may take a while if it is another broker."""
     assert ask.transactional_id is not None
     transactional_id = ask.transactional_id
@@ -126,7 +126,7 @@ def _produce_in_transaction(ctx: Context, frame: memoryview, ask: ProduceAsk, ca
     return ctx.holding.serve(batches[0].producer_id, frame, proofs_of, go_on) if batches else go_on(frame, {})
 
 
-def _transactional_batches(ctx: Context, ask: ProduceAsk, frame: memoryview, version: int) -> Iterator[Batch]:
+def _transactional_batches(ctx: DataContext, ask: ProduceAsk, frame: memoryview, version: int) -> Iterator[Batch]:
     """Those of the request that are part of a transaction, for partitions that this broker leads."""
     topics = ctx.replicas.by_id if version >= PRODUCE_BY_ID else ctx.replicas.by_name
     for token, rows in ask.topics:
@@ -138,7 +138,7 @@ def _transactional_batches(ctx: Context, ask: ProduceAsk, frame: memoryview, ver
                     yield batch
 
 
-def _reply(ctx: Context, results: Results, acks: int, call: Call) -> bytes | BadRequest | None:
+def _reply(ctx: DataContext, results: Results, acks: int, call: Call) -> bytes | BadRequest | None:
     if acks == 0:
         return _failure(results)
     leaders = [answer.leader for _, answers in results for answer in answers if answer.leader is not None]
@@ -200,7 +200,7 @@ def _failure(results: Results) -> BadRequest | None:
     return None
 
 
-def _absent(ctx: Context, token: bytes, index: int, by_id: bool) -> ProduceResult:
+def _absent(ctx: DataContext, token: bytes, index: int, by_id: bool) -> ProduceResult:
     code, leader = absent(ctx, token, index, by_id=by_id)
     return _refused(index, Refusal(code, code.doc))._replace(leader=leader)
 

@@ -3,11 +3,11 @@
 from moldau.base.errors import WireError
 from moldau.base.later import NowOrLater
 from moldau.broker.call import Call
-from moldau.broker.context import Context
+from moldau.broker.context import CoordinatorContext
 from moldau.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 
-def sync_group(ctx: Context, request: SyncGroupRequest, call: Call) -> NowOrLater[SyncGroupResponse]:
+def sync_group(ctx: CoordinatorContext, request: SyncGroupRequest, call: Call) -> NowOrLater[SyncGroupResponse]:
     return ctx.groups.ask(request.group_id, request, call, _refused)
 
 

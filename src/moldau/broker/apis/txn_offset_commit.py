@@ -9,7 +9,7 @@ from moldau.base.errors import WireError
 from moldau.base.ids import TopicPartition
 from moldau.base.later import NowOrLater, chain
 from moldau.broker.call import Call
-from moldau.broker.context import Context
+from moldau.broker.context import CoordinatorContext
 from moldau.broker.internal_topics import OFFSETS
 from moldau.groups.offsets import commit as offsets_commit
 from moldau.wire.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
@@ -20,7 +20,9 @@ ADDS_SINCE = 5
 NO_SEQUENCE = -1  # the group coordinator's batches have none
 
 
-def txn_offset_commit(ctx: Context, request: TxnOffsetCommitRequest, call: Call) -> NowOrLater[TxnOffsetCommitResponse]:
+def txn_offset_commit(
+    ctx: CoordinatorContext, request: TxnOffsetCommitRequest, call: Call
+) -> NowOrLater[TxnOffsetCommitResponse]:
     topics = ctx.groups.env().topics
 
     def refused(error: WireError) -> TxnOffsetCommitResponse:
@@ -38,7 +40,7 @@ def txn_offset_commit(ctx: Context, request: TxnOffsetCommitRequest, call: Call)
     return commit(WireError.NONE)
 
 
-def _admitted(ctx: Context, request: TxnOffsetCommitRequest, version: int) -> NowOrLater[WireError]:
+def _admitted(ctx: CoordinatorContext, request: TxnOffsetCommitRequest, version: int) -> NowOrLater[WireError]:
     """Whether the producer's open transaction includes the group's offsets: an error, now or later."""
     adds = version >= ADDS_SINCE
     if not adds and not ctx.config.transaction_partition_verification_enable:

@@ -9,7 +9,7 @@ from moldau.base.errors import WireError
 from moldau.base.ids import TopicPartition
 from moldau.base.later import Later, NowOrLater, chain, gather
 from moldau.broker.call import Call
-from moldau.broker.context import Context
+from moldau.broker.context import CoordinatorContext
 from moldau.broker.coordinators.marker_writer import Marker
 from moldau.wire.messages.write_txn_markers import (
     WritableTxnMarker,
@@ -24,7 +24,9 @@ from moldau.wire.messages.write_txn_markers import (
 PATIENCE_MS = 5_000  # of whoever asks: half of what coordinators have
 
 
-def write_txn_markers(ctx: Context, request: WriteTxnMarkersRequest, call: Call) -> NowOrLater[WriteTxnMarkersResponse]:
+def write_txn_markers(
+    ctx: CoordinatorContext, request: WriteTxnMarkersRequest, call: Call
+) -> NowOrLater[WriteTxnMarkersResponse]:
     """Answered when all of them are committed. One that takes long does not hold up the others for ever."""
     begun: list[Later[WireError]] = []
     answer = gather(
@@ -47,7 +49,9 @@ def _give_up(begun: list[Later[WireError]]) -> None:
         written.resolve(WireError.REQUEST_TIMED_OUT)
 
 
-def _end(ctx: Context, asked: WritableTxnMarker, begun: list[Later[WireError]]) -> NowOrLater[WritableTxnMarkerResult]:
+def _end(
+    ctx: CoordinatorContext, asked: WritableTxnMarker, begun: list[Later[WireError]]
+) -> NowOrLater[WritableTxnMarkerResult]:
     marker = Marker(
         asked.producer_id,
         asked.producer_epoch,
@@ -62,7 +66,7 @@ def _end(ctx: Context, asked: WritableTxnMarker, begun: list[Later[WireError]]) 
 
 
 def _write(
-    ctx: Context, marker: Marker, topic: WritableTxnMarkerTopic, begun: list[Later[WireError]]
+    ctx: CoordinatorContext, marker: Marker, topic: WritableTxnMarkerTopic, begun: list[Later[WireError]]
 ) -> NowOrLater[WritableTxnMarkerTopicResult]:
     markers: list[NowOrLater[WireError]] = []
     for index in topic.partition_indexes:

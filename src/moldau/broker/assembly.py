@@ -1,0 +1,110 @@
+"""Assembly: the coordinators, caches and contexts of a broker, and the dispatcher over them. Starts nothing."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from moldau.base.errors import Refusal
+from moldau.base.session import Session
+from moldau.broker.answers import Answers
+from moldau.broker.cluster.controller_client import ControllerClient
+from moldau.broker.context import Contexts, ControlContext, CoordinatorContext, DataContext, RunningConfig
+from moldau.broker.controller import Controller
+from moldau.broker.coordinators.add_partitions_sender import AddPartitionsSender
+from moldau.broker.coordinators.group_coordinator import GroupCoordinator
+from moldau.broker.coordinators.marker_sender import MarkerSender
+from moldau.broker.coordinators.marker_writer import MarkerWriter
+from moldau.broker.coordinators.transaction_coordinator import TransactionCoordinator
+from moldau.broker.departed import Departed
+from moldau.broker.dispatch import Dispatcher
+from moldau.broker.holding import Holding
+from moldau.broker.peers import Peers
+from moldau.broker.producer_ids import ProducerIds
+from moldau.broker.sessions import FetchSessions
+from moldau.broker.settings import BrokerConfig
+from moldau.broker.table import APIS
+from moldau.broker.topics import TopicCreator
+from moldau.metadata.image import ClusterImage
+from moldau.replication.replicas import Replicas
+
+SERVED = [api.messages for api in APIS if not api.messages.between_brokers]
+
+
+@dataclass(frozen=True, slots=True)
+class Assembly:
+    """What the node starts, stops and tells of changes."""
+
+    running: RunningConfig
+    peers: Peers
+    marker_sender: MarkerSender
+    add_partitions_sender: AddPartitionsSender
+    groups: GroupCoordinator
+    transactions: TransactionCoordinator
+    fetch_sessions: FetchSessions
+    departed: Departed
+    client: ControllerClient | None
+    control: ControlContext
+    dispatcher: Dispatcher
+
+    def follow(self, old: ClusterImage, new: ClusterImage) -> None:
+        self.groups.follow(old, new)
+        self.transactions.follow(old, new)
+        self.marker_sender.follow(old, new)
+        self.add_partitions_sender.follow(old, new)
+
+    async def stop_coordinators(self) -> None:
+        await self.transactions.stop()
+        await self.groups.stop()
+        await self.marker_sender.stop()
+        await self.add_partitions_sender.stop()
+
+
+def assemble(
+    config: BrokerConfig,
+    controller: Controller,
+    replicas: Replicas,
+    now: Callable[[], int],
+    allocate_producer_ids: Callable[[], Awaitable[range | Refusal]],
+    listener_name: str,
+) -> Assembly:
+    """`listener_name` is that of the listener between brokers."""
+    running = RunningConfig(config)
+
+    def current() -> BrokerConfig:
+        return running.current
+
+    def image() -> ClusterImage:
+        return controller.image
+
+    peers = Peers(image, listener_name, node_id=config.node_id)
+    client = ControllerClient(controller, peers, config.node_id, lambda *request: dispatcher.serve(*request))
+    in_cluster = client if config.zookeeper_connect else None
+    marker_sender, add_partitions_sender = MarkerSender(peers), AddPartitionsSender(peers)
+    groups = GroupCoordinator(replicas, current, image, now)
+    markers = MarkerWriter(replicas, groups, image, now, config.node_id, marker_sender)
+    producer_ids = ProducerIds(allocate_producer_ids)
+    transactions = TransactionCoordinator(replicas, markers, producer_ids, current, image, now, add_partitions_sender)
+    sessions, departed = FetchSessions(config.max_incremental_fetch_session_cache_slots), Departed()
+    topics = TopicCreator(controller, in_cluster, replicas, current)
+
+    def serve_forwarded(frame: memoryview, session: Session) -> Awaitable[bytes | Refusal]:
+        return dispatcher.serve_forwarded(frame, session)
+
+    data = DataContext(running, controller, replicas, sessions, transactions, Holding(), now)
+    control = ControlContext(
+        running, controller, config.static, SERVED, topics, replicas, Answers(), peers, departed, serve_forwarded
+    )
+    coordinator = CoordinatorContext(running, controller, groups, transactions, producer_ids, topics, now)
+    dispatcher = Dispatcher(Contexts(data, control, coordinator, in_cluster), APIS)
+    return Assembly(
+        running=running,
+        peers=peers,
+        marker_sender=marker_sender,
+        add_partitions_sender=add_partitions_sender,
+        groups=groups,
+        transactions=transactions,
+        fetch_sessions=sessions,
+        departed=departed,
+        client=in_cluster,
+        control=control,
+        dispatcher=dispatcher,
+    )
