@@ -193,9 +193,7 @@ def test_settings_of_any_broker_can_be_changed_and_hold_there_alone(cluster: Clu
 
 def test_an_id_that_is_in_use_is_refused(cluster: Cluster) -> None:
     second = Broker(zookeeper_connect=cluster.zookeeper.connect, node_id=2)
-    with pytest.raises(
-        BrokerFailed, match=r"broker id 2 is in use by 127\.0\.0\.1:\d+; give this one another node\.id"
-    ):
+    with pytest.raises(BrokerFailed, match=r"broker id 2 is in use by 127\.0\.0\.1:\d+; set another node\.id"):
         second.start()
     assert {each.node_id for each in cluster.metadata().brokers} == ALL
 

@@ -159,7 +159,7 @@ def test_of_two_brokers_with_one_id_the_one_before_gives_way(tmp_path: Path) -> 
         await replaced.wait()
         for _ in range(10):
             await store.exists(znodes.CONTROLLER)
-        assert told == ["broker id 1 is in use by another broker now, at elsewhere:9092"]
+        assert told == ["broker id 1 is now in use by another broker at elsewhere:9092"]
         await other.feed.catch_up()
         assert other.image.brokers[1].endpoints == elsewhere
 

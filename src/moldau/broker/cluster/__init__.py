@@ -1,1 +1,1 @@
-"""The broker among others: follows the metadata, stays registered, notices who is gone, asks the controller."""
+"""A broker's part in its cluster: metadata feed, registration, controller election, failure detection."""

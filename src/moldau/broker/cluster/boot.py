@@ -1,8 +1,7 @@
-"""Whether what a broker had written before it stopped is still there: after a clean stop, or if the machine ran on.
+"""Whether all data that a broker has written survived its last stop: after a clean stop, or without a reboot since.
 
-A process that is killed loses nothing that it wrote: the page cache keeps it. A machine that went down may have lost
-what was not synced. So each directory has a note of the boot in which it was last used. A directory that is new, or
-was emptied, has none.
+A killed process loses nothing that it wrote: the page cache keeps it. A machine that crashed may have lost unflushed
+data. So each log directory has a file with the boot id of its last use. A new or emptied directory has none.
 """
 
 import logging
@@ -21,7 +20,7 @@ LINUX = Path("/proc/sys/kernel/random/boot_id")
 
 
 def boot_id() -> str:
-    """Another one after each start of the machine; empty where the system does not tell."""
+    """The boot id of the machine; empty if the system has none."""
     try:
         if sys.platform == "darwin":
             return subprocess.run(["sysctl", "-n", "kern.boottime"], capture_output=True, text=True, check=True).stdout
@@ -31,20 +30,25 @@ def boot_id() -> str:
 
 
 def trusted(directories: Sequence[LogDirectory], boot: str) -> bool:
-    """Whether all directories have what was written to them. Of those that failed nothing is used anyway."""
+    """Whether all online directories have everything that was written to them."""
     working = (each for each in directories if not each.offline)
     return all(each.clean or (boot != "" and _noted(each) == boot.strip()) for each in working)
 
 
 def note(directories: Sequence[LogDirectory], boot: str) -> None:
-    """Where that cannot be, an earlier note stays, and the next start trusts what is there all the less."""
+    """Write the boot id into each directory. If that fails an older one stays, and the next start does not trust it."""
     for each in directories:
         if each.offline:
             continue
         try:
             replace(each.path / NOTE, boot.strip().encode())
         except OSError as problem:
-            logger.warning("%s does not tell that it is in use since this start of the machine: %s", each.path, problem)
+            logger.warning(
+                "Cannot write %s; after an unclean stop the data in %s will not be trusted: %s",
+                NOTE,
+                each.path,
+                problem,
+            )
 
 
 def _noted(directory: LogDirectory) -> str:

@@ -1,4 +1,4 @@
-"""This broker as a member of a cluster, for everyone else in it: what it asks the controller under its own epoch."""
+"""BrokerLifecycle: the check of the broker id at start, requests under the broker epoch, controlled shutdown."""
 
 import asyncio
 import logging
@@ -18,8 +18,8 @@ from moldau.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, Broker
 logger = logging.getLogger("moldau.broker")
 
 ALTER_VERSION, HEARTBEAT_VERSION, ALLOCATE_VERSION = 3, 1, 0
-CONTROLLED_SHUTDOWN_TIMEOUT_S = 10.0  # how long a stop waits for the controller to find others for what is led here
-ID_CHECK_PAUSE_S = 0.25  # between two looks whether a broker of the same id has gone
+CONTROLLED_SHUTDOWN_TIMEOUT_S = 10.0  # for the controller to move leadership to other brokers
+ID_CHECK_PAUSE_S = 0.25  # between two checks for another broker with the same id
 
 
 class BrokerLifecycle:
@@ -34,9 +34,9 @@ class BrokerLifecycle:
     async def alter_partitions(
         self, topics: Sequence[AlterPartitionTopic], patience_s: float
     ) -> AlterPartitionResponse | None:
-        """Who is in sync with the partitions that this broker leads. Errors are in the response, and its rows.
+        """Propose ISRs of partitions that this broker leads. Errors are in the response and its rows.
 
-        One attempt alone. None: there was no answer, and nobody knows whether the request was carried out.
+        One attempt. None: no response, so the request may or may not have been carried out.
         """
         request = AlterPartitionRequest(
             broker_id=self._node_id, broker_epoch=self.registration.epoch, topics=tuple(topics)
@@ -49,28 +49,28 @@ class BrokerLifecycle:
         if isinstance(response, Refusal):
             return response
         if response.error_code:
-            return Refusal(WireError(response.error_code), "The controller has no producer ids for this broker.")
+            return Refusal(WireError(response.error_code), "The controller did not allocate producer ids.")
         return range(response.producer_id_start, response.producer_id_start + response.producer_id_len)
 
     async def check_id_unused(self, broker: Broker, listener_name: str, wait_s: float) -> None:
-        """StoreError if another broker of this id is alive. One that does not answer has this long to be given up."""
+        """Raise StoreError if another broker with this id listens, or is still registered after `wait_s`."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + wait_s
         while (other := self._controller.image.brokers.get(broker.id)) is not None:
             endpoint = other.endpoints.get(listener_name)
             if endpoint is None or endpoint == broker.endpoints.get(listener_name):
-                return  # an earlier life of this broker: its port is ours now
+                return  # an earlier incarnation: this broker has its port
             answers = await _is_listening(endpoint)
             if answers is False:
-                return  # it was killed, and its session lives on for a while
+                return  # it was killed, and its session has not expired yet
             if answers or loop.time() > deadline:
                 address = f"{endpoint.host}:{endpoint.port}"
-                raise StoreError(f"broker id {broker.id} is in use by {address}; give this one another node.id")
+                raise StoreError(f"broker id {broker.id} is in use by {address}; set another node.id")
             await asyncio.sleep(ID_CHECK_PAUSE_S)
             await self._controller.feed.reload()
 
     async def controlled_shutdown(self) -> None:
-        """Controlled shutdown: others lead what this broker led, before it goes. Not for ever."""
+        """Have other brokers take over this broker's partitions, within CONTROLLED_SHUTDOWN_TIMEOUT_S."""
         request = BrokerHeartbeatRequest(
             broker_id=self._node_id,
             broker_epoch=self.registration.epoch,
@@ -94,7 +94,7 @@ class BrokerLifecycle:
 
 
 async def _is_listening(endpoint: Endpoint) -> bool | None:
-    """Whether somebody listens there. A refusal says that nobody does; no answer says nothing."""
+    """Whether a process listens there; None if the connection is neither accepted nor refused."""
     peer = Peer(lambda: Address(endpoint.host, endpoint.port), connect_timeout_ms=1000)
     try:
         await peer.connect()

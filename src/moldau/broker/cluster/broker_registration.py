@@ -1,8 +1,8 @@
-"""A broker's place in its cluster: registered as long as it runs, and the controller if it is elected.
+"""BrokerRegistration: keeps the broker registered while it runs, and takes part in controller elections.
 
-Registration and candidacy are ephemeral nodes of the broker's session with the store. The broker looks after both: a
-node that is gone (the session expired, or somebody took the broker for dead) is made again, and a controller that is
-gone is replaced by whoever is first. Nothing here needs a restart, and nothing here keeps clients waiting.
+The registration and the controller's claim are ephemeral nodes of a broker's session with the metadata store. A lost
+registration (an expired session, or a false alarm of failure detection) is made again. A lost controller is replaced by
+the first broker that claims its node.
 """
 
 import asyncio
@@ -31,24 +31,24 @@ from moldau.store.port import StoreError, StoreUnavailable
 
 logger = logging.getLogger("moldau.broker")
 
-RESTART_PAUSE_S = 1.0  # before a work that failed begins again
+RESTART_PAUSE_S = 1.0  # before a loop that failed is restarted
 
-NOT_NEEDED = Refusal(WireError.ELECTION_NOT_NEEDED, "There is a controller.")
+NOT_NEEDED = Refusal(WireError.ELECTION_NOT_NEEDED, "The cluster has a controller.")
 
 
 class Findings(NamedTuple):
-    """What a broker that starts has found on its disks, as far as it concerns the others."""
+    """What a starting broker found in its log directories that the cluster must know."""
 
-    trusted: bool = True  # otherwise what was written last may be lost
-    unsound: Collection[TopicPartition] = ()  # partitions of which it has nothing to offer
-    last_producer_id: int = -1  # the greatest that its logs know: nobody else may get it
+    trusted: bool = True  # False: unflushed data may be lost
+    unsound: Collection[TopicPartition] = ()  # partitions without usable data
+    last_producer_id: int = -1  # the greatest in its logs: it must not be allocated again
 
 
 NO_FINDINGS = Findings()
 
 
 class BrokerRegistration:
-    """`listener_name` is the one that brokers meet on; `rules(image)` says what topics' settings demand."""
+    """`listener_name` is the inter-broker listener; `rules(image)` are the election rules of the settings."""
 
     def __init__(
         self, controller: Controller, node_id: int, listener_name: str, rules: Callable[[ClusterImage], ElectionRules]
@@ -58,32 +58,29 @@ class BrokerRegistration:
         self._listener_name = listener_name
         self._rules = rules
         self._broker: Broker | None = None
-        self._epoch = -1  # of the registration that counts
+        self._epoch = -1  # of the last registration
         self._leaving = False
         self._controller_loop = ControllerLoop(controller, rules)
         self._failure_detector = FailureDetector(node_id, self._died)
-        self._registration_lost = asyncio.Event()  # the node of this broker may be gone
+        self._registration_lost = asyncio.Event()  # set when this broker's node may be gone
         self._elections: set[asyncio.Task[None]] = set()
         self._tasks: list[asyncio.Task[None]] = []
-        self.on_replaced: Callable[[str], None] = logger.error  # told that another broker has this one's id
+        self.on_replaced: Callable[[str], None] = logger.error  # called when another broker registers with this id
         controller.feed.own_id = node_id
         controller.on_image(self._follow)
 
     @property
     def epoch(self) -> int:
-        """Of this broker, as the others know it."""
+        """The broker epoch."""
         return self._epoch
 
     async def create_cluster(self, brought: Sequence[Change]) -> None:
-        """The first broker of a new cluster becomes its controller, with what it brings along.
-
-        StoreUnavailable if that cannot be now.
-        """
+        """Become the controller of a new cluster, with these first changes. Raises StoreUnavailable."""
 
         def decide(image: ClusterImage) -> Change | Refusal:
             if image.controller_epoch > 0:
                 return NOT_NEEDED
-            # An earlier attempt may have ended half-way. Election comes last: from then on it is no new cluster.
+            # An earlier attempt may have failed half-way. The election is the last change: it ends the founding.
             new = (each for each in brought if not (isinstance(each, TopicCreated) and each.topic in image.topics))
             return ChangeSet((*new, ControllerElected(self._node_id)))
 
@@ -92,7 +89,7 @@ class BrokerRegistration:
             raise StoreUnavailable(result.message)
 
     async def start(self, broker: Broker, findings: Findings) -> None:
-        """From here on the others know this broker. StoreUnavailable if that cannot be now."""
+        """Register, and start the loops. Raises StoreUnavailable."""
         self._broker = broker
         refusal = await self._register(findings)
         if refusal is not None:
@@ -102,22 +99,22 @@ class BrokerRegistration:
         loop = asyncio.get_running_loop()
         feed = self._controller.feed
         feed.store.on_session(self._registration_lost.set)
-        works = (
-            feed.follow,
-            self._stay_registered,
-            self._keep_a_controller,
-            self._controller_loop.work,
-            self._controller_loop.watch_registrations,
-        )
-        self._tasks = [loop.create_task(_run_forever(work)) for work in works]
+        loops: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {
+            "metadata feed": feed.follow,
+            "broker registration": self._stay_registered,
+            "controller election": self._keep_a_controller,
+            "controller loop": self._controller_loop.work,
+            "watch of registrations": self._controller_loop.watch_registrations,
+        }
+        self._tasks = [loop.create_task(_run_forever(name, work)) for name, work in loops.items()]
         self._watch_others(self._controller.image)
 
     def begin_shutdown(self) -> None:
-        """This broker is about to go: whoever takes it for dead from here on is right."""
+        """Do not register again and do not run for controller from now on."""
         self._leaving = True
 
     async def stop(self) -> None:
-        """The registration goes with the session."""
+        """The registration ends with the session."""
         self._leaving = True
         await self._failure_detector.stop()
         tasks = [*self._tasks, *self._elections]
@@ -129,7 +126,7 @@ class BrokerRegistration:
         """leader.imbalance.per.broker.percentage"""
         await self._controller_loop.rebalance_leaders(percentage)
 
-    # ── being registered ──
+    # ── registration ──
 
     async def _register(self, found: Findings = NO_FINDINGS) -> Refusal | None:
         broker = self._broker
@@ -140,11 +137,11 @@ class BrokerRegistration:
                 image, broker.id, self._rules(image), found.unsound if found.trusted else None
             )
             here: tuple[Change, ...] = (*doubts, BrokerRegistered(broker))
-            if found.last_producer_id >= image.next_producer_id:  # the store was set back to an earlier time
+            if found.last_producer_id >= image.next_producer_id:  # the store was restored from an older state
                 here += (ProducerIdsAllocated(broker.id, found.last_producer_id + 1),)
             if image.controller_id != broker.id or broker.id not in image.brokers or self._controller.leads:
                 return ChangeSet(here)
-            # An earlier life of this broker was the controller, and its session is not over yet.
+            # An earlier incarnation of this broker was the controller, and its session has not expired yet.
             return ChangeSet((BrokerGone(broker.id), *here, ControllerElected(broker.id)))
 
         earlier = broker.id in self._controller.image.brokers
@@ -153,7 +150,7 @@ class BrokerRegistration:
         if isinstance(result, Refusal):
             return result
         self._epoch = self._controller.image.brokers[broker.id].epoch
-        logger.info("registered as broker %d, epoch %d", broker.id, self._epoch)
+        logger.info("Registered as broker %d, broker epoch %d", broker.id, self._epoch)
         if self._controller.leads and not led:
             self._controller_loop.elected(restarted=(broker.id,) if earlier else ())
         return None
@@ -179,28 +176,28 @@ class BrokerRegistration:
                 await asyncio.sleep(PAUSE_S)
 
     def _is_another(self, registered: Broker) -> bool:
-        """Whether it is not this process that was registered last under this id."""
+        """Whether another process has registered with this id since."""
         assert self._broker is not None
         return registered.epoch > self._epoch and registered.endpoints != self._broker.endpoints
 
     def _give_way(self, other: Broker) -> None:
-        """Two that register in turn would take everything from each other, again and again. The one before goes."""
+        """Stop this broker: two brokers with one id would fence each other again and again."""
         if not self._leaving:
             self._leaving = True
             where = ", ".join(f"{host}:{port}" for host, port in other.endpoints.values())
-            self.on_replaced(f"broker id {other.id} is in use by another broker now, at {where}")
+            self.on_replaced(f"broker id {other.id} is now in use by another broker at {where}")
 
     async def _register_again(self) -> None:
         if self._leaving:
             return
-        logger.warning("broker %d is not registered any more, and registers again", self._node_id)
+        logger.warning("Broker %d lost its registration; registering again", self._node_id)
         refusal = await self._register()
         if refusal is not None:
-            logger.warning("broker %d could not register: %s", self._node_id, refusal.message)
+            logger.warning("Broker %d could not register; retrying: %s", self._node_id, refusal.message)
             await asyncio.sleep(PAUSE_S)
             self._registration_lost.set()
 
-    # ── having a controller ──
+    # ── controller election ──
 
     async def _keep_a_controller(self) -> None:
         store = self._controller.feed.store
@@ -212,20 +209,20 @@ class BrokerRegistration:
                     await changed
                 elif self._leaving:
                     await changed
-                else:  # then look again: a controller that was elected meanwhile may be gone meanwhile
+                else:  # then check again: a controller elected meanwhile may be gone, too
                     await self._run_for_controller(NO_BROKER)
             except StoreError:
                 await asyncio.sleep(PAUSE_S)
 
     async def _recognize(self) -> None:
-        """An election of this broker whose answer was lost with the connection counts: nobody else will stand."""
+        """Take office if this broker was elected and the response was lost: no other broker will run."""
         await self._controller.feed.catch_up()
         if self._controller.image.controller_id == self._node_id and not self._controller.leads:
             self._controller.take_office(self._node_id)
             self._start_controller_loop()
 
     async def _run_for_controller(self, dead: int) -> None:
-        """Be elected, unless somebody else was first. `dead` is the controller whose nodes may still be there."""
+        """Claim the controller's node, unless another broker was first. `dead`: the controller that is replaced."""
         known_epoch = self._controller.image.controller_epoch
 
         def decide(image: ClusterImage) -> Change | Refusal:
@@ -235,7 +232,7 @@ class BrokerRegistration:
             if image.features_epoch < 0:
                 new.append(features.newest())
             if image.controller_id == dead and dead in image.brokers:
-                # Takes its two nodes away, unless they are gone.
+                # Deletes its two nodes, if they are still there.
                 new.insert(0, BrokerGone(dead, expired=dead in self._controller.feed.unregistered))
             return ChangeSet(tuple(new))
 
@@ -248,11 +245,13 @@ class BrokerRegistration:
         self._start_controller_loop()
 
     def _start_controller_loop(self) -> None:
-        logger.info("broker %d is the controller, epoch %d", self._node_id, self._controller.image.controller_epoch)
+        logger.info(
+            "Broker %d is the controller, controller epoch %d", self._node_id, self._controller.image.controller_epoch
+        )
         self._controller_loop.elected()
         self._watch_others(self._controller.image)
 
-    # ── the others ──
+    # ── other brokers ──
 
     def _died(self, broker: WatchedBroker) -> None:
         if self._controller.leads:
@@ -266,7 +265,7 @@ class BrokerRegistration:
         try:
             await self._run_for_controller(dead)
         except StoreError as problem:
-            logger.warning("the dead controller cannot be replaced yet: %s", problem)
+            logger.warning("Cannot replace the failed controller yet; retrying: %s", problem)
 
     def _follow(self, old: ClusterImage, new: ClusterImage) -> None:
         self._controller_loop.follow(old, new)
@@ -279,7 +278,7 @@ class BrokerRegistration:
             self._registration_lost.set()
 
     def _watch_others(self, image: ClusterImage) -> None:
-        """The controller watches all, the others the controller."""
+        """The controller watches all brokers, the others watch the controller."""
         watched = {}
         for broker in image.brokers.values():
             endpoint = broker.endpoints.get(self._listener_name)
@@ -289,11 +288,11 @@ class BrokerRegistration:
         self._failure_detector.watch(watched)
 
 
-async def _run_forever(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Nobody waits for these works, and one that failed would be missed when it is needed: it is told, and goes on."""
+async def _run_forever(name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Run a loop and restart it after an exception, which is logged."""
     while True:
         try:
             await work()
         except Exception:
-            logger.exception("a member's work failed, and begins again")
+            logger.exception("The %s failed; restarting it", name)
         await asyncio.sleep(RESTART_PAUSE_S)

@@ -1,7 +1,7 @@
-"""What the controller does of its own accord: leaders for partitions whose broker is gone, and word of who is gone.
+"""ControllerLoop: removes failed brokers from the metadata and elects leaders for their partitions.
 
-Other brokers have this too and do nothing with it until they are elected. Whatever happens only sets `due`; what there
-is to do is then read from the image and the store, so nothing is missed if it happened under another controller.
+Runs on every broker, and works only on the controller. Events only set `due`; the work is derived from the image and
+the store, so nothing is missed that happened under another controller.
 """
 
 import asyncio
@@ -20,22 +20,22 @@ from moldau.store.port import StoreError
 
 logger = logging.getLogger("moldau.broker")
 
-GRACE_S = 5.0  # after the store was out of reach, for brokers to register again
-PAUSE_S = 0.2  # before the next attempt, when the store or another writer was in the way
+GRACE_S = 5.0  # for brokers to register again after an outage of the store
+PAUSE_S = 0.2  # before a retry
 
 
 class ControllerLoop:
-    """`rules(image)` says what topics' settings demand."""
+    """`rules(image)` are the election rules of the settings."""
 
     def __init__(self, controller: Controller, rules: Callable[[ClusterImage], ElectionRules]) -> None:
         self._controller = controller
         self._rules = rules
         self._due = asyncio.Event()
-        self._dead: dict[int, int] = {}  # broker id to the epoch of the life that ended
+        self._dead: dict[int, int] = {}  # broker id → broker epoch of the failed incarnation
         self._restarted: set[int] = set()
         self._grace_until = 0.0  # of the loop's clock
-        self._announced: set[int] = set()  # whom this controller has told of as gone
-        self._new = False  # elected just now: what predecessors left undone is not known
+        self._announced: set[int] = set()  # brokers that this controller has removed
+        self._new = False  # just elected: the predecessor may have left work undone
 
     def elected(self, restarted: Iterable[int] = ()) -> None:
         self._new = True
@@ -44,7 +44,7 @@ class ControllerLoop:
         self._due.set()
 
     def died(self, broker: WatchedBroker) -> None:
-        """Its process is gone; its session may live on for a while."""
+        """The broker's process has ended; its session may not have expired yet."""
         self._dead[broker.broker_id] = broker.epoch
         self._due.set()
 
@@ -69,7 +69,7 @@ class ControllerLoop:
                 continue
             try:
                 done = await self._settle()
-            except StoreError:  # told by who follows the feed
+            except StoreError:  # logged by the metadata feed
                 done = False
             except Exception:
                 self._due.set()
@@ -79,7 +79,7 @@ class ControllerLoop:
                 self._due.set()
 
     async def watch_registrations(self) -> None:
-        """Never ends: a broker's node goes with its session, whatever became of its process."""
+        """Never ends. A broker's node is deleted when its session expires."""
         loop = asyncio.get_running_loop()
         while True:
             try:
@@ -91,14 +91,14 @@ class ControllerLoop:
                 await asyncio.sleep(PAUSE_S)
 
     def _all_back(self, registered: set[int]) -> bool:
-        """After an outage of the ensemble all sessions may have ended: who is about to register again gets a moment."""
+        """Whether all brokers are registered, or their time for it is over: an outage may have ended all sessions."""
         if asyncio.get_running_loop().time() > self._grace_until:
             return True
         image = self._controller.image
-        return registered >= {*image.brokers, *_mentioned(image)}
+        return registered >= {*image.brokers, *_replica_brokers(image)}
 
     async def rebalance_leaders(self, percentage: int) -> None:
-        """Preferred replicas lead again (auto.leader.rebalance.enable), of brokers that lack more than this."""
+        """Elect preferred leaders for brokers above this imbalance (auto.leader.rebalance.enable)."""
 
         def changes(image: ClusterImage) -> ChangeSet:
             return ChangeSet(leader_rebalance_changes(image, percentage, self._rules(image)))
@@ -114,17 +114,17 @@ class ControllerLoop:
             await feed.find_oldest_entry()
             await self._controller.remove_deleted_topics()
         known = {broker.id: broker.epoch for broker in self._controller.image.brokers.values()}
-        # The server of a new session may know less than the image, which the session before it has read.
+        # The server of a new session may be behind the image, which was read from another server.
         await feed.store.sync()
         registered = {int(name) for name in await feed.store.children(znodes.BROKERS)}
         if not self._all_back(registered):
             return False
-        # Whoever decides here is there, and registers again by itself. A controller that is told of as gone is none.
+        # This broker is alive and registers again by itself. Removing it would depose the controller.
         present = registered | {feed.own_id}
         ended = dead | {each: epoch for each, epoch in known.items() if each not in present}
 
         def decide(image: ClusterImage) -> Change | Refusal:
-            gone = _gone(image, registered, ended, _mentioned(image) - self._announced - {feed.own_id})
+            gone = _gone(image, registered, ended, _replica_brokers(image) - self._announced - {feed.own_id})
             after = image
             for change in gone:
                 after = fold(after, change)
@@ -140,16 +140,16 @@ class ControllerLoop:
         self._announced |= {each.broker_id for each in decision.changes if isinstance(each, BrokerGone)}
         self._restarted -= restarted
         self._dead = {each: epoch for each, epoch in self._dead.items() if dead.get(each) != epoch}
-        _tell(decision, time.monotonic() - begun)
+        _log_changes(decision, time.monotonic() - begun)
         return True
 
 
 def _gone(
     image: ClusterImage, registered: set[int], ended: dict[int, int], mentioned: set[int]
 ) -> tuple[BrokerGone, ...]:
-    """Who is to be told of as gone. `ended` are lives, by their epoch: a broker may have registered again since.
+    """The brokers to remove. `ended` maps ids to broker epochs: a broker may have registered again since.
 
-    Of those that replicas mention and nobody has seen, a predecessor may not have told.
+    `mentioned` are replicas' brokers without a registration, which a predecessor may not have removed.
     """
     lives = [broker.id for broker in image.brokers.values() if ended.get(broker.id) == broker.epoch]
     return (
@@ -158,14 +158,14 @@ def _gone(
     )
 
 
-def _mentioned(image: ClusterImage) -> set[int]:
+def _replica_brokers(image: ClusterImage) -> set[int]:
     return {each for topic in image.topics.values() for state in topic.partitions for each in state.replicas}
 
 
-def _tell(change: Change, seconds: float) -> None:
+def _log_changes(change: Change, seconds: float) -> None:
     parts = change.changes if isinstance(change, ChangeSet) else (change,)
     gone = [part.broker_id for part in parts if isinstance(part, BrokerGone)]
     partitions = len(parts) - len(gone)
     if gone or partitions:
         names = ", ".join(map(str, gone)) or "none"
-        logger.info("brokers gone: %s; %d partitions changed, in %.0f ms", names, partitions, seconds * 1000)
+        logger.info("Removed brokers: %s; changed %d partitions in %.0f ms", names, partitions, seconds * 1000)

@@ -1,4 +1,4 @@
-"""What settings say to elections: topics' min.insync.replicas and unclean.leader.election.enable, brokers' cordons."""
+"""Election rules from settings: min.insync.replicas, unclean.leader.election.enable, cordoned log directories."""
 
 from moldau.base.settings import Value
 from moldau.broker.settings import BrokerConfig
@@ -12,7 +12,7 @@ UNCLEAN = "unclean.leader.election.enable"
 
 
 def election_rules(config: BrokerConfig, image: ClusterImage) -> ElectionRules:
-    """As of this image: what was set for all brokers while they run stands before what this one was started with."""
+    """The rules at this image: dynamic cluster-wide settings override this broker's static ones."""
     defaults = image.broker_configs.get(CLUSTER_DEFAULT, {})
 
     def value(topic: Topic, name: str) -> Value:
@@ -27,10 +27,10 @@ def election_rules(config: BrokerConfig, image: ClusterImage) -> ElectionRules:
 
 
 def resulting_changes(config: BrokerConfig, before: ClusterImage, after: ClusterImage) -> tuple[PartitionChanged, ...]:
-    """What new settings mean for partitions, in the same change as the settings themselves.
+    """Changes of partitions that follow from new settings; they are committed together with the settings.
 
-    KIP-966: with fewer min.insync.replicas something may be committed at once without the eligible ones, which they
-    must not be any more by then.
+    KIP-966: with a lower min.insync.replicas records may be committed without the eligible leader replicas, which must
+    not be eligible by then.
     """
     if before.broker_configs is after.broker_configs and not _configured(before, after):
         return ()

@@ -1,9 +1,8 @@
-"""Notices that a broker's process has died: its connections end, and nobody listens where it did.
+"""FailureDetector: notices that a broker's process has ended, without waiting for its session to expire.
 
-A connection is kept to each broker that is watched; little is said on it. When it ends, another one is tried at once.
-A machine that refuses the connection twice has no such process any more. Whatever else goes wrong (no answer, no
-route) proves nothing: that is left to the session with the store. Who is told of a death fences the dead by epoch, so
-a mistake costs an election and loses nothing.
+It keeps an idle connection to each watched broker and reconnects when it ends. Two refused connections mean that the
+process is gone. Anything else (no answer, no route) proves nothing and is left to the session with the store. The dead
+broker is fenced by its epoch, so a false alarm costs an election and loses nothing.
 """
 
 import asyncio
@@ -17,13 +16,13 @@ from moldau.wire.messages.api_versions import ApiVersionsRequest
 logger = logging.getLogger("moldau.broker")
 
 REFUSALS_BEFORE_DEAD = 2  # in a row
-PAUSE_S = 0.1  # after a refusal, or a connection that ended at once
-NO_ANSWER_PAUSE_S = 1.0  # where nobody answered at all
-HELLO, HELLO_VERSION = ApiVersionsRequest(), 0
+PAUSE_S = 0.1  # after a refused or broken connection
+NO_ANSWER_PAUSE_S = 1.0  # after a connection attempt without an answer
+PROBE, PROBE_VERSION = ApiVersionsRequest(), 0
 
 
 class WatchedBroker(NamedTuple):
-    """A broker in one of its lives."""
+    """An incarnation of a broker."""
 
     broker_id: int
     epoch: int
@@ -40,12 +39,12 @@ class FailureDetector:
         self._tasks: dict[WatchedBroker, asyncio.Task[None]] = {}
 
     def watch(self, brokers: Mapping[int, WatchedBroker]) -> None:
-        """These, and no others, are watched from now on."""
+        """Watch exactly these brokers from now on."""
         wanted = set(brokers.values())
         for gone in self._tasks.keys() - wanted:
             self._tasks.pop(gone).cancel()
         for new in wanted - self._tasks.keys():
-            self._tasks[new] = asyncio.get_running_loop().create_task(self._hold(new), name=f"watch {new.broker_id}")
+            self._tasks[new] = asyncio.get_running_loop().create_task(self._watch(new), name=f"watch {new.broker_id}")
 
     async def stop(self) -> None:
         tasks, self._tasks = list(self._tasks.values()), {}
@@ -53,7 +52,7 @@ class FailureDetector:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _hold(self, broker: WatchedBroker) -> None:
+    async def _watch(self, broker: WatchedBroker) -> None:
         name = f"broker {broker.broker_id}"
         peer = Peer(lambda: broker.address, name=name, client_id=f"broker-{self._node_id}-watch")
         refusals = 0
@@ -66,16 +65,16 @@ class FailureDetector:
                     refusals = refusals + 1 if lost.refused else 0
                     if refusals >= REFUSALS_BEFORE_DEAD:
                         if refusals == REFUSALS_BEFORE_DEAD:
-                            logger.warning("broker %d is dead: %s", broker.broker_id, lost.reason)
+                            logger.warning("Broker %d is down: %s", broker.broker_id, lost.reason)
                         self._died(broker)
                     await asyncio.sleep(PAUSE_S if lost.refused or lost.sent else NO_ANSWER_PAUSE_S)
         finally:
             await peer.stop()
 
     async def _until_it_ends(self, peer: Peer) -> None:
-        """Connected, and answered once, it lasts as long as the process. PeerLost: it was not even that."""
+        """Connect, and wait for the connection to end. PeerLost: there was no connection, or no response on it."""
         ended = asyncio.Event()
         peer.on_closed = lambda _: ended.set()
         await peer.connect()
-        await peer.ask(HELLO, HELLO_VERSION)
+        await peer.ask(PROBE, PROBE_VERSION)
         await ended.wait()

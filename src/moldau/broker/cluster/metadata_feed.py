@@ -1,9 +1,9 @@
-"""The newest image, kept in step with the store: read from the tree once, then from the feed. Decides nothing.
+"""MetadataFeed: the newest cluster image, read from the store's tree once and then updated from its feed of changes.
 
-Whoever changes the metadata holds `lock` from deciding to committing, so that nothing moves in between; `catch_up`
-takes it too. A feed that was trimmed too far, has a gap or cannot be read is no harm: then the tree is read again.
-Ephemeral nodes go without an entry in the feed, so a tree may tell of fewer brokers than a feed of the same version.
-Those are `unregistered`, and stay in the image until a controller has written the entry.
+A change holds `lock` from its decision to its commit; `catch_up` takes the lock, too. If the feed was trimmed too far,
+has a gap or cannot be read, the tree is read again. Ephemeral nodes vanish without an entry in the feed, so the tree
+may have fewer brokers than the feed at the same version. Those are `unregistered`: they stay in the image until a
+controller has written the entry.
 """
 
 import asyncio
@@ -25,37 +25,37 @@ logger = logging.getLogger("moldau.broker")
 
 Listener = Callable[[ClusterImage, ClusterImage], None]
 
-ENTRIES_PER_READ = 64  # entries of the feed
-MAX_REREADS = 30  # of what changes meanwhile, before giving up
-RETRY_S = 0.1  # between attempts to make a change while the store is out of reach
-PAUSE_S = 0.5  # before a store that could not be read is asked again
+ENTRIES_PER_READ = 64
+MAX_REREADS = 30  # of nodes that change while the tree is read
+RETRY_S = 0.1  # between attempts to commit while the store is unreachable
+PAUSE_S = 0.5  # between attempts to read while the store is unreachable
 
 
 class MetadataFeed:
-    """`image` is always the newest one known here."""
+    """`image` is the newest image known to this broker."""
 
     def __init__(self, store: Store) -> None:
         self.image = ClusterImage()
         self.store = store
         self.lock = asyncio.Lock()
         self.oldest_entry = 1
-        self.own_id = NO_BROKER  # of the broker that follows, which knows best whether it is registered
-        self.unregistered: set[int] = set()  # brokers whose nodes are gone, and no entry of the feed has told so
+        self.own_id = NO_BROKER  # this broker, which keeps track of its own registration
+        self.unregistered: set[int] = set()  # brokers that lost their node before the feed removed them
         self._listeners: list[Listener] = []
 
     def on_image(self, listener: Listener) -> None:
-        """Has `listener(old, new)` called after every change, in order."""
+        """Call `listener(old, new)` after every change, in order."""
         self._listeners.append(listener)
 
     async def load(self, new_cluster_id: str | None = None) -> None:
-        """Reads the image from the store; an empty store becomes that of a new cluster. Raises StoreError."""
+        """Read the image from the store; found a new cluster in an empty store. Raises StoreError."""
         if not await self.store.exists(znodes.FEED):
-            # A conflict here means that another process founded the cluster just now: then that one counts.
+            # A conflict is fine: another broker has just founded the cluster.
             await self.store.multi(znodes.founding_ops(new_cluster_id or text_of(fresh_id())))
         await self.reload()
 
     async def follow(self) -> None:
-        """Never ends: takes over every change, soon after it was made. A store out of reach is waited for."""
+        """Apply every change soon after its commit. Never ends: retries while the store is unreachable."""
         away = False
         while True:
             try:
@@ -63,43 +63,43 @@ class MetadataFeed:
                 await self.catch_up()
                 if away:
                     logger.info(
-                        "the cluster's metadata can be read again, and is known up to change %d", self.image.version
+                        "Metadata store reachable again; metadata is current at version %d.", self.image.version
                     )
                 away = False
                 await changed
             except StoreError as problem:
                 if not away:
-                    logger.warning("cannot read the cluster's metadata, and goes on with what is known: %s", problem)
+                    logger.warning("Metadata store unreachable; serving the last known metadata. %s", problem)
                 away = True
                 await asyncio.sleep(PAUSE_S)
 
     async def catch_up(self, *, sync: bool = False) -> None:
-        """Takes over all changes; with `sync` surely those that were made before. Raises StoreError."""
+        """Apply all changes; with `sync`, including all that were committed before this call. Raises StoreError."""
         if sync:
             await self.store.sync()
         async with self.lock:
             await self._read_feed()
 
     async def refresh(self) -> None:
-        """Whoever holds the turn found that the image is not what the store has."""
+        """Read again after a conflict, which shows that the image is behind the store. Call with the lock held."""
         version = self.image.version
         await self._read_feed()
-        if self.image.version == version:  # what is different does not come by the feed
+        if self.image.version == version:  # the difference is not in the feed
             await self.reload()
 
     async def commit(self, change: Change, trim: range = range(0), deadline: float = 0) -> Conflict | Refusal | None:
-        """For whoever holds the turn. None: the change is made, and `image` has it.
+        """Commit a change; call with the lock held. None: it is committed, and in `image`.
 
-        A store out of reach is waited for until the deadline, which the loop's clock counts.
+        Retries while the store is unreachable, until the deadline of the loop's clock.
         """
         loop = asyncio.get_running_loop()
         ops = [*znodes.ops_for(change, self.image), *(Delete(znodes.entry_path(number)) for number in trim)]
         large = znodes.large_topics(change)
-        doubt = False  # whether an attempt may have succeeded, with its answer lost
+        in_doubt = False  # an attempt may have succeeded, with its response lost
         while True:
             try:
-                made = doubt and await self._made(change)
-                result = None if made else await self._stage_topics(large) or await self.store.multi(ops)
+                committed = in_doubt and await self._is_committed(change)
+                result = None if committed else await self._stage_topics(large) or await self.store.multi(ops)
                 if isinstance(result, Conflict):
                     await self._remove_leftovers(result)
                     await self.refresh()
@@ -107,9 +107,9 @@ class MetadataFeed:
                 break
             except TooMuch as problem:
                 await self._unstage_topics(large)
-                return Refusal(WireError.POLICY_VIOLATION, f"The metadata store does not take it: {problem}.")
+                return Refusal(WireError.POLICY_VIOLATION, f"The metadata store refuses the change: {problem}.")
             except StoreUnavailable as problem:
-                doubt = True
+                in_doubt = True
                 if loop.time() >= deadline:
                     prefix = "" if isinstance(problem, StoreFull) else "The metadata store is not available: "
                     return Refusal(WireError.KAFKA_STORAGE_ERROR, f"{prefix}{problem}")
@@ -130,15 +130,15 @@ class MetadataFeed:
             for topic in topics:
                 await remove_topic_nodes(self.store, self.image.controller_epoch, topic.topic)
         except StoreError as problem:
-            logger.warning("what was prepared for a topic in the metadata store is removed later: %s", problem)
+            logger.warning("Nodes staged for a topic that was not created are removed later: %s", problem)
 
     async def _remove_leftovers(self, conflict: Conflict) -> None:
-        """What is left of a deleted topic must not be in the way of a new one of its name."""
+        """Remove nodes of a deleted topic that block a new one with its name."""
         if conflict.reason is Reason.NODE_EXISTS and parent_of(conflict.op.path) == znodes.TOPICS:
             await remove_topic_nodes(self.store, self.image.controller_epoch, name_of(conflict.op.path))
 
-    async def _made(self, change: Change) -> bool:
-        """Whether the entry behind the last one known here is this very change."""
+    async def _is_committed(self, change: Change) -> bool:
+        """Whether the next entry of the feed is this change."""
         await self.store.sync()
         node = await self.store.get(znodes.entry_path(self.image.version + 1))
         return node is not None and node.data == to_json(change)
@@ -157,7 +157,7 @@ class MetadataFeed:
                     break
 
     async def find_oldest_entry(self) -> None:
-        """Which entry is the first that is still there, for whoever trims the feed from now on."""
+        """Find the first entry that is still in the feed; a new controller trims from there."""
         entries = await self.store.children(znodes.FEED)
         self.oldest_entry = int(entries[0]) if entries else self.image.version + 1
 
@@ -165,17 +165,13 @@ class MetadataFeed:
         try:
             image = apply(self.image, znodes.feed_entry(path, data))
         except (znodes.MalformedZnodeError, LookupError) as problem:
-            logger.warning("reading the whole metadata again, since a change cannot be taken over: %s", problem)
+            logger.warning("Cannot apply a change of the metadata feed; reading all metadata again: %s", problem)
             return False
         self._publish(image)
         return True
 
     async def reload(self) -> None:
-        """The image as the store's tree has it now.
-
-        What was changed meanwhile is read again, and that alone: a large tree takes longer to read than it stays as it
-        is.
-        """
+        """Read the whole tree. Nodes that change meanwhile are read again, since a large tree takes long to read."""
         head = await self.store.get(znodes.FEED)
         nodes = await self._read(dict.fromkeys(znodes.ROOTS, True))
         for _ in range(MAX_REREADS):
@@ -183,46 +179,46 @@ class MetadataFeed:
             before, head = head, await self.store.get(znodes.FEED)
             if head is None or head == before:
                 break
-            places = await self._touched(before.version if before else 0, head.version)
-            again = await self._read(places)
-            nodes = {path: data for path, data in nodes.items() if not _within(path, places)} | again
+            paths = await self._touched(before.version if before else 0, head.version)
+            again = await self._read(paths)
+            nodes = {path: data for path, data in nodes.items() if not _within(path, paths)} | again
         else:
-            raise StoreUnavailable("the metadata changes faster than it can be read")
+            raise StoreUnavailable("the metadata changes faster than it can be read; retrying")
         try:
             image = znodes.image_from(nodes | ({znodes.FEED: head.data} if head else {}))
         except znodes.MalformedZnodeError as error:
-            raise StoreDamaged(f"the metadata in the store is damaged: {error}") from error
+            raise StoreDamaged(f"the metadata in the store is corrupt: {error}") from error
         self.oldest_entry = int(entries[0]) if entries else image.version + 1
-        self._publish(self._with_the_missing(_sharing(self.image, image)))
+        self._publish(self._with_unregistered(_sharing(self.image, image)))
 
-    async def _read(self, places: Mapping[str, bool]) -> dict[str, bytes]:
-        """The nodes at these paths and, where that is said, all below them."""
+    async def _read(self, paths: Mapping[str, bool]) -> dict[str, bytes]:
+        """The nodes at these paths; with True, the whole subtree."""
         nodes: dict[str, bytes] = {}
-        for path in (path for path, whole in places.items() if whole):
+        for path in (path for path, whole in paths.items() if whole):
             nodes |= {below: node.data for below, node in (await self.store.subtree(path)).items()}
-        single = [path for path, whole in places.items() if not whole]
+        single = [path for path, whole in paths.items() if not whole]
         found = await asyncio.gather(*map(self.store.get, single))
         return nodes | {path: node.data for path, node in zip(single, found, strict=True) if node is not None}
 
     async def _touched(self, before: int, after: int) -> dict[str, bool]:
-        """Where changes behind one and up to the other have written. Everywhere, if that cannot be said."""
-        paths = [znodes.entry_path(number) for number in range(before + 1, after + 1)]
-        places: dict[str, bool] = {}
-        for path, node in zip(paths, await asyncio.gather(*map(self.store.get, paths)), strict=True):
+        """The paths that changes after `before` up to `after` have written; all roots if an entry is unreadable."""
+        entries = [znodes.entry_path(number) for number in range(before + 1, after + 1)]
+        paths: dict[str, bool] = {}
+        for path, node in zip(entries, await asyncio.gather(*map(self.store.get, entries)), strict=True):
             try:
                 written = list(znodes.touched(znodes.feed_entry(path, node.data))) if node is not None else None
             except znodes.MalformedZnodeError:
                 written = None
             if written is None:
                 return dict.fromkeys(znodes.ROOTS, True)
-            for place, whole in written:
-                places[place] = whole or places.get(place, False)
-        return places
+            for written_path, whole in written:
+                paths[written_path] = whole or paths.get(written_path, False)
+        return paths
 
-    def _with_the_missing(self, image: ClusterImage) -> ClusterImage:
-        """A broker is there until an entry of the feed says otherwise, for who reads the tree too.
+    def _with_unregistered(self, image: ClusterImage) -> ClusterImage:
+        """The image with brokers that the tree has lost and no entry of the feed has removed.
 
-        Unless there are entries that were not read: they may have told.
+        If entries were skipped they may have removed them.
         """
         unregistered = self.image.brokers.keys() - image.brokers.keys() - {self.own_id}
         self.unregistered = set(unregistered) if image.version == self.image.version else set()
@@ -237,19 +233,19 @@ class MetadataFeed:
                 listener(old, image)
 
 
-def _within(path: str, places: Mapping[str, bool]) -> bool:
-    """Whether a path is one of these places, or below one that is meant as a whole."""
-    if path in places:
+def _within(path: str, paths: Mapping[str, bool]) -> bool:
+    """Whether a path is one of these, or below one that stands for its subtree."""
+    if path in paths:
         return True
     while path.count("/") > 1:
         path = parent_of(path)
-        if places.get(path):
+        if paths.get(path):
             return True
     return False
 
 
 def _sharing(old: ClusterImage, new: ClusterImage) -> ClusterImage:
-    """The new image with the old one's topics where they are the same: who follows compares by identity."""
+    """The new image, sharing equal topics with the old one: listeners compare topics by identity."""
 
     def same(topic: Topic) -> Topic:
         known = old.topics.get(topic.name)

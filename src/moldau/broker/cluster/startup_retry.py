@@ -1,6 +1,6 @@
-"""Waits of a broker that starts: for a store that is out of reach as long as it takes, and not once it is told to stop.
+"""StartupRetry: steps of a starting broker, retried while the metadata store is unavailable, until a stop is requested.
 
-What a broker does when it runs and the store is away is another matter: it goes on (`feed`, `registration`).
+A running broker keeps serving without the store: see `metadata_feed` and `broker_registration`.
 """
 
 import asyncio
@@ -14,21 +14,21 @@ logger = logging.getLogger("moldau.broker")
 
 T = TypeVar("T")
 
-PAUSE_S = 0.2  # before the next attempt
+PAUSE_S = 0.2  # before a retry
 
 
 class StopRequested(Exception):
-    """The node was told to stop before it was ready."""
+    """The broker was asked to stop before it was ready."""
 
 
 class StartupRetry:
-    """`stop` is set when nobody wants the broker any more."""
+    """`stop` is set when the broker shall stop."""
 
     def __init__(self, stop: asyncio.Event) -> None:
         self._stop = stop
 
     async def unless_stopped(self, work: Awaitable[T]) -> T:
-        """What comes of it. StopRequested, as soon as the broker is to stop; what it was doing is cancelled then."""
+        """The result of the work; cancels it and raises StopRequested when a stop is requested."""
         doing = asyncio.ensure_future(work)
         stopped = asyncio.ensure_future(self._stop.wait())
         try:
@@ -42,13 +42,13 @@ class StartupRetry:
             await asyncio.gather(doing, stopped, return_exceptions=True)
 
     async def retry(self, attempt: Callable[[], Awaitable[T]]) -> T:
-        """The same for a step that needs the store, tried again whenever that is not available."""
-        told = False
+        """The result of a step that needs the store; retried while the store is unavailable."""
+        logged = False
         while True:
             try:
                 return await self.unless_stopped(attempt())
             except StoreUnavailable as problem:
-                if not told:
-                    logger.warning("the start waits for the metadata store: %s", problem)
-                told = True
+                if not logged:
+                    logger.warning("Metadata store unavailable; the start waits for it: %s", problem)
+                logged = True
             await self.unless_stopped(asyncio.sleep(PAUSE_S))

@@ -1,7 +1,6 @@
-"""A single node becomes the first broker of a cluster: its metadata moves into the ensemble's store, once.
+"""Migration of a single node's metadata into ZooKeeper, once, when the node becomes the first broker of a cluster.
 
-Later brokers join, and its partitions get replicas when somebody asks for them. The old store is kept under another
-name.
+Other brokers may join then, and its partitions may be reassigned to them. The old store is kept under another name.
 """
 
 import logging
@@ -26,7 +25,7 @@ MOVED_SUFFIX = ".moved"
 
 
 async def read_metadata(store_file: Path) -> ClusterImage:
-    """What a single node knew. StoreError if its store cannot be read."""
+    """The metadata of a single node. Raises StoreError."""
     store = await SqliteStore.open(store_file)
     try:
         feed = MetadataFeed(store)
@@ -37,7 +36,7 @@ async def read_metadata(store_file: Path) -> ClusterImage:
 
 
 def changes_for(image: ClusterImage, node_id: int) -> tuple[Change, ...]:
-    """What leads from an empty cluster to this image, its brokers aside."""
+    """The changes that create this image in an empty cluster, except its brokers."""
     return (
         *(
             TopicCreated(
@@ -56,8 +55,8 @@ def changes_for(image: ClusterImage, node_id: int) -> tuple[Change, ...]:
 
 
 def set_aside(store_file: Path) -> None:
-    """The ensemble has it now: it must not be taken for the truth again."""
+    """Rename the old store: it must not be used again."""
     if store_file.exists():
         moved = store_file.with_name(store_file.name + MOVED_SUFFIX)
         store_file.replace(moved)
-        logger.info("the metadata is in ZooKeeper from now on; what this node had is kept in %s", moved)
+        logger.info("Metadata moved to ZooKeeper; the old store is kept as %s", moved)
