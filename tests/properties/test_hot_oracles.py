@@ -52,7 +52,7 @@ def name_or_id(token: bytes, by_id: bool) -> tuple[str, UUID]:
 # ── requests ──
 
 
-def produce_seen(view: memoryview, ask: hot.ProduceAsk, by_id: bool) -> tuple[Any, ...]:
+def produce_seen(view: memoryview, ask: hot.ProduceBody, by_id: bool) -> tuple[Any, ...]:
     topics = [
         (
             name_or_id(token, by_id),
@@ -84,7 +84,7 @@ def test_produce_requests_are_read_as_declared(version: int, data: st.DataObject
     assert produce_seen(view, ask, by_id) == produce_meant(request, by_id)
 
 
-def fetch_seen(ask: hot.FetchAsk, by_id: bool) -> tuple[Any, ...]:
+def fetch_seen(ask: hot.FetchBody, by_id: bool) -> tuple[Any, ...]:
     return (
         *ask[:7],
         [(name_or_id(token, by_id), [tuple(row) for row in rows]) for token, rows in ask.topics],

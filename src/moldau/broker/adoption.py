@@ -22,7 +22,7 @@ from moldau.metadata.image import CLUSTER_DEFAULT, ClusterImage, PartitionState
 from moldau.metadata.kraft import KraftImage, KraftTopic, image_from_kraft
 from moldau.metadata.kraft import adopt as adopt_topic
 from moldau.wire.batch import CONTROL, HEADER_SIZE, PREFIX_SIZE, read_header
-from moldau.wire.codec import UnservedVersion
+from moldau.wire.codec import UnsupportedVersion
 from moldau.wire.compression import CorruptRecords
 from moldau.wire.messages.kraft import decode_metadata_record
 from moldau.wire.primitives import MalformedMessage
@@ -75,7 +75,7 @@ def some(names: Iterable[str]) -> str:
 def _from_metadata_log(path: Path, broker_id: int, found: set[tuple[str, int]]) -> tuple[Change, ...]:
     try:
         kraft = image_from_kraft(_records(path))
-    except (OSError, CorruptRecords, MalformedMessage, UnservedVersion, ValueError) as problem:
+    except (OSError, CorruptRecords, MalformedMessage, UnsupportedVersion, ValueError) as problem:
         raise DirectoryRefused(f"Apache Kafka's metadata log {path} cannot be read: {problem}") from None
     topics = [topic for topic in kraft.topics if _is_here(topic, broker_id, found)]
     log.info("taking over %d topics from Apache Kafka's metadata log, with their settings", len(topics))

@@ -11,7 +11,7 @@ from random import randrange
 
 from moldau.base.errors import WireError
 from moldau.replication.waiters import Copier
-from moldau.wire.hot import FETCH_BY_ID, FetchAsk, FetchPartition, FetchResult
+from moldau.wire.hot import FETCH_BY_ID, FetchBody, FetchPartition, FetchResult
 
 FINAL_EPOCH = -1  # close the session, and do not make another
 INITIAL_EPOCH = 0  # make a new session
@@ -66,7 +66,7 @@ class Session:
         self.copier: Copier | None = None  # of a follower: which partitions have news
         self.partitions: OrderedDict[Key, Remembered] = OrderedDict()
 
-    def update(self, ask: FetchAsk) -> None:
+    def update(self, ask: FetchBody) -> None:
         for token, partitions in ask.topics:
             for asked in partitions:
                 known = self.partitions.get((token, asked.partition))
@@ -132,7 +132,7 @@ class FetchSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def open(self, ask: FetchAsk, version: int, now: int) -> Fetch:
+    def open(self, ask: FetchBody, version: int, now: int) -> Fetch:
         if ask.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH):
             if ask.session_id:
                 self._sessions.pop(ask.session_id, None)
@@ -142,7 +142,7 @@ class FetchSessions:
             return Fetch(session=session, asked=[(token, each) for token, rows in ask.topics for each in rows])
         return self._continue(ask, version, now)
 
-    def _continue(self, ask: FetchAsk, version: int, now: int) -> Fetch:
+    def _continue(self, ask: FetchBody, version: int, now: int) -> Fetch:
         session = self._sessions.get(ask.session_id)
         if session is None:
             return Fetch(error=WireError.FETCH_SESSION_ID_NOT_FOUND)

@@ -270,7 +270,7 @@ def encode(record: Record) -> tuple[bytes, bytes | None]:
 def decode(key: Buffer, value: Buffer | None) -> Record | None:
     """The record of these bytes, or None for an unknown type, which Kafka skips, too.
 
-    Raises UnservedVersion for a newer version of a known type and MalformedMessage for broken bytes: skipping either
+    Raises UnsupportedVersion for a newer version of a known type and MalformedMessage for broken bytes: skipping either
     would load half a group.
     """
     kind = _prefix(key)

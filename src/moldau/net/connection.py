@@ -18,7 +18,7 @@ from moldau.net.channel import Buffer, Channel
 from moldau.net.muting import MuteReason
 from moldau.net.reply import BadRequest, Parked, Parts, Reply
 from moldau.net.request_limits import RequestLimits
-from moldau.wire.frames import FrameCutter
+from moldau.wire.frames import FrameDecoder
 
 MAX_PENDING_REPLIES = 64  # of one connection: parked ones, and ready ones behind them
 MAX_PENDING_BYTES = 1024 * 1024  # of ready replies that wait behind a parked one
@@ -51,7 +51,7 @@ class Connection:
     __slots__ = (
         "_backlog",
         "_channel",
-        "_cutter",
+        "_decoder",
         "_handler",
         "_limits",
         "_loop",
@@ -91,7 +91,7 @@ class Connection:
         self._limits = limits
         self._handler = handler
         self._on_closed = on_closed
-        self._cutter = FrameCutter(limits.scratch, limits.largest_request)
+        self._decoder = FrameDecoder(limits.scratch, limits.largest_request)
         self._mutes = 0  # a bit for each MuteReason
         self._backlog: deque[bytes] = deque()  # whole frames of one read that were not handled: no other read follows
         self._replies: deque[Parked] = deque()  # parked replies, oldest first, and the ready ones behind them
@@ -112,28 +112,28 @@ class Connection:
     # ── reading ──
 
     def _readable(self) -> None:
-        cutter = self._cutter
+        decoder = self._decoder
         try:
-            count = self._receive_into(cutter.room())
+            count = self._receive_into(decoder.receive_buffer())
         except (BlockingIOError, InterruptedError):
             return
         except OSError as problem:
             self.close(f"receive failed: {problem.strerror}")
             return
         if not count:
-            self.close("" if cutter.empty else "client disconnected in the middle of a request")
+            self.close("" if decoder.empty else "client disconnected in the middle of a request")
             return
         self.active_at = self._now()
-        self._handle_all(cutter.feed(count))
-        if cutter.refusal:
-            self._refuse(cutter)
-        elif cutter.partial > self._reserved and not self.closed:
-            self._reserve(cutter.partial - self._reserved)
+        self._handle_all(decoder.feed(count))
+        if decoder.refusal:
+            self._refuse(decoder)
+        elif decoder.partial > self._reserved and not self.closed:
+            self._reserve(decoder.partial - self._reserved)
 
-    def _refuse(self, cutter: FrameCutter) -> None:
+    def _refuse(self, decoder: FrameDecoder) -> None:
         """Close the connection after a wrong length, and name the protocol that the client speaks instead."""
-        protocol = foreign.describe(cutter.refused, self.session)
-        self.close(protocol or cutter.refusal, logging.WARNING if protocol else logging.INFO)
+        protocol = foreign.describe(decoder.refused, self.session)
+        self.close(protocol or decoder.refusal, logging.WARNING if protocol else logging.INFO)
 
     def _handle_all(self, frames: list[memoryview]) -> None:
         limits = self._limits
@@ -148,7 +148,7 @@ class Connection:
                 return
         if self._out and not self._mutes & _STOPS_SENDING:  # else `_writable` or `_warmed` sends
             self._flush()
-        if self._reserved and self._cutter.empty and not self._backlog:
+        if self._reserved and self._decoder.empty and not self._backlog:
             self._release_reserved()
         if (self._mutes & _STOPS_HANDLING or limits.full) and not self.closed:
             self._pause_reading()

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple, Protocol
 
 from moldau.wire.codec import decode, encode
 from moldau.wire.declare import layout_of
-from moldau.wire.frames import LEAST_GROWTH, LENGTH, FrameCutter
+from moldau.wire.frames import LENGTH, MIN_GROWTH, FrameDecoder
 from moldau.wire.headers import pack_request_header, read_response_header
-from moldau.wire.messages.registry import APIS, ASKED
+from moldau.wire.messages.registry import APIS, CLIENT_APIS
 from moldau.wire.primitives import MalformedMessage
 
 SCRATCH_BYTES = 64 * 1024  # of one read; a larger response gets a buffer that grows with the received bytes
@@ -27,7 +27,7 @@ REQUEST_TIMEOUT_MS = 30_000  # request.timeout.ms
 MIN_BACKOFF_MS = 50  # between attempts to connect, doubled after each failure
 MAX_BACKOFF_MS = 1_000
 
-_RESPONSES = {api.request: api.response for api in (*APIS, *ASKED)}
+_RESPONSES = {api.request: api.response for api in (*APIS, *CLIENT_APIS)}
 
 
 class PeerLost(ConnectionError):
@@ -61,15 +61,15 @@ async def connect_plain(protocol: Callable[[], asyncio.BaseProtocol], address: A
     return transport
 
 
-class _Cutter(FrameCutter):
+class _FrameDecoder(FrameDecoder):
     """Grows a frame by copying it to a larger buffer: the transport still holds the one that it received into."""
 
-    def room(self) -> memoryview:
+    def receive_buffer(self) -> memoryview:
         own = self._own
         if own is None or not self._need:
-            return super().room()
+            return super().receive_buffer()
         if self._filled == len(own):
-            larger = bytearray(min(self._need, 2 * max(self._filled, LEAST_GROWTH)))
+            larger = bytearray(min(self._need, 2 * max(self._filled, MIN_GROWTH)))
             larger[: self._filled] = own
             self._own = own = larger
         return memoryview(own)[self._filled :]
@@ -95,7 +95,7 @@ class _PeerConnection(asyncio.BufferedProtocol):
         self.responded = False  # at least once: the peer speaks the protocol
         self._on_closed: _OnClosed | None = on_closed  # None: closed
         self._transport: asyncio.Transport | None = None
-        self._cutter = _Cutter(memoryview(bytearray(SCRATCH_BYTES)), largest)
+        self._decoder = _FrameDecoder(memoryview(bytearray(SCRATCH_BYTES)), largest)
 
     @property
     def open(self) -> bool:
@@ -112,16 +112,16 @@ class _PeerConnection(asyncio.BufferedProtocol):
         self._transport.writelines(pieces)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        return self._cutter.room()
+        return self._decoder.receive_buffer()
 
     def buffer_updated(self, nbytes: int) -> None:
-        own = self._cutter.partial  # a frame in a buffer of its own is not copied
-        frames = self._cutter.feed(nbytes)
+        own = self._decoder.partial  # a frame in a buffer of its own is not copied
+        frames = self._decoder.feed(nbytes)
         for frame in frames:
             if self._on_closed is None:
                 return
             self._response_received(frame if own else memoryview(bytes(frame)))
-        if self._cutter.refusal:
+        if self._decoder.refusal:
             self.close(PeerLost("a response has an impossible length"))
 
     def _response_received(self, frame: memoryview) -> None:

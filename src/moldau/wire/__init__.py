@@ -1,1 +1,1 @@
-"""Kafka's wire format, pure: frames, headers, messages, batches, records. No sockets, no clock."""
+"""Kafka's wire format: frames, headers, messages, record batches, records. Pure: no sockets, no clock."""

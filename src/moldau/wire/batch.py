@@ -1,7 +1,7 @@
-"""Record batch v2: a view of its 61-byte header. Knows nothing of the records behind it.
+"""The header of a record batch, format v2. Knows nothing of the records behind it.
 
-The checksum covers everything from `attributes` on. Base offset and leader epoch lie before it, so a broker assigns
-them without touching the rest.
+The checksum covers all bytes from `attributes` on. Base offset and leader epoch lie before it, so a broker assigns them
+without a new checksum.
 """
 
 from struct import Struct
@@ -12,8 +12,8 @@ from crc32c import crc32c
 MAGIC = 2
 HEADER = Struct(">qiibIhiqqqhii")
 HEADER_SIZE = HEADER.size  # 61
-PREFIX_SIZE = 12  # base offset and length: what `length` does not count
-ASSIGNED = Struct(">qii")  # base offset, length, leader epoch: what the broker writes in front of the rest
+PREFIX_SIZE = 12  # base offset and length, which `length` does not include
+ASSIGNED = Struct(">qii")  # base offset, length, leader epoch: assigned by the broker
 ASSIGNED_SIZE = ASSIGNED.size  # 16
 MAGIC_POSITION = 16
 CRC_POSITION = 17
@@ -52,7 +52,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def dense(self) -> bool:
-        """No offset is missing, as none is before compaction."""
+        """Whether no offset is missing; compaction removes some."""
         return self.record_count == self.last_offset_delta + 1
 
     @property
@@ -61,10 +61,10 @@ class BatchHeader(NamedTuple):
 
 
 def read_header(buffer: bytes | bytearray | memoryview, position: int = 0) -> BatchHeader:
-    """The header at `position`; the caller has made sure that 61 bytes are there."""
+    """The header at `position`, where the caller has checked that there are 61 bytes."""
     return BatchHeader._make(HEADER.unpack_from(buffer, position))
 
 
 def checksum(batch: bytes | bytearray | memoryview) -> int:
-    """CRC-32C over one whole batch, as its `crc` field should hold."""
+    """CRC-32C of one whole batch, to compare with its `crc` field."""
     return crc32c(memoryview(batch)[CRC_START:])

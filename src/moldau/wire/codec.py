@@ -1,8 +1,8 @@
-"""Messages from bytes and to bytes, for any version, always in their newest form.
+"""Decode and encode messages of any version; in Python they always have their newest form.
 
 A reader and a writer are compiled for each (message, version) on first use (`reader`, `writer`) from the message's
-declaration (`declare`), and kept. Produce and Fetch have hand-packed twins in `wire/hot`; those declared here are
-what the twins are tested against.
+declaration (`declare`), and kept. Produce and Fetch also have hand-written codecs in `wire/hot`, which are tested
+against these.
 """
 
 from struct import error as struct_error
@@ -13,7 +13,7 @@ from moldau.wire.primitives import SHORT_READ, Buffer, MalformedMessage, Unencod
 from moldau.wire.reader import Reader, compile_reader
 from moldau.wire.writer import Writer, compile_writer
 
-__all__ = ["MalformedMessage", "Unencodable", "UnservedVersion", "decode", "encode"]
+__all__ = ["MalformedMessage", "Unencodable", "UnsupportedVersion", "decode", "encode"]
 
 M = TypeVar("M")
 
@@ -21,15 +21,14 @@ _readers: dict[tuple[type, int], Reader] = {}
 _writers: dict[tuple[type, int], Writer] = {}
 
 
-class UnservedVersion(LookupError):
-    """The message has no such version. Whoever asked should have looked at the table of versions first."""
+class UnsupportedVersion(LookupError):
+    """The message has no such version. Callers check `ApiMessages.lowest` and `.highest` first."""
 
 
 def decode(cls: type[M], version: int, view: Buffer, position: int = 0, *, exact: bool = True) -> M:
-    """The message that fills `view` from `position` to its end.
+    """Decode the message from `position` to the end of `view`.
 
-    `exact=False` lets bytes stand behind it: Kafka never looked there, and librdkafka sends three with its Metadata
-    requests.
+    `exact=False` allows bytes behind it, as Kafka does: librdkafka sends three behind its Metadata requests.
     """
     read = _readers.get((cls, version)) or _reader(cls, version)
     try:
@@ -45,7 +44,7 @@ def decode(cls: type[M], version: int, view: Buffer, position: int = 0, *, exact
 
 
 def encode(message: object, version: int) -> bytes:
-    """The message's bytes in this version."""
+    """Encode the message in this version."""
     cls = type(message)
     write = _writers.get((cls, version)) or _writer(cls, version)
     try:
@@ -89,7 +88,7 @@ def _layout(cls: type, version: int) -> Layout:
     layout = layout_of(cls)
     lowest, highest = layout.versions
     if not lowest <= version <= highest:
-        raise UnservedVersion(f"{cls.__name__} has versions {lowest} to {highest}, not {version}")
+        raise UnsupportedVersion(f"{cls.__name__} has versions {lowest} to {highest}, not {version}")
     return layout
 
 

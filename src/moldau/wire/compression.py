@@ -1,7 +1,7 @@
-"""The codecs of record batches: none, gzip, snappy, lz4, zstd. Knows bytes, not records.
+"""Compression codecs of record batches: none, gzip, snappy, lz4, zstd. Knows bytes, not records.
 
-Input comes from strangers, so nothing here allocates by a length that the input claims: output grows with what is
-really decompressed and stops at the caller's limit.
+Input is not trusted: no allocation follows a length in the input. Output grows with the bytes that are really
+decompressed, up to the caller's limit.
 """
 
 import zlib
@@ -16,11 +16,11 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 
 
 class CorruptRecords(Exception):
-    """The bytes of a batch are not what their format says; the message tells where and why."""
+    """A batch that does not follow its format; the text says where and why."""
 
 
 class Codec(IntEnum):
-    """The low three bits of a batch's attributes; `str()` is the name that `compression.type` uses."""
+    """The low three bits of a batch's attributes; `str()` is its name in `compression.type`."""
 
     NONE = 0
     GZIP = 1
@@ -33,38 +33,38 @@ class Codec(IntEnum):
 
     @classmethod
     def named(cls, name: str) -> "Codec":
-        """The codec of that `compression.type`, which a topic writes as `uncompressed` and a producer as `none`."""
+        """The codec of a `compression.type`; topics say `uncompressed`, producers `none`."""
         for codec in cls:
             if str(codec) == name or (codec is cls.NONE and name == "uncompressed"):
                 return codec
         raise ValueError(f"unknown compression type {name!r}")
 
 
-# KIP-390: the levels that stand for "the default" in compression.<codec>.level.
+# KIP-390: the default levels of compression.<codec>.level.
 GZIP_DEFAULT_LEVEL = -1
 LZ4_DEFAULT_LEVEL = 9
 ZSTD_DEFAULT_LEVEL = 3
 
-FIRST_OUTPUT = 64 * 1024  # the smallest output buffer worth trying
-OUTPUT_GROWTH = 4  # a retry decompresses again from the start, so it must not be rare and must not be frequent
-_OUTPUT_FULL = "whole buffer"  # in cramjam's error when the output buffer, not the input, ended
+FIRST_OUTPUT = 64 * 1024  # the smallest output buffer
+OUTPUT_GROWTH = 4  # a larger buffer costs memory, a smaller one retries from the start
+_OUTPUT_FULL = "whole buffer"  # in the error of cramjam when the output buffer is too small
 
-# Java's framing of snappy ("xerial"): this head, then blocks of [length, raw snappy].
+# The framing of snappy-java ("xerial"): this header, then blocks of [length, raw snappy].
 XERIAL_MAGIC = b"\x82SNAPPY\x00"
 XERIAL_HEAD = Struct(">8sii")  # magic, version, oldest version that can read it
 XERIAL_VERSION = 1
-XERIAL_BLOCK = 32 * 1024  # uncompressed bytes per block, as Java's producer writes
+XERIAL_BLOCK = 32 * 1024  # uncompressed bytes per block, as in Java's producer
 _BLOCK_LENGTH = Struct(">i")
 SNAPPY_MOST_GROWTH = 22  # snappy's densest element turns 3 bytes into 64
 
 
 def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
-    """`data` compressed as Kafka's clients expect it; `level` None is the codec's default."""
+    """Compress `data` as Kafka's clients expect it; `level` None is the codec's default."""
     return _COMPRESSORS[codec](data, level)
 
 
 def decompress(codec: int, data: Buffer, limit: int) -> bytes:
-    """`data` uncompressed, at most `limit` bytes; CorruptRecords if it is broken, unknown or larger."""
+    """Decompress `data` to at most `limit` bytes; CorruptRecords if it is invalid, of an unknown codec or larger."""
     decompressor = _DECOMPRESSORS.get(codec)
     if decompressor is None:
         raise CorruptRecords(f"unknown compression codec {int(codec)}")
@@ -88,20 +88,20 @@ def _unstore(data: Buffer, limit: int) -> bytes:
     return bytes(data)
 
 
-# ── gzip, lz4, zstd: cramjam knows their frames, single and concatenated ────────────────────────────────────────────
+# ── gzip, lz4, zstd: cramjam reads their frames, single and concatenated ────────────────────────────────────────────
 
 
 def _compress_gzip(data: Buffer, level: int | None) -> bytes:
-    # zlib rather than cramjam: less than half the time for nearly the same size.
+    # zlib takes less than half the time of cramjam for nearly the same size.
     return zlib.compress(data, GZIP_DEFAULT_LEVEL if level is None else level, wbits=31)
 
 
 def _compress_lz4(data: Buffer, level: int | None) -> bytes:
-    # Java's producer takes the fast compressor at the default level and the slower ones at every other.
+    # Java's producer uses the fast compressor at the default level only.
     fast = level is None or level == LZ4_DEFAULT_LEVEL
-    # Java's reader refuses linked blocks; the batch has a checksum of its own.
+    # Java's reader rejects linked blocks; the batch has a checksum of its own.
     compressor = cramjam.lz4.Compressor(level=0 if fast else level, content_checksum=False, block_linked=False)
-    compressor.compress(bytes(data))  # it takes bytes alone
+    compressor.compress(bytes(data))  # cramjam takes bytes only
     return bytes(compressor.finish())
 
 
@@ -118,7 +118,7 @@ def _frame_decompressor(codec: Codec, decompress_into: Callable[[Buffer, bytearr
                 length = decompress_into(data, output)
             except cramjam.DecompressionError as error:
                 if _OUTPUT_FULL not in str(error):
-                    raise CorruptRecords(f"broken {codec} data: {error}") from None
+                    raise CorruptRecords(f"invalid {codec} data: {error}") from None
                 if size >= limit:
                     raise _too_large(codec, limit) from None
                 size = min(limit, size * OUTPUT_GROWTH)
@@ -128,7 +128,7 @@ def _frame_decompressor(codec: Codec, decompress_into: Callable[[Buffer, bytearr
     return decompress_frames
 
 
-# ── snappy: cramjam knows raw blocks; the framing is Java's own ─────────────────────────────────────────────────────
+# ── snappy: cramjam reads raw blocks; the framing is that of snappy-java ────────────────────────────────────────────
 
 
 def _compress_snappy(data: Buffer, level: int | None) -> bytes:
@@ -147,7 +147,7 @@ def _decompress_snappy(data: Buffer, limit: int) -> bytes:
     parts = []
     position, left = 0, limit
     while position < len(view):
-        if view[position : position + len(XERIAL_MAGIC)] == XERIAL_MAGIC:  # once, or before each of several streams
+        if view[position : position + len(XERIAL_MAGIC)] == XERIAL_MAGIC:  # also between concatenated streams
             position = _after_xerial_head(view, position)
             continue
         if len(view) - position < _BLOCK_LENGTH.size:
@@ -155,7 +155,7 @@ def _decompress_snappy(data: Buffer, limit: int) -> bytes:
         (length,) = _BLOCK_LENGTH.unpack_from(view, position)
         position += _BLOCK_LENGTH.size
         if not 0 < length <= len(view) - position:
-            raise CorruptRecords(f"snappy block of {length} bytes where {len(view) - position} are left")
+            raise CorruptRecords(f"snappy block of {length} bytes, but {len(view) - position} are left")
         block = _raw_snappy(view[position : position + length], left, limit)
         parts.append(block)
         left -= len(block)
@@ -165,10 +165,10 @@ def _decompress_snappy(data: Buffer, limit: int) -> bytes:
 
 def _after_xerial_head(view: memoryview, position: int) -> int:
     if len(view) - position < XERIAL_HEAD.size:
-        raise CorruptRecords("snappy data ends inside its head")
+        raise CorruptRecords("snappy data ends inside its header")
     _, _, compatible = XERIAL_HEAD.unpack_from(view, position)
     if compatible > XERIAL_VERSION:
-        raise CorruptRecords(f"snappy framing needs a reader of version {compatible}")
+        raise CorruptRecords(f"snappy framing of version {compatible} is not supported")
     return position + XERIAL_HEAD.size
 
 
@@ -176,12 +176,12 @@ def _raw_snappy(block: memoryview, left: int, limit: int) -> bytes:
     try:
         claimed = cramjam.snappy.decompress_raw_len(block)
         if claimed > len(block) * SNAPPY_MOST_GROWTH:
-            raise CorruptRecords(f"broken snappy data: {len(block)} bytes cannot hold {claimed}")
+            raise CorruptRecords(f"invalid snappy data: {len(block)} bytes cannot hold {claimed}")
         if claimed > left:
             raise _too_large(Codec.SNAPPY, limit)
         return bytes(cramjam.snappy.decompress_raw(block))
     except cramjam.DecompressionError as error:
-        raise CorruptRecords(f"broken snappy data: {error}") from None
+        raise CorruptRecords(f"invalid snappy data: {error}") from None
 
 
 Compressor: TypeAlias = Callable[[Buffer, int | None], bytes]

@@ -1,4 +1,4 @@
-"""How a message is declared, once for all its versions. Turning declarations into readers and writers is `codec`.
+"""Declarations of messages, one for all versions of a message. `codec` compiles readers and writers from them.
 
     @struct
     class DeleteTopicState:
@@ -11,8 +11,8 @@
         timeout_ms: int = wire(INT32)
 
 The classes are frozen, slotted values with keyword-only constructors, and mypy checks each annotation against its
-kind. A class has the fields of all versions; what a version lacks has its default when it was read. Where versions
-differ in shape, the class is the newest form and an `older_form` says how to come from and go to the older one:
+kind. A class has the fields of all versions; a field that a version lacks has its default after decoding. Where
+versions differ in structure, the class is the newest form and an `older_form` converts from and to an older one:
 
     @older_form(of=DeleteTopicsRequest, until=5)
     class DeleteTopicsByName:
@@ -22,8 +22,8 @@ differ in shape, the class is the newest form and an `older_form` says how to co
         @classmethod
         def from_newest(cls, newest: DeleteTopicsRequest) -> "DeleteTopicsByName": …
 
-Python's dataclasses would do, but take a millisecond a class to build and there are hundreds: half a second of every
-start. The builder here takes a tenth of that, and its constructors two thirds of the time of theirs.
+Dataclasses take a millisecond per class to build, which for hundreds of classes is half a second of every start. The
+builder here takes a tenth of that, and its constructors are a third faster.
 """
 
 from collections.abc import Callable
@@ -33,11 +33,11 @@ from uuid import UUID
 
 T = TypeVar("T")
 
-NEWEST: Final = 0x7FFF  # an upper end of a version range: up to now
+NEWEST: Final = 0x7FFF  # the end of a version range that is open
 
 
 class Kind(Generic[T]):
-    """How one value lies on the wire; T is what it is in Python."""
+    """The wire format of a value; T is its type in Python."""
 
     __slots__ = ()
 
@@ -53,19 +53,19 @@ class Fixed(Kind[T]):
 
 
 class Text(Kind[str]):
-    """UTF-8 behind its length."""
+    """A length and UTF-8 bytes."""
 
     __slots__ = ()
 
 
 class Blob(Kind[bytes]):
-    """Bytes behind their length: plain ones, or record batches, which stay opaque."""
+    """A length and bytes: plain ones, or record batches, which stay opaque."""
 
     __slots__ = ()
 
 
 class Array(Kind[tuple[T, ...]]):
-    """Elements behind their count."""
+    """A count and elements."""
 
     __slots__ = ("of",)
 
@@ -74,7 +74,7 @@ class Array(Kind[tuple[T, ...]]):
 
 
 class Nested(Kind[T]):
-    """A struct within another. Written as its bare class in declarations."""
+    """A struct within another; declarations name its class."""
 
     __slots__ = ("cls",)
 
@@ -99,21 +99,21 @@ def kind_of(kind: Kind[T] | type[T]) -> Kind[T]:
     return kind if isinstance(kind, Kind) else Nested(kind)
 
 
-REQUIRED: Final[Any] = object()  # a constructor argument that has no default
+REQUIRED: Final[Any] = object()  # a constructor argument without a default
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One declared field: where it is, in which versions, and what stands for it elsewhere."""
+    """One declared field: its kind, its versions, and its default in other versions."""
 
     name: str
     kind: Kind[Any]
     since: int
     until: int
     nullable: int | None  # from this version on
-    tag: int | None  # then it lies in the tag section, in all its versions
+    tag: int | None  # a tagged field in all its versions
     default: Any
-    ignorable: bool  # a version without the field drops its value instead of refusing
+    ignorable: bool  # a version without the field drops its value instead of failing
 
     def present(self, version: int) -> bool:
         return self.since <= version <= self.until
@@ -124,7 +124,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Unnamed:
-    """What `wire()` really returns; the class builder gives it its name."""
+    """The run-time result of `wire()`; `struct` gives it its name."""
 
     field: Callable[[str], Field]
 
@@ -160,20 +160,20 @@ def wire(
     default: Any = REQUIRED,
     ignorable: bool = False,
 ) -> Any:
-    """Declare a field. A field that some version lacks, or may leave out (a tag), needs a default."""
+    """Declare a field. One that some version lacks, or that is tagged, needs a default."""
     if default is REQUIRED and (since > 0 or until < NEWEST or tag is not None):
-        raise TypeError("a field that is not always there needs a default")
+        raise TypeError("a field that is not in every version needs a default")
     return Unnamed(lambda name: Field(name, kind_of(kind), since, until, nullable, tag, default, ignorable))
 
 
 class Value:
-    """What all declared classes share: frozen, compared and shown by their fields."""
+    """Base of all declared classes: frozen, with equality, hash and repr by fields."""
 
     __slots__ = ()
     __wire_fields__: tuple[Field, ...] = ()
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
-        raise AttributeError(f"{type(self).__name__} is frozen: make another with replace()")
+        raise AttributeError(f"{type(self).__name__} is frozen: use replace()")
 
     def __delattr__(self, name: str) -> NoReturn:
         raise AttributeError(f"{type(self).__name__} is frozen")
@@ -214,7 +214,7 @@ def struct(cls: type[T]) -> type[T]:
 
 
 def _constructor_on_first_use(cls: type, fields: tuple[Field, ...]) -> Any:
-    """Compiling constructors is most of the cost of a class, and a process makes values of few."""
+    """Compile a constructor when it is needed: that is most of the cost of a class, and a process uses few."""
 
     def __init__(self: object, **values: object) -> None:  # noqa: N807
         compiled = _constructor(cls, fields)
@@ -225,7 +225,7 @@ def _constructor_on_first_use(cls: type, fields: tuple[Field, ...]) -> Any:
 
 
 def _constructor(cls: type, fields: tuple[Field, ...]) -> Any:
-    """`__init__` as source, setting slots directly: the class's own `__setattr__` refuses."""
+    """`__init__` compiled from source; it sets slots directly, as `__setattr__` is forbidden."""
     if not fields:
         return object.__init__
     known: dict[str, Any] = {f"set_{field.name}": vars(cls)[field.name].__set__ for field in fields}
@@ -237,7 +237,7 @@ def _constructor(cls: type, fields: tuple[Field, ...]) -> Any:
 
 
 class OlderForm(Protocol):
-    """A message as older versions have it, and the way from and to its newest form."""
+    """The form of a message in older versions, with conversions from and to its newest form."""
 
     def to_newest(self) -> Any: ...
     @classmethod
@@ -246,9 +246,9 @@ class OlderForm(Protocol):
 
 @dataclass(slots=True)
 class Layout:
-    """What a message has beyond its fields."""
+    """Key, versions and older forms of a message."""
 
-    key: int  # the API's, or the type of a metadata record
+    key: int  # the API key, or the type of a metadata record
     versions: tuple[int, int]  # lowest and highest
     flexible: int | None  # compact lengths and tag sections from this version on (KIP-482)
     older: list[tuple[int, type[OlderForm]]]  # (last version, form), oldest first

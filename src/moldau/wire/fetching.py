@@ -1,7 +1,7 @@
-"""Fetch as a follower speaks it: the request packed and the response read by hand. The leader's side is in `hot`.
+"""Fetch as a follower sends it: a hand-written encoder of requests and decoder of responses. `hot` has the leader's.
 
-One version is spoken, 17: by topic id, with the follower's id and broker epoch as tags. Records are a stretch
-`(start, stop)` of the response's frame; nothing is copied.
+Version 17 only: topic ids, and the follower's id and broker epoch as tagged fields. Records are positions
+`(start, stop)` in the frame of the response; nothing is copied.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from moldau.wire.primitives import SHORT_READ, MalformedMessage, read_uvarint, u
 
 FETCH = 1
 VERSION = 17
-PARTITIONS_AT_MOST = 100_000  # that one response may hold
+MAX_PARTITIONS = 100_000  # of one response
 
 _HEAD = Struct(">iiibii")  # wait, min bytes, max bytes, isolation, session, its epoch
 _ROW = Struct(">iiqiqix")  # partition, leader epoch, offset, last fetched epoch, log start, max bytes, no tags
@@ -26,7 +26,7 @@ _NO_PREFERRED_SIZE = 4
 
 
 class Wanted(NamedTuple):
-    """What a follower asks of one partition."""
+    """One partition of a follower's fetch request."""
 
     partition: int
     leader_epoch: int
@@ -37,7 +37,7 @@ class Wanted(NamedTuple):
 
 
 class Fetched(NamedTuple):
-    """What a leader answers for one partition."""
+    """One partition of the leader's response."""
 
     partition: int
     error: int
@@ -45,7 +45,7 @@ class Fetched(NamedTuple):
     log_start: int
     start: int  # of the records, in the frame
     stop: int
-    diverging: tuple[int, int] | None  # the leader's epoch, and where it ended
+    diverging: tuple[int, int] | None  # the leader's epoch, and its end offset
 
 
 class FetchedAll(NamedTuple):
@@ -68,23 +68,23 @@ def pack_fetch_request(
     topics: Sequence[tuple[bytes, Sequence[Wanted]]],
     forgotten: Sequence[tuple[bytes, Sequence[int]]],
 ) -> bytes:
-    """The body of a request. `replica` is the follower's id and broker epoch, `session` its id and epoch."""
+    """Encode a request body. `replica` is the follower's id and broker epoch, `session` a session's id and epoch."""
     out = [_HEAD.pack(*limits, 0, *session), uvarint(len(topics) + 1)]
     for topic_id, rows in topics:
         out += (topic_id, uvarint(len(rows) + 1), b"".join([_ROW.pack(*row) for row in rows]), b"\0")
     out.append(uvarint(len(forgotten) + 1))
     for topic_id, indexes in forgotten:
         out += (topic_id, uvarint(len(indexes) + 1), Struct(f">{len(indexes)}i").pack(*indexes), b"\0")
-    out += (b"\x01", _REPLICA.pack(1, 1, 13, *replica))  # no rack; the tags
+    out += (b"\x01", _REPLICA.pack(1, 1, 13, *replica))  # no rack; tagged fields
     return b"".join(out)
 
 
 def read_fetch_response(view: memoryview, at: int) -> FetchedAll:
-    """The body of a response."""
+    """Decode a response body."""
     try:
         return _read(view, at)
     except SHORT_READ:
-        raise MalformedMessage("the fetch response ends too early") from None
+        raise MalformedMessage("the fetch response is truncated") from None
 
 
 def _read(view: memoryview, at: int) -> FetchedAll:
@@ -96,8 +96,8 @@ def _read(view: memoryview, at: int) -> FetchedAll:
         topic_id = bytes(view[at : at + 16])
         size, at = _count(view, at + 16)
         seen += size
-        if seen > PARTITIONS_AT_MOST:
-            raise MalformedMessage(f"a fetch response has more than {PARTITIONS_AT_MOST} partitions")
+        if seen > MAX_PARTITIONS:
+            raise MalformedMessage(f"a fetch response has more than {MAX_PARTITIONS} partitions")
         rows: list[Fetched] = []
         for _ in range(size):
             row, at = _read_row(view, at)
@@ -110,18 +110,18 @@ def _read(view: memoryview, at: int) -> FetchedAll:
 def _count(view: memoryview, at: int) -> tuple[int, int]:
     count, at = read_uvarint(view, at)
     if count - 1 > len(view) - at:
-        raise MalformedMessage(f"an array of {count - 1} elements does not fit into its response")
+        raise MalformedMessage(f"an array of {count - 1} elements exceeds the response")
     return max(count - 1, 0), at
 
 
 def _read_row(view: memoryview, at: int) -> tuple[Fetched, int]:
     partition, error, high_watermark, _, log_start = _ANSWER_ROW.unpack_from(view, at)
     aborted, at = _count(view, at + _ANSWER_ROW.size)
-    at += aborted * _ABORTED_SIZE + _NO_PREFERRED_SIZE  # followers are not told of aborted transactions
+    at += aborted * _ABORTED_SIZE + _NO_PREFERRED_SIZE  # followers do not need aborted transactions
     size, at = read_uvarint(view, at)
     stop = at + max(size - 1, 0)
     if stop > len(view):
-        raise MalformedMessage(f"{size - 1} bytes of records do not fit into their response")
+        raise MalformedMessage(f"{size - 1} bytes of records exceed the response")
     tags, behind = _read_tags(view, stop)
     diverging = tags.get(0)
     found = None if diverging is None else _DIVERGING.unpack_from(diverging)
@@ -140,7 +140,7 @@ def _read_tags(view: memoryview, at: int) -> tuple[dict[int, memoryview], int]:
         tag, at = read_uvarint(view, at)
         size, at = read_uvarint(view, at)
         if size > len(view) - at:
-            raise MalformedMessage(f"a tag of {size} bytes does not fit into its response")
+            raise MalformedMessage(f"a tagged field of {size} bytes exceeds the response")
         tags[tag] = view[at : at + size]
         at += size
     return tags, at

@@ -1,23 +1,23 @@
-"""Cuts a byte stream into frames: a four-byte length, then that many bytes. Knows no sockets and no messages.
+"""Split a byte stream into frames: a four-byte length, then that many bytes. Knows no sockets and no messages.
 
-Most reads bring whole frames, so all connections read into one shared scratch buffer and frames are borrowed from it
-without a copy. Only a frame that arrived in part moves to a buffer of its own, which grows with what really came: a
-length is a stranger's claim, and nothing is allocated by it.
+Most reads bring whole frames, so all connections receive into one shared scratch buffer, and frames are views of it.
+Only a frame that arrived in part moves to a buffer of its own, which grows with the received bytes: a length is not
+trusted, and nothing is allocated by it.
 """
 
 from struct import Struct
 
 LENGTH = Struct(">i")
 LENGTH_SIZE = LENGTH.size
-LEAST_FRAME = 8  # api key, version, correlation id
-LEAST_GROWTH = 64 * 1024
+MIN_FRAME_SIZE = 8  # api key, version, correlation id
+MIN_GROWTH = 64 * 1024
 
 
-class FrameCutter:
-    """One per connection. `room()` is where the next bytes go; `feed(n)` says how many came and returns whole frames.
+class FrameDecoder:
+    """One per connection: receive into `receive_buffer()`, then call `feed` with the number of bytes.
 
-    Frames are views of a borrowed buffer: they are good until the next call of `room()`. Once `refusal` says something,
-    a length prefix was wrong: the frames before it are good, nothing after it can be trusted, and there is no `room()`.
+    Frames are views of a shared buffer, valid until the next `receive_buffer()`. After a wrong length `refusal` says
+    why: the frames before it are valid, and the connection has to be closed.
     """
 
     __slots__ = ("_filled", "_need", "_own", "_scratch", "_view", "largest", "refusal", "refused")
@@ -25,37 +25,39 @@ class FrameCutter:
     def __init__(self, scratch: memoryview, largest: int) -> None:
         self.largest = largest
         self.refusal = ""
-        self.refused = b""  # the bytes that are no possible length
+        self.refused = b""  # the four bytes of the wrong length
         self._scratch = scratch
-        self._own: bytearray | None = None  # a frame that arrived in part, its length included
-        self._view: memoryview | None = None  # exported while bytes are received: a bytearray cannot grow then
+        self._own: bytearray | None = None  # a partial frame, its length included
+        self._view: memoryview | None = None  # of `_own`, which cannot grow while it has views
         self._filled = 0
-        self._need = 0  # bytes of that frame with its length; 0 while not even the length is complete
+        self._need = 0  # size of that frame with its length; 0 while the length is incomplete
 
     @property
     def partial(self) -> int:
-        """The size that an unfinished frame will have, 0 if there is none or its length is not known yet."""
+        """The full size of the partial frame, 0 if there is none or its length is not known yet."""
         return self._need if self._own is not None else 0
 
     @property
     def empty(self) -> bool:
-        """True between frames: the peer may leave without leaving half a request behind."""
+        """Whether there is no partial frame."""
         return self._own is None
 
-    def room(self) -> memoryview:
+    def receive_buffer(self) -> memoryview:
+        """The buffer for the next bytes."""
         own = self._own
         if own is None:
             return self._scratch
         filled = self._filled
-        if not self._need:  # fewer than four bytes: read on in the scratch buffer, behind them
+        if not self._need:  # fewer than four bytes: receive behind them in the scratch buffer
             self._scratch[:filled] = own
             return self._scratch[filled:]
         if filled == len(own):
-            own.extend(bytes(min(self._need - filled, max(filled, LEAST_GROWTH))))
+            own.extend(bytes(min(self._need - filled, max(filled, MIN_GROWTH))))
         self._view = memoryview(own)[filled:]
         return self._view
 
     def feed(self, count: int) -> list[memoryview]:
+        """The frames that are complete after `count` more bytes."""
         own = self._own
         if own is None:
             return self._cut(count)
@@ -78,7 +80,7 @@ class FrameCutter:
         size = -1
         while end - start >= LENGTH_SIZE:
             (size,) = LENGTH.unpack_from(view, start)
-            if size < LEAST_FRAME or size > self.largest:
+            if size < MIN_FRAME_SIZE or size > self.largest:
                 self.refusal = self._why(size)
                 self.refused = bytes(view[start : start + LENGTH_SIZE])
                 return frames
@@ -96,4 +98,4 @@ class FrameCutter:
     def _why(self, size: int) -> str:
         if size > self.largest:
             return f"a request of {size} bytes is larger than socket.request.max.bytes={self.largest}"
-        return f"a request cannot have {size} bytes: this peer does not speak Kafka's protocol"
+        return f"a request of {size} bytes is impossible; the client does not speak the Kafka protocol"

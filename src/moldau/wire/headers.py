@@ -1,18 +1,18 @@
-"""What stands before a message in a frame: request headers (versions 1 and 2) and response headers (0 and 1).
+"""Request headers (versions 1 and 2) and response headers (versions 0 and 1).
 
-Which version a header has follows from the API's key and version: flexible versions have the newer header with a tag
-section. Two quirks: the client id keeps its old two-byte length even there, and ApiVersions always answers under
-header version 0, since its client may not know yet what the broker speaks.
+The version of a header follows from the API key and version: flexible versions have the newer header with tagged
+fields. Two exceptions: the client id keeps its two-byte length there, and ApiVersions responses always have header
+version 0, since their client may not know the versions of the broker yet.
 
-A frame of an API or version that we do not know still begins with key, version and correlation id, the same eight
-bytes since the first Kafka: `read_request_prefix` takes these alone. Look there first, refuse or answer what is not
-served (an ApiVersions request from the future gets a version 0 body), and read the whole header of the others.
+Requests of unknown APIs and versions begin with API key, version and correlation id too. `read_request_prefix` reads
+these eight bytes alone, so that the caller can reject or answer such a request; an ApiVersions request of an unknown
+version is answered in version 0.
 """
 
 from struct import Struct
 from typing import Final, NamedTuple
 
-from moldau.wire.messages.registry import APIS, ASKED
+from moldau.wire.messages.registry import APIS, CLIENT_APIS
 from moldau.wire.primitives import (
     SHORT_READ,
     Buffer,
@@ -31,11 +31,11 @@ _CORRELATION = Struct(">i")
 _CORRELATION_AND_NO_TAGS = Struct(">ix")
 _NEVER = 0x7FFF
 
-_FLEXIBLE: Final = {api.key: _NEVER if api.flexible is None else api.flexible for api in (*APIS, *ASKED)}
+_FLEXIBLE: Final = {api.key: _NEVER if api.flexible is None else api.flexible for api in (*APIS, *CLIENT_APIS)}
 
 
 class RequestPrefix(NamedTuple):
-    """The part of a request header that is the same for all APIs and versions."""
+    """The part of a request header that all APIs and versions have."""
 
     api_key: int
     api_version: int
@@ -50,7 +50,7 @@ class RequestHeader(NamedTuple):
 
 
 def read_request_prefix(view: Buffer, position: int = 0) -> RequestPrefix:
-    """Key, version and correlation id of any request, served or not."""
+    """API key, version and correlation id of any request, supported or not."""
     try:
         return RequestPrefix._make(_PREFIX.unpack_from(view, position))
     except SHORT_READ:
@@ -58,7 +58,7 @@ def read_request_prefix(view: Buffer, position: int = 0) -> RequestPrefix:
 
 
 def read_request_header(view: Buffer, position: int = 0) -> tuple[RequestHeader, int]:
-    """The header, and where the body begins. Of a key that is not in the table the tag section, if any, is not read."""
+    """The header and the position of the body. Tagged fields are skipped for known API keys only."""
     try:
         key, version, correlation_id, length = PREFIX_AND_LENGTH.unpack_from(view, position)
         position += PREFIX_AND_LENGTH.size
@@ -74,7 +74,7 @@ def read_request_header(view: Buffer, position: int = 0) -> tuple[RequestHeader,
     except SHORT_READ:
         raise MalformedMessage("the frame is shorter than its request header") from None
     except UnicodeDecodeError:
-        raise MalformedMessage("client id: not UTF-8") from None
+        raise MalformedMessage("the client id is not UTF-8") from None
     return RequestHeader(key, version, correlation_id, client_id), position
 
 
@@ -84,7 +84,7 @@ def pack_response_header(api_key: int, api_version: int, correlation_id: int) ->
 
 
 def pack_request_header(api_key: int, api_version: int, correlation_id: int, client_id: str | None) -> bytes:
-    """A client's twin of `read_request_header`."""
+    """Encode a request header, as a client."""
     name = b"" if client_id is None else client_id.encode()
     if len(name) > 0x7FFF:
         raise Unencodable("the client id is longer than 32767 bytes")
@@ -94,7 +94,7 @@ def pack_request_header(api_key: int, api_version: int, correlation_id: int, cli
 
 
 def read_response_header(api_key: int, api_version: int, view: Buffer, position: int = 0) -> tuple[int, int]:
-    """A client's twin of `pack_response_header`: the correlation id, and where the body begins."""
+    """The correlation id and the position of the body, as a client."""
     try:
         (correlation_id,) = _CORRELATION.unpack_from(view, position)
         position += _CORRELATION.size
@@ -110,9 +110,9 @@ def _has_response_tags(api_key: int, api_version: int) -> bool:
 
 
 def skip_tag_section(view: Buffer, position: int) -> int:
-    """The position behind a section of tagged fields, whatever they are."""
+    """The position behind a section of tagged fields."""
     try:
         count, position = read_uvarint(view, position)
         return skip_tags(view, position, count) if count else position
     except SHORT_READ:
-        raise MalformedMessage("the frame ends within the tags of its header") from None
+        raise MalformedMessage("the frame ends within the tagged fields of its header") from None

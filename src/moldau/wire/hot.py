@@ -1,8 +1,8 @@
-"""Produce and Fetch, unpacked and packed by hand: the two APIs where a microsecond per partition counts.
+"""Hand-written codecs of Produce and Fetch, the two APIs where a microsecond per partition counts.
 
-`wire.messages.produce` and `wire.messages.fetch` declare the same messages; the tests hold the two against each other.
-A topic is known here by its *token*: the name's bytes, or from Produce 13 and Fetch 13 on the id's sixteen bytes.
-Records are never copied out of a request: a partition's records are a stretch `(start, stop)` of the frame.
+`wire.messages.produce` and `wire.messages.fetch` declare the same messages, and tests compare the two. A topic is
+identified by its *token*: the bytes of its name, or from version 13 on the sixteen bytes of its id. Records are never
+copied out of a request: they are positions `(start, stop)` in the frame.
 """
 
 from collections.abc import Sequence
@@ -15,12 +15,12 @@ from moldau.wire.primitives import skip_tags as skip_tag_fields
 
 PRODUCE_FLEXIBLE = 9
 PRODUCE_BY_ID = 13
-PRODUCE_LEADERS = 10  # a refusal names the current leader
+PRODUCE_LEADERS = 10  # an error names the current leader (KIP-951)
 FETCH_FLEXIBLE = 12
 FETCH_BY_ID = 13
 FETCH_LEADERS = 16
 
-PARTITIONS_AT_MOST = 50_000  # that one Produce or Fetch may name
+MAX_PARTITIONS = 50_000  # of one Produce or Fetch request
 
 _INT16 = Struct(">h")
 _INT32 = Struct(">i")
@@ -31,7 +31,7 @@ _LENGTH_CORRELATION = Struct(">ii")
 ProducePartition = tuple[int, int, int]  # index, start and stop of the records; stop is -1 for null records
 
 
-class ProduceAsk(NamedTuple):
+class ProduceBody(NamedTuple):
     transactional_id: bytes | None
     acks: int
     timeout_ms: int
@@ -46,11 +46,11 @@ class ProduceResult(NamedTuple):
     log_start: int
     message: str | None = None
     record_errors: tuple[tuple[int, str | None], ...] = ()
-    leader: tuple[int, int] | None = None  # the current one and its epoch, where this broker is not (KIP-951)
+    leader: tuple[int, int] | None = None  # current leader and epoch, if it is another broker (KIP-951)
 
 
 class NodeEndpoint(NamedTuple):
-    """Where a leader is that an answer names (KIP-951)."""
+    """The endpoint of a current leader that a response names (KIP-951)."""
 
     node_id: int
     host: str
@@ -59,41 +59,41 @@ class NodeEndpoint(NamedTuple):
 
 
 def skip_tags(view: memoryview, at: int) -> int:
-    """Unknown tagged fields are skipped, never an error (KIP-482)."""
+    """Skip unknown tagged fields (KIP-482)."""
     count, at = read_uvarint(view, at)
     return skip_tag_fields(view, at, count) if count else at
 
 
 def _count(view: memoryview, at: int, count: int) -> int:
-    """An array's length, refused when it claims more elements than bytes are left."""
+    """Check the count of an array: an element takes at least one byte."""
     if count < 0 or count > len(view) - at:
-        raise MalformedMessage(f"an array of {count} elements does not fit into its request")
+        raise MalformedMessage(f"an array of {count} elements exceeds the request")
     return count
 
 
 def _bounded(seen: int) -> int:
-    """How many partitions a request has named so far: reading more than so many would hold up everybody else."""
-    if seen > PARTITIONS_AT_MOST:
-        raise MalformedMessage(f"a request names more than {PARTITIONS_AT_MOST} partitions")
+    """Check the number of partitions: reading too many would block the event loop."""
+    if seen > MAX_PARTITIONS:
+        raise MalformedMessage(f"the request has more than {MAX_PARTITIONS} partitions")
     return seen
 
 
 def _stretch(view: memoryview, at: int, size: int) -> int:
     stop = at + size
     if size < 0 or stop > len(view):
-        raise MalformedMessage(f"{size} bytes do not fit into the request")
+        raise MalformedMessage(f"a field of {size} bytes exceeds the request")
     return stop
 
 
-def read_produce(view: memoryview, at: int, version: int) -> ProduceAsk:
-    """The body of a produce request, versions 3 to 13."""
+def read_produce(view: memoryview, at: int, version: int) -> ProduceBody:
+    """Decode the body of a Produce request, versions 3 to 13."""
     try:
         return _read_produce_flexible(view, at, version) if version >= 9 else _read_produce_old(view, at)
     except SHORT_READ:
-        raise MalformedMessage("the produce request ends too early") from None
+        raise MalformedMessage("the Produce request is truncated") from None
 
 
-def _read_produce_flexible(view: memoryview, at: int, version: int) -> ProduceAsk:
+def _read_produce_flexible(view: memoryview, at: int, version: int) -> ProduceBody:
     transactional_id = None
     size, at = read_uvarint(view, at)
     if size:
@@ -123,17 +123,17 @@ def _read_produce_flexible(view: memoryview, at: int, version: int) -> ProduceAs
                 size, at = continue_uvarint(view, at, size)
             stop = at + size - 1 if size else -1
             if stop > end:
-                raise MalformedMessage(f"{size - 1} bytes of records do not fit into the request")
+                raise MalformedMessage(f"{size - 1} bytes of records exceed the request")
             partitions.append((index, at, stop))
             at = at if stop < 0 else stop
             at = at + 1 if view[at] == 0 else skip_tags(view, at)
         topics.append((token, partitions))
         at = at + 1 if view[at] == 0 else skip_tags(view, at)
     skip_tags(view, at)
-    return ProduceAsk(transactional_id, acks, timeout_ms, topics)
+    return ProduceBody(transactional_id, acks, timeout_ms, topics)
 
 
-def _read_produce_old(view: memoryview, at: int) -> ProduceAsk:
+def _read_produce_old(view: memoryview, at: int) -> ProduceBody:
     (size,) = _INT16.unpack_from(view, at)
     at += 2
     transactional_id = None
@@ -166,10 +166,10 @@ def _read_produce_old(view: memoryview, at: int) -> ProduceAsk:
             partitions.append((index, at, stop))
             at = stop
         topics.append((token, partitions))
-    return ProduceAsk(transactional_id, acks, timeout_ms, topics)
+    return ProduceBody(transactional_id, acks, timeout_ms, topics)
 
 
-_PRODUCE_ROW = {  # version → (what an answer without a message is packed with, its constant tail)
+_PRODUCE_ROW = {  # version → (layout of a partition without an error message, its constant end)
     **dict.fromkeys((3, 4), (Struct(">ihqq"), b"")),
     **dict.fromkeys((5, 6, 7), (Struct(">ihqqq"), b"")),
     8: (Struct(">ihqqq"), b"\0\0\0\0\xff\xff"),
@@ -183,7 +183,7 @@ def pack_produce(
     topics: list[tuple[bytes, list[ProduceResult]]],
     endpoints: Sequence[NodeEndpoint] = (),
 ) -> bytes:
-    """The whole frame of a produce response."""
+    """Encode a Produce response with its header, as a frame."""
     flexible = version >= PRODUCE_FLEXIBLE
     row, tail = _PRODUCE_ROW[version]
     with_start = version >= 5
@@ -217,7 +217,7 @@ def _pack_produce_errors(
     return b"".join(out)
 
 
-_LEADER = Struct(">BBBii")  # one tag, which one, its size, leader and epoch; no tags within
+_LEADER = Struct(">BBBii")  # one tagged field: its tag, its size, leader and epoch; no tagged fields within
 
 
 def _leader_tag(tag: int, leader: tuple[int, int]) -> bytes:
@@ -258,14 +258,14 @@ def _nullable(text: str | None, flexible: bool) -> bytes:
 
 class FetchPartition(NamedTuple):
     partition: int
-    leader_epoch: int  # what the client believes; -1: it does not say
+    leader_epoch: int  # known to the client; -1: unknown
     offset: int
     last_fetched_epoch: int
     most_bytes: int
     log_start: int = -1  # of a follower
 
 
-class FetchAsk(NamedTuple):
+class FetchBody(NamedTuple):
     replica_id: int
     max_wait_ms: int
     min_bytes: int
@@ -287,13 +287,13 @@ class FetchResult(NamedTuple):
     log_start: int
     records: FileSlice | None = None
     diverging: tuple[int, int] | None = None  # epoch and its end offset (KIP-595)
-    aborted: Sequence[tuple[int, int]] | None = None  # producer id and first offset; null unless committed is asked for
-    preferred: int = -1  # the replica that this consumer should rather read from (KIP-392)
-    leader: tuple[int, int] | None = None  # the current one and its epoch, where this broker is not (KIP-951)
+    aborted: Sequence[tuple[int, int]] | None = None  # producer id and first offset; null unless read_committed
+    preferred: int = -1  # the preferred read replica of this consumer (KIP-392)
+    leader: tuple[int, int] | None = None  # current leader and epoch, if it is another broker (KIP-951)
 
 
 _FETCH_HEAD = Struct(">iiiib")  # replica, wait, min, max, isolation
-_FETCH_HEAD_15 = Struct(">iiib")  # the replica moved into a tag
+_FETCH_HEAD_15 = Struct(">iiib")  # the replica id is a tagged field
 _SESSION = Struct(">ii")
 _REPLICA = Struct(">iq")
 _FETCH_ROW_4 = Struct(">iqi")
@@ -302,15 +302,15 @@ _FETCH_ROW_9 = Struct(">iiqqi")
 _FETCH_ROW_12 = Struct(">iiqiqi")
 
 
-def read_fetch(view: memoryview, at: int, version: int) -> FetchAsk:
-    """The body of a fetch request, versions 4 to 18."""
+def read_fetch(view: memoryview, at: int, version: int) -> FetchBody:
+    """Decode the body of a Fetch request, versions 4 to 18."""
     try:
         return _read_fetch(view, at, version)
     except SHORT_READ:
-        raise MalformedMessage("the fetch request ends too early") from None
+        raise MalformedMessage("the Fetch request is truncated") from None
 
 
-def _read_fetch(view: memoryview, at: int, version: int) -> FetchAsk:
+def _read_fetch(view: memoryview, at: int, version: int) -> FetchBody:
     flexible = version >= FETCH_FLEXIBLE
     replica_id = -1
     if version >= 15:
@@ -347,7 +347,7 @@ def _read_fetch(view: memoryview, at: int, version: int) -> FetchAsk:
     if flexible and view[at]:
         replica_id, epoch = _read_fetch_tags(view, at, version, replica_id)
     session = (session_id, session_epoch)
-    return FetchAsk(replica_id, wait, least, most, isolation, *session, topics, forgotten, rack, epoch)
+    return FetchBody(replica_id, wait, least, most, isolation, *session, topics, forgotten, rack, epoch)
 
 
 def _read_array(view: memoryview, at: int, flexible: bool) -> tuple[int, int]:
@@ -411,7 +411,7 @@ def _read_forgotten(view: memoryview, at: int, version: int) -> tuple[list[tuple
 
 
 def _read_fetch_tags(view: memoryview, at: int, version: int, replica_id: int) -> tuple[int, int]:
-    """Tag 1 is the replica's state from version 15 on, its id and epoch; the others do not matter here."""
+    """Replica id and broker epoch, which are in tag 1 from version 15 on; other tags are skipped."""
     epoch = -1
     count, at = read_uvarint(view, at)
     for _ in range(_count(view, at, count)):
@@ -439,7 +439,7 @@ def pack_fetch(
     topics: list[tuple[bytes, list[FetchResult]]],
     endpoints: Sequence[NodeEndpoint] = (),
 ) -> list[bytes | bytearray | FileSlice]:
-    """The frame of a fetch response: bytes, and between them the stretches of files that the network sends itself."""
+    """Encode a Fetch response with its header, as a frame: bytes, and between them slices of log segments."""
     flexible = version >= FETCH_FLEXIBLE
     head = bytearray(_LENGTH_CORRELATION.pack(0, correlation))
     head += b"\0\0\0\0\0" if flexible else b"\0\0\0\0"  # header tags, throttle time

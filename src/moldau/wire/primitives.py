@@ -1,6 +1,6 @@
-"""What compiled codecs and headers stand on: variable-length integers, tag sections, and the ways bytes can be wrong.
+"""Primitives of the message format: unsigned varints, tagged fields, and the errors of decoding and encoding.
 
-Not the codecs themselves (`codec`), and nothing of record batches, which bring their own zigzag varints.
+Records have zigzag varints of their own (`varint`).
 """
 
 from struct import error as struct_error
@@ -8,26 +8,26 @@ from struct import error as struct_error
 from moldau.base.uuids import ZERO
 
 ZERO_UUID = ZERO  # Kafka's "no id"
-MAX_STRING_BYTES = 0x7FFF  # also in flexible versions, whose length prefix could say more
+MAX_STRING_BYTES = 0x7FFF  # also in flexible versions, although their length could be larger
 MAX_UVARINT_BYTES = 5  # an unsigned 32-bit number, seven bits a byte
 
 Buffer = bytes | bytearray | memoryview
 
-# What reading past the end raises in generated code, which leaves those checks to Python.
+# Raised by reading past the end: generated code leaves that check to Python.
 SHORT_READ = (struct_error, IndexError)
 
 
 class MalformedMessage(ValueError):
-    """The bytes are not a message of this kind and version. The peer is broken; nothing was guessed."""
+    """Bytes that are not a message of the expected type and version."""
 
 
 class Unencodable(ValueError):
-    """The value cannot be said in this version: the program asks for what the wire does not have."""
+    """A value that cannot be encoded in the requested version; an error of the program."""
 
 
 def refuse_length(what: str, length: int) -> MalformedMessage:
-    """For a length or count beyond the bytes that are there, a negative one, or -1 where null is not allowed."""
-    wrong = "null is not allowed" if length == -1 else f"a length of {length} cannot be"
+    """The error of a length or count that is too large, negative, or -1 where null is not allowed."""
+    wrong = "null is not allowed" if length == -1 else f"invalid length {length}"
     return MalformedMessage(f"{what}: {wrong}")
 
 
@@ -42,13 +42,13 @@ def uvarint(number: int) -> bytes:
 
 
 def read_uvarint(buffer: Buffer, position: int) -> tuple[int, int]:
-    """The number at `position` and the position behind it. Past the end it is an IndexError, as all of SHORT_READ."""
+    """The number at `position` and the position behind it; IndexError past the end (see SHORT_READ)."""
     first = buffer[position]
     return (first, position + 1) if first < 0x80 else continue_uvarint(buffer, position + 1, first)
 
 
 def continue_uvarint(buffer: Buffer, position: int, first: int) -> tuple[int, int]:
-    """The rest of a varint whose first byte, already taken, said that there is more."""
+    """As `read_uvarint`, after a first byte that is not the last one."""
     number = first & 0x7F
     for shift in range(7, 7 * MAX_UVARINT_BYTES, 7):
         byte = buffer[position]
@@ -60,9 +60,9 @@ def continue_uvarint(buffer: Buffer, position: int, first: int) -> tuple[int, in
 
 
 def skip_tags(buffer: Buffer, position: int, count: int) -> int:
-    """The position behind `count` tagged fields that this version does not know (KIP-482: skipped, never an error)."""
+    """The position behind `count` tagged fields (KIP-482: unknown ones are skipped)."""
     end = len(buffer)
-    for _ in range(count):  # each takes two bytes at least, so a false count runs into the end
+    for _ in range(count):  # each takes two bytes at least, so a wrong count reaches the end
         _, position = read_uvarint(buffer, position)
         size, position = read_uvarint(buffer, position)
         position += size

@@ -1,9 +1,9 @@
-"""Compiles the reader of one message in one version: straight-line Python, bounded by the bytes that are there.
+"""Compile the decoder of one message in one version to straight-line Python.
 
-Lengths come from strangers. Every one is checked against what is left before anything is made by it, and an array
-also by the least that its elements can take, so a claim of a billion elements costs nothing. Fixed-width fields that
-lie side by side, and the length that follows them, are taken with one `unpack_from`, which itself refuses to read past
-the end. Not here: turning older forms into the newest, and the errors a caller sees; that is `codec`.
+Lengths are not trusted: each is checked against the remaining bytes before anything is allocated, and the count of an
+array also with the smallest size of its elements, so a false count of a billion costs nothing. Adjacent fixed-width
+fields, and the length that follows them, are read with one `unpack_from`, which does not read past the end. `codec`
+converts older forms to the newest and raises the errors that callers see.
 """
 
 from collections.abc import Callable, Iterator
@@ -24,7 +24,7 @@ from moldau.wire.primitives import (
 )
 from moldau.wire.source import Source
 
-Reader = Callable[[Buffer, int], tuple[Any, int]]  # from a position: the message, and the position behind it
+Reader = Callable[[Buffer, int], tuple[Any, int]]  # (buffer, position) to the message and the position behind it
 
 ZERO_UUID_BYTES = bytes(16)
 
@@ -38,7 +38,7 @@ def compile_reader(cls: type, version: int, flexible: bool) -> Reader:
 
 
 class _ReaderCompiler:
-    """The generated code knows `b` (the buffer), `p` (where it reads) and `end`."""
+    """Variables of the generated code: `b` is the buffer, `p` the position, `end` the size of the buffer."""
 
     def __init__(self, cls: type, version: int, flexible: bool) -> None:
         self.cls = cls
@@ -52,7 +52,7 @@ class _ReaderCompiler:
             "refuse_length": refuse_length,
             "skip_tags": skip_tags,
         }
-        self.run: list[tuple[Fixed[Any], str]] = []  # fixed-width values met and not yet read
+        self.run: list[tuple[Fixed[Any], str]] = []  # adjacent fixed-width fields that are not read yet
 
     def compile(self) -> Reader:
         self.source.add("end = len(b)")
@@ -98,7 +98,7 @@ class _ReaderCompiler:
                 return self.nullable_struct(kind, what)
             case Nested():
                 return self.struct(kind.cls)
-        raise TypeError(f"no way to read {kind!r}")
+        raise TypeError(f"cannot read {kind!r}")
 
     def length(self, short: bool) -> str:
         """Read a length or count, -1 for null."""
@@ -116,7 +116,7 @@ class _ReaderCompiler:
 
     @contextmanager
     def unless_null(self, null: bool, size: str, result: str) -> Iterator[None]:
-        """Around what reads a value of that size: nothing, or the branch taken when it is not null."""
+        """The branch of a value that is not null; no branch if null is not allowed."""
         if not null:
             yield
             return
@@ -163,7 +163,7 @@ class _ReaderCompiler:
         self.source.add(f"{result} = tuple({result})")
 
     def nullable_struct(self, kind: Nested[Any], what: str, least_mark: int = 0) -> str:
-        """A struct behind a marker byte, negative for null (KIP-893); in a tag 0 is for null too."""
+        """A struct behind a marker byte, negative for null (KIP-893); in a tagged field 0 is null as well."""
         result, marker = self.source.fresh(what), self.source.fresh("marker")
         self.run.append((_MARKER, marker))
         self.flush()
@@ -175,7 +175,7 @@ class _ReaderCompiler:
     # Structs
 
     def struct(self, cls: type) -> str:
-        """Read the fields and return the constructor call; fields this version lacks are left to their defaults."""
+        """Read the fields and return the constructor call; fields that this version lacks get their defaults."""
         present = [field for field in fields_of(cls) if field.present(self.version)]
         arguments = {
             field.name: self.value(field.kind, field.name, field.null_allowed(self.version))
@@ -189,7 +189,7 @@ class _ReaderCompiler:
         return f"{made}({', '.join(f'{name}={value}' for name, value in arguments.items())})"
 
     def tags(self, known: list[Field]) -> dict[str, str]:
-        """Read the tag section. A tag that comes twice counts as it came last; the order is not looked at."""
+        """Read the tagged fields. The last of two with one tag counts; their order is not checked."""
         count = self.source.fresh("tags")
         self.run.append((_BYTE, count))
         self.flush()
@@ -232,7 +232,7 @@ _LONG = Fixed[int]("i", 4)
 
 
 def least_size(kind: Kind[Any], version: int, flexible: bool) -> int:
-    """The fewest bytes that a value of this kind takes; at least one, or a false count could make us loop for free."""
+    """The smallest size of a value; at least one byte, so that a false count cannot cause an endless loop."""
     match kind:
         case Fixed():
             return kind.size

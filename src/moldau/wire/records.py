@@ -1,7 +1,7 @@
-"""The records inside a batch v2: decode, encode, search, recompress. Knows nothing of files or partitions.
+"""Records of a batch, format v2: decode, encode, search, recompress. Knows no files and no partitions.
 
-A batch is a 61-byte header (`batch.py`) and a body, compressed or not, of records whose offsets and timestamps are
-deltas to the header's. Every length is checked against the bytes that are there; what does not fit is CorruptRecords.
+A batch is a 61-byte header (`batch.py`) and a body, compressed or not, of records with offsets and timestamps relative
+to the header. Every length is checked against the remaining bytes; a wrong one raises CorruptRecords.
 """
 
 from collections.abc import Iterator, Sequence
@@ -55,7 +55,7 @@ Header: TypeAlias = tuple[str, bytes | None]
 
 
 class Record(NamedTuple):
-    """One record. A header key that is not UTF-8 keeps its bytes as surrogate escapes, so that it encodes unchanged."""
+    """One record. A header key that is not UTF-8 is kept with surrogate escapes, so that it is encoded unchanged."""
 
     offset: int
     timestamp: int
@@ -65,7 +65,7 @@ class Record(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What ListOffsets answers with."""
+    """An offset and timestamp, as ListOffsets returns them."""
 
     offset: int
     timestamp: int
@@ -75,16 +75,16 @@ class Found(NamedTuple):
 
 
 def check_batch(batch: Buffer) -> BatchHeader:
-    """The header of exactly one whole batch v2 whose checksum is right."""
+    """The header of exactly one whole batch, after checking its format, size and checksum."""
     if len(batch) < HEADER_SIZE:
         raise CorruptRecords(f"a batch of {len(batch)} bytes is shorter than its header")
     header = read_header(batch)
     if header.magic != MAGIC:
         raise CorruptRecords(f"batch format {header.magic} is not supported, only {MAGIC}")
     if header.size != len(batch):
-        raise CorruptRecords(f"the batch says it has {header.size} bytes, there are {len(batch)}")
+        raise CorruptRecords(f"the batch should have {header.size} bytes but has {len(batch)}")
     if checksum(batch) != header.crc:
-        raise CorruptRecords(f"checksum is {checksum(batch):#010x}, the batch says {header.crc:#010x}")
+        raise CorruptRecords(f"the checksum is {checksum(batch):#010x}, the batch has {header.crc:#010x}")
     if header.record_count < 0 or header.last_offset_delta < 0:
         raise CorruptRecords(
             f"negative record count {header.record_count} or last offset delta {header.last_offset_delta}"
@@ -93,30 +93,30 @@ def check_batch(batch: Buffer) -> BatchHeader:
 
 
 def decode_records(batch: Buffer, *, limit: int) -> list[Record]:
-    """All records of one batch; its body may have `limit` bytes when decompressed."""
+    """All records of one batch; its body may have at most `limit` bytes when decompressed."""
     return list(iter_records(batch, limit=limit))
 
 
 def iter_records(batch: Buffer, *, limit: int) -> Iterator[Record]:
-    """As `decode_records`, one at a time; the checks of the whole batch come with its last record."""
+    """As `decode_records`, one at a time; some checks of the batch follow its last record."""
     header = check_batch(batch)
     return _walk(header, _body(header, batch, limit))
 
 
 def _body(header: BatchHeader, batch: Buffer, limit: int) -> bytes:
     raw = memoryview(batch)[HEADER_SIZE:]
-    if header.record_count == 0 and not raw:  # compaction leaves such a header to keep the producer's last sequence
+    if header.record_count == 0 and not raw:  # compaction keeps a producer's last sequence in such a header
         return b""
     body = decompress(header.codec, raw, limit) if header.codec else bytes(raw)
     if header.record_count * SMALLEST_RECORD > len(body):
-        raise CorruptRecords(f"{len(body)} bytes cannot hold the {header.record_count} records that the batch claims")
+        raise CorruptRecords(f"{len(body)} bytes cannot hold the {header.record_count} records of the batch")
     return body
 
 
 def _walk(header: BatchHeader, body: bytes) -> Iterator[Record]:
-    """The records of an uncompressed body. One-byte varints, by far the most, are read in place.
+    """The records of an uncompressed body. One-byte varints, by far the most frequent, are read inline.
 
-    Positions only ever grow, so a length beyond the record or the body shows as a wrong end or as an IndexError.
+    Positions only grow, so a wrong length ends in a wrong position or in an IndexError.
     """
     base_offset, base_timestamp = header.base_offset, header.base_timestamp
     append_time = header.max_timestamp if header.attributes & LOG_APPEND_TIME else None
@@ -127,7 +127,7 @@ def _walk(header: BatchHeader, body: bytes) -> Iterator[Record]:
         for number in range(1, header.record_count + 1):
             size, position = read_varint(body, position)
             end = position + size
-            position += 1  # attributes: none is defined for a record
+            position += 1  # attributes of a record, which are unused
 
             delta = body[position]
             position += 1
@@ -144,7 +144,7 @@ def _walk(header: BatchHeader, body: bytes) -> Iterator[Record]:
             else:
                 delta, position = read_varint(body, position - 1)
             if not previous < delta <= last_delta:
-                raise CorruptRecords(f"offset delta {delta} after {previous} in a batch whose last is {last_delta}")
+                raise CorruptRecords(f"offset delta {delta} after {previous}; the last of the batch is {last_delta}")
             previous = delta
 
             key: bytes | None = None
@@ -195,7 +195,7 @@ def _read_headers(body: bytes, position: int, end: int) -> tuple[tuple[Header, .
     for _ in range(count):
         name, position = _read_bytes(body, position)
         if name is None:
-            raise CorruptRecords("a header without a key")
+            raise CorruptRecords("a record header without a key")
         value, position = _read_bytes(body, position)
         headers.append((name.decode("utf-8", "surrogateescape"), value))
     return tuple(headers), position
@@ -218,11 +218,11 @@ def encode_batch(
     producer_epoch: int = -1,
     base_sequence: int = -1,
 ) -> bytes:
-    """One whole batch with its checksum.
+    """Encode one whole batch.
 
-    `attributes` are the flags of `batch.py`; the codec's bits are added. `last_offset` and `max_timestamp` are the last
-    record's and the latest one's unless given: a compacted batch keeps its old last offset, and LOG_APPEND_TIME
-    means `max_timestamp` for every record.
+    `attributes` are the flags of `batch.py` without the codec. `last_offset` and `max_timestamp` are those of the
+    records unless given: a compacted batch keeps its last offset, and with LOG_APPEND_TIME every record has
+    `max_timestamp`.
     """
     if last_offset is None:
         last_offset = records[-1].offset if records else base_offset
@@ -251,7 +251,7 @@ def encode_batch(
 
 
 def seal(header: BatchHeader | tuple[int, ...], body: bytes) -> bytes:
-    """Header and body as one batch, with its checksum; everything else in the header is the caller's."""
+    """Join header and body, and set the checksum."""
     head = bytearray(HEADER.pack(*header))
     _CRC.pack_into(head, CRC_POSITION, crc32c(body, crc32c(memoryview(head)[CRC_START:])))
     return bytes(head) + body
@@ -279,7 +279,7 @@ def encode_pairs(
     producer_id: int = -1,
     producer_epoch: int = -1,
 ) -> bytes:
-    """As `encode_batch`, for keys and values of one moment: what a broker writes of its own, and often."""
+    """As `encode_batch`, faster, for keys and values with one timestamp: the records of coordinators."""
     parts: list[bytes] = []
     null = write_varint(-1)
     for offset, (key, value) in enumerate(pairs):
@@ -309,7 +309,7 @@ def _encode_headers(headers: Sequence[Header]) -> bytes:
 
 
 def recompress(batch: Buffer, codec: int, level: int | None, limit: int) -> bytes:
-    """The same records with another codec. Only codec bits, length and checksum of the header change."""
+    """Compress the records with another codec. In the header codec, length and checksum change."""
     header = check_batch(batch)
     body = _body(header, batch, limit)
     for _ in _walk(header, body):
@@ -354,9 +354,9 @@ class ControlType(IntEnum):
 
 
 class ControlMarker(NamedTuple):
-    """A control record's meaning; the epoch is that of the transaction coordinator, of ABORT and COMMIT only."""
+    """A decoded control record; ABORT and COMMIT have the epoch of the transaction coordinator."""
 
-    type: ControlType | int  # an int for a type that is newer than this table
+    type: ControlType | int  # an int for an unknown type
     coordinator_epoch: int | None
 
 
@@ -365,13 +365,13 @@ _END_OF_TRANSACTION = Struct(">hi")  # version, coordinator epoch
 
 
 def decode_control(record: Record) -> ControlMarker:
-    """The marker that a record of a control batch carries (KIP-98)."""
+    """Decode a record of a control batch (KIP-98)."""
     if record.key is None or len(record.key) < _CONTROL_KEY.size:
-        raise CorruptRecords(f"control record at offset {record.offset} without a whole key")
+        raise CorruptRecords(f"the control record at offset {record.offset} has an incomplete key")
     _, number = _CONTROL_KEY.unpack_from(record.key)
     kind = ControlType(number) if number in tuple(ControlType) else number
     if kind not in (ControlType.ABORT, ControlType.COMMIT):
         return ControlMarker(kind, None)
     if record.value is None or len(record.value) < _END_OF_TRANSACTION.size:
-        raise CorruptRecords(f"transaction marker at offset {record.offset} without a whole value")
+        raise CorruptRecords(f"the transaction marker at offset {record.offset} has an incomplete value")
     return ControlMarker(kind, _END_OF_TRANSACTION.unpack_from(record.value)[1])

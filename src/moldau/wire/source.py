@@ -1,4 +1,4 @@
-"""Python source under construction, for the two code generators `reader` and `writer`. Knows nothing of messages."""
+"""Source: builder of Python functions for the code generators `reader` and `writer`. Knows no messages."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -7,7 +7,7 @@ from typing import Any
 
 
 class Source:
-    """Lines at their indentation, fresh names, and the names that the finished function will find."""
+    """Lines with indentation, fresh names, and the globals of the function."""
 
     def __init__(self, title: str) -> None:
         self.title = title
@@ -27,12 +27,12 @@ class Source:
         self._depth -= 1
 
     def fresh(self, hint: str) -> str:
-        """A name that nothing else uses; the hint keeps generated code readable in a traceback."""
+        """An unused name; the hint keeps generated code readable in a traceback."""
         self._names += 1
         return f"{hint}_{self._names}"
 
     def let(self, hint: str, value: Any) -> str:
-        """A name under which the finished function finds `value`."""
+        """Add `value` to the globals of the function and return its name."""
         name = self.fresh(hint)
         self.known[name] = value
         return name

@@ -1,4 +1,4 @@
-"""Zigzag varints of the record format: bounded readers and a writer. The messages' unsigned varints live elsewhere."""
+"""Zigzag varints of the record format. Messages have unsigned varints (`primitives`)."""
 
 from moldau.wire.compression import CorruptRecords
 from moldau.wire.primitives import uvarint
@@ -35,7 +35,7 @@ def _read(data: bytes, position: int, bits: int) -> tuple[int, int]:
 
 
 def write_varint(value: int) -> bytes:
-    """`value`, which fits 64 bits, as a zigzag varint."""
+    """Encode `value`, which has at most 64 bits."""
     if -_CACHED <= value < _CACHED:
         return _CACHE[value]
     return _write(value)
@@ -45,6 +45,6 @@ def _write(value: int) -> bytes:
     return uvarint((value << 1) ^ (value >> 63))
 
 
-# Lengths and deltas are mostly small. Python's negative indices make one tuple serve both signs.
+# Most lengths and deltas are small. With negative indices one tuple serves both signs.
 _CACHED = 2048
 _CACHE = tuple(_write(value) for value in (*range(_CACHED), *range(-_CACHED, 0)))

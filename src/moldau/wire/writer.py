@@ -1,8 +1,8 @@
-"""Compiles the writer of one message in one version: straight-line Python that appends to one bytearray.
+"""Compile the encoder of one message in one version to straight-line Python that appends to a bytearray.
 
-Fixed-width fields that lie side by side, with a fixed-width length that follows, are packed in one call. What the
-version cannot say is refused, not dropped, unless the field is declared ignorable. Not here: newest to older forms,
-and the errors a caller sees; that is `codec`.
+Adjacent fixed-width fields, and a fixed-width length that follows them, are packed in one call. A value that the
+version lacks is an error unless the field is declared ignorable. `codec` converts the newest form to older ones and
+raises the errors that callers see.
 """
 
 from collections.abc import Callable
@@ -33,7 +33,7 @@ def too_long(field: str) -> Unencodable:
 
 
 class _WriterCompiler:
-    """The generated code knows `m` (the message) and `out` (what is written so far)."""
+    """Variables of the generated code: `m` is the message, `out` the encoded bytes."""
 
     def __init__(self, cls: type, version: int, flexible: bool) -> None:
         self.cls = cls
@@ -42,7 +42,7 @@ class _WriterCompiler:
         self.source = Source(f"writer of {cls.__name__} version {version}")
         self.source.known |= {"lacks": lacks, "not_null": not_null, "pack": pack, "too_long": too_long}
         self.source.known["uvarint"] = uvarint
-        self.run: list[tuple[str, str]] = []  # letters and expressions met and not yet packed
+        self.run: list[tuple[str, str]] = []  # adjacent fixed-width letters and expressions that are not packed yet
         self.out = "out"
 
     def compile(self) -> Writer:
@@ -82,10 +82,10 @@ class _WriterCompiler:
             case Nested():
                 self.struct(kind.cls, expression)
             case _:
-                raise TypeError(f"no way to write {kind!r}")
+                raise TypeError(f"cannot write {kind!r}")
 
     def length(self, value: str, original: str, what: str, null: bool, short: bool) -> None:
-        """Write the length or count of `value`, or null's mark when `original` is None."""
+        """Write the length or count of `value`, or that of null when `original` is None."""
         if not self.flexible:
             count = f"-1 if {original} is None else len({value})" if null else f"len({value})"
             self.run.append(("h" if short else "i", count))
@@ -131,7 +131,7 @@ class _WriterCompiler:
             self.flush()
 
     def nullable_struct(self, kind: Nested[Any], expression: str, null_mark: int = 255) -> None:
-        """A struct behind a marker byte, -1 for null (KIP-893); in a tag 0 is for null."""
+        """A struct behind a marker byte, -1 for null (KIP-893); in a tagged field 0 is null."""
         self.flush()
         value = self.source.fresh("struct")
         self.source.add(f"{value} = {expression}")
@@ -162,13 +162,13 @@ class _WriterCompiler:
             self.tags([field for field in present if field.tag is not None], expression)
 
     def forbid_null(self, field: Field, expression: str) -> None:
-        """Only where another version allows null: elsewhere the types say so already."""
+        """Only where another version allows null: elsewhere the type forbids it."""
         if field.nullable is not None and not field.null_allowed(self.version):
             with self.source.block(f"if {expression}.{field.name} is None:"):
                 self.source.add(f"raise not_null({field.name!r}, {self.version})")
 
     def tags(self, known: list[Field], expression: str) -> None:
-        """The tag section: what differs from its default, in the order of the tags (KIP-482)."""
+        """Write the tagged fields that differ from their defaults, in the order of their tags (KIP-482)."""
         if not known:
             self.run.append(("x", ""))
             return

@@ -6,7 +6,7 @@ import pytest
 
 from moldau.base.errors import WireError
 from moldau.broker.sessions import EVICTABLE_AFTER_MS, FINAL_EPOCH, INITIAL_EPOCH, LAST_EPOCH, Fetch, FetchSessions
-from moldau.wire.hot import FETCH_BY_ID, FetchAsk, FetchPartition, FetchResult
+from moldau.wire.hot import FETCH_BY_ID, FetchBody, FetchPartition, FetchResult
 
 NOW = 1_000_000
 BY_NAME, BY_ID = FETCH_BY_ID - 1, FETCH_BY_ID
@@ -18,10 +18,10 @@ class Records(NamedTuple):
     length: int = 100
 
 
-def ask(epoch: int, *partitions: int, session: int = 0, topic: bytes = b"t", offset: int = 0, **more: Any) -> FetchAsk:
+def ask(epoch: int, *partitions: int, session: int = 0, topic: bytes = b"t", offset: int = 0, **more: Any) -> FetchBody:
     rows = [FetchPartition(index, -1, offset, -1, 1 << 20) for index in partitions]
     forgotten = [(topic, list(more["forget"]))] if "forget" in more else []
-    return FetchAsk(-1, 500, 1, 1 << 20, 0, session, epoch, [(topic, rows)] if rows else [], forgotten)
+    return FetchBody(-1, 500, 1, 1 << 20, 0, session, epoch, [(topic, rows)] if rows else [], forgotten)
 
 
 def result(index: int, high: int = 0, **changed: Any) -> FetchResult:

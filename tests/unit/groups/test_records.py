@@ -8,7 +8,7 @@ import pytest
 
 from moldau.base.coordination import Record
 from moldau.groups import records as r
-from moldau.wire.codec import MalformedMessage, UnservedVersion
+from moldau.wire.codec import MalformedMessage, UnsupportedVersion
 from moldau.wire.declare import replace
 from support.kafka import jvm
 
@@ -166,7 +166,7 @@ def test_kinds_that_we_do_not_have_are_skipped(kind: int) -> None:
 def test_a_newer_version_of_a_known_kind_is_refused() -> None:
     key, value = printed("group-4")
     assert value is not None
-    with pytest.raises(UnservedVersion):
+    with pytest.raises(UnsupportedVersion):
         r.decode(key, b"\0\5" + value[2:])
 
 

@@ -390,8 +390,8 @@ def test_a_reply_that_comes_after_the_end_is_dropped(loop_kind: str) -> None:
     ("sent", "reason"),
     [
         (struct.pack(">i", 2**31 - 1), "socket.request.max.bytes=1048576"),
-        (struct.pack(">i", -5), "does not speak Kafka's protocol"),
-        (struct.pack(">i", 3) + b"abc", "does not speak Kafka's protocol"),
+        (struct.pack(">i", -5), "does not speak the Kafka protocol"),
+        (struct.pack(">i", 3) + b"abc", "does not speak the Kafka protocol"),
         (b"GET / HTTP/1.1\r\n\r\n", "HTTP request on a PLAINTEXT listener (PLAINTEXT)"),
     ],
 )

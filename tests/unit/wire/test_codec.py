@@ -4,7 +4,7 @@ from uuid import UUID
 
 import pytest
 
-from moldau.wire.codec import Unencodable, UnservedVersion, decode, encode
+from moldau.wire.codec import Unencodable, UnsupportedVersion, decode, encode
 from moldau.wire.declare import (
     FLOAT64,
     INT16,
@@ -86,9 +86,9 @@ def test_what_is_too_long_is_named() -> None:
 
 
 def test_a_version_that_does_not_exist() -> None:
-    with pytest.raises(UnservedVersion, match="versions 0 to 3, not 4"):
+    with pytest.raises(UnsupportedVersion, match="versions 0 to 3, not 4"):
         encode(WHOLE, 4)
-    with pytest.raises(UnservedVersion):
+    with pytest.raises(UnsupportedVersion):
         decode(Timetable, -1, b"")
 
 

@@ -4,7 +4,7 @@ from uuid import UUID
 
 import pytest
 
-from moldau.wire.codec import MalformedMessage, UnservedVersion, encode
+from moldau.wire.codec import MalformedMessage, UnsupportedVersion, encode
 from moldau.wire.declare import replace
 from moldau.wire.messages.kraft import (
     AbortTransactionRecord,
@@ -123,7 +123,7 @@ def test_types_that_an_import_has_no_use_for_are_none() -> None:
 
 
 def test_what_is_from_a_newer_kafka_is_not_guessed_at() -> None:
-    with pytest.raises(UnservedVersion, match="TopicRecord has versions 0 to 0, not 9"):
+    with pytest.raises(UnsupportedVersion, match="TopicRecord has versions 0 to 0, not 9"):
         decode_metadata_record(bytes.fromhex("010209"))
-    with pytest.raises(UnservedVersion, match="frame version 2"):
+    with pytest.raises(UnsupportedVersion, match="frame version 2"):
         decode_metadata_record(bytes.fromhex("020200"))

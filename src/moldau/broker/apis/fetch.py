@@ -26,7 +26,7 @@ from moldau.replication.leader import Leader
 from moldau.replication.partition import Partition
 from moldau.replication.throttle import UNLIMITED, named
 from moldau.replication.waiters import Copier, FetchWaiter, Place, Watched
-from moldau.wire.hot import FETCH_BY_ID, FetchAsk, FetchPartition, FetchResult, pack_fetch, read_fetch
+from moldau.wire.hot import FETCH_BY_ID, FetchBody, FetchPartition, FetchResult, pack_fetch, read_fetch
 
 logger = logging.getLogger("moldau.broker")
 
@@ -38,7 +38,7 @@ NOT_LEADER = WireError.NOT_LEADER_OR_FOLLOWER
 class Reader(NamedTuple):
     """Who asks, and for what."""
 
-    ask: FetchAsk
+    ask: FetchBody
     version: int
     committed: bool  # it wants no records of transactions that are not committed
     follower: bool
@@ -103,7 +103,7 @@ def _copy(
     return parked
 
 
-def _look_at_all(ctx: DataContext, ask: FetchAsk, session: Session, copier: Copier, said: set[Place]) -> set[Place]:
+def _look_at_all(ctx: DataContext, ask: FetchBody, session: Session, copier: Copier, said: set[Place]) -> set[Place]:
     """From time to time, and when the follower has registered anew: nothing of a session is forgotten for long.
 
     Returns what counts as said once more: what leaders here do not know of it.

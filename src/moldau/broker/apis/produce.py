@@ -22,7 +22,7 @@ from moldau.net.reply import BadRequest, Parked, Reply
 from moldau.replication.leader import ALL
 from moldau.replication.partition import Appended, Outcome, Partition
 from moldau.wire.headers import PREFIX_AND_LENGTH
-from moldau.wire.hot import PRODUCE_BY_ID, ProduceAsk, ProduceResult, pack_produce, read_produce
+from moldau.wire.hot import PRODUCE_BY_ID, ProduceBody, ProduceResult, pack_produce, read_produce
 
 ACKS = (-1, 0, 1)
 NULL_RECORDS = Refusal(WireError.INVALID_REQUEST, "the records are null")
@@ -52,7 +52,7 @@ def produce(ctx: DataContext, frame: memoryview, at: int, call: Call) -> Reply:
 
 
 def _append_all(
-    ctx: DataContext, frame: memoryview, ask: ProduceAsk, call: Call, proofs: dict[Partition, Proof] | None
+    ctx: DataContext, frame: memoryview, ask: ProduceBody, call: Call, proofs: dict[Partition, Proof] | None
 ) -> Reply:
     acks = ask.acks
     version = call.version
@@ -106,7 +106,7 @@ def _is_broker(frame: memoryview) -> bool:
     return frame[PREFIX_AND_LENGTH.size : PREFIX_AND_LENGTH.size + max(size, 0)] == INTERNAL_CLIENT
 
 
-def _produce_in_transaction(ctx: DataContext, frame: memoryview, ask: ProduceAsk, call: Call) -> Reply:
+def _produce_in_transaction(ctx: DataContext, frame: memoryview, ask: ProduceBody, call: Call) -> Reply:
     """Its transaction's coordinator is asked first, which may take a while if it is another broker."""
     assert ask.transactional_id is not None
     transactional_id = ask.transactional_id
@@ -126,7 +126,7 @@ def _produce_in_transaction(ctx: DataContext, frame: memoryview, ask: ProduceAsk
     return ctx.holding.serve(batches[0].producer_id, frame, proofs_of, go_on) if batches else go_on(frame, {})
 
 
-def _transactional_batches(ctx: DataContext, ask: ProduceAsk, frame: memoryview, version: int) -> Iterator[Batch]:
+def _transactional_batches(ctx: DataContext, ask: ProduceBody, frame: memoryview, version: int) -> Iterator[Batch]:
     """Those of the request that are part of a transaction, for partitions that this broker leads."""
     topics = ctx.replicas.by_id if version >= PRODUCE_BY_ID else ctx.replicas.by_name
     for token, rows in ask.topics:
@@ -212,7 +212,7 @@ def _refused(index: int, refusal: Refusal, partition: Partition | None = None) -
     return result._replace(leader=leader_of(partition.state))
 
 
-def _refused_all(ask: ProduceAsk, refusal: Refusal, call: Call) -> bytes | None:
+def _refused_all(ask: ProduceBody, refusal: Refusal, call: Call) -> bytes | None:
     results = _refuse_all(ask, refusal)
     if ask.acks:
         return _pack(call, results)
@@ -222,5 +222,5 @@ def _refused_all(ask: ProduceAsk, refusal: Refusal, call: Call) -> bytes | None:
     return None
 
 
-def _refuse_all(ask: ProduceAsk, refusal: Refusal) -> Results:
+def _refuse_all(ask: ProduceBody, refusal: Refusal) -> Results:
     return [(token, [_refused(index, refusal) for index, _, _ in rows]) for token, rows in ask.topics]

@@ -21,7 +21,7 @@ from moldau.client.direct.security import PLAINTEXT, Security
 from moldau.wire.codec import MalformedMessage, decode, encode
 from moldau.wire.headers import API_VERSIONS, pack_request_header, read_response_header
 from moldau.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from moldau.wire.messages.registry import APIS, ASKED, ApiMessages
+from moldau.wire.messages.registry import APIS, CLIENT_APIS, ApiMessages
 from moldau.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from moldau.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
@@ -34,7 +34,7 @@ SESSION_SHARE = 0.85  # of a SASL session's lifetime: then the connection is mad
 
 _LENGTH = Struct(">i")
 _ERROR = Struct(">h")
-_APIS: Final = {api.request: api for api in (*APIS, *ASKED)}
+_APIS: Final = {api.request: api for api in (*APIS, *CLIENT_APIS)}
 
 
 class ConnectionLost(ConnectionError):

@@ -12,7 +12,7 @@ from uuid import UUID
 from moldau.base.coordination import Record
 from moldau.groups import records
 from moldau.groups.records import OFFSET_COMMIT, OffsetCommitValue
-from moldau.wire.codec import MalformedMessage, UnservedVersion
+from moldau.wire.codec import MalformedMessage, UnsupportedVersion
 from moldau.wire.primitives import ZERO_UUID, continue_uvarint, uvarint
 
 PackedPartition = bytes  # two bytes of the topic's length, the topic, four bytes of partition
@@ -125,7 +125,7 @@ def check_value(value: bytes) -> None:
     if len(value) < SMALLEST_VALUE:
         raise MalformedMessage("the value of a committed offset is too short")
     if value[0] or value[1] > NEWEST_VERSION:
-        raise UnservedVersion("a committed offset was written by a newer broker, in a version that is not known here")
+        raise UnsupportedVersion("a committed offset has an unknown version: a newer broker wrote it")
 
 
 def unpack_value(value: bytes) -> CommittedOffset:

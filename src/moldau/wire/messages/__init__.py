@@ -1,1 +1,1 @@
-"""One file per API: each message declared once, with its version ranges."""
+"""The messages of each API, one file per API, declared once for all versions."""

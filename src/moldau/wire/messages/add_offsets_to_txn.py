@@ -1,4 +1,4 @@
-"""AddOffsetsToTxn: a transaction will commit offsets of a group. Versions differ in encoding and errors only."""
+"""AddOffsetsToTxn: add the offsets of a group to a transaction. Versions differ in encoding and errors only."""
 
 from moldau.wire.declare import INT16, INT32, INT64, STRING, message, wire
 

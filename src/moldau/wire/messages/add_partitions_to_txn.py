@@ -1,9 +1,8 @@
-"""AddPartitionsToTxn: partitions that a transaction will write to.
+"""AddPartitionsToTxn: add partitions to a transaction, or verify that they are in it.
 
-Version 4 has many transactions in one request and may only verify that their partitions are there; brokers use it for
-their producers (KIP-890). 5 differs in errors only. Versions up to 3 are what a producer sends: one transaction, a list
-of one here, and an answer without its id, which is empty here. They cannot say that the whole request failed: whoever
-answers them says so for every partition.
+Version 4 has many transactions in one request and can verify only; brokers send it for their producers (KIP-890). 5
+differs in errors only. Versions up to 3, sent by producers, have one transaction, here a list of one, and a response
+without its id, here an empty one. They have no error for the whole request: the handler sets it for every partition.
 """
 
 from moldau.wire.declare import BOOL, INT16, INT32, INT64, STRING, Array, message, older_form, struct, wire

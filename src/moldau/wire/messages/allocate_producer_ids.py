@@ -1,4 +1,4 @@
-"""AllocateProducerIds: a broker asks the controller for a block of producer ids. Between brokers only."""
+"""AllocateProducerIds: a broker requests a block of producer ids from the controller. Between brokers only."""
 
 from moldau.wire.declare import INT16, INT32, INT64, message, wire
 

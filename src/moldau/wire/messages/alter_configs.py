@@ -1,4 +1,4 @@
-"""AlterConfigs: replace all settings of a resource. Superseded by IncrementalAlterConfigs."""
+"""AlterConfigs: replace all configs of a resource. Superseded by IncrementalAlterConfigs."""
 
 from moldau.wire.declare import BOOL, INT8, INT16, INT32, STRING, Array, message, struct, wire
 

@@ -1,6 +1,6 @@
-"""AlterPartition: a leader tells the controller the in-sync replicas of its partitions (KIP-497). Between brokers only.
+"""AlterPartition: a leader proposes a new ISR of its partitions to the controller (KIP-497). Between brokers only.
 
-Version 2 names topics by id; version 3 gives the epoch of each broker with it (KIP-903).
+Version 2 has topic ids; version 3 adds the broker epoch of each replica (KIP-903).
 """
 
 from uuid import UUID

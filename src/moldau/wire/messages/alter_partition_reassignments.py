@@ -1,6 +1,6 @@
-"""AlterPartitionReassignments: partitions shall have other replicas, or keep those they had (KIP-455).
+"""AlterPartitionReassignments: reassign the replicas of partitions, or cancel that (KIP-455).
 
-Version 1 can refuse to change the replication factor (KIP-860).
+Version 1 can forbid a change of the replication factor (KIP-860).
 """
 
 from moldau.wire.declare import BOOL, INT16, INT32, STRING, Array, message, struct, wire

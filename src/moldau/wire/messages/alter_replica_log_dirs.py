@@ -1,4 +1,4 @@
-"""AlterReplicaLogDirs: move replicas into other data directories of their broker. Versions differ in encoding only."""
+"""AlterReplicaLogDirs: move replicas to other log directories of a broker. Versions differ in encoding only."""
 
 from moldau.wire.declare import INT16, INT32, STRING, Array, message, struct, wire
 

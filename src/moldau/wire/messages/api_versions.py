@@ -1,8 +1,8 @@
-"""ApiVersions: which APIs and versions a broker serves, and which features the cluster has finalized.
+"""ApiVersions: the APIs and versions of a broker, and the finalized features of the cluster.
 
 Version 1 adds the throttle time, 3 the client's name and the features (all tagged), 4 lets a feature start at
-version 0. The response's header is version 0 whatever the version (see `headers`), so that a client that asked with a
-version unknown to the broker can read the answer.
+version 0. The response always has header version 0 (see `headers`), so that a client can read it even if the broker
+does not know the version of the request.
 """
 
 from moldau.wire.declare import BOOL, INT16, INT32, INT64, STRING, Array, message, struct, wire

@@ -1,6 +1,6 @@
-"""BrokerHeartbeat: a broker asks the controller to let it stop in order. Between brokers only.
+"""BrokerHeartbeat: a broker requests a controlled shutdown from the controller. Between brokers only.
 
-Version 1 also names failed directories.
+Version 1 adds failed log directories.
 """
 
 from uuid import UUID

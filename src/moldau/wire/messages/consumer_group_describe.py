@@ -1,6 +1,6 @@
-"""ConsumerGroupDescribe: groups of the consumer protocol with their members (KIP-848).
+"""ConsumerGroupDescribe: consumer groups with their members (KIP-848).
 
-Version 1 tells which protocol each member speaks: -1 unknown, 0 classic, 1 consumer (KIP-1099).
+Version 1 adds the protocol of each member: -1 unknown, 0 classic, 1 consumer (KIP-1099).
 """
 
 from uuid import UUID

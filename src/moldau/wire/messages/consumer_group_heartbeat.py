@@ -1,7 +1,7 @@
-"""ConsumerGroupHeartbeat: joining, living in and leaving a group of the consumer protocol, in one call (KIP-848).
+"""ConsumerGroupHeartbeat: join, stay in and leave a consumer group (KIP-848).
 
-A member says in full what it wants and owns when it joins, and afterwards only what changed: null is "as before".
-Version 1 adds subscriptions by regular expression, and members choose their own ids (KIP-1082).
+A member sends all fields when it joins and afterwards only those that changed: null means unchanged. Version 1 adds
+subscriptions by regular expression and member ids that clients generate (KIP-1082).
 """
 
 from uuid import UUID
@@ -19,10 +19,10 @@ class ConsumerGroupTopicPartitions:
 class ConsumerGroupHeartbeatRequest:
     group_id: str = wire(STRING)
     member_id: str = wire(STRING, default="")
-    member_epoch: int = wire(INT32)  # 0 joins, -1 leaves, -2 leaves as a static member that will be back
+    member_epoch: int = wire(INT32)  # 0 joins, -1 leaves, -2 leaves as a static member that will rejoin
     instance_id: str | None = wire(STRING, nullable=0, default=None)
     rack_id: str | None = wire(STRING, nullable=0, default=None)
-    rebalance_timeout_ms: int = wire(INT32, default=-1)  # -1: as before
+    rebalance_timeout_ms: int = wire(INT32, default=-1)  # -1: unchanged
     subscribed_topic_names: tuple[str, ...] | None = wire(Array(STRING), nullable=0, default=None)
     subscribed_topic_regex: str | None = wire(STRING, nullable=1, since=1, default=None)
     server_assignor: str | None = wire(STRING, nullable=0, default=None)

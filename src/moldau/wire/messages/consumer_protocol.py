@@ -1,9 +1,9 @@
-"""What consumers say to each other inside JoinGroup and SyncGroup: subscriptions and assignments, behind their version.
+"""The embedded consumer protocol: subscriptions in JoinGroup and assignments in SyncGroup.
 
-To a broker these are opaque, except where it must know which topics a classic group reads and where members of both
-protocols share a group (KIP-848). Version 1 of a subscription adds the partitions that a member owns (KIP-429), 2 its
-generation, 3 its rack (KIP-881); the versions of an assignment do not differ. A version above 3 is read as 3, and what
-stands behind it is ignored: that is how the format was meant to grow.
+A broker decodes them only to find the topics of a classic group, and where members of both protocols share a group
+(KIP-848). Version 1 of a subscription adds the owned partitions (KIP-429), 2 the generation, 3 the rack (KIP-881); the
+versions of an assignment do not differ. A version above 3 is read as 3 and the bytes behind it are ignored, as the
+format intends.
 """
 
 from struct import pack, unpack_from
@@ -15,7 +15,7 @@ from moldau.wire.primitives import Buffer, MalformedMessage
 
 M = TypeVar("M")
 
-PROTOCOL_TYPE = "consumer"  # JoinGroup's protocol type of members that speak this
+PROTOCOL_TYPE = "consumer"  # the protocol type of these members in JoinGroup
 NEWEST_VERSION = 3
 NO_KEY = -1  # not an API
 
@@ -44,7 +44,7 @@ class ConsumerProtocolAssignment:
 
 
 def read_version(data: Buffer) -> int:
-    """The version that a subscription or an assignment says it has, which may be newer than any known here."""
+    """The version of a subscription or an assignment, which may be newer than any known here."""
     if len(data) < 2:
         raise MalformedMessage("a subscription or assignment is too short for its version")
     version: int = unpack_from(">h", data)[0]
@@ -75,6 +75,6 @@ def _read(cls: type[M], data: Buffer) -> M:
 
 
 def _write(value: object, version: int) -> bytes:
-    """In this version, or the newest known if that is older."""
+    """Encode in this version, or in the newest known one if that is older."""
     version = min(version, layout_of(type(value)).versions[1])
     return pack(">h", version) + encode(value, version)

@@ -1,4 +1,4 @@
-"""CreatePartitions: more partitions for topics that exist.
+"""CreatePartitions: add partitions to topics.
 
 Versions 1 to 3 differ in encoding and quota errors only.
 """

@@ -1,7 +1,7 @@
-"""CreateTopics: new topics, with a number of partitions or an explicit assignment, and settings.
+"""CreateTopics: create topics, with a number of partitions or an explicit assignment, and configs.
 
-Version 4 lets partitions and replication factor be -1, the broker's default; 5 answers with the settings of the new
-topic; 7 with its id.
+Version 4 allows -1 partitions and replication factor for the default of the broker; 5 returns the configs of the new
+topic; 7 its id.
 """
 
 from uuid import UUID

@@ -1,4 +1,4 @@
-"""DeleteGroups: groups that have no members go, with their offsets (KIP-229)."""
+"""DeleteGroups: delete groups without members, with their offsets (KIP-229)."""
 
 from moldau.wire.declare import INT16, INT32, STRING, Array, message, struct, wire
 

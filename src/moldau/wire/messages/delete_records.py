@@ -1,4 +1,4 @@
-"""DeleteRecords: move partitions' log start offsets up. Versions differ in encoding and quota errors only."""
+"""DeleteRecords: advance the log start offsets of partitions. Versions differ in encoding and quota errors only."""
 
 from moldau.wire.declare import INT16, INT32, INT64, STRING, Array, message, struct, wire
 

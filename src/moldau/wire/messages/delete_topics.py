@@ -1,6 +1,6 @@
-"""DeleteTopics: by name, or by id.
+"""DeleteTopics: delete topics by name or by id.
 
-Version 5 adds error messages. Version 6 has names or ids in one list; earlier ones a list of names, which becomes
+Version 5 adds error messages. Version 6 has names or ids in one list; earlier versions a list of names, here
 states with a name.
 """
 

@@ -1,6 +1,6 @@
 """DescribeCluster: the brokers and the controller.
 
-Version 1 asks for brokers or controllers, version 2 also for fenced brokers.
+Version 1 adds the endpoint type, brokers or controllers, version 2 fenced brokers.
 """
 
 from moldau.wire.declare import BOOL, INT8, INT16, INT32, STRING, Array, message, struct, wire

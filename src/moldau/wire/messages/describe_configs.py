@@ -1,4 +1,4 @@
-"""DescribeConfigs: settings of topics and brokers, with where their values come from.
+"""DescribeConfigs: configs of topics, brokers and groups, with the sources of their values.
 
 Version 3 adds types and documentation.
 """

@@ -1,7 +1,7 @@
-"""DescribeGroups: classic groups with their members, what these asked for and what they were assigned.
+"""DescribeGroups: classic groups with their members, subscriptions and assignments.
 
-Version 3 adds what the caller may do with a group (KIP-430), 4 static members, 6 error messages and an error for a
-group that is not there (KIP-1043).
+Version 3 adds authorized operations (KIP-430), 4 static members, 6 error messages and an error for an unknown group
+(KIP-1043).
 """
 
 from moldau.wire.declare import BOOL, BYTES, INT16, INT32, STRING, Array, message, struct, wire

@@ -1,6 +1,6 @@
-"""DescribeLogDirs: what lies in each data directory.
+"""DescribeLogDirs: the replicas of each log directory, and their sizes.
 
-Version 3 adds an error for the whole answer, 4 the volume's size, 5 whether the directory takes new partitions.
+Version 3 adds an error for the whole response, 4 the size of the volume, 5 whether the directory is cordoned.
 """
 
 from moldau.wire.declare import BOOL, INT16, INT32, INT64, STRING, Array, message, struct, wire

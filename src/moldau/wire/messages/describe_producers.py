@@ -1,4 +1,4 @@
-"""DescribeProducers: the idempotent producers that a partition remembers (KIP-664)."""
+"""DescribeProducers: the active producers of partitions (KIP-664)."""
 
 from moldau.wire.declare import INT16, INT32, INT64, STRING, Array, message, struct, wire
 

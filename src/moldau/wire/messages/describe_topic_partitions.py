@@ -1,4 +1,4 @@
-"""DescribeTopicPartitions: topics page by page, with a cursor to go on from (KIP-966)."""
+"""DescribeTopicPartitions: describe topics page by page, with a cursor (KIP-966)."""
 
 from uuid import UUID
 

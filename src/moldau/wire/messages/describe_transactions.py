@@ -1,4 +1,4 @@
-"""DescribeTransactions: the state of transactional ids, by their coordinator (KIP-664)."""
+"""DescribeTransactions: the state of transactions, from their coordinator (KIP-664)."""
 
 from moldau.wire.declare import INT16, INT32, INT64, STRING, Array, message, struct, wire
 

@@ -1,4 +1,4 @@
-"""ElectLeaders: have the preferred leader elected or, from version 1 on, any, even if records are lost (KIP-460).
+"""ElectLeaders: elect the preferred leader or, from version 1 on, an unclean leader (KIP-460).
 
 A null list means all partitions.
 """

@@ -1,7 +1,7 @@
 """EndTxn: commit or abort a transaction.
 
-From version 5 on the answer has the id and epoch of the producer's next transaction (KIP-890); a producer that asks
-with it follows that protocol.
+From version 5 on, which is transaction version 2, the response has the producer id and epoch of the next transaction
+(KIP-890).
 """
 
 from moldau.wire.declare import BOOL, INT16, INT32, INT64, STRING, message, wire

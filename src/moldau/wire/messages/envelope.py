@@ -1,4 +1,4 @@
-"""Envelope: a client's request on its way to the controller, header included, and the answer back (KIP-590).
+"""Envelope: a client's request that a broker forwards to the controller, header included (KIP-590).
 
 Between brokers only.
 """

@@ -1,10 +1,10 @@
-"""Fetch: record batches from partitions, for consumers and followers. Records are opaque here.
+"""Fetch: record batches of partitions, for consumers and followers. Records are opaque here.
 
 Version 5 adds log start offsets; 7 sessions (KIP-227); 9 leader epochs (KIP-320); 10 allows zstd; 11 racks (KIP-392);
-12 the epoch fetched last; 13 has topic ids instead of names (KIP-516): a topic has its name up to 12 and its id from
-13 on, the other is empty; 15 moves the follower's id into `replica_state`; 16 tells endpoints of new leaders
-(KIP-951); 17 the follower's directory; 18 the high watermark it knows. The broker's own path is hand-packed; this is
-the specification that it is tested against.
+12 the last fetched epoch; 13 has topic ids instead of names (KIP-516): a topic has its name up to 12 and its id from 13
+on, the other is empty; 15 moves the replica id into `replica_state`; 16 adds the endpoints of current leaders
+(KIP-951); 17 the follower's directory; 18 its high watermark. Brokers use the codec in `hot`, which is tested against
+this declaration.
 """
 
 from uuid import UUID

@@ -1,7 +1,7 @@
-"""FindCoordinator: the broker that coordinates a group, a transactional id or a share group.
+"""FindCoordinator: the coordinator of a group, a transactional id or a share group.
 
-Version 1 adds the kind of key, 4 asks for many keys at once. Earlier versions ask for one key and answer without
-repeating it: they become lists of one, the answer's with an empty key.
+Version 1 adds the type of the key, 4 has several keys. Earlier versions have one key, which the response does not
+repeat: here lists of one, in the response with an empty key.
 """
 
 from moldau.wire.declare import INT8, INT16, INT32, STRING, Array, message, older_form, struct, wire

@@ -1,4 +1,4 @@
-"""Heartbeat: a member of a classic group says that it lives. Version 3 adds static members (KIP-345)."""
+"""Heartbeat: keep a member of a classic group alive. Version 3 adds static members (KIP-345)."""
 
 from moldau.wire.declare import INT16, INT32, STRING, message, wire
 

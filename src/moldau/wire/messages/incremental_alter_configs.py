@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs: set, delete, append to or subtract from single settings (KIP-339)."""
+"""IncrementalAlterConfigs: set, delete, append to or subtract from single configs (KIP-339)."""
 
 from moldau.wire.declare import BOOL, INT8, INT16, INT32, STRING, Array, message, struct, wire
 

@@ -1,6 +1,6 @@
-"""InitProducerId: an id and epoch for an idempotent or transactional producer.
+"""InitProducerId: the id and epoch of an idempotent or transactional producer.
 
-Version 3 lets a producer bring its id and ask for the next epoch (KIP-360); 4 and 5 only add errors. Version 6
+Version 3 lets a producer keep its id and bump its epoch (KIP-360); 4 and 5 only add errors. Version 6
 (two-phase commit, KIP-939) is not stable in Kafka 4.3 and not declared.
 """
 

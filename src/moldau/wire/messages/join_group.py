@@ -1,9 +1,8 @@
-"""JoinGroup: become a member of a classic group, and learn who leads it.
+"""JoinGroup: join a classic group.
 
-Version 1 adds the rebalance time-out, 5 static members (KIP-345), 7 the protocol type in the answer, 8 a reason
-(KIP-800), 9 tells a leader that it need not assign (KIP-814). From 4 on a member without an id is given one and joins
-again with it (KIP-394). The name of the protocol may be null from 7 on; before, an answer with an error has an empty
-one.
+Version 1 adds the rebalance timeout, 5 static members (KIP-345), 7 the protocol type in the response, 8 a reason
+(KIP-800), 9 lets the leader skip the assignment (KIP-814). From 4 on a member without an id gets one and joins again
+with it (KIP-394). The protocol name may be null from 7 on; before, it is empty in a response with an error.
 """
 
 from moldau.wire.declare import BOOL, BYTES, INT16, INT32, STRING, Array, message, struct, wire
@@ -19,7 +18,7 @@ class JoinGroupProtocol:
 class JoinGroupRequest:
     group_id: str = wire(STRING)
     session_timeout_ms: int = wire(INT32)
-    rebalance_timeout_ms: int = wire(INT32, since=1, default=-1, ignorable=True)  # -1: as long as the session
+    rebalance_timeout_ms: int = wire(INT32, since=1, default=-1, ignorable=True)  # -1: the session timeout
     member_id: str = wire(STRING, default="")
     group_instance_id: str | None = wire(STRING, nullable=5, since=5, default=None)
     protocol_type: str = wire(STRING)

@@ -1,12 +1,12 @@
-"""Records of a KRaft metadata log: what is needed to take over the topics of an Apache Kafka directory.
+"""Records of a KRaft metadata log that the import of a directory of Apache Kafka needs.
 
-A record's value is framed by three varints: the frame's version, the record's type and the record's version.
+A value begins with three varints: frame version, record type and record version.
 """
 
 from typing import get_args
 from uuid import UUID
 
-from moldau.wire.codec import MalformedMessage, UnservedVersion, decode
+from moldau.wire.codec import MalformedMessage, UnsupportedVersion, decode
 from moldau.wire.declare import INT8, INT16, INT32, INT64, STRING, UUID_, Array, layout_of, message, wire
 from moldau.wire.primitives import SHORT_READ, read_uvarint
 
@@ -77,7 +77,7 @@ class ProducerIdsRecord:
     next_producer_id: int = wire(INT64)
 
 
-# KIP-868: a change that is too big for one batch lies between two of these.
+# KIP-868: a change that does not fit one batch is enclosed in two of these.
 @message(key=23, versions=(0, 0), flexible=0)
 class BeginTransactionRecord:
     name: str | None = wire(STRING, nullable=0, tag=0, default=None)
@@ -110,10 +110,10 @@ RECORD_TYPES: dict[int, type[MetadataRecord]] = {layout_of(cls).key: cls for cls
 
 
 def decode_metadata_record(value: bytes) -> MetadataRecord | None:
-    """The record in a metadata log record's value; None for the types that an import has no use for.
+    """Decode the value of a metadata record; None for types that the import does not need.
 
-    A type that we know in a version that we do not is an UnservedVersion: the directory is from a newer Kafka, and
-    leaving the record out would take over half of its metadata.
+    A known type in an unknown version raises UnsupportedVersion: the directory is from a newer Kafka, and without the
+    record the import would be incomplete.
     """
     try:
         frame, position = read_uvarint(value, 0)
@@ -122,6 +122,6 @@ def decode_metadata_record(value: bytes) -> MetadataRecord | None:
     except SHORT_READ:
         raise MalformedMessage("a metadata record ends within its frame") from None
     if frame != FRAME_VERSION:
-        raise UnservedVersion(f"metadata record with frame version {frame}, not {FRAME_VERSION}")
+        raise UnsupportedVersion(f"metadata record with frame version {frame}, not {FRAME_VERSION}")
     cls = RECORD_TYPES.get(kind)
     return None if cls is None else decode(cls, version, value, position)

@@ -1,7 +1,7 @@
-"""LeaveGroup: members go, by id or, static ones, by instance id.
+"""LeaveGroup: remove members from a classic group, by member id or group instance id.
 
-Version 3 lets many go at once (KIP-345), 5 adds reasons (KIP-800). Earlier versions name one member, a list of one
-here, and have one error: the group's or else this member's.
+Version 3 has several members (KIP-345), 5 adds reasons (KIP-800). Earlier versions have one member, here a list of
+one, and one error: that of the group or else of the member.
 """
 
 from moldau.wire.declare import INT16, INT32, STRING, Array, message, older_form, struct, wire

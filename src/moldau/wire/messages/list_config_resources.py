@@ -1,6 +1,6 @@
-"""ListConfigResources: what there is that has settings (KIP-1142).
+"""ListConfigResources: the resources that have configs (KIP-1142).
 
-Version 0 was called ListClientMetricsResources and tells of these alone (KIP-1000); 1 asks for kinds of resources.
+Version 0 was ListClientMetricsResources and lists these only (KIP-1000); 1 adds resource types.
 """
 
 from moldau.wire.declare import INT8, INT16, INT32, STRING, Array, message, struct, wire

@@ -1,4 +1,4 @@
-"""ListGroups: the groups that a broker coordinates. Version 4 filters by state (KIP-518), 5 by type (KIP-848)."""
+"""ListGroups: the groups of a coordinator. Version 4 filters by state (KIP-518), 5 by type (KIP-848)."""
 
 from moldau.wire.declare import INT16, INT32, STRING, Array, message, struct, wire
 

@@ -1,6 +1,6 @@
-"""ListOffsets: the offset at a time, or at one of the special times (earliest, latest, …).
+"""ListOffsets: offsets by timestamp, or by a special timestamp (earliest, latest, …).
 
-Version 2 adds isolation, 4 leader epochs, 7 to 9 and 11 only new special times, 10 a time limit for remote storage.
+Version 2 adds the isolation level, 4 leader epochs, 7 to 9 and 11 special timestamps, 10 a timeout for remote storage.
 """
 
 from moldau.wire.declare import INT8, INT16, INT32, INT64, STRING, Array, message, struct, wire

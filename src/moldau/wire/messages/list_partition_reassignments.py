@@ -1,4 +1,4 @@
-"""ListPartitionReassignments: which partitions are being reassigned, and from where to where (KIP-455)."""
+"""ListPartitionReassignments: the ongoing reassignments of partitions (KIP-455)."""
 
 from moldau.wire.declare import INT16, INT32, STRING, Array, message, struct, wire
 

@@ -1,6 +1,6 @@
-"""ListTransactions: the transactional ids that a broker coordinates (KIP-664).
+"""ListTransactions: the transactions of a coordinator (KIP-664).
 
-Version 1 filters by how long a transaction has run (KIP-994), 2 by a regular expression (KIP-1152).
+Version 1 filters by duration (KIP-994), 2 by a pattern of the transactional id (KIP-1152).
 """
 
 from moldau.wire.declare import INT16, INT32, INT64, STRING, Array, message, struct, wire
@@ -10,7 +10,7 @@ from moldau.wire.declare import INT16, INT32, INT64, STRING, Array, message, str
 class ListTransactionsRequest:
     state_filters: tuple[str, ...] = wire(Array(STRING), default=())  # empty: any
     producer_id_filters: tuple[int, ...] = wire(Array(INT64), default=())
-    duration_filter: int = wire(INT64, since=1, default=-1)  # milliseconds at least; negative: any
+    duration_filter: int = wire(INT64, since=1, default=-1)  # the shortest duration, in ms; negative: any
     transactional_id_pattern: str | None = wire(STRING, nullable=2, since=2, default=None)
 
 

@@ -1,9 +1,9 @@
-"""Metadata: brokers, topics, partitions and their leaders.
+"""Metadata: the brokers, topics, partitions and leaders of the cluster.
 
 Version 0 has no null list of topics: its empty list means all. Version 1 adds null for all, racks and the controller;
-2 the cluster id; 3 the throttle time; 4 the switch against auto-creation; 5 offline replicas; 7 leader epochs; 8
-authorized operations; 10 topic ids; 11 drops the cluster's authorized operations; 12 asks by topic id, with a null
-name; 13 adds an error for the whole answer.
+2 the cluster id; 3 the throttle time; 4 allow_auto_topic_creation; 5 offline replicas; 7 leader epochs; 8 authorized
+operations; 10 topic ids; 11 drops the cluster's authorized operations; 12 allows topic ids with a null name; 13 adds
+an error for the whole response.
 """
 
 from uuid import UUID

@@ -1,8 +1,8 @@
-"""OffsetCommit: remember how far a group has read.
+"""OffsetCommit: commit offsets of a group.
 
-Up to version 4 a request says how long to keep the offsets; 6 adds leader epochs (KIP-320), 7 static members, 9 is
-for members of the consumer protocol too, whose epoch takes the generation's place (KIP-848). Version 10 has topic ids
-instead of names: a topic has its name up to 9 and its id from 10 on, the other is empty.
+Up to version 4 a request has a retention time; 6 adds leader epochs (KIP-320), 7 static members, 9 members of consumer
+groups, with the member epoch in place of the generation (KIP-848). Version 10 has topic ids instead of names: a topic
+has its name up to 9 and its id from 10 on, the other is empty.
 """
 
 from uuid import UUID
@@ -29,10 +29,10 @@ class OffsetCommitTopic:
 @message(key=8, versions=(2, 10), flexible=8)
 class OffsetCommitRequest:
     group_id: str = wire(STRING)
-    generation_id_or_member_epoch: int = wire(INT32, default=-1)  # -1: whoever commits is no member
+    generation_id_or_member_epoch: int = wire(INT32, default=-1)  # -1: not a member
     member_id: str = wire(STRING, default="")
     group_instance_id: str | None = wire(STRING, nullable=7, since=7, default=None)
-    retention_time_ms: int = wire(INT64, until=4, default=-1, ignorable=True)  # -1: as the broker is configured
+    retention_time_ms: int = wire(INT64, until=4, default=-1, ignorable=True)  # -1: offsets.retention.minutes
     topics: tuple[OffsetCommitTopic, ...] = wire(Array(OffsetCommitTopic))
 
 

@@ -1,4 +1,4 @@
-"""OffsetDelete: a group forgets how far it has read some partitions (KIP-496)."""
+"""OffsetDelete: delete committed offsets of a group (KIP-496)."""
 
 from moldau.wire.declare import INT16, INT32, STRING, Array, message, struct, wire
 

@@ -1,10 +1,10 @@
-"""OffsetFetch: how far groups have read.
+"""OffsetFetch: the committed offsets of groups.
 
-Null topics ask for all that a group has, from version 2 on. 5 adds leader epochs, 7 asks for offsets that no open
-transaction may still change (KIP-447). Version 8 asks for many groups (KIP-709), 9 adds the member that asks
-(KIP-848), 10 has topic ids instead of names: a topic has its name up to 9 and its id from 10 on. Versions up to 7 ask
-for one group and answer without repeating it: a list of one here, in the answer with an empty group id. Version 1
-cannot say that the whole group failed: whoever answers it says so for every partition.
+Null topics are all topics of a group, from version 2 on. 5 adds leader epochs, 7 require_stable, for offsets without
+open transactions (KIP-447). Version 8 has several groups (KIP-709), 9 adds the member (KIP-848), 10 has topic ids
+instead of names: a topic has its name up to 9 and its id from 10 on. Versions up to 7 have one group, which the
+response does not repeat: here lists of one, in the response with an empty group id. Version 1 has no error for the
+whole group: the handler sets it for every partition.
 """
 
 from uuid import UUID

@@ -1,6 +1,6 @@
-"""OffsetForLeaderEpoch: where a leader epoch ended, so that a reader finds where its log diverged.
+"""OffsetForLeaderEpoch: the end offsets of leader epochs, to find where a log diverged.
 
-Version 3 adds the asking replica: -1 is a consumer, and -2, the default, one that does not say.
+Version 3 adds the replica id: -1 is a consumer, -2, the default, a debugging consumer.
 """
 
 from moldau.wire.declare import INT16, INT32, INT64, STRING, Array, message, struct, wire

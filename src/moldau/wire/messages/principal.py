@@ -1,4 +1,4 @@
-"""DefaultPrincipalData: a principal as brokers pass it on in an Envelope, behind its version."""
+"""DefaultPrincipalData: the principal of a forwarded request, in an Envelope."""
 
 from struct import pack, unpack_from
 
@@ -25,7 +25,7 @@ def pack_principal(principal: Principal, *, token_authenticated: bool = False) -
 
 
 def read_principal(data: Buffer) -> Principal:
-    """The principal in an Envelope; MalformedMessage if it is in another format, or of a version to come."""
+    """Decode the principal of an Envelope; MalformedMessage for another format or a newer version."""
     if len(data) < VERSION_SIZE:
         raise MalformedMessage("a principal is too short for its version")
     version: int = unpack_from(">h", data)[0]

@@ -1,9 +1,9 @@
 """Produce: record batches for partitions. Records are opaque here.
 
-Version 5 adds the log start offset; 7 allows zstd; 8 errors per record; 10 tells the current leader (KIP-951); 13 has
-topic ids instead of names (KIP-516): a topic has its name up to 12 and its id from 13 on, the other is empty.
-Versions 0 to 2 are advertised but not served (KAFKA-18659), so they have no codec. The broker's own path is
-hand-packed; this is the specification that it is tested against.
+Version 5 adds the log start offset; 7 allows zstd; 8 adds errors per record; 10 the current leader (KIP-951); 13 has
+topic ids instead of names (KIP-516): a topic has its name up to 12 and its id from 13 on, the other is empty. Versions
+0 to 2 are advertised but not supported (KAFKA-18659), so they have no codec. Brokers use the codec in `hot`, which is
+tested against this declaration.
 """
 
 from uuid import UUID

@@ -1,4 +1,4 @@
-"""The tables of APIs that the wire layer reads and writes: what brokers of ours serve, what clients of ours ask."""
+"""The tables of APIs: those that a broker serves, and those that only clients send."""
 
 from typing import Final, NamedTuple
 
@@ -68,17 +68,17 @@ from moldau.wire.messages.write_txn_markers import WriteTxnMarkersRequest, Write
 
 
 class ApiMessages(NamedTuple):
-    """One API: its two messages and what their declarations say of versions."""
+    """One API: its request and response messages, and their versions."""
 
     key: int
     name: str
     request: type
     response: type
     lowest: int  # the first version with a codec
-    highest: int  # the last one, which is also the last that Kafka calls stable
-    flexible: int | None  # compact lengths and tag sections, and the newer headers, from this version on
-    advertised: int  # what ApiVersions says is the lowest, where a client wants to see less than is served
-    between_brokers: bool = False  # clients are not told of it
+    highest: int  # the last version, which is also the last stable one in Kafka
+    flexible: int | None  # the first version with compact lengths, tagged fields and newer headers
+    advertised: int  # the lowest version in ApiVersions, if it is another
+    between_brokers: bool = False  # not listed in ApiVersions
 
 
 def _api(request: type, response: type, advertised: int | None = None, *, between_brokers: bool = False) -> ApiMessages:
@@ -99,7 +99,7 @@ def _api(request: type, response: type, advertised: int | None = None, *, betwee
 
 
 APIS: Final = (
-    _api(ProduceRequest, ProduceResponse, advertised=0),  # KAFKA-18659: older librdkafka wants to see version 0
+    _api(ProduceRequest, ProduceResponse, advertised=0),  # KAFKA-18659: older librdkafka requires version 0
     _api(FetchRequest, FetchResponse),
     _api(ListOffsetsRequest, ListOffsetsResponse),
     _api(MetadataRequest, MetadataResponse),
@@ -149,8 +149,8 @@ APIS: Final = (
     _api(DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse),
 )
 
-# What our clients ask of other brokers and ours do not serve; a row moves up with the API that serves it.
-ASKED: Final = (
+# Sent by clients to other brokers, and not served here.
+CLIENT_APIS: Final = (
     _api(SaslHandshakeRequest, SaslHandshakeResponse),
     _api(SaslAuthenticateRequest, SaslAuthenticateResponse),
 )

@@ -1,4 +1,4 @@
-"""SaslHandshake: which mechanism a client will authenticate with. Version 1 says that SaslAuthenticate follows."""
+"""SaslHandshake: the SASL mechanism of a client. After version 1 SaslAuthenticate follows."""
 
 from moldau.wire.declare import INT16, STRING, Array, message, wire
 

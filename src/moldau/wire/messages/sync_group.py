@@ -1,6 +1,6 @@
-"""SyncGroup: the leader of a classic group hands in the assignment, and every member gets its part.
+"""SyncGroup: the leader of a classic group sends the assignment, and each member gets its part.
 
-Version 3 adds static members (KIP-345), 5 the protocol, so that a member notices when it is not the group's (KIP-559).
+Version 3 adds static members (KIP-345), 5 protocol type and name, to detect a mismatch with the group (KIP-559).
 """
 
 from moldau.wire.declare import BYTES, INT16, INT32, STRING, Array, message, struct, wire
@@ -20,7 +20,7 @@ class SyncGroupRequest:
     group_instance_id: str | None = wire(STRING, nullable=3, since=3, default=None)
     protocol_type: str | None = wire(STRING, nullable=5, since=5, default=None, ignorable=True)
     protocol_name: str | None = wire(STRING, nullable=5, since=5, default=None, ignorable=True)
-    assignments: tuple[SyncGroupAssignment, ...] = wire(Array(SyncGroupAssignment), default=())  # a leader's only
+    assignments: tuple[SyncGroupAssignment, ...] = wire(Array(SyncGroupAssignment), default=())  # from the leader only
 
 
 @message(key=14, versions=(0, 5), flexible=4)

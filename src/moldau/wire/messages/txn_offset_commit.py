@@ -1,7 +1,7 @@
-"""TxnOffsetCommit: offsets of a group that count once the transaction commits.
+"""TxnOffsetCommit: commit offsets of a group as part of a transaction.
 
-Version 2 adds leader epochs, 3 the member, so that one of an older generation is fenced (KIP-447). 5 adds the group
-to the transaction by itself (KIP-890).
+Version 2 adds leader epochs, 3 the member, to fence older generations (KIP-447). 5 adds the group to the transaction
+without AddOffsetsToTxn (KIP-890).
 """
 
 from moldau.wire.declare import INT16, INT32, INT64, STRING, Array, message, struct, wire
@@ -27,7 +27,7 @@ class TxnOffsetCommitRequest:
     group_id: str = wire(STRING)
     producer_id: int = wire(INT64)
     producer_epoch: int = wire(INT16)
-    generation_id: int = wire(INT32, since=3, default=-1)  # -1: whoever commits is no member
+    generation_id: int = wire(INT32, since=3, default=-1)  # -1: not a member
     member_id: str = wire(STRING, since=3, default="")
     group_instance_id: str | None = wire(STRING, nullable=3, since=3, default=None)
     topics: tuple[TxnOffsetCommitTopic, ...] = wire(Array(TxnOffsetCommitTopic))

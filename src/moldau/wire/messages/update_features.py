@@ -1,7 +1,7 @@
-"""UpdateFeatures: finalize other levels of features (KIP-584).
+"""UpdateFeatures: change finalized feature levels (KIP-584).
 
-Version 1 says how a level may go down, and can only try (KIP-778); version 0 only whether it may, which becomes the
-safe way. Version 2 answers with one error for all, without the results of each feature (KIP-1022).
+Version 1 adds the upgrade type and validate_only (KIP-778); version 0 has allow_downgrade, here a safe downgrade.
+Version 2 returns one error without results per feature (KIP-1022).
 """
 
 from moldau.wire.declare import BOOL, INT8, INT16, INT32, STRING, Array, message, older_form, struct, wire
@@ -13,7 +13,7 @@ UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 @struct
 class FeatureUpdate:
     feature: str = wire(STRING)
-    max_version_level: int = wire(INT16)  # below 1: the feature is turned off
+    max_version_level: int = wire(INT16)  # below 1: delete the feature
     upgrade_type: int = wire(INT8, default=UPGRADE)
 
 

@@ -1,6 +1,6 @@
-"""WriteTxnMarkers: a transaction coordinator tells leaders to end transactions in their partitions.
+"""WriteTxnMarkers: a transaction coordinator writes the end of transactions to their partitions.
 
-Version 2 adds the version of the transaction, which decides whether a marker's epoch must be a new one (KIP-1228).
+Version 2 adds the transaction version, which decides whether a marker needs a new epoch (KIP-1228).
 """
 
 from moldau.wire.declare import BOOL, INT8, INT16, INT32, INT64, STRING, Array, message, struct, wire

@@ -12,7 +12,7 @@ from moldau.groups.offsets import fetch as offsets_fetch
 from moldau.groups.offsets.packed import CommittedOffset, group_prefix, pack_partition, pack_topic, unpack_value
 from moldau.groups.records import OffsetCommitKey, OffsetCommitValue, encode
 from moldau.groups.shard import MAX_BATCH_BYTES, TOPICS_TIMER, GroupShard
-from moldau.wire.codec import MalformedMessage, UnservedVersion
+from moldau.wire.codec import MalformedMessage, UnsupportedVersion
 from moldau.wire.messages.offset_commit import OffsetCommitPartition, OffsetCommitRequest, OffsetCommitTopic
 from moldau.wire.messages.offset_fetch import OffsetFetchGroup, OffsetFetchTopic
 from moldau.wire.messages.txn_offset_commit import (
@@ -70,7 +70,7 @@ def test_a_broken_key_stops_a_replay(broken: bytes) -> None:
 
 @pytest.mark.parametrize(
     ("broken", "error"),
-    [(b"", MalformedMessage), (value()[:10], MalformedMessage), (b"\0\5" + value()[2:], UnservedVersion)],
+    [(b"", MalformedMessage), (value()[:10], MalformedMessage), (b"\0\5" + value()[2:], UnsupportedVersion)],
 )
 def test_a_value_that_cannot_be_read_stops_a_replay(broken: bytes, error: type[Exception]) -> None:
     with pytest.raises(error):
