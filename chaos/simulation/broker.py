@@ -74,10 +74,10 @@ class SimulatedBroker:
         self._settings, _ = load({"zookeeper.connect": "simulated", **settings})
         self._directory = LogDirectory.open(home)
         self.replicas = Replicas(broker_id, [self._directory], lambda _: cluster.config, self.clock.now, 86_400_000)
-        member: Any = SimpleNamespace(registration=self, alter_partitions=self._alter)
+        lifecycle: Any = SimpleNamespace(registration=self, alter_partitions=self._alter)
         peers: Any = SimpleNamespace(to=self._link)
         self._replication = Replication(
-            self.replicas, peers, member, lambda: self.image, lambda: self._settings, self.clock.now, self._give_up
+            self.replicas, peers, lifecycle, lambda: self.image, lambda: self._settings, self.clock.now, self._give_up
         )
         self.context: Any = SimpleNamespace(
             replicas=self.replicas,

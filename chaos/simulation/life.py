@@ -21,7 +21,7 @@ from chaos.simulation.loop import VirtualLoop
 from chaos.simulation.world import CONTROLLER, IDS, World
 from chaos.simulation.writers import SOON_S, Writers
 from moldau.log.settings import LogConfig
-from moldau.replication.partition import Appended, Outcome
+from moldau.replication.appender import Appended, Outcome
 
 TROUBLE_S = (1.0, 15.0)
 CALM_S = (2.0, 15.0)

@@ -12,8 +12,9 @@ from functools import partial
 from chaos.simulation.broker import SimulatedBroker
 from chaos.simulation.world import TOPIC, World
 from moldau.base.later import Later, NowOrLater
+from moldau.replication.appender import Appended, Outcome
 from moldau.replication.leader import ALL
-from moldau.replication.partition import Appended, Outcome, Partition
+from moldau.replication.partition import Partition
 from moldau.wire.records import encode_pairs
 
 SOON_S = 0.1  # in calm times: a fifth of what a follower's fetch waits for news, a twentieth of the look at everything
@@ -76,15 +77,19 @@ class Writers:
             acks = ALL if self._dice.random() < 0.8 else 1
             batch = memoryview(encode_pairs(pairs, now))
             self._note(
-                broker, partition, lambda: partition.produce(batch, PRODUCE_VERSION, now, None, acks), go_on, acks
+                broker,
+                partition,
+                lambda: partition.appender.produce(batch, PRODUCE_VERSION, now, None, acks),
+                go_on,
+                acks,
             )
         else:
-            self._note(broker, partition, lambda: partition.append_records(pairs, now), go_on)
+            self._note(broker, partition, lambda: partition.appender.append_records(pairs, now), go_on)
 
     def write_to(self, broker: SimulatedBroker, partition: Partition, then: Callable[[Outcome], None]) -> None:
         """One record, for somebody who wants to know what becomes of it."""
         pairs = [(None, b"%d" % self.writes)]
-        self._note(broker, partition, partial(partition.append_records, pairs, broker.clock.now()), then)
+        self._note(broker, partition, partial(partition.appender.append_records, pairs, broker.clock.now()), then)
 
     # ── transactions ──
 
@@ -101,7 +106,8 @@ class Writers:
 
         for each in partitions:
             pairs = [(None, b"%d" % self.writes)]
-            write = partial(each.append_records, pairs, broker.clock.now(), opened.producer_id, 0, transactional=True)
+            append = each.appender.append_records
+            write = partial(append, pairs, broker.clock.now(), opened.producer_id, 0, transactional=True)
             self._note(broker, each, write, partial(answered, each))
 
     def end_transaction(self, broker: SimulatedBroker, opened: Transaction) -> None:
@@ -119,7 +125,7 @@ class Writers:
                     self.transactions.remove(opened)
 
             def write(partition: Partition = partition, commit: bool = commit) -> NowOrLater[Outcome]:
-                return partition.write_marker(opened.producer_id, 1, commit, 0, STRICT, broker.clock.now())
+                return partition.appender.write_marker(opened.producer_id, 1, commit, 0, STRICT, broker.clock.now())
 
             self._note(broker, partition, write, ended)
 

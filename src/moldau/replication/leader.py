@@ -16,7 +16,8 @@ from moldau.replication.isr import Isr, Wish
 from moldau.replication.roles import Surroundings, Uncommitted
 
 if TYPE_CHECKING:
-    from moldau.replication.partition import Appended, Outcome, Partition
+    from moldau.replication.appender import Appended, Outcome
+    from moldau.replication.partition import Partition
 
 logger = logging.getLogger("moldau.replication")
 

@@ -1,11 +1,11 @@
 """Moves a partition into another log directory of this broker while it is written to (KIP-113).
 
-A copy grows beside the log, in a directory under Kafka's name for such (`orders-0.<id>-future`), by rounds in a thread.
-When little is left, the last round goes through the partition's slow lane: batches that arrive meanwhile queue behind
-it, so the copy is complete. It is synced, gets the partition's name, and takes the place of the log, which is removed.
+A copy grows beside the log, in a directory with Kafka's name for it (`orders-0.<id>-future`), by rounds in a thread.
+When little is left, the last round goes through the partition's inspection queue: batches that arrive meanwhile wait
+behind it, so the copy is complete. It is synced, renamed, and replaces the log, which is removed.
 
-A crash leaves the old log whole. Its copy is begun anew at the next start, unless it was complete: then the old
-directory has a mark that says so, and goes.
+A crash leaves the old log whole. The next start begins the copy again, unless it was complete: then the old directory
+has a mark that says so, and is removed.
 """
 
 import asyncio
@@ -148,7 +148,7 @@ class Move:
     async def _swap(self) -> Refusal | None:
         """The end of it, behind all batches that came before and before all that come."""
         self.partition.stand(replace(self.partition.standing, moving=True))
-        self.partition.take_turn(self._complete, self._take_over)
+        self.partition.appender.take_turn(self._complete, self._take_over)
         return await self._swapped
 
     def _complete(self) -> bytes | Refusal:

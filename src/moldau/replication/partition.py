@@ -1,60 +1,36 @@
-"""One partition on this broker: its log, its leadership and who waits for it.
+"""One partition on this broker: its log, its standing, its role, and the fetches that wait for it.
 
-Order is fixed in `_append`: what comes before it is checks, what comes after is waiting. A partition whose only replica
-is here has no `role`: what is appended is committed, and the high watermark is the end of the log. Otherwise it is
-`Leader` or `Follower`, which know what is committed.
+A partition whose only replica is here has no `role` object: what is appended is committed, and the high watermark is
+the end of the log. Otherwise the role is a `Leader` or a `Follower`, which know what is committed. Batches are appended
+by its `Appender`.
 """
 
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from moldau.base.errors import Refusal, WireError
-from moldau.base.ids import Epoch, TopicPartition
-from moldau.base.later import Later, NowOrLater
-from moldau.log import validate
+from moldau.base.ids import Epoch, Offset, TopicPartition
+from moldau.base.later import Later
 from moldau.log.files import passing
-from moldau.log.header import RawHeader
 from moldau.log.log import Log
-from moldau.log.markers import Marker, encode_marker
-from moldau.log.producers import NOT_ASKED, STRICT_MARKERS, Verification
 from moldau.log.retention import retire
 from moldau.log.segment import CorruptLogError
 from moldau.metadata.image import PartitionState
-from moldau.replication import inspection
+from moldau.replication.appender import NEVER, NO_APPEND_TIME, Appended, Appender, Outcome
 from moldau.replication.disk_full import describe
 from moldau.replication.flusher import Flusher
 from moldau.replication.follower import Follower
-from moldau.replication.lane import Job, Lane
-from moldau.replication.leader import ALL, NOT_LEADER, Leader
+from moldau.replication.leader import Leader
 from moldau.replication.owners import NO_OWNER, PartitionOwner
 from moldau.replication.roles import Surroundings
 from moldau.replication.standing import Role, Standing, assigned, removed
 from moldau.replication.waiters import Copier, FetchWaiter
-from moldau.wire.batch import CODEC_MASK, HEADER, TRANSACTIONAL
-from moldau.wire.compression import Codec
-from moldau.wire.records import encode_pairs
 
 logger = logging.getLogger("moldau.replication")
-
-ZSTD_SINCE = 7  # the produce version that first knew zstd
-NEVER = 2**63 - 1  # flush.messages and flush.ms: left to the operating system
-NO_APPEND_TIME = -1
-ZSTD = int(Codec.ZSTD)
-_ATTRIBUTES, _LAST_DELTA, _PRODUCER_ID = 5, 6, 9  # places in a raw batch header
-
-
-class Appended(NamedTuple):
-    base_offset: int
-    append_time: int  # -1 unless the topic stamps records itself
-    log_start: int
-
-
-Outcome = Appended | Refusal
 
 
 class Stoppable(Protocol):
@@ -64,7 +40,7 @@ class Stoppable(Protocol):
 class Partition:
     __slots__ = (
         "_dirty_since",
-        "_lane",
+        "appender",
         "cleaning",
         "copiers",
         "flusher",
@@ -109,7 +85,7 @@ class Partition:
         self.cleaning: Stoppable | None = None  # while its log is compacted
         self.flusher = Flusher(log, self.write_failed)
         self._dirty_since: int | None = None
-        self._lane = Lane()
+        self.appender = Appender(self)
 
     @property
     def name(self) -> str:
@@ -215,6 +191,16 @@ class Partition:
             self.changed()
             self.copiers.clear()
 
+    def adopt(self, log: Log) -> None:
+        """Go on with another log of the same records."""
+        old = self.log
+        log.configure(old.config)
+        log.on_roll, old.on_roll = old.on_roll, None
+        log.producer_state.unreplicated = old.producer_state.unreplicated  # the batches do not tell
+        log.epochs.load(old.epochs.entries())  # nor do they of leaders whose first ones were compacted
+        self.log = log
+        self.flusher = Flusher(log, self.write_failed)
+
     def dismiss(self) -> None:
         """The partition is not this broker's any more: whoever waits here has to look for it elsewhere."""
         self.stand(removed(self.standing))
@@ -222,16 +208,6 @@ class Partition:
             self.role.end()
             self.role.isr.drop_wish()
         self.changed()
-
-    def unwritable(self, acks: int) -> Refusal | None:
-        """Why nothing may be appended here just now, by whoever wants this many replicas to have it."""
-        if self.sole_online_replica:
-            return None
-        if self.standing.offline:
-            return Refusal.of(WireError.KAFKA_STORAGE_ERROR)
-        if not self.standing.leads:
-            return NOT_LEADER
-        return self.role.refusal(acks) if isinstance(self.role, Leader) else None
 
     def tell_readers(self, size: int, stable: int) -> int:
         """So many bytes were committed; the last stable offset was `stable`, and what it is now is returned."""
@@ -246,6 +222,21 @@ class Partition:
             elif now_stable > stable:
                 waiter.grown(self.bytes_between(stable, now_stable))
         return now_stable
+
+    def tell_appended(self, base_offset: Offset, size: int) -> None:
+        """A sole replica appended a batch. What is after the last stable offset does not count for read_committed."""
+        decided = size if self.last_stable_offset > base_offset else 0
+        for waiter in self.waiters:
+            waiter.grown(decided if waiter.committed else size)
+
+    def tell_decided(self, stable: Offset) -> None:
+        """A sole replica wrote a marker: the last stable offset was `stable`."""
+        now_stable = min(self.last_stable_offset, self.log.end_offset - 1)  # the marker itself was told of
+        waiters = [waiter for waiter in self.waiters if waiter.committed]
+        if waiters and now_stable > stable:
+            decided = self.log.segments.bytes_between(stable, now_stable)
+            for waiter in waiters:
+                waiter.grown(decided)
 
     def bytes_between(self, start: int, end: int) -> int:
         """As the log says, for who waits. If it cannot be read, that is no reason not to tell the others."""
@@ -265,231 +256,6 @@ class Partition:
             later.then(lambda _: reached.set())
             role.await_commit(offset, Appended(offset, NO_APPEND_TIME, self.log.start_offset), later)
             await reached.wait()
-
-    # ── writing ──
-
-    def produce(
-        self, batch: memoryview, version: int, now: int, proof: Verification | None = None, acks: int = 1
-    ) -> NowOrLater[Outcome]:
-        """Check and append one batch of a client.
-
-        `proof`: how its transaction was verified; None for a request without a transactional id.
-        """
-        if not self.sole_online_replica:
-            refusal = self.unwritable(acks)
-            if refusal is not None:
-                return refusal
-        config = self.log.config
-        header = validate.check(batch, config, now)
-        if isinstance(header, Refusal):
-            if header.error is WireError.INVALID_TIMESTAMP:  # the header tells that it is so; clients ask which records
-                wrong = header
-                return self._enter_lane(batch, lambda copy: inspection.blame(copy, config, now, wrong), now, None, acks)
-            return header
-        attributes = header[_ATTRIBUTES]
-        if attributes & TRANSACTIONAL and proof is None:
-            return Refusal(
-                WireError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-                "A batch that is part of a transaction needs a request with a transactional id.",
-            )
-        codec = attributes & CODEC_MASK
-        if codec == ZSTD and version < ZSTD_SINCE:
-            return Refusal(WireError.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs produce version 7 or later")
-        if self._lane.busy or inspection.needed(config, codec):
-            return self._enter_lane(batch, lambda copy: inspection.inspect(copy, config), now, proof, acks)
-        outcome = self._append(header, batch, now, proof)
-        if self.role is None and config.flush_messages == NEVER:
-            return outcome
-        return self._settle(outcome, header[_LAST_DELTA], acks, None)
-
-    def _settle(self, outcome: Outcome, delta: int, acks: int, later: Later[Outcome] | None) -> NowOrLater[Outcome]:
-        """The outcome, or if it has to wait for the disk or for followers, a `Later` that gets it afterwards."""
-        if isinstance(outcome, Refusal):
-            return outcome
-        log, appended, role = self.log, outcome, self.role
-        later = later or Later()
-        end = log.end_offset
-        if log.config.flush_messages == NEVER or end - log.recovery_point < log.config.flush_messages:
-            return self._await_commit(appended, delta, acks, later)
-
-        def flushed(refusal: Refusal | None) -> None:
-            if isinstance(role, Leader) and self.role not in (role, None):
-                later.resolve(NOT_LEADER)  # others led meanwhile: another record may be in its place
-            elif refusal is not None:
-                later.resolve(refusal)
-            else:
-                settled = self._await_commit(appended, delta, acks, later)
-                if not isinstance(settled, Later):
-                    later.resolve(settled)
-
-        self.flusher.when_durable(end, flushed)
-        return later
-
-    def _await_commit(self, outcome: Appended, delta: int, acks: int, later: Later[Outcome]) -> NowOrLater[Outcome]:
-        role = self.role
-        if acks != ALL or role is None:
-            return outcome
-        if not isinstance(role, Leader):
-            return NOT_LEADER
-        return role.await_commit(outcome.base_offset + delta + 1, outcome, later)
-
-    def _enter_lane(
-        self,
-        batch: memoryview,
-        work: Callable[[bytes], bytes | Refusal],
-        now: int,
-        proof: Verification | None,
-        acks: int,
-    ) -> Refusal | Later[Outcome]:
-        if self._lane.full:
-            return Refusal(WireError.REQUEST_TIMED_OUT, "too many batches wait for their records to be checked")
-        copy = bytes(batch)  # the frame is borrowed, and the thread comes later
-        later: Later[Outcome] = Later()
-
-        def finish(inspected: bytes | Refusal) -> None:
-            if isinstance(inspected, Refusal):
-                later.resolve(inspected)
-                return
-            outcome = self._append_inspected(inspected, now, proof, acks)
-            settled = self._settle(outcome, HEADER.unpack_from(inspected)[_LAST_DELTA], acks, later)
-            if not isinstance(settled, Later):
-                later.resolve(settled)
-
-        self._lane.enter(Job(len(copy), lambda: work(copy), finish))
-        return later
-
-    def take_turn(self, work: Callable[[], bytes | Refusal], finish: Callable[[bytes | Refusal], None]) -> None:
-        """`work` in a thread, then `finish`, between the batches that came before this and those that come after."""
-        self._lane.enter(Job(0, work, finish))
-
-    def adopt(self, log: Log) -> None:
-        """Go on with another log of the same records."""
-        old = self.log
-        log.configure(old.config)
-        log.on_roll, old.on_roll = old.on_roll, None
-        log.producer_state.unreplicated = old.producer_state.unreplicated  # the batches do not tell
-        log.epochs.load(old.epochs.entries())  # nor do they of leaders whose first ones were compacted
-        self.log = log
-        self.flusher = Flusher(log, self.write_failed)
-
-    def _append_inspected(self, batch: bytes, now: int, proof: Verification | None, acks: int) -> Outcome:
-        """The end of the slow lane. Whatever happens there is an outcome, since a producer waits for one."""
-        try:
-            refusal = self.unwritable(acks)
-            if refusal is not None:
-                return refusal
-            view = memoryview(batch)
-            header = validate.check(view, self.log.config, now)
-            return header if isinstance(header, Refusal) else self._append(header, view, now, proof)
-        except Exception:
-            logger.exception("appending to %s-%d failed", self.topic, self.index)
-            return Refusal.of(WireError.UNKNOWN_SERVER_ERROR)
-
-    def write_marker(
-        self,
-        producer_id: int,
-        producer_epoch: int,
-        commit: bool,
-        coordinator_epoch: int,
-        transaction_version: int,
-        now: int,
-    ) -> NowOrLater[Outcome]:
-        """End a producer's transaction here, and let readers of committed records see what was behind it (KIP-98)."""
-        if not self.standing.leads:
-            return NOT_LEADER
-        producers = self.log.producers
-        refusal = producers.check_marker(producer_id, producer_epoch, coordinator_epoch, transaction_version)
-        if refusal is not None:
-            return refusal
-        stable = self.last_stable_offset
-        batch = encode_marker(producer_id, producer_epoch, Marker(commit, coordinator_epoch), now)
-        outcome = self._append_own(batch, now)
-        if transaction_version < STRICT_MARKERS:
-            producers.void(producer_id)
-        if self.waiters and self.role is None:
-            self._tell_decided(stable)
-        return outcome
-
-    def append_records(
-        self,
-        records: Sequence[tuple[bytes | None, bytes | None]],
-        now: int,
-        producer_id: int = -1,
-        producer_epoch: int = -1,
-        transactional: bool = False,
-    ) -> NowOrLater[Outcome]:
-        """Append keys and values of a coordinator of ours as one batch; with `transactional`, as part of a transaction.
-
-        Whether the transaction includes this partition is the caller's to know. It is answered when it is committed.
-        """
-        if not self.standing.leads:
-            return NOT_LEADER
-        if producer_id >= 0:
-            refusal = self.log.producers.check_epoch(producer_id, producer_epoch)
-            if refusal is not None:
-                return refusal
-        attributes = TRANSACTIONAL if transactional else 0
-        batch = encode_pairs(
-            records, now, attributes=attributes, producer_id=producer_id, producer_epoch=producer_epoch
-        )
-        return self._append_own(batch, now)
-
-    def _append_own(self, batch: bytes, now: int) -> NowOrLater[Outcome]:
-        """Append a batch that this broker made: it waits for no other, and its sequence is not checked."""
-        refusal = self.unwritable(ALL)
-        if refusal is not None:
-            return refusal
-        if self.standing.moving:
-            return Refusal(WireError.NOT_LEADER_OR_FOLLOWER, "the partition is moving to another directory")
-        config = self.log.config
-        if len(batch) > config.max_message_bytes or len(batch) > config.segment_bytes:
-            return Refusal(WireError.MESSAGE_TOO_LARGE, f"A batch of {len(batch)} bytes is too large for its topic.")
-        header: RawHeader = HEADER.unpack_from(batch)
-        outcome = self._append(header, memoryview(batch), now, None, own=True)
-        if self.role is None and config.flush_messages == NEVER:
-            return outcome
-        return self._settle(outcome, header[_LAST_DELTA], ALL, None)
-
-    def _append(
-        self, header: RawHeader, batch: memoryview, now: int, proof: Verification | None, *, own: bool = False
-    ) -> Outcome:
-        log = self.log
-        if header[_PRODUCER_ID] >= 0 and not own:
-            known = log.producer_state.check(header, log.start_offset, proof or NOT_ASKED)
-            if known is not None:
-                if isinstance(known, Refusal):
-                    return self.role.final(known) if isinstance(self.role, Leader) else known
-                return Appended(known.base_offset, known.timestamp, log.start_offset)  # as Kafka, whatever the type
-        append_time = NO_APPEND_TIME
-        if log.config.message_timestamp_type == "LogAppendTime":
-            append_time = now
-            header, stamped = validate.stamp(header, batch, now)
-            batch = memoryview(stamped)
-        try:
-            base_offset = log.append(header, batch, self.leader_epoch, now)
-        except OSError as problem:
-            return self.write_failed(problem, "Appending to")
-        if self.role is not None:
-            assert isinstance(self.role, Leader)
-            self.role.appended(base_offset, log.end_offset, len(batch))
-        elif self.waiters:
-            self._tell_waiters(base_offset, len(batch))
-        return Appended(base_offset, append_time, log.start_offset)
-
-    def _tell_waiters(self, base_offset: int, size: int) -> None:
-        """A batch of so many bytes was appended; readers of committed records may have to wait for it still."""
-        decided = size if self.last_stable_offset > base_offset else 0
-        for waiter in self.waiters:
-            waiter.grown(decided if waiter.committed else size)
-
-    def _tell_decided(self, stable: int) -> None:
-        """A marker was written. What lay between the last stable offset before it and the one now is decided."""
-        now_stable = min(self.last_stable_offset, self.log.end_offset - 1)  # the marker itself was told of
-        waiters = [waiter for waiter in self.waiters if waiter.committed]
-        if waiters and now_stable > stable:
-            decided = self.log.segments.bytes_between(stable, now_stable)
-            for waiter in waiters:
-                waiter.grown(decided)
 
     def write_failed(self, problem: OSError, action: str) -> Refusal:
         """A full disk is waited for; a broken one takes its log directory offline. Returns the error for clients."""
@@ -568,7 +334,7 @@ class Partition:
         """Until nobody else works on its log: what is about to be cut off would come back with what they write."""
         if self.cleaning is not None:
             await self.cleaning.stop()
-        await self._lane.stop()
+        await self.appender.queue.stop()
         await self.flusher.stop()
 
     async def stop(self) -> None:

@@ -11,8 +11,8 @@ from moldau.broker.apis import list_offsets
 from moldau.groups.offsets.packed import split_key
 from moldau.groups.offsets.store import OffsetStore
 from moldau.log.log import Log
+from moldau.replication.appender import Appender
 from moldau.replication.leader import TOO_FEW
-from moldau.replication.partition import Partition
 from moldau.testing import serve
 
 EVERY = 20  # so often does it go wrong
@@ -76,13 +76,13 @@ def end_too_early(partition: Any, view: Any) -> int:
     return real_end(partition, view) - (partition.topic.startswith("stale-end"))
 
 
-def refuse_what_is_written(partition: Partition, *arguments: Any) -> Any:
+def refuse_what_is_written(appender: Appender, *arguments: Any) -> Any:
     """Written, and refused as if it had not been."""
-    outcome = real_produce(partition, *arguments)
-    return TOO_FEW if partition.topic.startswith("refused-write") and due("refused write") else outcome
+    outcome = real_produce(appender, *arguments)
+    return TOO_FEW if appender._partition.topic.startswith("refused-write") and due("refused write") else outcome
 
 
-real_apply, real_end, real_produce = OffsetStore.apply, list_offsets._end, Partition.produce
+real_apply, real_end, real_produce = OffsetStore.apply, list_offsets._end, Appender.produce
 BUGS = {  # the name of a topic → what is found there, one at least
     "lost-write": {"lost write"},
     "inconsistent-offsets": {"inconsistent offsets"},
@@ -104,5 +104,5 @@ if __name__ == "__main__":
     wrong(Log, "last_stable_offset", "precommitted-read", lambda real, log, high: high)
     OffsetStore.apply = forget_commits
     list_offsets._end = end_too_early
-    Partition.produce = refuse_what_is_written
+    Appender.produce = refuse_what_is_written
     serve.main()

@@ -7,7 +7,8 @@ from uuid import UUID
 from moldau.base.errors import Refusal
 from moldau.base.later import Later
 from moldau.log.settings import LogConfig
-from moldau.replication.partition import Appended, Outcome, Partition
+from moldau.replication.appender import Appended, Outcome
+from moldau.replication.partition import Partition
 from support.log.batches import Written, batch
 from support.log.logs import NOW, open_log
 
@@ -34,7 +35,7 @@ class Outcomes:
 
     def produce(self, data: memoryview, version: int = VERSION) -> Outcome | None:
         """The outcome, or None if it comes later."""
-        outcome = self.partition.produce(data, version, NOW)
+        outcome = self.partition.appender.produce(data, version, NOW)
         if not isinstance(outcome, Later):
             return outcome
         outcome.then(self.later.append)

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 from moldau.base.errors import Refusal, WireError
 from moldau.base.later import Later, NowOrLater
-from moldau.replication.partition import Appended, Outcome
+from moldau.replication.appender import Appended, Outcome
 from moldau.wire.records import encode_pairs
 
 NOT_LEADER = Refusal.of(WireError.NOT_LEADER_OR_FOLLOWER)
@@ -42,6 +42,7 @@ class ReplicatedPartition:
         self.waiting: list[tuple[int, Later]] = []
         self.refuses: Refusal | None = None
         self._moved = asyncio.Event()
+        self.appender = self
 
     def append_records(self, records: Pairs, now: int, **_: object) -> NowOrLater[Outcome]:
         if not self.leads:

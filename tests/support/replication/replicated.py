@@ -30,12 +30,13 @@ from moldau.metadata.elections import (
 from moldau.metadata.image import Broker, ClusterImage, PartitionState
 from moldau.net.peer import PeerLost, PeerResponse
 from moldau.replication.altering import Granted, IsrChanges, Proposal
+from moldau.replication.appender import Appended, Outcome
 from moldau.replication.fetcher import Fetcher, FetchSettings, Hands
 from moldau.replication.fetchers import ask_bounds
 from moldau.replication.follower import Follower
 from moldau.replication.isr import Wish
 from moldau.replication.leader import ALL, Leader
-from moldau.replication.partition import Appended, Outcome, Partition
+from moldau.replication.partition import Partition
 from moldau.replication.roles import Surroundings
 from moldau.replication.standing import Standing
 from moldau.replication.throttle import Throttle
@@ -264,7 +265,9 @@ class World:
         self.produced += 1
         value = b"%d" % self.produced
         count = self.random.randint(1, 3)
-        outcome = node.partition.produce(batch(count, value=value, timestamp=self.clock), 12, self.clock, None, ALL)
+        outcome = node.partition.appender.produce(
+            batch(count, value=value, timestamp=self.clock), 12, self.clock, None, ALL
+        )
 
         def told(outcome: Outcome) -> None:
             if isinstance(outcome, Appended):

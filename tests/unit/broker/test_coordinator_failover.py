@@ -356,7 +356,7 @@ def test_a_marker_counts_from_its_place_in_the_log(loop_kind: str) -> None:
         shard = coordinator.runtime.at(0)
         assert not isinstance(shard, WireError)
         heard: list[WireError] = []
-        outcome = partition.append_records([(b"number", b"0")], NOW)
+        outcome = partition.appender.append_records([(b"number", b"0")], NOW)
         assert not isinstance(outcome, Refusal)
         coordinator.runtime.marker_appended(shard, 7, True, outcome, heard.append)
         assert shard.machine.ended == [(7, True)]
@@ -366,7 +366,7 @@ def test_a_marker_counts_from_its_place_in_the_log(loop_kind: str) -> None:
         partition.commit()
         assert heard == [WireError.NONE]
         assert await awaited(look) == 0
-        outcome = partition.append_records([(b"number", b"0")], NOW)
+        outcome = partition.appender.append_records([(b"number", b"0")], NOW)
         assert not isinstance(outcome, Refusal)
         coordinator.runtime.marker_appended(shard, 8, True, outcome, heard.append)
         partition.lose()

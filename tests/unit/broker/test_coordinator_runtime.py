@@ -170,6 +170,7 @@ class Refusing:
         self.leader_epoch = partition.leader_epoch
         self.high_watermark = partition.high_watermark
         self._refusal = refusal
+        self.appender = self
 
     def append_records(self, *_: object, **__: object) -> Refusal:
         return self._refusal

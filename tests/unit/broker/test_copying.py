@@ -60,7 +60,7 @@ def a_leader(directory: Path) -> tuple[World, Node]:
 
 
 def append(node: Node) -> None:
-    node.partition.produce(batch(), 12, node.world.clock)
+    node.partition.appender.produce(batch(), 12, node.world.clock)
 
 
 def test_a_follower_hears_of_records_at_once_and_of_what_is_committed(tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ def test_what_a_fetch_lets_commit_may_lead_to_more_which_is_news_too(tmp_path: P
         second, third = FetchingFollower(leader, 2), FetchingFollower(leader, 3)
         for each in (second, third):
             each.ask(0)
-        later = leader.partition.produce(batch(), 12, leader.world.clock, acks=ALL)
+        later = leader.partition.appender.produce(batch(), 12, leader.world.clock, acks=ALL)
         assert isinstance(later, Later)
         later.then(lambda _: append(leader))
         for each in (second, third):
@@ -291,11 +291,11 @@ def test_a_leader_that_stood_still_sends_clients_to_look_for_another(tmp_path: P
                 each.session = (each.session[0], each.session[1] + 1)
 
         def errors() -> set[WireError]:
-            gap = leader.partition.produce(batch(producer_id=7, epoch=0, sequence=5), 12, world.clock)
+            gap = leader.partition.appender.produce(batch(producer_id=7, epoch=0, sequence=5), 12, world.clock)
             assert isinstance(gap, Refusal)
             return {gap.error, WireError(consume(leader, 5).error_code)}
 
-        leader.partition.produce(batch(producer_id=7, epoch=0, sequence=0), 12, world.clock)
+        leader.partition.appender.produce(batch(producer_id=7, epoch=0, sequence=0), 12, world.clock)
         for offset in (0, 1):
             for each in followers:
                 ask(each, offset)

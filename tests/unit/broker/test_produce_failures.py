@@ -50,7 +50,7 @@ def test_a_disk_that_fails_between_two_batches_is_told_at_once(
     async def main() -> None:
         settings, _ = load({"zookeeper.connect": "nowhere", "broker.id": "1"})
         replicas = Replicas(1, [LogDirectory.open(tmp_path)], lambda _: LogConfig(), lambda: NOW, 10**9)
-        member: Any = SimpleNamespace(membership=SimpleNamespace(epoch=1))
+        member: Any = SimpleNamespace(registration=SimpleNamespace(epoch=1))
         peers: Any = SimpleNamespace(to=None)
         Replication(replicas, peers, member, lambda: LED, lambda: settings, lambda: NOW, lambda reason: None)
         replicas.load(LED, 1, lambda: False)

@@ -18,7 +18,8 @@ from moldau.broker.settings import load
 from moldau.broker.waiting import awaited
 from moldau.log.settings import LogConfig
 from moldau.metadata.image import ClusterImage, PartitionState, Topic
-from moldau.replication.partition import Appended, Outcome, Partition
+from moldau.replication.appender import Appended, Appender, Outcome
+from moldau.replication.partition import Partition
 from moldau.transactions.state import Transaction, TransactionState
 from moldau.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 from moldau.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -40,25 +41,32 @@ class Disk(Partition):
     def __init__(self, name: str, directory: Path) -> None:
         config = LogConfig()
         super().__init__(name, 0, open_log(directory / f"{name}-0", config), 4)
+        self.appender = DiskAppender(self)
         self.fails: Refusal | None = None
         self.waits = False
         self.held: list[tuple[Later, Outcome]] = []
-
-    def _append_own(self, batch: bytes, now: int) -> NowOrLater[Outcome]:
-        if self.fails is not None:
-            return self.fails
-        outcome = super()._append_own(batch, now)
-        if not self.waits or isinstance(outcome, Later):
-            return outcome
-        later: Later[Outcome] = Later()
-        self.held.append((later, outcome))
-        return later
 
     def go_on(self) -> None:
         self.waits = False
         for later, outcome in self.held:
             later.resolve(outcome)
         self.held.clear()
+
+
+class DiskAppender(Appender):
+    __slots__ = ()
+
+    def _append_own(self, batch: bytes, now: int) -> NowOrLater[Outcome]:
+        disk = self._partition
+        assert isinstance(disk, Disk)
+        if disk.fails is not None:
+            return disk.fails
+        outcome = super()._append_own(batch, now)
+        if not disk.waits or isinstance(outcome, Later):
+            return outcome
+        later: Later[Outcome] = Later()
+        disk.held.append((later, outcome))
+        return later
 
 
 class Others:
@@ -560,4 +568,4 @@ def test_a_start_completes_what_was_decided(loop_kind: str, tmp_path: Path, comm
 
 def test_an_outcome_is_an_outcome(tmp_path: Path) -> None:
     """The disks of these tests write as others do."""
-    assert isinstance(Disk("orders", tmp_path).write_marker(1, 0, True, 0, 2, NOW), Appended)
+    assert isinstance(Disk("orders", tmp_path).appender.write_marker(1, 0, True, 0, 2, NOW), Appended)

@@ -19,7 +19,8 @@ from moldau.broker.call import Call
 from moldau.broker.waiting import awaited
 from moldau.groups.environment import Topics, TopicView
 from moldau.log.settings import LogConfig
-from moldau.replication.partition import Appended, Partition
+from moldau.replication.appender import Appended
+from moldau.replication.partition import Partition
 from moldau.wire.messages.txn_offset_commit import (
     TxnOffsetCommitPartition,
     TxnOffsetCommitRequest,
@@ -69,7 +70,9 @@ class Shop:
         return self.answer
 
     def ask(self, group_id: str, request: Any, call: Call, refused: Callable[[WireError], Any]) -> str:
-        outcome = self.partition.append_records([(b"k", b"v")], NOW, request.producer_id, request.producer_epoch, True)
+        outcome = self.partition.appender.append_records(
+            [(b"k", b"v")], NOW, request.producer_id, request.producer_epoch, True
+        )
         assert isinstance(outcome, Appended)
         return COMMITTED
 
@@ -109,7 +112,7 @@ def test_offsets_of_a_transaction_that_has_ended_meanwhile_are_refused(tmp_path:
     """They would be pending for ever: nobody would end their transaction again."""
     shop = Shop(tmp_path)
     late = commit(shop)
-    shop.partition.write_marker(7, 0, False, 0, 1, NOW)
+    shop.partition.appender.write_marker(7, 0, False, 0, 1, NOW)
     shop.says(WireError.NONE)
     assert error_of(late.result) is WireError.INVALID_TXN_STATE
     assert shop.partition.log.end_offset == 1
@@ -119,7 +122,7 @@ def test_offsets_may_wait_for_the_last_transaction_to_end(tmp_path: Path) -> Non
     """Transaction version 2: its marker comes to the same partition, and has the epoch of the next transaction."""
     shop = Shop(tmp_path)
     waiting = commit(shop, 5)
-    shop.partition.write_marker(7, 0, True, 0, 2, NOW)
+    shop.partition.appender.write_marker(7, 0, True, 0, 2, NOW)
     shop.says(WireError.NONE)
     assert waiting.result == COMMITTED
 

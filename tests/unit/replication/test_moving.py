@@ -145,7 +145,7 @@ def test_what_does_not_queue_is_asked_to_come_again(tmp_path: Path, monkeypatch:
         outcomes.offset(some())
         await node.replicas.moves.begin(node.partition, node.elsewhere)
         await until(lambda: node.partition.standing.moving)
-        refused = node.partition.append_records([(b"k", b"v")], NOW)
+        refused = node.partition.appender.append_records([(b"k", b"v")], NOW)
         assert isinstance(refused, Refusal)
         assert refused.error is WireError.NOT_LEADER_OR_FOLLOWER
         assert outcomes.produce(some()) is None  # and what queues does not notice

@@ -1,4 +1,4 @@
-"""One partition: what becomes of a batch, on the fast way and in the slow lane, and who is told."""
+"""One partition: what becomes of a batch, on the fast path and in the inspection queue, and who is told."""
 
 import errno
 import os
@@ -13,8 +13,9 @@ from moldau.log import log as log_module
 from moldau.log.log import Log
 from moldau.log.segment import Segment
 from moldau.log.settings import LogConfig
-from moldau.replication import inspection, lane
-from moldau.replication.partition import Appended, Partition
+from moldau.replication import inspection, inspection_queue
+from moldau.replication.appender import Appended
+from moldau.replication.partition import Partition
 from moldau.replication.waiters import FetchWaiter
 from moldau.wire.compression import Codec
 from moldau.wire.records import decode_records
@@ -169,7 +170,7 @@ def test_appends_wake_whoever_waits(tmp_path: Path) -> None:
     run("asyncio", main())
 
 
-# ── the slow lane ──
+# ── the inspection queue ──
 
 
 @pytest.mark.parametrize("codec", CODECS.values())
@@ -180,7 +181,7 @@ def test_batches_are_stored_with_the_topics_codec(tmp_path: Path, codec: int, wa
         outcomes = Outcomes(partition)
         data = some(b"a" * 100, b"b" * 100, codec=codec)
         if Codec.named(wanted) == codec:
-            assert outcomes.offset(data) == 0  # as it came: no reason for the slow lane
+            assert outcomes.offset(data) == 0  # as it came: no reason for the inspection queue
         else:
             assert outcomes.produce(data) is None
             await until(lambda: outcomes.later)
@@ -192,7 +193,7 @@ def test_batches_are_stored_with_the_topics_codec(tmp_path: Path, codec: int, wa
     run("asyncio", main())
 
 
-def test_no_batch_overtakes_another_in_the_slow_lane(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_batch_overtakes_another_in_the_inspection_queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     slow = threading.Event()
     real = inspection.inspect
 
@@ -207,7 +208,7 @@ def test_no_batch_overtakes_another_in_the_slow_lane(tmp_path: Path, monkeypatch
         outcomes = Outcomes(partition)
         producer = Producer(5, 0)
         for sequence in range(3):
-            codec = CODECS["gzip"] if sequence == 1 else NONE  # that one alone would not need the lane
+            codec = CODECS["gzip"] if sequence == 1 else NONE  # that one alone would not need the queue
             data = some(b"%d" % sequence, codec=codec, producer=producer, sequence=sequence)
             assert outcomes.produce(data) is None
         await turns()
@@ -220,7 +221,7 @@ def test_no_batch_overtakes_another_in_the_slow_lane(tmp_path: Path, monkeypatch
     run("asyncio", main())
 
 
-def test_a_refusal_in_the_lane_does_not_stick(tmp_path: Path) -> None:
+def test_a_refusal_in_the_queue_does_not_stick(tmp_path: Path) -> None:
     async def main() -> None:
         partition = a_partition(tmp_path, COMPACTED)
         outcomes = Outcomes(partition)
@@ -251,7 +252,7 @@ def test_records_that_cannot_be_read_are_corrupt(tmp_path: Path) -> None:
     run("asyncio", main())
 
 
-def test_a_bug_behind_the_lane_is_an_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bug_behind_the_queue_is_an_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object) -> int:
         raise ZeroDivisionError
 
@@ -270,8 +271,8 @@ def test_a_bug_behind_the_lane_is_an_answer(tmp_path: Path, monkeypatch: pytest.
     run("asyncio", main())
 
 
-def test_a_full_lane_is_a_reason_to_try_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lane, "LANE_AT_MOST", 2)
+def test_a_full_queue_is_a_reason_to_try_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inspection_queue, "BATCHES_AT_MOST", 2)
 
     async def main() -> None:
         partition = a_partition(tmp_path, GZIP_TOPIC)

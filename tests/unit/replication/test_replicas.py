@@ -15,8 +15,9 @@ from moldau.log.flush import FlushJob
 from moldau.log.log import Log
 from moldau.log.settings import LogConfig
 from moldau.metadata.image import ClusterImage, PartitionState, Topic
+from moldau.replication.appender import Appended, Outcome
 from moldau.replication.owners import StandaloneOwner
-from moldau.replication.partition import Appended, Outcome, Partition
+from moldau.replication.partition import Partition
 from moldau.replication.replicas import Replicas
 from support.log.logs import NOW
 from support.log.lying_disk import LyingDisk, lying
@@ -526,7 +527,7 @@ async def later(outcomes: Outcomes) -> Outcome:
     return outcomes.later.pop()
 
 
-def test_stopping_waits_for_the_slow_lane(tmp_path: Path) -> None:
+def test_stopping_waits_for_the_inspection_queue(tmp_path: Path) -> None:
     async def test() -> None:
         node = Node(tmp_path)
         gzip = topic("a", 1, compression_type="gzip")

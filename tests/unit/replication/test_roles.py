@@ -15,10 +15,11 @@ from moldau.log.segment import CorruptLogError
 from moldau.log.segments import Segments
 from moldau.log.settings import LogConfig
 from moldau.metadata.image import PartitionState
+from moldau.replication.appender import Appended, Outcome
 from moldau.replication.follower import Follower
 from moldau.replication.leader import ALL, IN_VAIN, Leader
 from moldau.replication.owners import NoOwner
-from moldau.replication.partition import Appended, Outcome, Partition
+from moldau.replication.partition import Partition
 from moldau.replication.roles import STRETCHES_AT_MOST, Surroundings, Uncommitted
 from moldau.replication.standing import Standing
 from moldau.replication.waiters import FetchWaiter
@@ -64,7 +65,7 @@ def a_partition(
 
 def produce(partition: Partition, acks: int = ALL, count: int = 1, **fields: int) -> Outcome | list[Outcome]:
     """The outcome, or a list that gets it."""
-    outcome = partition.produce(batch(count, **fields), 12, NOW, None, acks)
+    outcome = partition.appender.produce(batch(count, **fields), 12, NOW, None, acks)
     if not isinstance(outcome, Later):
         return outcome
     found: list[Outcome] = []
@@ -142,7 +143,7 @@ def test_whoever_waits_hears_that_the_leader_is_another(tmp_path: Path) -> None:
         refused = produce(partition, acks)
         assert isinstance(refused, Refusal)
         assert refused.error is WireError.NOT_LEADER_OR_FOLLOWER
-    own = partition.append_records([(b"k", b"v")], NOW)
+    own = partition.appender.append_records([(b"k", b"v")], NOW)
     assert isinstance(own, Refusal)
     assert partition.log.end_offset == 1
 
@@ -162,7 +163,7 @@ def test_elected_again_keeps_those_who_wait_and_trusts_no_old_fetch(tmp_path: Pa
 
 def test_records_of_a_coordinator_are_answered_when_they_are_committed(tmp_path: Path) -> None:
     partition = a_partition(tmp_path, Cluster())
-    outcome = partition.append_records([(b"k", b"v")], NOW)
+    outcome = partition.appender.append_records([(b"k", b"v")], NOW)
     assert isinstance(outcome, Later)
     found: list[Outcome] = []
     outcome.then(found.append)
@@ -365,7 +366,7 @@ def test_a_transaction_is_decided_when_its_marker_is_committed(tmp_path: Path) -
     partition = a_partition(tmp_path, Cluster())
     proof_less = batch(2, producer_id=5, epoch=0, sequence=0, attributes=0x10)
     partition.log.append(whole_batches(bytes(proof_less))[0], proof_less, 4, NOW)
-    partition.write_marker(5, 0, True, 0, 1, NOW)
+    partition.appender.write_marker(5, 0, True, 0, 1, NOW)
     for broker in (2, 3):
         fetched(partition, broker, 2)
     assert (partition.high_watermark, partition.last_stable_offset) == (2, 0)
@@ -591,7 +592,7 @@ def test_whoever_waited_may_write_on_when_the_leader_is_alone_however_many_they_
             if then_on:
                 write(then_on=False)
 
-        outcome = partition.produce(batch(), 12, NOW, None, ALL)
+        outcome = partition.appender.produce(batch(), 12, NOW, None, ALL)
         if isinstance(outcome, Later):
             outcome.then(tell)
         else:

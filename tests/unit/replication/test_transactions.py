@@ -11,7 +11,8 @@ from moldau.broker.admission import Proof, prove, transactional_batch
 from moldau.log.markers import Marker, read_marker
 from moldau.log.producers import MAX_EPOCH, NOT_ASKED, NOT_NEEDED
 from moldau.log.settings import LogConfig
-from moldau.replication.partition import Appended, Outcome, Partition
+from moldau.replication.appender import Appended, Outcome
+from moldau.replication.partition import Partition
 from moldau.replication.waiters import FetchWaiter
 from moldau.wire.batch import CONTROL, TRANSACTIONAL
 from moldau.wire.records import decode_control, decode_records
@@ -57,7 +58,7 @@ def produce(partition: Partition, batch: memoryview, coordinator: Coordinator, v
     proof = proof_of(partition, batch, coordinator, version)
     if isinstance(proof, Refusal):
         return proof
-    outcome = partition.produce(batch, version, NOW, proof)
+    outcome = partition.appender.produce(batch, version, NOW, proof)
     assert isinstance(outcome, Appended | Refusal)
     return outcome
 
@@ -70,14 +71,14 @@ def error(outcome: object) -> WireError:
 def end(
     partition: Partition, producer: Producer, *, commit: bool = True, coordinator: int = 0, version: int = 1
 ) -> object:
-    return partition.write_marker(producer.id, producer.epoch, commit, coordinator, version, NOW)
+    return partition.appender.write_marker(producer.id, producer.epoch, commit, coordinator, version, NOW)
 
 
 def test_a_transaction_holds_the_last_stable_offset_until_its_marker(tmp_path: Path) -> None:
     partition = a_partition(tmp_path)
     first, second = Producer(1, 0), Producer(2, 0)
     coordinator = Coordinator()
-    partition.produce(some(b"plain"), VERSION, NOW)
+    partition.appender.produce(some(b"plain"), VERSION, NOW)
     assert produce(partition, in_transaction(first), coordinator) == Appended(1, -1, 0)
     assert produce(partition, in_transaction(second), coordinator) == Appended(2, -1, 0)
     assert produce(partition, in_transaction(first, 1), coordinator) == Appended(3, -1, 0)
@@ -145,10 +146,10 @@ def test_batches_outside_a_transaction_are_refused_while_it_is_open(tmp_path: Pa
     partition = a_partition(tmp_path)
     producer = Producer(1, 0)
     produce(partition, in_transaction(producer), Coordinator())
-    plain = partition.produce(some(producer=producer, sequence=1), VERSION, NOW)
+    plain = partition.appender.produce(some(producer=producer, sequence=1), VERSION, NOW)
     assert error(plain) is WireError.INVALID_TXN_STATE
     end(partition, producer)
-    assert partition.produce(some(producer=producer, sequence=1), VERSION, NOW) == Appended(2, -1, 0)
+    assert partition.appender.produce(some(producer=producer, sequence=1), VERSION, NOW) == Appended(2, -1, 0)
 
 
 def test_a_duplicate_is_told_its_offset_and_asks_nobody(tmp_path: Path) -> None:
@@ -169,9 +170,9 @@ def test_what_was_let_in_before_the_marker_is_not_written_behind_it(tmp_path: Pa
     proof = proof_of(partition, batch, Coordinator())
     assert not isinstance(proof, Refusal)
     end(partition, producer, commit=False)
-    assert error(partition.produce(batch, VERSION, NOW, proof)) is WireError.INVALID_TXN_STATE
-    assert error(partition.produce(batch, VERSION, NOW, NOT_ASKED)) is WireError.INVALID_TXN_STATE
-    assert partition.produce(batch, VERSION, NOW, NOT_NEEDED) == Appended(1, -1, 0)
+    assert error(partition.appender.produce(batch, VERSION, NOW, proof)) is WireError.INVALID_TXN_STATE
+    assert error(partition.appender.produce(batch, VERSION, NOW, NOT_ASKED)) is WireError.INVALID_TXN_STATE
+    assert partition.appender.produce(batch, VERSION, NOW, NOT_NEEDED) == Appended(1, -1, 0)
 
 
 def test_in_version_two_the_marker_of_the_last_transaction_does_not_concern_the_next(tmp_path: Path) -> None:
@@ -182,13 +183,13 @@ def test_in_version_two_the_marker_of_the_last_transaction_does_not_concern_the_
     proof = proof_of(partition, following, Coordinator())
     assert not isinstance(proof, Refusal)
     end(partition, Producer(1, 1), version=2)
-    assert isinstance(partition.produce(following, VERSION, NOW, proof), Appended)
+    assert isinstance(partition.appender.produce(following, VERSION, NOW, proof), Appended)
     late = in_transaction(Producer(1, 2))
     proof = proof_of(partition, late, Coordinator())
     assert not isinstance(proof, Refusal)
     end(partition, Producer(1, 2), version=2)
     end(partition, Producer(1, 3), version=2)
-    assert error(partition.produce(late, VERSION, NOW, proof)) is WireError.INVALID_PRODUCER_EPOCH
+    assert error(partition.appender.produce(late, VERSION, NOW, proof)) is WireError.INVALID_PRODUCER_EPOCH
 
 
 def test_a_batch_that_was_put_off_keeps_its_place(tmp_path: Path) -> None:
@@ -252,11 +253,11 @@ def test_a_request_for_two_producers_is_refused_as_a_whole(tmp_path: Path) -> No
 
 def test_a_coordinators_own_records(tmp_path: Path) -> None:
     partition = a_partition(tmp_path)
-    assert partition.append_records([(b"k", b"v"), (b"gone", None)], NOW) == Appended(0, -1, 0)
-    assert partition.append_records([(b"k", b"w")], NOW, 5, 1, True) == Appended(2, -1, 0)
-    assert partition.append_records([(b"l", b"x"), (b"m", b"y")], NOW, 5, 1, True) == Appended(3, -1, 0)
+    assert partition.appender.append_records([(b"k", b"v"), (b"gone", None)], NOW) == Appended(0, -1, 0)
+    assert partition.appender.append_records([(b"k", b"w")], NOW, 5, 1, True) == Appended(2, -1, 0)
+    assert partition.appender.append_records([(b"l", b"x"), (b"m", b"y")], NOW, 5, 1, True) == Appended(3, -1, 0)
     assert partition.last_stable_offset == 2
-    assert error(partition.append_records([(b"k", b"z")], NOW, 5, 0, True)) is WireError.INVALID_PRODUCER_EPOCH
+    assert error(partition.appender.append_records([(b"k", b"z")], NOW, 5, 0, True)) is WireError.INVALID_PRODUCER_EPOCH
     end(partition, Producer(5, 1))
     assert partition.last_stable_offset == 6
     batches = [(header[11], bytes(batch)) for header, batch in partition.log.read_batches(0)]
@@ -273,7 +274,7 @@ def test_a_coordinators_own_records(tmp_path: Path) -> None:
 
 def test_a_coordinators_batch_may_be_too_large(tmp_path: Path) -> None:
     partition = a_partition(tmp_path)
-    huge = partition.append_records([(b"k", bytes(partition.log.config.max_message_bytes))], NOW)
+    huge = partition.appender.append_records([(b"k", bytes(partition.log.config.max_message_bytes))], NOW)
     assert error(huge) is WireError.MESSAGE_TOO_LARGE
 
 
@@ -294,11 +295,11 @@ def test_readers_of_committed_records_wait_for_markers_not_for_growth(tmp_path: 
         def counted() -> tuple[int, int]:
             return least - all_of_it.missing, least - decided.missing
 
-        partition.produce(some(b"plain"), VERSION, NOW)
+        partition.appender.produce(some(b"plain"), VERSION, NOW)
         assert counted() == (size_of(partition, 0, 1), size_of(partition, 0, 1))
         produce(partition, in_transaction(first), coordinator)
         produce(partition, in_transaction(second), coordinator)
-        partition.produce(some(b"behind"), VERSION, NOW)
+        partition.appender.produce(some(b"behind"), VERSION, NOW)
         assert counted() == (size_of(partition, 0, 4), size_of(partition, 0, 1))
         end(partition, second, commit=False)  # the first is still open: nothing moves
         assert counted() == (size_of(partition, 0, 5), size_of(partition, 0, 1))
@@ -344,7 +345,7 @@ def test_a_marker_overtakes_batches_whose_records_are_still_being_checked(tmp_pa
             batch = in_transaction(producer, sequence)
             proof = proof_of(partition, batch, coordinator)
             assert not isinstance(proof, Refusal)
-            later = partition.produce(batch, VERSION, NOW, proof)
+            later = partition.appender.produce(batch, VERSION, NOW, proof)
             assert isinstance(later, Later)
             later.then(outcomes.append)
 

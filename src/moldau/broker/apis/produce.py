@@ -19,8 +19,9 @@ from moldau.broker.context import DataContext
 from moldau.broker.leaders import absent, endpoints, leader_of
 from moldau.log.producers import NOT_ASKED
 from moldau.net.reply import BadRequest, Parked, Reply
+from moldau.replication.appender import Appended, Outcome
 from moldau.replication.leader import ALL
-from moldau.replication.partition import Appended, Outcome, Partition
+from moldau.replication.partition import Partition
 from moldau.wire.headers import PREFIX_AND_LENGTH
 from moldau.wire.hot import PRODUCE_BY_ID, ProduceBody, ProduceResult, pack_produce, read_produce
 
@@ -80,7 +81,7 @@ def _append_all(
                 outcome = (
                     proof
                     if isinstance(proof, Refusal)
-                    else partition.produce(frame[start:stop], version, now, proof, acks)
+                    else partition.appender.produce(frame[start:stop], version, now, proof, acks)
                 )
                 if isinstance(outcome, Appended):
                     answers.append(ProduceResult(index, 0, *outcome))

@@ -19,7 +19,7 @@ from moldau.groups.environment import GroupConfig, GroupEnvironment, Topics, Top
 from moldau.groups.shard import TOPICS_TIMER, GroupCommand, GroupShard
 from moldau.metadata.features import GROUP_VERSION, level
 from moldau.metadata.image import ClusterImage, Topic
-from moldau.replication.partition import Outcome
+from moldau.replication.appender import Outcome
 from moldau.replication.replicas import Replicas
 
 MINUTE_MS = 60_000

@@ -13,7 +13,7 @@ from moldau.base.later import Later, NowOrLater
 from moldau.broker.coordinators.outcomes import failed
 from moldau.broker.internal_topics import OFFSETS
 from moldau.metadata.image import NO_BROKER, ClusterImage
-from moldau.replication.partition import Outcome
+from moldau.replication.appender import Outcome
 from moldau.replication.replicas import Replicas
 
 MarkerCallback = Callable[[WireError], None]
@@ -86,7 +86,7 @@ class MarkerWriter:
             missing = self._image().partition(topic, index) is None
             done(WireError.UNKNOWN_TOPIC_OR_PARTITION if missing else WireError.NOT_LEADER_OR_FOLLOWER)
             return
-        outcome = led.write_marker(
+        outcome = led.appender.write_marker(
             marker.producer_id,
             marker.producer_epoch,
             marker.commit,

@@ -2,7 +2,7 @@
 
 from moldau.base.errors import Refusal, WireError
 from moldau.base.later import NowOrLater
-from moldau.replication.partition import Outcome
+from moldau.replication.appender import Outcome
 
 # The record is committed, with fewer replicas in sync than min.insync.replicas: good enough for a coordinator.
 COMMITTED = WireError.NOT_ENOUGH_REPLICAS_AFTER_APPEND

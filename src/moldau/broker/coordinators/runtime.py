@@ -21,7 +21,8 @@ from moldau.broker.coordinators.partitioning import partition_of
 from moldau.broker.coordinators.replay import replay
 from moldau.broker.coordinators.shard import PendingAppend, PendingReply, Shard
 from moldau.metadata.image import ClusterImage
-from moldau.replication.partition import Appended, Outcome, Partition
+from moldau.replication.appender import Appended, Outcome
+from moldau.replication.partition import Partition
 from moldau.replication.replicas import Replicas
 
 logger = logging.getLogger("moldau.broker")
@@ -215,7 +216,7 @@ class CoordinatorRuntime(Generic[M, C]):
             return TOO_MANY_PENDING
         encode = shard.machine.encode
         records = [encode(record) for record in decision.records]
-        return shard.partition.append_records(
+        return shard.partition.appender.append_records(
             records,
             self._now(),
             producer_id=decision.producer_id,

@@ -1,12 +1,12 @@
-"""The slow lane: order above all, and no batch stuck behind another's failure."""
+"""The inspection queue: order above all, and no batch stuck behind another's failure."""
 
 import threading
 
 import pytest
 
 from moldau.base.errors import Refusal, WireError
-from moldau.replication import lane
-from moldau.replication.lane import Job, Lane
+from moldau.replication import inspection_queue
+from moldau.replication.inspection_queue import InspectionQueue, Job
 from support.net.loops import on_both_loops, run, turns, until
 
 pytestmark = on_both_loops
@@ -16,7 +16,7 @@ def test_jobs_finish_in_the_order_of_their_coming(loop_kind: str) -> None:
     async def main() -> None:
         slow = threading.Event()
         finished: list[object] = []
-        queue = Lane()
+        queue = InspectionQueue()
         assert not queue.busy
 
         def wait() -> bytes:
@@ -39,7 +39,7 @@ def test_jobs_finish_in_the_order_of_their_coming(loop_kind: str) -> None:
 def test_a_job_that_comes_while_another_finishes_comes_after_all(loop_kind: str) -> None:
     async def main() -> None:
         finished: list[object] = []
-        queue = Lane()
+        queue = InspectionQueue()
 
         def finish(outcome: bytes | Refusal) -> None:
             finished.append(outcome)
@@ -59,7 +59,7 @@ def test_a_job_that_comes_while_another_finishes_comes_after_all(loop_kind: str)
 def test_a_failure_is_one_batchs_own(loop_kind: str, caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         finished: list[object] = []
-        queue = Lane()
+        queue = InspectionQueue()
 
         def broken() -> bytes:
             raise ZeroDivisionError
@@ -82,11 +82,11 @@ def test_a_failure_is_one_batchs_own(loop_kind: str, caplog: pytest.LogCaptureFi
 
 
 def test_it_is_full_by_count_and_by_bytes(loop_kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lane, "LANE_AT_MOST", 3)
-    monkeypatch.setattr(lane, "LANE_BYTES_AT_MOST", 100)
+    monkeypatch.setattr(inspection_queue, "BATCHES_AT_MOST", 3)
+    monkeypatch.setattr(inspection_queue, "BYTES_AT_MOST", 100)
 
     async def main() -> None:
-        queue = Lane()
+        queue = InspectionQueue()
         for _ in range(3):
             assert not queue.full
             queue.enter(Job(1, lambda: b"", lambda _: None))

@@ -1,7 +1,7 @@
-"""The slow lane of one partition: batches whose records must be decoded before they are appended.
+"""The inspection queue of one partition: batches whose records must be decoded before they are appended.
 
-Recompressing or checking records takes too long for the loop, so a thread does it. The queue is what keeps the
-partition's order: a batch enters it before its sequence is checked, and once one batch is in the lane every later
+Recompressing or checking records takes too long for the event loop, so a thread does it. The queue keeps the
+partition's order: a batch enters it before its sequence is checked, and while one batch is in the queue every later
 batch of the partition follows it there.
 """
 
@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 from moldau.base.errors import Refusal, WireError
 
-log = logging.getLogger("moldau.replication")
+logger = logging.getLogger("moldau.replication")
 
-LANE_AT_MOST = 1000  # batches that may queue in one lane; producers' own in-flight limits keep it far below
-LANE_BYTES_AT_MOST = 64 * 1024 * 1024  # and their bytes, of which the lane holds a copy
+BATCHES_AT_MOST = 1000  # producers' own in-flight limits keep a queue far below
+BYTES_AT_MOST = 64 * 1024 * 1024  # of the batches, of which the queue holds copies
 
 
 class Job(NamedTuple):
@@ -25,7 +25,7 @@ class Job(NamedTuple):
     finish: Callable[[bytes | Refusal], None]  # on the loop, in the order of entry
 
 
-class Lane:
+class InspectionQueue:
     def __init__(self) -> None:
         self._jobs: deque[Job] = deque()
         self._held = 0
@@ -37,7 +37,7 @@ class Lane:
 
     @property
     def full(self) -> bool:
-        return len(self._jobs) >= LANE_AT_MOST or self._held >= LANE_BYTES_AT_MOST
+        return len(self._jobs) >= BATCHES_AT_MOST or self._held >= BYTES_AT_MOST
 
     def enter(self, job: Job) -> None:
         self._jobs.append(job)
@@ -55,12 +55,12 @@ class Lane:
                 try:
                     job.finish(outcome)
                 except Exception:
-                    log.exception("appending a batch whose records were checked failed")
+                    logger.exception("Appending an inspected batch failed")
         finally:
             self._task = None
 
     async def stop(self) -> None:
-        """Finish what is queued: those batches were accepted in this order."""
+        """Finish the queue: its batches were accepted in this order."""
         if self._task is not None:
             await asyncio.shield(self._task)
 
@@ -70,5 +70,5 @@ def _guarded(work: Callable[[], bytes | Refusal]) -> bytes | Refusal:
     try:
         return work()
     except Exception:
-        log.exception("checking the records of a batch failed")
+        logger.exception("Inspecting the records of a batch failed")
         return Refusal.of(WireError.UNKNOWN_SERVER_ERROR)
