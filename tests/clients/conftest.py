@@ -4,14 +4,28 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
 
 from support.brokers.processes import AnyBroker, CreateTopic
+from support.clients import confluent
+from support.clients.cli import Run, runner
 from support.clients.go import build
 from support.groups.members import Group
 
 NewGroup = Callable[..., Group]
 Feed = Callable[..., list[str]]
+
+
+@pytest.fixture(scope="session")
+def admin(bootstrap: str) -> AdminClient:
+    """confluent-kafka's client for administration, on the shared broker."""
+    return confluent.admin(bootstrap)
+
+
+@pytest.fixture
+def moldau(bootstrap: str) -> Run:
+    """The command line, on the shared broker: `moldau("topic", "list")`."""
+    return runner(bootstrap)
 
 
 @pytest.fixture
@@ -38,17 +52,12 @@ def feed(broker: AnyBroker) -> Feed:
 
     def more(group: Group, each: int) -> list[str]:
         nonlocal fed
-        producer = Producer({"bootstrap.servers": group.bootstrap, "linger.ms": 5})
-        failed: list[object] = []
         values = []
-        for name, part in sorted(group.places):
-            for number in range(fed, fed + each):
-                values.append(f"{name}/{part}/{number}")
-                producer.produce(
-                    name, values[-1], partition=part, on_delivery=lambda error, _: error and failed.append(error)
-                )
-        assert producer.flush(60) == 0
-        assert not failed, failed[:3]
+        for name, partitions in group.topics.items():
+            for part in range(partitions):
+                added = [f"{name}/{part}/{number}" for number in range(fed, fed + each)]
+                confluent.write(group.bootstrap, name, [{"value": value, "partition": part} for value in added])
+                values += added
         fed += each
         return values
 

@@ -14,12 +14,13 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer as LibrdkafkaProducer
-from confluent_kafka.admin import AdminClient, NewPartitions
+from confluent_kafka.admin import NewPartitions
 from kafka.protocol.admin import DescribeConfigsRequest, IncrementalAlterConfigsRequest
 from kafka.protocol.consumer import OffsetForLeaderEpochRequest
 from kafka.protocol.metadata import MetadataRequest
 
 from support.brokers.processes import ApacheKafkaProcess, BrokerProcess
+from support.clients import confluent
 from support.clients.raw import RawClient
 from support.kafka import jvm
 from support.log.batches import CODECS, Producer, Stored, Written, batch, read_batches
@@ -137,7 +138,7 @@ def change(bootstrap: str) -> None:
     with RawClient(bootstrap) as client:
         alter(client, TOPIC, "altered", ("retention.ms", DELETE, None), ("cleanup.policy", APPEND, "compact"))
         alter(client, BROKER, "", ("log.retention.ms", SET, "777777777"), ("num.io.threads", SET, "5"))
-        admin = AdminClient({"bootstrap.servers": bootstrap})
+        admin = confluent.admin(bootstrap)
         admin.create_partitions([NewPartitions("grown", 3)])["grown"].result(60)
         client.wait_for_topic("grown", 3)
         assert client.delete_topics(["gone", "again"]) == [0, 0]

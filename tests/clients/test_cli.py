@@ -10,17 +10,8 @@ import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from support.clients.cli import Run, complete, fail, interrupt, on_terminal, runner, start, succeed, wait_until
-
-
-@pytest.fixture
-def moldau(bootstrap: str) -> Run:
-    return runner(bootstrap)
-
-
-@pytest.fixture(scope="module")
-def admin(bootstrap: str) -> AdminClient:
-    return AdminClient({"bootstrap.servers": bootstrap})
+from support.clients.cli import Run, complete, fail, interrupt, on_terminal, start, succeed
+from support.eventually import eventually
 
 
 @pytest.fixture
@@ -230,7 +221,7 @@ class TestLongRunning:
         assert process.stdin is not None
         process.stdin.write("a\nb\n")
         process.stdin.flush()
-        wait_until(lambda: sorted(succeed(moldau("consume", topic)).split()) == ["a", "b"])
+        eventually(lambda: sorted(succeed(moldau("consume", topic)).split()) == ["a", "b"], "both are written")
         exit_code, out, said = interrupt(process)
         assert exit_code == 130
         assert out.count("offset") == 2

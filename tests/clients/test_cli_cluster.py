@@ -2,15 +2,8 @@
 
 import json
 
-import pytest
-
 from support.brokers.processes import CreateTopic
-from support.clients.cli import Run, fail, runner, succeed
-
-
-@pytest.fixture
-def moldau(bootstrap: str) -> Run:
-    return runner(bootstrap)
+from support.clients.cli import Run, fail, succeed
 
 
 def test_one_broker_described(moldau: Run, create_topic: CreateTopic) -> None:

@@ -16,23 +16,13 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaExcepti
 from confluent_kafka.admin import AdminClient
 
 from support.brokers.processes import CreateTopic, StartBroker
-from support.clients.cli import Run, complete, fail, interrupt, on_terminal, runner, start, succeed, wait_until
+from support.clients.cli import Run, complete, fail, interrupt, on_terminal, runner, start, succeed
 from support.clients.raw import RawClient
+from support.eventually import eventually
 from support.kafka import jvm
 
 HOUR_MS = 3_600_000
 PROTOCOLS = ("classic", "consumer")
-
-
-@pytest.fixture
-def moldau(bootstrap: str) -> Run:
-    return runner(bootstrap)
-
-
-@pytest.fixture(scope="module")
-def admin(bootstrap: str) -> AdminClient:
-    """A second opinion on what a group has committed, and the quick way to make it so."""
-    return AdminClient({"bootstrap.servers": bootstrap})
 
 
 @pytest.fixture
@@ -376,14 +366,14 @@ class TestConsuming:
     ) -> None:
         process = start(bootstrap, "consume", filled, "-g", group, "--protocol", protocol, "--follow", "--from", "end")
         assert process.stdout is not None
-        wait_until(lambda: described_quietly(moldau, group) == "Stable")
+        eventually(lambda: described_quietly(moldau, group) == "Stable", "the group is stable")
 
         # a member that begins at the end has to have looked where that is before it sees anything
         def sees_news() -> bool:
             succeed(moldau("produce", filled, "-p", "1", stdin="news\n"))
             return readable(process)
 
-        wait_until(sees_news)
+        eventually(sees_news, "the news are shown")
         assert process.stdout.readline() == "news\n"
         code, _, said = interrupt(process)
         assert (code, said) == (130, "")

@@ -17,11 +17,6 @@ HOUR_MS = 3_600_000
 
 
 @pytest.fixture
-def moldau(bootstrap: str) -> Run:
-    return runner(bootstrap)
-
-
-@pytest.fixture
 def transactional_id() -> str:
     return f"cli-{uuid.uuid4().hex[:12]}"
 

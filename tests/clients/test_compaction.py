@@ -8,9 +8,9 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from support.brokers.disk import segments
 from support.brokers.processes import BrokerProcess, StartBroker
+from support.clients.confluent import read_values
 from support.clients.raw import RawClient
-from support.clients.visible import committed_values
-from support.groups.members import eventually
+from support.eventually import eventually
 
 TOPIC = "tables"
 CONFIGS = {
@@ -173,7 +173,7 @@ def test_aborted_values_are_never_seen(own: BrokerProcess) -> None:
 
 
 def check_committed(broker: BrokerProcess, table: dict[str, str]) -> None:
-    values = committed_values(broker.bootstrap, TOPIC)
+    values = read_values(broker.bootstrap, TOPIC)
     assert not [value for value in values if "False" in value]
     assert {value.partition(":")[0]: value for value in values} == table
 

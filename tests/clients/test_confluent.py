@@ -80,11 +80,6 @@ def read(
     return found
 
 
-@pytest.fixture
-def admin(broker: AnyBroker) -> AdminClient:
-    return AdminClient({"bootstrap.servers": broker.bootstrap})
-
-
 def test_metadata(broker: AnyBroker, admin: AdminClient, create_topic: CreateTopic) -> None:
     name = create_topic(partitions=3)
     found = admin.list_topics(timeout=SECONDS)

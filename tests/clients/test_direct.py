@@ -9,7 +9,6 @@ from typing import Any
 import confluent_kafka
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer
-from confluent_kafka.admin import AdminClient
 
 from moldau.base.errors import WireError
 from moldau.base.ids import TopicPartition
@@ -32,6 +31,7 @@ from moldau.client.direct.partitioning import partition_of
 from moldau.client.direct.records import Columns, decode
 from moldau.wire.compression import Codec
 from support.brokers.processes import AnyBroker, BrokerProcess, CreateTopic, StartBroker
+from support.clients import confluent
 from support.clients.raw import RawClient
 
 CODECS = [str(codec) for codec in Codec]
@@ -314,7 +314,7 @@ def test_every_topic_is_described(cluster: Cluster, create_topic: CreateTopic, b
     described = found[topic]
     assert isinstance(described, Topic)
     assert described.partitions == [TopicPartition(topic, partition) for partition in range(4)]
-    assert set(AdminClient({"bootstrap.servers": broker.bootstrap}).list_topics(timeout=10).topics) >= {topic}
+    assert set(confluent.admin(broker.bootstrap).list_topics(timeout=10).topics) >= {topic}
 
 
 def test_reading_and_writing_go_on_when_the_broker_restarts(own_broker: BrokerProcess) -> None:

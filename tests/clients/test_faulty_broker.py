@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import NewTopic
 
 from chaos.checker import check
 from chaos.history import Recorder
@@ -21,6 +21,7 @@ from chaos.workloads.read import Ask, Follow, read_everything
 from chaos.workloads.table import Cast
 from moldau.testing.broker import READY
 from support.brokers.faulty import BUGS
+from support.clients import confluent
 from support.repository.sources import ROOT
 
 RECORDS = 200
@@ -84,7 +85,7 @@ def source(bug: str, topic: Setting) -> Numbered:
 
 
 def create(bootstrap: str, topics: dict[str, int]) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    admin = confluent.admin(bootstrap, log_level=0)
     wanted = [NewTopic(name, partitions, 1) for name, partitions in topics.items()]
     for created in admin.create_topics(wanted).values():
         created.result(30)

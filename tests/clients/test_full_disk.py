@@ -4,18 +4,19 @@ import shutil
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 
 from moldau.base.errors import WireError
 from support.brokers.processes import BrokerProcess, broker_environment
+from support.clients import confluent
 from support.clients.raw import RawClient
+from support.eventually import eventually
 from support.log.batches import plain_values
 
 SMALL = 12 << 20
@@ -36,13 +37,6 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "--lazy", str(path)], check=True)
 
 
-def eventually(what: Callable[[], object]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not what():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
 def values(bootstrap: str, topic: str, partition: int = 0) -> list[bytes | None]:
     found: list[bytes | None] = []
     with RawClient(bootstrap) as client:
@@ -60,7 +54,7 @@ def test_a_full_disk_refuses_writers_serves_readers_and_goes_on_once_there_is_ro
     own.data = small_disk / "data"
     own.start()
     try:
-        admin = AdminClient({"bootstrap.servers": own.bootstrap})
+        admin = confluent.admin(own.bootstrap)
         admin.create_topics([NewTopic("t", 1)])["t"].result(PATIENCE)
         settings = {"bootstrap.servers": own.bootstrap, "enable.idempotence": True, "message.timeout.ms": 120_000}
         producer = Producer({**settings, "batch.size": 20_000})
@@ -72,7 +66,9 @@ def test_a_full_disk_refuses_writers_serves_readers_and_goes_on_once_there_is_ro
         ballast.write_bytes(bytes(shutil.disk_usage(small_disk).free - (1 << 20)))
         for value in expected[1:]:
             producer.produce("t", value, on_delivery=lambda error, _: errors.append(error) if error else None)
-        eventually(lambda: producer.poll(0.05) >= 0 and "Disk full: t-0 is read-only" in own.log_text())
+        eventually(
+            lambda: producer.poll(0.05) >= 0 and "Disk full: t-0 is read-only" in own.log_text(), "the disk is full"
+        )
         with RawClient(own.bootstrap) as client:  # readers go on
             assert plain_values(client.fetched("t", 0)[0])[0] == expected[0]
         consumer = Consumer({"bootstrap.servers": own.bootstrap, "group.id": "g", "auto.offset.reset": "earliest"})
@@ -81,16 +77,16 @@ def test_a_full_disk_refuses_writers_serves_readers_and_goes_on_once_there_is_ro
         assert producer.flush(PATIENCE) == 0
         assert not errors
         assert values(own.bootstrap, "t") == expected
-        eventually(lambda: "data accepts writes again" in own.log_text())
+        eventually(lambda: "data accepts writes again" in own.log_text(), "the log says that it is over")
         assert own.log_text().count("t-0 is read-only until space is freed") <= 1, "once, not for each refused write"
         refused = created.exception(PATIENCE)
         if refused is not None:  # the store had no room for it: the client is told, and comes again
             assert isinstance(refused, KafkaException)
             assert refused.args[0].code() == WireError.KAFKA_STORAGE_ERROR
             admin.create_topics([NewTopic("u", 3)])["u"].result(PATIENCE)
-        eventually(lambda: writable(own.bootstrap, "u"))
+        eventually(lambda: writable(own.bootstrap, "u"), "u is writable")
         consumer.subscribe(["t"])
-        eventually(lambda: consumer.poll(0.2) is not None)
+        eventually(lambda: consumer.poll(0.2) is not None, "the group reads")
         consumer.commit(asynchronous=False)  # the coordinator goes on as well
         consumer.close()
     finally:
@@ -110,7 +106,7 @@ def full_broker(small_disk: Path, tmp_path: Path) -> Iterator[BrokerProcess]:
     )
     own.data = small_disk / "data"
     own.start()
-    admin = AdminClient({"bootstrap.servers": own.bootstrap})
+    admin = confluent.admin(own.bootstrap)
     config = {"segment.bytes": 1 << 20, "file.delete.delay.ms": 100}
     for created in admin.create_topics([NewTopic("t", 1, config=config), NewTopic("u", 1, config=config)]).values():
         created.result(PATIENCE)
@@ -123,7 +119,7 @@ def full_broker(small_disk: Path, tmp_path: Path) -> Iterator[BrokerProcess]:
             while ballast.write(bytes(4096)):
                 pass
         writer.start()
-        eventually(lambda: "Disk full: " in own.log_text())
+        eventually(lambda: "Disk full: " in own.log_text(), "the disk is full")
         yield own
     finally:
         stopped.set()
@@ -140,36 +136,36 @@ def keep_writing(bootstrap: str, stopped: threading.Event) -> None:
 
 
 def test_a_topic_can_be_deleted_on_a_full_disk(full_broker: BrokerProcess) -> None:
-    admin = AdminClient({"bootstrap.servers": full_broker.bootstrap})
+    admin = confluent.admin(full_broker.bootstrap)
     admin.delete_topics(["t"])["t"].result(PATIENCE)
-    eventually(lambda: write(full_broker.bootstrap, "u", 0) is None)
+    eventually(lambda: write(full_broker.bootstrap, "u", 0) is None, "there is room again")
 
 
 def test_retention_can_be_lowered_on_a_full_disk(full_broker: BrokerProcess) -> None:
-    admin = AdminClient({"bootstrap.servers": full_broker.bootstrap})
+    admin = confluent.admin(full_broker.bootstrap)
     lower = ConfigEntry("retention.bytes", "1000", incremental_operation=AlterConfigOpType.SET)
     topic = ConfigResource(ResourceType.TOPIC, "t", incremental_configs=[lower])
     admin.incremental_alter_configs([topic])[topic].result(PATIENCE)
-    eventually(lambda: write(full_broker.bootstrap, "u", 0) is None)
+    eventually(lambda: write(full_broker.bootstrap, "u", 0) is None, "there is room again")
 
 
 def test_retention_of_all_topics_can_be_lowered_on_a_full_disk(full_broker: BrokerProcess) -> None:
-    admin = AdminClient({"bootstrap.servers": full_broker.bootstrap})
+    admin = confluent.admin(full_broker.bootstrap)
     lower = ConfigEntry("log.retention.bytes", "1000", incremental_operation=AlterConfigOpType.SET)
     broker = ConfigResource(ResourceType.BROKER, "1", incremental_configs=[lower])
     admin.incremental_alter_configs([broker])[broker].result(PATIENCE)
-    eventually(lambda: write(full_broker.bootstrap, "u", 0) is None)
+    eventually(lambda: write(full_broker.bootstrap, "u", 0) is None, "there is room again")
 
 
 def test_records_can_be_deleted_on_a_full_disk(full_broker: BrokerProcess) -> None:
-    admin = AdminClient({"bootstrap.servers": full_broker.bootstrap})
+    admin = confluent.admin(full_broker.bootstrap)
     [deleted] = admin.delete_records([TopicPartition("t", 0, 1)]).values()
     assert deleted.result(PATIENCE).low_watermark == 1
-    eventually(lambda: write(full_broker.bootstrap, "u", 0) is None)
+    eventually(lambda: write(full_broker.bootstrap, "u", 0) is None, "there is room again")
 
 
 def test_a_full_disk_takes_no_new_topics_and_says_what_to_do(full_broker: BrokerProcess) -> None:
-    admin = AdminClient({"bootstrap.servers": full_broker.bootstrap})
+    admin = confluent.admin(full_broker.bootstrap)
     refused: KafkaException | None = None
     for number in range(100):  # until nothing is left of what the store had already
         refused = admin.create_topics([NewTopic(f"new-{number}", 10)])[f"new-{number}"].exception(PATIENCE)
@@ -185,9 +181,9 @@ def test_a_full_disk_takes_no_new_topics_and_says_what_to_do(full_broker: Broker
 def test_a_broker_that_starts_on_a_full_disk_can_delete_topics(full_broker: BrokerProcess) -> None:
     full_broker.kill()
     full_broker.start()
-    admin = AdminClient({"bootstrap.servers": full_broker.bootstrap})
+    admin = confluent.admin(full_broker.bootstrap)
     admin.delete_topics(["t"])["t"].result(PATIENCE)
-    eventually(lambda: write(full_broker.bootstrap, "u", 0) is None)
+    eventually(lambda: write(full_broker.bootstrap, "u", 0) is None, "there is room again")
 
 
 def writable(bootstrap: str, topic: str) -> bool:
@@ -239,7 +235,7 @@ def test_a_directory_that_fails_takes_its_partitions_alone(tmp_path: Path, faili
     try:
         assert process.stdout is not None
         bootstrap = process.stdout.readline().split()[1].decode()
-        admin = AdminClient({"bootstrap.servers": bootstrap})
+        admin = confluent.admin(bootstrap)
         admin.create_topics([NewTopic("t", 4)])["t"].result(PATIENCE)
         assert all(write(bootstrap, "t", partition) is None for partition in range(4))
         with RawClient(bootstrap) as client:

@@ -6,9 +6,10 @@ import pytest
 from confluent_kafka import Producer
 
 from support.brokers.processes import AnyBroker, CreateTopic
+from support.clients.confluent import read_values, values_by_partition
 from support.clients.go import WITHOUT_GO, client
-from support.clients.visible import all_values, committed_values, visible
-from support.groups.members import Group, Kind, even, eventually
+from support.eventually import eventually
+from support.groups.members import Group, Kind, even, replace_dead_member
 
 pytestmark = WITHOUT_GO
 PROTOCOLS = {"classic": "cooperative-sticky", "consumer": "uniform"}
@@ -42,16 +43,7 @@ def test_members_join_and_leave(new_group, feed, kind: Kind) -> None:
 
 
 def test_a_member_that_dies_is_replaced(new_group, feed, kind: Kind) -> None:
-    group: Group = new_group(4)
-    one, other = group.join(kind), group.join(kind)
-    group.settled(one, other)
-    sent = feed(group, 20)
-    group.wait_until_read(sent)
-    one.kill()
-    sent += feed(group, 20)
-    assert even(group.settled(other)) == [4]
-    group.wait_until_read(sent)
-    group.check_one_owner()
+    replace_dead_member(new_group(4), feed, kind)
 
 
 def test_kadm_looks_at_a_group_and_forgets_it(go_program: Path, broker: AnyBroker, new_group, feed, kind: Kind) -> None:
@@ -87,8 +79,8 @@ def test_transactions_end_in_both_ways(go_program: Path, broker: AnyBroker, crea
         "begins at": 5,  # after three records and two markers
     }
     committed = [f"committed {number}" for number in range(3)]
-    assert committed_values(broker.bootstrap, name) == committed
-    assert all_values(broker.bootstrap, name) == [*committed[:2], "aborted", committed[2]]
+    assert read_values(broker.bootstrap, name) == committed
+    assert read_values(broker.bootstrap, name, "read_uncommitted") == [*committed[:2], "aborted", committed[2]]
 
 
 def test_two_members_copy_every_record_once(
@@ -103,6 +95,6 @@ def test_two_members_copy_every_record_once(
     assert sum(told["copied"]) == 2000
     assert all(told["copied"]), "both took part"
     assert told["aborted"] > 0
-    assert visible(broker.bootstrap, target, 4) == [
+    assert values_by_partition(broker.bootstrap, target, 4) == [
         [str(number) for number in range(part, 2000, 4)] for part in range(4)
     ]

@@ -21,18 +21,14 @@ from moldau.wire.codec import decode, encode
 from moldau.wire.headers import pack_request_header, read_response_header
 from moldau.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from support.brokers.processes import AnyBroker, CreateTopic, StartBroker
+from support.clients import confluent
 from support.clients.raw import RawClient
-from support.groups.members import eventually
+from support.eventually import eventually
 from support.kafka import jvm
 
 SECONDS = 30
 TOPIC, GROUP, HEARTBEAT_API, BY_GROUP, UNSUPPORTED_VERSION = 2, 32, 68, 0, 35
 HEARTBEAT, SESSION = "consumer.heartbeat.interval.ms", "consumer.session.timeout.ms"
-
-
-@pytest.fixture
-def admin(broker: AnyBroker) -> AdminClient:
-    return AdminClient({"bootstrap.servers": broker.bootstrap})
 
 
 @pytest.fixture
@@ -132,10 +128,10 @@ def test_a_living_member_is_told_at_its_next_heartbeat(
 
 def test_settings_of_groups_outlive_a_restart(start_broker: StartBroker, group: str) -> None:
     process = start_broker()
-    alter(AdminClient({"bootstrap.servers": process.bootstrap}), group, SESSION, "50000")
+    alter(confluent.admin(process.bootstrap), group, SESSION, "50000")
     process.stop()
     process.start()
-    assert own(AdminClient({"bootstrap.servers": process.bootstrap}), group) == {SESSION: "50000"}
+    assert own(confluent.admin(process.bootstrap), group) == {SESSION: "50000"}
 
 
 @pytest.mark.skipif(jvm.classpath() is None, reason=jvm.why_missing() or "no reason")

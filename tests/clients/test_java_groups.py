@@ -10,9 +10,9 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from support.brokers.disk import partition_directory, segments
 from support.brokers.processes import AnyBroker, BrokerProcess, CreateTopic, StartBroker
+from support.clients.confluent import read_values
 from support.clients.raw import RawClient
-from support.clients.visible import committed_values
-from support.groups.members import eventually
+from support.eventually import eventually
 from support.kafka import jvm
 from support.kafka.tools import groups, rows, tool
 
@@ -44,7 +44,7 @@ def test_console_consumer_in_a_group(broker: AnyBroker, create_topic: CreateTopi
     write(broker, name, "a", True, "committed 0", "committed 1")
     write(broker, name, "b", False, "aborted")
     write(broker, name, "c", True, "committed 2")
-    eventually(lambda: len(committed_values(broker.bootstrap, name)) == 3, "all is committed")
+    eventually(lambda: len(read_values(broker.bootstrap, name)) == 3, "all is committed")
 
     def consume(isolation: str, who: str, count: int) -> list[str]:
         wanted = ["--topic", name, "--group", who, "--from-beginning", "--max-messages", str(count)]
@@ -130,7 +130,7 @@ def test_transactions_are_looked_at_and_ended(broker: AnyBroker, create_topic: C
     tool(broker, "TransactionsCommand", "forceTerminateTransaction", "--transactionalId", name)
     described = tool(broker, "TransactionsCommand", "describe", "--transactional-id", name)
     assert "Ongoing" not in described, described
-    assert committed_values(broker.bootstrap, name) == []
+    assert read_values(broker.bootstrap, name) == []
 
 
 # -- formatters

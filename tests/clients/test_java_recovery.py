@@ -11,9 +11,9 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from support.brokers.processes import AnyBroker, CreateTopic, StartBroker
+from support.clients.confluent import read_values
 from support.clients.raw import RawClient
-from support.clients.visible import committed_values
-from support.groups.members import eventually
+from support.eventually import eventually
 from support.kafka import jvm
 from support.kafka.tools import groups, rows, tool
 from support.log import batches
@@ -143,11 +143,11 @@ def test_a_hanging_transaction_is_found_and_aborted(start_broker: StartBroker, n
         request.transactional_id = transactional_id
         assert raw.ask(request, 11).responses[0].partition_responses[0].error_code == 0
         raw.produce("orders", batches.batch())
-    assert committed_values(broker.bootstrap, "orders") == []
+    assert read_values(broker.bootstrap, "orders") == []
     find = ["find-hanging", "--topic", "orders"]
     assert rows(tool(broker, "TransactionsCommand", *find, "--max-transaction-timeout", "120"), "Topic") == []
     (found,) = rows(tool(broker, "TransactionsCommand", *find), "Topic")
     assert (found["Partition"], found["ProducerId"], found["StartOffset"]) == ("0", known["ProducerId"], "0")
     tool(broker, "TransactionsCommand", "abort", "--topic", "orders", "--partition", "0", "--start-offset", "0")
     assert rows(tool(broker, "TransactionsCommand", *find), "Topic") == []
-    assert committed_values(broker.bootstrap, "orders") == ["value"]
+    assert read_values(broker.bootstrap, "orders") == ["value"]

@@ -21,7 +21,7 @@ from confluent_kafka.admin import AdminClient
 
 from support.brokers.processes import AnyBroker, CreateTopic, StartBroker
 from support.clients.raw import RawClient
-from support.groups.members import eventually
+from support.eventually import eventually
 
 SECONDS = 30
 PROTOCOLS = {
@@ -52,11 +52,6 @@ def new_consumer(broker: AnyBroker, group: str) -> Iterator[NewConsumer]:
     yield make
     for consumer in made:
         consumer.close()
-
-
-@pytest.fixture
-def admin(broker: AnyBroker) -> AdminClient:
-    return AdminClient({"bootstrap.servers": broker.bootstrap})
 
 
 def fill(bootstrap: str, topic: str, count: int, partitions: int = 1) -> None:

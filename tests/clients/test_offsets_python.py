@@ -14,7 +14,7 @@ from kafka.errors import KafkaError, OffsetMetadataTooLargeError, UnknownMemberI
 from kafka.structs import OffsetAndMetadata
 
 from support.brokers.processes import AnyBroker, CreateTopic
-from support.groups.members import eventually
+from support.eventually import eventually
 
 SECONDS = 30
 

@@ -9,11 +9,11 @@ import time
 
 import pytest
 from confluent_kafka import ConsumerGroupState
-from confluent_kafka.admin import AdminClient
 
 from support.brokers.processes import AnyBroker, CreateTopic
+from support.clients import confluent
+from support.eventually import eventually
 from support.groups.crowd import Crowd
-from support.groups.members import eventually
 
 FULL = bool(os.environ.get("MOLDAU_FULL"))
 MEMBERS, SECONDS = (50, 60) if FULL else (20, 6)
@@ -61,7 +61,7 @@ def test_a_group_comes_to_rest_after_a_storm(
             f"{protocol}: {crowd.joined} joined and {crowd.left} left in {SECONDS} s, {crowd.lost} were put out;"
             f" at rest {max(0.0, crowd.last_change - ended):.2f} s after that"
         )
-        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        admin = confluent.admin(broker.bootstrap)
         described = admin.describe_consumer_groups([settings["group.id"]])[settings["group.id"]].result(30)
     assert described.state == ConsumerGroupState.STABLE
     owned = {

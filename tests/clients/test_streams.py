@@ -15,12 +15,13 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
+from confluent_kafka.admin import ConfigResource, ResourceType
 
 from support.brokers.processes import BrokerProcess, StartBroker
+from support.clients import confluent
+from support.clients.confluent import values_by_partition
 from support.clients.raw import RawClient
-from support.clients.visible import visible
-from support.groups.members import eventually
+from support.eventually import eventually
 from support.kafka import jvm
 
 SOURCE = Path(__file__).parent / "java" / "WordCount.java"
@@ -124,7 +125,7 @@ class Scene:
     def counts(self) -> dict[str, list[int]]:
         """The counts of each word in the order in which a reader of committed records gets them."""
         found: dict[str, list[int]] = defaultdict(list)
-        for values in visible(self.broker.bootstrap, OUTPUT, PARTITIONS):
+        for values in values_by_partition(self.broker.bootstrap, OUTPUT, PARTITIONS):
             for word, count in (value.split() for value in values):
                 found[word].append(int(count))
         return found
@@ -187,7 +188,7 @@ def test_the_topics_that_streams_makes(scene: Scene) -> None:
     scene.give(100)
     scene.wait_for_all()
     changelog, between = (f"{OUTPUT}-{STORE}-{kind}" for kind in ("changelog", "repartition"))
-    admin = AdminClient({"bootstrap.servers": scene.broker.bootstrap})
+    admin = confluent.admin(scene.broker.bootstrap)
     asked = [ConfigResource(ResourceType.TOPIC, name) for name in (changelog, between)]
     found = {each.name: future.result(SECONDS) for each, future in admin.describe_configs(asked).items()}
     assert found[changelog]["cleanup.policy"].value == "compact"

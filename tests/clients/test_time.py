@@ -4,16 +4,17 @@ import time
 from datetime import timedelta
 
 from confluent_kafka import KafkaError, Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import NewTopic
 
 from moldau.testing import Broker
+from support.clients import confluent
 from support.clients.raw import RawClient
 
 
 def test_seven_days_of_retention_pass_in_a_moment() -> None:
     broker = Broker()
     with broker:
-        admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+        admin = confluent.admin(broker.bootstrap_servers)
         admin.create_topics([NewTopic("t", 1), NewTopic("kept", 1, config={"retention.ms": "-1"})])["t"].result(30)
         write(broker, "t", 5)
         write(broker, "kept", 5)

@@ -15,9 +15,9 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient
 
 from support.brokers.processes import AnyBroker, BrokerProcess, CreateTopic, StartBroker
+from support.clients.confluent import end_offset, read_values, values_by_partition
 from support.clients.raw import RawClient
-from support.clients.visible import all_values, committed_values, end_offset, visible
-from support.groups.members import eventually
+from support.eventually import eventually
 
 SECONDS = 30
 READ_COMMITTED, READ_UNCOMMITTED = IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED
@@ -38,11 +38,6 @@ def new_producer(broker: AnyBroker, topic: str) -> NewProducer:
     return lambda name="a", **more: producer_on(broker.bootstrap, f"{topic}-{name}", **more)
 
 
-@pytest.fixture
-def admin(broker: AnyBroker) -> AdminClient:
-    return AdminClient({"bootstrap.servers": broker.bootstrap})
-
-
 def send(producer: Producer, topic: str, *values: str, partition: int = 0) -> None:
     """And wait until all are stored."""
     for value in values:
@@ -54,9 +49,13 @@ def becomes_visible(bootstrap: str, topic: str, *values: str) -> None:
     """A commit is answered before its markers are in all partitions; so readers may see it a moment later."""
 
     def seen() -> list[str]:
-        return committed_values(bootstrap, topic)
+        return read_values(bootstrap, topic)
 
-    eventually(lambda: seen() == list(values), f"{values} are visible", lambda: [seen(), all_values(bootstrap, topic)])
+    eventually(
+        lambda: seen() == list(values),
+        f"{values} are visible",
+        lambda: [seen(), read_values(bootstrap, topic, "read_uncommitted")],
+    )
 
 
 def failure(call: Callable[[], object]) -> KafkaError:
@@ -74,8 +73,8 @@ def test_a_transaction_is_visible_once_it_is_committed(
     name, producer = create_topic(), new_producer()
     producer.begin_transaction()
     send(producer, name, "a", "b")
-    assert committed_values(broker.bootstrap, name) == []
-    assert all_values(broker.bootstrap, name) == ["a", "b"]
+    assert read_values(broker.bootstrap, name) == []
+    assert read_values(broker.bootstrap, name, "read_uncommitted") == ["a", "b"]
     assert end_offset(admin, name, READ_COMMITTED) == 0
     assert end_offset(admin, name, READ_UNCOMMITTED) == 2
     producer.commit_transaction(SECONDS)
@@ -92,7 +91,7 @@ def test_an_aborted_transaction_is_never_visible(
         send(producer, name, *values)
         producer.abort_transaction(SECONDS) if "b" in values else producer.commit_transaction(SECONDS)
     becomes_visible(broker.bootstrap, name, "a", "d")
-    assert all_values(broker.bootstrap, name) == ["a", "b", "c", "d"]
+    assert read_values(broker.bootstrap, name, "read_uncommitted") == ["a", "b", "c", "d"]
 
 
 def test_readers_wait_for_the_oldest_open_transaction(
@@ -108,7 +107,7 @@ def test_readers_wait_for_the_oldest_open_transaction(
     send(plain, name, "plain")
     send(first, name, "a2")
     second.commit_transaction(SECONDS)
-    assert committed_values(broker.bootstrap, name) == []
+    assert read_values(broker.bootstrap, name) == []
     first.abort_transaction(SECONDS)
     becomes_visible(broker.bootstrap, name, "b1", "plain")
 
@@ -125,7 +124,9 @@ def test_a_transaction_is_whole_over_partitions_and_topics(
                 producer.produce(name, str(number), partition=partition)
         end(SECONDS)
     for name in names:
-        eventually(lambda name=name: visible(broker.bootstrap, name, 10) == [["0", "2"]] * 10, "the committed ones")
+        eventually(
+            lambda name=name: values_by_partition(broker.bootstrap, name, 10) == [["0", "2"]] * 10, "the committed ones"
+        )
 
 
 def test_an_empty_transaction_is_fine(broker: AnyBroker, new_producer: NewProducer, create_topic: CreateTopic) -> None:

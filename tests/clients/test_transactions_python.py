@@ -12,15 +12,15 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from kafka.structs import OffsetAndMetadata
 
 from support.brokers.processes import AnyBroker, CreateTopic
-from support.clients.visible import all_values, committed_values
-from support.groups.members import eventually
+from support.clients.confluent import read_values
+from support.eventually import eventually
 
 SECONDS = 30
 
 
 def becomes_visible(broker: AnyBroker, topic: str, *values: str) -> None:
     """A commit may be answered before its markers are in all partitions."""
-    eventually(lambda: committed_values(broker.bootstrap, topic) == list(values), f"{values} are visible")
+    eventually(lambda: read_values(broker.bootstrap, topic) == list(values), f"{values} are visible")
 
 
 @pytest.fixture
@@ -42,14 +42,14 @@ def test_aiokafka_commits_and_aborts(broker: AnyBroker, create_topic: CreateTopi
         async with AIOKafkaProducer(bootstrap_servers=broker.bootstrap, transactional_id=topic) as producer:
             async with producer.transaction():
                 await producer.send_and_wait(name, b"a")
-                assert committed_values(broker.bootstrap, name) == []
+                assert read_values(broker.bootstrap, name) == []
             await producer.begin_transaction()
             await producer.send_and_wait(name, b"b")
             await producer.abort_transaction()
             async with producer.transaction():
                 await producer.send_and_wait(name, b"c")
         becomes_visible(broker, name, "a", "c")
-        assert all_values(broker.bootstrap, name) == ["a", "b", "c"]
+        assert read_values(broker.bootstrap, name, "read_uncommitted") == ["a", "b", "c"]
         isolated = {"isolation_level": "read_committed", "auto_offset_reset": "earliest"}
         async with AIOKafkaConsumer(name, bootstrap_servers=broker.bootstrap, **isolated) as consumer:
             found = [await asyncio.wait_for(consumer.getone(), SECONDS) for _ in range(2)]

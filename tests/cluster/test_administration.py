@@ -9,10 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import NewTopic
 
 from moldau.testing import Cluster
+from support.clients import confluent
 from support.clients.cli import Run, interrupt, runner, start, succeed
 from support.kafka import jvm
 
@@ -35,7 +36,7 @@ def moldau(cluster: Cluster) -> Run:
 def create(cluster: Cluster, layout: Layout) -> str:
     """A topic with these replicas of its partitions."""
     name = f"topic-{uuid.uuid4().hex[:8]}"
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    admin = confluent.admin(cluster.bootstrap_servers)
     replicas = [layout[index] for index in sorted(layout)]
     admin.create_topics([NewTopic(name, len(replicas), replica_assignment=replicas)])[name].result(30)
 
@@ -49,32 +50,15 @@ def create(cluster: Cluster, layout: Layout) -> str:
 
 def write(cluster: Cluster, topic: str, count: int, size: int = 10) -> list[bytes]:
     """As much to each partition. The first answer to a throttled follower may have a megabyte: slow takes more."""
-    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": "all"})
-    partitions = len(replicas(cluster, topic))
-    failed: list[object] = []
     values = [f"{number}".encode().ljust(size, b".") for number in range(count)]
-    for number, value in enumerate(values):
-        producer.produce(
-            topic, value, partition=number % partitions, on_delivery=lambda error, _: error and failed.append(error)
-        )
-    assert producer.flush(60) == 0
-    assert not failed, failed[:3]
+    partitions = len(replicas(cluster, topic))
+    placed = [{"value": value, "partition": number % partitions} for number, value in enumerate(values)]
+    confluent.write(cluster.bootstrap_servers, topic, placed, acks="all")
     return values
 
 
-def read(cluster: Cluster, topic: str, partitions: int, count: int) -> list[bytes]:
-    consumer = Consumer(
-        {"bootstrap.servers": cluster.bootstrap_servers, "group.id": topic, "enable.auto.commit": False}
-    )
-    consumer.assign([TopicPartition(topic, index, 0) for index in range(partitions)])
-    found = []
-    while len(found) < count:
-        message = consumer.poll(30)
-        assert message is not None, f"only {len(found)} of {count} records came"
-        assert message.error() is None, message.error()
-        found.append(message.value())
-    consumer.close()
-    return found
+def read(cluster: Cluster, topic: str) -> list[bytes | None]:
+    return [record.value for record in confluent.read(cluster.bootstrap_servers, topic)]
 
 
 def replicas(cluster: Cluster, topic: str) -> Layout:
@@ -97,7 +81,7 @@ def plan_file(directory: Path, topic: str, layout: Layout) -> str:
 def test_a_cluster_that_is_well(cluster: Cluster, moldau: Run) -> None:
     topic = create(cluster, {0: [1, 2, 3], 1: [2, 3, 1]})
     values = write(cluster, topic, 100)
-    assert sorted(read(cluster, topic, 2, 100)) == sorted(values)
+    assert sorted(read(cluster, topic)) == sorted(values)
     described = json.loads(succeed(moldau("cluster", "describe", "-o", "json")))
     assert [broker["id"] for broker in described["brokers"]] == [1, 2, 3]
     assert described["controller"] == cluster.controller
@@ -111,7 +95,7 @@ def test_partitions_move_with_their_records(cluster: Cluster, moldau: Run, tmp_p
     succeed(moldau("partition", "reassign", "--run", "--file", plan, "--throttle", "50MB"))
     assert replicas(cluster, topic) == {0: [3, 2], 1: [3, 1]}
     assert throttles(moldau, topic) == {}
-    assert sorted(read(cluster, topic, 2, 500)) == sorted(values)
+    assert sorted(read(cluster, topic)) == sorted(values)
 
 
 def test_a_topic_is_spread_over_named_brokers(cluster: Cluster, moldau: Run) -> None:
@@ -140,7 +124,7 @@ def test_a_slow_move_is_seen_and_cancelled(cluster: Cluster, moldau: Run, tmp_pa
     assert "Cancelled 1 reassignment." in succeed(moldau("partition", "reassign", "--cancel", "-t", topic))
     assert replicas(cluster, topic) == {0: [1, 2]}
     assert throttles(moldau, topic) == {}
-    assert sorted(read(cluster, topic, 1, 3000)) == sorted(values)
+    assert sorted(read(cluster, topic)) == sorted(values)
 
 
 def test_more_and_fewer_replicas(cluster: Cluster, moldau: Run) -> None:
@@ -151,7 +135,7 @@ def test_more_and_fewer_replicas(cluster: Cluster, moldau: Run) -> None:
     succeed(moldau("partition", "replicate", topic, "--factor", "2"))
     assert replicas(cluster, topic)[0][0] == 2
     assert len(replicas(cluster, topic)[0]) == 2
-    assert sorted(read(cluster, topic, 1, 100)) == sorted(values)
+    assert sorted(read(cluster, topic)) == sorted(values)
 
 
 def test_a_broker_that_is_missing_and_comes_back(cluster: Cluster, moldau: Run) -> None:
@@ -211,7 +195,7 @@ def test_a_leader_at_any_price(cluster: Cluster, moldau: Run) -> None:
     assert "no leader could be elected for 1 of 1 partitions" in preferred.stderr
     assert "elected" in succeed(moldau("partition", "elect", "-t", topic, "--unclean", "--yes"))
     cluster.wait_for(lambda: cluster.leader_of(topic) == 2, "that the replica that is left leads")
-    assert len(read(cluster, topic, 1, 10)) == 10
+    assert len(read(cluster, topic)) == 10
     cluster.start(1)
     cluster.wait_for(lambda: cluster.in_sync(topic) == {1, 2}, "that both are in sync")
     cluster.wait_for(lambda: moldau("cluster", "health").returncode == 0, "that all is well")
@@ -275,4 +259,4 @@ def test_a_broker_leaves_for_good(cluster: Cluster, moldau: Run) -> None:
     cluster.wait_for(lambda: 3 not in {row.node_id for row in cluster.metadata().brokers}, "that it is gone")
     assert new in {broker for ids in replicas(cluster, topic).values() for broker in ids}
     cluster.wait_for(lambda: moldau("cluster", "health").returncode == 0, "that all is well")
-    assert sorted(read(cluster, topic, 2, 200)) == sorted(values)
+    assert sorted(read(cluster, topic)) == sorted(values)

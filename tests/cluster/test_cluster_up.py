@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from support.brokers.processes import free_port
-from support.clients.cli import Run, fail, runner, start, succeed, wait_until
+from support.clients.cli import Run, fail, runner, start, succeed
+from support.eventually import eventually
 
 
 @contextmanager
@@ -75,7 +76,7 @@ def test_a_broker_that_was_killed_is_started_again_from_another_terminal(tmp_pat
         assert restarted.startswith("Broker 2 is running (process ")
         assert str(pid) not in restarted
         fail(moldau("cluster", "restart", "7", "--dir", str(directory)), 1, "no broker 7", "1, 2, 3")
-        wait_until(lambda: moldau("cluster", "health").returncode == 0)
+        eventually(lambda: moldau("cluster", "health").returncode == 0, "the cluster is healthy")
     fail(runner("")("cluster", "restart", "2", "--dir", str(directory)), 1, "no moldau cluster up runs in")
 
 

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from typing import Any, TypeVar
 
 import pytest
-from confluent_kafka import Producer
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -33,6 +32,7 @@ from moldau.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopics
 from moldau.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 from moldau.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from moldau.wire.primitives import ZERO_UUID
+from support.clients import confluent
 
 Response = TypeVar("Response")
 
@@ -59,7 +59,7 @@ def fresh() -> str:
 
 
 def admin(cluster: Cluster) -> AdminClient:
-    return AdminClient({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0})
+    return confluent.admin(cluster.bootstrap_servers, log_level=0)
 
 
 def ask(cluster: Cluster, broker_id: int, message: Any, response: type[Response]) -> Response:
@@ -94,12 +94,8 @@ def well(cluster: Cluster, topic: str) -> None:
 
 
 def write(cluster: Cluster, topic: str) -> None:
-    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": "all", "log_level": 0})
-    failed: list[object] = []
-    for number in range(100):
-        producer.produce(topic, str(number), on_delivery=lambda error, _: error and failed.append(error))
-    assert producer.flush(60) == 0
-    assert not failed, failed[:3]
+    values = [str(number) for number in range(100)]
+    confluent.write(cluster.bootstrap_servers, topic, values, acks="all", log_level=0)
 
 
 @pytest.mark.parametrize("role", ["the controller", "another leader"])

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import NewTopic
 
 from moldau.base.errors import WireError
 from moldau.broker.coordinators.partitioning import partition_of
@@ -21,6 +21,7 @@ from moldau.testing import Cluster
 from moldau.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from moldau.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from moldau.wire.messages.offset_fetch import OffsetFetchGroup, OffsetFetchRequest, OffsetFetchResponse
+from support.clients import confluent
 from support.kafka import jvm
 
 GROUPS, TRANSACTIONS = 0, 1  # kinds of keys
@@ -59,7 +60,7 @@ def create(cluster: Cluster, partitions: int = 3) -> str:
     """A topic whose partitions are led by one broker each, as far as they go."""
     name = named("topic")
     layout = [[(index + each) % 3 + 1 for each in range(3)] for index in range(partitions)]
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    admin = confluent.admin(cluster.bootstrap_servers)
     admin.create_topics([NewTopic(name, partitions, replica_assignment=layout)])[name].result(30)
     for index in range(partitions):
         cluster.wait_for(lambda index=index: len(cluster.in_sync(name, index)) == 3, "that the topic is replicated")
@@ -101,20 +102,12 @@ def consumer_of(cluster: Cluster, group: str, protocol: str = "classic") -> Cons
 
 
 def write(cluster: Cluster, topic: str, values: list[bytes]) -> None:
-    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": "all"})
-    for number, value in enumerate(values):
-        producer.produce(topic, value, partition=number % 3)
-    assert producer.flush(60) == 0
+    placed = [{"value": value, "partition": number % 3} for number, value in enumerate(values)]
+    confluent.write(cluster.bootstrap_servers, topic, placed, acks="all")
 
 
 def polled(consumer: Consumer, count: int) -> list[bytes]:
-    values: list[bytes] = []
-    until = time.monotonic() + PATIENCE_S
-    while len(values) < count and time.monotonic() < until:
-        message = consumer.poll(0.5)
-        if message is not None and message.error() is None:
-            values.append(message.value() or b"")
-    return values
+    return [record.value or b"" for record in confluent.read_next(consumer, count)]
 
 
 def read_all(cluster: Cluster, topic: str, count: int, partitions: int = 3) -> list[bytes]:

@@ -5,13 +5,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import NewTopic
 
 from moldau.base.errors import WireError
 from moldau.client.direct.connection import Connection
 from moldau.testing import Cluster
 from moldau.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from support.clients import confluent
 
 ALL = {1, 2, 3}
 VICTIM, RECORDS = 1, 300
@@ -26,15 +26,13 @@ def cluster() -> Iterator[Cluster]:
 
 
 def fill(cluster: Cluster, topic: str) -> None:
-    client = AdminClient({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0})
+    client = confluent.admin(cluster.bootstrap_servers, log_level=0)
     layout = [[VICTIM, 2, 3]] * 3
     client.create_topics([NewTopic(topic, len(layout), replica_assignment=layout)])[topic].result(30)
     # Batches of a few records: there must be several to be damaged.
-    settings = {"bootstrap.servers": cluster.bootstrap_servers, "acks": "all", "batch.num.messages": 5, "log_level": 0}
-    producer = Producer(settings)
-    for number in range(RECORDS * len(layout)):
-        producer.produce(topic, b"%0500d" % number, partition=number % len(layout))
-    assert producer.flush(60) == 0
+    numbers = range(RECORDS * len(layout))
+    records = [{"value": b"%0500d" % number, "partition": number % len(layout)} for number in numbers]
+    confluent.write(cluster.bootstrap_servers, topic, records, acks="all", batch_num_messages=5, log_level=0)
 
 
 def directory(cluster: Cluster, topic: str, broker: int, partition: int) -> Path:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from support.brokers.processes import AnyBroker, broker_environment
-from support.clients.records import Record, send, stored
+from support.clients.confluent import Record, read, write
 
 ROOT = Path(__file__).parents[2]
 WITHOUT_PYSPARK = "needs PySpark: pip install '.[spark]'"
@@ -71,7 +71,7 @@ def produce(broker: AnyBroker) -> Send:
     """`produce(topic, [{"value": b"…"}, …], compression_type="zstd")` on the shared broker."""
 
     def to(topic: str, records: Any, **settings: object) -> None:
-        send(broker.bootstrap, topic, records, **settings)
+        write(broker.bootstrap, topic, records, **settings)
 
     return to
 
@@ -81,6 +81,6 @@ def consume(broker: AnyBroker) -> Stored:
     """`consume(topic)`: what confluent-kafka reads of it, from beginning to end."""
 
     def of(*topics: str, isolation: str = "read_committed") -> list[Record]:
-        return stored(broker.bootstrap, *topics, isolation=isolation)
+        return read(broker.bootstrap, *topics, isolation=isolation)
 
     return of

@@ -10,8 +10,8 @@ import pytest
 from confluent_kafka import Producer
 
 from support.brokers.processes import ApacheKafkaProcess
+from support.clients.confluent import Record, read, write
 from support.clients.raw import RawClient
-from support.clients.records import Record, send, stored
 from support.kafka import jvm
 from support.log.batches import CODECS
 from support.spark.rows import records, streamed
@@ -44,7 +44,7 @@ def fill(kafka: ApacheKafkaProcess, topic: str, first: int, count: int, codec: s
         {"key": b"%d" % number, "value": b"v" * (number % 50) or None, "headers": [("n", None), ("n", b"%d" % number)]}
         for number in range(first, first + count)
     ]
-    send(kafka.bootstrap, topic, written, compression_type=codec)
+    write(kafka.bootstrap, topic, written, compression_type=codec)
 
 
 def test_batches(spark: Any, kafka: ApacheKafkaProcess, topic: str, options: dict[str, str]) -> None:
@@ -58,7 +58,7 @@ def test_batches(spark: Any, kafka: ApacheKafkaProcess, topic: str, options: dic
     assert producer.flush(60) == 0
     producer.abort_transaction(60)
     found = records(spark.read.format("moldau").options(**options, subscribe=topic).load())
-    assert found == stored(kafka.bootstrap, topic)
+    assert found == read(kafka.bootstrap, topic)
     assert len(found) == len(CODECS) * 100
 
 
@@ -70,7 +70,7 @@ def test_streams(spark: Any, kafka: ApacheKafkaProcess, topic: str, options: dic
         batches = streamed(spark, {**options, "subscribe": topic, "maxOffsetsPerTrigger": "60"}, checkpoint)
         assert sum(map(len, batches)) == 100
         found += [record for batch in batches for record in batch]
-    assert sorted(found) == sorted(stored(kafka.bootstrap, topic))
+    assert sorted(found) == sorted(read(kafka.bootstrap, topic))
 
 
 @pytest.mark.parametrize("delivery", ["at-least-once", "exactly-once"])
@@ -89,7 +89,7 @@ def test_writing(
             .start()
         )
         query.awaitTermination()
-    assert _contents(stored(kafka.bootstrap, target)) == _contents(stored(kafka.bootstrap, source))
+    assert _contents(read(kafka.bootstrap, target)) == _contents(read(kafka.bootstrap, source))
 
 
 def _contents(found: list[Record]) -> list[tuple[object, ...]]:

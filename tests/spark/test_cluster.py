@@ -14,14 +14,13 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import IsolationLevel
-from confluent_kafka.admin import AdminClient
 
 from moldau.spark.java import Java, find_java
 from moldau.spark.pack import make_pack
 from support.brokers.processes import AnyBroker, CreateTopic
-from support.clients.records import send, stored
-from support.clients.visible import end_offset
-from support.groups.members import eventually
+from support.clients import confluent
+from support.clients.confluent import end_offset, read, write
+from support.eventually import eventually
 from support.spark.cluster import SparkCluster, bare_python
 from support.spark.process import PATIENCE_S, SparkFailed, SparkProcess, records
 
@@ -70,10 +69,10 @@ def test_it_reads_what_is_there(
     cluster: SparkCluster, driver: SparkProcess, broker: AnyBroker, create_topic: CreateTopic
 ) -> None:
     topic = create_topic(partitions=2)
-    send(broker.bootstrap, topic, [{"value": b"%d" % number, "headers": [("h", b"x")]} for number in range(100)])
+    write(broker.bootstrap, topic, [{"value": b"%d" % number, "headers": [("h", b"x")]} for number in range(100)])
     options = {"kafka.bootstrap.servers": broker.bootstrap, "subscribe": topic, "includeHeaders": "true"}
     found = records(driver.ask("read", format="moldau", options=options))
-    assert found == stored(broker.bootstrap, topic)
+    assert found == read(broker.bootstrap, topic)
 
 
 def test_sums_are_right_though_an_executor_dies(
@@ -81,7 +80,7 @@ def test_sums_are_right_though_an_executor_dies(
 ) -> None:
     source, target = create_topic(partitions=2), create_topic()
     numbers = [(b"k%d" % (number % KEYS), number) for number in range(RECORDS)]
-    send(broker.bootstrap, source, [{"key": key, "value": b"%d" % number} for key, number in numbers])
+    write(broker.bootstrap, source, [{"key": key, "value": b"%d" % number} for key, number in numbers])
     where = {"kafka.bootstrap.servers": broker.bootstrap}
     limit = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": str(IN_A_BATCH)}
     driver.ask(
@@ -91,12 +90,12 @@ def test_sums_are_right_though_an_executor_dies(
         sink={**where, "topic": target, "delivery": "exactly-once"},
         checkpoint=str(tmp_path / "checkpoint"),
     )
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    admin = confluent.admin(broker.bootstrap)
     eventually(lambda: end_offset(admin, target, IsolationLevel.READ_COMMITTED), "first sums", cluster.said, PATIENCE_S)
     cluster.executors()[0].kill()
     driver.ask("finish")
 
-    found = [(record.key, json.loads(record.value or b"")) for record in stored(broker.bootstrap, target)]
+    found = [(record.key, json.loads(record.value or b"")) for record in read(broker.bootstrap, target)]
     last = dict(found)
     assert {key: sums["records"] for key, sums in last.items()} == Counter(key for key, _ in numbers)
     assert {key: sums["total"] for key, sums in last.items()} == {
@@ -114,7 +113,7 @@ def test_another_python_is_named(
     if other is None:
         pytest.skip("needs a second Python on the PATH, such as python3.12")
     topic = create_topic()
-    send(broker.bootstrap, topic, [{"value": b"x"}])
+    write(broker.bootstrap, topic, [{"value": b"x"}])
     python = bare_python(tmp_path / "other", other) / "python"
     conf = {**SMALL, "moldau.pack": pack, "spark.pyspark.python": str(python)}
     environment = {**os.environ, "PYTHONPATH": python_path, "SPARK_LOCAL_IP": "127.0.0.1"}

@@ -10,7 +10,7 @@ from confluent_kafka import Producer
 
 from benchmarks.spark.connector import VERSION, Connector, obtain
 from support.brokers.processes import AnyBroker, CreateTopic
-from support.clients.records import Record, send, stored
+from support.clients.confluent import Record, read, write
 from support.log.batches import CODECS
 from support.spark.process import SparkFailed, SparkProcess, records, row
 
@@ -55,9 +55,9 @@ def test_a_batch_is_what_was_written(
     topic = create_topic(partitions=len(CODECS))
     for partition, codec in enumerate(CODECS):
         placed = [{**record, "partition": partition} for record in EVERYTHING]
-        send(broker.bootstrap, topic, placed, compression_type=codec)
+        write(broker.bootstrap, topic, placed, compression_type=codec)
     found = records(kafka.ask("read", format=FORMAT, options={**options, "subscribe": topic}))
-    assert found == stored(broker.bootstrap, topic)
+    assert found == read(broker.bootstrap, topic)
     assert len(found) == len(CODECS) * len(EVERYTHING)
 
 
@@ -66,18 +66,18 @@ def test_topics_by_pattern_and_by_partition(
 ) -> None:
     first, second = create_topic(partitions=2), create_topic()
     for name in (first, second):
-        send(broker.bootstrap, name, [{"value": f"{name} {number}".encode()} for number in range(20)])
+        write(broker.bootstrap, name, [{"value": f"{name} {number}".encode()} for number in range(20)])
     matched = kafka.ask("read", format=FORMAT, options={**options, "subscribePattern": f"{topic}-[0-9]+"})
-    assert records(matched) == stored(broker.bootstrap, first, second)
+    assert records(matched) == read(broker.bootstrap, first, second)
     assigned = kafka.ask("read", format=FORMAT, options={**options, "assign": f'{{"{first}":[1]}}'})
-    assert records(assigned) == [record for record in stored(broker.bootstrap, first) if record.partition == 1]
+    assert records(assigned) == [record for record in read(broker.bootstrap, first) if record.partition == 1]
 
 
 def test_it_begins_and_ends_at_times(
     kafka: SparkProcess, broker: AnyBroker, create_topic: CreateTopic, options: dict[str, str]
 ) -> None:
     topic = create_topic()
-    send(broker.bootstrap, topic, [{"value": b"%d" % at, "timestamp": at} for at in range(1000, 2000, 100)])
+    write(broker.bootstrap, topic, [{"value": b"%d" % at, "timestamp": at} for at in range(1000, 2000, 100)])
     limits = {"startingTimestamp": "1300", "endingTimestamp": "1700", "subscribe": topic}
     found = records(kafka.ask("read", format=FORMAT, options={**options, **limits}))
     assert [record.timestamp_ms for record in found] == [1300, 1400, 1500, 1600]
@@ -94,12 +94,12 @@ def test_a_stream_goes_on_from_its_checkpoint(
     }
     batches = []
     for part in range(2):
-        send(broker.bootstrap, topic, [{"value": b"%d" % number} for number in range(part * 100, part * 100 + 100)])
+        write(broker.bootstrap, topic, [{"value": b"%d" % number} for number in range(part * 100, part * 100 + 100)])
         batches.append([records(batch) for batch in kafka.ask("stream", **asked)])
     assert all(len(batch) <= 60 for part in batches for batch in part)
     found = [_flat(part) for part in batches]
     assert [len(part) for part in found] == [100, 100], "a restart neither repeats nor leaves out"
-    assert sorted(found[0] + found[1]) == sorted(stored(broker.bootstrap, topic))
+    assert sorted(found[0] + found[1]) == sorted(read(broker.bootstrap, topic))
 
 
 def test_what_it_writes_is_there(
@@ -113,7 +113,7 @@ def test_what_it_writes_is_there(
     ]
     where = {"kafka.bootstrap.servers": broker.bootstrap, "includeHeaders": "true"}
     kafka.ask("write", format=FORMAT, options=where, rows=rows)
-    found = stored(broker.bootstrap, first, second)
+    found = read(broker.bootstrap, first, second)
     assert {(each.topic, each.partition, each.key, each.value, each.headers) for each in found} == {
         (first, 2, b"a", b"1", (("h", b"x"), ("h", b"y"), ("n", None))),
         (second, 0, None, b"2", ()),
@@ -132,7 +132,7 @@ def test_both_sinks_put_a_key_into_the_same_partition(
     )
     frame = spark.createDataFrame([(key, key) for key in keys], "key binary, value binary")
     frame.write.format("moldau").options(**where, topic=ours).mode("append").save()
-    found = [{record.key: record.partition for record in stored(broker.bootstrap, topic)} for topic in (theirs, ours)]
+    found = [{record.key: record.partition for record in read(broker.bootstrap, topic)} for topic in (theirs, ours)]
     assert found[0] == found[1]
     assert len(found[0]) == len(keys)
 

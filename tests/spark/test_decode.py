@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from support.brokers.processes import AnyBroker, CreateTopic
-from support.clients.records import Record
+from support.clients.confluent import Record
 
 pytest.importorskip("pyspark", reason="needs PySpark: pip install '.[spark]'")
 

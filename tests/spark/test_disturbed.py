@@ -13,9 +13,9 @@ import psutil
 import pytest
 
 from support.brokers.processes import BrokerProcess, StartBroker
+from support.clients.confluent import read, write
 from support.clients.raw import RawClient
-from support.clients.records import send, stored
-from support.groups.members import eventually
+from support.eventually import eventually
 from support.spark.process import PATIENCE_S, SparkProcess
 
 ROUNDS = 8 if os.environ.get("MOLDAU_FULL") else 1
@@ -120,7 +120,7 @@ def test_nothing_is_lost(copier: Copier, python_path: str, monkeypatch: pytest.M
     if ROUNDS > 1:
         random.Random(ROUNDS).shuffle(disturb)
     values = [b"%d" % number for number in range((len(disturb) + 1) * EACH)]
-    send(copier.broker.bootstrap, SOURCE, [{"key": value, "value": value} for value in values])
+    write(copier.broker.bootstrap, SOURCE, [{"key": value, "value": value} for value in values])
     copier.start()
     for number, happens in enumerate(disturb):
         copier.go_on_until((number + 1) * EACH - EACH // 2)
@@ -128,6 +128,6 @@ def test_nothing_is_lost(copier: Copier, python_path: str, monkeypatch: pytest.M
     copier.go_on_until(len(values))
     assert copier.driver is not None
     copier.driver.ask("finish")
-    found = [record.value for record in stored(copier.broker.bootstrap, TARGET)]
+    found = [record.value for record in read(copier.broker.bootstrap, TARGET)]
     assert set(found) == set(values), "each record is there"
     assert len(found) - len(values) <= len(disturb) * TRIES * IN_A_BATCH, "and not much more than that"

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from support.brokers.disk import partition_directory
 from support.brokers.processes import AnyBroker, BrokerProcess, CreateTopic
+from support.clients.confluent import Record, read, write
 from support.clients.raw import RawClient
-from support.clients.records import Record, send, stored
 from support.log.batches import AFTER_CRC, CODECS, COMPRESS, PREFIX, Written, encode_record
 from support.spark.rows import records, streamed, without_spark
 
@@ -67,8 +67,8 @@ def test_a_batch_of_whatever_was_written(
     topic = f"equal-{uuid.uuid4().hex[:12]}"
     with RawClient(broker.bootstrap) as client:
         client.create_topic(topic, PARTITIONS, {})
-    send(broker.bootstrap, topic, written, compression_type=codec)
-    expected = stored(broker.bootstrap, topic)
+    write(broker.bootstrap, topic, written, compression_type=codec)
+    expected = read(broker.bootstrap, topic)
     assert len(expected) == len(written)
     assert batch(spark, everything(broker, topic)) == expected
 
@@ -87,9 +87,9 @@ def test_tasks_of_whatever_was_written(
     topic = f"equal-{uuid.uuid4().hex[:12]}"
     with RawClient(broker.bootstrap) as client:
         client.create_topic(topic, PARTITIONS, {})
-    send(broker.bootstrap, topic, written, compression_type=codec, batch_num_messages=in_a_batch)
+    write(broker.bootstrap, topic, written, compression_type=codec, batch_num_messages=in_a_batch)
     options = everything(broker, topic) | {"minPartitions": str(pieces)}
-    assert without_spark(options) == stored(broker.bootstrap, topic)
+    assert without_spark(options) == read(broker.bootstrap, topic)
 
 
 @several
@@ -104,11 +104,11 @@ def test_a_stream_of_whatever_was_written(
         with RawClient(broker.bootstrap) as client:
             client.create_topic(topic, PARTITIONS, {})
         written = data.draw(st.lists(one_record, min_size=5, max_size=20))
-        send(broker.bootstrap, topic, written, compression_type=codec)
+        write(broker.bootstrap, topic, written, compression_type=codec)
     options = everything(broker, "") | {"subscribePattern": f"{group}-.*"}
     del options["subscribe"]
     found = streamed(spark, options, str(tmp_path_factory.mktemp("equal")))
-    expected = stored(broker.bootstrap, *topics)
+    expected = read(broker.bootstrap, *topics)
     assert [record for each in found for record in each] == expected, "one batch has all of it"
 
 
@@ -119,18 +119,18 @@ def test_records_larger_than_a_fetch(
     topic = create_topic(partitions=2, configs={"max.message.bytes": str(2 * BIG)})
     noise = [bytes((number * 7 + at) % 251 for at in range(1009)) for number in range(6)]
     written = [{"value": block * (BIG // 1009), "key": b"%d" % number} for number, block in enumerate(noise)]
-    send(broker.bootstrap, topic, written, compression_type=codec)
+    write(broker.bootstrap, topic, written, compression_type=codec)
     options = everything(broker, topic) | {"kafka.max.partition.fetch.bytes": "1000", "kafka.fetch.max.bytes": "2000"}
-    expected = stored(broker.bootstrap, topic)
+    expected = read(broker.bootstrap, topic)
     assert batch(spark, options) == expected
     assert stream(spark, options, checkpoint) == expected
 
 
 def test_times_that_the_broker_set(spark: Any, broker: AnyBroker, create_topic: CreateTopic) -> None:
     topic = create_topic(configs={"message.timestamp.type": "LogAppendTime"})
-    send(broker.bootstrap, topic, [{"value": b"x", "timestamp": 1000 + number} for number in range(10)])
+    write(broker.bootstrap, topic, [{"value": b"x", "timestamp": 1000 + number} for number in range(10)])
     found = batch(spark, everything(broker, topic))
-    assert found == stored(broker.bootstrap, topic)
+    assert found == read(broker.bootstrap, topic)
     assert {record.timestamp_type for record in found} == {1}
     assert min(record.timestamp_ms for record in found) > 1_000_000
 
@@ -155,11 +155,11 @@ def test_transactions_and_their_markers(
     still_open.begin_transaction()
     still_open.produce(topic, "open", partition=2)
     assert still_open.flush(30) == 0
-    send(broker.bootstrap, topic, [{"value": b"behind it", "partition": 2}])
+    write(broker.bootstrap, topic, [{"value": b"behind it", "partition": 2}])
 
     options = everything(broker, topic) | {"kafka.isolation.level": isolation}
     try:
-        expected = stored(broker.bootstrap, topic, isolation=isolation)
+        expected = read(broker.bootstrap, topic, isolation=isolation)
         assert batch(spark, options) == expected
         assert stream(spark, options, checkpoint) == expected
         assert len(expected) == (25 if isolation == "read_committed" else 37)
@@ -186,7 +186,7 @@ def test_gaps_as_compaction_leaves_them(
     (directory / "00000000000000000000.log").write_bytes(b"".join(left))
     broker.start()
 
-    expected = stored(broker.bootstrap, topic)
+    expected = read(broker.bootstrap, topic)
     assert [record.offset for record in expected] == [0, 3, 9, 21, 22]
     assert batch(spark, everything(broker, topic)) == expected
     assert stream(spark, everything(broker, topic), checkpoint) == expected

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from support.brokers.processes import AnyBroker, CreateTopic
-from support.clients.records import Record
+from support.clients import confluent
+from support.clients.confluent import Record
 
 pytest.importorskip("pyspark", reason="needs PySpark: pip install '.[spark]'")
 
@@ -167,12 +168,11 @@ def test_update_mode(pipeline: Pipeline, consume: Consume) -> None:
 
 
 def test_lost_control_offsets_stop_the_query(pipeline: Pipeline, broker: AnyBroker, consume: Consume) -> None:
-    from confluent_kafka.admin import AdminClient
 
     pipeline.add("a", 5)
     pipeline.run()
     group = f"moldau-{pipeline.query}-sink-batches"
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    admin = confluent.admin(broker.bootstrap)
     admin.delete_consumer_groups([group])[group].result(60)
     pipeline.add("b", 5)
     assert f"this is batch 1, but there is no offset of the group {group}" in failure(pipeline.run)

@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 
 from support.brokers.processes import BrokerProcess, StartBroker
+from support.clients.confluent import read, write
 from support.clients.raw import RawClient
-from support.clients.records import send, stored
-from support.groups.members import eventually
+from support.eventually import eventually
 from support.spark.process import SparkProcess
 
 pytest.importorskip("pyspark", reason="needs PySpark: pip install '.[spark]'")
@@ -70,7 +70,7 @@ class Copy:
 
     def more(self) -> None:
         values = [b"%d" % number for number in range(len(self.sent), len(self.sent) + EACH)]
-        send(self.broker.bootstrap, SOURCE, [{"key": value, "value": value} for value in values])
+        write(self.broker.bootstrap, SOURCE, [{"key": value, "value": value} for value in values])
         self.sent += values
 
     def suffer(self, what: str) -> None:
@@ -123,7 +123,7 @@ class Copy:
         return f"{sorted(self.faults.iterdir())}\n{self.driver.tail()}"
 
     def copied(self) -> Counter[bytes]:
-        return Counter(record.value or b"" for record in stored(self.broker.bootstrap, TARGET))
+        return Counter(record.value or b"" for record in read(self.broker.bootstrap, TARGET))
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ import psutil
 import pytest
 
 from support.brokers.processes import AnyBroker, CreateTopic
+from support.clients import confluent
 from support.clients.cli import MOLDAU, fail, succeed
 
 pytest.importorskip("pyspark", reason="needs PySpark: pip install '.[spark]'")
@@ -114,9 +115,8 @@ def await_true(holds: Callable[[], bool], process: subprocess.Popen[str] | None 
 
 def committed(bootstrap: str, group: str, topic: str) -> int:
     from confluent_kafka import ConsumerGroupTopicPartitions
-    from confluent_kafka.admin import AdminClient
 
-    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin = confluent.admin(bootstrap)
     answer = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result(30)
     return sum(max(0, each.offset) for each in answer.topic_partitions if each.topic == topic)
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from support.brokers.processes import AnyBroker, CreateTopic, StartBroker
-from support.clients.records import Record, send
+from support.clients.confluent import Record, write
 
 pytest.importorskip("pyspark", reason="needs PySpark: pip install '.[spark]'")
 
@@ -60,7 +60,7 @@ def test_keys_go_where_java_sends_them(
 ) -> None:
     ours, javas = create_topic(partitions=7), create_topic(partitions=7)
     save(spark.range(500).selectExpr("concat('key-', id) as key", "'v' as value"), broker, topic=ours)
-    send(
+    write(
         broker.bootstrap, javas, [{"key": f"key-{n}", "value": b"v"} for n in range(500)], partitioner="murmur2_random"
     )
     places: dict[bytes | None, set[int]] = defaultdict(set)

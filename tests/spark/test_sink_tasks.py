@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from support.brokers.processes import AnyBroker, CreateTopic
-from support.clients.records import Record
+from support.clients.confluent import Record
 
 pa = pytest.importorskip("pyarrow", reason="needs PyArrow: pip install '.[spark]'")
 pytest.importorskip("pandas", reason="needs pandas: pip install '.[spark]'")

@@ -8,8 +8,8 @@ import pytest
 from confluent_kafka import Producer
 
 from support.brokers.processes import AnyBroker, CreateTopic
+from support.clients.confluent import Record
 from support.clients.raw import RawClient
-from support.clients.records import Record
 from support.log.batches import CODECS
 from support.spark.frames import as_records
 

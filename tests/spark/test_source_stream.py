@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import AdminClient, NewPartitions
+from confluent_kafka.admin import NewPartitions
 
 from support.brokers.processes import AnyBroker, CreateTopic
+from support.clients import confluent
 from support.clients.cli import runner, succeed
+from support.clients.confluent import Record
 from support.clients.raw import RawClient
-from support.clients.records import Record
 from support.spark.frames import as_records
 
 pytest.importorskip("pyspark", reason="needs PySpark: pip install '.[spark]'")
@@ -139,7 +140,7 @@ def test_new_partitions_and_topics_are_read_from_their_beginning(
         time.sleep(0.05)
     produce(first, numbers(*range(5)))
     stream.wait_for(query, 5)
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    admin = confluent.admin(broker.bootstrap)
     admin.create_partitions([NewPartitions(first, 2)])[first].result()
     produce(first, numbers(*range(5, 10), partition=1))
     produce(create_topic(), numbers(*range(10, 15)))

@@ -7,7 +7,7 @@ from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 from aiokafka.errors import KafkaError
-from told import Owned, leaving, may_commit, settings, tell
+from told import Owned, consumer_settings, leaving, may_commit, settings, tell
 
 ASSIGNORS = {
     "range": RangePartitionAssignor,
@@ -22,19 +22,7 @@ class Member(ConsumerRebalanceListener):
         self.given = given
         self.owned = Owned()
         self.next: dict[TopicPartition, int] = {}
-        self.consumer = AIOKafkaConsumer(
-            bootstrap_servers=given["bootstrap"],
-            group_id=given["group"],
-            client_id=given["name"],
-            group_instance_id=given.get("instance"),
-            enable_auto_commit=False,
-            auto_offset_reset="earliest",
-            session_timeout_ms=given["session_ms"],
-            heartbeat_interval_ms=given["heartbeat_ms"],
-            partition_assignment_strategy=(ASSIGNORS[given["assignor"]],),
-            metadata_max_age_ms=500,
-            fetch_max_wait_ms=100,
-        )
+        self.consumer = AIOKafkaConsumer(**consumer_settings(given, ASSIGNORS))
 
     async def run(self) -> None:
         self.consumer.subscribe(self.given["topics"], listener=self)

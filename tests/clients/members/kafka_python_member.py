@@ -7,7 +7,7 @@ from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 from kafka.errors import KafkaError
 from kafka.structs import OffsetAndMetadata
-from told import Owned, leaving, may_commit, settings, tell
+from told import Owned, consumer_settings, leaving, may_commit, settings, tell
 
 POLL_MS = 1000  # a poll that ends in the middle of a rebalance forgets its outcome: kafka-python 3.0.12
 ASSIGNORS = {
@@ -48,20 +48,7 @@ def commit(consumer: KafkaConsumer, offsets: dict[TopicPartition, int]) -> None:
 
 def main() -> None:
     given = settings()
-    consumer = KafkaConsumer(
-        bootstrap_servers=given["bootstrap"],
-        group_id=given["group"],
-        client_id=given["name"],
-        group_instance_id=given.get("instance"),
-        enable_auto_commit=False,
-        auto_offset_reset="earliest",
-        session_timeout_ms=given["session_ms"],
-        heartbeat_interval_ms=given["heartbeat_ms"],
-        partition_assignment_strategy=(ASSIGNORS[given["assignor"]],),
-        metadata_max_age_ms=500,
-        fetch_max_wait_ms=100,
-        reconnect_backoff_max_ms=200,
-    )
+    consumer = KafkaConsumer(**consumer_settings(given, ASSIGNORS), reconnect_backoff_max_ms=200)
     consumer.subscribe(given["topics"], listener=Listener("cooperative" in given["assignor"]))
     following: dict[TopicPartition, int] = {}  # read, but not committed yet
     while not leaving.is_set():

@@ -28,6 +28,23 @@ def settings() -> dict[str, Any]:
     return given
 
 
+def consumer_settings(given: dict[str, Any], assignors: dict[str, Any]) -> dict[str, Any]:
+    """Keyword arguments that the consumers of aiokafka and kafka-python have in common."""
+    return {
+        "bootstrap_servers": given["bootstrap"],
+        "group_id": given["group"],
+        "client_id": given["name"],
+        "group_instance_id": given.get("instance"),
+        "enable_auto_commit": False,
+        "auto_offset_reset": "earliest",
+        "session_timeout_ms": given["session_ms"],
+        "heartbeat_interval_ms": given["heartbeat_ms"],
+        "partition_assignment_strategy": (assignors[given["assignor"]],),
+        "metadata_max_age_ms": 500,
+        "fetch_max_wait_ms": 100,
+    }
+
+
 def tell(event: str, **what: Any) -> None:
     sys.stdout.write(json.dumps({"event": event, "at": time.monotonic_ns(), **what}) + "\n")
     sys.stdout.flush()

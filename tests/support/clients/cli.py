@@ -6,10 +6,13 @@ import select
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
+from functools import cache
+
+from support.clients.command_server import CommandServer
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
+TIMEOUT_S = 60
 MOLDAU = [sys.executable, "-m", "moldau"]
 
 
@@ -17,19 +20,16 @@ def environment(bootstrap: str) -> dict[str, str]:
     return {**os.environ, "MOLDAU_BOOTSTRAP": bootstrap, "COLUMNS": "80"}
 
 
+@cache
+def server() -> CommandServer:
+    return CommandServer()
+
+
 def runner(bootstrap: str) -> Run:
-    """Runs `moldau` with these arguments and this input, and returns what it did."""
+    """A function that runs `moldau` with arguments and input, and returns what it did."""
 
     def run(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [*MOLDAU, *arguments],
-            input=stdin,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=60,
-            env=environment(bootstrap),
-        )
+        return server().run(arguments, stdin, environment(bootstrap), TIMEOUT_S)
 
     return run
 
@@ -58,12 +58,6 @@ def interrupt(process: subprocess.Popen[str]) -> tuple[int, str, str]:
     process.send_signal(signal.SIGINT)
     out, said = process.communicate(timeout=30)
     return process.returncode, out, said
-
-
-def wait_until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not holds():
-        assert time.monotonic() < deadline, "it did not come true within 30 s"
 
 
 def on_terminal(bootstrap: str, arguments: list[str], typed: str) -> str:

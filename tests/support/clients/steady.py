@@ -5,7 +5,9 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import KafkaError, Message, Producer
+
+from support.clients.confluent import read_partitions
 
 PATIENCE = 90
 KEYS = 50  # of the records, in turn
@@ -87,18 +89,7 @@ def writing(bootstrap: str, places: Sequence[Place]) -> Iterator[Steady]:
 
 
 def stored(bootstrap: str, place: Place) -> list[tuple[int, int, int]]:
-    """Offset, key and number of every record that a consumer gets of a place, from its beginning to its end."""
-    settings = {"bootstrap.servers": bootstrap, "group.id": "reader", "enable.auto.commit": False, "log_level": 0}
-    consumer = Consumer({**settings, "enable.partition.eof": True, "auto.offset.reset": "error"})
-    low, _ = consumer.get_watermark_offsets(TopicPartition(*place), timeout=PATIENCE)
-    consumer.assign([TopicPartition(*place, low)])
-    found = []
-    while True:
-        record = consumer.poll(PATIENCE)
-        assert record is not None, (place, found[-1:])
-        if record.error():
-            assert record.error().code() == KafkaError._PARTITION_EOF, record.error()
-            break
-        found.append((record.offset(), int(record.key()), int(record.value())))
-    consumer.close()
-    return found
+    """Offset, key and number of every record of a partition."""
+    topic, partition = place
+    found = read_partitions(bootstrap, topic, [partition])
+    return [(record.offset, int(record.key or b""), int(record.value or b"")) for record in found]

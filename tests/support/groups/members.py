@@ -18,11 +18,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from support.eventually import PATIENCE_S, eventually
+
 PROGRAMS = Path(__file__).parents[2] / "clients" / "members"
-PATIENCE_S = 60
 SESSION_MS = 3000  # of classic members; long enough for a busy machine, short enough to wait for
 HEARTBEAT_MS = 300
-STEP_S, LONGEST_STEP_S = 0.02, 0.3
 
 Place = tuple[str, int]
 
@@ -50,23 +50,6 @@ AIOKAFKA = Kind("aiokafka")
 KAFKA_PYTHON = Kind("kafka-python")
 MODERN = Kind("confluent", "consumer", "uniform")
 KINDS = (CONFLUENT, COOPERATIVE, AIOKAFKA, KAFKA_PYTHON, MODERN)
-
-
-def eventually(
-    holds: Callable[[], Any], what: str, told: Callable[[], object] = lambda: "", patience_s: float = PATIENCE_S
-) -> Any:
-    """What `holds` gives once it is true; a failure that tells `what` if that takes too long.
-
-    It is asked less often the longer it takes: asking costs what it waits for the processor.
-    """
-    begun = time.monotonic()
-    while True:
-        found = holds()
-        if found:
-            return found
-        passed = time.monotonic() - begun
-        assert passed < patience_s, f"{what}: not within {patience_s:.0f} s; {told()}"
-        time.sleep(min(max(passed / 10, STEP_S), LONGEST_STEP_S))
 
 
 class Member:
@@ -256,6 +239,20 @@ class Group:
     def close(self) -> None:
         for member in self.members:
             member.stop_for_good()
+
+
+def replace_dead_member(group: Group, feed: Callable[[Group, int], list[str]], kind: Kind) -> Member:
+    """One of two members is killed; the other gets its partitions and reads on. Return the one that is left."""
+    one, other = group.join(kind), group.join(kind)
+    group.settled(one, other)
+    sent = feed(group, 20)
+    group.wait_until_read(sent)
+    one.kill()
+    sent += feed(group, 20)
+    group.settled(other)
+    group.wait_until_read(sent)
+    group.check_one_owner()
+    return other
 
 
 def even(owned: dict[str, set[Place]]) -> list[int]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from support.clients.records import Record
+from support.clients.confluent import Record
 
 
 def as_records(rows: Iterable[Any]) -> list[Record]:

@@ -16,7 +16,7 @@ from typing import Any
 
 import psutil
 
-from support.clients.records import Record
+from support.clients.confluent import Record
 from support.spark.processes import kill_all
 
 PROGRAM = Path(__file__).parents[2] / "spark" / "programs" / "driver.py"
@@ -121,7 +121,7 @@ def _environment(given: Mapping[str, str] | None, python: str | None) -> dict[st
 
 
 def records(rows: list[dict[str, Any]]) -> list[Record]:
-    """Rows that the program showed, in the order that support.clients.records has."""
+    """Rows that the program showed, in the order that support.clients.confluent has."""
     found = [
         Record(
             topic=row["topic"],

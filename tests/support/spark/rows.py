@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from support.clients.records import Record
+from support.clients.confluent import Record
 from support.spark.frames import as_records
 
 

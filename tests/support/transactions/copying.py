@@ -9,14 +9,14 @@ import sys
 import time
 from dataclasses import dataclass, field
 
-from confluent_kafka import IsolationLevel, Producer
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import IsolationLevel
 from kafka.protocol.consumer import OffsetFetchRequest
 
 from support.brokers.processes import BrokerProcess
+from support.clients.confluent import admin, end_offset, values_by_partition, write
 from support.clients.raw import NO_TOPIC, RawClient
-from support.clients.visible import end_offset, visible
-from support.groups.members import PATIENCE_S, PROGRAMS, Member, eventually
+from support.eventually import PATIENCE_S, eventually
+from support.groups.members import PROGRAMS, Member
 
 SOURCE, TARGET, NAME = "source", "target", "copier"
 PARTITIONS = 4
@@ -54,7 +54,7 @@ class Fire:
         self.plan = plan
         self.random = random.Random(seed)
         self.copiers: list[Member] = []
-        self.admin = AdminClient({"bootstrap.servers": broker.bootstrap, "reconnect.backoff.max.ms": 200})
+        self.admin = admin(broker.bootstrap, reconnect_backoff_max_ms=200)
 
     def start_copier(self) -> None:
         settings = {"name": NAME, "bootstrap": self.broker.bootstrap, "source": SOURCE, "target": TARGET}
@@ -119,18 +119,9 @@ def fill(bootstrap: str, count: int) -> list[list[str]]:
     with RawClient(bootstrap) as client:
         client.create_topic(SOURCE, PARTITIONS)
         client.create_topic(TARGET, PARTITIONS)
-    producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 20})
-    values: list[list[str]] = [[] for _ in range(PARTITIONS)]
-    for number in range(count):
-        values[number % PARTITIONS].append(str(number))
-        while True:
-            try:
-                producer.produce(SOURCE, str(number), partition=number % PARTITIONS)
-                break
-            except BufferError:
-                producer.poll(0.1)
-    assert producer.flush(PATIENCE_S) == 0
-    return values
+    numbered = ({"value": str(number), "partition": number % PARTITIONS} for number in range(count))
+    write(bootstrap, SOURCE, numbered, enable_idempotence=True)
+    return [[str(number) for number in range(part, count, PARTITIONS)] for part in range(PARTITIONS)]
 
 
 def copy_under_fire(broker: BrokerProcess, plan: Plan, seed: int) -> Outcome:
@@ -139,8 +130,8 @@ def copy_under_fire(broker: BrokerProcess, plan: Plan, seed: int) -> Outcome:
     began = time.monotonic()
     fire.run()
     seconds = time.monotonic() - began
-    copied = visible(broker.bootstrap, TARGET, PARTITIONS)
-    stored = sum(map(len, visible(broker.bootstrap, TARGET, PARTITIONS, isolation="read_uncommitted")))
+    copied = values_by_partition(broker.bootstrap, TARGET, PARTITIONS)
+    stored = sum(map(len, values_by_partition(broker.bootstrap, TARGET, PARTITIONS, isolation="read_uncommitted")))
     told = [event for copier in fire.copiers for event in copier.events]
     return Outcome(
         expected,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import NewTopic
 
 from moldau.log.checkpoints import read_topic_id
 from moldau.log.directory import LogDirectory
@@ -15,6 +15,7 @@ from moldau.log.markers import Marker, encode_marker
 from moldau.log.settings import LogConfig
 from moldau.wire.batch import TRANSACTIONAL, read_header
 from support.brokers.processes import ApacheKafkaProcess
+from support.clients import confluent
 from support.kafka import jvm
 from support.log.logs import NOW, append, batch, open_log, segment_files
 
@@ -72,7 +73,7 @@ def test_kafkas_dump_tool_reads_our_transactions(tmp_path: Path) -> None:
 
 
 def fill(address: str) -> None:
-    admin = AdminClient({"bootstrap.servers": address})
+    admin = confluent.admin(address)
     [created] = admin.create_topics([NewTopic("orders", 1, 1)], operation_timeout=60).values()
     created.result(60)
     producer = Producer({"bootstrap.servers": address, "enable.idempotence": True, "compression.type": "lz4"})

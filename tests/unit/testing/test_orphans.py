@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from support.brokers.processes import answers
-from support.clients.cli import wait_until
+from support.eventually import eventually
 
 TEST = """
 import os, signal, sys
@@ -22,7 +22,7 @@ def test_a_killed_test_leaves_no_broker(tmp_path: Path) -> None:
     killed = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert killed.returncode == -signal.SIGKILL
     port = int(killed.stdout.rpartition(":")[2])
-    wait_until(lambda: not answers(port))
+    eventually(lambda: not answers(port), "the broker ends")
 
 
 GUARDED = """
@@ -40,7 +40,7 @@ def test_a_guard_ends_what_it_was_told_to_and_nothing_else() -> None:
     killed = subprocess.run([sys.executable, "-c", GUARDED], stdout=subprocess.PIPE, text=True, check=False, timeout=60)
     kept, guarded = map(int, killed.stdout.split())
     try:
-        wait_until(lambda: not runs(guarded))
+        eventually(lambda: not runs(guarded), "the child ends")
         assert runs(kept)
     finally:
         os.kill(kept, signal.SIGKILL)
