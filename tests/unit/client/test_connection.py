@@ -98,7 +98,7 @@ def test_versions_are_agreed_on_with_an_older_broker(peer: Peer) -> None:
     connection.close()
 
 
-def test_answers_are_kept_for_whoever_sent_the_request(peer: Peer) -> None:
+def test_responses_are_kept_for_their_requests(peer: Peer) -> None:
     numbered = [lambda _, frame, name=name: metadata(name, frame) for name in ("one", "two", "three")]
     connection = connect(peer(api_versions, api_versions, *numbered))
     request = MetadataRequest(topics=())
@@ -106,7 +106,7 @@ def test_answers_are_kept_for_whoever_sent_the_request(peer: Peer) -> None:
     assert connection.receive(tickets[2]).cluster_id == "three"
     assert connection.receive(tickets[0]).cluster_id == "one"
     connection.forget(tickets[1])
-    with pytest.raises(ConnectionLost, match="read already"):
+    with pytest.raises(ConnectionLost, match="already read"):
         connection.receive(tickets[0])
     connection.close()
 
@@ -121,10 +121,10 @@ def other_correlation(_: socket.socket, frame: bytes) -> bytes:
     ("answer", "why"),
     [
         (lambda *_: None, "closed the connection"),
-        (lambda *_: b"raw:", "does not answer like a Kafka broker"),  # a length of nearly two gigabytes
-        (other_correlation, "another request"),
-        (lambda _, frame: metadata("one", frame)[:-3], "cannot be read"),
-        (lambda _, frame: metadata("one", frame)[:4], "cannot be read"),
+        (lambda *_: b"raw:", "does not respond like a Kafka broker"),  # a length of nearly two gigabytes
+        (other_correlation, "responded with correlation id"),
+        (lambda _, frame: metadata("one", frame)[:-3], "malformed Metadata response"),
+        (lambda _, frame: metadata("one", frame)[:4], "malformed Metadata response"),
     ],
 )
 def test_a_peer_that_misbehaves_is_left(peer: Peer, answer: Answering, why: str) -> None:

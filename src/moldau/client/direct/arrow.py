@@ -1,7 +1,7 @@
-"""Records as Arrow, in the schema of Spark's Kafka source. The one file here that imports pyarrow.
+"""Records as Arrow RecordBatches in the schema of Spark's Kafka source. The only module here that imports pyarrow.
 
-Keys and values are copied once, from the bytes of batches into Arrow's (`layout`). Records that cannot be read that way
-are read one at a time (`records`), with the same result.
+Keys and values are copied once, from the batches into Arrow buffers (`layout`). Records that `layout` cannot parse are
+read one at a time (`records`), with the same result.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -36,17 +36,17 @@ FIELDS = (
 )
 SCHEMA = pa.schema(FIELDS)
 MILLISECONDS: Final = pa.timestamp("ms", tz="UTC")
-ROWS: Final = 50_000  # of a RecordBatch, about
-BYTES: Final = 8 * 1024 * 1024  # likewise, of keys and values
+ROWS: Final = 50_000  # about, per RecordBatch
+BYTES: Final = 8 * 1024 * 1024  # likewise, keys and values
 SCHEMA_WITH_HEADERS = pa.schema([*FIELDS, pa.field("headers", LIST)])
 
 
 def record_batches(
     batches: Iterable[memoryview], tp: TopicPartition, *, start: int = 0, end: int | None = None, headers: bool = False
 ) -> Iterator[Any]:
-    """The records of whole batches, whose sums are checked, with offsets in [start, end): pyarrow RecordBatches.
+    """The records of whole, verified batches with offsets in [start, end), as pyarrow RecordBatches.
 
-    CorruptRecords if a batch is broken.
+    Raises CorruptRecords.
     """
     for group in group_batches(decompress_batches(batches), rows=ROWS, size=BYTES):
         found = _at_once(group, tp, headers)
@@ -77,7 +77,7 @@ def _at_once(group: Sequence[DecompressedBatch], tp: TopicPartition, headers: bo
 
 
 def _lists(layout: RecordLayout, headers: Headers) -> Any | None:
-    """None if a name is not UTF-8: wrong bytes are replaced one by one."""
+    """None if a header name is not UTF-8: `records` replaces its invalid bytes."""
     counts = headers.counts
     if not counts.any():
         return pa.nulls(len(counts), LIST)
@@ -93,7 +93,7 @@ def _lists(layout: RecordLayout, headers: Headers) -> Any | None:
 
 
 def _bytes(layout: RecordLayout, field: Field) -> Any:
-    """Cuts the data where a field begins and where it ends, and takes every other piece."""
+    """Slice the data at the starts and ends of a field, and take every other slice."""
     count = len(field.starts)
     cuts = np.empty(2 * count, np.int32)
     cuts[0::2], cuts[1::2] = field.starts, field.ends
@@ -112,12 +112,12 @@ def _same_for_all(tp: TopicPartition, count: int) -> list[Any]:
     return [pa.repeat(topic[0], count), pa.repeat(partition[0], count)]
 
 
-# `pa.array` and `pa.scalar` import pandas to ask it whether they were given something of its: half a second for each
-# new Python worker. Arrays that are made of buffers do not.
+# `pa.array` and `pa.scalar` import pandas to check for its types: half a second for each new Python worker. Arrays made
+# from buffers do not.
 
 
 def _numbers(kind: Any, numbers: Any, there: Any | None = None) -> Any:
-    """A column of a numpy array, which must be of that kind's width; a bit for each says which are there."""
+    """A column from a numpy array of the same width, with an optional validity bitmap."""
     assert numbers.itemsize * 8 == kind.bit_width, (numbers.dtype, kind)
     return pa.Array.from_buffers(kind, len(numbers), [there, pa.py_buffer(np.ascontiguousarray(numbers))])
 
@@ -127,7 +127,7 @@ def _bits(flags: Any) -> Any:
 
 
 def _within(batch: Any, start: int, end: int | None) -> Any:
-    """Without the records before and behind, which the first and the last batch of a range may have."""
+    """Drop the records outside of the range, which the first and the last batch may have."""
     offsets = batch.column("offset")
     if not len(offsets):
         return batch
@@ -140,7 +140,7 @@ def _within(batch: Any, start: int, end: int | None) -> Any:
 
 
 def record_batch(columns: Columns, tp: TopicPartition, *, headers: bool = False) -> Any:
-    """A pyarrow RecordBatch. Without headers a record has null for them, as Spark's own source has."""
+    """A pyarrow RecordBatch. A record without headers has null, as in Spark's Kafka source."""
     count = len(columns)
     arrays = [
         pa.array(columns.keys, pa.binary()),
@@ -157,5 +157,5 @@ def record_batch(columns: Columns, tp: TopicPartition, *, headers: bool = False)
 
 
 def _text(name: str) -> str:
-    """A header's name that is not UTF-8 loses the wrong bytes, as it does in Java."""
+    """Replace invalid UTF-8 in a header name, as Java does."""
     return name if name.isascii() else name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")

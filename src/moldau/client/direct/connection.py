@@ -28,9 +28,9 @@ from moldau.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandsh
 Response = TypeVar("Response")
 
 MAX_RESPONSE_BYTES = 256 * 1024 * 1024
-INITIAL_BUFFER_BYTES = 256 * 1024  # a frame's buffer grows with what came: its length is a stranger's claim
+INITIAL_BUFFER_BYTES = 256 * 1024  # grows with the bytes received: the length of a frame is not trusted
 LATEST_VERSION: Final = 0x7FFF
-SESSION_SHARE = 0.85  # of a SASL session's lifetime: then the connection is made anew (KIP-368)
+SESSION_SHARE = 0.85  # of a SASL session's lifetime; then a new connection is made (KIP-368)
 
 _LENGTH = Struct(">i")
 _ERROR = Struct(">h")
@@ -38,15 +38,15 @@ _APIS: Final = {api.request: api for api in (*APIS, *CLIENT_APIS)}
 
 
 class ConnectionLost(ConnectionError):
-    """The peer went away, or does not speak Kafka's protocol."""
+    """The peer closed the connection, or does not speak Kafka's protocol."""
 
 
 class UnsupportedByBroker(Exception):
-    """The broker has no version of the API that says what has to be said."""
+    """The broker supports no version of the API that this request needs."""
 
 
 class InFlightRequest(Generic[Response]):
-    """A request that was sent."""
+    """A request that was sent and waits for its response."""
 
     __slots__ = ("api", "correlation_id", "frame", "response", "version")
 
@@ -59,7 +59,7 @@ class InFlightRequest(Generic[Response]):
 
 
 class Connection:
-    """Made connected and authenticated, or not at all."""
+    """A connected and authenticated connection; the constructor raises if it cannot be one."""
 
     def __init__(
         self,
@@ -98,12 +98,12 @@ class Connection:
 
     @property
     def stale(self) -> bool:
-        """Not to be used for anything new: broken, or its SASL session is about to end."""
+        """Not usable for new requests: broken, or its SASL session is about to expire."""
         return self.broken or (self._expires is not None and time.monotonic() > self._expires)
 
     @property
     def has_response(self) -> bool:
-        """Whether something has come that was not read yet: then reading does not wait, or not for long."""
+        """Tell whether response bytes are ready to be read."""
         if self.broken or not self._sent:
             return False
         if isinstance(self._socket, ssl.SSLSocket) and self._socket.pending():
@@ -122,19 +122,19 @@ class Connection:
     def send(
         self, request: object, response: type[Response], *, since: int = 0, until: int = LATEST_VERSION
     ) -> InFlightRequest[Response]:
-        """Sends in the newest version that both sides have, between `since` and `until`."""
+        """Send in the latest version that both sides support, between `since` and `until`."""
         api = _APIS[type(request)]
         version = self.version_of(type(request), since=since, until=until)
         if version is None:
-            raise UnsupportedByBroker(f"the broker at {self.address} has no version of {api.name} that serves")
+            raise UnsupportedByBroker(f"the broker at {self.address} supports no usable version of {api.name}")
         return self._send(api, request, response, version)
 
     def tell(self, request: object, *, until: int = LATEST_VERSION) -> None:
-        """Sends what a broker does not answer: Produce with acks=0."""
+        """Send a request without a response: Produce with acks=0."""
         api = _APIS[type(request)]
         version = self.version_of(type(request), until=until)
         if version is None:
-            raise UnsupportedByBroker(f"the broker at {self.address} has no version of {api.name} that serves")
+            raise UnsupportedByBroker(f"the broker at {self.address} supports no usable version of {api.name}")
         self._write(api, request, version)
 
     def version_of(self, request: type, *, since: int = 0, until: int = LATEST_VERSION) -> int | None:
@@ -144,17 +144,17 @@ class Connection:
         return version if version >= max(least, api.lowest, since) else None
 
     def receive(self, in_flight: InFlightRequest[Response]) -> Response:
-        """The answer to a request; the answers to those before it are kept until they are asked for."""
+        """The response to a request. Responses to earlier requests are kept for their own `receive`."""
         frame = self._frame_of(in_flight)
         try:
             _, position = read_response_header(in_flight.api.key, in_flight.version, frame)
             return decode(in_flight.response, in_flight.version, memoryview(frame), position)
         except MalformedMessage as bad:
             self.close()
-            raise ConnectionLost(f"the answer of {self.address} to {in_flight.api.name} cannot be read: {bad}") from bad
+            raise ConnectionLost(f"malformed {in_flight.api.name} response from {self.address}: {bad}") from bad
 
     def forget(self, in_flight: InFlightRequest[Any]) -> None:
-        """Reads past an answer that nobody wants any more."""
+        """Read and drop the response to a request."""
         self._frame_of(in_flight)
 
     def _send(
@@ -177,13 +177,15 @@ class Connection:
     def _frame_of(self, in_flight: InFlightRequest[Any]) -> bytearray:
         while in_flight.frame is None:
             if not self._sent:
-                raise ConnectionLost("the answer was read already, or its request never sent")
+                raise ConnectionLost("the response was already read, or its request was never sent")
             frame = self._read_frame()
             first = self._sent.popleft()
             (correlation_id,) = _LENGTH.unpack_from(frame)
             if correlation_id != first.correlation_id:
                 self.close()
-                raise ConnectionLost(f"{self.address} answered another request than the one that it was asked")
+                raise ConnectionLost(
+                    f"{self.address} responded with correlation id {correlation_id}, expected {first.correlation_id}"
+                )
             first.frame = frame
         frame, in_flight.frame = in_flight.frame, None
         return frame
@@ -192,7 +194,7 @@ class Connection:
         try:
             (size,) = _LENGTH.unpack(self._read(_LENGTH.size))
             if not _LENGTH.size <= size <= MAX_RESPONSE_BYTES:
-                raise ConnectionLost(f"what listens at {self.address} does not answer like a Kafka broker")
+                raise ConnectionLost(f"the server at {self.address} does not respond like a Kafka broker")
             return self._read(size)
         except (OSError, ValueError) as lost:
             raise self._lost(lost) from lost
@@ -212,13 +214,13 @@ class Connection:
             data.extend(bytes(min(size - filled, filled)))
 
     def _lost(self, error: OSError | ValueError) -> OSError:
-        """The error to raise once the socket is closed; ssl says ValueError of a socket that was closed before."""
+        """Close the socket and return the error to raise. ssl raises ValueError for a socket that is already closed."""
         self.close()
         if isinstance(error, ConnectionLost | TimeoutError):
             return error
         return ConnectionLost(f"{self.address}: {getattr(error, 'strerror', None) or error}")
 
-    # ── introducing ourselves ───────────────────────────────────────────────────────────────────────────────────────
+    # ── versions and authentication ─────────────────────────────────────────────────────────────────────────────────
 
     def _negotiate(self) -> None:
         api = _APIS[ApiVersionsRequest]
@@ -228,16 +230,16 @@ class Connection:
             known = next((row.max_version for row in response.api_keys if row.api_key == API_VERSIONS), 0)
             response = self._api_versions(api, request, min(known, api.highest))
         if response.error_code:
-            raise ConnectionLost(str(failure_of(response.error_code, f"{self.address} does not tell its versions")))
+            raise ConnectionLost(str(failure_of(response.error_code, f"{self.address} failed ApiVersions")))
         self._served = {row.api_key: (row.min_version, row.max_version) for row in response.api_keys}
         self.features = {row.name: row.max_version_level for row in response.finalized_features}
 
     def _api_versions(self, api: ApiMessages, request: ApiVersionsRequest, version: int) -> ApiVersionsResponse:
-        """A broker that does not know the version says so in version 0, so the error is looked at first."""
+        """A broker that does not support the version responds in version 0, so the error is read first."""
         in_flight = self._send(api, request, ApiVersionsResponse, version)
         frame = self._frame_of(in_flight)
         if len(frame) < _LENGTH.size + _ERROR.size:
-            raise ConnectionLost(f"what listens at {self.address} does not answer like a Kafka broker")
+            raise ConnectionLost(f"the server at {self.address} does not respond like a Kafka broker")
         if _ERROR.unpack_from(frame, _LENGTH.size)[0] == WireError.UNSUPPORTED_VERSION:
             in_flight.version = 0
         in_flight.frame = frame
@@ -265,7 +267,7 @@ class Connection:
 
 
 def is_fatal(error: Exception) -> bool:
-    """Whether trying again is of no use: a wrong password, a certificate that nobody trusts, a missing file."""
+    """Tell whether a retry is useless: a wrong password, an untrusted certificate, a missing file."""
     if isinstance(error, ssl.SSLError):
         return not isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError)
     return isinstance(error, AuthenticationFailed | UnsupportedByBroker | FileNotFoundError)

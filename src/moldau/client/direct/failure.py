@@ -1,7 +1,7 @@
-"""What went wrong, as a value: Kafka's error by name and code, and what a caller may do about it. Raises nothing.
+"""Failure: a Kafka error as a value, with its code, name and message. Raises nothing.
 
-`base.errors` has the errors that brokers of ours answer with. Other brokers have more: those that a client of bulk
-work can meet are here, and any other keeps its number.
+`base.errors` has the errors that Moldau's brokers return. Other brokers return more: the ones this client can get are
+listed here, and any other keeps its number.
 """
 
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from typing import Final
 
 from moldau.base.errors import WireError
 
-# Errors that only other brokers answer with, and whether asking again may help.
+# Errors that only other brokers return, and whether they are retriable.
 OTHER_BROKERS_ERRORS: Final = {
     4: ("INVALID_FETCH_SIZE", False),
     5: ("LEADER_NOT_AVAILABLE", True),
@@ -34,7 +34,7 @@ OTHER_BROKERS_ERRORS: Final = {
 DUPLICATE_SEQUENCE_NUMBER: Final = 46
 SASL_AUTHENTICATION_FAILED: Final = 58
 
-# A newer producer has the transactional id: this one is finished, and has to be made anew.
+# A newer producer has the transactional id: this one must be closed and created again.
 FENCING: Final = frozenset(
     {
         WireError.INVALID_PRODUCER_EPOCH,
@@ -47,7 +47,7 @@ FENCING: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """An expected failure. `retriable` is Kafka's word on the error; whoever returns this has stopped trying."""
+    """An expected failure. `retriable` is Kafka's classification; the function that returns it has stopped retrying."""
 
     code: int
     name: str
@@ -60,7 +60,7 @@ class Failure:
 
     @property
     def abortable(self) -> bool:
-        """The transaction is lost, its producer is not."""
+        """The transaction must be aborted; its producer stays usable."""
         return self.code == WireError.TRANSACTION_ABORTABLE
 
     def __str__(self) -> str:
@@ -68,7 +68,7 @@ class Failure:
 
 
 def failure_of(code: int, message: str) -> Failure:
-    """The failure that an error code stands for; the message says what was tried."""
+    """The failure for an error code; the message says what was requested."""
     if code in OTHER_BROKERS_ERRORS:
         name, retriable = OTHER_BROKERS_ERRORS[code]
         return Failure(code, name, message, retriable)
@@ -80,7 +80,7 @@ def failure_of(code: int, message: str) -> Failure:
 
 
 def unreachable(address: str, error: Exception) -> Failure:
-    """A network that failed, as the protocol's own word for it."""
+    """A network error as REQUEST_TIMED_OUT or NETWORK_EXCEPTION."""
     reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
     code = WireError.REQUEST_TIMED_OUT if isinstance(error, TimeoutError) else WireError.NETWORK_EXCEPTION
     return Failure(code, code.name, f"{address}: {reason}", retriable=True)

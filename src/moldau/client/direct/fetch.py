@@ -1,8 +1,8 @@
-"""Reads a partition's offsets [start, end) as whole record batches. Decodes no records: that is `records`.
+"""Fetch a range of offsets [start, end) of one partition as whole record batches. `records` decodes them.
 
-The next Fetch is sent before the batches of the last one are handed out, so the broker works while the caller
-decodes. A reader has a connection of its own. Leaders that move are followed, and so is a leader that knows a replica
-nearer to the client's rack (KIP-392); what does not pass by itself comes out as a `Failure`, which ends the iteration.
+The next Fetch is sent before the batches of the last one are yielded, so the broker works while the caller decodes.
+A reader has its own connection. It follows leader changes, and fetches from a preferred read replica in the client's
+rack (KIP-392). An error that is not retriable is yielded as a `Failure` and ends the iteration.
 """
 
 from collections.abc import Iterator, Sequence
@@ -29,14 +29,14 @@ from moldau.wire.primitives import ZERO_UUID
 from moldau.wire.records import ControlType, check_batch, decode_control, decode_records
 
 BY_NAME = 12  # the last version of Fetch with topic names
-MARKER_BYTES = 64 * 1024  # of a control batch; a marker has some dozen
-MAX_WAIT_SHARE = 0.5  # of the time that an answer may take: a broker that waits must not seem gone
+MARKER_BYTES = 64 * 1024  # limit for a control batch; a marker has some dozen
+MAX_WAIT_SHARE = 0.5  # of the request timeout: a broker that waits for bytes must not seem unreachable
 INCONSISTENT_TOPIC_ID = 103
 UNSUPPORTED_FOR_MESSAGE_FORMAT = 43
 
 
 class FetchSizes(NamedTuple):
-    """How much one Fetch asks for, and how long it may wait for the least of it."""
+    """fetch.max.bytes, fetch.min.bytes and fetch.max.wait.ms of a Fetch."""
 
     partition_max_bytes: int = 4 * 1024 * 1024
     min_bytes: int = 1
@@ -44,10 +44,10 @@ class FetchSizes(NamedTuple):
 
 
 class FetchedBatches(NamedTuple):
-    """Batches with checked sums and nothing to skip in them, but for records outside of what was asked for."""
+    """Batches with verified checksums; the first and last may hold records outside of the range."""
 
     batches: list[memoryview]
-    next_offset: int  # where reading goes on; past `end` when done
+    next_offset: int  # position of the next Fetch; past `end` when done
     high_watermark: int
     last_stable_offset: int
 
@@ -63,8 +63,8 @@ def read_range(
 ) -> Iterator[FetchedBatches | Failure]:
     """The batches that hold these offsets. The first and the last may hold others too (`records.decode` trims).
 
-    Under READ_COMMITTED what aborted transactions wrote is left out. If the partition ends before `end`, reading
-    waits for more, and fails when none has come within the cluster's time-out.
+    Under READ_COMMITTED, batches of aborted transactions are left out. If the partition ends before `end`, reading
+    waits for more records, and fails if none arrive within the cluster's timeout.
     """
     reader = _Reader(cluster, tp, end, isolation, sizes)
     try:
@@ -83,7 +83,7 @@ class _Reader:
         self._connection: Connection | None = None
         self._topic_id: UUID | None = None
         self._leader = Leader(-1, -1)
-        self._nearer: int | None = None  # a replica that the leader has named
+        self._nearer: int | None = None  # preferred read replica
 
     def close(self) -> None:
         if self._connection is not None:
@@ -104,14 +104,14 @@ class _Reader:
                     yield fetched
                     return
                 self.close()
-                self._nearer = None  # what a replica does not have the leader may
+                self._nearer = None  # the leader may have what the replica lacks
                 self._cluster.forget(self._tp.topic)
             elif fetched.next_offset > position:
                 position = fetched.next_offset
                 ahead = self._send_ahead(position)
                 if fetched.batches:
                     yield fetched
-                retries = self._cluster.retries()  # the caller's time with the chunk is not ours
+                retries = self._cluster.retries()  # the caller's time is not counted
                 continue
             if not retries.again():
                 yield fetched if isinstance(fetched, Failure) else self._nothing_came(position, fetched)
@@ -119,21 +119,21 @@ class _Reader:
 
     def _nothing_came(self, position: int, fetched: FetchedBatches) -> Failure:
         ends = f"high watermark {fetched.high_watermark}, last stable offset {fetched.last_stable_offset}"
-        message = f"{self._tp.topic}-{self._tp.partition} has nothing at offset {position} yet ({ends})"
+        message = f"{self._tp.topic}-{self._tp.partition} has no records at offset {position} yet ({ends})"
         return failure_of(WireError.REQUEST_TIMED_OUT, message)
 
     def _goes_nearer(self, part: PartitionData) -> bool:
-        """Whether the leader has sent us to another broker, once."""
+        """Tell whether the leader named a preferred read replica, and switch to it once."""
         if part.error_code or self._nearer is not None or not self._cluster.has_broker(part.preferred_read_replica):
             return False
         self._nearer = part.preferred_read_replica
         self.close()
         return True
 
-    # ── asking ──────────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── requests ────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _next_part(self, position: int, ahead: InFlightRequest[FetchResponse] | None) -> PartitionData | Failure:
-        """The leader's answer at `position`, which may have been asked for already."""
+        """The response at `position`; its request may be in flight already."""
         if self._connection is None or self._connection.stale:
             ahead = None
             problem = self._connect()
@@ -147,7 +147,7 @@ class _Reader:
         if response.error_code:
             return failure_of(response.error_code, f"Fetch of {self._tp.topic}-{self._tp.partition}")
         part = next((part for topic in response.responses for part in topic.partitions), None)
-        return part or failure_of(WireError.UNKNOWN_SERVER_ERROR, "the leader did not answer for the partition")
+        return part or failure_of(WireError.UNKNOWN_SERVER_ERROR, "the leader's response lacks the partition")
 
     def _send_ahead(self, position: int) -> InFlightRequest[FetchResponse] | None:
         if position >= self._end or self._connection is None or self._connection.stale:
@@ -155,7 +155,7 @@ class _Reader:
         try:
             return self._send(self._connection, position)
         except NETWORK:
-            return None  # the connection is closed now: the next turn makes another
+            return None  # the connection is closed; the next iteration opens another
 
     def _send(self, connection: Connection, position: int) -> InFlightRequest[FetchResponse]:
         wanted = FetchPartition(
@@ -176,7 +176,7 @@ class _Reader:
         return connection.send(request, FetchResponse, **({} if topic_id.int else {"until": BY_NAME}))
 
     def _connect(self) -> Failure | None:
-        """A connection to whoever leads now."""
+        """Connect to the current leader, or to the preferred read replica."""
         self.close()
         retries = self._cluster.retries()
         leader = self._cluster.leader(self._tp, retries)
@@ -185,7 +185,7 @@ class _Reader:
             return leader
         assert isinstance(topic, Topic), "a partition with a leader has a topic"
         if self._topic_id is not None and topic.topic_id != self._topic_id:
-            gone = f"topic {self._tp.topic!r} was deleted and created anew while it was read"
+            gone = f"topic {self._tp.topic!r} was deleted and recreated while it was read"
             return Failure(INCONSISTENT_TOPIC_ID, "INCONSISTENT_TOPIC_ID", gone)
         node_id = leader.node_id if self._nearer is None else self._nearer
         try:
@@ -195,7 +195,7 @@ class _Reader:
         self._topic_id, self._leader = topic.topic_id, leader
         return None
 
-    # ── looking at answers ──────────────────────────────────────────────────────────────────────────────────────────
+    # ── responses ───────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _batches_of(self, part: PartitionData, position: int) -> FetchedBatches | Failure:
         name = f"{self._tp.topic}-{self._tp.partition}"
@@ -221,7 +221,7 @@ Batches = list[tuple[BatchHeader, memoryview]]
 
 
 def whole_batches(records: bytes) -> Batches | Failure:
-    """The batches of an answer; the last one may have been cut off, and comes again with the next Fetch."""
+    """The complete batches of a response; a last batch that is cut off comes again with the next Fetch."""
     view = memoryview(records)
     found: Batches = []
     position = 0
@@ -238,7 +238,7 @@ def whole_batches(records: bytes) -> Batches | Failure:
 
 
 def without_aborted(batches: Batches, aborted: Sequence[AbortedTransaction]) -> Batches:
-    """What is left for READ_COMMITTED: a transaction is aborted from its first offset to its marker (KIP-98)."""
+    """Batches without those of aborted transactions, each from its first offset to its abort marker (KIP-98)."""
     coming = sorted(aborted, key=lambda each: each.first_offset, reverse=True)
     open_now: set[int] = set()
     kept = []

@@ -1,4 +1,4 @@
-"""Which groups there are. Joins none."""
+"""ListGroups on all brokers."""
 
 from moldau.client.direct.failure import Failure, failure_of
 from moldau.client.direct.metadata import NETWORK, Cluster, network_failure
@@ -6,7 +6,7 @@ from moldau.wire.messages.list_groups import ListGroupsRequest, ListGroupsRespon
 
 
 def list_groups(cluster: Cluster) -> set[str] | Failure:
-    """The names of all groups: every broker is asked for those that it coordinates, again while errors pass."""
+    """Ids of all groups: every broker lists the groups that it coordinates. Retries retriable errors."""
     retries = cluster.retries()
     while True:
         response = _ask_all(cluster)

@@ -1,8 +1,7 @@
-"""Where the fields of records lie: found for all records of many batches at once, with no object for any of them.
+"""Positions of all fields of the records in many batches, as numpy arrays, without an object per record.
 
-Only the hops from record to record are a loop, and even they are not where records are of one size; each field is then
-an array of positions. What this cannot do, or does
-not believe, it leaves to `records`, which reads one record at a time and says what is wrong. Copies no keys or values.
+Only the scan from record to record is a loop, and records of equal size need no scan. Records that this cannot parse
+are left to `records`, which reads one at a time and reports errors. Copies no keys or values.
 """
 
 from array import array
@@ -16,14 +15,14 @@ from moldau.client.direct.records import DECOMPRESSED_BYTES
 from moldau.wire.batch import HEADER_SIZE, LOG_APPEND_TIME, BatchHeader, read_header
 from moldau.wire.compression import decompress
 
-MAX_BYTES: Final = 2**31 - 1  # positions must fit Arrow's
-VARINT_BITS: Final = 63  # of a varint that is still believed
-MAX_HEADERS: Final = 64  # of a record; with more it is read on its own
-SAMPLE: Final = 4  # records of one size after which more are expected
+MAX_BYTES: Final = 2**31 - 1  # Arrow's offsets have 32 bits
+VARINT_BITS: Final = 63  # of a valid varint
+MAX_HEADERS: Final = 64  # of a record; one with more is left to `records`
+SAMPLE: Final = 4  # records of equal size after which more are expected
 
 
 class DecompressedBatch(NamedTuple):
-    """A batch and its records, decompressed."""
+    """A batch with its decompressed records."""
 
     header: BatchHeader
     batch: memoryview
@@ -31,7 +30,7 @@ class DecompressedBatch(NamedTuple):
 
 
 class Field(NamedTuple):
-    """Where a field begins and ends in each record; `nulls` is None if no record lacks it."""
+    """Start and end of a field in each record; `nulls` is None if no record lacks it."""
 
     starts: Any
     ends: Any
@@ -39,7 +38,7 @@ class Field(NamedTuple):
 
 
 class Headers(NamedTuple):
-    """How many each record has, and where the names and values of all of them lie, record by record."""
+    """Number of headers per record, and positions of all names and values in record order."""
 
     counts: Any
     names: Field
@@ -47,7 +46,7 @@ class Headers(NamedTuple):
 
 
 class RecordLayout(NamedTuple):
-    """Arrays with an entry for each record. `keys` is None if none has a key, `headers` if none was asked for."""
+    """Arrays with an entry per record. `keys` is None if no record has one, `headers` if not requested."""
 
     data: bytes
     offsets: Any
@@ -59,13 +58,13 @@ class RecordLayout(NamedTuple):
 
 
 class _InvalidLayout(Exception):
-    """Records are not laid out as they should be."""
+    """The records do not have the expected layout."""
 
 
 def decompress_batches(
     batches: Iterable[memoryview], *, limit: int = DECOMPRESSED_BYTES
 ) -> Iterator[DecompressedBatch]:
-    """CorruptRecords if a batch cannot be decompressed, or has more than the limit."""
+    """Decompress batches; raises CorruptRecords if that fails or exceeds the limit."""
     for batch in batches:
         header = read_header(batch)
         body = batch[HEADER_SIZE:]
@@ -73,7 +72,7 @@ def decompress_batches(
 
 
 def group_batches(batches: Iterable[DecompressedBatch], *, rows: int, size: int) -> Iterator[list[DecompressedBatch]]:
-    """Batches that have so many records or bytes together, or a little more."""
+    """Group batches until each group has at least so many records or bytes."""
     group: list[DecompressedBatch] = []
     rows_now = size_now = 0
     for each in batches:
@@ -88,13 +87,13 @@ def group_batches(batches: Iterable[DecompressedBatch], *, rows: int, size: int)
 
 
 def find_layout(batches: Sequence[DecompressedBatch], *, headers: bool = False) -> RecordLayout | None:
-    """None if records must be read one at a time."""
+    """The layout of all records; None if they must be read one at a time."""
     data = b"".join(each.records for each in batches)
     if not data or len(data) > MAX_BYTES:
         return None
     try:
         return _layout(data, _all_starts(data, batches), [each.header for each in batches], headers)
-    except (_InvalidLayout, IndexError):  # also a varint that would go on behind the last byte
+    except (_InvalidLayout, IndexError):  # IndexError: a varint that runs past the last byte
         return None
 
 
@@ -104,41 +103,41 @@ def _all_starts(data: bytes, batches: Sequence[DecompressedBatch]) -> Any:
     position = 0
     for each in batches:
         end = position + len(each.records)
-        if _skip(data, view, position, each.header.record_count, starts) != end:
+        if _scan_runs(data, view, position, each.header.record_count, starts) != end:
             raise _InvalidLayout
         position = end
     return np.frombuffer(starts, np.int64)
 
 
-def _skip(data: bytes, view: Any, position: int, count: int, starts: "array[int]") -> int:
-    """As `_hop`; but as long as some records are of one size, those of the same size behind them need no hops."""
+def _scan_runs(data: bytes, view: Any, position: int, count: int, starts: "array[int]") -> int:
+    """As `_scan`, but skips over runs of records of equal size."""
     while count >= 2 * SAMPLE:
-        position = _hop(data, position, SAMPLE, starts)
+        position = _scan(data, position, SAMPLE, starts)
         count -= SAMPLE
         size = position - starts[-1]
-        if any(behind - start != size for start, behind in pairwise(starts[-SAMPLE:])):
+        if any(after - start != size for start, after in pairwise(starts[-SAMPLE:])):
             break
-        more = _alike(view, position, size, count)
+        more = _equal_sizes(view, position, size, count)
         starts.frombytes(np.arange(position, position + more * size, size, dtype=np.int64).tobytes())
         position += more * size
         count -= more
-    return _hop(data, position, count, starts)
+    return _scan(data, position, count, starts)
 
 
-def _alike(view: Any, position: int, size: int, most: int) -> int:
-    """How many records follow whose lengths are the same bytes as that of the record before."""
+def _equal_sizes(view: Any, position: int, size: int, most: int) -> int:
+    """Number of following records with the same length bytes as the record before."""
     most = min(most, (len(view) - position) // size)
-    alike = np.ones(most, bool)
+    equal = np.ones(most, bool)
     for tp in range(size):
         byte = view[position - size + tp]
-        alike &= view[position + tp : position + most * size : size] == byte
+        equal &= view[position + tp : position + most * size : size] == byte
         if byte < 0x80:
             break
-    return most if alike.all() else int(alike.argmin())
+    return most if equal.all() else int(equal.argmin())
 
 
-def _hop(data: bytes, position: int, count: int, starts: "array[int]") -> int:
-    """Adds where each record starts, and returns where the last one ends. A length is a varint, mostly a short one."""
+def _scan(data: bytes, position: int, count: int, starts: "array[int]") -> int:
+    """Append the start of each record, and return the end of the last. Most lengths are short varints."""
     append = starts.append
     for _ in range(count):
         append(position)
@@ -170,18 +169,18 @@ def _layout(data: bytes, starts: Any, batches: Sequence[BatchHeader], headers: b
     counts = np.array([batch.record_count for batch in batches], np.int64)
 
     def each(values: Iterable[int]) -> Any:
-        """What a batch says of all its records."""
+        """Repeat a value of each batch for all its records."""
         return np.repeat(np.fromiter(values, np.int64, len(batches)), counts)
 
     view = np.frombuffer(data, np.uint8)
     length, position = _varints(view, starts)
     ends = position + length
-    time_delta, position = _varints(view, position + 1)  # behind the attributes, which mean nothing yet
+    time_delta, position = _varints(view, position + 1)  # after the unused attributes
     offset_delta, position = _varints(view, position)
     key_length, key_start = _varints(view, position)
     value_length, value_start = _varints(view, key_start + np.maximum(key_length, 0))
     header_count, position = _varints(view, value_start + np.maximum(value_length, 0))
-    # Each within its bounds, or lengths that are too large might add up to a place that seems right.
+    # Check each length: sums of lengths that are too large may look right.
     for lengths, least in (length, 0), (key_length, -1), (value_length, -1), (header_count, 0):
         _require((lengths >= least) & (lengths <= len(data)))
     _require(np.where(header_count == 0, position == ends, position < ends))
@@ -207,7 +206,7 @@ def _require(checks: Any) -> None:
 
 
 def _headers(view: Any, counts: Any, position: Any, ends: Any) -> Headers:
-    """The first header of all records, then the second of those that have one, and so on."""
+    """Parse the first header of all records, then the second of those that have one, and so on."""
     most = int(counts.max())
     total = int(counts.sum())
     if most > MAX_HEADERS or total > len(view):
@@ -234,18 +233,18 @@ def _field(starts: Any, lengths: Any) -> Field:
 
 
 def _varints(view: Any, starts: Any) -> tuple[Any, Any]:
-    """The zigzag varints at these positions, and the positions behind them."""
+    """The zigzag varints at these positions, and the positions after them."""
     first = view[starts]
     values = (first & 0x7F).astype(np.int64)
-    behind = starts + 1
+    after = starts + 1
     longer = np.flatnonzero(first > 0x7F)
     shift = 7
     while len(longer):
         if shift > VARINT_BITS:
             raise _InvalidLayout
-        following = view[behind[longer]]
+        following = view[after[longer]]
         values[longer] |= (following & 0x7F).astype(np.int64) << shift
-        behind[longer] += 1
+        after[longer] += 1
         longer = longer[following > 0x7F]
         shift += 7
-    return (values >> 1) ^ -(values & 1), behind
+    return (values >> 1) ^ -(values & 1), after

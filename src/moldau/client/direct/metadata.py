@@ -1,8 +1,8 @@
-"""A cluster as a client sees it: bootstrap, brokers, who leads and who coordinates, and connections to them.
+"""Cluster: bootstrap, metadata of topics and leaders, coordinators, and connections to brokers.
 
-Asks for nothing but metadata and coordinators itself. What goes to a coordinator goes through `ask_coordinator`, which
-looks again when it has moved and tries until the time is up; those who ask leaders (`offsets`, `fetch`, `sender`)
-`forget` a topic whose leader has moved.
+Sends only Metadata and FindCoordinator itself. `ask_coordinator` sends to a coordinator, finds it again when it has
+moved, and retries until the timeout. Requests to leaders (`offsets`, `fetch`, `sender`) call `forget` for a topic with
+stale metadata.
 """
 
 import time
@@ -30,9 +30,9 @@ Result = TypeVar("Result")
 
 GROUP, TRANSACTION = 0, 1  # kinds of coordinators
 TIMEOUT_S = 30.0
-CREATION_S = 15.0  # how long a topic that was not there may take to be: brokers do not say whether they create it
+CREATION_S = 15.0  # how long auto-creation of a topic may take: a broker does not tell whether it creates one
 DEFAULT_PORT = 9092
-# The coordinator has moved, or is not there yet.
+# The coordinator has moved or is not available yet.
 COORDINATOR_MOVED = frozenset({WireError.NOT_COORDINATOR, WireError.COORDINATOR_NOT_AVAILABLE})
 NETWORK = (OSError, AuthenticationFailed, UnsupportedByBroker)  # what a connection raises
 
@@ -46,7 +46,7 @@ class Topic(NamedTuple):
     name: str
     topic_id: UUID
     internal: bool
-    leaders: Mapping[int, Leader]  # by partition; a partition without a leader has node -1
+    leaders: Mapping[int, Leader]  # by partition; -1 as node id: no leader
 
     @property
     def partitions(self) -> list[TopicPartition]:
@@ -57,7 +57,7 @@ Topics: TypeAlias = dict[str, Topic | Failure]
 
 
 def addresses(bootstrap: str | Iterable[str]) -> list[tuple[str, int]]:
-    """`host:port,host:port`, also with [IPv6] hosts; a port may be left out."""
+    """Addresses of `host:port,host:port`, also with [IPv6] hosts; the port defaults to 9092."""
     found = []
     for each in bootstrap.split(",") if isinstance(bootstrap, str) else bootstrap:
         text = each.strip()
@@ -73,7 +73,7 @@ def addresses(bootstrap: str | Iterable[str]) -> list[tuple[str, int]]:
 
 
 class Cluster:
-    """Not for several threads: each task has its own. `timeout_s` bounds a request, and all tries of one call."""
+    """Not thread-safe: each task has its own. `timeout_s` bounds each request, and all retries of one call."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class Cluster:
         backoff: Backoff = Backoff(),  # noqa: B008  # an immutable value
     ) -> None:
         self.timeout_s = timeout_s
-        self.rack = rack  # where the client stands: readers may be sent to a replica nearby (KIP-392)
+        self.rack = rack  # client.rack: a leader may direct fetches to a replica in it (KIP-392)
         self._connect_timeout_s = connect_timeout_s
         self._backoff = backoff
         self._bootstrap = addresses(bootstrap)
@@ -110,7 +110,7 @@ class Cluster:
         self._open.clear()
 
     def retries(self, timeout_s: float | None = None) -> Retries:
-        """For as long as a call may take, or as long as is said."""
+        """Retries within the default timeout or this one."""
         return Retries(self.timeout_s if timeout_s is None else timeout_s, self._backoff)
 
     # ── topics and leaders ──────────────────────────────────────────────────────────────────────────────────────────
@@ -118,13 +118,12 @@ class Cluster:
     def describe(
         self, names: Sequence[str] | None, retries: Retries | None = None, *, create: bool = False
     ) -> Topics | Failure:
-        """The topics with these names, or all. One that stays away keeps its error.
+        """The topics with these names, or all; a topic that cannot be described has a Failure.
 
-        With `create` those that do not exist are waited for, and brokers that may (`auto.create.topics.enable`) create
-        them.
+        With `create`, brokers with `auto.create.topics.enable` create missing topics, and this waits for them.
         """
         retries = retries or self.retries()
-        first_answer: float | None = None
+        first_response: float | None = None
         topics = None if names is None else tuple(MetadataRequestTopic(name=name) for name in names)
         request = MetadataRequest(topics=topics, allow_auto_topic_creation=create)
         while True:
@@ -135,16 +134,16 @@ class Cluster:
                 self._nodes = {row.node_id: (row.host, row.port) for row in response.brokers}
             found = {row.name or "": _topic(row) for row in response.topics}
             self._topics |= {name: topic for name, topic in found.items() if isinstance(topic, Topic)}
-            # A topic that was created a moment ago has no leader yet; one that does not exist is not waited for.
+            # A topic that was just created has no leader yet; a missing topic is waited for only with `create`.
             now = time.monotonic()
-            first_answer = first_answer or now
-            waits = create and now - first_answer < CREATION_S
+            first_response = first_response or now
+            waits = create and now - first_response < CREATION_S
             pending = [each for each in found.values() if isinstance(each, Failure) and _passes(each, waits)]
             if not pending or not retries.again():
                 return found
 
     def topic(self, name: str, retries: Retries | None = None, *, create: bool = False) -> Topic | Failure:
-        """As known, or asked for if it is not; with `create` brokers may create it."""
+        """The topic from the cache, or described; with `create`, brokers may create it."""
         if name not in self._topics:
             found = self.describe([name], retries, create=create)
             if isinstance(found, Failure):
@@ -153,17 +152,17 @@ class Cluster:
         return self._topics[name]
 
     def brokers(self) -> list[int] | Failure:
-        """The brokers that are there now."""
+        """Ids of the live brokers."""
         found = self.describe([])
         return found if isinstance(found, Failure) else sorted(self._nodes)
 
     def forget(self, *names: str) -> None:
-        """What was known of these topics is not true any more."""
+        """Drop the cached metadata of these topics."""
         for name in names:
             self._topics.pop(name, None)
 
     def leader(self, tp: TopicPartition, retries: Retries | None = None) -> Leader | Failure:
-        """Who leads the partition, as far as known now; LEADER_NOT_AVAILABLE passes by itself."""
+        """The leader of a partition, as far as known; LEADER_NOT_AVAILABLE is retriable."""
         topic = self.topic(tp.topic, retries)
         if isinstance(topic, Failure):
             return topic
@@ -177,14 +176,14 @@ class Cluster:
     # ── connections ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     def broker(self, node_id: int) -> Connection:
-        """A connection to the broker; raises what `Connection` raises."""
+        """The shared connection to a broker; raises the errors of `Connection`."""
         return self._connect(self._nodes[node_id])
 
     def has_broker(self, node_id: int) -> bool:
         return node_id in self._nodes
 
     def dedicated_connection(self, node_id: int) -> Connection:
-        """One that nobody else uses, for whoever keeps requests in flight; the caller closes it."""
+        """A new connection for a caller that keeps requests in flight, and closes it."""
         return self._new(self._nodes[node_id])
 
     def _connect(self, address: tuple[str, int]) -> Connection:
@@ -208,7 +207,7 @@ class Cluster:
     def _ask_any(
         self, request: object, response: type[Response], retries: Retries, until: int = LATEST_VERSION
     ) -> Response | Failure:
-        """Of whichever broker answers: those that are connected, those that are known, those that were given."""
+        """Ask any broker: first connected ones, then known ones, then the bootstrap addresses."""
         while True:
             last: Failure | None = None
             for address in dict.fromkeys((*self._open, *self._nodes.values(), *self._bootstrap)):
@@ -225,7 +224,7 @@ class Cluster:
     def ask_any(
         self, request: object, response: type[Response], error_of: Callable[[Response], int]
     ) -> Response | Failure:
-        """Of any broker, again while the error passes by itself."""
+        """Ask any broker, and retry retriable errors."""
         retries = self.retries()
         while True:
             reply = self._ask_any(request, response, retries)
@@ -252,7 +251,7 @@ class Cluster:
         since: int = 0,
         until: int = LATEST_VERSION,
     ) -> Response | Failure:
-        """Of the coordinator, again while the error passes by itself. `error_of` picks the error that decides."""
+        """Ask the coordinator, and retry retriable errors. `error_of` picks the error from a response."""
         retries = retries or self.retries()
         while True:
             reply = self._ask_coordinator_once(kind, key, request, response, retries, since, until)
@@ -279,7 +278,7 @@ class Cluster:
             return network_failure(f"{address[0]}:{address[1]}", error)
 
     def coordinator(self, kind: int, key: str, retries: Retries) -> tuple[str, int] | Failure:
-        """Where the coordinator of a group or transactional id listens."""
+        """Address of the coordinator of a group or transactional id."""
         request = FindCoordinatorRequest(key_type=kind, coordinator_keys=(key,))
         while (kind, key) not in self._coordinators:
             response = self._ask_any(request, FindCoordinatorResponse, retries)
@@ -295,7 +294,7 @@ class Cluster:
         return self._coordinators[kind, key]
 
     def feature(self, name: str) -> int | Failure:
-        """The level of a finalized feature, 0 if it is not."""
+        """The finalized level of a feature; 0 if it is not finalized."""
         response = self._ask_any(
             MetadataRequest(topics=(), allow_auto_topic_creation=False), MetadataResponse, self.retries()
         )
@@ -306,7 +305,7 @@ class Cluster:
 
 
 def network_failure(address: str, error: Exception) -> Failure:
-    """What a connection raised, as a value."""
+    """An error of `Connection` as a Failure."""
     if isinstance(error, AuthenticationFailed):
         return Failure(SASL_AUTHENTICATION_FAILED, "SASL_AUTHENTICATION_FAILED", str(error))
     if isinstance(error, UnsupportedByBroker):

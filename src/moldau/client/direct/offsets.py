@@ -1,6 +1,6 @@
-"""Offsets by time (ListOffsets), and what groups have committed (OffsetFetch, OffsetCommit). Joins no group.
+"""Offsets by timestamp (ListOffsets) and committed offsets of groups (OffsetFetch, OffsetCommit).
 
-Each call covers many partitions, asks as few brokers as it can, and gives every partition an answer of its own.
+Each call covers many partitions with as few requests as possible, and has a result for each partition.
 """
 
 from collections.abc import Iterable, Mapping
@@ -39,7 +39,7 @@ BY_NAME: Final = 9  # the last versions of OffsetCommit and OffsetFetch with top
 
 
 class OffsetAndTimestamp(NamedTuple):
-    """An offset and the timestamp of its record; -1 and -1 if no record is that late, -1 as time of an end."""
+    """An offset and the timestamp of its record; -1 and -1 if no record is that late, timestamp -1 for a log end."""
 
     offset: int
     timestamp: int
@@ -64,8 +64,8 @@ def list_offsets(
 ) -> ListedOffsets:
     """The first offset at or after each partition's time (ms), or EARLIEST, LATEST, MAX_TIMESTAMP.
 
-    Under READ_COMMITTED the latest is the last stable offset. A topic or partition that does not exist may be about
-    to, as every client of Kafka's thinks, and is waited for; without `await_topics` its absence is the answer.
+    Under READ_COMMITTED the latest is the last stable offset. As in Kafka's clients, a missing topic or partition is
+    waited for; without `await_topics` it fails at once.
     """
     retries = cluster.retries()
     listed: ListedOffsets = {}
@@ -112,7 +112,7 @@ def _ask_leader(cluster: Cluster, node_id: int, times: Mapping[TopicPartition, i
         response = cluster.broker(node_id).ask(request, ListOffsetsResponse, since=since)
     except NETWORK as error:
         return dict.fromkeys(times, network_failure(f"broker {node_id}", error))
-    silent = failure_of(WireError.UNKNOWN_SERVER_ERROR, "the leader did not answer for the partition")
+    silent = failure_of(WireError.UNKNOWN_SERVER_ERROR, "the leader's response lacks the partition")
     return dict.fromkeys(times, silent) | {
         TopicPartition(topic.name, part.partition_index): failure_of(
             part.error_code, f"ListOffsets of {topic.name}-{part.partition_index}"
@@ -127,7 +127,7 @@ def _ask_leader(cluster: Cluster, node_id: int, times: Mapping[TopicPartition, i
 def committed(
     cluster: Cluster, group: str, partitions: Iterable[TopicPartition] | None = None, *, require_stable: bool = True
 ) -> dict[TopicPartition, OffsetAndMetadata | Failure] | Failure:
-    """What the group has committed: of these partitions, or all that it has. Nothing committed: not in the answer.
+    """Committed offsets of a group, for these partitions or all. Partitions without one are left out.
 
     `require_stable` waits while an open transaction may still change an offset (KIP-447).
     """
@@ -158,7 +158,7 @@ def committed(
 
 
 def _fetch_error(response: OffsetFetchResponse) -> int:
-    """What makes asking again worth while: the group's error, or a partition that is not stable yet."""
+    """The error to retry on: the group's, or UNSTABLE_OFFSET_COMMIT of any partition."""
     group = response.groups[0]
     if group.error_code:
         return group.error_code
@@ -167,7 +167,7 @@ def _fetch_error(response: OffsetFetchResponse) -> int:
 
 
 def commit(cluster: Cluster, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> Failure | None:
-    """Commits for a group that has no members. The first error of any partition is the answer."""
+    """Commit offsets of a group without members; returns the first error of any partition."""
     request = OffsetCommitRequest(
         group_id=group,
         topics=tuple(
@@ -195,5 +195,5 @@ def _commit_error(response: OffsetCommitResponse) -> int:
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> list[tuple[str, list[TopicPartition]]]:
-    """Partitions as requests list them: under their topics."""
+    """Partitions grouped by topic, as requests list them."""
     return [(name, list(listed)) for name, listed in groupby(sorted(partitions), key=lambda tp: tp.topic)]

@@ -1,6 +1,6 @@
-"""Which partition a record goes to, as Java's producer decides: murmur2 of its key, or one that sticks for a while.
+"""Partitioner of Java's producer: murmur2 of the key, or a sticky partition for records without key.
 
-librdkafka's default hashes otherwise, so records of one key would lie in two places. Sends nothing.
+librdkafka's default hash differs, and would put records of one key into two partitions.
 """
 
 import importlib.util
@@ -12,8 +12,8 @@ from typing import Any, TypeAlias
 
 Column: TypeAlias = Sequence[bytes | None]
 
-WORTH_NUMPY = 32  # fewer keys are hashed sooner one by one
-SMALL = 2**15  # partitions whose numbers fit into two bytes
+WORTH_NUMPY = 32  # fewer keys are faster one by one
+SMALL = 2**15  # partition numbers below fit into two bytes
 
 _M = 0x5BD1E995
 _SEED = 0x9747B28C
@@ -21,7 +21,7 @@ _MASK = 0xFFFFFFFF
 
 
 def murmur2(data: bytes) -> int:
-    """32-bit murmur2 with Kafka's seed, as an unsigned number."""
+    """32-bit murmur2 with Kafka's seed, unsigned."""
     length = len(data)
     h = _SEED ^ length
     whole = length & ~3
@@ -36,7 +36,7 @@ def murmur2(data: bytes) -> int:
 
 
 def murmur2_of(keys: Iterable[bytes]) -> dict[bytes, int]:
-    """The hash of each key; many keys of one length are hashed at once where numpy is (it comes with pandas)."""
+    """The hash of each key; many keys of one length are hashed at once if numpy is installed."""
     by_length: dict[int, list[bytes]] = {}
     for key in keys:
         by_length.setdefault(len(key), []).append(key)
@@ -50,7 +50,7 @@ def murmur2_of(keys: Iterable[bytes]) -> dict[bytes, int]:
 
 
 def _murmur2_at_once(keys: Sequence[bytes], length: int) -> Any:
-    """`murmur2` in columns of unsigned 32-bit numbers, whose products wrap by themselves."""
+    """`murmur2` over columns of unsigned 32-bit numbers, which wrap on overflow."""
     import numpy as np
 
     whole = length & ~3
@@ -75,7 +75,7 @@ def partition_of(key: bytes, partitions: int) -> int:
 
 
 class Partitioner:
-    """Partitions for the records of one topic. Records without a key stay together for a batch's bytes (KIP-794)."""
+    """Partitions for the records of one topic. Records without key stick to one for a batch's bytes (KIP-794)."""
 
     def __init__(self, partitions: int, stick_bytes: int, chance: random.Random | None = None) -> None:
         self.partitions = partitions
@@ -85,7 +85,7 @@ class Partitioner:
         self._left = stick_bytes
 
     def assign(self, keys: Column, values: Column) -> list[int]:
-        """A partition for each record."""
+        """The partition of each record."""
         found = [0] * len(keys)
         for partition, rows in self.rows(keys, values).items():
             for row in rows:
@@ -93,7 +93,7 @@ class Partitioner:
         return found
 
     def rows(self, keys: Column, values: Column) -> dict[int, Sequence[int]]:
-        """The records of each partition, by their numbers, in their order."""
+        """The row numbers of each partition, in order."""
         if self.partitions == 1:
             return {0: range(len(keys))}
         without = keys.count(None)
@@ -108,7 +108,7 @@ class Partitioner:
         )
 
     def _runs(self, values: Column) -> dict[int, Sequence[int]]:
-        """As `_sticky` for each, without looking at each."""
+        """As `_sticky` for each row, without a loop over rows."""
         ends = list(accumulate(1 if value is None else len(value) + 1 for value in values))
         rows: dict[int, Sequence[int]] = {}
         start = sent = 0
@@ -137,7 +137,7 @@ class Partitioner:
 
 
 def by_partition(chosen: Sequence[int]) -> dict[int, Sequence[int]]:
-    """The rows of each partition, in their order."""
+    """The row numbers of each partition, in order."""
     distinct = set(chosen)
     if len(distinct) == 1:
         return {distinct.pop(): range(len(chosen))}

@@ -1,12 +1,12 @@
-"""A producer of columns: chooses partitions, encodes batches, numbers them, sends them. Plain or idempotent.
+"""Producer of columns of records: partitions, encodes and sends them, with or without idempotence.
 
-`transactions` adds transactions to it; `sender` does the sending.
+`transactions` adds transactions; `sender` sends the batches.
 
     producer = Producer(cluster, codec=Codec.ZSTD)
     problem = producer.start() or producer.write("orders", keys, values) or producer.flush()
 
-A failure is final: what was not delivered is not, and the producer is to be closed and made anew. A batch that a
-broker finds too large is no failure, unless it is one record: it is split, and later ones are made smaller.
+A failure is final: close the producer and create a new one; undelivered records are lost. A batch that a broker
+rejects as too large is split, and later batches are smaller; a single record that is too large is a failure.
 """
 
 import time
@@ -29,7 +29,7 @@ from moldau.wire.messages.init_producer_id import InitProducerIdRequest, InitPro
 Item = TypeVar("Item")
 
 MIN_BATCH_BYTES: Final = 1024
-WHATEVER_FITS: Final = 2**31 - 1  # a batch of this size is never full
+WHATEVER_FITS: Final = 2**31 - 1  # no batch reaches this size
 
 
 class Producer:
@@ -46,9 +46,9 @@ class Producer:
         delivery_timeout_s: float | None = None,
         transactional_id: str | None = None,
     ) -> None:
-        """`request_bytes` bounds requests and what a record may have; `delivery_timeout_s` a time without progress.
+        """`request_bytes` limits a request and a record; `delivery_timeout_s` limits the time without progress.
 
-        With acks=0 nothing is heard of what becomes of records.
+        With acks=0 there is no response: sent records count as delivered.
         """
         if acks not in (-1, 0, 1):
             raise ValueError("acks must be -1 (all), 0 or 1")
@@ -61,7 +61,7 @@ class Producer:
         self._idempotent = idempotent
         self._batch_bytes = min(batch_bytes, request_bytes or batch_bytes)
         self._request_bytes = request_bytes
-        self._smaller: dict[str, int] = {}  # than batch_bytes, for topics that found batches too large
+        self._smaller: dict[str, int] = {}  # batch size of topics that rejected larger batches
         self._writer = ProducerIdAndEpoch()
         self._partitioners: dict[str, Partitioner] = {}
         self._sequences: dict[TopicPartition, int] = {}
@@ -83,11 +83,11 @@ class Producer:
         self.close()
 
     def close(self) -> None:
-        """Ends connections. What was not flushed may be lost."""
+        """Close the connections. Records that were not flushed may be lost."""
         self._sender.close()
 
     def start(self) -> Failure | None:
-        """Gets an idempotent producer its id."""
+        """Get a producer id, if idempotent."""
         if not self._idempotent:
             return None
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0)
@@ -106,15 +106,15 @@ class Producer:
         headers: Sequence[Headers] | None = None,
         partitions: Sequence[int | None] | None = None,
     ) -> Failure | None:
-        """Sends records; their answers may come later, at the latest with `flush`.
+        """Send records. Errors may be returned by a later call, at the latest by `flush`.
 
-        Without timestamps it is now. Where a record's partition is not given its key decides, as in Java. A topic that
-        does not exist is created if brokers do that.
+        `timestamps` default to now. A record without partition gets one by its key, as in Java. Brokers may create
+        a missing topic.
         """
         if self.failure is not None:
             return self.failure
         if self._idempotent and self._writer.producer_id < 0:
-            raise RuntimeError("start() comes before write()")
+            raise RuntimeError("call start() before write()")
         if timestamps is None:
             timestamps = [time.time_ns() // 1_000_000] * len(values)
         found = self.cluster.topic(topic, create=True)
@@ -128,16 +128,16 @@ class Producer:
         return self._fail(problem) if problem is not None else None
 
     def flush(self) -> Failure | None:
-        """Waits until all that was written is delivered."""
+        """Wait until all records are delivered."""
         if self.failure is not None:
             return self.failure
         problem = self._sender.push()
         return self._fail(problem) if problem is not None else None
 
-    # ── for transactions, and within ────────────────────────────────────────────────────────────────────────────────
+    # ── internal, and for TransactionalProducer ─────────────────────────────────────────────────────────────────────
 
     def _before_send(self, partitions: set[TopicPartition]) -> Failure | None:
-        """A transactional producer tells its coordinator first."""
+        """Hook: a transactional producer adds the partitions to its transaction."""
         return None
 
     def _fail(self, problem: Failure) -> Failure:
@@ -145,7 +145,7 @@ class Producer:
         return problem
 
     def _set_producer_id(self, writer: ProducerIdAndEpoch) -> None:
-        """A new id or epoch: sequences start at 0 again."""
+        """Take a new producer id or epoch: sequence numbers restart at 0."""
         self._writer = writer
         self._sequences.clear()
         self.failure = None
@@ -153,7 +153,7 @@ class Producer:
     def _rows(
         self, topic: Topic, keys: Column, values: Column, partitions: Sequence[int | None] | None
     ) -> dict[int, Sequence[int]]:
-        """Which records go to which partition."""
+        """Row numbers by partition."""
         if partitions is None:
             return self._partitioner(topic).rows(keys, values)
         given = [each for each in partitions if each is not None]
@@ -163,7 +163,7 @@ class Producer:
         return by_partition([other if own is None else own for own, other in zip(partitions, assigned, strict=True)])
 
     def _partitioner(self, topic: Topic) -> Partitioner:
-        """By the number of partitions that the producer has met first: a key stays where it is."""
+        """Uses the partition count of the first write, so that a key keeps its partition."""
         if topic.name not in self._partitioners:
             self._partitioners[topic.name] = Partitioner(len(topic.leaders), self._batch_bytes)
         return self._partitioners[topic.name]
@@ -196,7 +196,7 @@ class Producer:
         return [ProducerBatch(tp, each.data, (next(self._order),), each.records) for each in encoded]
 
     def _too_large(self, batches: Sequence[ProducerBatch]) -> Failure | None:
-        """A batch beyond the limit is one record: others end before it."""
+        """A batch above the limit has a single record."""
         for batch in batches:
             if self._request_bytes is not None and len(batch.data) > self._request_bytes:
                 what = f"a record of {len(batch.data)} bytes for {batch.tp.topic}-{batch.tp.partition}"
@@ -205,7 +205,7 @@ class Producer:
         return None
 
     def _split(self, batch: ProducerBatch) -> list[ProducerBatch]:
-        """Two batches with the sequences that the one had; nothing if it cannot be split."""
+        """Split into two batches with the same sequence numbers; empty for a single record."""
         if batch.records == 1:
             return []
         columns = decode([batch.data], checked=True)

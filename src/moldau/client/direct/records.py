@@ -1,9 +1,8 @@
-"""Records of batches in bulk: decoded into columns, encoded from columns. The one file that knows aiokafka.
+"""Record batches to and from columns, in bulk. The only module that imports aiokafka.
 
-`aiokafka.record._crecords` is compiled and many times faster than Python, but private: its version is pinned, and
-nothing else imports it. Checksums and compression are `wire`'s own, which stop at a limit and know every framing
-that clients write. What the compiled classes cannot do (header names that are not UTF-8, negative timestamps) is
-done by `wire.records`, slowly and rightly.
+`aiokafka.record._crecords` is compiled and many times faster than Python, but private, so its version is pinned.
+`wire` computes checksums and compresses: it enforces limits and reads every framing that clients write. `wire.records`
+also handles what the compiled classes cannot: header names that are not UTF-8, and negative timestamps.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -34,9 +33,9 @@ except ImportError as missing:
     ) from missing
 
 BATCH_BYTES: Final = 512 * 1024  # of a batch before compression: half of what topics accept by default
-DECOMPRESSED_BYTES: Final = 256 * 1024 * 1024  # one batch may have so much: a limit against bombs
+DECOMPRESSED_BYTES: Final = 256 * 1024 * 1024  # limit of one batch, against decompression bombs
 
-MAX_OVERHEAD: Final = 32  # of a record or header: lengths and deltas
+MAX_OVERHEAD: Final = 32  # bytes of lengths and deltas of a record or header
 
 Headers = Sequence[Header]
 NO_HEADERS: Final[Headers] = ()
@@ -44,11 +43,11 @@ NO_HEADERS: Final[Headers] = ()
 
 @dataclass(slots=True)
 class Columns:
-    """Records, column by column. `headers` is empty if nobody asked for them."""
+    """Records by column. `headers` is empty if headers were not requested."""
 
     offsets: list[int] = field(default_factory=list)
     timestamps: list[int] = field(default_factory=list)
-    timestamp_types: list[int] = field(default_factory=list)  # 0: when created, 1: when appended
+    timestamp_types: list[int] = field(default_factory=list)  # 0: CreateTime, 1: LogAppendTime
     keys: list[bytes | None] = field(default_factory=list)
     values: list[bytes | None] = field(default_factory=list)
     headers: list[Headers] = field(default_factory=list)
@@ -73,9 +72,9 @@ def decode(
     checked: bool = False,
     limit: int = DECOMPRESSED_BYTES,
 ) -> Columns:
-    """The records of whole batches whose offsets are in [start, end). CorruptRecords if a batch is broken.
+    """Decode the records of whole batches with offsets in [start, end); raises CorruptRecords.
 
-    `checked` says that somebody has looked at the checksums already.
+    `checked`: the checksums were already verified.
     """
     columns = Columns()
     for batch in batches:
@@ -117,7 +116,7 @@ def _rows(header: BatchHeader, batch: Buffer, limit: int) -> Iterable[Any]:
 
 
 def _append_all(rows: Iterable[Any], columns: Columns, first: int, last: int, headers: bool) -> None:
-    """All but the offsets, which need not be looked at. One loop: a row that is let go at once costs no memory."""
+    """Append all columns but the offsets, which are consecutive. One loop, so that each row is freed at once."""
     key, value, time = columns.keys.append, columns.values.append, columns.timestamps.append
     if not headers:
         for row in rows:
@@ -148,7 +147,7 @@ def _append_some(rows: Iterable[Any], columns: Columns, first: int, last: int, h
 
 
 class ProducerIdAndEpoch(NamedTuple):
-    """Who writes a batch: -1 for nobody in particular."""
+    """Producer of a batch; -1 without idempotence."""
 
     producer_id: int = -1
     epoch: int = -1
@@ -173,7 +172,7 @@ def encode(
     writer: ProducerIdAndEpoch = ProducerIdAndEpoch(),  # noqa: B008  # an immutable value
     sequence: int = -1,
 ) -> list[Encoded]:
-    """Batches of at most `batch_bytes` before compression, or of one record that is larger."""
+    """Encode into batches of at most `batch_bytes` before compression, or of a single larger record."""
     named = repeat([]) if headers is None else map(list, headers)
     columns = (keys, values, timestamps, *(() if headers is None else (headers,)))
     if len({len(column) for column in columns}) > 1:
@@ -195,7 +194,7 @@ def encode(
 
 
 def next_sequence(sequence: int, count: int) -> int:
-    """Sequences wrap to 0 behind 2³¹ - 1."""
+    """Sequence numbers wrap to 0 after 2³¹ - 1."""
     return (sequence + count) & 0x7FFFFFFF
 
 
@@ -203,11 +202,11 @@ Row = tuple[int, bytes | None, bytes | None, list[Header]]  # time, key, value, 
 
 
 def _split(rows: Iterable[Row], batch_bytes: int, writer: ProducerIdAndEpoch) -> Iterator[Buffer]:
-    """Uncompressed batches, without sequence and checksum that would hold."""
+    """Uncompressed batches; sequence and checksum are set by `_finished`."""
 
     def new() -> Any:
-        who = (writer.transactional, writer.producer_id, writer.epoch)
-        return DefaultRecordBatchBuilder(MAGIC, Codec.NONE, *who, -1, batch_bytes)
+        producer = (writer.transactional, writer.producer_id, writer.epoch)
+        return DefaultRecordBatchBuilder(MAGIC, Codec.NONE, *producer, -1, batch_bytes)
 
     builder = new()
     append = builder.append
@@ -225,7 +224,7 @@ def _split(rows: Iterable[Row], batch_bytes: int, writer: ProducerIdAndEpoch) ->
 
 
 def _split_slowly(rows: Iterable[Row], batch_bytes: int, writer: ProducerIdAndEpoch) -> Iterator[Buffer]:
-    """As `_split`, by `wire.records`, which encodes everything."""
+    """As `_split`, with `wire.records`, which encodes every record."""
     producer = {"producer_id": writer.producer_id, "producer_epoch": writer.epoch}
     attributes = TRANSACTIONAL if writer.transactional else 0
     batch: list[Record] = []

@@ -1,4 +1,4 @@
-"""How long to go on trying: a deadline, and pauses that grow. Knows nothing of what is tried."""
+"""Retries: a deadline with exponential backoff."""
 
 import random
 import time
@@ -6,14 +6,14 @@ from typing import NamedTuple
 
 
 class Backoff(NamedTuple):
-    """Between tries: the first, and the longest that it grows to."""
+    """Pause between retries: the first one, and the maximum it grows to."""
 
     initial_s: float = 0.02
     max_s: float = 1.0
 
 
 class Retries:
-    """`while …: if not patience.again(): give up` – the pause is in `again`."""
+    """`while True: …; if not retries.again(): return failure`. The pause is in `again`."""
 
     __slots__ = ("_backoff", "_pause_s", "deadline")
 
@@ -23,7 +23,7 @@ class Retries:
         self._pause_s = backoff.initial_s
 
     def again(self) -> bool:
-        """Waits a little; False once the time is up. Some chance keeps many clients from asking in step."""
+        """Sleep for the backoff with some jitter; False once the deadline has passed."""
         left = self.deadline - time.monotonic()
         if left <= 0:
             return False
@@ -32,5 +32,5 @@ class Retries:
         return True
 
     def progress(self) -> None:
-        """Something succeeded: the next pause is short again. The deadline stays."""
+        """Something succeeded: reset the backoff. The deadline stays."""
         self._pause_s = self._backoff.initial_s

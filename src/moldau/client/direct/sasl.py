@@ -1,7 +1,7 @@
-"""SASL mechanisms as conversations of bytes: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER. Knows no sockets.
+"""Client side of the SASL mechanisms PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 and OAUTHBEARER, without sockets.
 
-A conversation is a generator: it yields what to send and is sent what came back. One that returns is satisfied; one
-that raises `AuthenticationFailed` has found the broker wanting (a SCRAM server proves that it knows the password too).
+A conversation is a generator: it yields bytes to send and receives the broker's bytes. It returns when authentication
+succeeded, and raises `AuthenticationFailed` when it did not (a SCRAM server must prove that it knows the password).
 """
 
 import base64
@@ -15,12 +15,12 @@ from moldau.client.direct.security import Sasl
 
 Conversation: TypeAlias = Generator[bytes, bytes, None]
 
-MIN_ITERATIONS = 4096  # as Java's client demands: fewer would make a stolen exchange cheap to break
-MAX_ITERATIONS = 1_000_000  # a broker that asks for more only wants our time
+MIN_ITERATIONS = 4096  # as in Java's client: with fewer a recorded exchange is cheap to break
+MAX_ITERATIONS = 1_000_000  # more would let a broker waste our CPU
 
 
 class AuthenticationFailed(Exception):
-    """The credentials or the broker's proof are not right: asking again does not help."""
+    """The credentials or the broker's proof are wrong; a retry does not help."""
 
 
 def conversation(sasl: Sasl) -> Conversation:
@@ -35,7 +35,7 @@ def _plain(sasl: Sasl) -> Conversation:
 
 
 def _oauthbearer(sasl: Sasl) -> Conversation:
-    """RFC 7628. A broker that refuses says why in JSON, and wants to hear one byte before it ends."""
+    """RFC 7628. A broker that refuses the token sends the reason as JSON and expects one byte before it ends."""
     token = sasl.token() if callable(sasl.token) else sasl.token
     refused = yield b"n,,\x01auth=Bearer " + token.encode() + b"\x01\x01"
     if refused:
@@ -50,10 +50,12 @@ def scram(sasl: Sasl, digest: str, nonce: str) -> Conversation:
     response = (yield b"n,," + first.encode()).decode()
     said = _attributes(response)
     if not said.get("r", "").startswith(nonce) or said["r"] == nonce:
-        raise AuthenticationFailed("the broker answered with another nonce")
+        raise AuthenticationFailed("the broker responded with another nonce")
     iterations = int(said["i"]) if said.get("i", "").isdigit() else 0
     if not MIN_ITERATIONS <= iterations <= MAX_ITERATIONS:
-        raise AuthenticationFailed(f"the broker asks for {iterations} iterations of the hash")
+        raise AuthenticationFailed(
+            f"the broker requires {iterations} iterations of the hash, allowed are {MIN_ITERATIONS} to {MAX_ITERATIONS}"
+        )
     salted = hashlib.pbkdf2_hmac(digest, sasl.password.encode(), base64.b64decode(said.get("s", "")), iterations)
     client_key = hmac.digest(salted, b"Client Key", digest)
     last = f"c=biws,r={said['r']}"

@@ -1,6 +1,6 @@
-"""How a connection is secured: TLS with PEM files or texts, and SASL credentials, as plain values that can be pickled.
+"""Security settings of a connection as picklable values: TLS with PEM files or texts, and SASL credentials.
 
-Opens no sockets and speaks no mechanism (`sasl`). Java's key stores and JAAS strings are not understood here.
+Opens no sockets and implements no mechanism (`sasl` does). Does not read Java key stores or JAAS strings.
 """
 
 import os
@@ -15,9 +15,9 @@ PEM = "-----BEGIN"
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """PEM everywhere: the path of a file, or its text."""
+    """PEM files by path, or their text."""
 
-    ca: str | None = field(default=None, repr=False)  # None: the authorities that the machine trusts
+    ca: str | None = field(default=None, repr=False)  # None: the system's certificate authorities
     certificate: str | None = field(default=None, repr=False)
     key: str | None = field(default=None, repr=False)  # None: in the certificate's file
     key_password: str | None = field(default=None, repr=False)
@@ -37,7 +37,7 @@ class Tls:
 
 @dataclass(frozen=True, slots=True)
 class Sasl:
-    """Credentials of one mechanism. A token may be a function that gets a fresh one."""
+    """Credentials of one mechanism. `token` may be a function that returns a new token."""
 
     mechanism: str  # PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER
     username: str = ""
@@ -47,7 +47,7 @@ class Sasl:
 
 @dataclass(frozen=True, slots=True)
 class Security:
-    """None and None is PLAINTEXT."""
+    """PLAINTEXT without TLS and SASL."""
 
     tls: Tls | None = None
     sasl: Sasl | None = None
@@ -58,7 +58,7 @@ PLAINTEXT = Security()
 
 @contextmanager
 def _as_file(pem: str) -> Iterator[str]:
-    """A path for OpenSSL, which loads keys from files only; a text is written to a private one for the moment."""
+    """A path for OpenSSL, which loads keys from files only; a text goes to a temporary private file."""
     if PEM not in pem:
         yield pem
         return

@@ -1,12 +1,12 @@
-"""Encoded batches on their way: pipelined Produce requests, answers, and what is sent again. Encodes nothing.
+"""Sender: pipelined Produce requests, their responses, and retries. Encodes nothing.
 
-Batches of a partition go out in order, one to a request, and up to five requests are in flight to a broker. When one
-fails in a way that passes, nothing more goes to that broker until all it has been sent is answered; then what failed
-goes first, in its order. An idempotent producer's sequences make that safe: what was written before is not written
-twice, and what overtook a lost batch is refused as out of order and waits its turn. A broker that does not know the
-producer takes any sequence for its first, so the second batch of a partition waits for the answer to the first.
+Batches of a partition are sent in order, one per request, with up to five requests in flight per broker. After a
+retriable error no more is sent to that broker until all its requests are answered; then failed batches go first, in
+order. Sequence numbers make this safe for an idempotent producer: a batch that was written is not written again, and
+one that overtook a lost batch is rejected as out of order and retried. A broker without state of the producer accepts
+any first sequence, so the second batch of a partition waits for the response to the first.
 
-With acks=0 nobody answers: what was handed to the network counts as delivered.
+With acks=0 there are no responses: batches count as delivered when they are sent.
 """
 
 from collections import deque
@@ -30,14 +30,14 @@ from moldau.wire.messages.produce import (
 )
 
 IN_FLIGHT: Final = 5  # a broker remembers five batches of a producer and partition
-REQUEST_BYTES: Final = 4 * 1024 * 1024  # of a request with several batches, unless the caller says otherwise
-WAITING_BYTES: Final = 32 * 1024 * 1024  # a caller who writes faster than brokers take waits here
+REQUEST_BYTES: Final = 4 * 1024 * 1024  # default limit of a request with several batches
+WAITING_BYTES: Final = 32 * 1024 * 1024  # unacknowledged; `add` blocks above this
 BY_NAME: Final = 12  # the last version of Produce with topic names
 
 
 @dataclass(slots=True)
 class ProducerBatch:
-    """One batch; `order` is that of the writer's calls, with more behind it for a part of what was too large."""
+    """One batch. `order` is the order of writes; parts of a split batch have another number appended."""
 
     tp: TopicPartition
     data: bytes
@@ -48,7 +48,7 @@ class ProducerBatch:
 
 @dataclass(frozen=True, slots=True)
 class SentRequest:
-    """A request in flight. Its answer has topics by name or by id, in any order."""
+    """A Produce request in flight. Its response has topics by name or by id, in any order."""
 
     in_flight: InFlightRequest[ProduceResponse]
     batches: list[ProducerBatch]
@@ -57,11 +57,11 @@ class SentRequest:
 
 @dataclass(slots=True)
 class BrokerInFlight:
-    """What is in flight to one broker."""
+    """Requests in flight to one broker."""
 
     connection: Connection | None = None
     sent: deque[SentRequest] = field(default_factory=deque)
-    again: list[ProducerBatch] = field(default_factory=list)  # failed in a way that passes; while any, nothing is sent
+    again: list[ProducerBatch] = field(default_factory=list)  # to retry; nothing is sent while there are any
 
     @property
     def has_response(self) -> bool:
@@ -80,9 +80,9 @@ class Sender:
         delivered: Callable[[ProducerBatch], None] = lambda _: None,
         split: Callable[[ProducerBatch], list[ProducerBatch]] = lambda _: [],
     ) -> None:
-        """`timeout_s`, if not the cluster's, is how long nothing may be delivered before the sender gives up.
+        """`timeout_s` limits the time without a delivery; it defaults to the cluster's timeout.
 
-        `split` makes several batches of one that a broker finds too large, or none if that cannot be.
+        `split` splits a batch that a broker rejects as too large, and returns nothing if it cannot.
         """
         self.until = LATEST_VERSION
         self._cluster = cluster
@@ -94,13 +94,11 @@ class Sender:
         self._split = split
         self._waiting: dict[TopicPartition, deque[ProducerBatch]] = {}
         self._brokers: dict[int, BrokerInFlight] = {}
-        self._under_way: dict[
-            TopicPartition, tuple[int, int]
-        ] = {}  # the broker that batches were sent to, and how many
-        self._begun: set[TopicPartition] = set()  # partitions to which something was delivered
+        self._in_flight: dict[TopicPartition, tuple[int, int]] = {}  # the broker, and the number of batches in flight
+        self._delivered_to: set[TopicPartition] = set()  # partitions with a delivered batch
         self._bytes = 0
         self._retries = cluster.retries(timeout_s)
-        self._last = failure_of(WireError.NETWORK_EXCEPTION, "nothing was sent")  # why something goes again
+        self._last = failure_of(WireError.NETWORK_EXCEPTION, "nothing was sent")  # cause of the last retry
 
     def close(self) -> None:
         for broker in self._brokers.values():
@@ -109,24 +107,24 @@ class Sender:
         self._brokers.clear()
 
     def discard(self) -> None:
-        """Forgets everything that was not delivered; what is in flight may still be."""
+        """Drop all undelivered batches; those in flight may still be written."""
         self.close()
         self._waiting.clear()
-        self._under_way.clear()
+        self._in_flight.clear()
         self._bytes = 0
 
     def add(self, batches: Iterable[ProducerBatch]) -> Failure | None:
-        """Takes batches, and waits while too many bytes wait."""
+        """Queue batches and send; blocks while too many bytes are undelivered."""
         for batch in batches:
             self._waiting.setdefault(batch.tp, deque()).append(batch)
             self._bytes += len(batch.data)
         return self.push(most=WAITING_BYTES)
 
     def push(self, most: int = 0) -> Failure | None:
-        """Sends, and reads answers: those that are there, and others until at most `most` bytes are not delivered."""
+        """Send, and read responses until at most `most` bytes are undelivered."""
         self._retries = self._cluster.retries(self._timeout_s)
         while self._bytes:
-            problem = self._send_what_can_be()
+            problem = self._send_ready()
             if problem is not None:
                 return problem
             due = [each for each in self._brokers.items() if self._bytes > most or each[1].has_response]
@@ -140,7 +138,7 @@ class Sender:
 
     # ── sending ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _send_what_can_be(self) -> Failure | None:
+    def _send_ready(self) -> Failure | None:
         while True:
             by_node = self._ready_partitions()
             if isinstance(by_node, Failure):
@@ -152,7 +150,7 @@ class Sender:
                 self._send_to(node_id, by_node[node_id])
 
     def _ready_partitions(self) -> dict[int, list[TopicPartition]] | Failure:
-        """Partitions with something to send, by leader; waits while one has none."""
+        """Partitions with queued batches, by leader; retries while one has no leader."""
         while True:
             by_node: dict[int, list[TopicPartition]] = {}
             missing: Failure | None = None
@@ -169,15 +167,15 @@ class Sender:
                 return missing
 
     def _may_send(self, tp: TopicPartition, node_id: int) -> bool:
-        """Not while the partition's first batch is under way, nor while a former leader has to answer."""
-        if tp not in self._under_way:
+        """Not while the partition's first batch is in flight, nor while a former leader has to respond."""
+        if tp not in self._in_flight:
             return True
-        return tp in self._begun and self._under_way[tp][0] == node_id
+        return tp in self._delivered_to and self._in_flight[tp][0] == node_id
 
     def _has_room(self, node_id: int) -> bool:
         broker = self._brokers.setdefault(node_id, BrokerInFlight())
         if broker.sent and broker.connection is not None and broker.connection.stale:
-            return False  # its session ends: all is answered, then another connection is made (KIP-368)
+            return False  # its SASL session expires: reconnect once all requests are answered (KIP-368)
         return not broker.again and len(broker.sent) < IN_FLIGHT
 
     def _send_to(self, node_id: int, partitions: list[TopicPartition]) -> None:
@@ -190,7 +188,7 @@ class Sender:
             batches.append(self._waiting[tp].popleft())
             size += len(batches[-1].data)
         for batch in batches:
-            self._under_way[batch.tp] = (node_id, self._under_way.get(batch.tp, (node_id, 0))[1] + 1)
+            self._in_flight[batch.tp] = (node_id, self._in_flight.get(batch.tp, (node_id, 0))[1] + 1)
         try:
             if broker.connection is not None and broker.connection.stale:
                 broker.connection.close()
@@ -210,7 +208,7 @@ class Sender:
             broker.sent.append(SentRequest(connection.send(request, ProduceResponse, until=until), batches, names))
 
     def _request(self, batches: list[ProducerBatch]) -> tuple[ProduceRequest, dict[UUID, str], int]:
-        """With the names of the topics' ids, and the newest version that says it."""
+        """The request, the topic names by id, and the latest version to send it in."""
         data = {batch.tp: batch.data for batch in batches}
         topics = []
         names = {}
@@ -231,10 +229,10 @@ class Sender:
         )
         return request, names, until
 
-    # ── answers ─────────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── responses ───────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _read_one(self, node_id: int, broker: BrokerInFlight) -> Failure | None:
-        """The oldest answer of a broker, if one is due; what failed goes back once all are answered."""
+        """Read the oldest response of a broker; requeue failed batches once all requests are answered."""
         if broker.sent:
             sent = broker.sent.popleft()
             assert broker.connection is not None
@@ -268,7 +266,7 @@ class Sender:
                 self._retry_in_parts(broker, batch, parts)
                 self._last = replace(problem, retriable=True)
                 continue
-            # A batch that overtook one that goes again is out of order, and goes again behind it.
+            # A batch that overtook one that is retried is out of order, and is retried after it.
             behind = any(each.tp == batch.tp for each in broker.again)
             if not problem.retriable and not (behind and problem.code == WireError.OUT_OF_ORDER_SEQUENCE_NUMBER):
                 return problem
@@ -278,24 +276,24 @@ class Sender:
         return None
 
     def _retry_in_parts(self, broker: BrokerInFlight, batch: ProducerBatch, parts: list[ProducerBatch]) -> None:
-        """They take the batch's place, and go again as if they had failed."""
-        node_id, count = self._under_way[batch.tp]
-        self._under_way[batch.tp] = (node_id, count - 1 + len(parts))
+        """Retry the parts in place of the batch."""
+        node_id, count = self._in_flight[batch.tp]
+        self._in_flight[batch.tp] = (node_id, count - 1 + len(parts))
         self._bytes += sum(len(part.data) for part in parts) - len(batch.data)
         broker.again += parts
         self._retries.progress()
 
     def _delivered_batch(self, batch: ProducerBatch) -> None:
         self._bytes -= len(batch.data)
-        self._leave(batch)
-        self._begun.add(batch.tp)
+        self._no_longer_in_flight(batch)
+        self._delivered_to.add(batch.tp)
         self._retries = self._cluster.retries(self._timeout_s)
         self._delivered(batch)
 
     def _problem(self, batch: ProducerBatch, row: PartitionProduceResponse | None) -> Failure:
         what = f"Produce to {batch.tp.topic}-{batch.tp.partition}"
         if row is None:
-            return failure_of(WireError.UNKNOWN_SERVER_ERROR, f"{what} was not answered")
+            return failure_of(WireError.UNKNOWN_SERVER_ERROR, f"{what} is missing in the response")
         problem = failure_of(row.error_code, what)
         if problem.code == WireError.MESSAGE_TOO_LARGE and batch.records == 1:
             message = f"{what}: its max.message.bytes is less than the {len(batch.data)} bytes of a record"
@@ -304,14 +302,14 @@ class Sender:
             return problem
         return Failure(problem.code, problem.name, f"{what}: {row.error_message}", problem.retriable)
 
-    def _leave(self, batch: ProducerBatch) -> None:
-        """It is not on its way any more: delivered, or back in line."""
-        node_id, count = self._under_way.pop(batch.tp)
+    def _no_longer_in_flight(self, batch: ProducerBatch) -> None:
+        """The batch is no longer in flight: delivered, or queued again."""
+        node_id, count = self._in_flight.pop(batch.tp)
         if count > 1:
-            self._under_way[batch.tp] = (node_id, count - 1)
+            self._in_flight[batch.tp] = (node_id, count - 1)
 
     def _connection_lost(self, broker: BrokerInFlight, batches: list[ProducerBatch], problem: Failure) -> None:
-        """Nobody knows what has arrived of what was in flight: all of it goes again."""
+        """It is unknown which requests in flight were processed: retry all."""
         broker.again += batches
         for sent in broker.sent:
             broker.again += sent.batches
@@ -325,12 +323,12 @@ class Sender:
         again = sorted(broker.again, key=lambda batch: batch.order, reverse=True)
         broker.again = []
         for batch in again:
-            self._leave(batch)
+            self._no_longer_in_flight(batch)
             self._waiting[batch.tp].appendleft(batch)
         return self._retry(self._last, {batch.tp for batch in again})
 
     def _retry(self, problem: Failure, partitions: Iterable[TopicPartition]) -> Failure | None:
-        """The problem, if it does not pass or the time is up."""
+        """Back off for a retry; return the problem if it is not retriable or the time is up."""
         self._cluster.forget(*{tp.topic for tp in partitions})
         if problem.retriable and self._retries.again():
             return None

@@ -1,9 +1,8 @@
-"""A producer with transactions: what it writes, and offsets that it commits with it, count together or not at all.
+"""TransactionalProducer: records and committed offsets in one transaction.
 
-The first write begins a transaction; `commit` or `abort` ends it. Where the cluster has KIP-890 (transaction.version
-2) brokers add partitions by themselves and every transaction has an epoch of its own; elsewhere the coordinator is
-told of each partition first. A producer that was fenced (`Failure.fenced`) is finished; after any other failure
-`abort` makes it usable again.
+The first write begins a transaction; `commit` or `abort` ends it. With KIP-890 (transaction.version 2) brokers add
+partitions themselves and each transaction has its own epoch; without it the producer sends AddPartitionsToTxn first.
+A fenced producer (`Failure.fenced`) must be closed; after any other failure `abort` makes it usable again.
 """
 
 from collections.abc import Mapping
@@ -37,8 +36,8 @@ from moldau.wire.messages.txn_offset_commit import (
 Response = TypeVar("Response", InitProducerIdResponse, AddOffsetsToTxnResponse, EndTxnResponse)
 
 FEATURE = "transaction.version"
-ADD_AS_CLIENT = 3  # the last version of AddPartitionsToTxn that producers send
-# The last versions with which a producer is taken for one of before KIP-890.
+ADD_AS_CLIENT = 3  # the last version of AddPartitionsToTxn for producers
+# The last versions of a producer without KIP-890.
 PRODUCE_BEFORE, END_BEFORE, OFFSETS_BEFORE = 11, 4, 4
 
 
@@ -71,7 +70,7 @@ class TransactionalProducer(Producer):
         self._begun = False
 
     def start(self) -> Failure | None:
-        """Fences whoever had the transactional id before, and ends what it left open."""
+        """InitProducerId: fences the previous producer of the transactional id and aborts its open transaction."""
         level = self.cluster.feature(FEATURE)
         if isinstance(level, Failure):
             return self._fail(level)
@@ -85,11 +84,11 @@ class TransactionalProducer(Producer):
         return None
 
     def commit(self) -> Failure | None:
-        """All or, if this fails, perhaps: start() of the next producer finds out and ends it."""
+        """Commit. If this fails, the transaction may be committed or not; start() of the next producer completes it."""
         return self.flush() or self._end(committed=True)
 
     def abort(self) -> Failure | None:
-        """Nothing of this transaction counts. After a failure a new epoch is taken, which does the same."""
+        """Abort. After a failure this takes a new epoch, which aborts the open transaction too."""
         if self.failure is not None and self.failure.fenced:
             return self.failure
         if self.failure is None and self.flush() is None:
@@ -99,7 +98,7 @@ class TransactionalProducer(Producer):
         return self.start()
 
     def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> Failure | None:
-        """The offsets, with their metadata, become the group's when the transaction commits."""
+        """Add the group's offsets, with metadata, to the transaction."""
         if self.failure is not None:
             return self.failure
         if not self._own_epochs:
@@ -195,7 +194,7 @@ def _offsets_error(response: TxnOffsetCommitResponse) -> int:
 
 
 def _adding_error(response: AddPartitionsToTxnResponse) -> int:
-    """Of several errors the one that says why: the others were not attempted because of it."""
+    """The error that is the cause: OPERATION_NOT_ATTEMPTED of other partitions follows from it."""
     results = response.results_by_transaction[0].topic_results
     codes = [part.partition_error_code for topic in results for part in topic.results_by_partition]
     wrong = [code for code in codes if code]

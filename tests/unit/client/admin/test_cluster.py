@@ -147,11 +147,11 @@ def test_a_broker_that_is_not_there_is_named() -> None:
     ("answer", "words"),
     [
         (lambda frame: b"", "closed the connection"),
-        (lambda frame: b"HTTP/1.1 400 Bad Request\r\n\r\n", "not answer like a Kafka broker"),
-        (lambda frame: struct.pack(">i", -5), "not answer like a Kafka broker"),
-        (lambda frame: struct.pack(">i", 0), "not answer like a Kafka broker"),
-        (lambda frame: struct.pack(">ii", 4, 99), "answered another request"),
-        (lambda frame: struct.pack(">ii", 4, 1), "not answer like a Kafka broker"),
+        (lambda frame: b"HTTP/1.1 400 Bad Request\r\n\r\n", "not respond like a Kafka broker"),
+        (lambda frame: struct.pack(">i", -5), "not respond like a Kafka broker"),
+        (lambda frame: struct.pack(">i", 0), "not respond like a Kafka broker"),
+        (lambda frame: struct.pack(">ii", 4, 99), "responded with correlation id 99, expected 1"),
+        (lambda frame: struct.pack(">ii", 4, 1), "not respond like a Kafka broker"),
         (lambda frame: struct.pack(">iih", 6, 1, 0), "ends too early"),
     ],
 )
