@@ -33,8 +33,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def python_path() -> str:
-    """What Python workers need to see: the Moldau that is tested, and the tests, whose functions they may run."""
+def shared_classes() -> Iterator[None]:
+    """Spark's JVMs map an archive of their classes instead of loading each from a jar."""
+    pytest.importorskip("pyspark", reason=WITHOUT_PYSPARK)
+    from support.spark.class_archive import java_options
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JDK_JAVA_OPTIONS", f"{os.environ.get('JDK_JAVA_OPTIONS', '')} {java_options()}".strip())
+        yield
+
+
+@pytest.fixture(scope="session")
+def python_path(shared_classes: None) -> str:
+    """PYTHONPATH of Python workers: the Moldau that is tested, and the tests, whose functions they may run."""
     inherited = broker_environment()["PYTHONPATH"]
     return os.pathsep.join((inherited, str(ROOT / "tests"), str(ROOT)))
 
