@@ -21,13 +21,18 @@ from moldau.spark.versions import INSTALL, installed, version_error
 from moldau.tools.common.app import App
 from moldau.tools.common.failure import FAILED
 from moldau.tools.common.options import Session, client_command
-from moldau.tools.common.output import print_json, print_table, print_text
+from moldau.tools.common.output import counted, print_json, print_table, print_text
 
 app = App(name="doctor", help="Check what this machine and the brokers need.")
 
 SPARK_PACKAGES = ("pyarrow", "pandas", "protobuf")  # beside PySpark itself
 REACHED = "accepts connections"
 REPAIR = "set its advertised.listeners to an address that clients reach"
+
+
+GIGABYTE = 1e9
+FULL_ADVICE = "Delete topics or lower retention.bytes or retention.ms of large ones; see docs/durability.md"
+OFFLINE_ADVICE = "Its partitions are offline on this broker. The broker's log says why; repair the disk and restart it"
 
 
 class State(StrEnum):
@@ -48,7 +53,7 @@ class Finding:
 
 @client_command(app, "doctor")
 def doctor(session: Session) -> None:
-    """Check Python, Java, packages, the broker's address and the addresses that it advertises."""
+    """Check Python, Java, packages, the brokers' addresses and their disks."""
     findings = [*look_at_machine(), *look_at_spark(), *look_at_brokers(session.target)]
     if session.json:
         print_json([asdict(finding) for finding in findings])
@@ -102,6 +107,7 @@ def look_at_brokers(target: Target) -> Iterator[Finding]:
         yield Finding("bootstrap", state, f"{host}:{port} {problem or REACHED}", advice if problem else "")
     if reached:
         yield from look_at_advertised(target)
+        yield from look_at_disks(target)
 
 
 def look_at_advertised(target: Target) -> Iterator[Finding]:
@@ -114,7 +120,9 @@ def look_at_advertised(target: Target) -> Iterator[Finding]:
         advice = "Is it a Kafka broker, and are the TLS and SASL settings right? Give them with -X"
         yield Finding("cluster", State.WRONG, explain(error), advice)
         return
-    yield Finding("cluster", State.OK, f"{len(cluster.brokers)} broker(s), {len(cluster.topics)} topic(s)")
+    yield Finding(
+        "cluster", State.OK, f"{counted(len(cluster.brokers), 'broker')}, {counted(len(cluster.topics), 'topic')}"
+    )
     for broker in sorted(cluster.brokers.values(), key=lambda each: int(each.id)):
         host, port = str(broker.host), int(broker.port)
         problem = reach(host, port)
@@ -124,6 +132,30 @@ def look_at_advertised(target: Target) -> Iterator[Finding]:
         state = State.WRONG if problem else State.OK
         found = f"{host}:{port} {problem or REACHED}"
         yield Finding(f"advertised by {broker.id}", state, found, advice if problem else "")
+
+
+def look_at_disks(target: Target) -> Iterator[Finding]:
+    """Log directories of all brokers: offline, full, or filling up."""
+    from moldau.client.admin.cluster import open_cluster
+    from moldau.client.admin.errors import AdminError
+    from moldau.client.admin.log_dirs import read_log_dirs
+
+    try:
+        with open_cluster(target) as cluster:
+            found = read_log_dirs(cluster, ())
+    except AdminError as problem:
+        yield Finding("disks", State.NOTE, f"not checked: {problem}")
+        return
+    for each in found.directories:
+        what = f"disk of {each.broker}"
+        if each.problem:
+            yield Finding(what, State.WRONG, each.problem, OFFLINE_ADVICE if each.error else FULL_ADVICE)
+        elif each.usable_bytes < 0:
+            yield Finding(what, State.OK, f"{each.path}, online; this broker does not tell its free space")
+        else:
+            free = f"{each.path}, {each.usable_bytes / GIGABYTE:.1f} of {each.total_bytes / GIGABYTE:.1f} GB free"
+            state, advice = (State.NOTE, FULL_ADVICE) if each.is_low else (State.OK, "")
+            yield Finding(what, state, free, advice)
 
 
 def reach(host: str, port: int) -> str:

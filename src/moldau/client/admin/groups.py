@@ -1,11 +1,12 @@
 """Consumer groups: list, describe and delete them."""
 
+import time
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from moldau.base.ids import TopicPartition
-from moldau.client.admin.clients import Admin, admin_error
+from moldau.client.admin.clients import RETRY_S, Admin, admin_error
 from moldau.client.admin.errors import AdminError, GroupNotEmpty, NoSuchGroup, Refused
 from moldau.client.admin.target import REQUEST_TIMEOUT_S
 
@@ -24,6 +25,7 @@ STATES = {
 }
 REBALANCING = ("PreparingRebalance", "CompletingRebalance", "Rebalancing")
 PROTOCOLS = {"CLASSIC": "classic", "CONSUMER": "consumer"}
+TRANSIENT = ("COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR")
 WITHOUT_MEMBERS = ("Empty", "Dead")
 
 
@@ -75,8 +77,16 @@ def list_groups(admin: Admin) -> list[Listing]:
 
 def describe_groups(admin: Admin, names: list[str]) -> list[Group]:
     """The groups in the order of these names; one that does not exist has the state Dead."""
-    futures = admin.client.describe_consumer_groups(names, request_timeout=REQUEST_TIMEOUT_S) if names else {}
-    return [_group(wait_for_group(admin, future, name)) for name, future in futures.items()]
+    deadline = time.monotonic() + REQUEST_TIMEOUT_S
+    while names:
+        futures = admin.client.describe_consumer_groups(names, request_timeout=REQUEST_TIMEOUT_S)
+        try:
+            return [_group(wait_for_group(admin, future, name)) for name, future in futures.items()]
+        except Refused as refused:  # a coordinator that is loading, or was found a moment ago
+            if refused.name not in TRANSIENT or time.monotonic() > deadline:
+                raise
+            time.sleep(RETRY_S)
+    return []
 
 
 def require_group(admin: Admin, name: str) -> Group:

@@ -3,15 +3,18 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from moldau.base.errors import WireError
 from moldau.base.ids import TopicPartition
 from moldau.client.admin.cluster import Cluster
+from moldau.client.admin.errors import refused
 from moldau.client.admin.target import reason_of
 from moldau.wire.messages.describe_log_dirs import (
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
     DescribeLogDirsResult,
 )
+
+FULL_BYTES = 4 << 20
+LOW_BYTES, LOW_SHARE = 10 << 30, 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +35,22 @@ class LogDir:
     total_bytes: int
     usable_bytes: int
     replicas: tuple[StoredReplica, ...]
+
+    @property
+    def problem(self) -> str:
+        """Why it takes no records: offline or full; empty if it takes them."""
+        name = f"log directory {self.path} of broker {self.broker}"
+        if self.error:
+            return f"{name} is offline ({self.error})"
+        if 0 <= self.usable_bytes < FULL_BYTES:
+            return f"{name} is full ({self.usable_bytes:,} bytes left)"
+        return ""
+
+    @property
+    def is_low(self) -> bool:
+        """Whether it fills up: little of its volume is left."""
+        low = min(LOW_BYTES, int(self.total_bytes * LOW_SHARE))
+        return not self.problem and self.total_bytes >= 0 and 0 <= self.usable_bytes < low
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +74,11 @@ def read_log_dirs(cluster: Cluster, topics: Iterable[str] | None = None) -> LogD
     return LogDirs(tuple(found), unreachable)
 
 
+def sick_directories(found: LogDirs) -> list[LogDir]:
+    """Those that take no records."""
+    return [each for each in found.directories if each.problem]
+
+
 def _directory(broker: int, row: DescribeLogDirsResult, wanted: set[str] | None) -> LogDir:
     replicas = tuple(
         StoredReplica(
@@ -64,5 +88,5 @@ def _directory(broker: int, row: DescribeLogDirsResult, wanted: set[str] | None)
         if wanted is None or topic.name in wanted
         for each in topic.partitions
     )
-    error = WireError(row.error_code).name if row.error_code else ""
+    error = refused(row.error_code, "").name if row.error_code else ""
     return LogDir(broker, row.log_dir, error, row.total_bytes, row.usable_bytes, replicas)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 BATCH = 500
 WAIT_S = 0.1
-PATIENCE_S = 10.0
+IDLE_S = 6.0  # longer than group.initial.rebalance.delay.ms
 QUIET = logging.Logger("librdkafka", logging.CRITICAL + 1)  # it writes to stderr what we are about to say ourselves
 RESETS = {Kind.BEGINNING: "earliest", Kind.END: "latest"}
 
@@ -76,13 +76,15 @@ class Share:
     def on_assign(self, consumer: "Consumer", partitions: "list[KafkaPartition]") -> None:
         self.owned.update(TopicPartition(one.topic, one.partition) for one in partitions)
 
-    def tell_if_idle(self) -> None:
-        """A word for whoever waits for output, once."""
+    def tell_if_idle(self, target: Target) -> None:
+        """Say once why the group gives us no partition."""
         if self.owned:
             self.idle_since = None
-        elif self.idle_since is not None and time.monotonic() - self.idle_since > PATIENCE_S:
+        elif self.idle_since is not None and time.monotonic() - self.idle_since > IDLE_S:
             self.idle_since = None
-            note(f"Still no partition for us: group {self.group} is rebalancing, or its other members have them all.")
+            from moldau.client.admin.stalls import why_unassigned
+
+            note(f"No partition assigned yet: {why_unassigned(target, self.group)}. Still trying.")
 
     def on_revoke(self, consumer: "Consumer", partitions: "list[KafkaPartition]") -> None:
         gone = {TopicPartition(one.topic, one.partition) for one in partitions}
@@ -109,7 +111,7 @@ def read_as_member(
             )
             while not share.is_done(membership) and not interrupts.asked:
                 _read_batch(consumer, target, membership, share, printer)
-                share.tell_if_idle()
+                share.tell_if_idle(target)
                 if watch.problem is not None:
                     raise watch.problem
         finally:

@@ -11,7 +11,6 @@ import typer
 
 from moldau.client.admin.clients import await_topic, build_producer, explain
 from moldau.client.admin.errors import NoSuchPartition
-from moldau.client.admin.reachability import diagnose
 from moldau.client.admin.target import Target
 from moldau.tools.common.app import App
 from moldau.tools.common.complete import complete_topic
@@ -20,7 +19,7 @@ from moldau.tools.common.formats import BadRecordError, Draft, Format, Header, r
 from moldau.tools.common.interrupts import Interrupts
 from moldau.tools.common.options import Session, client_command
 from moldau.tools.common.output import counted, print_json_line, print_text
-from moldau.tools.records.watch import tell_stalls
+from moldau.tools.records.watch import tell_stalls, why_stalled
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message, Producer
@@ -224,7 +223,7 @@ def _send(producer: "Producer", draft: Draft, tally: Tally) -> None:
 def _conclude(tally: Tally, session: Session) -> None:
     if tally.failed:
         problem = f"{tally.failed} of {tally.delivered + tally.failed} records failed: {tally.first_failure}"
-        cause = diagnose(session.target) if tally.timed_out else None
-        raise CommandError(f"{problem}: {cause}" if cause is not None else problem)
+        cause = why_stalled(session.target) if tally.timed_out else ""
+        raise CommandError(f"{problem}: {cause}" if cause else problem)
     if not session.json:
         print_text(f"Produced {counted(tally.delivered, 'record')} to {tally.topic}.")

@@ -66,7 +66,13 @@ def _watch(
             before, since = now, time.monotonic()
             told = ""
         elif time.monotonic() - since >= QUIET_S:
-            problem = diagnose(target)
-            if problem is not None and str(problem) != told and not stopped.is_set():
-                told = str(problem)
+            problem = why_stalled(target)
+            if problem and problem != told and not stopped.is_set():
+                told = problem
                 note(f"Waiting: {told}. Still trying{until}.")
+
+
+def why_stalled(target: Target) -> str:
+    from moldau.client.admin import stalls  # here, because it loads all messages of the protocol
+
+    return stalls.why_stalled(target)
