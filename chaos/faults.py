@@ -26,7 +26,7 @@ SHORT_S, LONG_S = 0.3, 8.0  # how long a fault lasts: from a hiccup to twice as 
 GONE_S = 3.0  # one that has ended is noticed sooner
 EFFECT_S = 60.0  # how long one waits for what a long fault must do; a bound for what hangs
 AGAIN_S = 0.1
-LOST = "lost the connection to ZooKeeper"  # in a broker's log
+LOST = "Lost the connection to ZooKeeper"  # in a broker's log
 JUMPS = (timedelta(seconds=20), timedelta(minutes=5), timedelta(hours=1))
 
 

@@ -1,9 +1,9 @@
-"""A leader tells the controller who is in sync with it (AlterPartition): what of that becomes true, and why not.
+"""AlterPartition: accepts or refuses the ISR that a leader proposes. Pure.
 
-KIP-497: the ISR changes by compare-and-set on the partition's epoch, under the leader's epoch. KIP-903: a replica is
-let in with the epoch that its broker is registered with, so one that has restarted meanwhile is not. A leader that is
-not in its own new ISR resigns: its disk failed. A follower may ask to be left out for the same reason, and for nothing
-else (KIP-858 has a message of its own for that).
+KIP-497: the ISR changes by compare-and-set on the partition epoch, under the leader epoch. KIP-903: a replica enters
+with the broker epoch that its broker is registered with, so a broker that restarted meanwhile does not. A leader that
+is not in its own proposed ISR resigns: its disk failed. A follower may remove itself for the same reason, and propose
+nothing else (Kafka has AssignReplicasToDirs for that, KIP-858).
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,26 +12,27 @@ from typing import NamedTuple
 from uuid import UUID
 
 from moldau.base.errors import Refusal, WireError
+from moldau.base.ids import Epoch
 from moldau.metadata.changes import PartitionChanged
 from moldau.metadata.elections import ElectionRules, LeaderAndIsr, candidates, elect, eligible
 from moldau.metadata.image import NO_BROKER, ClusterImage, PartitionState, Topic
 from moldau.metadata.reassignment import changed, completed, elected
 
-UNKNOWN_EPOCH = -1  # the leader does not know the epoch of this broker; that is no reason against it
+UNKNOWN_EPOCH = -1  # the leader does not know the epoch of this broker; accepted
 
 
 class ProposedIsr(NamedTuple):
-    """What a leader asks for one partition; the brokers of the new ISR with the epochs it knows them by."""
+    """A leader's request for one partition: the brokers of the new ISR with the epochs known to the leader."""
 
     topic_id: UUID
     partition: int
-    leader_epoch: int
-    partition_epoch: int
-    members: Mapping[int, int]  # broker id to broker epoch
+    leader_epoch: Epoch
+    partition_epoch: Epoch
+    members: Mapping[int, Epoch]  # by broker id
 
 
-def stale(image: ClusterImage, broker_id: int, broker_epoch: int) -> Refusal | None:
-    """A request of an earlier life of a broker is not listened to."""
+def check_broker_epoch(image: ClusterImage, broker_id: int, broker_epoch: int) -> Refusal | None:
+    """Refuses requests of an earlier incarnation of a broker."""
     broker = image.brokers.get(broker_id)
     if broker is None or broker.epoch != broker_epoch:
         return Refusal(WireError.STALE_BROKER_EPOCH, f"Broker {broker_id} is not registered with epoch {broker_epoch}.")
@@ -41,7 +42,7 @@ def stale(image: ClusterImage, broker_id: int, broker_epoch: int) -> Refusal | N
 def alter_partition(
     image: ClusterImage, broker_id: int, broker_epoch: int, asked: ProposedIsr, rules: ElectionRules
 ) -> PartitionChanged | Refusal:
-    refusal = stale(image, broker_id, broker_epoch)
+    refusal = check_broker_epoch(image, broker_id, broker_epoch)
     if refusal:
         return refusal
     topic = image.topics_by_id.get(asked.topic_id)
@@ -66,24 +67,27 @@ def alter_partition(
 
 def _outdated(state: PartitionState, broker_id: int, asked: ProposedIsr) -> Refusal | None:
     if asked.leader_epoch > state.leader_epoch or asked.partition_epoch > state.partition_epoch:
-        return Refusal(WireError.NOT_CONTROLLER, "The leader knows more than this controller.")
+        return Refusal(
+            WireError.NOT_CONTROLLER,
+            "The request has a newer epoch than this controller knows.",
+        )
     if asked.leader_epoch < state.leader_epoch:
-        return Refusal(WireError.FENCED_LEADER_EPOCH, "The partition has another leader, or a newer epoch.")
+        return Refusal(WireError.FENCED_LEADER_EPOCH, "The leader epoch is outdated: the partition has a newer one.")
     if broker_id != state.leader and not _withdraws(state, broker_id, asked):
         return Refusal(WireError.INVALID_REQUEST, f"Broker {broker_id} does not lead the partition.")
     if asked.partition_epoch < state.partition_epoch:
-        return Refusal(WireError.INVALID_UPDATE_VERSION, "The partition has changed since.")
+        return Refusal(WireError.INVALID_UPDATE_VERSION, "The partition epoch is outdated: the partition has changed.")
     return None
 
 
 def _withdraws(state: PartitionState, broker_id: int, asked: ProposedIsr) -> bool:
-    """Whether a follower asks for the ISR as it is without itself. There is a leader to go on with."""
+    """Whether a follower proposes the present ISR without itself, under a leader that stays."""
     others = set(state.isr) - {broker_id}
     return state.leader in others and broker_id in state.isr and others == set(asked.members)
 
 
 def _unfit(image: ClusterImage, state: PartitionState, asked: ProposedIsr) -> Refusal | None:
-    """Why a member may not be in the ISR. Who is in it already may stay, even if it is leaving."""
+    """Why a member may not be in the ISR. A present member may stay in controlled shutdown."""
     if not set(asked.members) <= set(state.replicas):
         return Refusal(WireError.INVALID_REQUEST, "The new ISR has brokers that have no replica.")
     able = candidates(image)
@@ -91,7 +95,10 @@ def _unfit(image: ClusterImage, state: PartitionState, asked: ProposedIsr) -> Re
         broker = image.brokers.get(broker_id)
         known = broker is not None and epoch in (UNKNOWN_EPOCH, broker.epoch)
         if not known or (broker_id not in able and broker_id not in state.isr):
-            return Refusal(WireError.INELIGIBLE_REPLICA, f"Broker {broker_id} cannot be in sync now.")
+            return Refusal(
+                WireError.INELIGIBLE_REPLICA,
+                f"Broker {broker_id} has another epoch or shuts down.",
+            )
     return None
 
 

@@ -1,7 +1,7 @@
-"""Changes of the metadata: what happened, as frozen values, and `apply`, the only way from one image to the next.
+"""Metadata changes as frozen values, and `apply`, the only way from one image to the next.
 
-A change carries the outcome of a decision (the assignment, the new leader), never the wish, so applying it cannot fail
-or differ between brokers. Decisions are made in topics.py and its neighbours.
+Kafka has metadata records for this. A change carries outcomes (the assignment, the new leader), not requests, so that
+applying it cannot fail or differ between brokers. topics.py and its neighbours decide on changes.
 """
 
 import json
@@ -77,7 +77,7 @@ class PartitionChanged:
 
 @dataclass(frozen=True, slots=True)
 class BrokerRegistered:
-    """A broker is there; its epoch becomes the number of this change."""
+    """A broker registered; its broker epoch is the number of this change."""
 
     broker: Broker
 
@@ -85,19 +85,19 @@ class BrokerRegistered:
 @dataclass(frozen=True, slots=True)
 class BrokerGone:
     broker_id: int
-    expired: bool = False  # its session ended, and took the broker's node away
+    expired: bool = False  # its ZooKeeper session ended, and removed the broker's znode
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerLeaving:
-    """A broker is about to stop in order: it stays, but gets nothing new to do."""
+    """A broker is in controlled shutdown: it stays registered, but gets no new partitions."""
 
     broker_id: int
 
 
 @dataclass(frozen=True, slots=True)
 class ControllerElected:
-    """This broker decides from now on, under the next controller epoch."""
+    """This broker is the controller, under the next controller epoch."""
 
     broker_id: int
 
@@ -111,7 +111,7 @@ class FeaturesFinalized:
 
 @dataclass(frozen=True, slots=True)
 class ProducerIdsAllocated:
-    """The ids from the image's next one to (excluding) this are taken."""
+    """A block of producer ids, from the image's next one to before this, belongs to the broker."""
 
     broker_id: int
     next_producer_id: int
@@ -119,7 +119,7 @@ class ProducerIdsAllocated:
 
 @dataclass(frozen=True, slots=True)
 class ChangeSet:
-    """Several changes that happen together or not at all, and count as one."""
+    """Several changes in one transaction; they count as one."""
 
     changes: "tuple[Change, ...]"
 
@@ -150,7 +150,7 @@ def apply(image: ClusterImage, change: Change) -> ClusterImage:
 
 
 def decide_each(image: ClusterImage, decides: Iterable[Decide]) -> list[Change | Refusal]:
-    """Decides one after the other, each on the image that the ones before it lead to."""
+    """Decide one after the other, each on the image that results from those before it."""
     decisions: list[Change | Refusal] = []
     for decide in decides:
         decision = decide(image)
@@ -161,7 +161,7 @@ def decide_each(image: ClusterImage, decides: Iterable[Decide]) -> list[Change |
 
 
 def fold(image: ClusterImage, change: Change) -> ClusterImage:
-    """Like `apply`, but the version stays: a part of a batch does not count as a change of its own."""
+    """As `apply`, but with the same version: a part of a change set does not count on its own."""
     match change:
         case TopicCreated():
             return _with_topic(image, Topic(change.topic, change.topic_id, change.partitions, change.config))
@@ -187,7 +187,7 @@ def fold(image: ClusterImage, change: Change) -> ClusterImage:
             return replace(image, brokers=brokers, controller_id=controller)
         case BrokerLeaving():
             known = image.brokers.get(change.broker_id)
-            if known is None:  # who reads the tree may know that it is gone already
+            if known is None:  # an image read from the znodes may lack it already
                 return image
             return replace(image, brokers={**image.brokers, known.id: replace(known, leaving=True)})
         case ControllerElected():
@@ -198,7 +198,7 @@ def fold(image: ClusterImage, change: Change) -> ClusterImage:
             return replace(image, next_producer_id=change.next_producer_id)
         case ChangeSet():
             for partitions, parts in groupby(change.changes, key=lambda part: isinstance(part, PartitionChanged)):
-                if partitions:  # a broker's end changes thousands: each topic is made anew once, not once for each
+                if partitions:  # a broker failure changes thousands: each topic is rebuilt once
                     image = _with_partitions(image, parts)  # type: ignore[arg-type]  # groupby's key says so
                 else:
                     for part in parts:
@@ -223,7 +223,7 @@ def _without_topic(image: ClusterImage, name: str) -> ClusterImage:
 def _with_config(
     configs: Mapping[str, Mapping[str, str]], name: str, config: Mapping[str, str]
 ) -> Mapping[str, Mapping[str, str]]:
-    """No config and an empty one are the same thing: only one of them may exist."""
+    """An empty config is stored as none."""
     others = {each: kept for each, kept in configs.items() if each != name}
     return {**others, name: config} if config else others
 
@@ -276,7 +276,7 @@ _KINDS: dict[str, type] = {
         FeaturesFinalized,
         ProducerIdsAllocated,
     )
-} | {"ChangeSet": ChangeSet}  # as earlier releases wrote it
+} | {"Batch": ChangeSet}  # as earlier releases wrote it
 _NAMES = {kind: name for name, kind in _KINDS.items()}
 
 
@@ -309,7 +309,7 @@ def _change(form: Mapping[str, Any]) -> Change:
 
 
 def _plain_partitions(partitions: Sequence[PartitionState]) -> list[tuple[Any, ...]]:
-    """Of one that is as new ones are, the replicas say all: there may be thousands."""
+    """A partition in its initial state is written as its replicas alone: there may be thousands."""
     return [
         (s.index, s.replicas)
         if s == _new_partition(s.index, s.replicas)

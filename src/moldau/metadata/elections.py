@@ -1,9 +1,9 @@
-"""Who leads a partition, and who is in sync: decisions over an image, for a controller to carry out. Pure.
+"""Leader elections: the leader, ISR and ELR of partitions as brokers fail, return and shut down. Pure.
 
-They go by what is, not by what happened: `settled` looks at the brokers that are there and answers with all that has to
-change, so it is right after one broker's end, after three at once, and for a controller that has just been elected.
-KIP-966: who leaves an ISR that is then smaller than min.insync.replicas stays eligible (ELR), because nothing is
-committed without it until the ISR has grown again. Nobody else leads unless its topic allows records to be lost.
+`leader_and_isr_changes` compares the image with the brokers that are registered, not with an event. So it is right
+after one failure, after three at once, and for a newly elected controller. KIP-966: a replica that leaves an ISR below
+min.insync.replicas stays eligible (ELR), because nothing is committed without it until the ISR grows again. No other
+replica may lead unless the topic allows unclean election.
 """
 
 from collections import Counter
@@ -12,25 +12,24 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from moldau.base.errors import Refusal, WireError
+from moldau.base.ids import TopicPartition
 from moldau.metadata.changes import BrokerGone, Change, PartitionChanged, fold
 from moldau.metadata.image import NO_BROKER, ClusterImage, PartitionState, Topic
 from moldau.metadata.reassignment import completed
 
-REBALANCED_AT_ONCE = 1_000  # leaders that one look at the balance moves at most, as in Kafka
-
-TopicPartition = tuple[str, int]  # topic and index
+REBALANCED_AT_ONCE = 1_000  # leaders that one rebalance moves at most, as in Kafka
 
 
 class ElectionRules(NamedTuple):
-    """What settings say; this room does not know them."""
+    """Settings that elections depend on."""
 
     min_isr: Callable[[Topic], int]
     unclean: Callable[[Topic], bool]
-    cordoned: Collection[int] = ()  # brokers that lead only what nobody else can
+    cordoned: Collection[int] = ()  # brokers that lead only what no other broker can lead
 
 
 class LeaderAndIsr(NamedTuple):
-    """A leader, and the ISR and ELR that it starts with."""
+    """A leader with the ISR and ELR that it starts with."""
 
     leader: int
     isr: tuple[int, ...]
@@ -40,10 +39,10 @@ class LeaderAndIsr(NamedTuple):
 def elect(
     state: PartitionState, candidates: Collection[int], *, unclean: bool = False, cordoned: Collection[int] = ()
 ) -> LeaderAndIsr:
-    """The first replica in the order of the assignment that may lead: of the ISR, else of the ELR, else of any kind.
+    """The first candidate in the order of the assignment: of the ISR, else of the ELR, else, if `unclean`, any.
 
-    If records may be lost, the one that was in sync last is the best of any kind. `candidates` are the brokers that can
-    lead now, those of them that are `cordoned` behind all others; the state's ISR and ELR are taken as they are.
+    Of any the last member of the ISR is the best. `candidates` are the brokers that can lead now, `cordoned` ones
+    last; the ISR and ELR of the state are not checked.
     """
     able = sorted((each for each in state.replicas if each in candidates), key=lambda each: each in cordoned)
     for each in able:
@@ -54,7 +53,7 @@ def elect(
             return LeaderAndIsr(each, (each,), state.elr)
     if unclean and able:
         best = state.last if state.last in able else able[0]
-        return LeaderAndIsr(best, (best,), ())  # the others may have records that this one lacks: they must follow it
+        return LeaderAndIsr(best, (best,), ())  # the others may have records that this one lacks, and truncate to it
     return LeaderAndIsr(NO_BROKER, state.isr, state.elr)
 
 
@@ -65,17 +64,17 @@ def candidates(image: ClusterImage) -> frozenset[int]:
 def leader_and_isr_changes(
     image: ClusterImage, rules: ElectionRules, restarted: Collection[int] = ()
 ) -> tuple[PartitionChanged, ...]:
-    """What the brokers that are there, and those alone, mean for all partitions: leaders, ISRs and ELRs.
+    """The changes of leaders, ISRs and ELRs that follow from the registered brokers.
 
-    Those that `restarted` are there, but not in step any more: they follow until they have caught up.
+    Brokers that `restarted` are registered, but out of the ISR until they have caught up.
     """
     there, able = frozenset(image.brokers), candidates(image)
     steady = there.difference(restarted)
-    careful = rules._replace(unclean=lambda _: False) if restarted else rules  # who restarted comes before a loss
+    careful = rules._replace(unclean=lambda _: False) if restarted else rules
     changes: list[PartitionChanged] = []
     for topic, state in _states(image):
         if state.leader in able and not state.elr and steady.issuperset(state.isr):
-            continue  # by far the most: nothing to look at
+            continue  # most partitions: nothing changes
         change = _settle(topic, state, steady, able & steady, careful)
         if restarted and (state if change is None else change).leader == NO_BROKER:
             change = _settle(topic, state, there, able, rules)
@@ -92,20 +91,20 @@ def _settle(
     if state.leader in isr:
         return _change(topic, state, LeaderAndIsr(state.leader, isr, state.elr), rules)
     choice = elect(_with(state, isr), able, unclean=rules.unclean(topic), cordoned=rules.cordoned)
-    if choice.leader == NO_BROKER:  # the last ones stay in the ISR: whoever of them is back first has all that counts
+    if choice.leader == NO_BROKER:  # the last members stay in the ISR: the first to return has all committed records
         choice = choice._replace(isr=isr or state.isr)
     return _change(topic, state, choice, rules)
 
 
 def _again(topic: Topic, state: PartitionState) -> PartitionChanged:
-    """A leader that restarted and has no successor leads on, under a new epoch: its followers have to look again."""
-    return _plain(topic, state, state.leader, state.leader_epoch + 1, state.isr, state.elr)
+    """A restarted leader without a successor leads under a new epoch, so that its followers check for truncation."""
+    return _changed(topic, state, state.leader, state.leader_epoch + 1, state.isr, state.elr)
 
 
 def broker_failure_changes(
     image: ClusterImage, gone: Iterable[int], rules: ElectionRules, *, expired: bool = False
 ) -> tuple[Change, ...]:
-    """These brokers are no more: with them goes their leadership, and their place in ISRs."""
+    """Remove these brokers, with their leaderships and ISR memberships."""
     ends: list[Change] = [BrokerGone(each, expired) for each in gone]
     for end in ends:
         image = fold(image, end)
@@ -113,19 +112,19 @@ def broker_failure_changes(
 
 
 def unclean_shutdown_changes(
-    image: ClusterImage, broker_id: int, rules: ElectionRules, unsound: Collection[TopicPartition] | None = None
+    image: ClusterImage, broker_id: int, rules: ElectionRules, corrupt: Collection[TopicPartition] | None = None
 ) -> tuple[PartitionChanged, ...]:
-    """A broker comes back that may have lost what it had acknowledged (KIP-966): it is eligible for nothing.
+    """A broker returns after an unclean shutdown and may lack acknowledged records (KIP-966): no ISR or ELR keeps it.
 
-    Where it was the last one the partition gets no leader: only somebody who accepts the loss can have one elected. A
-    partition that nobody else has ever had is not affected: there is nothing to compare it with. Given those whose
-    logs are `unsound`, it is eligible for all but these. Of them it keeps what nobody else has: somebody may mend it.
+    A partition that loses its last member gets no leader before an unclean election. A partition with a single replica
+    is not affected. Given `corrupt` partitions, only these are affected, and of them only those that another broker
+    has all committed records of: the rest may still be repaired.
     """
     able = candidates(image) - {broker_id}
     changes: list[PartitionChanged] = []
     for topic, state in _states(image):
-        if unsound is not None and (
-            (topic.name, state.index) not in unsound or not others_have_committed(state, broker_id)
+        if corrupt is not None and (
+            (topic.name, state.index) not in corrupt or not others_have_committed(state, broker_id)
         ):
             continue
         if len(state.replicas) > 1 and (broker_id in state.isr or broker_id in state.elr):
@@ -138,16 +137,16 @@ def unclean_shutdown_changes(
 
 
 def others_have_committed(state: PartitionState, broker_id: int) -> bool:
-    """Whether another broker has all that was committed of a partition, there or not."""
+    """Whether another broker, online or not, has all committed records of a partition."""
     return any(each != broker_id for each in (*state.isr, *state.elr))
 
 
 def controlled_shutdown_changes(
     image: ClusterImage, broker_id: int, rules: ElectionRules
 ) -> tuple[PartitionChanged, ...]:
-    """A broker is about to stop in order: others lead what it led, and nobody waits for it any more.
+    """Move leaderships away from a broker in controlled shutdown, and take it out of ISRs.
 
-    What nobody else is in sync with stays with it until it is gone.
+    It keeps partitions of which it is the only in-sync replica.
     """
     able = candidates(image) - {broker_id}
     changes: list[PartitionChanged] = []
@@ -164,7 +163,7 @@ def controlled_shutdown_changes(
 
 
 def preferred_election(image: ClusterImage, topic_name: str, index: int) -> PartitionChanged | Refusal:
-    """The first of a partition's replicas becomes its leader, if it is in sync."""
+    """Make the preferred replica the leader, if it is in sync."""
     state = image.partition(topic_name, index)
     if state is None:
         return _unknown()
@@ -173,13 +172,13 @@ def preferred_election(image: ClusterImage, topic_name: str, index: int) -> Part
         return Refusal(WireError.ELECTION_NOT_NEEDED, "The preferred replica leads the partition already.")
     if first not in state.isr or first not in candidates(image):
         return Refusal(WireError.PREFERRED_LEADER_NOT_AVAILABLE, "The preferred replica is not in sync.")
-    return _plain(image.topics[topic_name], state, first, state.leader_epoch + 1, state.isr, state.elr)
+    return _changed(image.topics[topic_name], state, first, state.leader_epoch + 1, state.isr, state.elr)
 
 
 def unclean_election(
     image: ClusterImage, topic_name: str, index: int, rules: ElectionRules
 ) -> PartitionChanged | Refusal:
-    """A partition without a leader gets one, whatever is lost by it: somebody asked for it."""
+    """Give a partition without a leader one, even if records are lost: an ElectLeaders request."""
     state = image.partition(topic_name, index)
     if state is None:
         return _unknown()
@@ -190,15 +189,15 @@ def unclean_election(
     if choice.leader != NO_BROKER:
         isr = tuple(each for each in choice.isr if each in image.brokers)
         change = _change(image.topics[topic_name], state, choice._replace(isr=isr), rules)
-    return change or Refusal(WireError.ELIGIBLE_LEADERS_NOT_AVAILABLE, "None of the partition's replicas is there.")
+    return change or Refusal(WireError.ELIGIBLE_LEADERS_NOT_AVAILABLE, "The partition has no replica on a live broker.")
 
 
 def leader_rebalance_changes(
     image: ClusterImage, percentage: int, rules: ElectionRules
 ) -> tuple[PartitionChanged, ...]:
-    """Leadership goes back to preferred replicas wherever that is possible (auto.leader.rebalance.enable).
+    """Move leadership back to preferred replicas (auto.leader.rebalance.enable).
 
-    Only to brokers that lack the leadership of more than this percentage of what they preferably lead.
+    Only to brokers that lack more than this percentage of the leaderships for which they are preferred.
     """
     preferring = Counter(state.replicas[0] for _, state in _states(image))
     lacking: dict[int, list[tuple[Topic, PartitionState]]] = {}
@@ -216,7 +215,7 @@ def leader_rebalance_changes(
     return tuple(changes[:REBALANCED_AT_ONCE])
 
 
-# ── steps that all of them share ──
+# ── shared steps ──
 
 
 def _states(image: ClusterImage) -> Iterator[tuple[Topic, PartitionState]]:
@@ -228,32 +227,32 @@ def _states(image: ClusterImage) -> Iterator[tuple[Topic, PartitionState]]:
 def _change(
     topic: Topic, old: PartitionState, choice: LeaderAndIsr, rules: ElectionRules, *, untrusted: int = NO_BROKER
 ) -> PartitionChanged | None:
-    """The change that gives a partition this leader and ISR; None if it has them. Its ELR follows from the rules."""
+    """The change to this leader and ISR, with the ELR by the rules; None if there is none."""
     elr = eligible(old, choice, rules.min_isr(topic), untrusted)
     if (choice.leader, choice.isr, elr) == (old.leader, old.isr, old.elr):
         return None
     epoch = old.leader_epoch + (choice.leader != old.leader)
-    return _plain(topic, old, choice.leader, epoch, choice.isr, elr)
+    return _changed(topic, old, choice.leader, epoch, choice.isr, elr)
 
 
 def eligible(old: PartitionState, choice: LeaderAndIsr, min_isr: int, untrusted: int = NO_BROKER) -> tuple[int, ...]:
-    """The ELR beside an ISR: empty as soon as something can be committed without its members."""
+    """The ELR beside an ISR: empty once records can be committed without its members."""
     if len(choice.isr) >= min(min_isr, len(old.replicas)):
         return ()
     members = set(choice.elr)
     if choice.leader in old.isr or choice.leader in old.elr or choice.leader == NO_BROKER:
-        members |= set(old.isr)  # what they left behind was committed with them; not so after an unclean election
+        members |= set(old.isr)  # committed records are theirs too; not so after an unclean election
     members -= {*choice.isr, untrusted}
     return tuple(each for each in old.replicas if each in members)
 
 
-def _plain(
+def _changed(
     topic: Topic, old: PartitionState, leader: int, epoch: int, isr: tuple[int, ...], elr: tuple[int, ...]
 ) -> PartitionChanged:
     last = NO_BROKER if isr else old.isr[0] if old.isr else old.last
     new = replace(old, isr=isr, leader=leader, elr=elr)
     done = completed(new, isr)
-    if done is not None and leader in done.isr:  # an election may be what a reassignment was waiting for
+    if done is not None and leader in done.isr:  # an election may complete a reassignment
         new, epoch = done, max(epoch, old.leader_epoch + 1)
     return PartitionChanged(
         topic.name,

@@ -1,8 +1,7 @@
-"""Features: the levels that this release knows, those that a cluster has finalized, and decisions to change them.
+"""Feature levels (KIP-584): those that this release supports, those that a cluster has finalized, and updates.
 
-A level says how the whole cluster behaves, so it rises when somebody asks for it, not when a broker is replaced
-(KIP-584). A feature that was never finalized is at its lowest level. What a level means is in the rooms that ask for
-it with `level`.
+A level describes the whole cluster, so it rises by an UpdateFeatures request, not when a broker is upgraded. A feature
+that was never finalized is at its lowest level. The callers of `level` know what it means.
 """
 
 from collections.abc import Iterable, Mapping
@@ -29,8 +28,8 @@ FEATURES = {
     feature.name: feature
     for feature in (
         Feature(GROUP_VERSION, 0, 1),  # 1: the consumer protocol (KIP-848)
-        # In Kafka the format of its metadata log, which is also how tools tell what release a cluster is like. There
-        # is no such log here and so nothing to choose: it is always at the level of Kafka 4.3, whose APIs are served.
+        # In Kafka the format of the metadata log; tools also read the cluster's release from it. There is no such log
+        # here, so it is fixed at the level of Kafka 4.3.
         Feature(METADATA_VERSION, 30, 30),
         Feature(TRANSACTION_VERSION, 0, 2),  # 1: only the format of records; 2: an epoch per transaction (KIP-890)
     )
@@ -47,12 +46,12 @@ def finalized(image: ClusterImage) -> dict[str, int]:
 
 
 def newest() -> FeaturesFinalized:
-    """What a new cluster begins with."""
+    """The levels of a new cluster."""
     return kept({feature.name: feature.highest for feature in FEATURES.values()})
 
 
 def kept(levels: Mapping[str, int]) -> FeaturesFinalized:
-    """Levels from elsewhere, as far as they are known here and can be chosen."""
+    """Of these levels, those that this release supports and that can be chosen."""
     return FeaturesFinalized(
         {
             feature.name: min(levels[feature.name], feature.highest)
@@ -63,7 +62,7 @@ def kept(levels: Mapping[str, int]) -> FeaturesFinalized:
 
 
 def update(image: ClusterImage, updates: Iterable[FeatureUpdate]) -> FeaturesFinalized | Refusal:
-    """All of the updates, or none. Rules and codes are those of Kafka; going down safely is always possible here."""
+    """All of the updates, or none. Rules and codes are those of Kafka; a safe downgrade is always possible here."""
     levels = finalized(image)
     for wanted in updates:
         problem = _problem(wanted, levels.get(wanted.feature, 0))

@@ -1,7 +1,7 @@
 """The cluster's metadata as one immutable value: brokers, topics, partitions, configs, features.
 
-Handlers take `image = ctx.image` once per request and read from it; only `metadata.changes.apply` makes new ones. It
-knows nothing of where it is kept. Equality is by value, so that an image can be compared with one loaded from disk.
+Handlers take `image = ctx.image` once per request and read from it; only `metadata.changes.apply` makes new ones. The
+store is not known here. Equality is by value, so that an image can be compared with one loaded from disk.
 """
 
 from collections.abc import Mapping
@@ -9,10 +9,12 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 from uuid import UUID
 
+from moldau.base.ids import Epoch
+
 NO_BROKER = -1  # a partition without a leader, a cluster without a controller
 CLUSTER_DEFAULT = ""  # the broker config that holds for every broker without one of its own
 
-# KIP-1066: a broker with this setting gets no new replicas at all, and leads only what nobody else can.
+# KIP-1066: a broker with this setting gets no new replicas, and leads only what no other broker can lead.
 CORDONED, ALL_DIRECTORIES = "cordoned.log.dirs", "*"
 
 INTERNAL_TOPICS = frozenset(("__consumer_offsets", "__transaction_state", "__share_group_state"))
@@ -30,8 +32,8 @@ class Broker:
     id: int
     endpoints: Mapping[str, Endpoint]  # by listener name
     rack: str | None = None
-    epoch: int = -1
-    leaving: bool = False  # it is being shut down in order: nothing new is given to it
+    epoch: Epoch = -1
+    leaving: bool = False  # in controlled shutdown: it gets no new partitions
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +42,12 @@ class PartitionState:
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
     leader: int
-    leader_epoch: int = 0
-    partition_epoch: int = 0  # grows with every change of the partition: what a compare-and-set compares
-    adding: tuple[int, ...] = ()  # of the replicas: those that a reassignment brings
-    removing: tuple[int, ...] = ()  # of the replicas: those that go when it is done
-    elr: tuple[int, ...] = ()  # KIP-966: out of the ISR, but they have all that was committed
-    last: int = NO_BROKER  # where nobody is in sync any more: who was the last, and may have lost records
+    leader_epoch: Epoch = 0
+    partition_epoch: Epoch = 0  # grows with every change of the partition, for compare-and-set
+    adding: tuple[int, ...] = ()  # replicas that a reassignment adds
+    removing: tuple[int, ...] = ()  # replicas that it removes when it completes
+    elr: tuple[int, ...] = ()  # eligible leader replicas (KIP-966): out of the ISR, with all committed records
+    last: int = NO_BROKER  # while the ISR is empty: its last member, which may have lost records
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +69,7 @@ class ClusterImage:
     cluster_id: str = ""
     version: int = 0
     controller_id: int = NO_BROKER
-    controller_epoch: int = 0
+    controller_epoch: Epoch = 0
     brokers: Mapping[int, Broker] = field(default_factory=dict)
     topics: Mapping[str, Topic] = field(default_factory=dict)
     topics_by_id: Mapping[UUID, Topic] = field(default_factory=dict)
@@ -79,7 +81,7 @@ class ClusterImage:
 
     @property
     def cordoned(self) -> frozenset[int]:
-        """Brokers, there or not, that nothing new is given to."""
+        """Brokers, registered or not, that get no new replicas."""
         named = {name: config.get(CORDONED, "") for name, config in self.broker_configs.items() if name}
         return frozenset(int(name) for name, what in named.items() if what.strip() == ALL_DIRECTORIES)
 

@@ -1,8 +1,8 @@
-"""What a metadata log of Apache Kafka says about topics: ids, partitions, leader epochs, configs.
+"""Topics, configs, features and producer ids in the KRaft metadata log of Apache Kafka.
 
-A pure fold over its decoded records, whether from a snapshot or from the log after it; reading files and decoding
-belong to others. It is a one-way door: Moldau reads such a log once, to open a directory that Kafka wrote, and never
-writes one. Records are told apart by the names of their classes; kinds that say nothing about topics are passed over.
+A pure fold over decoded records, from a snapshot or from the log after it; files are read elsewhere. Moldau reads such
+a log once, to open a directory that Kafka wrote, and never writes one. Records are recognised by their class names;
+kinds that are not needed are skipped.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -63,7 +63,7 @@ def image_from_kraft(records: Iterable[object]) -> KraftImage:
 
 
 def _committed(records: Iterable[object]) -> Iterator[object]:
-    """KIP-868: what lies in a transaction of the log counts from its end on; if it has none, not at all."""
+    """KIP-868: records of a metadata transaction count when it ends; without an end they do not."""
     pending: list[object] | None = None
     for record in records:
         match type(record).__name__:
@@ -81,7 +81,7 @@ def _committed(records: Iterable[object]) -> Iterator[object]:
 
 
 def adopt(topic: KraftTopic, broker_id: int) -> TopicCreated:
-    """Makes a topic of Kafka's one of a single node: this broker is the only replica and leads under the next epoch."""
+    """The topic on a single node: this broker is the only replica and leads under the next leader epoch."""
     partitions = tuple(
         PartitionState(state.index, (broker_id,), (broker_id,), broker_id, leader_epoch=state.leader_epoch + 1)
         for state in topic.partitions
@@ -96,7 +96,7 @@ def _configs(fold: _Fold, resource: int) -> dict[str, Mapping[str, str]]:
 def _in_order(fold: _Fold, topic_id: UUID) -> tuple[PartitionState, ...]:
     partitions = fold.partitions.get(topic_id, {})
     if sorted(partitions) != list(range(len(partitions))):
-        raise ValueError(f"the metadata log lacks partitions of topic {fold.names[topic_id]}")
+        raise ValueError(f"The metadata log lacks partitions of topic {fold.names[topic_id]}.")
     return tuple(partitions[index] for index in range(len(partitions)))
 
 
@@ -123,11 +123,11 @@ def _partition(fold: _Fold, record: Any) -> None:
 
 
 def _partition_change(fold: _Fold, record: Any) -> None:
-    """Only what is given changes; a named leader, even the same one, starts a new epoch."""
+    """Fields that are given change; a given leader, even the same one, starts a new leader epoch."""
     partitions = fold.partitions.get(record.topic_id, {})
     old = partitions.get(record.partition_id)
     if old is None:
-        raise ValueError(f"the metadata log changes partition {record.partition_id} of {record.topic_id} unannounced")
+        raise ValueError(f"The metadata log changes {record.topic_id}-{record.partition_id} before creating it.")
     led = record.leader != NO_LEADER_CHANGE
     partitions[record.partition_id] = replace(
         old,

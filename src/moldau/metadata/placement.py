@@ -1,10 +1,10 @@
-"""Which brokers get the replicas of new partitions. Decides nothing else, and throws no dice: chance is an argument.
+"""Replica placement for new partitions, over brokers and racks. Pure: the random start is an argument.
 
-Leaders go round the brokers: partition i starts at broker (start + i) mod N, so no broker leads more than one partition
-more than another. Followers are the brokers after it, (i + j) mod N, moved on by one with every full round, so that a
-lost broker's load does not fall on one neighbour alone. A rack gets a second replica only when every rack has one.
-Brokers of different racks alternate in this order: else the first broker of a rack would be the next one, seen from all
-brokers of the rack before it, and have many times the replicas of its neighbours.
+Leaders go round the brokers: partition i starts at broker (start + i) mod N, so that no broker leads more than one
+partition more than another. Followers are the brokers after it, (i + j) mod N, shifted by one with every full round,
+so that a failed broker's load is spread. A rack gets a second replica only when every rack has one. Brokers of
+different racks alternate in this order: otherwise the first broker of a rack would follow all brokers of the rack
+before it, and get many times the replicas of its neighbours.
 """
 
 from collections.abc import Iterable, Sequence
@@ -43,7 +43,7 @@ def _replicas(brokers: Sequence[Broker], turn: int, replication: int) -> tuple[i
 
 
 def _spread_over_racks(candidates: Sequence[Broker], count: int) -> list[Broker]:
-    """The first candidate, then always the next one whose rack has fewest replicas."""
+    """The first candidate, then always the next one of a rack with the fewest replicas."""
     chosen: list[Broker] = []
     used: dict[str | None, int] = {}
     remaining = list(candidates)

@@ -1,10 +1,9 @@
-"""Decisions about reassignment: a partition moves to other replicas, and back. Looks at an image, writes nothing.
+"""Partition reassignment (KIP-455): begin, retarget, complete and cancel. Pure.
 
-While it lasts, a partition has its target's replicas and behind them, sorted, those that will go; `adding` names what
-it did not have before and `removing` what it will not have after. It is complete when all that come are in the ISR,
-which the leader's AlterPartition tells: see `completed`. Rules, codes and texts are those of Apache Kafka 4.3
-(KIP-455), but a second target while the first is being reached forgets nothing: to cancel always means the replicas
-before the first. Who should be where is not decided here: whoever asks brings the target.
+During a reassignment a partition's replicas are the target's, then, sorted, those to be removed; `adding` and
+`removing` name the differences. It completes when all adding replicas are in the ISR, which the leader reports with
+AlterPartition: see `completed`. Rules, codes and texts are those of Apache Kafka 4.3, with one difference: after a
+second target, cancelling still restores the replicas from before the first. The target comes with the request.
 """
 
 from collections.abc import Collection, Sequence
@@ -14,7 +13,7 @@ from moldau.base.errors import Refusal, WireError
 from moldau.metadata.changes import ChangeSet, PartitionChanged
 from moldau.metadata.image import NO_BROKER, ClusterImage, PartitionState
 
-Reassigned = PartitionChanged | ChangeSet | Refusal  # an empty batch: it is as it was asked for already
+Reassigned = PartitionChanged | ChangeSet | Refusal  # an empty set: the partition is as requested already
 
 NO_REASSIGNMENT = Refusal(WireError.NO_REASSIGNMENT_IN_PROGRESS, "")  # Kafka has no words for it either
 
@@ -24,17 +23,17 @@ def reassigning(state: PartitionState) -> bool:
 
 
 def target_of(state: PartitionState) -> tuple[int, ...]:
-    """The replicas that it will have when all is done; those it has, if nothing is under way."""
+    """The replicas after the reassignment; the present ones if there is none."""
     return _without(state.replicas, state.removing)
 
 
 def original_of(state: PartitionState) -> tuple[int, ...]:
-    """The replicas that it goes back to when the reassignment is cancelled."""
+    """The replicas that cancelling restores."""
     return _without(state.replicas, state.adding)
 
 
 def completed(state: PartitionState, isr: Sequence[int]) -> PartitionState | None:
-    """The partition after its reassignment, if this ISR completes it. Its leader may be one that has gone."""
+    """The partition after its reassignment, if this ISR completes it. Its leader may be a removed replica."""
     if not reassigning(state):
         return None
     kept = _without(isr, state.removing)
@@ -49,7 +48,7 @@ def completed(state: PartitionState, isr: Sequence[int]) -> PartitionState | Non
 def reassign(
     image: ClusterImage, topic: str, index: int, target: Sequence[int], *, may_change_factor: bool = True
 ) -> Reassigned:
-    """Begins a reassignment, or gives the one under way another target; one that waits for nobody is done at once."""
+    """Begin a reassignment, or retarget the one in progress. It completes at once if no replica has to catch up."""
     state = image.partition(topic, index)
     if state is None:
         return _unknown(image, topic, index)
@@ -61,14 +60,14 @@ def reassign(
         text = f"The replication factor is changed from {current_factor} to {len(target)}"
         return Refusal(WireError.INVALID_REPLICATION_FACTOR, text)
     leaving = tuple(sorted(set(state.replicas) - set(target)))
-    # What an earlier target brought stays marked, or to cancel would keep it.
+    # Replicas that an earlier target added stay marked, or cancelling would keep them.
     coming = tuple(sorted({*state.adding, *target} - set(original_of(state))))
     begun = replace(state, replicas=(*target, *leaving), adding=coming, removing=leaving)
     return _change(image, topic, state, completed(begun, begun.isr) or begun)
 
 
 def cancel(image: ClusterImage, topic: str, index: int, *, unclean: bool = False) -> Reassigned:
-    """Back to the replicas before. `unclean`: even if none of them has all that was committed."""
+    """Restore the replicas from before. `unclean`: even if none of them has all committed records."""
     state = image.partition(topic, index)
     if state is None:
         return _unknown(image, topic, index)
@@ -105,7 +104,7 @@ def _change(image: ClusterImage, topic: str, old: PartitionState, new: Partition
 
 def changed(topic: str, old: PartitionState, new: PartitionState) -> PartitionChanged:
     """The change from one state to the other, under a new leader epoch where that is due."""
-    # As Kafka does: who no longer belongs to the partition must not be believed under the old epoch.
+    # As in Kafka: a removed replica is fenced by a new leader epoch.
     moved = new.leader != old.leader or not set(old.replicas) <= set(new.replicas)
     return PartitionChanged(
         topic,
@@ -125,7 +124,7 @@ def _check_target(image: ClusterImage, state: PartitionState, target: Sequence[i
     if not target:
         return _bad_assignment(f"{what} an empty replica list.")
     for broker in sorted(target):
-        # One that is down, but has the partition already, need not be there now.
+        # A present replica may be down.
         if broker not in image.brokers and broker not in state.replicas:
             return _bad_assignment(f"{what} broker {broker}, but no such broker is registered.")
         if target.count(broker) > 1:

@@ -1,8 +1,8 @@
-"""Cuts changes into portions that a store takes in one transaction: ZooKeeper's limit is 1 MB, feed entry included.
+"""Splits large changes into transactions that ZooKeeper accepts: at most 1 MB each, feed entry included. Pure.
 
-Pure. What one decision changes goes into as few portions as possible. A topic that grows by thousands of partitions
-grows in steps; one that is created with them has their nodes made before (`znodes.staging_ops`), so it is never seen in
-part.
+A change takes as few transactions as possible. Thousands of new partitions of a topic are added in steps. For a topic
+that is created with thousands, the partitions' znodes are written before it (`znodes.staging_ops`), so that it never
+appears in part.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,20 +21,20 @@ from moldau.metadata.changes import (
 from moldau.metadata.image import ClusterImage, PartitionState
 from moldau.metadata.znodes import CREATED_AT_ONCE, DELETED_AT_ONCE
 
-TRANSACTION_BYTES = 500_000  # half of what ZooKeeper takes by default
-WITH_TOPICS = 1.8  # so much of a portion may it be, together with the assignments that have to be written as a whole
+TRANSACTION_BYTES = 500_000  # half of what ZooKeeper accepts by default
+WITH_ASSIGNMENTS = 1.8  # times the limit, with the assignments of topics, which are written whole
 
-# What a change weighs, generously: the paths and data of its nodes, the framing of operations, and its feed entry.
+# Upper bounds of what a change takes: paths and data of its znodes, framing of operations, its feed entry.
 SMALL = 600
 PER_PARTITION = 400
-PER_DELETED = 330  # two paths with the longest of names
-NAMES = 4  # how often a topic's name is written for each of its partitions
-IDS = 4  # and its replicas' ids
-PER_PLACE = 12  # in a topic's assignment, beside the ids
+PER_DELETED = 330  # two paths with the longest topic name
+NAMES = 4  # times that the topic name is written for each partition
+IDS = 4  # and the replica ids
+PER_ASSIGNMENT = 12  # of a partition in its topic's assignment, beside the ids
 
 
-class _Load:
-    """What a transaction takes, as changes are added to it. An assignment is written once, whatever changes of it."""
+class _Size:
+    """The size of a transaction as changes are added to it. A topic's assignment is written once, and whole."""
 
     def __init__(self, image: ClusterImage) -> None:
         self._image = image
@@ -43,11 +43,11 @@ class _Load:
         self.assignments = 0
 
     def fits(self, limit: int) -> bool:
-        return self.own <= limit and self.own + self.assignments <= WITH_TOPICS * limit
+        return self.own <= limit and self.own + self.assignments <= WITH_ASSIGNMENTS * limit
 
     def add(self, change: Change) -> None:
         for each in _leaves(change):
-            self.own += _weight(each, self._image)
+            self.own += _size_of(each, self._image)
             if isinstance(each, PartitionsAdded):
                 self._rewrite(each.topic, _grown(each, self._image))
             elif isinstance(each, PartitionChanged) and each.topic not in self._topics and _moves(each, self._image):
@@ -58,31 +58,31 @@ class _Load:
         self._topics[topic] = size
 
 
-def _weight(change: Change, image: ClusterImage) -> int:
+def _size_of(change: Change, image: ClusterImage) -> int:
     match change:
         case TopicCreated() if len(change.partitions) > CREATED_AT_ONCE:
-            return SMALL + 2 * _assignment(change.partitions) + _config_weight(change.config)
+            return SMALL + 2 * _assignment(change.partitions) + _config_size(change.config)
         case TopicCreated():
-            partitions = sum(_partition_weight(change.topic, each.replicas) for each in change.partitions)
-            return SMALL + partitions + _config_weight(change.config)
+            partitions = sum(_partition_size(change.topic, each.replicas) for each in change.partitions)
+            return SMALL + partitions + _config_size(change.config)
         case PartitionsAdded():
-            return SMALL + sum(_partition_weight(change.topic, each.replicas) for each in change.partitions)
+            return SMALL + sum(_partition_size(change.topic, each.replicas) for each in change.partitions)
         case TopicDeleted():
             known = image.topics.get(change.topic)
             count = len(known.partitions) if known else 0
             return SMALL + (0 if count > DELETED_AT_ONCE else count) * PER_DELETED
         case PartitionChanged():
-            return _partition_weight(change.topic, change.replicas)
+            return _partition_size(change.topic, change.replicas)
         case TopicConfigured() | BrokerConfigured() | GroupConfigured():
-            return SMALL + _config_weight(change.config)
+            return SMALL + _config_size(change.config)
     return SMALL
 
 
-def _config_weight(config: Mapping[str, str]) -> int:
+def _config_size(config: Mapping[str, str]) -> int:
     return 4 * sum(len(name) + len(value) + 8 for name, value in config.items())
 
 
-def _partition_weight(topic: str, replicas: Sequence[int]) -> int:
+def _partition_size(topic: str, replicas: Sequence[int]) -> int:
     return PER_PARTITION + NAMES * len(topic) + IDS * _ids(replicas)
 
 
@@ -91,8 +91,8 @@ def _ids(replicas: Sequence[int]) -> int:
 
 
 def _assignment(partitions: Iterable[PartitionState]) -> int:
-    """What a topic's node says about these partitions."""
-    return sum(PER_PLACE + _ids((*each.replicas, *each.adding, *each.removing)) for each in partitions)
+    """The size of these partitions in the topic's znode."""
+    return sum(PER_ASSIGNMENT + _ids((*each.replicas, *each.adding, *each.removing)) for each in partitions)
 
 
 def _grown(change: PartitionsAdded, image: ClusterImage) -> int:
@@ -103,14 +103,14 @@ def _grown(change: PartitionsAdded, image: ClusterImage) -> int:
 
 
 def _moves(change: PartitionChanged, image: ClusterImage) -> bool:
-    """Whether the topic's assignment has to be written anew."""
+    """Whether the change rewrites the topic's assignment."""
     old = image.partition(change.topic, change.index)
     new = (change.replicas, change.adding, change.removing)
     return old is not None and (old.replicas, old.adding, old.removing) != new
 
 
 def split_change(change: Change, image: ClusterImage, limit: int = TRANSACTION_BYTES) -> list[Change]:
-    """The change itself, if it is small enough; else several that have the same effect one after the other."""
+    """The change itself, if it is small enough; else several with the same effect, one after the other."""
     if count_fitting([change], image, limit):
         return [change]
     cut = [piece for leaf in _leaves(change) for piece in _pieces(leaf, limit)]
@@ -118,11 +118,11 @@ def split_change(change: Change, image: ClusterImage, limit: int = TRANSACTION_B
 
 
 def count_fitting(changes: Sequence[Change], image: ClusterImage, limit: int = TRANSACTION_BYTES) -> int:
-    """How many of them, from the first on, go into one portion."""
-    load = _Load(image)
+    """How many of them, from the first on, fit into one transaction."""
+    size = _Size(image)
     for count, change in enumerate(changes):
-        load.add(change)
-        if not load.fits(limit):
+        size.add(change)
+        if not size.fits(limit):
             return count
     return len(changes)
 
@@ -139,7 +139,7 @@ def _pieces(change: Change, limit: int) -> Iterator[Change]:
     if not isinstance(change, PartitionsAdded):
         yield change
         return
-    heaviest = max(_partition_weight(change.topic, each.replicas) for each in change.partitions)
+    heaviest = max(_partition_size(change.topic, each.replicas) for each in change.partitions)
     size = max((limit - SMALL) // heaviest, 1)
     for start in range(0, len(change.partitions), size):
         yield PartitionsAdded(change.topic, change.partitions[start : start + size])
@@ -147,13 +147,13 @@ def _pieces(change: Change, limit: int) -> Iterator[Change]:
 
 def _packed(changes: Iterable[Change], image: ClusterImage, limit: int) -> Iterator[Change]:
     pack: list[Change] = []
-    load = _Load(image)
+    size = _Size(image)
     for change in changes:
-        load.add(change)
-        if pack and not load.fits(limit):
+        size.add(change)
+        if pack and not size.fits(limit):
             yield ChangeSet(tuple(pack))
-            pack, load = [], _Load(image)
-            load.add(change)
+            pack, size = [], _Size(image)
+            size.add(change)
         pack.append(change)
     if pack:
         yield ChangeSet(tuple(pack))

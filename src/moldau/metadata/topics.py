@@ -1,7 +1,7 @@
-"""Decisions about topics: create, grow, delete. Each looks at an image and answers with a change or a refusal.
+"""Creating, extending and deleting topics: from an image to a change or a refusal. Pure.
 
-Rules, codes and texts are those of Apache Kafka 4.3, because clients show them to people. Settings are not checked
-here: this room does not know them; the caller does that first. Explicit creation and auto-creation both come this way.
+Rules, codes and texts are those of Apache Kafka 4.3, because clients show them to people. Topic configs are checked by
+the caller. Explicit creation and auto-creation both use these functions.
 """
 
 import re
@@ -20,7 +20,7 @@ MAX_NAME_LENGTH = 249
 MAX_NEW_PARTITIONS = 9_999  # of one topic in one request; one transaction of the store must hold them
 MAX_REPLICATION = 32_767  # it is an int16 on the wire
 USE_DEFAULT = -1
-METADATA_LOG = "__cluster_metadata"  # the name of Apache Kafka's own log, whose directory must stay recognisable
+METADATA_LOG = "__cluster_metadata"  # Apache Kafka's own log: its directory must stay recognisable
 
 _NAME = re.compile(r"[a-zA-Z0-9._-]+")
 
@@ -67,17 +67,17 @@ def add_partitions(
     *,
     start: int = 0,
 ) -> PartitionsAdded | Refusal:
-    """Grows a topic to `total` partitions; `assignment` names the replicas of each new one, or is None."""
+    """Extend a topic to `total` partitions; `assignment` names the replicas of each new one, or is None."""
     topic = image.topics.get(name)
     if topic is None:
         return unknown_topic()
-    if topic.internal:  # their number says where each group and transactional id is: with another, all are lost
+    if topic.internal:  # the number maps groups and transactional ids to partitions: another one would lose them
         return Refusal(WireError.INVALID_REQUEST, f"The number of partitions of internal topic {name} is fixed.")
     refusal = _not_an_increase(topic, total)
     if refusal:
         return refusal
     count, added = len(topic.partitions), total - len(topic.partitions)
-    replication = len(target_of(topic.partitions[0]))  # one that is being moved has more for a while
+    replication = len(target_of(topic.partitions[0]))  # during a reassignment there are more
     if assignment is None:
         replicas = _place(image, added, replication, start, first_index=count)
     else:
@@ -248,7 +248,7 @@ def _too_many() -> Refusal:
 def _new_partitions(
     image: ClusterImage, replicas: Sequence[tuple[int, ...]], first_index: int
 ) -> tuple[PartitionState, ...]:
-    """All that stay are in sync. Who is being shut down copies nothing any more: nobody should wait for it."""
+    """All replicas start in sync, but for those on brokers in controlled shutdown, which copy nothing any more."""
     leaving = {broker.id for broker in image.brokers.values() if broker.leaving}
     states = []
     for index, brokers in enumerate(replicas, first_index):

@@ -1,9 +1,9 @@
-"""How the image lies in the coordination store's tree, in the layout that Kafka made known on ZooKeeper.
+"""The cluster image as znodes, in the layout that Kafka used on ZooKeeper. Pure.
 
-Pure: `ops_for` says what a change writes, `image_from` reads the whole tree back; who carries bytes is not its concern.
-Two numbers double as node versions, so that compare-and-set needs nothing beside the image: a partition's epoch is the
-version of its state node, and the image's version is that of the feed's head, which every change sets. The controller
-epoch likewise: a deposed controller's change fails on the first operation.
+`ops_for` gives the operations that write a change, `image_from` reads the whole image back. Three numbers are also
+znode versions, so that compare-and-set needs nothing but the image: a partition epoch is the version of its state
+znode, the image's version is that of the head of the change feed, which every change sets, and the controller epoch is
+that of its znode, so that the changes of a fenced controller fail on their first operation.
 """
 
 import json
@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from urllib.parse import quote, unquote
 from uuid import UUID
 
+from moldau.base.ids import TopicPartition
 from moldau.base.tree import Check, Create, Delete, Op, Set
 from moldau.base.uuids import text_of, uuid_of
 from moldau.metadata.changes import (
@@ -48,26 +49,26 @@ CONTROLLER_EPOCH = "/controller_epoch"
 FEATURES = "/feature"
 PRODUCER_IDS = "/latest_producer_id_block"
 TOPICS = "/brokers/topics"
-FEED = "/moldau/changes"  # its data is the number of the last change; below it are the last changes by number
+FEED = "/moldau/changes"  # its data is the number of the last change; its children are the last changes by number
 
-# What `image_from` wants to see. The feed is not among it: only its head is.
+# What `image_from` reads, beside the head of the feed.
 ROOTS = ("/cluster", "/brokers", "/config", CONTROLLER, CONTROLLER_EPOCH, FEATURES, PRODUCER_IDS)
 
 DEFAULT_BROKER_NODE = "<default>"
-DELETED = b""  # the data of a topic's node that is as good as none: its partitions' nodes are still to go, or to come
-DELETED_AT_ONCE = 1_500  # partitions that go with their topic's deletion; those of a larger topic are left for later
-CREATED_AT_ONCE = 350  # partitions that come with their topic's creation; those of a larger topic are there before it
-STAGED_AT_ONCE = 700  # partitions whose nodes are made in one transaction, before their topic is
+DELETED = b""  # the data of a topic's znode that is no topic: it is being deleted, or created
+DELETED_AT_ONCE = 1_500  # partitions that are deleted with their topic; those of a larger topic are deleted later
+CREATED_AT_ONCE = 350  # partitions that are created with their topic; those of a larger topic are created before
+STAGED_AT_ONCE = 700  # partitions that one transaction creates before their topic
 
-_encode = json.JSONEncoder(separators=(",", ":")).encode  # made once: a topic of many partitions is many nodes
+_encode = json.JSONEncoder(separators=(",", ":")).encode  # made once: a topic with many partitions has many znodes
 
 
 class MalformedZnodeError(Exception):
-    """A node does not say what it should; the text names it."""
+    """A znode has unexpected data; the text names it."""
 
 
 def founding_ops(cluster_id: str) -> list[Op]:
-    """The tree of a new cluster."""
+    """The znodes of a new cluster."""
     return [
         Create("/cluster"),
         Create(CLUSTER_ID, _json({"version": "1", "id": cluster_id})),
@@ -82,7 +83,7 @@ def founding_ops(cluster_id: str) -> list[Op]:
 
 
 def ops_for(change: Change, image: ClusterImage) -> list[Op]:
-    """What a change of this image writes: fenced by the controller epoch, and with its own entry in the feed."""
+    """The operations of a change: fenced by the controller epoch, with an entry in the change feed."""
     number = image.version + 1
     return [
         Check(CONTROLLER_EPOCH, image.controller_epoch),
@@ -101,14 +102,14 @@ def feed_entry(path: str, data: bytes) -> Change:
 
 
 def _steps(change: Change, image: ClusterImage) -> Iterator[tuple[Change, ClusterImage, ClusterImage]]:
-    """What a change writes step by step, each with the image before and after it.
+    """The steps of a change, each with the image before and after it.
 
-    Changes of different partitions that follow each other are one step, a batch: there may be thousands.
+    Consecutive changes of different partitions are one step, a change set: there may be thousands.
     """
-    run: dict[tuple[str, int], PartitionChanged] = {}
+    run: dict[TopicPartition, PartitionChanged] = {}
     for part in (*_flat(change), None):
-        if isinstance(part, PartitionChanged) and (part.topic, part.index) not in run:
-            run[part.topic, part.index] = part
+        if isinstance(part, PartitionChanged) and TopicPartition(part.topic, part.index) not in run:
+            run[TopicPartition(part.topic, part.index)] = part
             continue
         if run:
             step = ChangeSet(tuple(run.values()))
@@ -117,7 +118,7 @@ def _steps(change: Change, image: ClusterImage) -> Iterator[tuple[Change, Cluste
             image = after
             run.clear()
         if isinstance(part, PartitionChanged):
-            run[part.topic, part.index] = part
+            run[TopicPartition(part.topic, part.index)] = part
         elif part is not None:
             after = fold(image, part)
             yield part, image, after
@@ -153,7 +154,7 @@ def _writes(change: Change, image: ClusterImage, after: ClusterImage) -> Iterato
             path = _group_config_path(change.group)
             yield from _configure(path, change.config, exists=change.group in image.group_configs)
         case BrokerRegistered():
-            if change.broker.id in image.brokers:  # a new session's node in place of an old session's
+            if change.broker.id in image.brokers:  # the znode of an earlier session
                 yield Delete(broker_path(change.broker.id))
             broker = after.brokers[change.broker.id]
             yield Create(broker_path(broker.id), _broker_data(broker), ephemeral=True)
@@ -177,7 +178,7 @@ def _writes(change: Change, image: ClusterImage, after: ClusterImage) -> Iterato
 
 
 def touched(change: Change) -> Iterator[tuple[str, bool]]:
-    """Where a change may have written: paths, and whether all that is below them is meant too."""
+    """Paths that a change may have written, and whether everything below them is included."""
     small = [(path, True) for path in (BROKERS, "/config/brokers", "/config/groups")]
     small += [(path, False) for path in (CONTROLLER, CONTROLLER_EPOCH, FEATURES, PRODUCER_IDS)]
     for part in _flat(change):
@@ -206,14 +207,14 @@ def _create_topic(topic: Topic) -> Iterator[Op]:
 
 
 def large_topics(change: Change) -> list[TopicCreated]:
-    """The new topics that one transaction cannot make: `staging_ops` come before the change itself."""
+    """The new topics that are too large for one transaction: `staging_ops` come before the change itself."""
     return [each for each in _flat(change) if isinstance(each, TopicCreated) and len(each.partitions) > CREATED_AT_ONCE]
 
 
 def staging_ops(topic: TopicCreated, controller_epoch: int) -> Iterator[list[Op]]:
-    """What has to be there before a large topic is created, transaction by transaction. Nobody sees a topic yet.
+    """The transactions that prepare a large topic, which is not visible yet.
 
-    Each counts up the version of the node above the partitions. So the change itself can tell that all are there.
+    Each raises the version of the znode above the partitions, by which the change itself checks that all are done.
     """
     fence = Check(CONTROLLER_EPOCH, controller_epoch)
     yield [fence, Create(topic_path(topic.topic), DELETED), Create(_partitions_path(topic.topic))]
@@ -267,7 +268,7 @@ def _configure(path: str, config: Mapping[str, str], *, exists: bool) -> Iterato
 
 
 def image_from(tree: Mapping[str, bytes]) -> ClusterImage:
-    """The image that lies in these nodes (the subtrees of ROOTS, and FEED itself). Raises MalformedZnodeError."""
+    """The image in these znodes (the subtrees of ROOTS, and FEED itself). Raises MalformedZnodeError."""
     states: dict[str, dict[int, bytes]] = {}
     topic_nodes: dict[str, bytes] = {}
     configs: dict[str, Mapping[str, str]] = {}
@@ -456,7 +457,7 @@ def _config_path(topic: str) -> str:
 
 
 def _group_config_path(group: str) -> str:
-    """A group may be called anything, so its name is written as in a URL; a name of dots alone would be a way up."""
+    """A group id may be any text, so it is quoted as in a URL; one of dots alone would be a relative path."""
     name = quote(group, safe="")
     return f"/config/groups/{name if name.strip('.') else name.replace('.', '%2E')}"
 

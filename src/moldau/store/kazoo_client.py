@@ -1,8 +1,7 @@
-"""What is particular to kazoo, and the one file that imports it: how a client is set up, and a request that it lacks.
+"""The one file that imports kazoo: client set-up, and the `multiRead` request, which kazoo lacks.
 
-That request is `multiRead` (ZooKeeper 3.6): many nodes for one answer. kazoo keeps a queue of requests that know how to
-write themselves and how to read their answer; giving it one more kind is a private matter of kazoo's, and so its
-version is pinned.
+`multiRead` (ZooKeeper 3.6) reads many znodes with one request. kazoo keeps a queue of requests that serialize
+themselves and deserialize their responses. Adding one uses private parts of kazoo, so its version is pinned.
 """
 
 import logging
@@ -19,26 +18,26 @@ from kazoo.handlers.threading import SequentialThreadingHandler
 
 from moldau.store.port import Node
 
-log = logging.getLogger("moldau.store")
+logger = logging.getLogger("moldau.store")
 
-RETRY = {"max_tries": -1, "delay": 0.05, "max_delay": 1.0}  # kazoo's own would come to wait for an hour
+RETRY = {"max_tries": -1, "delay": 0.05, "max_delay": 1.0}  # kazoo's default delays grow to an hour
 
 # Operation codes and layouts of ZooKeeper's protocol.
 GET_DATA, GET_CHILDREN, MULTI_READ, ERROR = 4, 8, 22, -1
 HEADER = struct.Struct(">i?i")  # of one operation: its code, whether this is the end, an error code
 LENGTH = struct.Struct(">i")
-STAT = struct.Struct(">32xi32x")  # of all that ZooKeeper tells about a node, the version
+STAT = struct.Struct(">32xi32x")  # the version of a znode, out of its stat
 
 
 class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
-    """Two changes: no dead server takes all of a session's time, and nothing holds up the loop."""
+    """Two changes: one dead server does not use up the session timeout, and the wake-up pipe does not block."""
 
     def __init__(self, connect_s: float) -> None:
         super().__init__()
         self._connect_s = connect_s
 
     def create_connection(self, *arguments: Any, **named: Any) -> Any:
-        named["timeout"] = self._connect_s  # kazoo's is the whole session's
+        named["timeout"] = self._connect_s  # kazoo's is the session timeout
         return super().create_connection(*arguments, **named)
 
     def create_socket_pair(self) -> tuple[socket.socket, socket.socket]:
@@ -50,40 +49,40 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
 
 def new_client(hosts: str, timeout_s: float) -> Any:
     """A KazooClient that is not yet started."""
-    quiet = logging.getLogger("moldau.store.kazoo")
-    quiet.setLevel(logging.ERROR)  # what is worth telling is told in session.py
+    kazoo_logger = logging.getLogger("moldau.store.kazoo")
+    kazoo_logger.setLevel(logging.ERROR)  # zookeeper_session.py logs what operators need
     servers = hosts.split(",")
     random.shuffle(servers)
     return KazooClient(
         hosts=",".join(servers),
-        # Shuffled once. kazoo would do so again and again, and may then try the server first that it has just given up.
+        # Shuffled once: kazoo would shuffle again for each attempt, and may retry the server that just failed.
         randomize_hosts=False,
         timeout=timeout_s,
         handler=_Handler(timeout_s / len(servers)),
         connection_retry=dict(RETRY),
-        logger=quiet,
+        logger=kazoo_logger,
     )
 
 
 def stop_client(client: Any) -> None:
-    """Ends the session and the threads. Takes its time if there is no server to tell."""
+    """End the session and the threads. Slow if no server responds."""
     try:
         client.stop()
         client.close()
     except WriterNotClosedException:
-        log.info("a server that does not answer was not told that the session ended; it will find out")
+        logger.info("ZooKeeper did not acknowledge the end of the session; it expires by itself.")
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A node as it was read, with the names of its children."""
+    """A znode with the names of its children."""
 
     node: Node
     children: list[str]
 
 
 def read_many_async(client: Any, paths: Sequence[str]) -> Any:
-    """Asks for nodes and their children; the answer has one Seen for each path, or None where there is no node."""
+    """Read znodes and their children; the result has one Seen for each path, or None where there is no znode."""
     result = client.handler.async_result()
     client._call(_ReadMany(tuple(paths)), result)
     return result
@@ -91,7 +90,7 @@ def read_many_async(client: Any, paths: Sequence[str]) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class _ReadMany:
-    """A request as kazoo knows them: `type`, `serialize` and `deserialize`."""
+    """A request in kazoo's form: `type`, `serialize` and `deserialize`."""
 
     type: ClassVar[int] = MULTI_READ
     paths: tuple[str, ...]
@@ -110,7 +109,7 @@ class _ReadMany:
         for _ in self.paths:
             node, offset = _read_node(buffer, offset)
             children, offset = _read_children(buffer, offset)
-            # A node that came or went between its two halves is as good as one that is not there.
+            # Created or deleted between the two reads: treated as missing.
             seen.append(None if node is None or children is None else Seen(node, children))
         return seen
 
@@ -122,7 +121,7 @@ def _read_node(buffer: bytes, offset: int) -> tuple[Node | None, int]:
         return None, offset + LENGTH.size
     (length,) = LENGTH.unpack_from(buffer, offset)
     offset += LENGTH.size
-    end = offset + max(length, 0)  # -1 stands for null, which other clients may write
+    end = offset + max(length, 0)  # -1 is null, which other clients may write
     (version,) = STAT.unpack_from(buffer, end)
     return Node(bytes(buffer[offset:end]), version), end + STAT.size
 

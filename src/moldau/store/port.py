@@ -1,18 +1,16 @@
-"""The coordination store: a small versioned tree with compare-and-set, watches and ephemeral nodes, as ZooKeeper has.
+"""Store: the contract of the metadata store, a small versioned tree with transactions, watches and ephemeral nodes.
 
-This is the promise that the embedded store and a ZooKeeper ensemble both keep; it knows neither of them, nor what is
-kept in the tree. Three rules for callers:
+Both the embedded SQLite store and a ZooKeeper ensemble keep it; neither knows what is kept in the tree. For callers:
 
-- `multi` is all or nothing, and its operations see each other's effects in order. A conflict is an answer, not an
+- `multi` is all or nothing, and its operations see each other's effects in order. A conflict is a result, not an
   exception. When `multi` raises StoreUnavailable the change may or may not have been made: read, then decide again.
-- A watch fires once. It says that something may have changed, not what: arm it, then read, then wait for it. It may
-  fire without a change (a lost connection), never the other way round.
-- `subtree` is for reading much at once. It is one snapshot on the embedded store and many reads on ZooKeeper: who needs
-  a consistent picture compares a version before and after.
-
-And two for a store that others write to. A session sees its own changes at once, those of other sessions a little
-later: `sync` first where that matters. A session can end without having been closed (the process stood still, the
-network was cut): its ephemeral nodes are gone then, and `on_session` tells when there is a new one.
+- A watch fires once, and says that something may have changed, not what: arm it, then read, then wait for it. It may
+  fire without a change (after a lost connection), never the other way round.
+- `subtree` reads much at once: one snapshot on SQLite, many reads on ZooKeeper. For a consistent picture compare a
+  version before and after.
+- On ZooKeeper a session sees its own changes at once, those of other sessions a little later: `sync` first where that
+  matters. A session can expire (a paused process, a network failure): its ephemeral nodes are gone then, and
+  `on_session` reports the new one.
 """
 
 import asyncio
@@ -25,11 +23,11 @@ from moldau.base.tree import Op
 
 
 class StoreError(Exception):
-    """The store could not do what it was asked; the text says why."""
+    """The store could not carry out a request; the text says why."""
 
 
 class StoreUnavailable(StoreError):
-    """Locked, read-only, out of space, out of reach: it may work later, with no change to the program."""
+    """Locked, read-only, full or unreachable: a retry may work."""
 
 
 class StoreFull(StoreUnavailable):
@@ -37,11 +35,11 @@ class StoreFull(StoreUnavailable):
 
 
 class TooMuch(StoreError):
-    """More than the store takes in one transaction: nothing was changed, and trying again does not help."""
+    """A transaction above the store's limit: nothing was changed, and a retry does not help."""
 
 
 class StoreDamaged(StoreError):
-    """The store's content is corrupt, or newer than this program: trying again does not help."""
+    """The store's content is corrupt, or written by a newer release: a retry does not help."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +50,9 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What one operation of a multi did: the node's path (with its digits, if sequential) and version after it.
+    """The result of one operation of a multi: the node's path (with its digits, if sequential) and new version.
 
-    After a Delete or a Check the version is the one asked for.
+    After a Delete or a Check the version is the expected one.
     """
 
     path: str
@@ -71,7 +69,7 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """Why a multi changed nothing: the first operation that did not fit."""
+    """Why a multi changed nothing: its first failed operation."""
 
     reason: Reason
     index: int
@@ -84,13 +82,13 @@ class Conflict:
 class Store(Protocol):
     @property
     def connected(self) -> bool:
-        """Whether it can be asked now. If not, everything but `close` raises StoreUnavailable at once."""
+        """Whether it can be used now. If not, everything but `close` raises StoreUnavailable at once."""
 
     def on_session(self, callback: Callable[[], None]) -> None:
-        """Calls it, on the loop, when a new session took the place of one that ended: ephemeral nodes are gone."""
+        """Have it called, on the loop, when a new session replaced an expired one: ephemeral nodes are gone."""
 
     async def sync(self) -> None:
-        """Reads that are asked for after this see every change that was made before it, whoever made it."""
+        """Later reads see every change that any session made before."""
 
     async def get(self, path: str) -> Node | None: ...
 
@@ -105,10 +103,10 @@ class Store(Protocol):
     async def multi(self, ops: Sequence[Op]) -> list[Done] | Conflict: ...
 
     async def watch_data(self, path: str) -> asyncio.Future[None]:
-        """Done when the node is created, set or deleted next; the node need not exist. Cancel it to stop watching."""
+        """Done at the next creation, change or deletion of the node, which need not exist. Cancel it to stop."""
 
     async def watch_children(self, path: str) -> asyncio.Future[None]:
-        """Done when a child appears or goes next, or the node itself goes. Cancel it to stop watching."""
+        """Done when a child is next created or deleted, or the node itself deleted. Cancel it to stop."""
 
     async def close(self) -> None:
-        """Ends the session: its ephemeral nodes go, its watches are cancelled."""
+        """End the session: its ephemeral nodes are deleted, its watches cancelled."""

@@ -1,11 +1,11 @@
-"""The embedded coordination store: one SQLite file, one thread, one session. Knows nothing of what the tree means.
+"""SqliteStore: the metadata store of a single node, one SQLite file. Does not interpret what it stores.
 
-Every statement runs in a thread of its own, so that an fsync never holds up the loop. `synchronous=FULL` in WAL mode:
-what `multi` has answered survives a power cut. The file is locked for as long as it is open, because ephemeral nodes
-live and die with the one process that has it.
+All statements run in one thread, so that an fsync never blocks the event loop. `synchronous=FULL` in WAL mode: an
+answered `multi` survives a power cut. The file is locked while it is open, because ephemeral nodes belong to the one
+process that has it open.
 
-On a full disk a small transaction (a deletion, a setting) is carried out with the help of a reserve: blocks that are
-given back to the file system when SQLite has no room for its write-ahead log. Otherwise nothing could be deleted.
+On a full disk small transactions (deletions, settings) use a reserve: blocks that are given back to the file system
+when SQLite has no room for its write-ahead log. Otherwise nothing could be deleted.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ logger = logging.getLogger("moldau.store")
 T = TypeVar("T")
 
 SCHEMA_VERSION = 1
-LOCK_TIMEOUT_S = 1.0  # how long to wait for another process that has the file open
+LOCK_TIMEOUT_S = 1.0  # for another process to close the file
 SMALL_CHANGE = 2  # nodes that a transaction may add on a full disk: the entry of the change feed and a setting
 
 SCHEMA = """
@@ -42,7 +42,7 @@ CREATE INDEX node_by_parent ON node (parent);
 INSERT INTO node (path, parent, data) VALUES ('/', '', x'');
 """
 
-# SQLite reports these as DatabaseError with a text of its own; everything else may pass.
+# Codes of DatabaseError for which a retry does not help.
 DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
@@ -61,7 +61,7 @@ class _Refused(Exception):
 
 
 class SqliteStore:
-    """Open it with `await SqliteStore.open(path)`; see `store.port.Store` for what its methods promise."""
+    """Open it with `await SqliteStore.open(path)`; `store.port.Store` is its contract."""
 
     def __init__(
         self, path: Path, thread: ThreadPoolExecutor, connection: sqlite3.Connection, reserve: Reserve | None = None
@@ -79,7 +79,7 @@ class SqliteStore:
         thread = ThreadPoolExecutor(1, thread_name_prefix="store")
         loop = asyncio.get_running_loop()
         try:
-            connection = await loop.run_in_executor(thread, _guarded, path, lambda: _open(path, reserve))
+            connection = await loop.run_in_executor(thread, _translating_errors, path, lambda: _open(path, reserve))
         except StoreFull as problem:
             thread.shutdown(wait=False)
             raise StoreFull(f"Disk full: {path} cannot be opened. Free some space, then start the broker.") from problem
@@ -93,10 +93,10 @@ class SqliteStore:
         return not self._closed
 
     def on_session(self, callback: Callable[[], None]) -> None:
-        """Never called: the one session ends when the file is closed."""
+        """Never called: the only session ends when the file is closed."""
 
     async def sync(self) -> None:
-        """Nobody else writes to the file."""
+        """Nothing to do: no other process writes to the file."""
 
     async def get(self, path: str) -> Node | None:
         return await self._run(lambda: _node(self._connection, path))
@@ -120,7 +120,9 @@ class SqliteStore:
         for op in ops:
             check_path(op.path)
         reserve = self._reserve if _nodes_added(ops) <= SMALL_CHANGE else None
-        return await self._run(lambda: _insist(self._path, lambda: self._transact(ops), reserve, self._connection))
+        return await self._run(
+            lambda: _with_reserve(self._path, lambda: self._transact(ops), reserve, self._connection)
+        )
 
     async def watch_data(self, path: str) -> asyncio.Future[None]:
         return self._watch("data", path)
@@ -142,16 +144,16 @@ class SqliteStore:
 
     async def _run(self, work: Callable[[], T]) -> T:
         if self._closed:
-            raise StoreUnavailable(f"{self._path} is closed")
-        # Shielded: what was asked for is done even if the caller stops waiting, and not half of the time.
-        return await asyncio.shield(self._loop.run_in_executor(self._thread, _guarded, self._path, work))
+            raise StoreUnavailable(f"The metadata store {self._path} is closed.")
+        # Shielded: the work is done even if the caller is cancelled.
+        return await asyncio.shield(self._loop.run_in_executor(self._thread, _translating_errors, self._path, work))
 
     def _transact(self, ops: Sequence[Op]) -> list[Done] | Conflict:
-        """In the store's thread. Watches fire from here, since the caller may have stopped waiting."""
+        """In the store's thread. Watches fire from here, since the caller may have been cancelled."""
         connection = self._connection
         connection.execute("BEGIN IMMEDIATE")
         try:
-            done = [_carry_out(connection, index, op) for index, op in enumerate(ops)]
+            done = [_execute(connection, index, op) for index, op in enumerate(ops)]
             connection.execute("COMMIT")
         except _Refused as refused:
             connection.execute("ROLLBACK")
@@ -187,11 +189,11 @@ class SqliteStore:
 def _open(path: Path, reserve: Reserve | None) -> sqlite3.Connection:
     if reserve is not None:
         reserve.fill()
-    return _insist(path, lambda: _connect(path), reserve)
+    return _with_reserve(path, lambda: _connect(path), reserve)
 
 
 def _connect(path: Path) -> sqlite3.Connection:
-    # check_same_thread off: the connection is made, used and closed in the one thread, but freed anywhere.
+    # check_same_thread off: the connection is used in one thread, but may be freed in another.
     connection = sqlite3.connect(path, timeout=LOCK_TIMEOUT_S, isolation_level=None, check_same_thread=False)
     try:
         connection.execute("PRAGMA locking_mode = EXCLUSIVE")
@@ -201,7 +203,7 @@ def _connect(path: Path) -> sqlite3.Connection:
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         if version > SCHEMA_VERSION:
             raise StoreDamaged(
-                f"{path} was written by a newer Moldau (format {version}; this one knows {SCHEMA_VERSION})"
+                f"{path} was written by a newer Moldau (format {version}; this release reads {SCHEMA_VERSION})"
             )
         connection.execute("BEGIN EXCLUSIVE")
         if version == 0:
@@ -210,7 +212,7 @@ def _connect(path: Path) -> sqlite3.Connection:
             for statement in SCHEMA.split(";\n"):
                 connection.execute(statement)
             connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-        # What a crashed process left behind: its session is over.
+        # The session of a crashed process is over.
         connection.execute("DELETE FROM node WHERE ephemeral")
         connection.execute("COMMIT")
     except BaseException:
@@ -226,7 +228,7 @@ def _end(connection: sqlite3.Connection) -> None:
         connection.close()
 
 
-def _insist(
+def _with_reserve(
     path: Path, work: Callable[[], T], reserve: Reserve | None, connection: sqlite3.Connection | None = None
 ) -> T:
     """`work`, again with each part of the reserve for as long as the disk is full; then fill the reserve."""
@@ -263,8 +265,8 @@ def _code(error: sqlite3.DatabaseError) -> int:
     return code & 0xFF  # the low byte is the primary code
 
 
-def _guarded(path: Path, work: Callable[[], T]) -> T:
-    """SQLite's many errors become the port's three."""
+def _translating_errors(path: Path, work: Callable[[], T]) -> T:
+    """Turn SQLite's errors into those of the contract."""
     try:
         return work()
     except sqlite3.DatabaseError as error:
@@ -279,7 +281,7 @@ def _node(connection: sqlite3.Connection, path: str) -> Node | None:
     return Node(*row) if row else None
 
 
-def _carry_out(connection: sqlite3.Connection, index: int, op: Op) -> Done:
+def _execute(connection: sqlite3.Connection, index: int, op: Op) -> Done:
     match op:
         case Create():
             return _create(connection, index, op)
@@ -324,7 +326,7 @@ def _delete(connection: sqlite3.Connection, index: int, op: Delete) -> Done:
 
 
 def _expect(connection: sqlite3.Connection, index: int, op: Set | Delete | Check) -> int:
-    """The node's version, if it is the one asked for."""
+    """The node's version, if it is the expected one."""
     node = _node(connection, op.path)
     if node is None:
         raise _Refused(Conflict(Reason.NO_NODE, index, op))
@@ -334,7 +336,7 @@ def _expect(connection: sqlite3.Connection, index: int, op: Set | Delete | Check
 
 
 def _touched(ops: Sequence[Op], done: Sequence[Done]) -> list[tuple[str, str]]:
-    """Which watches a multi fires."""
+    """The watches that a multi fires."""
     keys: list[tuple[str, str]] = []
     for op, result in zip(ops, done, strict=True):
         if not isinstance(op, Check):

@@ -1,7 +1,7 @@
-"""The coordination store of a cluster: a ZooKeeper ensemble, through kazoo. Knows nothing of what the tree means.
+"""ZooKeeperStore: the metadata store of a cluster, a ZooKeeper ensemble through kazoo. Does not interpret znodes.
 
-See `store.port.Store` for what it promises, and `store.session` for how kazoo's threads and the loop come together.
-kazoo is loaded when a store is opened: a single node runs without it.
+See `store.port.Store` for its contract, and `store.zookeeper_session` for kazoo's threads and the event loop. kazoo is
+imported when a store is opened: a single node runs without it.
 """
 
 import asyncio
@@ -14,19 +14,19 @@ from typing import TYPE_CHECKING, Any, Self
 
 from moldau.base.tree import Check, Create, Delete, Op, Set, check_path
 from moldau.store.port import Conflict, Done, Node, Reason, StoreError, StoreUnavailable, TooMuch
-from moldau.store.session import UNIMPLEMENTED, Refused, Session
+from moldau.store.zookeeper_session import UNIMPLEMENTED, Refused, ZooKeeperSession
 
 if TYPE_CHECKING:
     from moldau.store.kazoo_client import Seen
 
 INSTALL = "pip install '.[cluster]' in a clone of Moldau"
-# ZooKeeper drops a connection that sends more than this (its jute.maxbuffer), without a word.
+# ZooKeeper closes a connection that sends more than this (jute.maxbuffer) without a response.
 MAX_REQUEST_BYTES = 0xFFFFF
-# What a multi takes on the wire besides paths and data: headers, lengths, versions; for Create also an access list.
+# Bytes of a multi on the wire besides paths and data: headers, lengths, versions; for Create also an ACL.
 REQUEST_BYTES, OP_BYTES, CREATE_BYTES = 24, 24, 48
 
 RETRY_S = 0.1  # between attempts to create the chroot
-MANY = 100  # nodes that are read with one request
+MANY = 100  # znodes that one request reads
 
 NO_NODE = -101
 NODE_EXISTS = -110
@@ -37,8 +37,7 @@ REASONS = {
     NODE_EXISTS: Reason.NODE_EXISTS,
     -111: Reason.NOT_EMPTY,
 }
-# A multi that failed has one result per operation: those before the one that did not fit were undone, those after it
-# were not tried.
+# A failed multi has one result per operation: those before the failed one were undone, those after it not tried.
 UNDONE, NOT_TRIED = 0, -2
 
 HOST = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[^\s:/,\[\]]+)(?::(\d{1,5}))?")
@@ -46,7 +45,7 @@ HOST = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[^\s:/,\[\]]+)(?::(\d{1,5}))?")
 
 @dataclass(slots=True)
 class _Watch:
-    """Those who wait for a node. kazoo keeps callables in a set: one for all, so that it does not grow."""
+    """The futures that wait for a znode. kazoo keeps callables in a set: one for all, so that it does not grow."""
 
     event: Callable[[Any], None]
     waiters: set[asyncio.Future[None]] = field(default_factory=set)
@@ -66,28 +65,30 @@ def read_connect(text: str) -> tuple[str, str]:
 
 
 class ZooKeeperStore:
-    """Open it with `await ZooKeeperStore.open(connect)`; see `store.port.Store` for what its methods promise."""
+    """Open it with `await ZooKeeperStore.open(connect)`; `store.port.Store` is its contract."""
 
     def __init__(self, hosts: str, root: str, session_timeout_ms: int) -> None:
         self._loop = asyncio.get_running_loop()
         self._root = root
         self._watches: dict[tuple[str, str], _Watch] = {}
         self._callbacks: list[Callable[[], None]] = []
-        self._session = Session(hosts, session_timeout_ms, self._fire_all, self._tell_renewed)
+        self._session = ZooKeeperSession(hosts, session_timeout_ms, self._fire_all, self._tell_renewed)
         self._client = self._session.client
 
     @classmethod
     async def open(
         cls, connect: str, session_timeout_ms: int = 18_000, connection_timeout_ms: int | None = None
     ) -> Self:
-        """Connects: StoreUnavailable if no server answers in time. Then creates the chroot if there is none."""
+        """Connect, and create the chroot if there is none. StoreUnavailable if no server responds in time."""
         hosts, root = read_connect(connect)
         try:
             store = cls(hosts, root, session_timeout_ms)
         except ModuleNotFoundError as missing:
             if missing.name is None or missing.name.partition(".")[0] != "kazoo":
                 raise
-            raise StoreError(f"a cluster needs the package kazoo, which is not installed. Get it: {INSTALL}") from None
+            raise StoreError(
+                f"zookeeper.connect is set, but the package kazoo is not installed. Install it: {INSTALL}"
+            ) from None
         await store._session.start(session_timeout_ms if connection_timeout_ms is None else connection_timeout_ms)
         try:
             while True:
@@ -108,19 +109,19 @@ class ZooKeeperStore:
         self._callbacks.append(callback)
 
     async def sync(self) -> None:
-        """By a change of nothing, which a majority agrees on and this server applies before it answers.
+        """By an empty transaction, which a majority agrees on and this server applies before it responds.
 
-        ZooKeeper's own `sync` does not keep the promise: a leader answers it while it still applies what its followers
-        have shown already, and asks no majority whether it still leads.
+        ZooKeeper's own `sync` is too weak: a leader responds to it while it still applies changes that its followers
+        have shown already, and without asking a majority whether it still leads.
         """
-        await self.multi([Check("/")])  # a missing root is a conflict, which took the same way
+        await self.multi([Check("/")])  # a missing root is a conflict, which a majority agreed on too
 
     async def get(self, path: str) -> Node | None:
         found = await self._ask(self._client.get_async, self._full(path))
         if found is None:
             return None
         data, stat = found
-        return Node(data or b"", stat.version)  # null, which other clients may write, is None here
+        return Node(data or b"", stat.version)  # other clients may write null
 
     async def exists(self, path: str) -> bool:
         return await self._ask(self._client.exists_async, self._full(path)) is not None
@@ -129,14 +130,14 @@ class ZooKeeperStore:
         return sorted(await self._ask(self._client.get_children_async, self._full(path)) or ())
 
     async def subtree(self, path: str) -> dict[str, Node]:
-        """Level by level. All of a level is asked for at once: it takes as many round trips as there are levels."""
+        """Level by level, each level with all of its requests at once: as many round trips as there are levels."""
         nodes: dict[str, Node] = {}
         level = [path]
         while level:
             parts = [level[at : at + MANY] for at in range(0, len(level), MANY)]
-            answers = await asyncio.gather(*map(self._read_many, parts))
+            responses = await asyncio.gather(*map(self._read_many, parts))
             below = []
-            for each, seen in zip(level, chain.from_iterable(answers), strict=True):
+            for each, seen in zip(level, chain.from_iterable(responses), strict=True):
                 if seen is not None:
                     nodes[each] = seen.node
                     below += [_join(each, name) for name in seen.children]
@@ -148,7 +149,8 @@ class ZooKeeperStore:
             return []
         size = self._size(ops)
         if size > MAX_REQUEST_BYTES:
-            raise TooMuch(f"a change of {size:,} bytes is more than ZooKeeper takes at once ({MAX_REQUEST_BYTES:,})")
+            limit = f"{MAX_REQUEST_BYTES:,} bytes of ZooKeeper (jute.maxbuffer)"
+            raise TooMuch(f"a transaction of {size:,} bytes is above the limit of {limit}")
         transaction = self._client.transaction()
         for op in ops:
             self._add(transaction, op)
@@ -169,7 +171,7 @@ class ZooKeeperStore:
     # Requests
 
     async def _ask(self, request: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
-        """The answer; None if there is no such node."""
+        """The response; None if there is no such znode."""
         try:
             return await self._session.ask(request, *arguments, **named)
         except Refused as refused:
@@ -186,7 +188,7 @@ class ZooKeeperStore:
             )
         except Refused as refused:
             if refused.code == UNIMPLEMENTED:
-                raise StoreError("this ZooKeeper is too old: Moldau needs 3.6 or later") from None
+                raise StoreError("This ZooKeeper is too old: Moldau needs 3.6 or later.") from None
             raise
         return seen
 
@@ -197,7 +199,7 @@ class ZooKeeperStore:
                 await self._session.ask(self._client.create_async, "/" + "/".join(parts[:end]))
             except Refused as refused:
                 if refused.code != NODE_EXISTS:
-                    raise StoreError(f"cannot create {self._root} in ZooKeeper: {refused}") from None
+                    raise StoreError(f"Cannot create the chroot {self._root} in ZooKeeper: {refused}") from None
 
     def _full(self, path: str) -> str:
         check_path(path)
@@ -206,7 +208,7 @@ class ZooKeeperStore:
     # Changes
 
     def _size(self, ops: Iterable[Op]) -> int:
-        """At least what the request has on the wire."""
+        """An upper bound of the request's size on the wire."""
         size = REQUEST_BYTES
         for op in ops:
             size += OP_BYTES + len(self._root.encode()) + len(op.path.encode())
@@ -235,7 +237,7 @@ class ZooKeeperStore:
                 if code in REASONS:
                     return Conflict(REASONS[code], index, op)
                 if code not in (UNDONE, NOT_TRIED):
-                    raise StoreError(f"{type(op).__name__} {op.path}: ZooKeeper answered {type(result).__name__}")
+                    raise StoreError(f"{type(op).__name__} {op.path}: ZooKeeper responded with {type(result).__name__}")
         return [self._done(op, result) for op, result in zip(ops, results, strict=True)]
 
     def _done(self, op: Op, result: Any) -> Done:
@@ -254,7 +256,7 @@ class ZooKeeperStore:
         key = (kind, path)
         watch = self._watches.get(key)
         if watch is None:
-            watch = self._watches[key] = _Watch(partial(self._heard, key))
+            watch = self._watches[key] = _Watch(partial(self._on_event, key))
         waiter: asyncio.Future[None] = self._loop.create_future()
         watch.waiters.add(waiter)
         waiter.add_done_callback(watch.waiters.discard)
@@ -270,11 +272,11 @@ class ZooKeeperStore:
             await self._ask(self._client.exists_async, path, watch=event)
             return
         while await self._ask(self._client.get_children_async, path, watch=event) is None:
-            # Only a node that exists can be watched for children. This one fires when it comes to be.
+            # Children of a missing znode cannot be watched. This watch fires when it is created.
             if await self._ask(self._client.exists_async, path, watch=event) is None:
                 return
 
-    def _heard(self, key: tuple[str, str], event: object) -> None:
+    def _on_event(self, key: tuple[str, str], event: object) -> None:
         """In kazoo's thread: a watch fired, or was dropped with its connection."""
         self._session.post(self._fire, key)
 

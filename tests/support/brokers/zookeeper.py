@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from moldau.store.session import Session
+from moldau.store.zookeeper_session import ZooKeeperSession
 from moldau.testing import EnsembleMissing, ZooKeeper
 
 
@@ -23,7 +23,7 @@ def start_zookeeper(nodes: int = 1) -> Iterator[ZooKeeper]:
         yield servers
 
 
-async def end_session(session: Session) -> None:
+async def end_session(session: ZooKeeperSession) -> None:
     """What the server does with a session whose client it has not heard of for too long, here and now."""
     from kazoo.client import KazooClient
 

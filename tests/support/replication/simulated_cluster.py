@@ -1,9 +1,9 @@
 """Brokers of one partition on a virtual clock and an in-memory network: seeded, with the real decisions.
 
 Real are the arithmetic of in-sync replicas (`replication.isr`), the controller's decisions (`metadata.elections`,
-`metadata.in_sync`) and images (`metadata.changes`). Logs are lists, messages wait in queues until the dice let them go.
-Brokers are killed, paused, cut off, believed dead, and one at a time loses what was not synced; what clients are told
-is a history for `chaos.checker`. One number makes a life.
+`metadata.alter_partition`) and images (`metadata.changes`). Logs are lists; messages wait in queues until the dice let
+them go. Brokers are killed, paused, cut off, believed dead, and one at a time loses what was not synced; what clients
+are told is a history for `chaos.checker`. One number makes a life.
 """
 
 from dataclasses import dataclass, field

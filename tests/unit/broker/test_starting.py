@@ -15,13 +15,13 @@ from moldau.broker.cluster.broker_registration import BrokerRegistration
 from moldau.broker.cluster.startup_retry import StartupRetry, StopRequested
 from moldau.metadata.image import Endpoint
 from moldau.store.port import StoreError, StoreUnavailable
-from moldau.store.session import Session
+from moldau.store.zookeeper_session import ZooKeeperSession
 from moldau.testing import ZooKeeper
 from support.brokers.nodes import a_node
 from support.brokers.zookeeper import end_session
 from support.net import loops
 
-ASK = Session.ask
+ASK = ZooKeeperSession.ask
 
 
 def nobody() -> str:
@@ -87,7 +87,7 @@ def test_without_a_zookeeper_a_start_fails_in_one_sentence(tmp_path: Path) -> No
     async def scenario() -> None:
         connect = nobody()
         node = a_node(tmp_path, connect, asyncio.Event(), zookeeper_connection_timeout_ms=300)
-        with pytest.raises(StoreError, match=f"no ZooKeeper at {connect} within 300 ms"):
+        with pytest.raises(StoreError, match=f"No connection to ZooKeeper at {connect} within 300 ms"):
             await node.start(time.monotonic())
 
     loops.run("uvloop", scenario())
@@ -110,14 +110,14 @@ def test_a_start_that_waits_for_zookeeper_hears_the_wish_to_stop(tmp_path: Path)
 class Losing:
     """Loses the answer to one request: it is carried out, and nobody knows. `expire` has the session end with it."""
 
-    def __init__(self, at: int, expire: Callable[[Session], Awaitable[None]] | None = None) -> None:
+    def __init__(self, at: int, expire: Callable[[ZooKeeperSession], Awaitable[None]] | None = None) -> None:
         self.changes: list[int] = []  # which requests were transactions
         self.count = 0
         self.over = False  # from here on nothing is counted, nor lost
         self._at = at
         self._expire = expire
 
-    async def ask(self, session: Session, request: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+    async def ask(self, session: ZooKeeperSession, request: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
         self.count += not self.over
         if request.__name__ == "commit_async" and not self.over:
             self.changes.append(self.count)
@@ -134,7 +134,7 @@ class Losing:
 def start_and_lead(losing: Losing, directory: Path, connect: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A whole start of the first broker of a new cluster: in the end it is registered, and the controller."""
 
-    async def ask(session: Session, request: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+    async def ask(session: ZooKeeperSession, request: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
         return await losing.ask(session, request, *arguments, **named)
 
     async def scenario() -> None:
@@ -152,7 +152,7 @@ def start_and_lead(losing: Losing, directory: Path, connect: str, monkeypatch: p
         await node.stop()
 
     with monkeypatch.context() as patched:
-        patched.setattr(Session, "ask", ask)
+        patched.setattr(ZooKeeperSession, "ask", ask)
         loops.run("uvloop", scenario())
 
 

@@ -157,7 +157,7 @@ def test_a_log_with_holes_is_refused_not_guessed_at() -> None:
     topic_id = uuid4()
     with pytest.raises(ValueError, match="lacks partitions of topic t"):
         image_from_kraft([TopicRecord("t", topic_id), PartitionRecord(topic_id, 1, [1], [1], 1)])
-    with pytest.raises(ValueError, match="unannounced"):
+    with pytest.raises(ValueError, match="before creating it"):
         image_from_kraft([PartitionChangeRecord(topic_id, 0, isr=[1])])
 
 

@@ -1,4 +1,4 @@
-"""The tree's layout, which other tools read, and what happens when somebody has damaged it."""
+"""The layout of the znodes, which other tools read, and reading damaged ones."""
 
 import json
 from uuid import UUID
@@ -14,7 +14,10 @@ from moldau.metadata.changes import (
     GroupConfigured,
     PartitionChanged,
     TopicCreated,
+    TopicDeleted,
     apply,
+    from_json,
+    to_json,
 )
 from moldau.metadata.image import Broker, ClusterImage, Endpoint, PartitionState
 
@@ -128,3 +131,11 @@ def test_a_missing_node_is_named() -> None:
 def test_a_damaged_feed_entry_is_named(data: bytes) -> None:
     with pytest.raises(znodes.MalformedZnodeError, match="/moldau/changes/1"):
         znodes.feed_entry("/moldau/changes/1", data)
+
+
+def test_a_change_set_is_called_a_batch_in_the_feed() -> None:
+    """Brokers of earlier releases read it, and wrote it so."""
+    entry = b'{"change":"Batch","changes":[{"change":"TopicDeleted","topic":"t"}]}'
+    change = ChangeSet((TopicDeleted("t"),))
+    assert to_json(change) == entry
+    assert from_json(entry) == change

@@ -11,8 +11,8 @@ import pytest
 
 from moldau.base.tree import Check, Create, Delete, Op, Set
 from moldau.store.port import Conflict, Done, Node, Reason, StoreError, StoreUnavailable
-from moldau.store.session import IN_FLIGHT
 from moldau.store.zookeeper import MAX_REQUEST_BYTES, ZooKeeperStore, read_connect
+from moldau.store.zookeeper_session import IN_FLIGHT
 from moldau.testing import ZooKeeper
 from support.brokers.zookeeper import end_session, start_zookeeper
 from support.net import loops
@@ -196,7 +196,7 @@ def test_no_server_at_all(zookeeper: ZooKeeper) -> None:
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{held.getsockname()[1]}"
-        with pytest.raises(StoreUnavailable, match=f"no ZooKeeper at {address} within 300 ms"):
+        with pytest.raises(StoreUnavailable, match=f"No connection to ZooKeeper at {address} within 300 ms"):
             asyncio.run(ZooKeeperStore.open(address, connection_timeout_ms=300))
 
 
@@ -230,7 +230,7 @@ def test_a_client_whose_thread_died_is_started_again(connect: str, monkeypatch: 
         await store.close()
 
     monkeypatch.setattr("threading.excepthook", lambda _: None)  # the thread's death is meant
-    monkeypatch.setattr("moldau.store.session.REVIVE_S", 0.01)
+    monkeypatch.setattr("moldau.store.zookeeper_session.REVIVE_S", 0.01)
     run(scenario())
 
 
@@ -417,7 +417,7 @@ def test_what_is_within_the_limit_is_taken_and_what_is_above_is_refused(
         room = MAX_REQUEST_BYTES - store._size(ops)
         first = ops[0]
         await store.multi([Create("/a")])
-        with pytest.raises(StoreError, match=r"1,048,576 bytes is more than ZooKeeper takes at once"):
+        with pytest.raises(StoreError, match=r"1,048,576 bytes is above the limit"):
             await store.multi([kind(first.path, first.data + b"x" * (room + 1)), *ops[1:]])
         assert store.connected
         result = await store.multi([kind(first.path, first.data + b"x" * room), *ops[1:]])
@@ -464,7 +464,7 @@ def test_kazoo_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in sys.modules if name.partition(".")[0] == "kazoo"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "kazoo", None)
-    with pytest.raises(StoreError, match=r"kazoo, which is not installed. Get it: pip install 'moldau\[cluster\]'"):
+    with pytest.raises(StoreError, match=r"kazoo is not installed. Install it: pip install '.\[cluster\]'"):
         asyncio.run(ZooKeeperStore.open("127.0.0.1:1"))
 
 

@@ -3,7 +3,7 @@
 from moldau.base.errors import Refusal, WireError
 from moldau.broker.call import Call
 from moldau.broker.context import ControlContext
-from moldau.metadata.alter_partition import UNKNOWN_EPOCH, ProposedIsr, alter_partition, stale
+from moldau.metadata.alter_partition import UNKNOWN_EPOCH, ProposedIsr, alter_partition, check_broker_epoch
 from moldau.metadata.changes import Change, Decide
 from moldau.metadata.image import ClusterImage
 from moldau.store.port import StoreError
@@ -40,12 +40,12 @@ async def current(ctx: ControlContext, broker_id: int, broker_epoch: int) -> Ref
     """Why this broker's question is not for us, if so. Who has just registered may be ahead of our image."""
     if not ctx.controller.leads:
         return Refusal(WireError.NOT_CONTROLLER, "This broker is not the controller.")
-    if stale(ctx.image, broker_id, broker_epoch):
+    if check_broker_epoch(ctx.image, broker_id, broker_epoch):
         try:
             await ctx.controller.feed.catch_up(sync=True)
         except StoreError as problem:
             return Refusal(WireError.NOT_CONTROLLER, f"The controller cannot reach the metadata store: {problem}")
-    return stale(ctx.image, broker_id, broker_epoch)
+    return check_broker_epoch(ctx.image, broker_id, broker_epoch)
 
 
 def _deciding(

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Coroutine, Sequence
 from typing import Any, NamedTuple
 
 from moldau.base.errors import Refusal, WireError
+from moldau.base.ids import TopicPartition
 from moldau.broker.cluster.controller_loop import PAUSE_S, ControllerLoop
 from moldau.broker.cluster.failure_detector import FailureDetector, WatchedBroker
 from moldau.broker.controller import Controller
@@ -24,7 +25,7 @@ from moldau.metadata.changes import (
     ProducerIdsAllocated,
     TopicCreated,
 )
-from moldau.metadata.elections import ElectionRules, TopicPartition, unclean_shutdown_changes
+from moldau.metadata.elections import ElectionRules, unclean_shutdown_changes
 from moldau.metadata.image import NO_BROKER, Broker, ClusterImage
 from moldau.net.peer import Address
 from moldau.store.port import StoreError, StoreUnavailable
