@@ -1,1 +1,1 @@
-"""Consumer groups and their committed offsets as pure machines: decide and apply. Knows no log, clock or socket."""
+"""Consumer groups and committed offsets as pure state machines: decide and apply. No log, clock or socket."""

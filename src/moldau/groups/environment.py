@@ -1,4 +1,4 @@
-"""What the group machines are told from outside: the time, the settings, fresh ids, and which topics there are."""
+"""The inputs of a group decision besides the command: time, settings, new ids and topics."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -9,17 +9,17 @@ from moldau.groups.settings import GROUP, bounds_of
 
 
 class TopicView(NamedTuple):
-    """As much of a topic as a group has to know."""
+    """A topic as groups see it."""
 
     id: UUID
     name: str
     partitions: int
-    racks: tuple[frozenset[str], ...] = ()  # of the replicas, by partition; empty where no broker has a rack
+    racks: tuple[frozenset[str], ...] = ()  # of the replicas, by partition; empty without racks
 
 
 @dataclass(frozen=True, slots=True)
 class Topics:
-    """All topics at one moment; `version` is another whenever they are."""
+    """All topics; `version` changes whenever they do."""
 
     version: int = 0
     by_name: Mapping[str, TopicView] = field(default_factory=dict)
@@ -28,7 +28,7 @@ class Topics:
 
 @dataclass(frozen=True, slots=True)
 class GroupConfig:
-    """The settings of group.* and offsets.* that the machines use, by their names; defaults are Kafka's."""
+    """The settings group.* and offsets.* that decisions use; defaults are Kafka's."""
 
     initial_rebalance_delay_ms: int = 3000
     min_session_timeout_ms: int = 6000
@@ -42,7 +42,7 @@ class GroupConfig:
     consumer_migration_policy: str = "bidirectional"
     consumer_regex_refresh_interval_ms: int = 600_000
     consumer_assignment_interval_ms: int = 1_000
-    consumer_min_session_timeout_ms: int = 45_000  # from here on: what a single group may choose
+    consumer_min_session_timeout_ms: int = 45_000  # bounds of the settings of a single group
     consumer_max_session_timeout_ms: int = 60_000
     consumer_min_heartbeat_interval_ms: int = 5_000
     consumer_max_heartbeat_interval_ms: int = 15_000
@@ -52,23 +52,23 @@ class GroupConfig:
     offsets_retention_ms: int = 7 * 24 * 60 * 60 * 1000
 
     def with_overrides(self, overrides: Mapping[str, str]) -> "GroupConfig":
-        """For a group with these settings of its own. As in Kafka they give way to bounds that came after them."""
+        """The config of a group with these settings; values outside the broker's bounds are clamped, as in Kafka."""
         chosen: dict[str, int] = {}
         for setting in GROUP:
             value = setting.parse(overrides[setting.name]) if setting.name in overrides else None
             if isinstance(value, int):
                 low, high = (getattr(self, _field(bound.removeprefix("group."))) for bound in bounds_of(setting.name))
                 chosen[_field(setting.name)] = max(low, min(value, high))
-        return replace(self, **chosen)  # type: ignore[arg-type]  # all of them are numbers; a test sets each
+        return replace(self, **chosen)  # type: ignore[arg-type]  # all are integers; a test sets each
 
 
 @dataclass(frozen=True, slots=True)
 class GroupEnvironment:
     now: int  # milliseconds since the Unix epoch
     config: GroupConfig
-    new_id: Callable[[], str]  # 22 letters, like Kafka's random ids
+    new_id: Callable[[], str]  # base64 of a random UUID, as in Kafka
     topics: Topics
-    overrides: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # settings of single groups, by group id
+    overrides: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # settings of groups, by group id
 
     def config_of(self, group_id: str) -> GroupConfig:
         overrides = self.overrides.get(group_id)

@@ -1,7 +1,6 @@
-"""The settings of a single group (KIP-848): the table, and what bounds the broker sets to them.
+"""The settings of a group (KIP-848), and the bounds that broker settings put on them.
 
-Kafka has more, of share and streams groups; they are refused for as long as these kinds of groups are not here, rather
-than kept without effect. How the values travel and where they are kept is the broker's business.
+Kafka's settings of share and streams groups are refused: they would have no effect.
 """
 
 from collections.abc import Iterator, Mapping
@@ -24,17 +23,17 @@ GROUP = Table("group", (
 # fmt: on
 
 HEARTBEAT, SESSION = "consumer.heartbeat.interval.ms", "consumer.session.timeout.ms"
-OF_OTHERS = {"share.": "share groups", "streams.": "streams groups"}  # names begin with this: whose they are
+UNSUPPORTED = {"share.": "share groups", "streams.": "streams groups"}  # by prefix
 
 
 def bounds_of(name: str) -> tuple[str, str]:
-    """The broker settings that are the least and the most of a group's setting."""
+    """The broker settings with the minimum and maximum of a group's setting."""
     kind, _, rest = name.partition(".")
     return f"group.{kind}.min.{rest}", f"group.{kind}.max.{rest}"
 
 
 def checked(overrides: Mapping[str, str], broker_values: Mapping[str, Value]) -> Refusal | None:
-    """Why a group cannot have these settings of its own: INVALID_CONFIG with the reason."""
+    """Why a group cannot have these settings, as INVALID_CONFIG."""
     unknown = next((name for name in overrides if name not in GROUP), None)
     if unknown is not None:
         return Refusal(WireError.INVALID_CONFIG, _unknown(unknown))
@@ -51,7 +50,7 @@ def checked(overrides: Mapping[str, str], broker_values: Mapping[str, Value]) ->
 
 
 def broker_problems(broker_values: Mapping[str, Value]) -> Iterator[SettingError]:
-    """What does not fit together in the broker's own settings: what a group follows is within the bounds, too."""
+    """Contradictions in the broker's settings: defaults of groups must be within the bounds, too."""
     for setting in GROUP:
         low, high = bounds_of(setting.name)
         if _less(broker_values[high], broker_values[low]):
@@ -87,7 +86,7 @@ def _less(one: Value, other: Value) -> bool:
 
 
 def _unknown(name: str) -> str:
-    for prefix, whose in OF_OTHERS.items():
+    for prefix, groups in UNSUPPORTED.items():
         if name.startswith(prefix):
-            return f"{shortened(name)} is a setting of {whose}, which are not supported yet"
+            return f"{shortened(name)} is a setting of {groups}, which are not supported yet"
     return GROUP.unknown(name).message

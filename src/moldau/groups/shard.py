@@ -24,6 +24,7 @@ from moldau.groups.consumer import reads as consumer_reads
 from moldau.groups.consumer.builder import MEMBER_TIMERS, REGEX
 from moldau.groups.consumer.group import (
     ConsumerGroup,
+    Group,
     RegexProgressChanged,
     RejoinChanged,
     apply_change,
@@ -49,8 +50,6 @@ from moldau.wire.messages.offset_delete import OffsetDeleteRequest
 from moldau.wire.messages.offset_fetch import OffsetFetchGroup, OffsetFetchGroupResponse
 from moldau.wire.messages.sync_group import SyncGroupRequest
 from moldau.wire.messages.txn_offset_commit import TxnOffsetCommitRequest
-
-Group = ClassicGroup | ConsumerGroup
 
 # Handlers by request and by type of group (NoneType: there is no group). The tables pair each handler with its types,
 # which a signature cannot say.

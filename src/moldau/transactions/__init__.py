@@ -1,1 +1,1 @@
-"""Transactions as a pure machine: decide and apply. Knows no log, clock or socket."""
+"""Transactions as a pure state machine: decide and apply. No log, clock or socket."""

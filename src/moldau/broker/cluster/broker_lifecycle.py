@@ -86,7 +86,7 @@ class BrokerLifecycle:
         )
         if isinstance(response, Refusal) or response.error_code:
             logger.warning(
-                "controlled shutdown was not acknowledged by the controller within %.0f s; stopping anyway",
+                "Controlled shutdown was not acknowledged by the controller within %.0f s; stopping anyway.",
                 CONTROLLED_SHUTDOWN_TIMEOUT_S,
             )
             return

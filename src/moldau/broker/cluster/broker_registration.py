@@ -8,7 +8,7 @@ the first broker that claims its node.
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Coroutine, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from moldau.base.errors import Refusal, WireError
 from moldau.base.ids import TopicPartition
@@ -100,7 +100,7 @@ class BrokerRegistration:
         loop = asyncio.get_running_loop()
         feed = self._controller.feed
         feed.store.on_session(self._registration_lost.set)
-        loops: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {
+        loops: dict[str, Callable[[], Coroutine[object, object, None]]] = {
             "metadata feed": feed.follow,
             "broker registration": self._stay_registered,
             "controller election": self._keep_a_controller,
@@ -289,7 +289,7 @@ class BrokerRegistration:
         self._failure_detector.watch(watched)
 
 
-async def _run_forever(name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+async def _run_forever(name: str, work: Callable[[], Coroutine[object, object, None]]) -> None:
     """Run a loop and restart it after an exception, which is logged."""
     while True:
         try:

@@ -124,7 +124,7 @@ class ControllerLoop:
         ended = dead | {each: epoch for each, epoch in known.items() if each not in present}
 
         def decide(image: ClusterImage) -> Change | Refusal:
-            gone = _gone(image, registered, ended, _replica_brokers(image) - self._announced - {feed.own_id})
+            gone = _removals(image, registered, ended, _replica_brokers(image) - self._announced - {feed.own_id})
             after = image
             for change in gone:
                 after = fold(after, change)
@@ -144,17 +144,17 @@ class ControllerLoop:
         return True
 
 
-def _gone(
+def _removals(
     image: ClusterImage, registered: set[int], ended: dict[int, int], mentioned: set[int]
 ) -> tuple[BrokerGone, ...]:
     """The brokers to remove. `ended` maps ids to broker epochs: a broker may have registered again since.
 
     `mentioned` are replicas' brokers without a registration, which a predecessor may not have removed.
     """
-    lives = [broker.id for broker in image.brokers.values() if ended.get(broker.id) == broker.epoch]
+    failed = [broker.id for broker in image.brokers.values() if ended.get(broker.id) == broker.epoch]
     return (
         *(BrokerGone(each, expired=True) for each in sorted(mentioned - image.brokers.keys())),
-        *(BrokerGone(each, expired=each not in registered) for each in lives),
+        *(BrokerGone(each, expired=each not in registered) for each in failed),
     )
 
 

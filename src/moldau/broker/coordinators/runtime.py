@@ -27,7 +27,7 @@ from moldau.replication.replicas import Replicas
 
 logger = logging.getLogger("moldau.broker")
 
-RETRY_MS = 1_000  # until a timer fires again whose records could not be appended
+RETRY_MS = 1_000  # until a timer fires again after a failed append
 APPEND_TIMEOUT_MS = 5_000  # a reply's wait for the commit, by default
 MAX_PENDING_APPENDS = 10_000  # of one shard; clients' own limits keep the number far below
 NOT_COORDINATOR = WireError.NOT_COORDINATOR  # clients look up the coordinator again

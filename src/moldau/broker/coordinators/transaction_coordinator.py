@@ -280,12 +280,12 @@ class TransactionCoordinator:
             return
         token = wanted.caller.token
         if isinstance(producer_id, Refusal):
-            told = False
+            decided = False
             if isinstance(token, PendingReply):
                 self._runtime.execute(shard, Decision(replies=[(token, token.refused(producer_id.error))]))
         else:
-            told = self._decide_and_execute(shard, ProducerIdAllocated(wanted.command, producer_id), wanted.caller)
-        if not told and isinstance(wanted.command, TimerFired):
+            decided = self._decide_and_execute(shard, ProducerIdAllocated(wanted.command, producer_id), wanted.caller)
+        if not decided and isinstance(wanted.command, TimerFired):
             self._retry_later(shard, wanted.command.key)
 
     def _write_markers(self, shard: Shard[TransactionShard], work: WriteMarkers) -> None:

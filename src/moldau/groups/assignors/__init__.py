@@ -1,1 +1,1 @@
-"""Server-side assignors (KIP-848): who of a group shall read which partition."""
+"""Server-side assignors (KIP-848): range and uniform."""

@@ -1,4 +1,4 @@
-"""What an assignor is given and what it answers. Assignors know members and topics, nothing of epochs or records."""
+"""The interface of an assignor. Assignors know members and topics, nothing of epochs or records."""
 
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
@@ -8,14 +8,14 @@ Assignment = Mapping[UUID, frozenset[int]]
 
 
 class MemberSubscription(NamedTuple):
-    """A member, to an assignor."""
+    """A member's subscription and current target."""
 
     instance_id: str | None
-    topics: frozenset[UUID]  # subscribed, and there
-    current: Assignment  # its target so far
+    topics: frozenset[UUID]  # subscribed topics that exist
+    current: Assignment  # its last target
 
 
-PartitionCounts = Mapping[UUID, int]  # of every topic that somebody subscribed
+PartitionCounts = Mapping[UUID, int]  # of every subscribed topic
 Assignor = Callable[
     [Mapping[str, MemberSubscription], PartitionCounts], dict[str, Assignment]
 ]  # every member is in the answer

@@ -1,8 +1,8 @@
-"""The uniform assignor: every member gets equally many partitions, give or take one, and keeps what it has if it can.
+"""The uniform assignor: balanced and sticky. All members get the same number of partitions, give or take one.
 
-Where all members want the same topics, each has a quota: what exceeds it is taken, what is free fills those below it.
-Where subscriptions differ, free partitions go to the least loaded subscriber, and then partitions move from the most to
-the least loaded subscriber of their topic until none of these moves helps. Racks are not looked at, as in Kafka 4.3.
+If all members subscribe to the same topics, each has a quota: surplus partitions are taken, free ones fill up the
+others. If subscriptions differ, free partitions go to the least loaded subscriber; then partitions move from the most
+to the least loaded subscriber of their topic until no move helps. Racks are ignored, as in Kafka 4.3.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -12,7 +12,7 @@ from uuid import UUID
 
 from moldau.groups.assignors.assignor import Assignment, MemberSubscription, PartitionCounts, same_topics
 
-ROUNDS: Final = 16  # of moves over all topics; usually the second one finds nothing left to do
+ROUNDS: Final = 16  # of moves over all topics; usually the second has nothing to do
 
 Parts = dict[UUID, set[int]]
 
@@ -25,7 +25,7 @@ def assign(members: Mapping[str, MemberSubscription], counts: PartitionCounts) -
     return _Balance(members, counts).assignment()
 
 
-# All members want the same
+# All members subscribe to the same topics
 
 
 def _by_quota(members: Mapping[str, MemberSubscription], counts: PartitionCounts) -> dict[str, Assignment]:
@@ -33,7 +33,7 @@ def _by_quota(members: Mapping[str, MemberSubscription], counts: PartitionCounts
     least, extra = divmod(sum(counts[topic_id] for topic_id in topics), len(members))
     kept = {member_id: _valid(member, counts) for member_id, member in members.items()}
     sizes = {member_id: _size(assignment) for member_id, assignment in kept.items()}
-    # One more than the least: first for those that have it already, so that nothing moves, then in order.
+    # The extra partitions go to members that have more already, so that nothing moves.
     quotas = dict.fromkeys(members, least)
     eager = sorted(members, key=lambda member_id: sizes[member_id] <= least)
     for member_id in eager[:extra]:
@@ -50,7 +50,7 @@ def _by_quota(members: Mapping[str, MemberSubscription], counts: PartitionCounts
 
 
 def _valid(member: MemberSubscription, counts: PartitionCounts) -> Assignment:
-    """What the member has and may keep; the same object if that is all of it."""
+    """The part of its last target that a member may keep; the same object if it is all."""
     topics = member.topics
     if all(topic_id in topics and max(parts) < counts[topic_id] for topic_id, parts in member.current.items() if parts):
         return member.current
@@ -92,7 +92,7 @@ def _free(topics: Iterable[UUID], counts: PartitionCounts, kept: Iterable[Assign
 def _with(assignment: Assignment, free: Iterator[tuple[UUID, int]], count: int) -> Assignment:
     more = {topic_id: set(partitions) for topic_id, partitions in assignment.items()}
     for _ in range(count):
-        topic_id, partition = next(free)  # quotas add up to what there is
+        topic_id, partition = next(free)  # the quotas add up to all partitions
         more.setdefault(topic_id, set()).add(partition)
     return {topic_id: frozenset(partitions) for topic_id, partitions in more.items()}
 
@@ -101,7 +101,7 @@ def _with(assignment: Assignment, free: Iterator[tuple[UUID, int]], count: int) 
 
 
 class _Balance:
-    """Who has what while partitions are being given and moved. Members are numbers: their places in the group."""
+    """The assignment while partitions are given and moved. Members are numbers: their order in the group."""
 
     def __init__(self, members: Mapping[str, MemberSubscription], counts: PartitionCounts) -> None:
         self._ids = list(members)
@@ -116,7 +116,7 @@ class _Balance:
             for topic_id, partitions in _valid(member, counts).items():
                 for partition in partitions:
                     self._give(topic_id, partition, number)
-        # The topics that leave least choice come first: many partitions for each subscriber, few subscribers.
+        # Topics with least choice first: many partitions per subscriber, few subscribers.
         self._order = sorted(self._subscribers, key=self._scarcity)
 
     def assignment(self) -> dict[str, Assignment]:
@@ -167,7 +167,7 @@ class _Balance:
                 return
 
     def _move_within(self, topic_id: UUID) -> int:
-        """Move partitions of one topic from those who have most to those who have least; answer how many."""
+        """Move partitions of a topic from the most to the least loaded subscribers; returns how many."""
         loads = [self._loads[number] for number in self._subscribers[topic_id]]
         if max(loads) - min(loads) <= 1:
             return 0

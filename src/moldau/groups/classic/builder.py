@@ -1,10 +1,6 @@
-"""A decision about one classic group in the making: the group as it will be, and all that goes with it.
-
-The group that was decided on stays as it is: `group` is replaced by other values until the decision is done.
-"""
+"""ClassicDecisionBuilder: collects a decision about a classic group: the new group, records, replies and timers."""
 
 from dataclasses import replace
-from typing import Any
 
 from moldau.base.coordination import Caller, Decision, Timer
 from moldau.base.errors import WireError
@@ -13,7 +9,7 @@ from moldau.groups.environment import GroupEnvironment
 from moldau.wire.messages.join_group import JoinGroupMember, JoinGroupResponse
 from moldau.wire.messages.sync_group import SyncGroupResponse
 
-NULL_PROTOCOL_NAME = 7  # from this version of JoinGroup on an answer may have none
+NULL_PROTOCOL_NAME = 7  # JoinGroup version from which the protocol name may be null
 
 
 def join_error(caller: Caller, error: WireError, member_id: str) -> JoinGroupResponse:
@@ -23,7 +19,7 @@ def join_error(caller: Caller, error: WireError, member_id: str) -> JoinGroupRes
 
 
 class ClassicDecisionBuilder:
-    """Collects a decision. Functions that take one add to it, in the order in which things happen."""
+    """`group` is replaced as the decision grows; the group that was decided on is not changed."""
 
     __slots__ = ("_before", "decision", "env", "group")
 
@@ -41,17 +37,17 @@ class ClassicDecisionBuilder:
 
     def build(self) -> Decision:
         if self._before is None and not self.decision.records:
-            # Kafka writes a group when it first hears of it, without members: it is listed from then on.
+            # As in Kafka a new group is written without members, and listed from then on.
             self.decision.records.append(to_record(ClassicGroup(self.group.group_id, since=self.env.now)))
         if self.group is not self._before:
             self.decision.transient.append(self.group)
         return self.decision
 
-    def reply(self, caller: Caller, response: Any) -> None:
+    def reply(self, caller: Caller, response: object) -> None:
         self.decision.replies.append((caller.token, response))
 
     def write_group(self) -> None:
-        """The group goes to the log as it is now."""
+        """Write the group as it is now."""
         self.decision.records.append(to_record(self.group))
 
     # -- timers
@@ -68,26 +64,26 @@ class ClassicDecisionBuilder:
     def reset_session_timer(self, member: ClassicMember) -> None:
         self.schedule("session", member.session_timeout_ms, member.member_id)
 
-    # -- answers to those who wait
+    # -- members and their pending requests
 
     def put_member(self, member: ClassicMember) -> None:
         self.group = self.group.with_member(member)
 
     def remove_member(self, member_id: str) -> None:
-        """The member is gone; what it waited for ends with UNKNOWN_MEMBER_ID, so that it joins anew if it lives."""
+        """Remove a member. Its pending requests fail with UNKNOWN_MEMBER_ID, so that it joins again if it is alive."""
         self.fail_pending(self.group.members[member_id], WireError.UNKNOWN_MEMBER_ID, "")
         self.cancel_timer("session", member_id)
         self.group = self.group.without((member_id,))
 
     def fail_pending(self, member: ClassicMember, error: WireError, member_id: str) -> None:
-        """Whatever the member waits for ends with this error. Who calls it puts or removes the member next."""
+        """Fail the member's pending requests. The caller puts or removes the member next."""
         if member.joining is not None:
             self.reply(member.joining, join_error(member.joining, error, member_id))
         if member.syncing is not None:
             self.reply(member.syncing, SyncGroupResponse(error_code=error))
 
     def reply_joined(self, caller: Caller, member_id: str, *, skip_assignment: bool = False) -> None:
-        """The present generation, as a member learns it. The leader alone learns who is in it."""
+        """Answer a JoinGroup with the current generation; the leader gets the members, too."""
         group = self.group
         members: tuple[JoinGroupMember, ...] = ()
         if member_id == group.leader:

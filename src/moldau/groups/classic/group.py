@@ -1,7 +1,6 @@
-"""A group of the classic protocol as a value: its members, its state, and the states that may follow each other.
+"""ClassicGroup: a group of the classic protocol as an immutable value, its states and their transitions, its record.
 
-A group is never changed: who decides makes another. How a group moves is in `rebalance`, what members ask for
-in `join`, `sync` and `members`. A group that is gone, which Kafka calls Dead, is no value.
+Rebalances are in `rebalance`, requests of members in `join`, `sync` and `members`. A Dead group has no value.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,17 +13,17 @@ from moldau.base.errors import WireError
 from moldau.groups.records import GroupMetadataKey, GroupMetadataValue, MemberMetadata
 from moldau.wire.messages.join_group import JoinGroupProtocol
 
-Protocols = tuple[JoinGroupProtocol, ...]  # what a member can do, best first
+Protocols = tuple[JoinGroupProtocol, ...]  # of a member, by preference
 
 
 class State(StrEnum):
-    """Where a group is; the values are Kafka's names, as clients see them."""
+    """States of a group; the values are the names in Kafka's responses."""
 
     EMPTY = "Empty"
     PREPARING = "PreparingRebalance"  # members are joining
-    COMPLETING = "CompletingRebalance"  # all have joined, the leader has not handed in the assignment
+    COMPLETING = "CompletingRebalance"  # all have joined; the leader's assignment is awaited
     STABLE = "Stable"
-    DEAD = "Dead"  # there is no such group
+    DEAD = "Dead"  # the group does not exist
 
 
 TRANSITIONS: Final[Mapping[State, frozenset[State]]] = {
@@ -38,26 +37,26 @@ TRANSITIONS: Final[Mapping[State, frozenset[State]]] = {
 
 @dataclass(frozen=True, slots=True)
 class ClassicMember:
-    """A member, and whom to answer if it waits."""
+    """A member, with its pending requests."""
 
     member_id: str
-    instance_id: str | None  # a static member has one (KIP-345)
+    instance_id: str | None  # of a static member (KIP-345)
     client_id: str
     client_host: str
     rebalance_timeout_ms: int
     session_timeout_ms: int
     protocols: Protocols
     assignment: bytes = b""
-    joining: Caller | None = None  # its JoinGroup is answered when all have joined
-    syncing: Caller | None = None  # its SyncGroup is answered when the leader has assigned
-    is_new: bool = False  # it never had an answer: it cannot send heartbeats, and may be gone
+    joining: Caller | None = None  # a pending JoinGroup, answered when all have joined
+    syncing: Caller | None = None  # a pending SyncGroup, answered when the leader has assigned
+    is_new: bool = False  # its first JoinGroup is pending: it cannot send heartbeats yet
     protocol_names: frozenset[str] = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "protocol_names", frozenset(protocol.name for protocol in self.protocols))
 
     def metadata(self, protocol_name: str | None) -> bytes | None:
-        """What the member says in this protocol; None if it does not speak it."""
+        """The member's metadata for this protocol; None if it does not support it."""
         return next((each.metadata for each in self.protocols if each.name == protocol_name), None)
 
 
@@ -65,16 +64,16 @@ class ClassicMember:
 class ClassicGroup:
     group_id: str
     state: State = State.EMPTY
-    since: int = -1  # when it came into this state
+    since: int = -1  # of this state
     generation: int = 0
     protocol_type: str | None = None
     protocol_name: str | None = None
     leader: str | None = None
     members: Mapping[str, ClassicMember] = field(default_factory=dict)
-    pending: frozenset[str] = frozenset()  # were given a member id, and have not joined with it (KIP-394)
-    unsynced: frozenset[str] = frozenset()  # have joined this generation and not asked for their assignment
-    initial_delay: tuple[int, int] | None = None
-    new_member_added: bool = False  # somebody joined during the present stretch of the initial delay
+    pending: frozenset[str] = frozenset()  # member ids that have not joined yet (KIP-394)
+    unsynced: frozenset[str] = frozenset()  # members of this generation without a SyncGroup yet
+    initial_delay: tuple[int, int] | None = None  # group.initial.rebalance.delay.ms: this round's, and the rest
+    new_member_added: bool = False  # during this round of the initial delay
 
     @property
     def rebalance_timeout_ms(self) -> int:
@@ -90,7 +89,7 @@ class ClassicGroup:
         return next((member for member in self.members.values() if member.instance_id == instance_id), None)
 
     def supports(self, protocol_type: str, protocols: Iterable[JoinGroupProtocol]) -> bool:
-        """Whether a member with these may be in the group beside the others."""
+        """Whether the group accepts a member with these protocols."""
         if self.state is State.EMPTY:
             return bool(protocol_type) and bool(tuple(protocols))
         return protocol_type == self.protocol_type and any(self._all_speak(protocol.name) for protocol in protocols)
@@ -99,7 +98,7 @@ class ClassicGroup:
         return all(protocol_name in member.protocol_names for member in self.members.values())
 
     def chosen_protocol(self) -> str:
-        """Of the protocols that all speak, the one that most like best."""
+        """Of the protocols that all members support, the one that most prefer."""
         members = tuple(self.members.values())
         common = frozenset.intersection(*(member.protocol_names for member in members))
         votes: dict[str, int] = {}
@@ -109,7 +108,7 @@ class ClassicGroup:
         return max(votes, key=votes.__getitem__)
 
     def check_member(self, member_id: str, instance_id: str | None) -> WireError:
-        """Whether this is a member; a static one under the member id that its instance id has now."""
+        """Whether this is a member. A static member must have the current member id of its instance id."""
         if instance_id is not None:
             holder = self.static_member(instance_id)
             if holder is None:
@@ -118,14 +117,14 @@ class ClassicGroup:
                 return WireError.FENCED_INSTANCE_ID
         return WireError.NONE if member_id in self.members else WireError.UNKNOWN_MEMBER_ID
 
-    # -- another group
+    # -- changed copies
 
     def transition_to(self, state: State, now: int) -> "ClassicGroup":
-        assert state in TRANSITIONS[self.state], f"a group cannot go from {self.state} to {state}"
+        assert state in TRANSITIONS[self.state], f"Invalid transition of a group from {self.state} to {state}."
         return replace(self, state=state, since=now)
 
     def with_member(self, member: ClassicMember) -> "ClassicGroup":
-        """The member is there, as it is now: added, or in the place of what it was."""
+        """Add or replace a member."""
         return replace(
             self,
             members={**self.members, member.member_id: member},
@@ -134,7 +133,7 @@ class ClassicGroup:
         )
 
     def without(self, gone: Iterable[str]) -> "ClassicGroup":
-        """These members, joined or pending, are not there; if one led the group, another does."""
+        """Remove members, joined or pending; elect another leader if it was one of them."""
         away = frozenset(gone)
         members = {member_id: member for member_id, member in self.members.items() if member_id not in away}
         leader = next(iter(members), None) if self.leader in away else self.leader
@@ -144,7 +143,7 @@ class ClassicGroup:
 def validate_commit(
     group: ClassicGroup, member_id: str, instance_id: str | None, generation: int, transactional: bool, version: int
 ) -> WireError:
-    """Whether this member may commit offsets in this generation; no member at all may while the group is empty."""
+    """Whether this member may commit offsets in this generation. Without a member id only while the group is empty."""
     if generation < 0 and group.state is State.EMPTY:
         return WireError.NONE
     if generation >= 0 or member_id or instance_id is not None:
@@ -153,18 +152,18 @@ def validate_commit(
             return error
         if generation != group.generation:
             return WireError.ILLEGAL_GENERATION
-    elif not transactional:  # TxnOffsetCommit did not say before version 3 who commits (KIP-447)
+    elif not transactional:  # TxnOffsetCommit has no member id before version 3 (KIP-447)
         return WireError.UNKNOWN_MEMBER_ID
     if group.state is State.COMPLETING and not transactional:
         return WireError.REBALANCE_IN_PROGRESS
     return WireError.NONE
 
 
-# -- the group in the log
+# -- records
 
 
 def to_record(group: ClassicGroup) -> Record:
-    """What is written of a group: who is in it, and what each was assigned; nothing of who waits."""
+    """The group's record: members and assignments, without pending requests."""
     members = tuple(
         MemberMetadata(
             member_id=member.member_id,
@@ -194,9 +193,9 @@ def tombstone(group_id: str) -> Record:
 
 
 def from_record(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
-    """The group as its record has it: stable, if it has members, and each speaks the group's protocol alone.
+    """The group of a record: Stable if it has members, each with the group's protocol only.
 
-    Without a leader nobody has assigned what its members have, and it is to rebalance.
+    A record without a leader is of a group that has to rebalance.
     """
     members = {
         each.member_id: ClassicMember(

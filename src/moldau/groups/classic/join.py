@@ -1,8 +1,8 @@
-"""JoinGroup to a classic group: who may come in, under which member id, and what that sets off.
+"""JoinGroup to a classic group.
 
-From version 4 on a dynamic member that has no id is given one and joins again with it (KIP-394), so that one whose
-answer was lost leaves no ghost behind. A static member (KIP-345) that comes without a member id takes the place of
-its predecessor; in a stable group that happens without a rebalance where the group's protocol stays.
+From version 4 on a dynamic member without an id gets one and joins again with it (KIP-394), so that a lost response
+leaves no member behind. A static member (KIP-345) without a member id replaces its predecessor; a stable group does not
+rebalance for that if its protocol stays the same.
 """
 
 from dataclasses import replace
@@ -16,9 +16,9 @@ from moldau.groups.classic.rebalance import complete_if_all_joined, prepare, reb
 from moldau.groups.environment import GroupEnvironment
 from moldau.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
-NEW_MEMBER_TIMEOUT_MS: Final = 5 * 60 * 1000  # a JoinGroup of a member that nobody has heard of before
+NEW_MEMBER_TIMEOUT_MS: Final = 5 * 60 * 1000  # of the first JoinGroup of a member
 MEMBER_ID_REQUIRED: Final = 4  # from this version on (KIP-394)
-MAX_STRING_BYTES: Final = 2**15 - 1  # bytes
+MAX_STRING_BYTES: Final = 2**15 - 1  # in a record
 SKIPS_ASSIGNMENT: Final = 9  # from this version on (KIP-814)
 
 
@@ -39,7 +39,7 @@ def join(group: ClassicGroup | None, request: JoinGroupRequest, caller: Caller, 
 
 
 def _check(group: ClassicGroup | None, request: JoinGroupRequest, env: GroupEnvironment) -> WireError:
-    """What is wrong whoever asks. Only a member without an id can begin a group."""
+    """Errors that do not depend on the members. Only a JoinGroup without a member id creates a group."""
     error = check_request(request, env)
     if error is WireError.NONE and group is None and request.member_id:
         return WireError.UNKNOWN_MEMBER_ID
@@ -47,7 +47,7 @@ def _check(group: ClassicGroup | None, request: JoinGroupRequest, env: GroupEnvi
 
 
 def check_request(request: JoinGroupRequest, env: GroupEnvironment) -> WireError:
-    """What is wrong whatever the group."""
+    """Errors that do not depend on the group."""
     if not request.group_id or _too_long(request.group_id):
         return WireError.INVALID_GROUP_ID
     if _too_long(request.protocol_type) or any(_too_long(protocol.name) for protocol in request.protocols):
@@ -58,12 +58,12 @@ def check_request(request: JoinGroupRequest, env: GroupEnvironment) -> WireError
 
 
 def _too_long(text: str) -> bool:
-    """Whether the group could never be written: a request may have longer strings than a record."""
+    """Whether a string fits into a record: requests may have longer ones."""
     return 4 * len(text) > MAX_STRING_BYTES and len(text.encode()) > MAX_STRING_BYTES
 
 
 def requires_member_id(request: JoinGroupRequest, caller: Caller) -> bool:
-    """Whether a member is only given an id for now (KIP-394)."""
+    """Whether the member gets an id and must join again with it (KIP-394)."""
     return not request.member_id and request.group_instance_id is None and caller.version >= MEMBER_ID_REQUIRED
 
 
@@ -82,7 +82,7 @@ def _accept(builder: ClassicDecisionBuilder, request: JoinGroupRequest, caller: 
         return WireError.NONE
     if request.member_id in group.pending:
         if request.group_instance_id is not None:
-            return WireError.UNKNOWN_SERVER_ERROR  # only dynamic members are ever pending; Kafka knows no better word
+            return WireError.UNKNOWN_SERVER_ERROR  # as in Kafka; only dynamic members are ever pending
         _add(builder, request, caller, request.member_id)
         return WireError.NONE
     error = group.check_member(request.member_id, request.group_instance_id)
@@ -92,7 +92,7 @@ def _accept(builder: ClassicDecisionBuilder, request: JoinGroupRequest, caller: 
 
 
 def _has_room(group: ClassicGroup, member_id: str, max_size: int) -> bool:
-    """KIP-389: a member that is in may stay in, except that of too many who join again the last are out."""
+    """KIP-389: members may stay; of too many that rejoin, the last are refused."""
     if group.state is State.EMPTY or len(group.members) < max_size:
         return True
     member = group.members.get(member_id)
@@ -137,7 +137,7 @@ def _add(builder: ClassicDecisionBuilder, request: JoinGroupRequest, caller: Cal
     if group.initial_delay is not None:
         group = replace(group, new_member_added=True)
     builder.group = group.with_member(member)
-    # It cannot send heartbeats yet, and may be gone without our knowing: its JoinGroup gets a time-out of its own.
+    # A new member cannot send heartbeats yet: its JoinGroup has a timeout of its own.
     builder.schedule("session", NEW_MEMBER_TIMEOUT_MS, member_id)
     rebalance_or_complete(builder)
 
@@ -145,7 +145,7 @@ def _add(builder: ClassicDecisionBuilder, request: JoinGroupRequest, caller: Cal
 def _replace(
     builder: ClassicDecisionBuilder, request: JoinGroupRequest, caller: Caller, old: ClassicMember, member_id: str
 ) -> None:
-    """A static member has come back under a new member id; whoever still uses the old one is fenced."""
+    """Replace a static member that is back with a new member id; requests with the old id are fenced."""
     old_leader = builder.group.leader
     builder.fail_pending(old, WireError.FENCED_INSTANCE_ID, old.member_id)
     builder.cancel_timer("session", old.member_id)
@@ -175,7 +175,7 @@ def _replace(
     elif state is State.PREPARING:
         complete_if_all_joined(builder)
     else:
-        # The old member id is gone from the group, so an assignment that is being made would not know the new one.
+        # An assignment that the leader is computing does not have the new member id.
         prepare(builder)
 
 
@@ -191,7 +191,7 @@ def _with_replaced_member(group: ClassicGroup, old_id: str, new: ClassicMember) 
 def _reply_under_old_leader(
     builder: ClassicDecisionBuilder, caller: Caller, member_id: str, leader: str | None
 ) -> None:
-    """Before KIP-814 a leader that came back was told that its old self leads, so that it does not assign again."""
+    """Before KIP-814 a leader that is back gets its old member id as leader, so that it does not assign again."""
     group = builder.group
     builder.reply(
         caller,
@@ -205,7 +205,7 @@ def _reply_under_old_leader(
     )
 
 
-# -- members that are in
+# -- members that rejoin
 
 
 def _join_again(builder: ClassicDecisionBuilder, request: JoinGroupRequest, caller: Caller) -> None:
@@ -213,13 +213,13 @@ def _join_again(builder: ClassicDecisionBuilder, request: JoinGroupRequest, call
     unchanged = member.protocols == request.protocols
     leads = group.leader == member.member_id
     if group.state is State.COMPLETING and unchanged:
-        builder.reply_joined(caller, member.member_id)  # the answer to its first JoinGroup may have been lost
+        builder.reply_joined(caller, member.member_id)  # a retry: the response may have been lost
     elif group.state is State.STABLE and unchanged and not leads:
         builder.reply_joined(caller, member.member_id)
     else:
-        # A leader that joins again wants a rebalance: it may know of new partitions, which the group does not.
+        # A leader that rejoins requests a rebalance: it may have seen new partitions.
         if member.joining is not None:
-            # Its first JoinGroup came over a connection that is lost by now, in all likelihood.
+            # The connection of its first JoinGroup is probably lost.
             builder.fail_pending(member, WireError.REBALANCE_IN_PROGRESS, member.member_id)
         builder.put_member(
             replace(
@@ -234,5 +234,5 @@ def _join_again(builder: ClassicDecisionBuilder, request: JoinGroupRequest, call
 
 
 def rebalance_timeout_ms(request: JoinGroupRequest) -> int:
-    """Version 0 has none: the session's holds for both."""
+    """The session timeout in version 0, which has no rebalance timeout."""
     return request.session_timeout_ms if request.rebalance_timeout_ms < 0 else request.rebalance_timeout_ms

@@ -1,4 +1,4 @@
-"""Members of a classic group live and go: Heartbeat, LeaveGroup, and the timer `session`."""
+"""Heartbeat, LeaveGroup and session timeouts of classic members."""
 
 from moldau.base.coordination import Caller, Decision, TimerKey
 from moldau.base.errors import WireError
@@ -60,7 +60,7 @@ def _left(member: LeaveGroupMember, error: WireError) -> LeaveGroupMemberRespons
 
 
 def _leave_one(builder: ClassicDecisionBuilder, leaving: LeaveGroupMember) -> WireError:
-    """By member id, or, as an administrator removes static members, by instance id alone."""
+    """Remove a member by member id, or, for administrators, a static member by instance id alone."""
     group, member_id = builder.group, leaving.member_id
     if not member_id:
         static = group.static_member(leaving.group_instance_id)
@@ -80,13 +80,13 @@ def _leave_one(builder: ClassicDecisionBuilder, leaving: LeaveGroupMember) -> Wi
 
 
 def on_session_timeout(group: ClassicGroup, key: TimerKey, env: GroupEnvironment) -> Decision:
-    """The timer `session`: nothing was heard of the member for its session time-out."""
+    """The timer `session`: no heartbeat for the member's session timeout."""
     builder, member_id = ClassicDecisionBuilder(group, env), key[2]
     member = group.members.get(member_id)
     if member_id in group.pending:
         builder.group = group.without((member_id,))
     elif member is None or (not member.is_new and (member.joining is not None or member.syncing is not None)):
-        return builder.build()  # who waits for us need not send heartbeats; the timer is set again with the answer
+        return builder.build()  # no heartbeats are due while a request is pending; its response restarts the timer
     else:
         builder.remove_member(member_id)
         if group.state is not State.PREPARING:

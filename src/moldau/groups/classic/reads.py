@@ -1,7 +1,4 @@
-"""What others ask of a classic group: what is in it, which topics it reads, whether it or its offsets may go.
-
-Nothing here changes a group, nor decides that one is to be changed.
-"""
+"""Reads of a classic group: describe, list, subscribed topics, and whether the group or its offsets may be deleted."""
 
 from moldau.base.errors import WireError
 from moldau.groups.classic.group import TRANSITIONS, ClassicGroup, State
@@ -12,7 +9,7 @@ from moldau.wire.messages.list_groups import ListedGroup
 
 
 def validate_offset_delete(group: ClassicGroup) -> WireError:
-    """Offsets of a group that is at work may go only if it is known which topics it reads (KIP-496)."""
+    """Offsets of a group with members may be deleted only if its subscription is known (KIP-496)."""
     if group.state is State.EMPTY or group.protocol_type == PROTOCOL_TYPE:
         return WireError.NONE
     return WireError.NON_EMPTY_GROUP
@@ -23,7 +20,7 @@ def validate_delete(group: ClassicGroup) -> WireError:
 
 
 def subscribed_topics(group: ClassicGroup) -> frozenset[str] | None:
-    """The topics that members of the group read; None if that cannot be known."""
+    """The topics that members subscribe to; None if unknown."""
     if group.protocol_type != PROTOCOL_TYPE:
         return None
     topics: set[str] = set()
@@ -39,13 +36,13 @@ def subscribed_topics(group: ClassicGroup) -> frozenset[str] | None:
 
 
 def is_subscribed(group: ClassicGroup, topic: str) -> bool:
-    """Consumers whose topics are unknown may read any."""
+    """Consumers with an unknown subscription may read any topic."""
     topics = subscribed_topics(group)
     return group.protocol_type == PROTOCOL_TYPE if topics is None else topic in topics
 
 
 def describe(group: ClassicGroup) -> DescribedGroup:
-    """What members said is shown of a stable group only, where it is known in which protocol."""
+    """Members' metadata is shown for a stable group only, as in Kafka."""
     stable = group.state is State.STABLE
     return DescribedGroup(
         group_id=group.group_id,

@@ -1,8 +1,7 @@
-"""How a classic group rebalances: members join, a generation begins, the leader's assignment is awaited.
+"""Rebalances of a classic group: the join phase, new generations, and the timers of both phases.
 
-Empty → PreparingRebalance → CompletingRebalance → Stable, and back to PreparingRebalance from either of the last two;
-a generation that begins without members is Empty. What members ask for is elsewhere; here is what follows from it, and
-from the two timers of a group: `join` ends the joining phase, `sync` the wait for SyncGroups.
+Empty → PreparingRebalance → CompletingRebalance → Stable, and back to PreparingRebalance from either of the last two. A
+generation without members is Empty. The timer `join` ends the join phase, `sync` the wait for SyncGroups.
 """
 
 from dataclasses import replace
@@ -13,11 +12,11 @@ from moldau.groups.classic.builder import ClassicDecisionBuilder, without_pendin
 from moldau.groups.classic.group import TRANSITIONS, ClassicGroup, State
 from moldau.groups.environment import GroupEnvironment
 
-MIN_JOIN_ROUND_MS = 1_000  # a rebalance time-out may be 0, and a round in which nobody came is followed by another
+MIN_JOIN_ROUND_MS = 1_000  # before another join phase after one without members; a rebalance timeout may be 0
 
 
 def rebalance_or_complete(builder: ClassicDecisionBuilder) -> None:
-    """A member came, went or changed: begin to rebalance, or, if that is under way, see whether all have joined."""
+    """Start a rebalance; if one is in progress, complete it if all members have joined."""
     if State.PREPARING in TRANSITIONS[builder.group.state]:
         prepare(builder)
     else:
@@ -25,14 +24,14 @@ def rebalance_or_complete(builder: ClassicDecisionBuilder) -> None:
 
 
 def prepare(builder: ClassicDecisionBuilder) -> None:
-    """Everybody has to join again, those who wait for an assignment too."""
+    """Start a rebalance: all members have to join again."""
     group = builder.group
     if group.state is State.COMPLETING:
         _cancel_assignment(builder)
     builder.cancel_timer("sync")
     builder.group = replace(builder.group, unsynced=frozenset()).transition_to(State.PREPARING, builder.env.now)
     if group.state is State.EMPTY:
-        # Members of a new group tend to come together: a while is waited for all, instead of a rebalance for each.
+        # Members of a new group start together: wait for all of them instead of rebalancing for each.
         delay = builder.env.config.initial_rebalance_delay_ms
         remaining = max(builder.group.rebalance_timeout_ms - delay, 0)
         builder.group = replace(builder.group, initial_delay=(delay, remaining), new_member_added=False)
@@ -44,21 +43,21 @@ def prepare(builder: ClassicDecisionBuilder) -> None:
 
 
 def complete_if_all_joined(builder: ClassicDecisionBuilder) -> None:
-    """The joining phase ends when nobody is missing; the initial delay is waited for all the same."""
+    """End the join phase when all members have joined, but not before the initial delay is over."""
     group = builder.group
     if group.state is State.PREPARING and group.initial_delay is None and group.all_joined:
         complete(builder)
 
 
 def complete(builder: ClassicDecisionBuilder) -> None:
-    """The joining phase ends: who has not come is out, but for static members, whose sessions decide."""
+    """End the join phase: remove dynamic members that did not join. Static members stay until their session ends."""
     builder.cancel_timer("join")
     builder.group = replace(builder.group, initial_delay=None, new_member_added=False)
     missing = [each.member_id for each in builder.group.members.values() if not (each.joining or each.instance_id)]
     for member_id in missing:
         builder.remove_member(member_id)
     if builder.group.members and not _elect_leader(builder):
-        # Static members alone: until one comes, or their sessions end.
+        # Only static members that did not join: wait for one of them, or for their session timeouts.
         builder.schedule("join", max(builder.group.rebalance_timeout_ms, MIN_JOIN_ROUND_MS))
         return
     _begin_generation(builder)
@@ -80,7 +79,7 @@ def on_join_timeout(group: ClassicGroup, key: TimerKey, env: GroupEnvironment) -
 
 
 def on_sync_timeout(group: ClassicGroup, key: TimerKey, env: GroupEnvironment) -> Decision:
-    """The timer `sync`: who joined and did not ask for its assignment since is out."""
+    """The timer `sync`: remove members that joined and sent no SyncGroup."""
     builder = ClassicDecisionBuilder(group, env)
     if group.state in (State.COMPLETING, State.STABLE) and group.unsynced:
         for member_id in [each for each in group.members if each in group.unsynced]:
@@ -90,7 +89,7 @@ def on_sync_timeout(group: ClassicGroup, key: TimerKey, env: GroupEnvironment) -
 
 
 def _cancel_assignment(builder: ClassicDecisionBuilder) -> None:
-    """No assignment will come for this generation: who waits for one has to join again."""
+    """Fail pending SyncGroups: this generation gets no assignment."""
     members = {}
     for member in builder.group.members.values():
         if member.syncing is not None:
@@ -101,7 +100,7 @@ def _cancel_assignment(builder: ClassicDecisionBuilder) -> None:
 
 
 def _elect_leader(builder: ClassicDecisionBuilder) -> bool:
-    """A leader that did not come leaves the lead to one that did; False if nobody came."""
+    """Elect another leader if the leader did not join; False if no member joined."""
     group = builder.group
     if group.leader is not None and group.members[group.leader].joining is not None:
         return True
@@ -135,11 +134,11 @@ def _begin_generation(builder: ClassicDecisionBuilder) -> None:
 
 
 def loaded(group: ClassicGroup, env: GroupEnvironment) -> Decision:
-    """A replay has brought the group back: its members have their sessions' time to be heard of."""
+    """After a load: start the session timers."""
     builder = ClassicDecisionBuilder(group, env)
     for member in group.members.values():
         builder.reset_session_timer(member)
     if len(group.members) > env.config.max_size or (group.members and group.leader is None):
-        # The limit was lowered: who joins first is in, and all may commit before. Or it was about to do so anyway.
+        # group.max.size was lowered, or a rebalance was in progress.
         prepare(builder)
     return builder.build()

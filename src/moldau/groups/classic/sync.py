@@ -1,6 +1,6 @@
-"""SyncGroup to a classic group: the leader hands in the assignment, and every member gets its part.
+"""SyncGroup to a classic group: the leader sends the assignment, and every member gets its part.
 
-The assignment is in the log before anybody hears of it, so a generation that members work with survives a restart.
+The assignment is committed before any member gets it, so an active generation survives a restart.
 """
 
 from dataclasses import replace
@@ -13,7 +13,7 @@ from moldau.groups.classic.group import ClassicGroup, State
 from moldau.groups.environment import GroupEnvironment
 from moldau.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
-PROTOCOL_REQUIRED: Final = 5  # from this version on a member says which protocol it speaks (KIP-559)
+PROTOCOL_REQUIRED: Final = 5  # from this version on the request has the protocol (KIP-559)
 
 
 def sync(group: ClassicGroup | None, request: SyncGroupRequest, caller: Caller, env: GroupEnvironment) -> Decision:
@@ -27,7 +27,7 @@ def sync(group: ClassicGroup | None, request: SyncGroupRequest, caller: Caller, 
         builder.reply_synced(caller, member)
         return builder.build()
     if member.syncing is not None:
-        # The same member asked before, over a connection that is lost by now, in all likelihood.
+        # The connection of its first SyncGroup is probably lost.
         builder.reply(member.syncing, SyncGroupResponse(error_code=WireError.REBALANCE_IN_PROGRESS))
     builder.put_member(replace(member, syncing=caller))
     if group.leader == request.member_id:
@@ -65,7 +65,7 @@ def _mark_synced(builder: ClassicDecisionBuilder, member_id: str) -> None:
 
 
 def _assign(builder: ClassicDecisionBuilder, assignment: dict[str, bytes]) -> None:
-    """The group is stable: all learn what they were assigned, also those that the leader left out."""
+    """Make the group stable and answer all pending SyncGroups; members that the leader left out get nothing."""
     waiting = builder.group.members
     members = {
         member_id: replace(member, assignment=assignment.get(member_id, b""), syncing=None)
@@ -76,4 +76,4 @@ def _assign(builder: ClassicDecisionBuilder, assignment: dict[str, bytes]) -> No
     for member_id, member in waiting.items():
         if member.syncing is not None:
             builder.reply_synced(member.syncing, members[member_id])
-            builder.reset_session_timer(member)  # while it waited, its session could not end
+            builder.reset_session_timer(member)  # it was suspended while the request was pending

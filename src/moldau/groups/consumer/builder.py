@@ -1,11 +1,10 @@
-"""A decision about a group of the consumer protocol under construction: every record is folded as it is written.
+"""ConsumerDecisionBuilder: collects a decision about a consumer group and applies each record to its copy of the group.
 
-So what is decided next sees the group as it will be, and the group that a record leads to is the same here, when it is
-applied, and when it is read back. A draft knows how records look; why one is written is for others to say.
+So the next step of a decision sees the group with the records so far, exactly as applying or loading them will.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
 
 from moldau.base.coordination import Caller, Decision, Record, Timer, TimerKey
@@ -13,6 +12,7 @@ from moldau.groups.consumer.group import (
     AssignedPartitions,
     Assignment,
     ConsumerGroup,
+    ConsumerGroupKey,
     Member,
     RegexProgress,
     RegexProgressChanged,
@@ -39,13 +39,13 @@ from moldau.groups.records import (
     TargetTopicPartitions,
 )
 
-# Timers. A key is what it is for, the group, and the member if it is one's.
-SESSION: Final = "session"  # it has not been heard of
-REBALANCE: Final = "rebalance"  # it does not give back what it was told to
-JOIN: Final = "join"  # a classic member was told to join again and does not
-SYNC: Final = "sync"  # a classic member joined and does not fetch its assignment
+# Purposes of timers. A key is the purpose, the group id and, for timers of members, the member id.
+SESSION: Final = "session"  # no heartbeat
+REBALANCE: Final = "rebalance"  # partitions are not revoked
+JOIN: Final = "join"  # a classic member does not rejoin
+SYNC: Final = "sync"  # a classic member joined and sends no SyncGroup
 MEMBER_TIMERS: Final = (SESSION, REBALANCE, JOIN, SYNC)
-REGEX: Final = "regex"  # expressions of the group are due
+REGEX: Final = "regex"  # regular expressions are due for resolution
 
 
 def timer_key(purpose: str, group_id: str, member_id: str | None) -> TimerKey:
@@ -53,7 +53,7 @@ def timer_key(purpose: str, group_id: str, member_id: str | None) -> TimerKey:
 
 
 class ConsumerDecisionBuilder:
-    """The group so far, and the decision that leads to it."""
+    """The group with the records so far, and the decision."""
 
     def __init__(self, group: ConsumerGroup | None, group_id: str) -> None:
         self.group = group or ConsumerGroup(group_id)
@@ -63,13 +63,13 @@ class ConsumerDecisionBuilder:
     def group_id(self) -> str:
         return self.group.group_id
 
-    def write(self, key: Any, value: Any) -> None:
+    def write(self, key: ConsumerGroupKey, value: object) -> None:
         record = Record(key, value)
         self.decision.records.append(record)
         self.group = apply_change(self.group, record) or ConsumerGroup(self.group_id)
 
-    def reply(self, caller: Caller, response: Any) -> Decision:
-        """The finished decision, with its answer."""
+    def reply(self, caller: Caller, response: object) -> Decision:
+        """The finished decision, with its response."""
         self.decision.replies.append((caller.token, response))
         return self.decision
 
@@ -81,7 +81,7 @@ class ConsumerDecisionBuilder:
             self.set_timer(purpose, member_id, None)
 
     def ask_to_rejoin(self, member: Member, now: int) -> None:
-        """A classic member must join again within its rebalance time-out, counted from the first time it was told."""
+        """Have a classic member rejoin within its rebalance timeout, counted from the first request to do so."""
         if member.id not in self.group.rejoining:
             self._apply_transient(RejoinChanged(self.group_id, member.id, waiting=True))
             self.set_timer(JOIN, member.id, now + member.rebalance_timeout_ms)
@@ -169,14 +169,14 @@ class ConsumerDecisionBuilder:
         self.write(ConsumerGroupPartitionMetadataKey(group_id=self.group_id), None)
 
     def delete_member(self, member_id: str) -> None:
-        """In this order: Kafka does not load a member's tombstone before those of its assignments."""
+        """Kafka cannot load a member's tombstone before those of its assignments: keep this order."""
         self._delete_currents((member_id,))
         self._delete_targets((member_id,))
         self._delete_members((member_id,))
         self.cancel_timers(member_id)
 
     def delete_group(self) -> None:
-        """Tombstones for all that there is, in the order in which Kafka can load them."""
+        """Write tombstones of all records of the group, in an order that Kafka can load."""
         member_ids = tuple(self.group.members)
         self._delete_currents(member_ids)
         self._delete_targets(member_ids)
@@ -202,8 +202,8 @@ class ConsumerDecisionBuilder:
             self.write(ConsumerGroupMemberMetadataKey(group_id=self.group_id, member_id=member_id), None)
 
 
-def _current(held: AssignedPartitions) -> tuple[CurrentTopicPartitions, ...]:
-    return tuple(_current_topic(topic_id, partitions) for topic_id, partitions in held.items())
+def _current(assigned: AssignedPartitions) -> tuple[CurrentTopicPartitions, ...]:
+    return tuple(_current_topic(topic_id, partitions) for topic_id, partitions in assigned.items())
 
 
 def _current_topic(topic_id: UUID, partitions: Mapping[int, int]) -> CurrentTopicPartitions:

@@ -1,8 +1,8 @@
-"""Members that speak the classic protocol in a group of the consumer protocol (KIP-848): Join, Sync, Heartbeat, Leave.
+"""Classic members of a consumer group (KIP-848): JoinGroup, SyncGroup, Heartbeat, LeaveGroup.
 
-For such a member a JoinGroup is what a heartbeat with news is for the others: it says what it wants and owns, and its
-answer begins the next step. There is no leader: the coordinator assigns, and SyncGroup fetches the result. When there
-is another step to take, Heartbeat says that the group rebalances, and the member joins again.
+JoinGroup has the member's subscription and owned partitions and starts its next reconciliation step. There is no
+leader: the coordinator assigns, and SyncGroup returns the assignment. If another step is due, Heartbeat returns
+REBALANCE_IN_PROGRESS and the member joins again.
 """
 
 from dataclasses import replace
@@ -63,7 +63,7 @@ def join(group: ConsumerGroup, request: JoinGroupRequest, caller: Caller, env: G
 def _begin_classic_group(
     group: ConsumerGroup, request: JoinGroupRequest, caller: Caller, env: GroupEnvironment
 ) -> Decision:
-    """An empty group is what its next member wants it to be."""
+    """Replace an empty consumer group by a classic one."""
     decision = classic_join.join(None, request, caller, env)
     if decision.records:
         decision.records[:0] = tombstones(group)
@@ -112,11 +112,11 @@ def _joined(
         client_host=caller.client_host,
         classic=classic_metadata(request.session_timeout_ms, request.protocols),
     )
-    # A static member that spoke the consumer protocol may have been the last one to do so.
-    last_one = before.instance_id is not None and before.classic is None
+    # It may replace the last member of the consumer protocol.
+    replaces_consumer = before.instance_id is not None and before.classic is None
     changed = subscribe(builder, before, after, env)
     owned = owned_partitions(subscription.owned_partitions, env.topics)
-    downgrades = last_one and consumer_migration.may_downgrade(builder.group, set(), env)
+    downgrades = replaces_consumer and consumer_migration.may_downgrade(builder.group, set(), env)
     if not downgrades:
         assign_if_due(builder, env)
     refusal = reconcile(builder, after.id, owned, changed, env)
@@ -124,8 +124,8 @@ def _joined(
         return Decision.reply(caller, join_error(caller, refusal.error, ""))
     member = builder.group.members[after.id]
     if downgrades:
-        # Kafka rebalances only if a target is due. But while somebody has not given back what is another's by now,
-        # the targets cannot be handed out as they are.
+        # Kafka rebalances only if a target is due. But targets cannot be handed out while partitions of them are still
+        # to be revoked by other members.
         consumer_migration.downgrade(builder, set(), builder.group.state != STABLE, env)
     else:
         builder.has_rejoined(member.id)
@@ -177,7 +177,7 @@ def heartbeat(group: ConsumerGroup, request: HeartbeatRequest, caller: Caller, e
     assert member.classic is not None
     builder = ConsumerDecisionBuilder(group, group.group_id)
     builder.set_timer(SESSION, member.id, env.now + member.classic.session_timeout_ms)
-    assign_if_due(builder, env)  # Kafka leaves this to the others' heartbeats, of which there may be none
+    assign_if_due(builder, env)  # Kafka leaves this to heartbeats of consumer members, of which there may be none
     if not _must_rejoin(builder.group, member):
         return builder.reply(caller, HeartbeatResponse())
     builder.ask_to_rejoin(member, env.now)
@@ -187,7 +187,7 @@ def heartbeat(group: ConsumerGroup, request: HeartbeatRequest, caller: Caller, e
 def _classic_member(
     group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int
 ) -> Member | WireError:
-    """The member, if it speaks the classic protocol and knows its generation."""
+    """The classic member, if the request has its generation."""
     if instance_id is None:
         member = group.members.get(member_id)
     else:
@@ -200,7 +200,7 @@ def _classic_member(
 
 
 def _must_rejoin(group: ConsumerGroup, member: Member) -> bool:
-    """A new target, something to give back, or something that was given back for it."""
+    """Whether a new target, a revocation, or partitions released by other members wait for the member."""
     if member.epoch < group.assignment_epoch or member.state is MemberState.UNREVOKED_PARTITIONS:
         return True
     return member.state is MemberState.UNRELEASED_PARTITIONS and not _waits_for_revocation(group, member)
@@ -218,13 +218,13 @@ def _waits_for_revocation(group: ConsumerGroup, member: Member) -> bool:
 
 
 def leave(group: ConsumerGroup, request: LeaveGroupRequest, caller: Caller, env: GroupEnvironment) -> Decision:
-    """Members of either protocol may be sent away like this, as an administrator does."""
+    """LeaveGroup; administrators remove members of both protocols with it."""
     builder = ConsumerDecisionBuilder(group, group.group_id)
     found = [(each, _leaving(group, each)) for each in request.members]
     gone = {member.id: member for _, member in found if isinstance(member, Member)}
     if gone:
         fence(builder, list(gone.values()), env)
-    answers = tuple(
+    responses = tuple(
         LeaveGroupMemberResponse(
             member_id=asked.member_id,
             group_instance_id=asked.group_instance_id,
@@ -232,7 +232,7 @@ def leave(group: ConsumerGroup, request: LeaveGroupRequest, caller: Caller, env:
         )
         for asked, member in found
     )
-    return builder.reply(caller, LeaveGroupResponse(members=answers))
+    return builder.reply(caller, LeaveGroupResponse(members=responses))
 
 
 def _leaving(group: ConsumerGroup, asked: LeaveGroupMember) -> Member | Refusal:

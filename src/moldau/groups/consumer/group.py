@@ -12,6 +12,7 @@ from uuid import UUID
 
 from moldau.base.coordination import Record
 from moldau.base.ids import Epoch
+from moldau.groups.classic.group import ClassicGroup
 from moldau.groups.records import (
     ClassicMemberMetadata,
     ConsumerGroupCurrentMemberAssignmentKey,
@@ -187,6 +188,9 @@ def apply_change(group: ConsumerGroup | None, change: Record | TransientChange) 
 
 def is_consumer_group_key(key: object) -> TypeGuard[ConsumerGroupKey]:
     return type(key) in _WRITES
+
+
+Group = ClassicGroup | ConsumerGroup
 
 
 # The change of each record and of its tombstone

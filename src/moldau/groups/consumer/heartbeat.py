@@ -1,8 +1,8 @@
-"""ConsumerGroupHeartbeat 0–1 (KIP-848): a member joins, says what it has, learns what it shall have, and leaves.
+"""ConsumerGroupHeartbeat 0–1 (KIP-848): members join, report their partitions, get their assignment, and leave.
 
-One request does it all, by the epoch that it names: 0 joins, -1 leaves, -2 is a static member that will be back, any
-other is a member that lives. `heartbeat` decides; nothing here changes a group. Regular expressions, members that
-speak the classic protocol and the change between the protocols have files of their own.
+The member epoch says what a request does: 0 joins, -1 leaves, -2 is a static member that leaves for a while, any other
+is a heartbeat. Regular expressions, members of the classic protocol, and migration between the protocols are in files
+of their own.
 """
 
 from collections.abc import Iterable
@@ -25,7 +25,7 @@ from moldau.groups.consumer.group import (
 )
 from moldau.groups.consumer.migration import downgrade, is_stable_or_empty, may_downgrade, upgrade
 from moldau.groups.consumer.reconciliation import Owned, Reconciliation, next_step
-from moldau.groups.consumer.target_assignment import assign_if_due, offered_assignors, raise_epoch
+from moldau.groups.consumer.target_assignment import assign_if_due, bump_epoch, offered_assignors
 from moldau.groups.environment import GroupConfig, GroupEnvironment
 from moldau.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupAssignment,
@@ -63,7 +63,7 @@ def _heartbeat(
     env: GroupEnvironment,
     due: bool,
 ) -> Decision:
-    """A member joins, or reports. A new target may be due whatever it wants."""
+    """Join or heartbeat. `due`: the target is due for other reasons than this request."""
     if is_full(builder.group, request.member_id, env.config):
         limit = env.config.consumer_max_size
         message = f"The consumer group has reached its maximum capacity of {limit} members."
@@ -79,7 +79,7 @@ def _heartbeat(
             return _refused(caller, refusal)
     changed = subscribe(builder, before, after, env)
     if due and not changed:
-        raise_epoch(builder, env, changed=True)
+        bump_epoch(builder, env, changed=True)
     assign_if_due(builder, env)
     refusal = reconcile(builder, after.id, owned, changed, env)
     if refusal is not None:
@@ -87,28 +87,30 @@ def _heartbeat(
     config = env.config_of(request.group_id)
     builder.set_timer(SESSION, after.id, env.now + config.consumer_session_timeout_ms)
     member = builder.group.members[after.id]
-    told = request.member_epoch == JOIN_EPOCH or _is_full_request(request) or member.assigned != before.assigned
+    send_assignment = (
+        request.member_epoch == JOIN_EPOCH or _is_full_request(request) or member.assigned != before.assigned
+    )
     return builder.reply(
         caller,
         ConsumerGroupHeartbeatResponse(
             member_id=member.id,
             member_epoch=member.epoch,
             heartbeat_interval_ms=config.consumer_heartbeat_interval_ms,
-            assignment=_assignment(member.assigned) if told else None,
+            assignment=_assignment(member.assigned) if send_assignment else None,
         ),
     )
 
 
 def _invalid(request: ConsumerGroupHeartbeatRequest, version: int, config: GroupConfig) -> Refusal | None:
-    """What a request must not be, whatever the group."""
+    """Errors of the request that do not depend on the group."""
     if not config.consumer_enabled:
         return Refusal.of(WireError.UNSUPPORTED_VERSION)
     epoch = request.member_epoch
-    names_itself = version >= 1 or epoch > 0 or epoch == LEAVE_EPOCH  # KIP-1082: from 1 on members choose their ids
+    needs_member_id = version >= 1 or epoch > 0 or epoch == LEAVE_EPOCH  # KIP-1082: clients generate their ids
     joins = epoch == JOIN_EPOCH
     without_subscription = request.subscribed_topic_names is None and request.subscribed_topic_regex is None
     rules = (
-        (names_itself and not request.member_id.strip(), "MemberId can't be empty."),
+        (needs_member_id and not request.member_id.strip(), "MemberId can't be empty."),
         (not request.group_id.strip(), "GroupId can't be empty."),
         (_is_blank(request.instance_id), "InstanceId can't be empty."),
         (_is_blank(request.rack_id), "RackId can't be empty."),
@@ -146,7 +148,7 @@ def not_found(group_id: str, group: object) -> Refusal:
     return Refusal(WireError.GROUP_ID_NOT_FOUND, f"Group {group_id} {fault}.")
 
 
-# The member that a request is about
+# The member of a request
 
 
 def _member(
@@ -186,7 +188,7 @@ def unknown_member(group: ConsumerGroup, member_id: str) -> Refusal:
 
 
 def check_instance(held_by: Member | None, instance_id: str | None, member_id: str) -> Refusal | None:
-    """Why a member does not speak for an instance id, or None if it does."""
+    """Why a member id is not the one of an instance id; None if it is."""
     if held_by is None:
         return Refusal(WireError.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
     if held_by.id != member_id:
@@ -196,10 +198,10 @@ def check_instance(held_by: Member | None, instance_id: str | None, member_id: s
 
 
 def _check_epoch(member: Member, request: ConsumerGroupHeartbeatRequest, owned: Owned | None) -> Member | Refusal:
-    """The member, if the request's epoch is its own.
+    """The member, if the request has its epoch.
 
-    Or the one before: the answer that raised it may have been lost, which is harmless if the member owns nothing that
-    it was not given.
+    The previous epoch is accepted, too, if the member owns only partitions that are assigned to it: the response with
+    the new epoch may have been lost.
     """
     epoch = request.member_epoch
     if epoch in (JOIN_EPOCH, member.epoch):
@@ -228,12 +230,12 @@ def _owned(request: ConsumerGroupHeartbeatRequest) -> Owned | None:
 
 
 def _updated_member(member: Member, request: ConsumerGroupHeartbeatRequest, caller: Caller) -> Member:
-    """Null and -1 stand for what the member said before."""
+    """The member with the fields of the request; null and -1 mean unchanged."""
     names, regex, timeout = request.subscribed_topic_names, request.subscribed_topic_regex, request.rebalance_timeout_ms
-    said = (request.instance_id, request.rack_id, request.server_assignor, names, regex)
+    fields = (request.instance_id, request.rack_id, request.server_assignor, names, regex)
     known = member.client_id == caller.client_id and member.client_host == caller.client_host
-    if known and timeout == -1 and member.classic is None and said == (None,) * len(said):
-        return member  # nearly every heartbeat
+    if known and timeout == -1 and member.classic is None and fields == (None,) * len(fields):
+        return member  # the common heartbeat
     return replace(
         member,
         instance_id=member.instance_id if request.instance_id is None else request.instance_id,
@@ -249,7 +251,7 @@ def _updated_member(member: Member, request: ConsumerGroupHeartbeatRequest, call
 
 
 def _is_full_request(request: ConsumerGroupHeartbeatRequest) -> bool:
-    """A member that says everything lost track, and is told everything."""
+    """Whether the request has all fields, as after an error of the client: the response has the whole assignment."""
     subscribed = request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None
     return request.rebalance_timeout_ms != -1 and subscribed and request.topic_partitions is not None
 
@@ -262,11 +264,11 @@ def _assignment(held: AssignedPartitions) -> ConsumerGroupAssignment:
     return ConsumerGroupAssignment(topic_partitions=tuple(topics))
 
 
-# What members of both protocols go through
+# For members of both protocols
 
 
 def replace_member(builder: ConsumerDecisionBuilder, old: Member, new_id: str) -> Member:
-    """A static member is back under a new id, with what it had."""
+    """Replace a static member that is back with a new id; it keeps its assignment."""
     target = builder.group.targets.get(old.id, {})
     new = replace(old, id=new_id, epoch=JOIN_EPOCH, previous_epoch=0)
     builder.delete_member(old.id)
@@ -277,7 +279,7 @@ def replace_member(builder: ConsumerDecisionBuilder, old: Member, new_id: str) -
 
 
 def subscribe(builder: ConsumerDecisionBuilder, before: Member, after: Member, env: GroupEnvironment) -> bool:
-    """Write what a member says of itself, if that is news; True, and a new epoch, if it wants other topics."""
+    """Write the member if it changed; True, with a new group epoch, if its subscription changed."""
     if after != before:
         builder.write_member(after)
     changed = after.topics != before.topics
@@ -286,14 +288,14 @@ def subscribe(builder: ConsumerDecisionBuilder, before: Member, after: Member, e
         consumer_regex.resolve(builder, env)
         changed = True
     if changed:
-        raise_epoch(builder, env, changed=True)
+        bump_epoch(builder, env, changed=True)
     return changed
 
 
 def reconcile(
     builder: ConsumerDecisionBuilder, member_id: str, owned: Owned | None, changed: bool, env: GroupEnvironment
 ) -> Refusal | None:
-    """The member's next step towards its target, with the time it has for giving back what it must."""
+    """Reconcile the member with its target; set the timer for the revocation of partitions."""
     group = builder.group
     member = group.members[member_id]
     if not changed and member.reconciled(group.assignment_epoch):
@@ -311,7 +313,7 @@ def reconcile(
 
 
 def fence(builder: ConsumerDecisionBuilder, members: Iterable[Member], env: GroupEnvironment) -> None:
-    """Members are out. What they had is free for the next target. Classic members alone are a classic group."""
+    """Remove members; a new target is due. If only classic members are left the group is downgraded."""
     gone = list(members)
     ids = {member.id for member in gone}
     if may_downgrade(builder.group, ids, env):
@@ -321,7 +323,7 @@ def fence(builder: ConsumerDecisionBuilder, members: Iterable[Member], env: Grou
         builder.delete_member(member.id)
     for member in gone:
         consumer_regex.drop_unused(builder, member.regex)
-    raise_epoch(builder, env, changed=True)
+    bump_epoch(builder, env, changed=True)
 
 
 # Leaving
@@ -358,23 +360,23 @@ def _refused(caller: Caller, refusal: Refusal) -> Decision:
     return Decision.reply(caller, response)
 
 
-# Time
+# Timers, loading, changes of topics
 
 
 def on_timer(group: ConsumerGroup, key: TimerKey, env: GroupEnvironment) -> Decision:
-    """A timer of the group or of one of its members is due. It may have outlived what it was set for."""
+    """Handle a timer of the group or of a member. The member may be gone."""
     purpose, group_id, *rest = key
     builder = ConsumerDecisionBuilder(group, group_id)
     member = builder.group.members.get(rest[0]) if rest else None
     if member is not None and _is_timed_out(purpose, member):
         fence(builder, [member], env)
     if purpose == REGEX and consumer_regex.resolve(builder, env):
-        raise_epoch(builder, env, changed=True)
+        bump_epoch(builder, env, changed=True)
     return builder.decision
 
 
 def _is_timed_out(purpose: str, member: Member) -> bool:
-    if purpose == REBALANCE:  # an absent static member is judged by its session
+    if purpose == REBALANCE:  # for an absent static member only its session counts
         return member.state is MemberState.UNREVOKED_PARTITIONS and member.epoch != STATIC_LEAVE_EPOCH
     return purpose in (SESSION, JOIN, SYNC)
 
@@ -384,7 +386,7 @@ def session_timeout_ms(member: Member, config: GroupConfig) -> int:
 
 
 def loaded(group: ConsumerGroup, env: GroupEnvironment) -> Decision:
-    """After a start members get their time once more, and topics may have changed."""
+    """After a load: start the timers, and check for changes of topics."""
     builder = ConsumerDecisionBuilder(group, group.group_id)
     config = env.config_of(group.group_id)
     for member in group.members.values():
@@ -402,8 +404,8 @@ def topics_changed(group: ConsumerGroup, env: GroupEnvironment) -> Decision:
 
 
 def _check_topics(builder: ConsumerDecisionBuilder, env: GroupEnvironment) -> None:
-    """A new epoch if subscribed topics changed; the next heartbeat computes its target. An empty group has none."""
+    """Bump the epoch if subscribed topics changed; the next heartbeat computes the target."""
     if builder.group.members:
-        raise_epoch(builder, env, changed=False)
+        bump_epoch(builder, env, changed=False)
         if builder.group.subscribed_regexes:
             builder.set_timer(REGEX, None, consumer_regex.next_turn(builder.group, env))

@@ -1,9 +1,8 @@
-"""A group changes its protocol while its members live (KIP-848): classic to consumer, and back.
+"""Online migration of a group between the classic and the consumer protocol (KIP-848).
 
-A classic group whose members are consumers becomes a group of the consumer protocol when the first member that speaks
-that joins it. What the classic members said and were assigned is in bytes that only consumers understand otherwise;
-here they are read. When the last member that speaks the consumer protocol is gone, the others are a classic group
-again, which rebalances. An empty group is whatever its next member wants.
+A classic group of consumers is upgraded when its first member of the consumer protocol joins. The subscriptions and
+assignments of its classic members, opaque to the coordinator otherwise, are parsed for that. When the last member of
+the consumer protocol leaves, the group is downgraded and rebalances. An empty group takes its next member's protocol.
 """
 
 from dataclasses import replace
@@ -39,7 +38,7 @@ DOWNGRADES = ("downgrade", "bidirectional")
 
 
 def upgrade(group: ClassicGroup, env: GroupEnvironment) -> ConsumerDecisionBuilder | Refusal:
-    """The group under the consumer protocol, for its first such member; or why it stays what it is."""
+    """The group under the consumer protocol; or why it cannot be upgraded."""
     builder = ConsumerDecisionBuilder(None, group.group_id)
     builder.decision.records.append(classic_group.tombstone(group.group_id))
     if group.state is State.EMPTY:
@@ -55,7 +54,7 @@ def upgrade(group: ClassicGroup, env: GroupEnvironment) -> ConsumerDecisionBuild
 
 
 def is_stable_or_empty(group: ClassicGroup | ConsumerGroup | None) -> bool:
-    """False if a classic group was about to share out anew what somebody left: its upgrade has to do that."""
+    """False if a classic group is rebalancing: its upgrade has to compute a new target then."""
     return not isinstance(group, ClassicGroup) or group.state in (State.EMPTY, State.STABLE)
 
 
@@ -70,7 +69,7 @@ def _upgrade_fault(group: ClassicGroup, env: GroupEnvironment) -> str | None:
 
 
 def _convert_members(builder: ConsumerDecisionBuilder, group: ClassicGroup, env: GroupEnvironment) -> str | None:
-    """Write the classic members as members that speak the classic protocol, with what they have as their targets."""
+    """Write the members as classic members of a consumer group, with their assignments as targets."""
     try:
         members = [_member(each, group, env.topics) for each in group.members.values()]
     except MalformedMessage:
@@ -90,14 +89,14 @@ def _convert_members(builder: ConsumerDecisionBuilder, group: ClassicGroup, env:
     builder.write_epoch(group.generation, metadata_hash(builder.group, env.topics))
     for member in members:
         builder.write_target(member.id, {topic_id: frozenset(each) for topic_id, each in member.assigned.items()})
-    builder.write_target_metadata(group.generation, 0)  # no target of the new kind yet: the next one is due at once
+    builder.write_target_metadata(group.generation, 0)  # time 0: the next target is due at once
     for member in members:
         builder.write_current(member)
     return None
 
 
 def _fail_pending_requests(builder: ConsumerDecisionBuilder, group: ClassicGroup, env: GroupEnvironment) -> None:
-    """Members that wait for the classic group have to ask again; all have their sessions' time."""
+    """Fail pending requests to the classic group, and start the session timers."""
     waiting = ClassicDecisionBuilder(group, env)
     for member in group.members.values():
         waiting.fail_pending(member, WireError.REBALANCE_IN_PROGRESS, member.member_id)
@@ -106,12 +105,12 @@ def _fail_pending_requests(builder: ConsumerDecisionBuilder, group: ClassicGroup
 
 
 class _CustomAssignor(Exception):
-    """An assignment has data of an assignor's own, which would be lost."""
+    """An assignment has user data of a custom assignor, which would be lost."""
 
 
 def _member(member: ClassicMember, group: ClassicGroup, topics: Topics) -> Member:
     metadata = member.metadata(group.protocol_name)
-    said = read_subscription(member.protocols[0].metadata if metadata is None else metadata)
+    subscription = read_subscription(member.protocols[0].metadata if metadata is None else metadata)
     assigned = (
         read_assignment(member.assignment) if member.assignment else ConsumerProtocolAssignment(assigned_partitions=())
     )
@@ -127,11 +126,11 @@ def _member(member: ClassicMember, group: ClassicGroup, topics: Topics) -> Membe
         epoch=group.generation,
         previous_epoch=group.generation,
         instance_id=member.instance_id,
-        rack_id=said.rack_id or None,
+        rack_id=subscription.rack_id or None,
         rebalance_timeout_ms=member.rebalance_timeout_ms,
         client_id=member.client_id,
         client_host=member.client_host,
-        topics=frozenset(said.topics),
+        topics=frozenset(subscription.topics),
         assigned=held,
         classic=classic_metadata(member.session_timeout_ms, member.protocols),
     )
@@ -148,7 +147,7 @@ def classic_metadata(session_timeout_ms: int, protocols: tuple[JoinGroupProtocol
 
 
 def may_downgrade(group: ConsumerGroup, gone: set[str], env: GroupEnvironment) -> bool:
-    """Whether the group is a classic one once these members are gone, or have become classic ones."""
+    """Whether the group is to be downgraded once these members are gone."""
     left = [member for member in group.members.values() if member.id not in gone]
     return (
         bool(left)
@@ -159,9 +158,9 @@ def may_downgrade(group: ConsumerGroup, gone: set[str], env: GroupEnvironment) -
 
 
 def downgrade(builder: ConsumerDecisionBuilder, gone: set[str], rebalance: bool, env: GroupEnvironment) -> None:
-    """The group is a classic one from here on. Its members keep what they were to have, until they rebalance.
+    """Make the group a classic one. Members keep their targets as assignments until they rebalance.
 
-    Then its record has no leader: a coordinator that finds it like that goes on with the rebalance.
+    With `rebalance` the record has no leader: a coordinator that loads it continues the rebalance.
     """
     group = builder.group
     members = [_classic_member(each, group) for each in group.members.values() if each.id not in gone]
@@ -189,13 +188,13 @@ def downgrade(builder: ConsumerDecisionBuilder, gone: set[str], rebalance: bool,
     if rebalance:
         classic_rebalance.prepare(classic_builder)
     builder.decision.records += classic_builder.decision.records
-    builder.decision.transient = [classic_builder.group]  # the record says less: which protocols else members speak
+    builder.decision.transient = [classic_builder.group]  # the record has only one protocol per member
     builder.decision.replies += classic_builder.decision.replies
     builder.decision.timers += classic_builder.decision.timers
 
 
 def _classic_member(member: Member, group: ConsumerGroup) -> ClassicMember:
-    assert member.classic is not None, f"{member.id} of {group.group_id} speaks the consumer protocol"
+    assert member.classic is not None, f"member {member.id} of {group.group_id} is of the consumer protocol"
     return ClassicMember(
         member_id=member.id,
         instance_id=member.instance_id,
@@ -214,7 +213,7 @@ def _assignment(member: ClassicMember, group: ClassicGroup, target: Assignment, 
 
 
 def assignment_bytes(partitions: Assignment, topics: Topics, metadata: bytes) -> bytes:
-    """Partitions as consumers of the classic protocol read them, in the version that the member's subscription has."""
+    """Partitions in the format of the classic protocol, in the version of the member's subscription."""
     assigned = tuple(
         ConsumerProtocolTopic(topic=topics.by_id[topic_id].name, partitions=tuple(sorted(each)))
         for topic_id, each in partitions.items()
@@ -224,5 +223,5 @@ def assignment_bytes(partitions: Assignment, topics: Topics, metadata: bytes) ->
 
 
 def owned_partitions(topics: tuple[ConsumerProtocolTopic, ...], known: Topics) -> dict[UUID, frozenset[int]]:
-    """What a classic member says that it owns."""
+    """The partitions that a classic member reports as owned."""
     return {known.by_name[each.topic].id: frozenset(each.partitions) for each in topics if each.topic in known.by_name}

@@ -1,10 +1,7 @@
-"""What others ask of a group of the consumer protocol: what is in it, what it reads, who may commit, whether it may go.
-
-Nothing here changes a group, nor decides that one is to be changed.
-"""
+"""Reads of a consumer group: describe, list, validation of commits and fetches of offsets, and of deletions."""
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
 
 from moldau.base.coordination import Record
@@ -25,7 +22,7 @@ from moldau.wire.messages.list_groups import ListedGroup
 GROUP_TYPE: Final = "consumer"
 CLASSIC_MEMBER: Final = 0
 CONSUMER_MEMBER: Final = 1
-EPOCHS_SINCE: Final = 9  # OffsetCommit knows member epochs from this version on
+EPOCHS_SINCE: Final = 9  # OffsetCommit version from which it has member epochs
 
 
 def listed(group: ConsumerGroup) -> ListedGroup:
@@ -66,7 +63,7 @@ def _member(group: ConsumerGroup, member: Member, topics: Topics) -> ConsumerGro
 
 
 def _assignment(partitions: Mapping[UUID, Iterable[int]], topics: Topics) -> ConsumerGroupDescribedAssignment:
-    """Topics that are gone have no name, and are left out."""
+    """Deleted topics have no name and are left out."""
     return ConsumerGroupDescribedAssignment(
         topic_partitions=tuple(
             ConsumerGroupDescribedTopic(
@@ -84,11 +81,11 @@ def _assignment(partitions: Mapping[UUID, Iterable[int]], topics: Topics) -> Con
 def validate_commit(
     group: ConsumerGroup, member_id: str, instance_id: str | None, epoch: int, transactional: bool, version: int
 ) -> WireError:
-    """Whether this member may commit offsets at this epoch. An older one may do so for some: `validate_partitions`."""
+    """Whether this member may commit offsets at this epoch; for older epochs see `validate_partitions`."""
     if epoch < 0 and not group.members:
         return WireError.NONE
     if transactional and epoch == -1 and not member_id and instance_id is None:
-        return WireError.NONE  # TxnOffsetCommit did not say before version 3 who commits (KIP-447)
+        return WireError.NONE  # TxnOffsetCommit has no member id before version 3 (KIP-447)
     member = group.members.get(member_id)
     if member is None:
         return WireError.UNKNOWN_MEMBER_ID
@@ -100,7 +97,7 @@ def validate_commit(
 def validate_partitions(
     group: ConsumerGroup, member_id: str, epoch: int, partitions: Iterable[tuple[UUID, int]]
 ) -> WireError:
-    """KIP-1251: a member that is behind may commit what it has had since that epoch: nobody else can have had it."""
+    """KIP-1251: with an older epoch a member may commit partitions that it has owned since that epoch."""
     member = group.members.get(member_id)
     if member is None or epoch == member.epoch:
         return WireError.NONE
@@ -114,7 +111,7 @@ def validate_partitions(
 
 
 def validate_fetch(group: ConsumerGroup, member_id: str | None, epoch: int) -> WireError:
-    """Whether this member may see the group's offsets; who is no member may always."""
+    """Whether this member may fetch the group's offsets; requests without a member id always may."""
     if member_id is None and epoch < 0:
         return WireError.NONE
     member = group.members.get(member_id or "")
@@ -128,7 +125,7 @@ def _outdated(member: Member) -> WireError:
 
 
 def validate_offset_delete(_group: ConsumerGroup) -> WireError:
-    """Which topics a group reads is always known."""
+    """The subscription is always known."""
     return WireError.NONE
 
 
@@ -141,14 +138,14 @@ def subscription_of(group: ConsumerGroup) -> Callable[[str], bool]:
     return subscribed_topics(group).__contains__
 
 
-# The end of a group
+# Deletion
 
 
 def validate_delete(group: ConsumerGroup) -> WireError:
     return WireError.NONE if group.state == EMPTY else WireError.NON_EMPTY_GROUP
 
 
-def tombstones(group: Any) -> list[Record]:
+def tombstones(group: ConsumerGroup) -> list[Record]:
     builder = ConsumerDecisionBuilder(group, group.group_id)
     builder.delete_group()
     return builder.decision.records

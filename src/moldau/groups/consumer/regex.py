@@ -1,8 +1,8 @@
-"""Subscriptions by regular expression: which topics an expression matches, kept up to date in records of the group.
+"""Subscriptions by regular expression: resolution to topics, kept up to date in records of the group.
 
-Expressions come from strangers, so RE2 matches them: linear, with bounded memory. It runs on the coordinator's own
-time, a turn at a time: what a turn does not reach is left for the next, which a timer starts. As in Kafka an
-expression has to match a topic's whole name, and internal topics are topics like others.
+Expressions are untrusted input, so RE2 matches them: linear time, bounded memory. Resolution blocks the coordinator, so
+it is done in turns; a timer starts the next one. As in Kafka an expression has to match the whole name, and internal
+topics are matched, too.
 """
 
 from itertools import islice
@@ -16,11 +16,11 @@ from moldau.groups.consumer.group import ConsumerGroup, RegexProgress, ResolvedR
 from moldau.groups.environment import GroupEnvironment, Topics
 
 MAX_PATTERN_BYTES: Final = 16_384  # the longest expression
-MAX_UNICODE_CLASSES: Final = 32  # of an expression: each takes a tenth of a millisecond to compile
+MAX_UNICODE_CLASSES: Final = 32  # of an expression: each takes 0.1 ms to compile
 MAX_PATTERN_MEMORY: Final = 256 * 1024  # of a compiled expression
-STEPS_PER_TURN: Final = 10_000_000  # of RE2's machine in a turn, at worst: some ten milliseconds
-STEPS_PER_TOPIC: Final = 2_000  # what a call costs whatever the expression
-REFRESH_MS: Final = 10_000  # new topics are looked at together, this long after the last look
+STEPS_PER_TURN: Final = 10_000_000  # of RE2, in the worst case: some ten milliseconds
+STEPS_PER_TOPIC: Final = 2_000  # fixed cost of a match
+REFRESH_MS: Final = 10_000  # least time between two resolutions because of new topics
 
 
 def _options() -> re2.Options:
@@ -53,7 +53,7 @@ def _fault(regex: str) -> str | None:
 
 
 def resolve(builder: ConsumerDecisionBuilder, env: GroupEnvironment) -> bool:
-    """A turn: match expressions that are new or due. True if one matches other topics than it did."""
+    """One turn: resolve expressions that are new or due. True if one matches other topics than before."""
     changed, steps = False, STEPS_PER_TURN
     while steps > 0 and (regex := _next_due(builder.group, env)) is not None:
         progress, steps = _advance(_progress_of(builder.group, regex, env), env.topics, steps)
@@ -69,20 +69,20 @@ def resolve(builder: ConsumerDecisionBuilder, env: GroupEnvironment) -> bool:
 
 
 def next_turn(group: ConsumerGroup, env: GroupEnvironment) -> int | None:
-    """When an expression is due; None where there is none."""
+    """When the next expression is due; None without expressions."""
     times = [_due(group, regex, env) for regex in group.subscribed_regexes]
     return max(min(times), env.now) if times else None
 
 
 def drop_unused(builder: ConsumerDecisionBuilder, regex: str) -> None:
-    """A member does not use the expression any more: forget it if it was the last one."""
+    """Delete an expression that no member uses any more."""
     if regex in builder.group.regexes and regex not in builder.group.subscribed_regexes:
         builder.delete_regex(regex)
 
 
 def _due(group: ConsumerGroup, regex: str, env: GroupEnvironment) -> int:
     resolved = group.regexes.get(regex)
-    if resolved is None or resolved.at > env.now:  # or that of a coordinator whose clock was ahead
+    if resolved is None or resolved.at > env.now:  # or resolved by a coordinator with its clock ahead
         return env.now
     if resolved.version != env.topics.version:
         return resolved.at + REFRESH_MS
@@ -90,7 +90,7 @@ def _due(group: ConsumerGroup, regex: str, env: GroupEnvironment) -> int:
 
 
 def _next_due(group: ConsumerGroup, env: GroupEnvironment) -> str | None:
-    """The one that is being looked at, or else the one that has waited longest."""
+    """The expression in progress, or else the one that is overdue longest."""
     due = {regex: _due(group, regex, env) for regex in group.subscribed_regexes}
     if group.regex_progress is not None and due.get(group.regex_progress.regex, env.now + 1) <= env.now:
         return group.regex_progress.regex
@@ -106,8 +106,8 @@ def _progress_of(group: ConsumerGroup, regex: str, env: GroupEnvironment) -> Reg
 
 
 def _advance(progress: RegexProgress, topics: Topics, steps: int) -> tuple[RegexProgress, int]:
-    """The scan after as many topics as the steps allow, at least one; and the steps that are left."""
-    if _fault(progress.regex) is not None:  # of a broker with other limits
+    """The progress after as many topics as the steps allow, at least one; and the steps left."""
+    if _fault(progress.regex) is not None:  # accepted by a broker with other limits
         return progress._replace(topics_checked=len(topics.by_name)), steps - STEPS_PER_TOPIC
     pattern = re2.compile(progress.regex.encode(), _options())
     matched, topics_checked = set(progress.matched), progress.topics_checked

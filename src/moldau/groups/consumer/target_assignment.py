@@ -1,8 +1,8 @@
-"""What the members of a group shall have: when a new target is due (the group's epoch) and which one it is.
+"""The target assignment of a consumer group: when a new one is due, and its computation.
 
-The epoch rises when subscriptions or subscribed topics change. A target is computed for the newest epoch when a member
-is next heard of, but not more often than group.consumer.assignment.interval.ms (KIP-1263): when a hundred members
-join at once, the first is served at once and the others together.
+The group epoch is bumped when subscriptions or subscribed topics change. The next heartbeat computes a target for it,
+but not more often than group.consumer.assignment.interval.ms (KIP-1263): if a hundred members join at once, the first
+is served at once and the others together.
 """
 
 from collections import Counter
@@ -20,19 +20,19 @@ from moldau.groups.consumer.group import ConsumerGroup, Member, subscription
 from moldau.groups.environment import GroupConfig, GroupEnvironment, Topics, TopicView
 
 ASSIGNORS: Final[dict[str, Assignor]] = {"uniform": uniform.assign, "range": range_assignor.assign}
-HASH_BYTES: Final = 8  # the record has room for 64 bits
+HASH_BYTES: Final = 8  # of the record's field
 
 
 def subscribed_topics(group: ConsumerGroup) -> frozenset[str]:
-    """The topics that somebody wants, there or not."""
+    """The topics that members subscribe to, existing or not."""
     names = frozenset[str]().union(*{member.topics for member in group.members.values()})
     return names.union(*(resolved.topics for resolved in group.regexes.values()))
 
 
 def metadata_hash(group: ConsumerGroup, topics: Topics) -> int:
-    """Another number when a subscribed topic came, went, grew or moved to other racks; 0 where there is none.
+    """A hash of the subscribed topics with their partitions and racks; 0 if there are none.
 
-    Kafka takes xxHash3. Only equality matters, so a group that comes from Kafka has its epoch raised once, and its
+    Kafka uses xxHash3. Only equality matters: a group that was written by Kafka has its epoch bumped once, and its
     sticky assignment stays.
     """
     hashes = [_topic_hash(topics.by_name[name]) for name in sorted(subscribed_topics(group)) if name in topics.by_name]
@@ -48,22 +48,22 @@ def _topic_hash(topic: TopicView) -> bytes:
     return blake2b(b"\0".join(parts), digest_size=HASH_BYTES).digest()
 
 
-def raise_epoch(builder: ConsumerDecisionBuilder, env: GroupEnvironment, changed: bool) -> None:
-    """A new epoch if subscriptions changed, or else if topics did."""
+def bump_epoch(builder: ConsumerDecisionBuilder, env: GroupEnvironment, changed: bool) -> None:
+    """Bump the group epoch if subscriptions (`changed`) or subscribed topics changed."""
     found = metadata_hash(builder.group, env.topics)
     if changed or found != builder.group.metadata_hash:
         builder.write_epoch(builder.group.epoch + 1, found)
-    if builder.group.has_partition_metadata:  # of Kafka 4.0: the hash replaces it
+    if builder.group.has_partition_metadata:  # of Kafka 4.0, replaced by the hash
         builder.delete_partition_metadata()
 
 
 def assign_if_due(builder: ConsumerDecisionBuilder, env: GroupEnvironment) -> None:
-    """Compute and write the target of the group's epoch, unless it is there or the last one is too fresh."""
+    """Compute and write the target of the group epoch, unless it exists or the last one is too recent."""
     group = builder.group
     if group.assignment_epoch >= group.epoch:
         return
     interval_ms = env.config_of(group.group_id).consumer_assignment_interval_ms
-    if group.assigned_at and 0 <= env.now - group.assigned_at < interval_ms:  # not of a clock that was ahead
+    if group.assigned_at and 0 <= env.now - group.assigned_at < interval_ms:  # a time in the future does not count
         return
     members = _assignor_members(group, env.topics)
     counts = {each: env.topics.by_id[each].partitions for each in frozenset[UUID]().union(*_subscriptions(members))}
@@ -75,12 +75,12 @@ def assign_if_due(builder: ConsumerDecisionBuilder, env: GroupEnvironment) -> No
 
 
 def offered_assignors(config: GroupConfig) -> tuple[str, ...]:
-    """Of group.consumer.assignors those that are here: Java classes are not. The first is for who does not care."""
+    """The supported ones of group.consumer.assignors; Java classes are not. The first is the default."""
     return tuple(name for name in config.consumer_assignors if name in ASSIGNORS) or tuple(ASSIGNORS)
 
 
 def preferred_assignor(group: ConsumerGroup, config: GroupConfig) -> str:
-    """The one that most members ask for."""
+    """The assignor that most members request."""
     asked = Counter(each.assignor for each in group.members.values() if each.assignor is not None)
     wanted = [name for name, _ in asked.most_common() if name in ASSIGNORS]
     return wanted[0] if wanted else offered_assignors(config)[0]
@@ -91,7 +91,7 @@ def _subscriptions(members: Mapping[str, MemberSubscription]) -> set[frozenset[U
 
 
 def _assignor_members(group: ConsumerGroup, topics: Topics) -> dict[str, MemberSubscription]:
-    known: dict[tuple[frozenset[str], str], frozenset[UUID]] = {}  # many members, few different subscriptions
+    known: dict[tuple[frozenset[str], str], frozenset[UUID]] = {}  # many members share few subscriptions
 
     def wanted(member: Member) -> frozenset[UUID]:
         key = (member.topics, member.regex)

@@ -1,11 +1,11 @@
-"""Committing offsets, plainly or within a transaction: who may, for which partitions, and what is written.
+"""OffsetCommit 2–10 and TxnOffsetCommit 0–5: validation, records and responses.
 
-OffsetCommit 2–10 and TxnOffsetCommit 0–5. The checks of members and generations are the group's own.
+The checks of members and generations are in `classic` and `consumer`.
 """
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from moldau.base.coordination import Caller, Decision, Record, Timer
@@ -14,7 +14,7 @@ from moldau.groups.classic import group as classic_group
 from moldau.groups.classic.builder import ClassicDecisionBuilder
 from moldau.groups.classic.group import ClassicGroup, State
 from moldau.groups.consumer import reads as consumer_reads
-from moldau.groups.consumer.group import ConsumerGroup
+from moldau.groups.consumer.group import ConsumerGroup, Group
 from moldau.groups.environment import GroupEnvironment, Topics, TopicView
 from moldau.groups.offsets.packed import (
     group_prefix,
@@ -25,24 +25,28 @@ from moldau.groups.offsets.packed import (
     value_suffix,
 )
 from moldau.wire.messages.offset_commit import (
+    OffsetCommitPartition,
     OffsetCommitPartitionResponse,
     OffsetCommitRequest,
     OffsetCommitResponse,
+    OffsetCommitTopic,
     OffsetCommitTopicResponse,
 )
 from moldau.wire.messages.txn_offset_commit import (
+    TxnOffsetCommitPartition,
     TxnOffsetCommitPartitionResponse,
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
+    TxnOffsetCommitTopic,
     TxnOffsetCommitTopicResponse,
 )
 from moldau.wire.primitives import ZERO_UUID
 
-BY_TOPIC_ID: Final = 10  # from this version on requests name topics by their ids
-MEMBER_EPOCH_SINCE: Final = 9  # from this version on clients know GROUP_ID_NOT_FOUND
-DEFAULT_RETENTION: Final = -1  # a retention time
-NO_EXPIRATION: Final = -1  # an expiry
-MAX_TIMESTAMP: Final = 2**63 - 1  # a time that never comes; old clients ask for it as a retention time
+BY_TOPIC_ID: Final = 10  # from this version on requests have topic ids
+MEMBER_EPOCH_SINCE: Final = 9  # from this version on clients handle GROUP_ID_NOT_FOUND
+DEFAULT_RETENTION: Final = -1  # in a request: offsets.retention.minutes
+NO_EXPIRATION: Final = -1  # without an expire timestamp
+MAX_TIMESTAMP: Final = 2**63 - 1  # old clients send it as retention time
 RESULTS_CACHED: Final = 1024
 
 VALIDATE: Final[Mapping[type, Callable[..., WireError]]] = {
@@ -50,33 +54,33 @@ VALIDATE: Final[Mapping[type, Callable[..., WireError]]] = {
     ConsumerGroup: consumer_reads.validate_commit,
 }
 
-TopicName = tuple[str, UUID]  # a topic as the request has it
+RequestedTopic = tuple[str, UUID]  # name and id as in the request
 PartitionResults = list[tuple[int, WireError]]  # by partition
-MissingPartitions = dict[TopicName, PartitionResults]  # partitions that do not exist
-TopicResults = list[tuple[TopicName, PartitionResults]]
+MissingPartitions = dict[RequestedTopic, PartitionResults]  # partitions that do not exist
+TopicResults = list[tuple[RequestedTopic, PartitionResults]]
 
 
 class ExistingTopic(NamedTuple):
-    """Partitions of a topic that exist."""
+    """Partitions of a request that exist."""
 
-    topic: TopicName
+    topic: RequestedTopic
     view: TopicView
-    partitions: list[Any]
+    partitions: list[OffsetCommitPartition | TxnOffsetCommitPartition]
 
 
 class CommitOptions(NamedTuple):
-    """What the records of a request have in common."""
+    """Common to all records of a request."""
 
     group_id: str
     now: int
-    expires: int  # NO_EXPIRATION, or when
+    expires: int  # expire timestamp, or NO_EXPIRATION
     with_topic_ids: bool
-    longest_metadata: int
+    max_metadata: int
 
 
-def commit(group: Any, request: OffsetCommitRequest, caller: Caller, env: GroupEnvironment) -> Decision:
+def commit(group: Group | None, request: OffsetCommitRequest, caller: Caller, env: GroupEnvironment) -> Decision:
     known, refused = _existing_and_missing(request.topics, env.topics, caller.version >= BY_TOPIC_ID)
-    # As in Kafka the group is not asked where there is nothing to commit.
+    # As in Kafka the group is not checked if no partition exists.
     error = _check(group, request, caller, known) if known else WireError.NONE
     retention = request.retention_time_ms
     expires = NO_EXPIRATION if retention == DEFAULT_RETENTION else min(env.now + retention, MAX_TIMESTAMP)
@@ -89,17 +93,17 @@ def commit(group: Any, request: OffsetCommitRequest, caller: Caller, env: GroupE
 
 
 def refuse(request: OffsetCommitRequest, error: WireError, version: int, topics: Topics) -> OffsetCommitResponse:
-    """The answer where the group cannot be asked."""
+    """The response if the coordinator is not available."""
     known, refused = _existing_and_missing(request.topics, topics, version >= BY_TOPIC_ID)
     return _response(_refuse(known, refused, error))
 
 
 def commit_in_transaction(
-    group: Any, request: TxnOffsetCommitRequest, caller: Caller, env: GroupEnvironment
+    group: Group | None, request: TxnOffsetCommitRequest, caller: Caller, env: GroupEnvironment
 ) -> Decision:
     known, refused = _existing_and_missing(request.topics, env.topics)
     error = _check_in_transaction(group, request, caller, known) if known else WireError.NONE
-    # Kafka writes no topic ids here: the request has none.
+    # As in Kafka without topic ids: the request has none.
     options = CommitOptions(request.group_id, env.now, NO_EXPIRATION, False, env.config.offset_metadata_max_bytes)
     records, results = _records_and_results(known, refused, error, options)
     return Decision(
@@ -116,21 +120,21 @@ def refuse_in_transaction(request: TxnOffsetCommitRequest, error: WireError, top
 
 
 def has_existing_partition(request: TxnOffsetCommitRequest, topics: Topics) -> bool:
-    """Whether any partition of the request exists: if not, nobody is asked about the transaction either."""
+    """Whether a partition of the request exists; otherwise the transaction is not verified."""
     return bool(_existing_and_missing(request.topics, topics)[0])
 
 
-# -- which partitions
+# -- partitions of the request
 
 
 def _existing_and_missing(
-    asked: Iterable[Any], topics: Topics, by_id: bool = False
+    requested: Iterable[OffsetCommitTopic | TxnOffsetCommitTopic], topics: Topics, by_id: bool = False
 ) -> tuple[list[ExistingTopic], MissingPartitions]:
     """The partitions that exist, and those that do not."""
     known: list[ExistingTopic] = []
     refused: MissingPartitions = {}
-    for each in asked:
-        if by_id:
+    for each in requested:
+        if by_id and isinstance(each, OffsetCommitTopic):
             topic, view = (each.name, each.topic_id), topics.by_id.get(each.topic_id)
         else:
             topic, view = (each.name, ZERO_UUID), topics.by_name.get(each.name)
@@ -149,21 +153,21 @@ def _existing_and_missing(
     return known, refused
 
 
-# -- who may
+# -- validation
 
 
-def _check(group: Any, request: OffsetCommitRequest, caller: Caller, known: list[ExistingTopic]) -> WireError:
+def _check(group: Group | None, request: OffsetCommitRequest, caller: Caller, known: list[ExistingTopic]) -> WireError:
     generation = request.generation_id_or_member_epoch
     if group is None:
         if generation < 0:
-            return WireError.NONE  # no member of any group: the first commit makes a simple one
+            return WireError.NONE  # without members: the first commit creates a simple group
         too_old = caller.version < MEMBER_EPOCH_SINCE
         return WireError.ILLEGAL_GENERATION if too_old else WireError.GROUP_ID_NOT_FOUND
     return _validated(group, request.member_id, request.group_instance_id, generation, False, caller, known)
 
 
 def _check_in_transaction(
-    group: Any, request: TxnOffsetCommitRequest, caller: Caller, known: list[ExistingTopic]
+    group: Group | None, request: TxnOffsetCommitRequest, caller: Caller, known: list[ExistingTopic]
 ) -> WireError:
     if not request.group_id:
         return WireError.INVALID_GROUP_ID
@@ -171,12 +175,12 @@ def _check_in_transaction(
     if group is None:
         return WireError.NONE if generation < 0 else WireError.ILLEGAL_GENERATION
     error = _validated(group, request.member_id, request.group_instance_id, generation, True, caller, known)
-    # Producers know of generations alone.
+    # Producers handle errors of generations only.
     return WireError.ILLEGAL_GENERATION if error is WireError.STALE_MEMBER_EPOCH else error
 
 
 def _validated(
-    group: Any,
+    group: Group | None,
     member_id: str,
     instance_id: str | None,
     generation: int,
@@ -192,7 +196,7 @@ def _validated(
 
 
 def _session_timers(group: ClassicGroup, member_id: str, env: GroupEnvironment) -> list[Timer]:
-    """A classic member that commits is alive, as if it had sent a heartbeat."""
+    """A commit of a classic member counts as a heartbeat."""
     member = group.members.get(member_id)
     if member is None or group.state not in (State.STABLE, State.PREPARING):
         return []
@@ -201,16 +205,16 @@ def _session_timers(group: ClassicGroup, member_id: str, env: GroupEnvironment) 
     return builder.decision.timers
 
 
-# -- what is written
+# -- records
 
 
 def _records_and_results(
     known: list[ExistingTopic], refused: MissingPartitions, error: WireError, options: CommitOptions
 ) -> tuple[list[Record], TopicResults]:
-    """The records, and what became of each partition."""
+    """The records, and the results by partition."""
     if error is not WireError.NONE:
         return [], _refuse(known, refused, error)
-    group_id, now, expires, with_topic_ids, longest_metadata = options
+    group_id, now, expires, with_topic_ids, max_metadata = options
     records: list[Record] = []
     results: TopicResults = list(refused.items())
     group = group_prefix(group_id)
@@ -220,7 +224,7 @@ def _records_and_results(
         tail = value_suffix(now, view.id if with_topic_ids else ZERO_UUID)
         for each in partitions:
             partition, metadata = each.partition_index, each.committed_metadata
-            if metadata and _too_long(metadata, longest_metadata):
+            if metadata and _too_long(metadata, max_metadata):
                 topic_results.append((partition, WireError.OFFSET_METADATA_TOO_LARGE))
                 continue
             if expires == NO_EXPIRATION:
@@ -239,8 +243,8 @@ def _refuse(known: list[ExistingTopic], refused: MissingPartitions, error: WireE
     return results
 
 
-def _results_of(topic: TopicName, refused: MissingPartitions, results: TopicResults) -> PartitionResults:
-    """Where a topic's partitions are answered: behind those that do not exist, as Kafka does it."""
+def _results_of(topic: RequestedTopic, refused: MissingPartitions, results: TopicResults) -> PartitionResults:
+    """The list for a topic's results, behind those of missing partitions, as in Kafka."""
     topic_results = refused.get(topic)
     if topic_results is None:
         topic_results = []
@@ -249,16 +253,16 @@ def _results_of(topic: TopicName, refused: MissingPartitions, results: TopicResu
 
 
 def _too_long(metadata: str, limit: int) -> bool:
-    """In Kafka offset.metadata.max.bytes counts Java's characters, of which some take two."""
+    """offset.metadata.max.bytes counts UTF-16 code units in Kafka."""
     return 2 * len(metadata) > limit and len(metadata.encode("utf-16-le")) // 2 > limit
 
 
-# -- what is answered
+# -- responses
 
 
 @lru_cache(RESULTS_CACHED)
 def _result(partition: int, error: WireError) -> OffsetCommitPartitionResponse:
-    """Values that never change, and nearly always the same ones."""
+    """Cached: nearly always the same few values."""
     return OffsetCommitPartitionResponse(partition_index=partition, error_code=error)
 
 

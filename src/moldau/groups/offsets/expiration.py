@@ -1,7 +1,7 @@
-"""How committed offsets end: deleted by an administrator, with their group or topic, or because nobody needs them.
+"""Deletion of committed offsets: by OffsetDelete, with their group or topic, or by expiration.
 
-KIP-211: what a group committed is kept while the group is at work, and for offsets.retention.minutes from when it
-became empty. Where there is no such time, and for topics that a group reads no longer, it counts from the commit.
+KIP-211: offsets are kept while the group has members, and for offsets.retention.minutes after it became empty. Without
+that time, and for topics that the group no longer subscribes to, retention counts from the commit.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -12,7 +12,7 @@ from moldau.base.errors import WireError
 from moldau.groups.classic import reads as classic_reads
 from moldau.groups.classic.group import ClassicGroup, State
 from moldau.groups.consumer import reads as consumer_reads
-from moldau.groups.consumer.group import ConsumerGroup
+from moldau.groups.consumer.group import ConsumerGroup, Group
 from moldau.groups.environment import GroupEnvironment, Topics
 from moldau.groups.offsets.packed import (
     TOPIC_END,
@@ -45,19 +45,19 @@ IS_SUBSCRIBED: Final[Mapping[type, Callable[[Any, str], bool]]] = {
 }
 
 
-# -- by request
+# -- OffsetDelete
 
 
 def delete(
-    offsets: OffsetStore, group: Any, request: OffsetDeleteRequest, caller: Caller, env: GroupEnvironment
+    offsets: OffsetStore, group: Group | None, request: OffsetDeleteRequest, caller: Caller, env: GroupEnvironment
 ) -> Decision:
-    """KIP-496: offsets of topics that the group does not read."""
+    """KIP-496: delete offsets of topics that the group does not subscribe to."""
     error = _check(group, request)
-    if error is not WireError.NONE:
+    if error is not WireError.NONE or group is None:
         return Decision.reply(caller, OffsetDeleteResponse(error_code=error))
     records: list[Record] = []
     topics = [_delete_topic(offsets, group, each, env.topics, records) for each in request.topics]
-    topics.sort(key=_first_partition_exists)  # topics with partitions that do not exist come first, as in Kafka
+    topics.sort(key=_first_partition_exists)  # topics with missing partitions first, as in Kafka
     return Decision(records=records, replies=[(caller.token, OffsetDeleteResponse(topics=tuple(topics)))])
 
 
@@ -65,14 +65,14 @@ def _first_partition_exists(topic: OffsetDeleteTopicResponse) -> bool:
     return not topic.partitions or topic.partitions[0].error_code != WireError.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def _check(group: Any, request: OffsetDeleteRequest) -> WireError:
+def _check(group: Group | None, request: OffsetDeleteRequest) -> WireError:
     if not request.group_id:
         return WireError.INVALID_GROUP_ID
     return WireError.GROUP_ID_NOT_FOUND if group is None else VALIDATE_DELETE[type(group)](group)
 
 
 def _delete_topic(
-    offsets: OffsetStore, group: Any, topic: OffsetDeleteTopic, topics: Topics, records: list[Record]
+    offsets: OffsetStore, group: Group, topic: OffsetDeleteTopic, topics: Topics, records: list[Record]
 ) -> OffsetDeleteTopicResponse:
     view = topics.by_name.get(topic.name)
     count = 0 if view is None else view.partitions
@@ -98,25 +98,25 @@ def _delete_topic(
 
 
 def delete_all(offsets: OffsetStore, group_id: str) -> list[Record]:
-    """Everything of a group that goes, and what its transactions have pending."""
+    """Tombstones of all committed and pending offsets of a group."""
     return [tombstone(group_id, packed) for packed in offsets.partitions(group_id)]
 
 
-# -- with their topic
+# -- deleted topics
 
 
 def tombstones_of_deleted_topics(offsets: OffsetStore, topics: Topics) -> Iterator[Record]:
-    """Offsets are only ever committed for topics that exist: one that does not has been deleted."""
+    """Tombstones of the offsets of topics that do not exist (any more)."""
     for topic in offsets.topics():
         if unpack_topic(topic) not in topics.by_name:
             yield from (tombstone(group_id, packed) for group_id, packed in offsets.of_topic(topic))
 
 
-# -- by time
+# -- expiration
 
 
 class ExpirationRule(NamedTuple):
-    """What may expire of a group: topics that it does not read, by their commit, or by when it became empty."""
+    """Which offsets of a group may expire: topics not subscribed to, by commit time or by when it became empty."""
 
     is_subscribed: Callable[[str], bool]
     empty_since: int | None = None
@@ -127,7 +127,7 @@ def _classic_rule(group: ClassicGroup) -> ExpirationRule | None:
     consumers = group.protocol_type == PROTOCOL_TYPE
     is_subscribed = (lambda topic: consumers) if topics is None else topics.__contains__
     if group.protocol_type is None:
-        return ExpirationRule(is_subscribed)  # a simple group, which has no members to be heard of
+        return ExpirationRule(is_subscribed)  # a simple group, without members
     if group.state is State.EMPTY:
         return ExpirationRule(is_subscribed, group.since if group.since >= 0 else None)
     if group.state is State.STABLE and consumers and topics is not None:
@@ -145,8 +145,8 @@ EXPIRATION_RULES: Final[Mapping[type, Callable[[Any], ExpirationRule | None]]] =
 }
 
 
-def expired(offsets: OffsetStore, group: Any, env: GroupEnvironment) -> tuple[list[PackedPartition], bool]:
-    """The places of a group that nobody needs any more, and whether that is all there is of its offsets."""
+def expired(offsets: OffsetStore, group: Group, env: GroupEnvironment) -> tuple[list[PackedPartition], bool]:
+    """The expired partitions of a group, and whether these are all its offsets."""
     group_id: str = group.group_id
     committed = offsets.committed(group_id)
     in_transaction = offsets.in_transaction(group_id)
@@ -155,7 +155,7 @@ def expired(offsets: OffsetStore, group: Any, env: GroupEnvironment) -> tuple[li
     rule = EXPIRATION_RULES[type(group)](group)
     if rule is None:
         return [], False
-    latest = env.now - env.config.offsets_retention_ms  # what began then or before is over
+    latest = env.now - env.config.offsets_retention_ms  # commits up to this time are expired
     group_over = rule.empty_since is not None and rule.empty_since <= latest
     subscribed: dict[bytes, bool] = {}
     gone = []

@@ -1,4 +1,4 @@
-"""Fetching committed offsets of one group: some partitions, or all that there are (OffsetFetch 1–10)."""
+"""OffsetFetch 1–10: committed offsets of one group, of some partitions or of all."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -17,14 +17,14 @@ from moldau.wire.messages.offset_fetch import (
 )
 from moldau.wire.primitives import ZERO_UUID
 
-BY_TOPIC_ID: Final = 10  # from this version on requests name topics by their ids
+BY_TOPIC_ID: Final = 10  # from this version on requests have topic ids
 NO_OFFSET: Final = -1
 
 
 def fetch(
     offsets: OffsetStore, request: OffsetFetchGroup, require_stable: bool, version: int, topics: Topics
 ) -> OffsetFetchGroupResponse:
-    """What a group has committed. Whoever asks has been found to be allowed to; a group that is not there has none."""
+    """The committed offsets of a group; none if it does not exist. The member has been validated."""
     by_id = version >= BY_TOPIC_ID
     if request.topics is None:
         found = _all(offsets, request.group_id, require_stable, topics, by_id)
@@ -36,7 +36,7 @@ def fetch(
 
 
 def refused(request: OffsetFetchGroup, error: WireError, version: int) -> OffsetFetchGroupResponse:
-    """The group's offsets cannot be told. Version 1 has no place for that but the partitions."""
+    """An error for the whole group. Version 1 has errors of partitions only."""
     if version >= 2:
         return OffsetFetchGroupResponse(group_id=request.group_id, error_code=error)
     topics = tuple(_refused(topic, error) for topic in request.topics or ())
@@ -46,7 +46,7 @@ def refused(request: OffsetFetchGroup, error: WireError, version: int) -> Offset
 def _some_by_id(
     offsets: OffsetStore, group_id: str, asked: Iterable[OffsetFetchTopic], require_stable: bool, topics: Topics
 ) -> list[OffsetFetchTopicResponse]:
-    """Topics that do not exist come last, as Kafka has them."""
+    """Unknown topics come last, as in Kafka."""
     found, unknown = [], []
     for topic in asked:
         view = topics.by_id.get(topic.topic_id)
@@ -72,7 +72,7 @@ def _topic(
 def _all(
     offsets: OffsetStore, group_id: str, require_stable: bool, topics: Topics, by_id: bool
 ) -> list[OffsetFetchTopicResponse]:
-    """Everything that counts, by topic. Where topics go by their ids, one that has none any more is left out."""
+    """All committed offsets by topic; with topic ids, deleted topics are left out."""
     found: dict[str, list[OffsetFetchPartitionResponse]] = {}
     for packed, value in offsets.committed(group_id).items():
         unstable = require_stable and offsets.is_pending(group_id, packed)
@@ -95,7 +95,7 @@ def _partition(partition: int, value: bytes | None, unstable: bool, topic_id: UU
         return _none(partition, WireError.NONE)
     found = unpack_value(value)
     if ZERO_UUID not in (topic_id, found.topic_id) and topic_id != found.topic_id:
-        return _none(partition, WireError.NONE)  # of a topic that had this name before
+        return _none(partition, WireError.NONE)  # of a deleted topic with the same name
     return OffsetFetchPartitionResponse(
         partition_index=partition,
         committed_offset=found.offset,

@@ -15,9 +15,9 @@ from moldau.groups.records import OFFSET_COMMIT, OffsetCommitValue
 from moldau.wire.codec import MalformedMessage, UnsupportedVersion
 from moldau.wire.primitives import ZERO_UUID, continue_uvarint, uvarint
 
-PackedPartition = bytes  # two bytes of the topic's length, the topic, four bytes of partition
+PackedPartition = bytes  # two bytes of length, the topic, four bytes of partition
 
-TOPIC_END: Final = -4  # place[:TOPIC_END] is the topic
+TOPIC_END: Final = -4  # partition[:TOPIC_END] is the packed topic
 NEWEST_VERSION: Final = 4
 EXPIRING_VERSION: Final = 1
 
@@ -38,38 +38,38 @@ SMALLEST_VALUE: Final = 20  # bytes, of any version
 
 
 class CommittedOffset(NamedTuple):
-    """A committed offset, read."""
+    """A committed offset, unpacked."""
 
     offset: int
     leader_epoch: int
     metadata: str
     commit_timestamp: int
-    expire_timestamp: int  # -1: as the broker is configured
-    topic_id: UUID  # zero: not known when it was committed
+    expire_timestamp: int  # -1: none
+    topic_id: UUID  # zero: not in the record
 
 
 # -- keys
 
 
 def group_prefix(group_id: str) -> bytes:
-    """How the keys of a group's offsets begin."""
+    """The first bytes of the keys of a group's offsets."""
     raw = group_id.encode()
     return _KEY_HEAD.pack(OFFSET_COMMIT, len(raw)) + raw
 
 
 def pack_topic(topic: str) -> bytes:
-    """How the places of a topic begin."""
+    """The first bytes of the partitions of a topic."""
     raw = topic.encode()
     return _LENGTH.pack(len(raw)) + raw
 
 
 def pack_partition(topic: bytes, partition: int) -> PackedPartition:
-    """A place, from what `pack_topic` made."""
+    """A partition of a packed topic."""
     return topic + _PARTITION.pack(partition)
 
 
 def unpack_topic(packed: bytes) -> str:
-    """The topic of a place, or of what `pack_topic` made."""
+    """The topic of a packed topic or partition."""
     return str(packed[2 : 2 + _LENGTH.unpack_from(packed)[0]], "utf-8")
 
 
@@ -79,18 +79,18 @@ def unpack_partition(packed: PackedPartition) -> int:
 
 
 def is_offset_key(key: bytes) -> bool:
-    return len(key) > 1 and key[0] == 0 and key[1] <= OFFSET_COMMIT  # the older type differs in nothing else
+    return len(key) > 1 and key[0] == 0 and key[1] <= OFFSET_COMMIT  # or the legacy type, which has the same fields
 
 
 def split_key(key: bytes) -> tuple[str, PackedPartition]:
-    """The group and the place of a record's key."""
+    """The group and the partition of a record's key."""
     try:
         stop = 4 + (key[2] << 8 | key[3])
         if len(key) != stop + 6 + (key[stop] << 8 | key[stop + 1]):
-            raise MalformedMessage("the key of a committed offset has a wrong length")
+            raise MalformedMessage("The key of a committed offset has a wrong length.")
         return str(key[4:stop], "utf-8"), key[stop:]
     except (IndexError, UnicodeDecodeError):
-        raise MalformedMessage("the key of a committed offset is broken") from None
+        raise MalformedMessage("The key of a committed offset is malformed.") from None
 
 
 def tombstone(group_id: str, packed: PackedPartition) -> Record:
@@ -101,7 +101,7 @@ def tombstone(group_id: str, packed: PackedPartition) -> Record:
 
 
 def value_suffix(now: int, topic_id: UUID) -> bytes:
-    """How the values of all partitions of a topic end that are committed together."""
+    """The last bytes of the values of one commit to one topic."""
     return _TIME.pack(now) + (_NO_TAGS if topic_id == ZERO_UUID else _TOPIC_ID_TAG + topic_id.bytes)
 
 
@@ -115,17 +115,17 @@ def pack_value(offset: int, leader_epoch: int, metadata: str | None, tail: bytes
 
 
 def pack_expiring_value(offset: int, metadata: str | None, now: int, expires: int) -> bytes:
-    """A value with an expiry of its own, as clients before version 5 of OffsetCommit may ask for."""
+    """A value with an expire timestamp, which OffsetCommit before version 5 may request."""
     raw = (metadata or "").encode()
     return _EXPIRING_HEAD.pack(EXPIRING_VERSION, offset, len(raw)) + raw + _EXPIRING_TAIL.pack(now, expires)
 
 
 def check_value(value: bytes) -> None:
-    """Whether we shall be able to read this: a value from the log is not read before somebody asks for it."""
+    """Raise if the value cannot be unpacked later: loading does not unpack values."""
     if len(value) < SMALLEST_VALUE:
-        raise MalformedMessage("the value of a committed offset is too short")
+        raise MalformedMessage("The value of a committed offset is too short.")
     if value[0] or value[1] > NEWEST_VERSION:
-        raise UnsupportedVersion("a committed offset has an unknown version: a newer broker wrote it")
+        raise UnsupportedVersion("A committed offset was written by a newer broker in an unknown version.")
 
 
 def unpack_value(value: bytes) -> CommittedOffset:
@@ -139,19 +139,19 @@ def unpack_value(value: bytes) -> CommittedOffset:
         stop = start + size - 1
         (committed,) = _TIME.unpack_from(value, stop)
     except (struct_error, IndexError):
-        raise MalformedMessage("the value of a committed offset is too short") from None
+        raise MalformedMessage("The value of a committed offset is too short.") from None
     tags = value[stop + 8 :]
     if tags == _NO_TAGS:
         topic_id = ZERO_UUID
     elif tags[:3] == _TOPIC_ID_TAG and len(tags) == 19:
         topic_id = UUID(bytes=tags[3:])
-    else:  # tags of a newer Kafka
+    else:  # tags of a newer version
         return _unpack_declared(value)
     return CommittedOffset(offset, leader_epoch, str(value[start:stop], "utf-8"), committed, -1, topic_id)
 
 
 def commit_time(value: bytes) -> int:
-    """When an offset was committed, and nothing else of it."""
+    """The commit timestamp alone."""
     if value[1] == NEWEST_VERSION and value[_METADATA] < 128:
         found: int = _TIME.unpack_from(value, _METADATA + value[_METADATA])[0]
         return found

@@ -1,8 +1,7 @@
-"""Committed offsets: what is stored for every group and partition, and what waits for a transaction to end.
+"""OffsetStore: committed offsets by group and partition, and pending ones of open transactions.
 
-The store keeps values as they lie in the log and reads them when somebody asks: a start goes through every commit that
-is in the log, and a million of them should not take long, nor much memory. Who may commit, fetch, delete, and what
-expires is decided in `commit`, `fetch` and `expiration`; the bytes are those of `packed`.
+Values are kept as the bytes of their records and unpacked on demand: loading goes through every commit in the log, and
+a million of them must be fast and small. Rules are in `commit`, `fetch` and `expiration`, the format in `packed`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,13 +13,13 @@ NOTHING: Mapping[PackedPartition, bytes] = {}
 
 
 class OffsetStore:
-    """By group, then by place (a topic's partition). Only `apply` and `end_transaction` change it."""
+    """By group, then by partition. Only `apply` and `end_transaction` change it."""
 
     def __init__(self) -> None:
         self._committed: dict[str, dict[PackedPartition, bytes]] = {}
-        self._topics: dict[bytes, int] = {}  # how many offsets there are of each: a topic that goes may have none
-        # What open transactions have committed, by producer, in the order of the log. None: overtaken by a later
-        # commit that counts already, so the transaction's end brings nothing; until then it is unstable all the same.
+        self._topics: dict[bytes, int] = {}  # number of committed offsets by topic
+        # Commits of open transactions, by producer, in the order of the log. None: superseded by a later commit, so the
+        # end of the transaction does not change the offset; until then the offset is unstable all the same.
         self._pending: dict[str, dict[PackedPartition, dict[int, bytes | None]]] = {}
         self._open_transactions: dict[
             int, dict[tuple[str, PackedPartition], None]
@@ -35,7 +34,7 @@ class OffsetStore:
         return self._committed.get(group_id, NOTHING).get(packed)
 
     def committed(self, group_id: str) -> Mapping[PackedPartition, bytes]:
-        """All that counts for a group."""
+        """The committed offsets of a group."""
         return self._committed.get(group_id, NOTHING)
 
     def is_pending(self, group_id: str, packed: PackedPartition) -> bool:
@@ -46,17 +45,17 @@ class OffsetStore:
         return group_id in self._pending
 
     def partitions(self, group_id: str) -> Iterator[PackedPartition]:
-        """Where a group has something, committed or pending."""
+        """The partitions of a group with committed or pending offsets."""
         committed = self.committed(group_id)
         return chain(committed, (packed for packed in self._pending.get(group_id, ()) if packed not in committed))
 
     def topics(self) -> Iterator[bytes]:
-        """The topics that offsets were committed for, as the beginnings of their places."""
+        """The packed topics with committed or pending offsets."""
         pending = {packed[:TOPIC_END] for partitions in self._pending.values() for packed in partitions}
         return chain(self._topics, pending - self._topics.keys())
 
     def of_topic(self, topic: bytes) -> Iterator[tuple[str, PackedPartition]]:
-        """Where there is something of a topic, by group. This looks at everything: topics seldom go."""
+        """The groups and partitions with offsets of a topic. Scans all offsets; topics are rarely deleted."""
         for group_id in dict.fromkeys(chain(self._committed, self._pending)):
             for packed in self.partitions(group_id):
                 if packed.startswith(topic) and len(packed) == len(topic) - TOPIC_END:
@@ -65,27 +64,27 @@ class OffsetStore:
     # -- changes
 
     def apply(self, key: bytes, value: bytes | None, producer_id: int = -1) -> str:
-        """A commit's record, or its tombstone; `producer_id` is that of an open transaction. Returns the group."""
+        """Apply a record, or a tombstone; `producer_id` is that of its transaction. Returns the group id."""
         group_id, packed = split_key(key)
         if value is None:
             self._remove(group_id, packed)
         elif producer_id < 0:
             partitions = self._committed.get(group_id)
             if partitions is not None and packed in partitions:
-                partitions[packed] = value  # by far the most
+                partitions[packed] = value  # the common case
             else:
                 self._put(group_id, packed, value)
             if self._pending and group_id in self._pending:
                 self._supersede(group_id, packed, None)
         else:
             waiting = self._pending.setdefault(group_id, {}).setdefault(packed, {})
-            waiting.pop(producer_id, None)  # the order is that of the log
+            waiting.pop(producer_id, None)  # keeps the order of the log
             waiting[producer_id] = value
             self._open_transactions.setdefault(producer_id, {})[group_id, packed] = None
         return group_id
 
     def end_transaction(self, producer_id: int, commit: bool) -> None:
-        """A producer's pending offsets count from now on, or never did."""
+        """Commit or drop a producer's pending offsets."""
         for group_id, packed in self._open_transactions.pop(producer_id, ()):
             waiting = self._pending[group_id][packed]
             value = waiting[producer_id]
@@ -106,7 +105,7 @@ class OffsetStore:
         partitions[packed] = value
 
     def _supersede(self, group_id: str, packed: PackedPartition, by: int | None) -> None:
-        """A commit counts from now on: those before it in the log never will. None: it is the last one there is."""
+        """Mark pending commits before this one as superseded; None: all of them."""
         waiting = self._pending[group_id].get(packed, {})
         for producer_id in waiting:
             if producer_id == by:
@@ -131,7 +130,7 @@ class OffsetStore:
             self._drop_pending(group_id, packed)
 
     def _drop_pending(self, group_id: str, packed: PackedPartition) -> None:
-        """Nothing is pending here any more."""
+        """Forget a partition without pending commits."""
         partitions = self._pending[group_id]
         del partitions[packed]
         if not partitions:
