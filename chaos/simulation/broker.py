@@ -12,10 +12,10 @@ from typing import Any, Protocol
 
 from chaos.simulation.disk import lose_power
 from chaos.simulation.network import Connection, Network
-from moldau.broker.chores import Chore, Chores
 from moldau.broker.clock import Clock
-from moldau.broker.replication import Replication
-from moldau.broker.sessions import FetchSessions
+from moldau.broker.fetch_sessions import FetchSessions
+from moldau.broker.replica_manager import ReplicaManager
+from moldau.broker.scheduler import PeriodicTask, Scheduler
 from moldau.broker.settings import load
 from moldau.log.directory import LogDirectory
 from moldau.log.settings import LogConfig
@@ -76,25 +76,25 @@ class SimulatedBroker:
         self.replicas = Replicas(broker_id, [self._directory], lambda _: cluster.config, self.clock.now, 86_400_000)
         lifecycle: Any = SimpleNamespace(registration=self, alter_partitions=self._alter)
         peers: Any = SimpleNamespace(to=self._link)
-        self._replication = Replication(
+        self._replication = ReplicaManager(
             self.replicas, peers, lifecycle, lambda: self.image, lambda: self._settings, self.clock.now, self._give_up
         )
         self.context: Any = SimpleNamespace(
             replicas=self.replicas,
             config=self._settings,
             image=image,
-            sessions=FetchSessions(SLOTS),
+            fetch_sessions=FetchSessions(SLOTS),
             now=self.clock.now,
         )
 
     def start(self, *, trusted: bool) -> None:
         self.replicas.load(self.image, 1, lambda: False, trusted=trusted)
         self._replication.start()
-        self._chores = Chores(
+        self._scheduler = Scheduler(
             (
-                Chore("lagging followers", LAG_MS // 2, self._replication.shrink),
-                Chore("checkpoints", CHECKPOINT_MS, self._checkpoint),
-                Chore("retention", RETENTION_MS, self.replicas.retire),
+                PeriodicTask("lagging followers", LAG_MS // 2, self._replication.shrink),
+                PeriodicTask("checkpoints", CHECKPOINT_MS, self._checkpoint),
+                PeriodicTask("retention", RETENTION_MS, self.replicas.retire),
             ),
             self.clock,
         )
@@ -158,7 +158,7 @@ class SimulatedBroker:
             flushing = partition.flusher._task
             if flushing is not None:
                 flushing.cancel()
-        await self._chores.stop()
+        await self._scheduler.stop()
         await self._replication.stop()
 
 

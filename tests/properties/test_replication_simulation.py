@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from chaos.simulation.life import live
-from moldau.broker.sessions import Remembered
+from moldau.broker.fetch_sessions import CachedPartition
 from moldau.replication.waiters import Copier
 
 REPOSITORY = Path(__file__).parents[2]
@@ -37,5 +37,5 @@ def test_it_would_notice_news_that_are_told_to_nobody(tmp_path: Path, monkeypatc
 def test_it_would_notice_what_is_taken_for_told_and_was_dropped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Remembered, "ask", lambda self, asked: setattr(self, "asked", asked))
+    monkeypatch.setattr(CachedPartition, "ask", lambda self, asked: setattr(self, "asked", asked))
     assert broken(tmp_path)

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from moldau.base.errors import Refusal
 from moldau.base.session import Session
-from moldau.broker.answers import Answers
 from moldau.broker.cluster.controller_client import ControllerClient
 from moldau.broker.context import Contexts, ControlContext, CoordinatorContext, DataContext, RunningConfig
 from moldau.broker.controller import Controller
@@ -14,15 +13,16 @@ from moldau.broker.coordinators.group_coordinator import GroupCoordinator
 from moldau.broker.coordinators.marker_sender import MarkerSender
 from moldau.broker.coordinators.marker_writer import MarkerWriter
 from moldau.broker.coordinators.transaction_coordinator import TransactionCoordinator
-from moldau.broker.departed import Departed
 from moldau.broker.dispatch import Dispatcher
-from moldau.broker.holding import Holding
+from moldau.broker.fetch_sessions import FetchSessions
+from moldau.broker.metadata_cache import MetadataCache
 from moldau.broker.peers import Peers
 from moldau.broker.producer_ids import ProducerIds
-from moldau.broker.sessions import FetchSessions
+from moldau.broker.recently_dead import RecentlyDead
 from moldau.broker.settings import BrokerConfig
 from moldau.broker.table import APIS
 from moldau.broker.topics import TopicCreator
+from moldau.broker.verification_queue import VerificationQueue
 from moldau.metadata.image import ClusterImage
 from moldau.replication.replicas import Replicas
 
@@ -40,7 +40,7 @@ class Assembly:
     groups: GroupCoordinator
     transactions: TransactionCoordinator
     fetch_sessions: FetchSessions
-    departed: Departed
+    recently_dead: RecentlyDead
     client: ControllerClient | None
     control: ControlContext
     dispatcher: Dispatcher
@@ -83,15 +83,24 @@ def assemble(
     markers = MarkerWriter(replicas, groups, image, now, config.node_id, marker_sender)
     producer_ids = ProducerIds(allocate_producer_ids)
     transactions = TransactionCoordinator(replicas, markers, producer_ids, current, image, now, add_partitions_sender)
-    sessions, departed = FetchSessions(config.max_incremental_fetch_session_cache_slots), Departed()
+    sessions, recently_dead = FetchSessions(config.max_incremental_fetch_session_cache_slots), RecentlyDead()
     topics = TopicCreator(controller, in_cluster, replicas, current)
 
     def serve_forwarded(frame: memoryview, session: Session) -> Awaitable[bytes | Refusal]:
         return dispatcher.serve_forwarded(frame, session)
 
-    data = DataContext(running, controller, replicas, sessions, transactions, Holding(), now)
+    data = DataContext(running, controller, replicas, sessions, transactions, VerificationQueue(), now)
     control = ControlContext(
-        running, controller, config.static, SERVED, topics, replicas, Answers(), peers, departed, serve_forwarded
+        running,
+        controller,
+        config.static,
+        SERVED,
+        topics,
+        replicas,
+        MetadataCache(),
+        peers,
+        recently_dead,
+        serve_forwarded,
     )
     coordinator = CoordinatorContext(running, controller, groups, transactions, producer_ids, topics, now)
     dispatcher = Dispatcher(Contexts(data, control, coordinator, in_cluster), APIS)
@@ -103,7 +112,7 @@ def assemble(
         groups=groups,
         transactions=transactions,
         fetch_sessions=sessions,
-        departed=departed,
+        recently_dead=recently_dead,
         client=in_cluster,
         control=control,
         dispatcher=dispatcher,

@@ -9,20 +9,20 @@ from typing import NamedTuple
 
 from moldau.base.errors import Refusal
 from moldau.base.session import Session
-from moldau.broker.answers import Answers
 from moldau.broker.cluster.controller_client import ControllerClient
 from moldau.broker.cluster.election_rules import election_rules
 from moldau.broker.configs import Layers
 from moldau.broker.controller import Controller
 from moldau.broker.coordinators.group_coordinator import GroupCoordinator
 from moldau.broker.coordinators.transaction_coordinator import TransactionCoordinator
-from moldau.broker.departed import Departed
-from moldau.broker.holding import Holding
+from moldau.broker.fetch_sessions import FetchSessions
+from moldau.broker.metadata_cache import MetadataCache
 from moldau.broker.peers import Peers
 from moldau.broker.producer_ids import ProducerIds
-from moldau.broker.sessions import FetchSessions
+from moldau.broker.recently_dead import RecentlyDead
 from moldau.broker.settings import BrokerConfig
 from moldau.broker.topics import TopicCreator
+from moldau.broker.verification_queue import VerificationQueue
 from moldau.metadata.elections import ElectionRules
 from moldau.metadata.image import CLUSTER_DEFAULT, ClusterImage
 from moldau.replication.replicas import Replicas
@@ -57,9 +57,9 @@ class DataContext(_Context):
     """For requests that read and write partitions."""
 
     replicas: Replicas
-    sessions: FetchSessions
+    fetch_sessions: FetchSessions
     transactions: TransactionCoordinator  # verifies transactional batches
-    holding: Holding
+    verification_queue: VerificationQueue
     now: Callable[[], int]  # milliseconds since the Unix epoch
 
 
@@ -71,9 +71,9 @@ class ControlContext(_Context):
     served: Sequence[ApiMessages]  # the rows of the table, which needs its handlers and so cannot be imported by them
     topics: TopicCreator
     replicas: Replicas
-    answers: Answers
+    metadata_cache: MetadataCache
     peers: Peers
-    departed: Departed
+    recently_dead: RecentlyDead
     serve_forwarded: ServeForwarded
 
     def rules(self, image: ClusterImage) -> ElectionRules:

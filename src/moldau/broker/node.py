@@ -18,7 +18,6 @@ from moldau.base.errors import Refusal
 from moldau.base.settings import SettingsRefused
 from moldau.broker import adoption, process
 from moldau.broker.assembly import assemble
-from moldau.broker.chores import Chore, Chores
 from moldau.broker.clock import Clock
 from moldau.broker.cluster.boot import boot_id, note, trusted
 from moldau.broker.cluster.broker_lifecycle import BrokerLifecycle
@@ -28,7 +27,8 @@ from moldau.broker.cluster.startup_retry import StartupRetry, StopRequested
 from moldau.broker.cluster.store_migration import changes_for, read_metadata, set_aside
 from moldau.broker.configs import effective
 from moldau.broker.controller import Controller
-from moldau.broker.replication import Replication
+from moldau.broker.replica_manager import ReplicaManager
+from moldau.broker.scheduler import PeriodicTask, Scheduler
 from moldau.broker.settings import BrokerConfig, load
 from moldau.log.directory import DirectoryFailed, DirectoryRefused, LogDirectory
 from moldau.log.reserve import DiskReserve
@@ -146,7 +146,7 @@ class Node:
         self._directories: list[LogDirectory] = []
         self._store: Store | None = None
         self._lifecycle: BrokerLifecycle | None = None  # of a cluster
-        self._replication: Replication | None = None  # in a cluster
+        self._replica_manager: ReplicaManager | None = None  # in a cluster
         self._loading = False  # from here on the logs are not as the last run left them
 
     async def start(self, begun: float) -> Started:
@@ -227,7 +227,7 @@ class Node:
             registration.on_replaced = self._give_up
             self._lifecycle = BrokerLifecycle(controller, registration, client, config.node_id)
             controller.resulting_changes = lambda before, after: resulting_changes(running.current, before, after)
-            self._replication = Replication(
+            self._replica_manager = ReplicaManager(
                 self._replicas,
                 assembly.peers,
                 self._lifecycle,
@@ -299,13 +299,13 @@ class Node:
     def _go(self) -> None:
         self._controller.on_image(self._follow)
         self._replicas.owner = StandaloneOwner(self._give_up)
-        if self._replication is not None:
-            self._replication.start()
+        if self._replica_manager is not None:
+            self._replica_manager.start()
         self._assembly.groups.start()
         self._assembly.transactions.start()
         self._resuming = asyncio.get_running_loop().create_task(self._replicas.resume_moves())
         self._listeners.start(self._assembly.dispatcher)
-        self._chores = Chores(self._daily_work(), self._clock)
+        self._scheduler = Scheduler(self._periodic_tasks(), self._clock)
         self._compactor.start()
 
     async def _register(self) -> None:
@@ -332,44 +332,44 @@ class Node:
             seconds=time.monotonic() - begun,
         )
 
-    def _daily_work(self) -> tuple[Chore, ...]:
+    def _periodic_tasks(self) -> tuple[PeriodicTask, ...]:
         config = self._config
         idle_ms = config.connections_max_idle_ms
         checkpoint_ms = min(
             config.log_flush_offset_checkpoint_interval_ms, config.log_flush_start_offset_checkpoint_interval_ms
         )
-        chores = [
-            Chore("checkpoints", checkpoint_ms, self._checkpoint),
-            Chore(
+        tasks = [
+            PeriodicTask("checkpoints", checkpoint_ms, self._checkpoint),
+            PeriodicTask(
                 "retention",
                 config.log_retention_check_interval_ms,
                 self._replicas.retire,
                 config.log_initial_task_delay_ms,
             ),
-            Chore("partitions whose disk was full", REOPEN_MS, self._replicas.reopen),
-            Chore("flush.ms", FLUSH_CHECK_MS, self._replicas.flush_due),
-            Chore("committed offsets", config.offsets_retention_check_interval_ms, self._assembly.groups.expire),
-            Chore(
+            PeriodicTask("partitions whose disk was full", REOPEN_MS, self._replicas.reopen),
+            PeriodicTask("flush.ms", FLUSH_CHECK_MS, self._replicas.flush_due),
+            PeriodicTask("committed offsets", config.offsets_retention_check_interval_ms, self._assembly.groups.expire),
+            PeriodicTask(
                 "transactional ids",
                 config.transaction_remove_expired_transaction_cleanup_interval_ms,
                 self._assembly.transactions.expire,
             ),
-            Chore("producers", config.producer_id_expiration_check_interval_ms, self._replicas.expire_producers),
+            PeriodicTask("producers", config.producer_id_expiration_check_interval_ms, self._replicas.expire_producers),
         ]
-        if self._replication is not None:
-            chores += [
-                Chore("lagging followers", config.replica_lag_time_max_ms // 2, self._replication.shrink),
-                Chore("high watermarks", config.replica_high_watermark_checkpoint_interval_ms, self._checkpoint),
+        if self._replica_manager is not None:
+            tasks += [
+                PeriodicTask("lagging followers", config.replica_lag_time_max_ms // 2, self._replica_manager.shrink),
+                PeriodicTask("high watermarks", config.replica_high_watermark_checkpoint_interval_ms, self._checkpoint),
             ]
         if self._lifecycle is not None and config.auto_leader_rebalance_enable:
             every = config.leader_imbalance_check_interval_seconds * 1000
             registration = self._lifecycle.registration
             balance = partial(registration.rebalance_leaders, config.leader_imbalance_per_broker_percentage)
-            chores.append(Chore("balance of leaders", every, balance))
+            tasks.append(PeriodicTask("balance of leaders", every, balance))
         if idle_ms > 0:
             every = max(idle_ms // IDLE_CHECKS, LEAST_IDLE_CHECK_MS)
-            chores.append(Chore("idle connections", every, self._listeners.close_idle))
-        return tuple(chores)
+            tasks.append(PeriodicTask("idle connections", every, self._listeners.close_idle))
+        return tuple(tasks)
 
     async def _checkpoint(self) -> None:
         await self._replicas.checkpoint(reserve=False)  # what is put off now comes with the next round
@@ -386,10 +386,10 @@ class Node:
         if old.broker_configs != new.broker_configs:
             self._adapt(new)
             self._replicas.reconfigure(new.topics.values())
-        self._assembly.departed.follow(old, new)
+        self._assembly.recently_dead.follow(old, new)
         self._replicas.follow(old, new)
-        if self._replication is not None:
-            self._replication.follow(old, new)
+        if self._replica_manager is not None:
+            self._replica_manager.follow(old, new)
         self._assembly.follow(old, new)
 
     def _adapt(self, image: ClusterImage) -> None:
@@ -400,8 +400,8 @@ class Node:
         self._assembly.fetch_sessions.slots = config.max_incremental_fetch_session_cache_slots
         self._request_limits.largest_request = config.socket_request_max_bytes
         self._listeners.limits = _limits(config)
-        if self._replication is not None:
-            self._replication.adapt()
+        if self._replica_manager is not None:
+            self._replica_manager.adapt()
 
     async def stop(self) -> None:
         """In order: nothing new comes in, what runs ends, the logs are closed, then the marks of a clean stop."""
@@ -410,13 +410,13 @@ class Node:
                 await self._lifecycle.controlled_shutdown()
             self._lifecycle.registration.begin_shutdown()
         self._listeners.stop_listening()
-        await self._chores.stop()
+        await self._scheduler.stop()
         await self._compactor.stop()
         await self._assembly.stop_coordinators()
         await self._request_limits.drain()
         self._listeners.close()
-        if self._replication is not None:
-            await self._replication.stop()
+        if self._replica_manager is not None:
+            await self._replica_manager.stop()
         await self._replicas.stop()
         if self._lifecycle is not None:
             await self._lifecycle.registration.stop()

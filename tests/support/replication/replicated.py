@@ -14,8 +14,8 @@ from moldau.base.errors import Refusal, WireError
 from moldau.base.later import Later
 from moldau.broker.apis.fetch import fetch
 from moldau.broker.apis.list_offsets import list_offsets
-from moldau.broker.selection import RACK_AWARE
-from moldau.broker.sessions import FetchSessions
+from moldau.broker.fetch_sessions import FetchSessions
+from moldau.broker.replica_selector import RACK_AWARE
 from moldau.log.files import Slice, remove
 from moldau.log.settings import LogConfig
 from moldau.metadata.alter_partition import ProposedIsr, alter_partition
@@ -175,7 +175,7 @@ class Node:
         )
         config = SimpleNamespace(fetch_max_bytes=1 << 30, node_id=self.id, replica_selector_class=None)
         return SimpleNamespace(
-            replicas=replicas, config=config, image=self.image, sessions=self.sessions, now=self.world.now
+            replicas=replicas, config=config, image=self.image, fetch_sessions=self.sessions, now=self.world.now
         )
 
     def rack_aware(self) -> Any:

@@ -2,8 +2,8 @@
 
 import asyncio
 
-from moldau.broker.chores import Chore, Chores
 from moldau.broker.clock import Clock
+from moldau.broker.scheduler import PeriodicTask, Scheduler
 from support.net.loops import on_both_loops, run
 
 HOUR = 3_600_000
@@ -20,7 +20,10 @@ def test_time_that_passes_wakes_who_slept_until_then(loop_kind: str) -> None:
             await asyncio.sleep(0.02)
             done.append("hourly")
 
-        chores = Chores((Chore("hourly", HOUR, slowly), Chore("daily", 24 * HOUR, lambda: done.append("daily"))), clock)
+        chores = Scheduler(
+            (PeriodicTask("hourly", HOUR, slowly), PeriodicTask("daily", 24 * HOUR, lambda: done.append("daily"))),
+            clock,
+        )
         await asyncio.sleep(0)
         await clock.pass_time(HOUR - 1000)
         assert not done

@@ -9,7 +9,7 @@ import pytest
 from moldau.base.errors import Refusal, WireError
 from moldau.base.later import Later
 from moldau.broker.apis.fetch import fetch
-from moldau.broker.selection import RACK_AWARE, Choice, preferred_replica
+from moldau.broker.replica_selector import RACK_AWARE, Choice, preferred_replica
 from moldau.log.files import Slice
 from moldau.metadata.elections import broker_failure_changes
 from moldau.metadata.image import Broker
@@ -321,7 +321,7 @@ def test_a_follower_without_a_session_leaves_no_doubt(tmp_path: Path) -> None:
         follower = FetchingFollower(leader, 2)
         follower.ask(0)
         assert consume(leader, 5).error_code == WireError.NOT_LEADER_OR_FOLLOWER
-        follower.context.sessions.slots = 0
+        follower.context.fetch_sessions.slots = 0
         follower.session = (0, 0)
         follower.ask(0)
         assert consume(leader, 5).error_code == WireError.OFFSET_OUT_OF_RANGE

@@ -10,7 +10,7 @@ from uuid import UUID
 
 import pytest
 
-from moldau.broker.replication import Replication
+from moldau.broker.replica_manager import ReplicaManager
 from moldau.broker.settings import load
 from moldau.log.directory import LogDirectory
 from moldau.log.settings import LogConfig
@@ -36,7 +36,7 @@ def test_a_clock_that_jumps_makes_no_follower_lag(tmp_path: Path, jump: int) -> 
         replicas = Replicas(1, [LogDirectory.open(tmp_path)], lambda _: LogConfig(), lambda: next(clock), 10**9)
         lifecycle: Any = SimpleNamespace(registration=SimpleNamespace(epoch=1))
         peers: Any = SimpleNamespace(to=None)
-        replication = Replication(
+        manager = ReplicaManager(
             replicas, peers, lifecycle, lambda: LED, lambda: settings, lambda: next(clock), pytest.fail
         )
         replicas.load(LED, 1, lambda: False)
@@ -45,7 +45,7 @@ def test_a_clock_that_jumps_makes_no_follower_lag(tmp_path: Path, jump: int) -> 
         assert isinstance(partition.role, Leader)
         partition.log.end_offset += 1  # which nobody has copied yet
         before = replicas.around.now()
-        await replication.shrink()
+        await manager.shrink()
         assert not partition.role.isr.laggards(partition.log.end_offset, replicas.around.now(), 30_000)
         assert 0 <= replicas.around.now() - before < HOUR_MS
 

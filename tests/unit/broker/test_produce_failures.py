@@ -10,7 +10,7 @@ import pytest
 
 from moldau.base.errors import WireError
 from moldau.broker.apis.produce import produce
-from moldau.broker.replication import Replication
+from moldau.broker.replica_manager import ReplicaManager
 from moldau.broker.settings import load
 from moldau.log.directory import LogDirectory
 from moldau.log.log import Log
@@ -52,7 +52,7 @@ def test_a_disk_that_fails_between_two_batches_is_told_at_once(
         replicas = Replicas(1, [LogDirectory.open(tmp_path)], lambda _: LogConfig(), lambda: NOW, 10**9)
         member: Any = SimpleNamespace(registration=SimpleNamespace(epoch=1))
         peers: Any = SimpleNamespace(to=None)
-        Replication(replicas, peers, member, lambda: LED, lambda: settings, lambda: NOW, lambda reason: None)
+        ReplicaManager(replicas, peers, member, lambda: LED, lambda: settings, lambda: NOW, lambda reason: None)
         replicas.load(LED, 1, lambda: False)
         context: Any = SimpleNamespace(replicas=replicas, now=lambda: NOW, image=LED, config=settings)
         monkeypatch.setattr(Log, "append", fail)

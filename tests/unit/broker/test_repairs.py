@@ -11,8 +11,8 @@ from uuid import UUID
 
 import pytest
 
-from moldau.broker import replication
-from moldau.broker.replication import Replication
+from moldau.broker import replica_manager
+from moldau.broker.replica_manager import ReplicaManager
 from moldau.broker.settings import load
 from moldau.log import repair
 from moldau.log.directory import LogDirectory
@@ -50,10 +50,10 @@ class Broker:
         self.link = Unreachable()
         peers: Any = SimpleNamespace(to=lambda *_: self.link)
         lifecycle: Any = SimpleNamespace(registration=SimpleNamespace(epoch=1))
-        self.replication = Replication(
+        self.manager = ReplicaManager(
             self.replicas, peers, lifecycle, lambda: FOLLOWED, lambda: settings, lambda: NOW, pytest.fail
         )
-        self.replication.start()
+        self.manager.start()
         assert isinstance(self.partition.role, Follower)
         self.partition.role.append(batch(3), 3, 0, NOW)
 
@@ -64,7 +64,7 @@ class Broker:
         return found
 
     async def stop(self) -> None:
-        await self.replication.stop()
+        await self.manager.stop()
         await self.replicas.stop()
 
 
@@ -82,7 +82,7 @@ def test_a_replica_that_is_gone_when_it_is_repaired_is_left_alone(
 ) -> None:
     """Its topic was deleted meanwhile: its files are not there, which says nothing of them."""
     gone = threading.Event()
-    monkeypatch.setattr(replication, "sound_to", lambda log: gone.wait(30) and SOUND_TO(log))
+    monkeypatch.setattr(replica_manager, "sound_to", lambda log: gone.wait(30) and SOUND_TO(log))
 
     async def test(broker: Broker) -> None:
         partition = broker.partition
@@ -92,7 +92,7 @@ def test_a_replica_that_is_gone_when_it_is_repaired_is_left_alone(
         gone.set()
         await until(lambda: not partition.standing.corrupt)
         assert "repairing t-0 failed" not in caplog.text
-        assert all(fetcher.idle for fetcher in broker.replication._fetchers._fetchers.values())
+        assert all(fetcher.idle for fetcher in broker.manager._fetchers._fetchers.values())
 
     check(tmp_path, test)
 
@@ -113,8 +113,8 @@ def test_nothing_is_thrown_away_because_there_are_too_many_open_files(
                 patch.setattr(repair, "check", look)
             return SOUND_TO(log)
 
-    monkeypatch.setattr(replication, "sound_to", sound_to)
-    monkeypatch.setattr(replication, "LOOK_AGAIN_S", 0.01)
+    monkeypatch.setattr(replica_manager, "sound_to", sound_to)
+    monkeypatch.setattr(replica_manager, "LOOK_AGAIN_S", 0.01)
 
     async def test(broker: Broker) -> None:
         broker.partition.cannot_read(too_many)

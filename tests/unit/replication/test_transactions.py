@@ -7,7 +7,7 @@ import pytest
 
 from moldau.base.errors import Refusal, WireError
 from moldau.base.later import Later
-from moldau.broker.admission import Proof, prove, transactional_batch
+from moldau.broker.verification import Proof, prove, transactional_batch
 from moldau.log.markers import Marker, read_marker
 from moldau.log.producers import MAX_EPOCH, NOT_ASKED, NOT_NEEDED
 from moldau.log.settings import LogConfig

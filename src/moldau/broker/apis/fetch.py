@@ -15,10 +15,10 @@ from typing import NamedTuple
 from moldau.base.errors import WireError
 from moldau.broker.call import Call
 from moldau.broker.context import DataContext
+from moldau.broker.fetch_sessions import Fetch, FetchSession
 from moldau.broker.leaders import Leader as CurrentLeader
 from moldau.broker.leaders import absent, endpoints, leader_of
-from moldau.broker.selection import NONE, RACK_AWARE, Choice, preferred_replica
-from moldau.broker.sessions import Fetch, Session
+from moldau.broker.replica_selector import NONE, RACK_AWARE, Choice, preferred_replica
 from moldau.log.segment import CorruptLogError
 from moldau.net.reply import BadRequest, Parked, Parts
 from moldau.replication.isr import UNKNOWN
@@ -55,7 +55,7 @@ class Plan(NamedTuple):
 def fetch(ctx: DataContext, frame: memoryview, at: int, call: Call) -> Parts | Parked:
     version = call.version
     ask = read_fetch(frame, at, version)
-    opened = ctx.sessions.open(ask, version, ctx.now())
+    opened = ctx.fetch_sessions.open(ask, version, ctx.now())
     if opened.asked is None:
         return pack_fetch(version, call.correlation_id, opened.error, 0, [])
     reader = Reader(ask, version, ask.isolation == READ_COMMITTED, ask.replica_id >= 0)
@@ -79,7 +79,7 @@ def fetch(ctx: DataContext, frame: memoryview, at: int, call: Call) -> Parts | P
 
 
 def _copy(
-    ctx: DataContext, opened: Fetch, session: Session, reader: Reader, answer: Callable[[Plan], Parts]
+    ctx: DataContext, opened: Fetch, session: FetchSession, reader: Reader, answer: Callable[[Plan], Parts]
 ) -> Parts | Parked:
     """A follower's fetch: of all partitions of its session, those are looked at that have news for it."""
     now, ask = ctx.replicas.around.now(), reader.ask
@@ -93,7 +93,7 @@ def _copy(
     if copier.due(ask.replica_epoch, now):
         said |= _look_at_all(ctx, ask, session, copier, said)
     plan, news = _plan_copies(ctx, reader._replace(said=said), session, copier)
-    if plan.ready or plan.size >= ask.min_bytes or ask.max_wait_ms <= 0 or opened.tells_more(plan.results):
+    if plan.ready or plan.size >= ask.min_bytes or ask.max_wait_ms <= 0 or opened.moves_watermarks(plan.results):
         return answer(plan)
     again = reader._replace(said=())
     parked, waiter = _park([copier], reader, plan.size, lambda: answer(_plan_copies(ctx, again, session, copier)[0]))
@@ -103,26 +103,28 @@ def _copy(
     return parked
 
 
-def _look_at_all(ctx: DataContext, ask: FetchBody, session: Session, copier: Copier, said: set[Place]) -> set[Place]:
+def _look_at_all(
+    ctx: DataContext, ask: FetchBody, session: FetchSession, copier: Copier, said: set[Place]
+) -> set[Place]:
     """From time to time, and when the follower has registered anew: nothing of a session is forgotten for long.
 
     Returns what counts as said once more: what leaders here do not know of it.
     """
     forgotten: set[Place] = set()
     copier.touched.update(dict.fromkeys(session.partitions))
-    for place, remembered in session.partitions.items():
+    for place, cached in session.partitions.items():
         partition = ctx.replicas.find(ctx.replicas.by_id, *place)
         role = None if partition is None else partition.role
         if partition is not None and isinstance(role, Leader) and role.knows(ask.replica_id):
             partition.copiers[ask.replica_id] = copier
             if place not in said and not role.stale(ask.replica_id, ask.replica_epoch):
-                role.heard(ask.replica_id, ask.replica_epoch, remembered.asked.offset)
+                role.heard(ask.replica_id, ask.replica_epoch, cached.asked.offset)
             if role.isr.followers[ask.replica_id].end_offset == UNKNOWN:
                 forgotten.add(place)
     return forgotten
 
 
-def _plan_copies(ctx: DataContext, reader: Reader, session: Session, copier: Copier) -> tuple[Plan, bool]:
+def _plan_copies(ctx: DataContext, reader: Reader, session: FetchSession, copier: Copier) -> tuple[Plan, bool]:
     """What there is to tell, and whether there was news meanwhile. That waits for the next time, as does what had no
     room.
     """

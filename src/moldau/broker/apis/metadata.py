@@ -3,7 +3,7 @@
 0: an empty list means all topics; 1+: null does. 4: the client may forbid auto-creation. 8: authorized operations.
 10: topic ids in the answer. 12: topics asked by id. 13: an error for the whole answer.
 
-An answer is encoded once and kept until the image changes or a disk fails (see `broker.answers`).
+An answer is encoded once and kept until the image changes or a disk fails (see `broker.metadata_cache`).
 """
 
 from collections.abc import Coroutine
@@ -47,12 +47,12 @@ def _answer(ctx: ControlContext, request: MetadataRequest, call: Call) -> bytes:
     image = ctx.image
     if call.version in NAMES_ONLY and any(_by_id(each) for each in request.topics or ()):
         return encode(_refuse(request.topics or ()), call.version)
-    away = (ctx.replicas.offline, ctx.peers.doubted, tuple(broker.id for broker in ctx.departed.listed))
-    question = (call.version, call.session.listener, request.topics, away, image.controller_id)
-    body = ctx.answers.get(image, question)
+    away = (ctx.replicas.offline, ctx.peers.doubted, tuple(broker.id for broker in ctx.recently_dead.listed))
+    key = (call.version, call.session.listener, request.topics, away, image.controller_id)
+    body = ctx.metadata_cache.get(image, key)
     if body is None:
         body = encode(_describe(ctx, request.topics, call.session.listener), call.version)
-        ctx.answers.keep(question, body)
+        ctx.metadata_cache.put(key, body)
     return body
 
 
@@ -74,7 +74,7 @@ def _describe(ctx: ControlContext, asked: tuple[MetadataRequestTopic, ...] | Non
     return MetadataResponse(
         brokers=tuple(
             MetadataResponseBroker(node_id=broker.id, host=endpoint.host, port=endpoint.port, rack=broker.rack)
-            for broker in (*image.brokers.values(), *ctx.departed.listed)
+            for broker in (*image.brokers.values(), *ctx.recently_dead.listed)
             if (endpoint := broker.endpoints.get(listener)) is not None
         ),
         cluster_id=image.cluster_id,

@@ -13,10 +13,16 @@ from typing import NamedTuple
 from moldau.base.errors import Refusal, WireError
 from moldau.base.ids import NO_TIMESTAMP
 from moldau.base.later import Later, NowOrLater
-from moldau.broker.admission import Batch, Proof, Proofs, prove, transactional_batch
 from moldau.broker.call import Call
 from moldau.broker.context import DataContext
 from moldau.broker.leaders import absent, endpoints, leader_of
+from moldau.broker.verification import (
+    TransactionalBatch,
+    VerificationResult,
+    Verifications,
+    transactional_batch,
+    verify,
+)
 from moldau.log.producers import NOT_ASKED
 from moldau.net.reply import BadRequest, Parked, Reply
 from moldau.replication.appender import Appended, Outcome
@@ -53,7 +59,11 @@ def produce(ctx: DataContext, frame: memoryview, at: int, call: Call) -> Reply:
 
 
 def _append_all(
-    ctx: DataContext, frame: memoryview, ask: ProduceBody, call: Call, proofs: dict[Partition, Proof] | None
+    ctx: DataContext,
+    frame: memoryview,
+    ask: ProduceBody,
+    call: Call,
+    verifications: dict[Partition, VerificationResult] | None,
 ) -> Reply:
     acks = ask.acks
     version = call.version
@@ -77,11 +87,11 @@ def _append_all(
             elif partition.internal and not _is_broker(frame):
                 answers.append(_refused(index, INTERNAL_TOPIC))
             else:
-                proof = None if proofs is None else proofs.get(partition, NOT_ASKED)
+                verification = None if verifications is None else verifications.get(partition, NOT_ASKED)
                 outcome = (
-                    proof
-                    if isinstance(proof, Refusal)
-                    else partition.appender.produce(frame[start:stop], version, now, proof, acks)
+                    verification
+                    if isinstance(verification, Refusal)
+                    else partition.appender.produce(frame[start:stop], version, now, verification, acks)
                 )
                 if isinstance(outcome, Appended):
                     answers.append(ProduceResult(index, 0, *outcome))
@@ -115,19 +125,25 @@ def _produce_in_transaction(ctx: DataContext, frame: memoryview, ask: ProduceBod
     enabled = ctx.config.transaction_partition_verification_enable
     batches = list(_transactional_batches(ctx, ask, frame, version))
 
-    def proofs_of(view: memoryview) -> NowOrLater[Proofs]:
+    def verify_all(view: memoryview) -> NowOrLater[Verifications]:
         found = batches if view is frame else _transactional_batches(ctx, ask, view, version)
-        return prove(ctx.transactions, transactional_id, found, version, enabled=enabled, now=ctx.now())
+        return verify(ctx.transactions, transactional_id, found, version, enabled=enabled, now=ctx.now())
 
-    def go_on(view: memoryview, proofs: Proofs) -> Reply:
-        if isinstance(proofs, Refusal):
-            return _refused_all(ask, proofs, call)
-        return _append_all(ctx, view, ask, call, proofs)
+    def append(view: memoryview, verifications: Verifications) -> Reply:
+        if isinstance(verifications, Refusal):
+            return _refused_all(ask, verifications, call)
+        return _append_all(ctx, view, ask, call, verifications)
 
-    return ctx.holding.serve(batches[0].producer_id, frame, proofs_of, go_on) if batches else go_on(frame, {})
+    return (
+        ctx.verification_queue.serve(batches[0].producer_id, frame, verify_all, append)
+        if batches
+        else append(frame, {})
+    )
 
 
-def _transactional_batches(ctx: DataContext, ask: ProduceBody, frame: memoryview, version: int) -> Iterator[Batch]:
+def _transactional_batches(
+    ctx: DataContext, ask: ProduceBody, frame: memoryview, version: int
+) -> Iterator[TransactionalBatch]:
     """Those of the request that are part of a transaction, for partitions that this broker leads."""
     topics = ctx.replicas.by_id if version >= PRODUCE_BY_ID else ctx.replicas.by_name
     for token, rows in ask.topics:

@@ -37,7 +37,7 @@ from moldau.wire.messages.alter_partition import (
     BrokerState,
 )
 
-log = logging.getLogger("moldau.broker")
+logger = logging.getLogger("moldau.broker")
 
 ASKING_S = 5.0  # how long one attempt to reach the controller may take
 AT_A_TIME = 200  # partitions that are looked at before others get their turn
@@ -45,7 +45,7 @@ LOOK_AGAIN_S = 1.0  # at a damaged log, if there were too many open files
 PAUSED = 3  # a chore that comes so many times too late says that the whole process stood still
 
 
-class Replication:
+class ReplicaManager:
     def __init__(
         self,
         replicas: Replicas,
@@ -124,7 +124,7 @@ class Replication:
             return
         problem = task.exception()
         if problem is not None:
-            log.error("repairing %s-%d failed", partition.topic, partition.index, exc_info=problem)
+            logger.error("repairing %s-%d failed", partition.topic, partition.index, exc_info=problem)
         elif partition.standing.corrupt and self._replicas.owner is self:  # found by a look, or while it was looked at
             self._assign(partition)
 
@@ -152,7 +152,7 @@ class Replication:
     async def _look(self, partition: Partition, offset: int) -> None:
         name = f"{partition.topic}-{partition.index}"
         if await asyncio.to_thread(doubted(partition.log, offset)):
-            log.error("%s is damaged behind offset %d", name, offset)
+            logger.error("%s is damaged behind offset %d", name, offset)
             partition.cannot_read()
 
     async def _repair(self, partition: Partition) -> None:
@@ -162,7 +162,7 @@ class Replication:
                 end = await asyncio.to_thread(sound_to, partition.log)
                 break
             except OSError as problem:
-                log.warning("%s-%d cannot be looked at just now: %s", partition.topic, partition.index, problem)
+                logger.warning("%s-%d cannot be looked at just now: %s", partition.topic, partition.index, problem)
                 await asyncio.sleep(LOOK_AGAIN_S)
         await partition.left_alone()
         partition.stand(replace(partition.standing, corrupt=False))
@@ -234,7 +234,7 @@ class Replication:
             raise PeerLost("no controller answered")
         if response.error_code:
             return [WireError(response.error_code) for _ in proposals]
-        answers = _is_listening(response)
+        answers = _outcomes(response)
         lost = WireError.UNKNOWN_SERVER_ERROR
         return [answers.get((each.topic_id, each.partition), lost) for each in proposals]
 
@@ -252,7 +252,7 @@ def _topics(proposals: Sequence[Proposal]) -> list[AlterPartitionTopic]:
     return [AlterPartitionTopic(topic_id=topic_id, partitions=tuple(found)) for topic_id, found in rows.items()]
 
 
-def _is_listening(response: AlterPartitionResponse) -> dict[tuple[UUID, int], Granted | WireError]:
+def _outcomes(response: AlterPartitionResponse) -> dict[tuple[UUID, int], Granted | WireError]:
     return {
         (topic.topic_id, row.partition_index): (
             WireError(row.error_code)

@@ -1,7 +1,7 @@
-"""Fetch sessions (KIP-227): a client names its partitions once, and afterwards only what changed goes over the wire.
+"""Fetch sessions (KIP-227): a client lists its partitions once; afterwards requests and responses carry changes only.
 
 A session belongs to one client and is used by one request at a time, in the order of its epochs. Sessions are a
-cache: a client whose session is gone is told so and starts anew with a full fetch.
+cache: a client whose session was evicted gets FETCH_SESSION_ID_NOT_FOUND and sends a full fetch.
 """
 
 from collections import OrderedDict
@@ -18,29 +18,30 @@ INITIAL_EPOCH = 0  # make a new session
 LAST_EPOCH = 2**31 - 1
 EVICTABLE_AFTER_MS = 120_000  # an unused session may be replaced after this long, as in Kafka
 
-Key = tuple[bytes, int]  # topic token and partition
+Key = tuple[bytes, int]  # topic name or id as bytes, and partition
 
 
 @dataclass(slots=True)
-class Remembered:
-    """A partition of a session: what the client asked last, and what it was told last."""
+class CachedPartition:
+    """A partition of a session: the last request for it, and the last response."""
 
     asked: FetchPartition
     high_watermark: int = -1
     log_start: int = -1
-    _with_records: int = -1  # the high watermark that came with the first records since it asked
+    _with_records: int = -1  # the high watermark sent with the first records since the last request
 
     def ask(self, asked: FetchPartition) -> None:
-        """It says where it is. Who got on has taken the records, and what came with them; it may have dropped what it
-        was told later, or all of it if it did not get on: answers to requests that cross changes of leaders are.
+        """Note a new fetch offset. A client that advanced has applied the records and the high watermark with them. It
+        may have dropped later responses, or all of them if it did not advance: clients drop those that cross a change
+        of leader.
         """
         self.high_watermark = self._with_records if asked.offset > self.asked.offset else -1
         self._with_records = -1
         self.asked = asked
 
-    def news(self, result: FetchResult) -> bool:
-        """Whether the answer tells the client anything; remembers it as told."""
-        told = (
+    def changed_by(self, result: FetchResult) -> bool:
+        """Whether the result differs from the last response; notes it as sent."""
+        changed = (
             result.error != WireError.NONE
             or (result.records is not None and result.records.length > 0)
             or result.high_watermark != self.high_watermark
@@ -51,10 +52,10 @@ class Remembered:
         if result.records is not None and self._with_records < 0:
             self._with_records = self.high_watermark
         self.log_start = -1 if result.error else result.log_start
-        return told
+        return changed
 
 
-class Session:
+class FetchSession:
     __slots__ = ("by_id", "copier", "epoch", "id", "partitions", "used_at", "waiting")
 
     def __init__(self, session_id: int, by_id: bool, now: int) -> None:
@@ -62,16 +63,16 @@ class Session:
         self.by_id = by_id
         self.epoch = 1
         self.used_at = now
-        self.waiting: Callable[[], None] | None = None  # ends the wait of the last request
-        self.copier: Copier | None = None  # of a follower: which partitions have news
-        self.partitions: OrderedDict[Key, Remembered] = OrderedDict()
+        self.waiting: Callable[[], None] | None = None  # completes the last request, if it waits
+        self.copier: Copier | None = None  # of a follower: its partitions that changed
+        self.partitions: OrderedDict[Key, CachedPartition] = OrderedDict()
 
     def update(self, ask: FetchBody) -> None:
         for token, partitions in ask.topics:
             for asked in partitions:
                 known = self.partitions.get((token, asked.partition))
                 if known is None:
-                    self.partitions[(token, asked.partition)] = Remembered(asked)
+                    self.partitions[(token, asked.partition)] = CachedPartition(asked)
                 else:
                     known.ask(asked)
         for token, indexes in ask.forgotten:
@@ -81,10 +82,10 @@ class Session:
 
 @dataclass(slots=True)
 class Fetch:
-    """One fetch request after its session was looked up: what to read, and how to answer."""
+    """One Fetch request with its session: the partitions to read, and those to put into the response."""
 
     error: WireError = WireError.NONE
-    session: Session | None = None
+    session: FetchSession | None = None
     incremental: bool = False
     asked: list[tuple[bytes, FetchPartition]] | None = None
 
@@ -93,10 +94,10 @@ class Fetch:
         return self.session.id if self.session is not None else 0
 
     def answer(self, results: list[tuple[bytes, FetchResult]]) -> list[tuple[bytes, list[FetchResult]]]:
-        """The results that go out, by topic: all of them, or for an incremental fetch those that tell something."""
+        """The results to send, by topic: all of them, or those that changed if the fetch is incremental."""
         session = self.session
         if session is not None:
-            results = [each for each in results if self._tell(session, *each)]
+            results = [each for each in results if self._to_send(session, *each)]
         topics: list[tuple[bytes, list[FetchResult]]] = []
         for token, result in results:
             if topics and topics[-1][0] == token:
@@ -105,29 +106,29 @@ class Fetch:
                 topics.append((token, [result]))
         return topics
 
-    def tells_more(self, results: list[tuple[bytes, FetchResult]]) -> bool:
-        """Whether a follower would learn of another high watermark or log start than it was told last."""
+    def moves_watermarks(self, results: list[tuple[bytes, FetchResult]]) -> bool:
+        """Whether a high watermark or log start offset differs from the last response."""
         known = self.session.partitions if self.session is not None else {}
         return any(
-            remembered.high_watermark != result.high_watermark or remembered.log_start != result.log_start
+            cached.high_watermark != result.high_watermark or cached.log_start != result.log_start
             for token, result in results
-            if (remembered := known.get((token, result.partition))) is not None
+            if (cached := known.get((token, result.partition))) is not None
         )
 
-    def _tell(self, session: Session, token: bytes, result: FetchResult) -> bool:
-        remembered = session.partitions.get((token, result.partition))
-        if remembered is None:
+    def _to_send(self, session: FetchSession, token: bytes, result: FetchResult) -> bool:
+        cached = session.partitions.get((token, result.partition))
+        if cached is None:
             return True
-        news = remembered.news(result)
+        changed = cached.changed_by(result)
         if self.incremental and result.records is not None:
-            session.partitions.move_to_end((token, result.partition))  # the others come first next time
-        return news or not self.incremental
+            session.partitions.move_to_end((token, result.partition))  # the other partitions come first next time
+        return changed or not self.incremental
 
 
 class FetchSessions:
     def __init__(self, slots: int) -> None:
         self.slots = slots  # max.incremental.fetch.session.cache.slots
-        self._sessions: OrderedDict[int, Session] = OrderedDict()  # the longest unused first
+        self._sessions: OrderedDict[int, FetchSession] = OrderedDict()  # least recently used first
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -151,7 +152,7 @@ class FetchSessions:
         if session.by_id != (version >= FETCH_BY_ID):
             return Fetch(error=WireError.FETCH_SESSION_TOPIC_ID_ERROR)
         if session.waiting is not None:
-            session.waiting()  # who asks again does not want to wait any longer; answered by what was asked then
+            session.waiting()  # the client has given up waiting; answered as it was requested
         session.update(ask)
         if not session.partitions:
             del self._sessions[session.id]
@@ -164,14 +165,14 @@ class FetchSessions:
             asked = [(token, each.asked) for (token, _), each in session.partitions.items()]
         return Fetch(session=session, incremental=True, asked=asked)
 
-    def _create(self, version: int, now: int) -> Session | None:
-        """A new session, or None when all slots are in use: the client then sends full fetches."""
+    def _create(self, version: int, now: int) -> FetchSession | None:
+        """A new session; None when all slots are in use, and the client sends full fetches."""
         if len(self._sessions) >= self.slots and not self._evict(now):
             return None
         session_id = randrange(1, 2**31)
         while session_id in self._sessions:
             session_id = randrange(1, 2**31)
-        session = Session(session_id, version >= FETCH_BY_ID, now)
+        session = FetchSession(session_id, version >= FETCH_BY_ID, now)
         self._sessions[session_id] = session
         return session
 

@@ -6,8 +6,8 @@ import pytest
 
 from moldau.base.errors import Refusal, WireError
 from moldau.base.later import Later
-from moldau.broker import holding as module
-from moldau.broker.holding import Holding
+from moldau.broker import verification_queue as module
+from moldau.broker.verification_queue import VerificationQueue
 from moldau.net.reply import BadRequest, Parked
 
 REFUSED = Refusal.of(WireError.NOT_ENOUGH_REPLICAS)
@@ -17,7 +17,7 @@ class Desk:
     """Asks and appends as a produce handler does; the test answers the questions."""
 
     def __init__(self) -> None:
-        self.holding = Holding()
+        self.queue = VerificationQueue()
         self.questions: dict[bytes, Later[Any]] = {}
         self.known: set[bytes] = set()
         self.done: list[tuple[bytes, Any]] = []
@@ -25,19 +25,19 @@ class Desk:
         self.breaks: dict[bytes, Exception] = {}
 
     def send(self, producer_id: int, request: bytes) -> Any:
-        return self.holding.serve(producer_id, memoryview(request), self._prove, self._go_on)
+        return self.queue.serve(producer_id, memoryview(request), self._verify, self._append)
 
-    def _prove(self, frame: memoryview) -> Any:
+    def _verify(self, frame: memoryview) -> Any:
         request = bytes(frame)
         if request in self.known:
             return {}
         return self.questions.setdefault(request, Later())
 
-    def _go_on(self, frame: memoryview, proofs: Any) -> Any:
+    def _append(self, frame: memoryview, verifications: Any) -> Any:
         request = bytes(frame)
         if request in self.breaks:
             raise self.breaks[request]
-        self.done.append((request, proofs))
+        self.done.append((request, verifications))
         return self.parks.get(request, b"done " + request)
 
 
@@ -73,7 +73,7 @@ def test_one_that_has_to_ask_holds_up_those_behind_it() -> None:
     assert desk.done == [(b"a", {}), (b"b", REFUSED), (b"c", {})]
 
 
-def test_other_producers_go_on() -> None:
+def test_other_producers_append() -> None:
     desk = Desk()
     desk.known = {b"b"}
     held = desk.send(1, b"a")
@@ -84,7 +84,7 @@ def test_other_producers_go_on() -> None:
 def test_a_frame_is_borrowed() -> None:
     desk = Desk()
     buffer = bytearray(b"a")
-    held = desk.holding.serve(1, memoryview(buffer), desk._prove, desk._go_on)
+    held = desk.queue.serve(1, memoryview(buffer), desk._verify, desk._append)
     buffer[:] = b"x"
     desk.questions[b"a"].resolve({})
     assert replies(held) == [b"done a"]
@@ -114,7 +114,7 @@ def test_a_request_that_fails_closes_its_connection_alone(problem: Exception) ->
 
 
 def test_there_is_an_end_to_what_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "HELD_AT_MOST", 4)
+    monkeypatch.setattr(module, "QUEUED_BYTES_AT_MOST", 4)
     desk = Desk()
     held = desk.send(1, b"aaa")
     assert desk.send(1, b"bb") == b"done bb"

@@ -1,24 +1,24 @@
-"""Brokers that died a moment ago, and that Metadata goes on to list for as long as clients need to turn to others.
+"""Recently dead brokers, which Metadata goes on listing until clients have found the new leaders.
 
-librdkafka (2.16) forgets a broker that is no longer listed together with the partitions that it had there, even those
-for which the same answer names another leader: they wait until it asks again, a second later. If it hears of the new
-leader first and of the lost broker later, they do not wait.
+librdkafka (2.16) forgets a broker that is no longer listed together with the partitions that it led, even those for
+which the same response names another leader: they wait for the next refresh, a second later. If it learns the new
+leader first and of the dead broker later, they do not wait.
 """
 
 import asyncio
 
 from moldau.metadata.image import Broker, ClusterImage
 
-LISTED_S = 2.0  # librdkafka asks every second while a leader is out of reach
+LISTED_S = 2.0  # librdkafka refreshes every second while a leader is unreachable
 NONE: tuple[Broker, ...] = ()
 
 
-class Departed:
+class RecentlyDead:
     def __init__(self) -> None:
         self._died: dict[int, tuple[float, Broker]] = {}  # when, by the loop's clock
 
     def follow(self, old: ClusterImage, new: ClusterImage) -> None:
-        """Who shuts down in order has handed over before, and is not listed any longer than it is there."""
+        """Note the brokers that died. After a controlled shutdown others lead already: such a broker is not listed."""
         if old.brokers is new.brokers:
             return
         now = asyncio.get_running_loop().time()

@@ -5,7 +5,14 @@ from typing import Any, NamedTuple
 import pytest
 
 from moldau.base.errors import WireError
-from moldau.broker.sessions import EVICTABLE_AFTER_MS, FINAL_EPOCH, INITIAL_EPOCH, LAST_EPOCH, Fetch, FetchSessions
+from moldau.broker.fetch_sessions import (
+    EVICTABLE_AFTER_MS,
+    FINAL_EPOCH,
+    INITIAL_EPOCH,
+    LAST_EPOCH,
+    Fetch,
+    FetchSessions,
+)
 from moldau.wire.hot import FETCH_BY_ID, FetchBody, FetchPartition, FetchResult
 
 NOW = 1_000_000
