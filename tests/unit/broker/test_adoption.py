@@ -158,7 +158,7 @@ def test_a_torn_end_is_passed_over_and_damage_is_not(directory: LogDirectory) ->
     segment.write_bytes(whole + whole[:-1])
     assert set(topics_in(adopted([directory], None, US))) == {"here"}
     segment.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
-    with pytest.raises(DirectoryRefused, match="cannot be read: checksum"):
+    with pytest.raises(DirectoryRefused, match="cannot be read: the checksum"):
         adopted([directory], None, US)
 
 

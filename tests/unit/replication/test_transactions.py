@@ -7,7 +7,7 @@ import pytest
 
 from moldau.base.errors import Refusal, WireError
 from moldau.base.later import Later
-from moldau.broker.verification import Proof, prove, transactional_batch
+from moldau.broker.verification import VerificationResult, transactional_batch, verify
 from moldau.log.markers import Marker, read_marker
 from moldau.log.producers import MAX_EPOCH, NOT_ASKED, NOT_NEEDED
 from moldau.log.settings import LogConfig
@@ -46,12 +46,12 @@ class Coordinator:
 
 def proof_of(
     partition: Partition, batch: memoryview, coordinator: Coordinator, version: int = VERSION, *, enabled: bool = True
-) -> Proof:
+) -> VerificationResult:
     found = transactional_batch(partition, batch)
     assert found is not None
-    proofs = prove(coordinator, b"txn", [found], version, enabled=enabled, now=NOW)
-    assert isinstance(proofs, dict)
-    return proofs[partition]
+    results = verify(coordinator, b"txn", [found], version, enabled=enabled, now=NOW)
+    assert isinstance(results, dict)
+    return results[partition]
 
 
 def produce(partition: Partition, batch: memoryview, coordinator: Coordinator, version: int = VERSION) -> Outcome:
@@ -247,7 +247,7 @@ def test_verification_can_be_turned_off_for_older_producers_alone(tmp_path: Path
 def test_a_request_for_two_producers_is_refused_as_a_whole(tmp_path: Path) -> None:
     partition = a_partition(tmp_path)
     batches = [transactional_batch(partition, in_transaction(Producer(number, 0))) for number in (1, 2)]
-    refusal = prove(Coordinator(), b"txn", [each for each in batches if each], VERSION, enabled=True, now=NOW)
+    refusal = verify(Coordinator(), b"txn", [each for each in batches if each], VERSION, enabled=True, now=NOW)
     assert error(refusal) is WireError.INVALID_PRODUCER_ID_MAPPING
 
 
