@@ -1,4 +1,4 @@
-"""Hostile peers: a fuzz of the whole protocol, and peers that lie, stall or never read. Nobody else may notice.
+"""Hostile peers: a fuzz of the whole protocol, and peers that lie, stall or never read. Other clients must not notice.
 
 While they are at work a witness, a well-behaved client on a connection of its own, produces and fetches and checks
 every answer.
@@ -274,7 +274,7 @@ def test_a_producer_that_never_reads_its_answers(own_broker: BrokerProcess, on_a
         peer.create_topic("unread")
         frame = peer.frame(peer.produce_request("unread", batch(Written(b"x"))), 12) * 500
         sent = send_until_stuck(peer, frame)
-        assert sent < 1 << 30, "the broker stops reading from who does not read"
+        assert sent < 1 << 30, "the broker stops reading from a client that does not read"
         assert on_apache or memory(own_broker) - before < MEMORY_GROWTH
 
 

@@ -56,7 +56,7 @@ def connections(broker: BrokerProcess, count: int, wait_every: int = 1 << 30) ->
 
 @contextmanager
 def serving_connections(broker: BrokerProcess, count: int) -> Iterator[list[RawClient]]:
-    """So many connections, all served. Who asked whether the broker is up may leave its place a moment late."""
+    """So many connections, all served. The connection of the readiness check may be closed a moment late."""
     deadline = time.monotonic() + 30
     while True:
         with connections(broker, count) as opened:
@@ -67,7 +67,7 @@ def serving_connections(broker: BrokerProcess, count: int) -> Iterator[list[RawC
 
 
 def padded_metadata(size: int) -> bytes:
-    """A valid Metadata request of exactly that size, filled up by a tag that nobody knows."""
+    """A valid Metadata request of exactly that size, filled up by an unknown tagged field."""
     start = struct.pack(">hhih", 3, 12, 7, -1) + b"\0" + b"\1\0\0"
     room = size - len(start)
     for length in range(room - 8, room):

@@ -41,7 +41,7 @@ def file(tmp_path: Path, content: bytes) -> File:
 
 
 def reply_of(number: int, *slices: Slice) -> Parts:
-    """A frame whose body is the number and the slices, each followed by a little."""
+    """A frame: the number, then the slices, each followed by a byte."""
     size = 8 + sum(each.length + 1 for each in slices)
     parts: Parts = [framed(bytes(size))[:4] + number.to_bytes(8)]
     for each in slices:

@@ -228,7 +228,7 @@ def test_after_the_end_nobody_is_served(loop_kind: str) -> None:
         with pytest.raises(ConnectionRefusedError):
             await serving.connect()
         await peer.send(request(2))
-        assert await peer.numbers(1) == [2]  # who was there before is served until the close
+        assert await peer.numbers(1) == [2]  # accepted connections are served until the close
         serving.listeners.close()
         assert await peer.ended()
         assert not serving.listeners.connections

@@ -67,7 +67,7 @@ def test_a_client_that_hangs_loses_its_memory_to_others(caplog: pytest.LogCaptur
         await until(lambda: limits.reserved == 2 * len(LARGE))
         loop.pass_time(10 * STALLED_SECONDS)
         await turns()
-        assert not hung.connection.closed  # as long as nobody needs its memory
+        assert not hung.connection.closed  # no other request needs its memory
         await waiter.peer.send(LARGE[:10])
         await until(lambda: waiter.connection.muted)
         await slow.peer.send(LARGE[10:20])
@@ -84,7 +84,7 @@ def test_a_client_that_hangs_loses_its_memory_to_others(caplog: pytest.LogCaptur
         assert await waiter.peer.numbers(1) == [1]
         loop.pass_time(10 * STALLED_SECONDS)
         await turns()
-        assert not slow.connection.closed  # nobody waits any more
+        assert not slow.connection.closed  # no request waits any more
         await slow.peer.send(LARGE[30:])
         assert await slow.peer.numbers(1) == [1]
         assert limits.reserved == 0
