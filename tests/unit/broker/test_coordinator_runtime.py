@@ -5,6 +5,8 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from moldau.base.coordination import Caller, Decision, Record, Timer, TimerFired
 from moldau.base.errors import Refusal, WireError
 from moldau.base.later import Later
@@ -141,7 +143,11 @@ def test_one_decision_answers_everyone_who_waited(loop_kind: str, tmp_path: Path
 
 
 @on_both_loops
-def test_where_the_log_refuses_nothing_has_happened(loop_kind: str, tmp_path: Path) -> None:
+def test_a_failed_append_changes_nothing_and_is_logged_once(
+    loop_kind: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+
     async def story(topic: Topic, runtime: CoordinatorRuntime[Counter, Any]) -> None:
         waiting = ask(runtime, "wait")
         partition = topic.partition
@@ -152,10 +158,12 @@ def test_where_the_log_refuses_nothing_has_happened(loop_kind: str, tmp_path: Pa
         shard.partition = topic.partition  # type: ignore[assignment]
         assert ask(runtime, "tell") is WireError.NOT_COORDINATOR
         assert await awaited(waiting) is WireError.NOT_COORDINATOR
-        assert ask(runtime, "enter") is WireError.NOT_COORDINATOR, "who would have had to wait is told too"
+        assert ask(runtime, "enter") is WireError.NOT_COORDINATOR, "a request that would have waited fails, too"
         assert shard.machine.counts == {}
+        assert caplog.text.count("Append to __counts-0 failed, clients retry: the disk is full") == 1
         shard.partition = topic.partition = partition
         assert ask(runtime, ("count", "a")) == 1
+        assert caplog.text.count("Appends to __counts-0 succeed again") == 1
 
     told(loop_kind, tmp_path, story)
 

@@ -181,6 +181,9 @@ class CoordinatorRuntime(Generic[M, C]):
         if refusal is not None:
             self._refuse(shard, decision, refusal)
             return False
+        if shard.append_error is not None and decision.records:
+            logger.info("Appends to %s-%d succeed again", self.topic, shard.index)
+            shard.append_error = None
         machine = shard.machine
         for record in decision.records:
             machine.apply(record, decision.producer_id)
@@ -241,8 +244,11 @@ class CoordinatorRuntime(Generic[M, C]):
             logger.exception("Sending a reply of %s failed", self.topic)
 
     def _refuse(self, shard: Shard[M], decision: Decision, refusal: Refusal) -> None:
-        level = logging.INFO if refusal.error in EXPECTED_ERRORS else logging.ERROR
-        logger.log(level, "Append to %s-%d failed, clients retry: %s", self.topic, shard.index, refusal.message)
+        if refusal.error in EXPECTED_ERRORS:
+            logger.info("Append to %s-%d failed: %s", self.topic, shard.index, refusal.message)
+        elif refusal.error is not shard.append_error:  # one line until it changes: every request fails
+            shard.append_error = refusal.error
+            logger.error("Append to %s-%d failed, clients retry: %s", self.topic, shard.index, refusal.message)
         self._fail_replies(shard, decision, CLIENT_ERRORS.get(refusal.error, WireError.UNKNOWN_SERVER_ERROR))
         if not shard.current:  # the shard cannot append any more
             self._close(shard)

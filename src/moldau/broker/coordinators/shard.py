@@ -36,6 +36,7 @@ class PendingAppend:
 
 class Shard(Generic[M]):
     __slots__ = (
+        "append_error",
         "closed",
         "epoch",
         "index",
@@ -57,6 +58,7 @@ class Shard(Generic[M]):
         self.loading: asyncio.Task[None] | None = None  # set until the log is replayed
         self.task: asyncio.Task[None] | None = None  # the same, until the replayed log is committed
         self.closed = False
+        self.append_error: WireError | None = None  # of the last append, if it failed; logged once
         self.timers: dict[TimerKey, asyncio.TimerHandle] = {}
         self.waiting: set[PendingReply] = set()
         self.pending: deque[PendingAppend] = deque()  # in the order of the log
