@@ -186,7 +186,7 @@ def test_a_leader_at_any_price(cluster: Cluster, moldau: Run) -> None:
     write(cluster, topic, 10)
     cluster.kill(1)
     cluster.start(2)
-    cluster.wait_for(lambda: cluster.leader_of(topic) == -1, "that nobody leads")
+    cluster.wait_for(lambda: cluster.leader_of(topic) == -1, "that the partition has no leader")
     done = moldau("cluster", "health", "-o", "json")
     assert done.returncode == 1
     assert {"topic": topic, "partition": 0} in json.loads(done.stdout)["offline"]

@@ -1,4 +1,4 @@
-"""The controller of a real cluster: who decides can be killed, and nobody but the operator notices.
+"""The controller of a real cluster: it can be killed, and clients do not notice.
 
 One cluster for all tests; each leaves three brokers behind that are well.
 """
@@ -63,7 +63,7 @@ def admin(cluster: Cluster) -> AdminClient:
 
 
 def ask(cluster: Cluster, broker_id: int, message: Any, response: type[Response]) -> Response:
-    """Of this broker and no other, whoever the controller is."""
+    """Of this broker and no other."""
     host, _, port = cluster.broker(broker_id).bootstrap_servers.rpartition(":")
     connection = Connection(host, int(port), client_id="test", timeout_s=60)
     try:
@@ -116,7 +116,7 @@ def test_leaders_fail_over_when_a_process_is_killed(
 def test_a_broker_that_stops_in_order_hands_over_first(cluster: Cluster, topic: str) -> None:
     leaving = cluster.controller
     cluster.stop(leaving)
-    assert leaders(cluster, topic) == ALL - {leaving}, "nobody had to notice"
+    assert leaders(cluster, topic) == ALL - {leaving}, "without failure detection"
     write(cluster, topic)
     cluster.start(leaving)
     well(cluster, topic)
@@ -127,7 +127,7 @@ def test_any_broker_takes_what_the_controller_decides(cluster: Cluster) -> None:
     wanted = CreatableTopic(name=name, num_partitions=2, replication_factor=3, assignments=(), configs=())
     created = ask(cluster, asked, CreateTopicsRequest(topics=(wanted,), timeout_ms=30_000), CreateTopicsResponse)
     assert [row.error_code for row in created.topics] == [0]
-    assert partitions(cluster, asked, name) == 2, "whoever answered knows it"
+    assert partitions(cluster, asked, name) == 2, "the broker that answered knows it"
     grown = CreatePartitionsTopic(name=name, count=5, assignments=None)
     ask(
         cluster,

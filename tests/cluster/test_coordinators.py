@@ -1,4 +1,4 @@
-"""Groups and transactions in a cluster: their coordinators are killed, and nobody who uses them has to know.
+"""Groups and transactions in a cluster: their coordinators are killed, and clients recover.
 
 One cluster for all tests. Every test makes topics, groups and transactional ids of its own, and starts again what it
 killed.
@@ -57,7 +57,7 @@ def named(kind: str) -> str:
 
 
 def create(cluster: Cluster, partitions: int = 3) -> str:
-    """A topic whose partitions are led by one broker each, as far as they go."""
+    """A topic with partitions led by one broker each, as far as they go."""
     name = named("topic")
     layout = [[(index + each) % 3 + 1 for each in range(3)] for index in range(partitions)]
     admin = confluent.admin(cluster.bootstrap_servers)

@@ -1,4 +1,4 @@
-"""The assignors: every partition has one reader who wants it, loads are even, and little moves."""
+"""The assignors: every partition has one subscribed owner, loads are even, and little moves."""
 
 from uuid import UUID
 
@@ -74,10 +74,10 @@ def test_uniform_is_even_and_moves_as_little_as_can_be(
     sizes = [size(each) for each in now.values()]
     assert max(sizes) - min(sizes) <= 1
     if later <= count:
-        assert moved(before, now) == 0  # who stays keeps all it had
+        assert moved(before, now) == 0  # remaining members keep their partitions
     else:
         newcomers = sum(size(now[each]) for each in now.keys() - before.keys())
-        assert moved(before, now) == newcomers  # and nothing moves between those who were there
+        assert moved(before, now) == newcomers  # nothing moves between members that were there
 
 
 @given(MEMBERS, COUNTS)

@@ -1,4 +1,4 @@
-"""Any sequence of commands to classic groups: the log holds what counts, nobody waits for ever, no group gets stuck."""
+"""Any sequence of commands to classic groups: the log has the state, every request is answered, no group gets stuck."""
 
 from dataclasses import replace
 from typing import Any
@@ -86,7 +86,7 @@ class ClassicGroups(RuleBasedStateMachine):
         self.waiting.add(self.tokens)
         caller = Caller(self.tokens, version, "client", "/127.0.0.1")
         if not self.execute(self.decide(command, caller), append_fails) and self.tokens in self.waiting:
-            self.waiting.remove(self.tokens)  # it was to wait, and nobody knows of it now: it hears of the failure too
+            self.waiting.remove(self.tokens)  # it would have waited, and fails instead
 
     def decide(self, command: Any, caller: Caller) -> Decision:
         before = dict(self.shard.groups)
@@ -98,7 +98,7 @@ class ClassicGroups(RuleBasedStateMachine):
         if append_fails and decision.records:
             for token, _ in decision.replies:
                 self.answered(token)
-                self.failed.add(token)  # a group may still name it: the broker answers nobody twice
+                self.failed.add(token)  # a group may still have it: the broker answers a request once
             return False
         for record in decision.records:
             self.log.append(self.shard.encode(record))
@@ -185,7 +185,7 @@ class ClassicGroups(RuleBasedStateMachine):
         self.ask(request, version, append_fails)
 
     def pick(self, data: st.DataObject, group_id: str) -> tuple[str, str | None]:
-        """Somebody who is, was or may be a member, and its instance id."""
+        """A present, former or possible member, and its instance id."""
         group = self.shard.groups.get(group_id)
         members = sorted(group.members) + sorted(group.pending) if group else []
         member_id = data.draw(st.sampled_from([*members, *members, *members, "nobody"]))
@@ -270,7 +270,7 @@ class ClassicGroups(RuleBasedStateMachine):
 
     @rule(max_size=st.sampled_from((1, 100, 100, 100)))
     def restart(self, max_size: int) -> None:
-        """Whoever waited has lost its connection."""
+        """Pending requests have lost their connections."""
         self.config = replace(self.config, max_size=max_size)
         self.shard = self.replayed()
         self.timers.clear()
@@ -315,7 +315,7 @@ class ClassicGroups(RuleBasedStateMachine):
 
     @invariant()
     def nothing_happens_without_reason(self) -> None:
-        """Only a session's timer may outlive what it was set for: nobody is given the same member id again."""
+        """Only a session's timer may outlive what it was set for: a member id is never given twice."""
         for kind, group_id, *_ in self.timers:
             group = self.shard.groups.get(group_id, ClassicGroup(group_id))
             assert kind != "join" or group.state is State.PREPARING
@@ -323,7 +323,7 @@ class ClassicGroups(RuleBasedStateMachine):
 
     @invariant()
     def something_will_happen(self) -> None:
-        """A group that waits for somebody has a timer that ends it."""
+        """A group that waits for members has a timer that ends the wait."""
         for group in self.shard.groups.values():
             if group.state is State.PREPARING:
                 assert ("join", group.group_id) in self.timers
@@ -336,7 +336,7 @@ class ClassicGroups(RuleBasedStateMachine):
                 assert ("session", group.group_id, member_id) in self.timers
 
     def teardown(self) -> None:
-        """Everybody falls silent: whoever waits has its answer in the end, and no group has members."""
+        """Without requests, all pending ones are answered in the end, and no group has members."""
         turns = 0
         while self.fire_next(float("inf")):
             turns += 1

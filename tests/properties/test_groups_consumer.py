@@ -1,4 +1,4 @@
-"""Any interleaving of members of both protocols: nobody owns what another owns, the log holds all, and it settles."""
+"""Any interleaving of members of both protocols: a partition has one owner, the log has the state, and it settles."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -215,7 +215,7 @@ class Groups(RuleBasedStateMachine):
     @rule()
     def it_settles(self) -> None:
         self.go_on(40)
-        for client in self.clients:  # whoever waits was not to
+        for client in self.clients:  # no request may be pending now
             assert not (isinstance(client, ClassicClient) and client.waiting), client.id
         if self.group is None or not self.is_one_of(self.group):
             return
@@ -262,8 +262,8 @@ Groups.TestCase.settings = settings(max_examples=150, stateful_step_count=40, de
 TestGroups = Groups.TestCase
 
 
-def test_what_a_classic_member_left_is_given_away_by_whoever_upgrades_the_group() -> None:
-    """Found by the machine above: the new member wanted nothing, so nobody got what had just become free."""
+def test_what_a_classic_member_left_is_assigned_by_an_upgrade() -> None:
+    """Found by the machine above: the new member wanted nothing, so free partitions stayed unassigned."""
     groups = Groups()
     groups.begin(interval=0, policy="bidirectional", classic=[None, None])
     groups.leaves(for_a_while=False, pick=0)

@@ -124,7 +124,7 @@ class CommittedOffsets(RuleBasedStateMachine):
                 self.seen.pop((group_id, unpack_topic(place), unpack_partition(place)), None)
 
     def ask(self, request: Any, version: int, fails: bool = False) -> None:
-        self.execute(self.shard.decide(request, Caller("who", version, "c", "/h"), self.env()), fails)
+        self.execute(self.shard.decide(request, Caller("client", version, "c", "/h"), self.env()), fails)
 
     def create(self, name: str) -> None:
         self.topic_ids += 1

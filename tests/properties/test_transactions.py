@@ -16,13 +16,15 @@ PARTITIONS = (("t", 0), ("t", 1), ("u", 0))
 
 @dataclass
 class Instance:
-    """A running producer: who it believes to be."""
+    """A running producer, with its own idea of its id and epoch."""
 
     name: str
     producer: tuple[int, int]
     version: int  # of EndTxn: below 5 by the older protocol
     replaced: bool = False  # another instance has started with its transactional id
-    ended: list[tuple[int, tuple[int, int], bool]] = field(default_factory=list)  # of which transaction, as whom, how
+    ended: list[tuple[int, tuple[int, int], bool]] = field(
+        default_factory=list
+    )  # number of the transaction, producer id and epoch, commit
 
 
 class Transactions(RuleBasedStateMachine):

@@ -1,7 +1,7 @@
 """A transactional producer through coordinators that come and go: each transaction ends as its producer was told.
 
 The coordinator is real, its log is in memory, and the partitions of the transaction are another broker's. Markers and
-their answers get lost, leadership is lost with what was not committed, and whoever leads next goes on from the log.
+their answers get lost, leadership is lost with what was not committed, and the next leader continues from the log.
 """
 
 import asyncio
@@ -82,7 +82,7 @@ class Broker:
             which = producer_id, state.epoch
             assert self.answered.get(which, commit) is commit, "its producer was told otherwise"
             assert self.ended.setdefault(which, commit) is commit, "it ended otherwise elsewhere"
-            assert self.asked.get(which, False) or not commit, "nobody asked for a commit"
+            assert self.asked.get(which, False) or not commit, "no commit was requested"
         producers.end_transaction(producer_id, epoch, coordinator_epoch, NOW)
         return WireError.NONE
 
@@ -130,7 +130,7 @@ class World:
         return next(self.ids)
 
     def fail(self, kept: int) -> None:
-        """Somebody else leads for a moment, who has so much of what was not committed."""
+        """Another broker leads for a moment, with so much of what was not committed."""
         self.log.lose(kept)
         self.coordinator.read("tx", lambda _: None, lambda _: None)
         self.log.win()

@@ -1,7 +1,6 @@
-"""A stage for coordinators' machines: a clock, timers and a log, and every decision carried out as a broker would.
+"""A stage for the coordinators' state machines: a clock, timers and a log; decisions are executed as in a broker.
 
-Generic over the machine: whatever decides and applies as `moldau.base.coordination` says. What happens is told in
-lines, for scripts to record.
+Generic over the machine. Every effect is a line, for scripts to record.
 """
 
 from collections.abc import Callable, Iterator
@@ -133,7 +132,7 @@ class Stage:
         return told
 
     def _restart(self, command: Command) -> list[str]:
-        """`restart`: a new machine reads the log; whoever waited is forgotten."""
+        """`restart`: a new machine reads the log; pending requests are dropped."""
         self.machine = self._new_machine()
         self.timers.clear()
         for key, value, producer_id, commit in self.log:

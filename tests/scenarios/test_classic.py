@@ -21,7 +21,7 @@ from scenarios.stage import Stage, show
 
 
 class Play:
-    """The verbs of these scripts. The first word is who asks; a member is `who-number`, as the machine names it."""
+    """The verbs of these scripts. The first word is the client; a member is `client-number`."""
 
     def __init__(self) -> None:
         self.config: dict[str, int] = {}

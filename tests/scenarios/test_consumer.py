@@ -51,7 +51,7 @@ def optional_list(text: str | None) -> tuple[str, ...] | None:
 
 
 class Play:
-    """The verbs of these scripts. The first word is who asks. The group is `g`, and topics go by their names."""
+    """The verbs of these scripts. The first word is the client. The group is `g`, and topics go by their names."""
 
     def __init__(self) -> None:
         self.config: dict[str, int | str] = {}
@@ -86,7 +86,7 @@ class Play:
         return {name: self._readable(verb) for name, verb in verbs.items()}
 
     def _readable(self, verb: Verb) -> Verb:
-        """Topics by name; subscriptions and assignments in a few letters: their bytes are somebody else's business."""
+        """Topics by name; subscriptions and assignments in a few letters, not as bytes."""
 
         def readable(command: Command) -> list[str]:
             lines = verb(command)
@@ -168,7 +168,7 @@ class Play:
         return self.stage.ask(request, command.words[0], int(options.get("version", 9)))
 
     def sync(self, command: Command) -> list[str]:
-        """`sync a generation=2 assign=a:t:0+1;b:t:2`: SyncGroup; a classic group has a leader who assigns."""
+        """`sync a generation=2 assign=a:t:0+1;b:t:2`: SyncGroup; a classic group has a leader that assigns."""
         options = command.options
         pairs = [each.split(":", 1) for each in options.get("assign", "").split(";") if each]
         assignments = tuple(
@@ -243,7 +243,7 @@ class Play:
         return self.stage.ask(DeleteGroupsRequest(groups_names=("g",)), command.words[0], 2)
 
     def owners(self, command: Command) -> list[str]:
-        """Who owns which partitions, and how it stands with each member."""
+        """The epochs, states and partitions of the members."""
         group = self.machine.groups.get("g")
         if not isinstance(group, ConsumerGroup):
             return ["not a group of the consumer protocol"]

@@ -1,4 +1,4 @@
-"""Scripts of committed offsets: who may commit, what a transaction holds back, and how offsets end."""
+"""Scripts of committed offsets: validation, pending offsets of transactions, deletion and expiration."""
 
 from collections.abc import Iterator
 from itertools import count
@@ -29,7 +29,7 @@ BY_TOPIC_ID = 10  # OffsetCommit and OffsetFetch
 
 
 class Play(ClassicPlay):
-    """The verbs of classic groups, and these. The words after who asks are `topic-partition`, with `:offset:note`."""
+    """The verbs of classic groups, and these. The words after the client are `topic-partition`, with `:offset:note`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -67,7 +67,7 @@ class Play(ClassicPlay):
         return GroupEnvironment(self.stage.now, GroupConfig(**self.config), lambda: "1", self._topics())
 
     def expire(self, command: Command) -> list[str]:
-        """`expire`: the broker looks what nobody needs any more."""
+        """`expire`: the periodic expiration of offsets and groups."""
         assert isinstance(self.stage.machine, GroupShard)
         return list(self.stage.execute(self.stage.machine.expire(self._env())))
 

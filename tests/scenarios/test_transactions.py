@@ -76,7 +76,7 @@ def _states(machine: Any) -> dict[str, str]:
 
 
 class Play:
-    """The verbs of these scripts. The first word is who asks; a producer is `id/epoch`; all are about the id `tx`."""
+    """The verbs of these scripts. The first word is the client; a producer is `id/epoch`; all are about the id `tx`."""
 
     def __init__(self) -> None:
         self.stage = TransactionStage()
@@ -149,7 +149,7 @@ class Play:
         return []
 
     def expire(self, command: Command) -> list[str]:
-        """`expire`: the hourly look for ids that nobody uses."""
+        """`expire`: the hourly expiration of unused ids."""
         machine = self.stage.machine
         assert isinstance(machine, TransactionShard)
         return list(self.stage.execute(machine.expire(self.stage._env(self.stage.now))))

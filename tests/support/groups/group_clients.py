@@ -72,7 +72,7 @@ class Coordinator:
     def execute(self, decision: Decision) -> None:
         if self.append_fails and decision.records:
             self.append_fails = False
-            return  # whoever asked hears of it; to a client that is a reply that never came
+            return  # to the client this is a lost response
         for record in decision.records:
             self.log.append(self.shard.encode(record))
             self.shard.apply(record)

@@ -215,7 +215,7 @@ def test_a_broker_that_does_not_know_a_topic_yet_is_asked_again(loop_kind: str) 
 
 
 @on_both_loops
-def test_nobody_waits_for_a_broker_that_left(loop_kind: str) -> None:
+def test_requests_to_a_broker_that_left_fail_at_once(loop_kind: str) -> None:
     async def story(senders: Senders, peers: Peers) -> None:
         heard = Heard(senders)
         heard.send(2, "orders", 0)

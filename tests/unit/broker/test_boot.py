@@ -31,7 +31,7 @@ def test_a_killed_process_is_believed_and_a_machine_that_went_down_is_not(tmp_pa
     directory.close(clean=False)
 
 
-def test_a_directory_that_failed_is_not_asked_and_a_full_disk_stops_nobody(
+def test_a_failed_directory_is_skipped_and_a_full_disk_is_no_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "failed").touch()

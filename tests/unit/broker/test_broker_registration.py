@@ -57,7 +57,7 @@ class Node:
         return self.controller.image
 
     async def die(self) -> None:
-        """As a killed process: nobody listens any more, and the session is not ended."""
+        """As a killed process: its port is closed, and its session not ended."""
         self._server.close()
         for writer in self._open:
             writer.close()
@@ -125,7 +125,7 @@ def test_brokers_register_and_one_of_them_is_the_controller(connect: str) -> Non
     members(connect, scenario)
 
 
-def test_an_election_whose_answer_was_lost_counts(connect: str) -> None:
+def test_an_election_with_a_lost_response_counts(connect: str) -> None:
     async def scenario() -> None:
         store = await ZooKeeperStore.open(connect, SESSION_MS)
         unheard = Controller(store)
@@ -134,7 +134,7 @@ def test_an_election_whose_answer_was_lost_counts(connect: str) -> None:
         node = Node(connect, 1)
         await node.start()
         await until(lambda: node.controller.leads)
-        assert node.image.controller_epoch == 1, "nobody had to be elected again"
+        assert node.image.controller_epoch == 1, "no election was needed"
         await create(node, "t", 1, 1)
         await node.stop()
         await store.close()
@@ -187,7 +187,7 @@ def test_a_killed_process_is_noticed_while_its_session_lives(connect: str, dead:
     members(connect, scenario)
 
 
-def test_a_broker_whose_node_is_gone_registers_again(connect: str) -> None:
+def test_a_broker_without_its_node_registers_again(connect: str) -> None:
     async def scenario(*nodes: Node) -> None:
         epochs = [node.registration.epoch for node in nodes]
         for node in nodes:

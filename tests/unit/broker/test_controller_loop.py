@@ -60,8 +60,8 @@ def _elected(broker_id: int) -> Create:
     return made
 
 
-def test_a_controller_whose_registration_is_gone_does_not_take_itself_for_dead(tmp_path: Path) -> None:
-    """Its own node was removed, but not the controller's: nobody would stand, and nobody would know whom to ask."""
+def test_a_controller_without_registration_does_not_remove_itself(tmp_path: Path) -> None:
+    """Its own node was removed, but not the controller's: no broker would run, and clients would find no controller."""
 
     async def scenario(controller: Controller, registration: BrokerRegistration, store: SqliteStore) -> None:
         await registration.stop()
@@ -117,7 +117,7 @@ def test_a_broker_that_was_told_of_as_gone_by_mistake_registers_again(tmp_path: 
     one_broker(tmp_path, scenario)
 
 
-def test_who_is_gone_is_not_asked_of_a_server_that_lags_behind(tmp_path: Path) -> None:
+def test_registrations_are_not_read_from_a_server_that_lags_behind(tmp_path: Path) -> None:
     """After a session has expired the next one may be with any server of the ensemble."""
 
     class Lagging:
@@ -146,7 +146,7 @@ def test_who_is_gone_is_not_asked_of_a_server_that_lags_behind(tmp_path: Path) -
 
 
 def test_of_two_brokers_with_one_id_the_one_before_gives_way(tmp_path: Path) -> None:
-    """It was taken for dead, and somebody started another one elsewhere; or somebody gave one id twice."""
+    """It was removed by mistake and started again elsewhere; or two brokers have one id."""
 
     async def scenario(controller: Controller, registration: BrokerRegistration, store: SqliteStore) -> None:
         elsewhere = {"X": Endpoint("elsewhere", 9092)}

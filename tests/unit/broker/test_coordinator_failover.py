@@ -1,4 +1,4 @@
-"""The coordinators' runtime where leaders change: who is told what, and that nobody is told what is lost later."""
+"""CoordinatorRuntime with changing leaders: no reply is sent for records that are lost later."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -23,7 +23,7 @@ ASKER = Caller(None, 0, "client", "/127.0.0.1")
 
 
 class Counter:
-    """A machine whose state is one number."""
+    """A state machine with one number."""
 
     def __init__(self) -> None:
         self.number = 0
@@ -135,7 +135,7 @@ def test_replies_come_in_order_as_their_records_are_committed(loop_kind: str) ->
 
 
 @on_both_loops
-def test_who_only_looks_waits_for_what_was_seen(loop_kind: str) -> None:
+def test_a_read_waits_for_the_commit_of_what_it_saw(loop_kind: str) -> None:
     async def story(coordinator: Coordinator, partition: ReplicatedPartition) -> None:
         assert coordinator.ask("look") == coordinator.read() == 0
         first = coordinator.ask("count")
@@ -153,7 +153,7 @@ def test_who_only_looks_waits_for_what_was_seen(loop_kind: str) -> None:
 
 
 @on_both_loops
-def test_whoever_waits_when_the_leadership_is_lost_looks_elsewhere(loop_kind: str) -> None:
+def test_pending_requests_fail_with_not_coordinator_when_leadership_is_lost(loop_kind: str) -> None:
     async def story(coordinator: Coordinator, partition: ReplicatedPartition) -> None:
         waiting = [coordinator.ask("count"), coordinator.ask("look"), coordinator.read(), coordinator.ask("count")]
         partition.lose()
@@ -229,7 +229,7 @@ def test_another_epoch_is_another_shard(loop_kind: str) -> None:
 
 
 @on_both_loops
-def test_shards_are_loaded_when_the_image_says_so_and_not_when_somebody_asks(loop_kind: str) -> None:
+def test_shards_are_loaded_with_the_image_not_with_the_first_request(loop_kind: str) -> None:
     async def story(coordinator: Coordinator, partition: ReplicatedPartition) -> None:
         coordinator.ask("count")
         partition.commit()
@@ -280,7 +280,7 @@ def test_too_few_replicas_are_no_replicas(loop_kind: str) -> None:
 
 
 @on_both_loops
-def test_nobody_waits_for_ever(loop_kind: str) -> None:
+def test_pending_requests_time_out(loop_kind: str) -> None:
     """As after any time-out: what was asked for may still be done, and others hear of it when it is."""
 
     async def story(coordinator: Coordinator, partition: ReplicatedPartition) -> None:
@@ -298,8 +298,8 @@ def test_nobody_waits_for_ever(loop_kind: str) -> None:
 
 
 @on_both_loops
-def test_nor_does_who_comes_when_others_have_given_up(loop_kind: str) -> None:
-    """Replicas stand still for long. Each of those who ask hears of it in its own time."""
+def test_later_requests_time_out_too(loop_kind: str) -> None:
+    """Replicas stand still for long. Each request times out by itself."""
 
     async def story(coordinator: Coordinator, partition: ReplicatedPartition) -> None:
         coordinator.runtime.append_timeout_ms = lambda: 20
@@ -319,8 +319,8 @@ def test_nor_does_who_comes_when_others_have_given_up(loop_kind: str) -> None:
 
 
 @on_both_loops
-def test_work_that_rests_on_nothing_new_waits_for_nobody(loop_kind: str) -> None:
-    """A producer id that somebody needs is fetched: whether it can be written down is seen afterwards."""
+def test_work_without_records_does_not_wait(loop_kind: str) -> None:
+    """A producer id is allocated before its record is committed."""
 
     async def story(coordinator: Coordinator, partition: ReplicatedPartition) -> None:
         coordinator.ask("count")
@@ -384,7 +384,7 @@ STEPS = st.lists(
 @settings(max_examples=200, deadline=None)
 @given(STEPS)
 def test_no_reply_tells_of_what_is_lost_later(steps: list[Step]) -> None:
-    """Every number that anybody was told is in the log of every leader from then on."""
+    """Every number in a reply is in the log of every later leader."""
 
     async def main() -> None:
         coordinator = Coordinator()

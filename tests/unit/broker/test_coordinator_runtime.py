@@ -23,7 +23,7 @@ ASKER = Caller(None, 0, "client", "/127.0.0.1")
 
 
 class Counter:
-    """A machine whose state is a number for each name; "wait" is answered by the next "tell"."""
+    """A state machine with a number for each name; "wait" is answered by the next "tell"."""
 
     def __init__(self) -> None:
         self.counts: dict[str, int] = {}
@@ -132,7 +132,7 @@ def test_start_up_replays_what_was_decided(loop_kind: str, tmp_path: Path) -> No
 
 
 @on_both_loops
-def test_one_decision_answers_everyone_who_waited(loop_kind: str, tmp_path: Path) -> None:
+def test_one_decision_answers_all_pending_requests(loop_kind: str, tmp_path: Path) -> None:
     async def story(topic: Topic, runtime: CoordinatorRuntime[Counter, Any]) -> None:
         waiting = [ask(runtime, "wait") for _ in range(3)]
         assert all(isinstance(each, Later) and not each.done for each in waiting)
@@ -169,7 +169,7 @@ def test_a_failed_append_changes_nothing_and_is_logged_once(
 
 
 class Refusing:
-    """A partition whose disk refuses."""
+    """A partition on a failing disk."""
 
     offline, leads = False, True
 
@@ -217,7 +217,7 @@ def test_a_reply_waits_for_the_disk_where_the_topic_asks_for_it(loop_kind: str, 
 
 
 @on_both_loops
-def test_whoever_waits_when_the_coordinator_ends_is_told(loop_kind: str, tmp_path: Path) -> None:
+def test_pending_requests_are_answered_when_the_coordinator_stops(loop_kind: str, tmp_path: Path) -> None:
     async def story(topic: Topic, runtime: CoordinatorRuntime[Counter, Any]) -> None:
         waiting = ask(runtime, "wait")
         await runtime.stop()
@@ -228,7 +228,7 @@ def test_whoever_waits_when_the_coordinator_ends_is_told(loop_kind: str, tmp_pat
 
 
 @on_both_loops
-def test_a_shard_whose_disk_failed_ends_and_is_tried_no_more(loop_kind: str, tmp_path: Path) -> None:
+def test_a_shard_on_a_failed_disk_is_closed(loop_kind: str, tmp_path: Path) -> None:
     async def story(topic: Topic, runtime: CoordinatorRuntime[Counter, Any]) -> None:
         waiting = ask(runtime, "wait")
         ask(runtime, ("later", "a"))
@@ -243,7 +243,7 @@ def test_a_shard_whose_disk_failed_ends_and_is_tried_no_more(loop_kind: str, tmp
 
 
 @on_both_loops
-def test_timers_run_after_a_start_whose_records_could_not_be_written(loop_kind: str, tmp_path: Path) -> None:
+def test_timers_run_after_a_load_without_its_records(loop_kind: str, tmp_path: Path) -> None:
     async def story(topic: Topic, runtime: CoordinatorRuntime[Counter, Any]) -> None:
         ask(runtime, ("count", "a"))
         partition = topic.partition

@@ -75,7 +75,7 @@ def test_a_heartbeat_is_not_told_of_loading(error: WireError, told: WireError) -
 @pytest.mark.parametrize(
     ("error", "told"), [(LOADING, WireError.REBALANCE_IN_PROGRESS), (WAITING, WAITING), (MOVED, MOVED)]
 )
-def test_who_waits_for_its_assignment_joins_again_where_it_is_lost(error: WireError, told: WireError) -> None:
+def test_a_pending_sync_group_rejoins_when_the_leadership_is_lost(error: WireError, told: WireError) -> None:
     """Java's and aiokafka's consumers would end with what JoinGroup may be told."""
     request = SyncGroupRequest(group_id="g", generation_id=1, member_id="m", assignments=())
     assert sync_group(Refusing(error), request, CALL).error_code == told  # type: ignore[arg-type]
@@ -83,7 +83,7 @@ def test_who_waits_for_its_assignment_joins_again_where_it_is_lost(error: WireEr
 
 @pytest.mark.parametrize("version", [1, 8])
 @pytest.mark.parametrize(("error", "told"), [(LOADING, LOADING), (WAITING, MOVED), (MOVED, MOVED)])
-def test_who_fetches_offsets_looks_for_the_coordinator_anew(version: int, error: WireError, told: WireError) -> None:
+def test_offset_fetch_looks_up_the_coordinator_again(version: int, error: WireError, told: WireError) -> None:
     """As in Kafka: Java's consumers before 3.9 would end, and aiokafka's do."""
     group = OffsetFetchGroup(group_id="g", topics=(OffsetFetchTopic(name="t", partition_indexes=(0,)),))
     request = OffsetFetchRequest(groups=(group,))
@@ -159,7 +159,7 @@ class Cluster:
 
 
 def test_groups_hear_of_topics_though_others_move_at_the_same_time() -> None:
-    """Whoever is sent away with a leadership is answered by the newest topics: that is not to have told groups."""
+    """A request that fails with a lost leadership reads the newest topics; groups must still get the change."""
 
     async def main() -> None:
         cluster = Cluster()

@@ -1,4 +1,4 @@
-"""Following the metadata: two who share a store see the same, whatever became of the feed between them."""
+"""Following the metadata: two feeds of one store see the same image, even if the feed was trimmed or is damaged."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -42,7 +42,7 @@ def configuring(number: int) -> Decide:
 
 
 def session(path: Path, scenario: Callable[[Controller, MetadataFeed], Awaitable[None]], **options: int) -> None:
-    """A controller, and somebody who follows it."""
+    """A controller, and a feed that follows it."""
 
     async def run() -> None:
         store = await SqliteStore.open(path / "store.db")
@@ -59,7 +59,7 @@ def session(path: Path, scenario: Callable[[Controller, MetadataFeed], Awaitable
     asyncio.run(run())
 
 
-def test_who_follows_sees_every_change_in_order(tmp_path: Path) -> None:
+def test_a_follower_sees_every_change_in_order(tmp_path: Path) -> None:
     async def scenario(controller: Controller, follower: MetadataFeed) -> None:
         seen: list[int] = []
         follower.on_image(lambda old, new: seen.append(new.version))
@@ -77,7 +77,7 @@ def test_who_follows_sees_every_change_in_order(tmp_path: Path) -> None:
     session(tmp_path, scenario)
 
 
-def test_who_is_too_far_behind_reads_the_tree(tmp_path: Path) -> None:
+def test_a_follower_too_far_behind_reads_the_tree(tmp_path: Path) -> None:
     async def scenario(controller: Controller, follower: MetadataFeed) -> None:
         told: list[tuple[ClusterImage, ClusterImage]] = []
         follower.on_image(lambda old, new: told.append((old, new)))
@@ -112,7 +112,7 @@ def test_a_gap_or_a_damaged_entry_does_no_harm(tmp_path: Path) -> None:
 
 
 class Breaking:
-    """A store whose connection breaks on demand, before or after a change was made."""
+    """A store with a connection that breaks on demand, before or after a commit."""
 
     def __init__(self, store: SqliteStore, made: bool, times: int) -> None:
         self._store = store
@@ -280,7 +280,7 @@ def test_brokers_that_register_meanwhile_do_not_make_a_new_topic_an_old_one(tmp_
     session(tmp_path, scenario, limit=100_000)
 
 
-def test_a_topic_whose_growth_is_interrupted_again_and_again_has_all_that_was_asked_for(tmp_path: Path) -> None:
+def test_an_interrupted_growth_of_a_topic_is_completed(tmp_path: Path) -> None:
     async def scenario(controller: Controller, follower: MetadataFeed) -> None:
         store = controller.feed.store
         assert isinstance(store, SqliteStore)
@@ -331,8 +331,8 @@ def test_what_is_left_of_a_deleted_topic_is_not_in_the_way_of_a_new_one(tmp_path
 
 
 @pytest.mark.usefixtures("in_three_stages")
-def test_who_prepares_a_topic_that_another_sweeps_away_does_not_make_it(tmp_path: Path) -> None:
-    """Two who found a cluster at once have the same epoch: none."""
+def test_a_staged_topic_that_another_broker_removes_is_not_created(tmp_path: Path) -> None:
+    """Two brokers that found a cluster at once have the same controller epoch."""
 
     async def scenario(controller: Controller, follower: MetadataFeed) -> None:
         store = controller.feed.store
@@ -374,7 +374,7 @@ def test_what_is_more_than_the_store_takes_is_refused_and_leaves_nothing(tmp_pat
 
 
 class Busy:
-    """A store in which others are at work whenever somebody reads."""
+    """A store that other brokers change during every read."""
 
     def __init__(self, store: SqliteStore, work: Callable[[str, str], Awaitable[None]]) -> None:
         self._store = store

@@ -24,8 +24,8 @@ from support.net import loops
 ASK = ZooKeeperSession.ask
 
 
-def nobody() -> str:
-    """An address where nobody listens."""
+def closed_port() -> str:
+    """An address with a closed port."""
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))
         return f"127.0.0.1:{held.getsockname()[1]}"
@@ -85,7 +85,7 @@ def test_a_wait_ends_with_the_wish_to_stop_and_leaves_nothing_running() -> None:
 
 def test_without_a_zookeeper_a_start_fails_in_one_sentence(tmp_path: Path) -> None:
     async def scenario() -> None:
-        connect = nobody()
+        connect = closed_port()
         node = a_node(tmp_path, connect, asyncio.Event(), zookeeper_connection_timeout_ms=300)
         with pytest.raises(StoreError, match=f"No connection to ZooKeeper at {connect} within 300 ms"):
             await node.start(time.monotonic())
@@ -96,7 +96,7 @@ def test_without_a_zookeeper_a_start_fails_in_one_sentence(tmp_path: Path) -> No
 def test_a_start_that_waits_for_zookeeper_hears_the_wish_to_stop(tmp_path: Path) -> None:
     async def scenario() -> None:
         stop = asyncio.Event()
-        node = a_node(tmp_path, nobody(), stop, zookeeper_connection_timeout_ms=600_000)
+        node = a_node(tmp_path, closed_port(), stop, zookeeper_connection_timeout_ms=600_000)
         asyncio.get_running_loop().call_later(0.1, stop.set)
         with pytest.raises(StopRequested):
             await node.start(time.monotonic())
@@ -108,7 +108,7 @@ def test_a_start_that_waits_for_zookeeper_hears_the_wish_to_stop(tmp_path: Path)
 
 
 class Losing:
-    """Loses the answer to one request: it is carried out, and nobody knows. `expire` has the session end with it."""
+    """Loses the response to one request, which is carried out. `expire` ends the session with it."""
 
     def __init__(self, at: int, expire: Callable[[ZooKeeperSession], Awaitable[None]] | None = None) -> None:
         self.changes: list[int] = []  # which requests were transactions
@@ -179,7 +179,7 @@ def test_a_start_that_waits_for_a_silent_broker_of_the_same_id_hears_the_wish_to
     tmp_path: Path, zookeeper: ZooKeeper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def silent(_: Endpoint) -> None:
-        """Nobody refuses the connection, and nobody answers."""
+        """The connection is neither refused nor answered."""
 
     async def scenario() -> None:
         connect = f"{zookeeper.connect}/{uuid4().hex}"

@@ -34,7 +34,7 @@ STORAGE = Refusal.of(WireError.KAFKA_STORAGE_ERROR)
 
 
 class Disk(Partition):
-    """A partition whose writes can be made to fail or to wait."""
+    """A partition with appends that fail or wait on demand."""
 
     __slots__ = ("fails", "held", "waits")
 
@@ -426,7 +426,7 @@ def test_a_marker_follows_its_partition_to_the_next_leader(loop_kind: str, tmp_p
         stores.leaders["payments"] = 2
         client.end()
         stores.others.answer(error)
-        stores.leaders["payments"] = -1  # nobody leads it for a while
+        stores.leaders["payments"] = -1  # without a leader for a while
         await asyncio.sleep(0.15)
         assert not stores.others.markers
         stores.leaders["payments"] = 3
@@ -470,7 +470,7 @@ def test_the_coordinator_may_be_another_broker(loop_kind: str, tmp_path: Path, a
 
 
 @on_both_loops
-def test_who_leads_the_log_next_ends_what_was_decided(loop_kind: str, tmp_path: Path) -> None:
+def test_the_next_leader_completes_prepared_transactions(loop_kind: str, tmp_path: Path) -> None:
     async def story(client: Client, stores: Stores) -> None:
         await client.init()
         client.add_or_verify("payments")
@@ -524,7 +524,7 @@ def test_the_last_record_of_a_transaction_is_tried_again(loop_kind: str, tmp_pat
 
 
 @on_both_loops
-def test_without_producer_ids_nobody_starts(loop_kind: str, tmp_path: Path) -> None:
+def test_without_producer_ids_init_fails(loop_kind: str, tmp_path: Path) -> None:
     async def story(client: Client, stores: Stores) -> None:
         stores.producer_id = Refusal.of(WireError.COORDINATOR_LOAD_IN_PROGRESS)
         assert (await client.init()).error_code == WireError.COORDINATOR_LOAD_IN_PROGRESS

@@ -40,7 +40,7 @@ COMMITTED = "committed"
 
 
 class Shop:
-    """A group coordinator whose transactions are another broker's."""
+    """A group coordinator with a transaction coordinator on another broker."""
 
     def __init__(self, directory: Path) -> None:
         self.partition = Partition("__consumer_offsets", 0, open_log(directory, LogConfig()), 0)
@@ -104,12 +104,12 @@ def test_offsets_wait_until_the_coordinator_of_the_transaction_has_answered(tmp_
     assert shop.partition.log.end_offset == 0
     shop.says(WireError.NONE)
     assert first.result == COMMITTED
-    assert commit(shop, version) == COMMITTED, "the transaction is open here: nobody is asked"
+    assert commit(shop, version) == COMMITTED, "the transaction is open here: no verification is needed"
     assert shop.asked == [(7, version == 5)]
 
 
 def test_offsets_of_a_transaction_that_has_ended_meanwhile_are_refused(tmp_path: Path) -> None:
-    """They would be pending for ever: nobody would end their transaction again."""
+    """They would be pending for ever: no marker would end their transaction."""
     shop = Shop(tmp_path)
     late = commit(shop)
     shop.partition.appender.write_marker(7, 0, False, 0, 1, NOW)

@@ -93,11 +93,11 @@ def test_strangers_are_refused(machine: TransactionMachine, version: int) -> Non
 
 @pytest.mark.parametrize("commit", [True, False])
 def test_a_commit_that_overtakes_its_records_is_to_come_again(machine: TransactionMachine, commit: bool) -> None:
-    """As if the transaction before were still being ended; for a while, so that nobody tries for ever."""
+    """CONCURRENT_TRANSACTIONS, as if its markers were still being written; for a while only."""
     machine.end("tx", open_transaction(machine), commit, NEW)
     machine.now += GRACE_MS - 1
     assert machine.end("tx", (P, 1), True, NEW).error_code == WireError.CONCURRENT_TRANSACTIONS
-    machine.now -= 3_600_000  # the coordinator is another, whose clock is behind
+    machine.now -= 3_600_000  # another coordinator with its clock behind
     assert machine.end("tx", (P, 1), True, NEW).error_code == WireError.INVALID_TXN_STATE
     assert machine.add("tx", (P, 1)) is WireError.NONE
     assert machine.end("tx", (P, 1), True, NEW).producer_epoch == 2

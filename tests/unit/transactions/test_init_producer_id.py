@@ -1,4 +1,4 @@
-"""InitProducerId with a transactional id: who gets which id and epoch, and who is refused."""
+"""InitProducerId with a transactional id: producer ids, epochs and refusals."""
 
 import pytest
 

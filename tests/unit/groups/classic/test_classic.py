@@ -1,4 +1,4 @@
-"""Classic groups: who may commit, what others can ask of a group, and groups that other brokers wrote."""
+"""Classic groups: validation of commits, reads, and groups written by other brokers."""
 
 from dataclasses import replace
 
@@ -62,7 +62,9 @@ def group(state: State, *members: ClassicMember, protocol_type: str | None = "co
         (State.COMPLETING, ("m", None, 3), True, WireError.NONE),
     ],
 )
-def test_who_may_commit(state: State, who: tuple[str, str | None, int], transactional: bool, error: WireError) -> None:
+def test_validation_of_commits(
+    state: State, who: tuple[str, str | None, int], transactional: bool, error: WireError
+) -> None:
     members = () if state is State.EMPTY else (member("m"), member("s", "one"))
     member_id, instance_id, generation = who
     asked = group(state, *members)
@@ -127,14 +129,14 @@ def test_groups_of_older_brokers_are_read() -> None:
     assert read.members["m"].instance_id is None
 
 
-def test_rounds_in_which_nobody_comes_do_not_follow_each_other_without_a_pause() -> None:
+def test_join_phases_without_members_are_not_repeated_without_a_pause() -> None:
     hasty = replace(member("s", "one"), rebalance_timeout_ms=0)
     env = GroupEnvironment(1_000, GroupConfig(), lambda: "id", Topics())
     decision = classic_rebalance.on_join_timeout(group(State.PREPARING, hasty), ("join", "g"), env)
     assert [each.at for each in decision.timers] == [None, 2_000]
 
 
-def test_a_leader_that_is_no_member_leads_nobody() -> None:
+def test_a_leader_that_is_no_member_is_replaced() -> None:
     written = classic_group.to_record(replace(group(State.STABLE, member("m")), leader="gone")).value
     read = classic_group.from_record("g", written)
     assert read.leader == "m"

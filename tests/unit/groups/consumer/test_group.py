@@ -86,7 +86,7 @@ def test_partitions_of_before_assignment_epochs_have_the_members_epoch() -> None
     assert away.members["a"].assigned == {T: {0: 0, 1: 0}}
 
 
-def test_the_owner_is_whoever_was_written_last() -> None:
+def test_the_last_record_decides_the_owner() -> None:
     """A log that was compacted in part may have the new owner's record before the old one's, which lets go of it."""
     group = folded(current_record(3), current_record(4, member="b"))
     assert group.owners == {T: {0: "b", 1: "b"}}
@@ -160,10 +160,10 @@ def test_a_group_of_another_broker_with_another_hash_keeps_its_assignment() -> N
     assert world.group.epoch == before + 1
 
 
-def test_who_may_commit_in_a_transaction() -> None:
+def test_validation_of_commits_in_a_transaction() -> None:
     group = folded(member_record(), current_record(5))
     may = consumer_reads.validate_commit
-    assert may(group, "", None, -1, True, 3) is WireError.NONE  # a producer that does not say who it is
+    assert may(group, "", None, -1, True, 3) is WireError.NONE  # a producer without a member id
     assert may(group, "", None, -1, False, 9) is WireError.UNKNOWN_MEMBER_ID
     assert may(group, "a", None, 5, True, 3) is WireError.NONE
     assert may(group, "a", None, 6, True, 3) is WireError.STALE_MEMBER_EPOCH

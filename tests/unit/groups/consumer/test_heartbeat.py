@@ -92,7 +92,7 @@ def test_silence_ends_a_membership() -> None:
     assert not world.timers
 
 
-def test_who_does_not_give_back_in_time_is_out() -> None:
+def test_a_member_that_does_not_revoke_in_time_is_fenced() -> None:
     world = OneGroup(topics(t=4))
     first, second = Client(world, "a"), Client(world, "b")
     first.join(rebalance_timeout_ms=20_000)
@@ -169,7 +169,7 @@ def test_requests_that_contradict_themselves() -> None:
     assert world.group is None
 
 
-def test_a_full_group_takes_nobody_but_its_own() -> None:
+def test_a_full_group_accepts_only_its_members() -> None:
     world = OneGroup()
     with_config(world, consumer_max_size=1)
     member = Client(world, "a")
@@ -202,7 +202,7 @@ def test_a_topic_may_come_later_and_grow_and_go() -> None:
     assert world.group.state == "Stable"
 
 
-def test_topics_that_nobody_subscribed_change_nothing() -> None:
+def test_topics_without_subscribers_change_nothing() -> None:
     world = OneGroup(topics(t=4))
     Client(world, "a").join()
     written = len(world.log)
@@ -239,7 +239,7 @@ def test_targets_are_not_computed_more_often_than_the_interval_allows() -> None:
     assert sizes(clients) == [1, 1, 1, 1]
 
 
-def test_a_coordinator_whose_clock_is_behind_its_predecessors_computes_targets_as_well() -> None:
+def test_targets_are_computed_with_a_clock_behind_the_last_coordinators() -> None:
     world = OneGroup(topics(t=4))
     first, second = Client(world, "a"), Client(world, "b")
     first.join()

@@ -148,7 +148,7 @@ def test_a_restart_or_another_topic_begins_a_scan_anew() -> None:
     assert world.group.regexes["(a?){200}a{200}[0-8]+"].version == world.topics.version
 
 
-def test_new_topics_are_found_by_a_coordinator_whose_clock_is_behind_its_predecessors() -> None:
+def test_new_topics_are_matched_with_a_clock_behind_the_last_coordinators() -> None:
     world = OneGroup(topics(a=1))
     client = Client(world, "a")
     subscribed(client, "a|b")

@@ -97,7 +97,7 @@ def test_offsets_of_brokers_before_0_9_are_read() -> None:
 
 
 def test_what_expires_is_written_a_batch_at_a_time() -> None:
-    """A batch has a limit, a group's offsets have none: whoever cleans up comes again until nothing is left."""
+    """A batch is limited, a group's offsets are not: expiration is called until nothing is left."""
     shard = GroupShard()
     groups = [f"{'g' * 200}{number}" for number in range(20)]
     for group in groups:
@@ -139,7 +139,7 @@ def test_a_restart_finds_topics_that_went_meanwhile() -> None:
     assert len(shard.offsets) == 1
 
 
-def test_topics_whose_names_begin_alike_are_not_confused() -> None:
+def test_topics_with_a_common_prefix_are_told_apart() -> None:
     shard = GroupShard()
     for name in ("t", "t\0\0\0\0", "tt"):
         shard.replay(key(topic=name), value())
