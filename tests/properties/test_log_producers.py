@@ -8,9 +8,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from moldau.base.errors import Refusal, WireError
-from moldau.log.following import cut
+from moldau.log.follower_append import parse_fetched
 from moldau.log.log import Log
-from moldau.log.producers import Written
+from moldau.log.producers import BatchMetadata
 from moldau.log.settings import LogConfig
 from moldau.wire.batch import read_header
 from support.log.logs import NOW, append, batch, flush, open_log, producer_view
@@ -90,7 +90,7 @@ def test_truncation_takes_the_state_back(plan: list[tuple[int, int, str]], data:
         replayed = open_log(directory, CONFIG)
         last = {producer: view[:3] for producer, view in producer_view(replayed).items()}
         assert {producer: view[:3] for producer, view in producer_view(log).items()} == last
-        assert all(isinstance(written, Written) for state in log.producers for written in state.batches)
+        assert all(isinstance(written, BatchMetadata) for state in log.producers for written in state.batches)
 
 
 HOUR_MS = 3_600_000
@@ -109,7 +109,7 @@ class Replica:
         self.log = open_log(directory, CONFIG)
         self.now = NOW
         self.leader_epoch = 0
-        self.batches: list[tuple[int, int, Written]] = []  # producer id, its epoch, the batch
+        self.batches: list[tuple[int, int, BatchMetadata]] = []  # producer id, its epoch, the batch
 
     def do(self, what: str, number: int) -> None:
         producer_id = number // 8 % len(PRODUCERS)
@@ -132,9 +132,9 @@ class Replica:
         else:
             self.reopen(clean=what == "stop")
 
-    def known(self, producer_id: int) -> tuple[int, list[Written]]:
+    def known(self, producer_id: int) -> tuple[int, list[BatchMetadata]]:
         """Epoch and batches of a producer as the list has them."""
-        by_epoch: dict[int, list[Written]] = defaultdict(list)
+        by_epoch: dict[int, list[BatchMetadata]] = defaultdict(list)
         for each, epoch, written in self.batches:
             if each == producer_id:
                 by_epoch[epoch].append(written)
@@ -150,12 +150,12 @@ class Replica:
         if as_copy:
             self.leader_epoch += 1
             data = batch(count, base_offset=base, leader_epoch=self.leader_epoch, **fields)
-            self.log.append_copies(cut(data, base), self.now)
+            self.log.append_as_follower(parse_fetched(data, base), self.now)
         else:
             data = batch(count, **fields)
             assert self.log.producer_state.check(read_header(data), self.log.start_offset) is None
             append(self.log, data, self.leader_epoch, self.now)
-        told = Written(sequence, sequence + count - 1, base, base + count - 1, NOW + base)
+        told = BatchMetadata(sequence, sequence + count - 1, base, base + count - 1, NOW + base)
         self.batches.append((producer_id, epoch, told))
 
     def send_early(self, producer_id: int, ahead: int) -> None:

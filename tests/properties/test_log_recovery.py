@@ -217,7 +217,7 @@ def test_every_flipped_byte_of_an_index_is_noticed_where_it_matters(tmp_path: Pa
             found = again.segments.batch_at_time(header.max_timestamp - 500, again.start_offset)
             assert found is not None
             assert read_header(found) == header, at
-        first = next(again.segments.held(again.end_offset))
+        first = next(again.segments.summaries(again.end_offset))
         assert first.newest == inside[-1].max_timestamp, at
         again.close(clean=False)
 

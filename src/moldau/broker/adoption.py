@@ -10,6 +10,7 @@ from pathlib import Path
 from uuid import UUID
 
 from moldau.base.errors import Refusal
+from moldau.base.ids import TopicPartition
 from moldau.base.settings import Live, SettingError, shortened
 from moldau.broker.settings import BROKER
 from moldau.groups.settings import GROUP
@@ -72,7 +73,7 @@ def some(names: Iterable[str]) -> str:
 # ── from Kafka's metadata log ──
 
 
-def _from_metadata_log(path: Path, broker_id: int, found: set[tuple[str, int]]) -> tuple[Change, ...]:
+def _from_metadata_log(path: Path, broker_id: int, found: set[TopicPartition]) -> tuple[Change, ...]:
     try:
         kraft = image_from_kraft(_records(path))
     except (OSError, CorruptRecords, MalformedMessage, UnsupportedVersion, ValueError) as problem:
@@ -89,13 +90,13 @@ def _from_metadata_log(path: Path, broker_id: int, found: set[tuple[str, int]]) 
     )
 
 
-def _is_here(topic: KraftTopic, broker_id: int, found: set[tuple[str, int]]) -> bool:
+def _is_here(topic: KraftTopic, broker_id: int, found: set[TopicPartition]) -> bool:
     """Whether this node holds any of the topic. Kafka makes a new partition's directory a moment after its metadata."""
     return any(broker_id in state.replicas or (topic.name, state.index) in found for state in topic.partitions)
 
 
 def _tell_what_is_elsewhere(
-    told: Iterable[KraftTopic], taken: list[KraftTopic], broker_id: int, found: set[tuple[str, int]]
+    told: Iterable[KraftTopic], taken: list[KraftTopic], broker_id: int, found: set[TopicPartition]
 ) -> None:
     elsewhere = {topic.name for topic in told} - {topic.name for topic in taken}
     if elsewhere:
@@ -180,7 +181,7 @@ def _decoded(file: Path, start: int) -> Iterator[object]:
 # ── from the directories alone ──
 
 
-def _from_directories(found: dict[tuple[str, int], Path], broker_id: int) -> tuple[Change, ...]:
+def _from_directories(found: dict[TopicPartition, Path], broker_id: int) -> tuple[Change, ...]:
     topics: dict[str, dict[int, Path]] = {}
     for (topic, index), path in found.items():
         topics.setdefault(topic, {})[index] = path

@@ -213,7 +213,7 @@ class Node:
         await (self._startup.retry(load) if config.zookeeper_connect else load())
         for directory in directories:
             if not directory.offline:
-                directory.claim(controller.image.cluster_id, config.node_id)
+                directory.ensure_owner(controller.image.cluster_id, config.node_id)
         expiration_ms, topics = config.producer_id_expiration_ms, controller.image.topics
         self._replicas = Replicas(config.node_id, directories, self._configure, now, expiration_ms, topics)
         self._assembly = assembly = assemble(

@@ -15,7 +15,7 @@ from moldau.base.errors import WireError
 from moldau.broker.cluster.broker_lifecycle import BrokerLifecycle
 from moldau.broker.peers import Peers
 from moldau.broker.settings import BrokerConfig
-from moldau.log.repair import doubted, sound_to
+from moldau.log.repair import corruption_check, valid_to
 from moldau.metadata.image import ClusterImage
 from moldau.net.peer import PeerLost
 from moldau.replication.altering import Granted, IsrChanges, Proposal
@@ -151,7 +151,7 @@ class ReplicaManager:
 
     async def _look(self, partition: Partition, offset: int) -> None:
         name = f"{partition.topic}-{partition.index}"
-        if await asyncio.to_thread(doubted(partition.log, offset)):
+        if await asyncio.to_thread(corruption_check(partition.log, offset)):
             logger.error("%s is damaged behind offset %d", name, offset)
             partition.cannot_read()
 
@@ -159,7 +159,7 @@ class ReplicaManager:
         """Cut off what is damaged, and all behind it: the leader has it."""
         while True:
             try:
-                end = await asyncio.to_thread(sound_to, partition.log)
+                end = await asyncio.to_thread(valid_to, partition.log)
                 break
             except OSError as problem:
                 logger.warning("%s-%d cannot be looked at just now: %s", partition.topic, partition.index, problem)

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from uuid import UUID
 
+from moldau.base.ids import Epoch, Offset, TopicPartition
 from moldau.base.uuids import text_of, uuid_of
 from moldau.log.files import read_whole, replace
 
@@ -19,8 +20,6 @@ CLEANER_OFFSETS = "cleaner-offset-checkpoint"
 LEADER_EPOCHS = "leader-epoch-checkpoint"
 PARTITION_METADATA = "partition.metadata"
 META_PROPERTIES = "meta.properties"
-
-Partition = tuple[str, int]  # topic and number
 
 
 class MalformedCheckpointError(ValueError):
@@ -47,21 +46,20 @@ def _rows(path: str | Path, width: int) -> list[list[str]]:
     return rows
 
 
-def read_offsets(path: Path) -> dict[Partition, int]:
-    """Offsets by (topic, partition)."""
+def read_offsets(path: Path) -> dict[TopicPartition, Offset]:
     rows = _rows(path, 3)
     try:
-        return {(topic, int(partition)): int(offset) for topic, partition, offset in rows}
+        return {TopicPartition(topic, int(partition)): int(offset) for topic, partition, offset in rows}
     except ValueError:
         raise MalformedCheckpointError(f"{path}: a row is not 'topic partition offset'") from None
 
 
-def write_offsets(path: Path, offsets: Mapping[Partition, int]) -> None:
+def write_offsets(path: Path, offsets: Mapping[TopicPartition, Offset]) -> None:
     rows = [f"{topic} {partition} {offset}\n" for (topic, partition), offset in offsets.items()]
     replace(path, f"0\n{len(rows)}\n{''.join(rows)}".encode())
 
 
-def read_epochs(path: str | Path) -> list[tuple[int, int]]:
+def read_epochs(path: str | Path) -> list[tuple[Epoch, Offset]]:
     """(epoch, first offset), oldest first."""
     rows = _rows(path, 2)
     try:
@@ -70,7 +68,7 @@ def read_epochs(path: str | Path) -> list[tuple[int, int]]:
         raise MalformedCheckpointError(f"{path}: a row is not 'epoch offset'") from None
 
 
-def epochs_file(entries: list[tuple[int, int]]) -> bytes:
+def epochs_file(entries: list[tuple[Epoch, Offset]]) -> bytes:
     rows = [f"{epoch} {start}\n" for epoch, start in entries]
     return f"0\n{len(rows)}\n{''.join(rows)}".encode()
 

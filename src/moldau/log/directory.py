@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from uuid import UUID, uuid4
 
+from moldau.base.ids import Epoch, Offset, TopicPartition
 from moldau.base.uuids import text_of, uuid_of
 from moldau.log.checkpoints import (
     HIGH_WATERMARKS,
@@ -21,13 +22,12 @@ from moldau.log.checkpoints import (
     META_PROPERTIES,
     RECOVERY_POINTS,
     MalformedCheckpointError,
-    Partition,
     read_offsets,
     read_properties,
     write_offsets,
     write_properties,
 )
-from moldau.log.files import passing, replace, sync_directory
+from moldau.log.files import is_transient, replace, sync_directory
 from moldau.log.reserve import DiskReserve
 
 logger = logging.getLogger("moldau.log")
@@ -83,9 +83,9 @@ class LogDirectory:
         self.directory_id = UUID(int=0)
         self.cordoned = False  # it gets no new replicas (KIP-1066)
         self.offline = False  # its disk failed: nothing is written to it before the next start
-        self.recovery_points: dict[Partition, int] = {}
-        self.high_watermarks: dict[Partition, int] = {}
-        self.log_starts: dict[Partition, int] = {}
+        self.recovery_points: dict[TopicPartition, Offset] = {}
+        self.high_watermarks: dict[TopicPartition, Offset] = {}
+        self.log_starts: dict[TopicPartition, Offset] = {}
 
     @classmethod
     def open(cls, path: Path) -> "LogDirectory":
@@ -134,7 +134,7 @@ class LogDirectory:
             marker.unlink()
             sync_directory(path)
 
-    def _offsets(self, name: str) -> dict[Partition, int]:
+    def _offsets(self, name: str) -> dict[TopicPartition, Offset]:
         """A damaged checkpoint counts as none, as in Kafka: then all of the logs is checked, clean stop or not."""
         try:
             return read_offsets(self.path / name)
@@ -157,7 +157,7 @@ class LogDirectory:
         except (KeyError, ValueError):
             raise MalformedCheckpointError(f"{path}: cluster.id, node.id or directory.id is missing or wrong") from None
 
-    def claim(self, cluster_id: str, node_id: int) -> None:
+    def ensure_owner(self, cluster_id: str, node_id: int) -> None:
         """Writes down whose directory this is; refused if it is somebody else's."""
         if not self.cluster_id:
             self.cluster_id, self.node_id, self.directory_id = cluster_id, node_id, uuid4()
@@ -182,27 +182,27 @@ class LogDirectory:
             )
         self._reserve.fill()
 
-    def forget(self, partition: Partition) -> None:
+    def forget(self, partition: TopicPartition) -> None:
         """The partition was deleted: a later one of its name starts without its checkpoints."""
         for known in (self.recovery_points, self.high_watermarks, self.log_starts):
             known.pop(partition, None)
 
-    def partitions(self) -> dict[Partition, Path]:
+    def partitions(self) -> dict[TopicPartition, Path]:
         """Directories of partitions; Kafka's metadata log and what waits for removal are left out."""
         found = {}
         for entry in self._entries():
             name = PARTITION.fullmatch(entry.name)
             if name and entry.name != METADATA_LOG and entry.is_dir():
-                found[name["topic"], int(name["number"])] = entry
+                found[TopicPartition(name["topic"], int(name["number"]))] = entry
         return found
 
-    def futures(self) -> dict[Partition, Path]:
+    def future_logs(self) -> dict[TopicPartition, Path]:
         """Copies of partitions from other directories that an earlier run did not get to finish."""
         found = {}
         for entry in self._entries():
             name = FUTURE.fullmatch(entry.name)
             if name and entry.is_dir():
-                found[name["topic"], int(name["number"])] = entry
+                found[TopicPartition(name["topic"], int(name["number"]))] = entry
         return found
 
     def pending_deletion(self) -> list[Path]:
@@ -215,9 +215,9 @@ class LogDirectory:
 
     def write_checkpoints(
         self,
-        recovery_points: Mapping[Partition, int],
-        high_watermarks: Mapping[Partition, int],
-        log_starts: Mapping[Partition, int],
+        recovery_points: Mapping[TopicPartition, Offset],
+        high_watermarks: Mapping[TopicPartition, Offset],
+        log_starts: Mapping[TopicPartition, Offset],
         *,
         reserve: bool = False,
     ) -> None:
@@ -234,7 +234,7 @@ class LogDirectory:
             write()
             self._reserve.fill()
 
-    def close(self, *, clean: bool, broker_epoch: int = -1) -> None:
+    def close(self, *, clean: bool, broker_epoch: Epoch = -1) -> None:
         """`clean` says that all logs are closed and the checkpoints written."""
         try:
             if clean:
@@ -251,7 +251,7 @@ class LogDirectory:
 
 def _unusable(what: object, problem: OSError) -> DirectoryRefused:
     """A disk that is only full has not failed: whoever looks after it makes room, and starts again."""
-    kind = DirectoryRefused if passing(problem) else DirectoryFailed
+    kind = DirectoryRefused if is_transient(problem) else DirectoryFailed
     return kind(f"cannot use {what}: {problem.strerror}")
 
 

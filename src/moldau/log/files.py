@@ -15,16 +15,16 @@ OPEN_SEGMENTS = 1024  # segments with open descriptors at a time; a cold one tak
 
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
-PASSING = (*FULL, errno.EMFILE, errno.ENFILE)  # nothing is lost, and later it may work again
+TRANSIENT = (*FULL, errno.EMFILE, errno.ENFILE)  # nothing is lost, and later it may work again
 
 
 class SyncFailed(OSError):
     """The system could not write what it had accepted, and may have dropped it: a second fsync that works would lie."""
 
 
-def passing(problem: OSError) -> bool:
+def is_transient(problem: OSError) -> bool:
     """Whether it is a full disk or the like, not a broken one."""
-    return problem.errno in PASSING and not isinstance(problem, SyncFailed)
+    return problem.errno in TRANSIENT and not isinstance(problem, SyncFailed)
 
 
 def out_of_space(problem: OSError) -> bool:

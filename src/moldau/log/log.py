@@ -15,19 +15,19 @@ from uuid import UUID
 
 from moldau.base.ids import Offset
 from moldau.log.aborted import Aborted
-from moldau.log.claim import claim
 from moldau.log.durability import Durability
 from moldau.log.epochs import LeaderEpochs
 from moldau.log.files import OpenFiles, Slice, cut_back, out_of_space, remove
 from moldau.log.flush import FlushJob
-from moldau.log.following import Copies, fitting, write_copies
+from moldau.log.follower_append import FetchedBatches, fitting, write_batches
 from moldau.log.header import RawHeader
-from moldau.log.homes import deletion_path
+from moldau.log.partition_locations import deletion_path
+from moldau.log.partition_metadata import check_topic_id
 from moldau.log.producer_state import ProducerStateManager
 from moldau.log.producers import Producers
-from moldau.log.reading import Batch
-from moldau.log.recovery import Loader, epochs_in, read_epochs, rebuild_indexes, thaw
-from moldau.log.replay import follow
+from moldau.log.reading import StoredBatch
+from moldau.log.recovery import Loader, epochs_in, read_epochs, rebuild_indexes, reopen
+from moldau.log.replay import update_producers
 from moldau.log.segment import MAX_RELATIVE_OFFSET, NEVER, Segment, create, file_stem
 from moldau.log.segments import Segments
 from moldau.log.settings import LogConfig
@@ -50,12 +50,12 @@ class Log:
         "_finished_bytes",
         "_roll_ms",
         "_segment_bytes",
-        "clean_to",
         "config",
         "directory",
         "durability",
         "end_offset",
         "epochs",
+        "first_dirty_offset",
         "generation",
         "name",
         "on_roll",
@@ -74,7 +74,7 @@ class Log:
         self.on_roll: Callable[[Log], None] | None = None  # told after each roll: a flush is due
         self.start_offset: Offset = 0
         self.end_offset: Offset = 0
-        self.clean_to: Offset = 0  # compaction is done with what lies before
+        self.first_dirty_offset: Offset = 0  # compaction is done with what lies before
         self.generation = 0  # another one after records were cut off at the end
         self.epochs = LeaderEpochs()
         self._files = files
@@ -111,14 +111,15 @@ class Log:
         if not directory.exists():
             directory.mkdir(parents=True)
             durability.new_files = True
-        durability.new_files |= claim(directory, topic_id) or not clean  # a killed process may not have synced names
+        written = check_topic_id(directory, topic_id)
+        durability.new_files |= written or not clean  # a killed process may not have synced the names
         loader = Loader(directory, name, config, files, now)
         log.epochs.load(read_epochs(log.directory, name))
         log.epochs.changed = False
         epochs_known = not loader.listing.logs or bool(log.epochs.entries())
         loader.load(clean=clean, recovery_point=recovery_point, epochs=log.epochs)
         log.producer_state.snapshots.saved = sorted(loader.listing.snapshots)
-        log._take(loader, log_start, now)
+        log._adopt(loader, log_start, now)
         log.generation, log.segments.missing = int(loader.shortened), loader.listing.missing
         untouched = clean and not loader.repaired
         durability.recovery_point = log.end_offset if untouched else min(recovery_point, log.end_offset)
@@ -128,7 +129,7 @@ class Log:
         log.close(clean=False)
         return log
 
-    def _take(self, loader: Loader, log_start: int, now: int) -> None:
+    def _adopt(self, loader: Loader, log_start: int, now: int) -> None:
         """Adopts the segments that were loaded."""
         segments = loader.segments
         self.end_offset = loader.end_offset
@@ -143,7 +144,7 @@ class Log:
                 remove(segment.mark_deleted())
             segments = []
         if not segments:
-            self._begin(log_start, now)
+            self._start_empty(log_start, now)
             self.epochs.cut_end(log_start)
         else:
             self.segments.replace(segments)
@@ -157,7 +158,7 @@ class Log:
         self.epochs.cut_end(self.end_offset)
         self.epochs.cut_start(self.start_offset)
 
-    def _begin(self, offset: int, now: int) -> None:
+    def _start_empty(self, offset: int, now: int) -> None:
         """Starts over with one empty segment at `offset`."""
         self._active = self._create_segment(offset, now)
         self.segments.replace([self._active])
@@ -236,7 +237,7 @@ class Log:
             cut_back(file.fd, position)
             raise OSError(errno.ENOSPC, f"Disk full: {written} of {size} bytes were written", f"{segment.stem}.log")
         if not position:
-            segment.schedule_roll(timestamp, self._due_after())
+            segment.schedule_roll(timestamp, self._roll_delay())
         segment.size = position + size
         first = base - segment.base
         live.add(first, first + delta, position, timestamp)  # type: ignore[union-attr]
@@ -253,7 +254,7 @@ class Log:
                 )
         return base
 
-    def append_copies(self, copies: Copies, now: int) -> None:
+    def append_as_follower(self, copies: FetchedBatches, now: int) -> None:
         """Writes batches of the leader as they are, with one system call for all that one segment takes.
 
         OSError: what was not written completely was cut off again; what came before it is in the log.
@@ -269,12 +270,12 @@ class Log:
             group = headers[done : max(stop, done + 1)]
             size = sum(header[1] for header in group) + PREFIX_SIZE * len(group)
             if not segment.size:
-                segment.schedule_roll(group[0][8], self._due_after())
-            write_copies(segment, self._files, group, data[at : at + size])
-            self._take_note(segment, group, data[at : at + size])
+                segment.schedule_roll(group[0][8], self._roll_delay())
+            write_batches(segment, self._files, group, data[at : at + size])
+            self._note_appended(segment, group, data[at : at + size])
             done, at = done + len(group), at + size
 
-    def _take_note(self, segment: Segment, headers: list[RawHeader], data: memoryview) -> None:
+    def _note_appended(self, segment: Segment, headers: list[RawHeader], data: memoryview) -> None:
         at = 0
         for header in headers:
             stop = at + header[1] + PREFIX_SIZE
@@ -285,7 +286,7 @@ class Log:
                 if header[5] & CONTROL:
                     self.producer_state.end_transaction(segment, header, data[at:stop], header[0])
                 else:
-                    follow(self.producers, header, header[0], bytes)
+                    update_producers(self.producers, header, header[0], bytes)
             at = stop
 
     def last_stable_offset(self, high_watermark: int) -> int:
@@ -325,7 +326,7 @@ class Log:
         stem = file_stem(self.directory, base)
         return create(stem, base, self._files, now, config.index_interval_bytes, config.segment_index_bytes)
 
-    def _due_after(self) -> int:
+    def _roll_delay(self) -> int:
         """segment.ms less a random part of segment.jitter.ms, so that partitions do not roll all at once."""
         jitter = min(self.config.segment_jitter_ms, self._roll_ms)
         return self._roll_ms - random.randrange(jitter) if jitter > 0 else self._roll_ms
@@ -333,7 +334,7 @@ class Log:
     def _schedule_roll(self, segment: Segment) -> None:
         first = segment.first_timestamp()
         if first is not None:
-            segment.schedule_roll(first, self._due_after())
+            segment.schedule_roll(first, self._roll_delay())
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
@@ -382,7 +383,7 @@ class Log:
         for _, _, header in self.segments.headers(from_offset):
             yield BatchHeader._make(header)
 
-    def read_batches(self, from_offset: int) -> Iterator[Batch]:
+    def read_batches(self, from_offset: int) -> Iterator[StoredBatch]:
         """Header and bytes of the batches from the one that holds `from_offset` to the end as it is now.
 
         Reads much at a time. Made on the loop, it may be walked in a thread while the log is appended to.
@@ -410,13 +411,13 @@ class Log:
             return []
         self.producer_state.truncate(offset)
         self.generation += 1
-        self.clean_to = min(self.clean_to, offset)
+        self.first_dirty_offset = min(self.first_dirty_offset, offset)
         if offset < self.segments.bases[0]:
-            return self.restart_at(offset, now)
+            return self.truncate_fully_and_start_at(offset, now)
         removed = self.segments.drop_behind(offset)
         segment = self._active = self.segments.each[-1]
         if segment.live is None:
-            self._thaw(segment)
+            self._reopen(segment)
         self._finished_bytes = sum(other.size for other in self.segments.each[:-1])
         position = self.segments.position(segment, offset)
         if position < segment.size:
@@ -432,24 +433,24 @@ class Log:
         removed += self._rebuild_producers(now)
         return removed
 
-    def restart_at(self, offset: int, now: int) -> list[Path]:
+    def truncate_fully_and_start_at(self, offset: int, now: int) -> list[Path]:
         """Drops everything; the log goes on, empty, at `offset`."""
         self.generation += 1
-        self.clean_to = 0
+        self.first_dirty_offset = 0
         removed = [path for segment in self.segments.each for path in segment.mark_deleted()]
-        self._begin(offset, now)
+        self._start_empty(offset, now)
         self.start_offset = self.durability.recovery_point = offset
         self.epochs.cut_end(-1)
         return removed + self.producer_state.clear()
 
-    def _thaw(self, segment: Segment) -> None:
+    def _reopen(self, segment: Segment) -> None:
         """Makes a finished segment writable again."""
-        if thaw(segment, self.config) is None:
+        if reopen(segment, self.config) is None:
             fault = "they do not fit"
             rebuild_indexes(segment, self.config, self.name, fault)
             if segment.aborts:
                 self.producer_state.rebuild_aborted(segment, self.start_offset, fault)
-            thaw(segment, self.config)
+            reopen(segment, self.config)
 
     def advance_start(self, offset: int) -> list[Path]:
         """Records before `offset` are gone; segments that hold nothing else leave the disk."""
@@ -461,7 +462,7 @@ class Log:
         self.epochs.cut_start(offset)
         return removed + self.producer_state.snapshots.drop_before(self.segments.bases[0])
 
-    def exchange(self, bases: list[int], size: int, aborts: bool, now: int) -> list[Path]:
+    def replace_segments(self, bases: list[int], size: int, aborts: bool, now: int) -> list[Path]:
         """Compaction made one segment of those that begin at `bases`; its files are ready."""
         new = Segment(file_stem(self.directory, bases[0]), bases[0], size, self._files, now)
         new.aborts = aborts

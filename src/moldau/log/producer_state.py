@@ -14,8 +14,8 @@ from moldau.log.aborted import Aborted
 from moldau.log.aborted import find as find_aborted
 from moldau.log.files import Slice, remove, replace
 from moldau.log.header import RawHeader
-from moldau.log.producers import NOT_ASKED, Producers, Verification, Written
-from moldau.log.replay import aborted_of, follow, replay, written_before
+from moldau.log.producers import NOT_ASKED, BatchMetadata, Producers, Verification
+from moldau.log.replay import aborted_of, replay, update_producers, written_before
 from moldau.log.segment import NEVER, TXN_INDEX, CorruptLogError, Segment
 from moldau.log.segments import Segments
 from moldau.log.snapshots import Snapshots
@@ -38,8 +38,8 @@ class ProducerStateManager:
 
     def check(
         self, header: RawHeader | BatchHeader, log_start: Offset, proof: Verification = NOT_ASKED
-    ) -> Written | Refusal | None:
-        """None: a batch with a producer id may be appended. Written: it was already. Refusal: it must not be."""
+    ) -> BatchMetadata | Refusal | None:
+        """None: a batch with a producer id may be appended. BatchMetadata: it was already. Refusal: it must not be."""
         transactional = header[5] & TRANSACTIONAL != 0
         found = self.producers.check(header[9], header[10], header[11], header[6], transactional, proof)
         if type(found) is Refusal and found.error is WireError.OUT_OF_ORDER_SEQUENCE_NUMBER:
@@ -65,7 +65,7 @@ class ProducerStateManager:
         """A marker was appended to `segment` at the offset `base`."""
         state = self.producers.get(header[9])
         began = -1 if state is None else state.txn_start_offset
-        aborted = follow(self.producers, header, base, lambda: bytes(batch))
+        aborted = update_producers(self.producers, header, base, lambda: bytes(batch))
         if self.unreplicated is not None and began >= 0:
             self.unreplicated.append((base, began))
         if aborted is not None:

@@ -30,7 +30,7 @@ class CorruptSnapshotError(ValueError):
     """A snapshot file is not what a snapshot should be."""
 
 
-class Written(NamedTuple):
+class BatchMetadata(NamedTuple):
     """A batch of a producer that is in the log; also the answer to a duplicate of it."""
 
     base_sequence: int
@@ -57,7 +57,7 @@ class Producer:
     def __init__(self, producer_id: int, epoch: int) -> None:
         self.producer_id = producer_id
         self.epoch = epoch
-        self.batches: deque[Written] = deque(maxlen=BATCHES_KEPT)
+        self.batches: deque[BatchMetadata] = deque(maxlen=BATCHES_KEPT)
         self.last_sequence = -1
         self.last_timestamp = -1
         self.coordinator_epoch = -1
@@ -130,8 +130,8 @@ class Producers:
         last_offset_delta: int,
         transactional: bool = False,
         proof: Verification = NOT_ASKED,
-    ) -> Written | Refusal | None:
-        """None: a client's batch may be written. Written: it was, there. Refusal: it must not be."""
+    ) -> BatchMetadata | Refusal | None:
+        """None: a client's batch may be written. BatchMetadata: it was, there. Refusal: it must not be."""
         state = self._states.get(producer_id)
         if state is None:
             if transactional:
@@ -210,7 +210,7 @@ class Producers:
             )
         return None
 
-    def written(self, producer_id: int, epoch: int, base_sequence: int, last_offset_delta: int) -> Written | None:
+    def written(self, producer_id: int, epoch: int, base_sequence: int, last_offset_delta: int) -> BatchMetadata | None:
         """The batch in the log that this one repeats."""
         state = self._states.get(producer_id)
         if state is not None and state.epoch == epoch:
@@ -265,7 +265,7 @@ class Producers:
         state.last_sequence = last
         state.last_timestamp = timestamp
         state.batches.append(
-            tuple.__new__(Written, (base_sequence, last, base_offset, base_offset + last_offset_delta, timestamp))
+            tuple.__new__(BatchMetadata, (base_sequence, last, base_offset, base_offset + last_offset_delta, timestamp))
         )
         if transactional:
             self._verifications.pop(producer_id, None)
@@ -316,7 +316,7 @@ class Producers:
         self.first_open_offset = next(iter(self._open), NONE_OPEN)
         self._verifications.clear()
 
-    def refill(self, producer_id: int, batches: Iterable[Written]) -> None:
+    def refill(self, producer_id: int, batches: Iterable[BatchMetadata]) -> None:
         """Gives a producer that a snapshot brought back the older batches that the log still has."""
         state = self._states[producer_id]
         state.from_snapshot = False
@@ -386,7 +386,7 @@ def _read_entry(
     state = Producer(producer_id, epoch)
     if offset >= 0:
         base_sequence = (sequence - offset_delta) & MAX_SEQUENCE if sequence >= 0 else -1
-        state.batches.append(Written(base_sequence, sequence, offset - offset_delta, offset, timestamp))
+        state.batches.append(BatchMetadata(base_sequence, sequence, offset - offset_delta, offset, timestamp))
     state.last_sequence = sequence
     state.last_timestamp = timestamp
     state.coordinator_epoch = coordinator_epoch

@@ -8,10 +8,10 @@ from moldau.wire.batch import HEADER_SIZE, BatchHeader, read_header
 
 CHUNK = 1024 * 1024  # bytes per read; a batch that is larger is read in one go
 
-Batch = tuple[BatchHeader, memoryview]
+StoredBatch = tuple[BatchHeader, memoryview]
 
 
-def read_batches(segment: Segment, position: int, end: int, chunk_size: int = CHUNK) -> Iterator[Batch]:
+def read_batches(segment: Segment, position: int, end: int, chunk_size: int = CHUNK) -> Iterator[StoredBatch]:
     """Header and bytes of each batch between two positions of a segment's file."""
     file = segment.opened()  # held: the pool may let go of it meanwhile
     missing = 0  # of a batch that does not fit into a chunk

@@ -278,7 +278,7 @@ class Loader:
     def _last(self, base: int, epochs: LeaderEpochs) -> Segment:
         """The last segment after a clean stop."""
         segment = self._segment(base)
-        end = thaw(segment, self.config)
+        end = reopen(segment, self.config)
         if end is None:
             logger.warning("%s: segment %d does not fit its index: checking it", self.name, base)
             return self._checked(base, epochs)
@@ -337,7 +337,7 @@ class Loader:
                 self.listing.snapshots.remove(base)
 
 
-def thaw(segment: Segment, config: LogConfig) -> int | None:
+def reopen(segment: Segment, config: LogConfig) -> int | None:
     """Makes a segment writable: index files as they are, the end read from their last entry on. None: they are odd."""
     offsets = read_whole(segment.stem + INDEX)
     times = read_whole(segment.stem + TIME_INDEX)

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable
 from pathlib import Path
 
-from moldau.log.files import passing
+from moldau.log.files import is_transient
 from moldau.log.log import Log
 from moldau.log.recovery import check
 from moldau.log.segment import LOG, CorruptLogError, Segment
@@ -12,14 +12,14 @@ from moldau.log.segment import LOG, CorruptLogError, Segment
 logger = logging.getLogger("moldau.log")
 
 
-def doubted(log: Log, offset: int) -> Callable[[], bool]:
+def corruption_check(log: Log, offset: int) -> Callable[[], bool]:
     """Whether the segment that holds `offset` is damaged, for a thread to find out. It may be appended to meanwhile."""
     segment = log.segments.each[log.segments.holding(offset)]
     size = segment.size
     return lambda: _damaged(log, segment, size)
 
 
-def sound_to(log: Log) -> int:
+def valid_to(log: Log) -> int:
     """Where the first segment begins that is not whole and right; the log's end if all are. For a thread: reads all.
 
     Nothing may be appended meanwhile.
@@ -40,7 +40,7 @@ def _damaged(log: Log, segment: Segment, size: int) -> bool:
     except (OSError, CorruptLogError) as problem:
         if segment.gone:
             return False
-        if isinstance(problem, OSError) and passing(problem):
+        if isinstance(problem, OSError) and is_transient(problem):
             raise
         logger.error("%s: segment %d cannot be read: %s", log.name, segment.base, problem)
         return True
@@ -49,11 +49,11 @@ def _damaged(log: Log, segment: Segment, size: int) -> bool:
 def drop_segments(log: Log, base: int, now: int) -> list[Path]:
     """Drops the segment that begins at `base` and those behind it, unread: damaged files are not believed."""
     if base <= log.segments.bases[0]:
-        return log.restart_at(log.start_offset, now)
+        return log.truncate_fully_and_start_at(log.start_offset, now)
     return log.segments.drop_behind(base - 1) + log.truncate_to(base, now)
 
 
-def unbroken_to(log: Log) -> int:
+def contiguous_to(log: Log) -> int:
     """The offset before which nothing is missing. Reads what was not synced when the machine lost its power.
 
     The system may have written a segment and not the one before it: the end of the log then says nothing of what is in
@@ -69,9 +69,9 @@ def unbroken_to(log: Log) -> int:
     return end
 
 
-def cut_before_gap(log: Log, now: int) -> list[Path]:
+def truncate_before_gap(log: Log, now: int) -> list[Path]:
     """Drops what lies behind missing records; files to remove. The leader has both, the missing ones and the others."""
-    whole = unbroken_to(log)
+    whole = contiguous_to(log)
     if whole == log.end_offset:
         return []
     logger.warning("%s: records are missing at offset %d; it is copied anew from there", log.name, whole)

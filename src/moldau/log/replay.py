@@ -4,17 +4,18 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import takewhile
 
+from moldau.base.ids import Position
 from moldau.log.aborted import Aborted
 from moldau.log.header import RawHeader
 from moldau.log.markers import read_marker
-from moldau.log.producers import NONE_OPEN, Producer, Producers, Written, last_sequence
+from moldau.log.producers import NONE_OPEN, BatchMetadata, Producer, Producers, last_sequence
 from moldau.log.segment import Segment
 from moldau.wire.batch import CONTROL, PREFIX_SIZE, TRANSACTIONAL
 
-Place = tuple[Segment, int, RawHeader]  # of a batch: its segment, position and header
+LocatedBatch = tuple[Segment, Position, RawHeader]
 
 
-def follow(producers: Producers, header: RawHeader, base: int, read: Callable[[], bytes]) -> Aborted | None:
+def update_producers(producers: Producers, header: RawHeader, base: int, read: Callable[[], bytes]) -> Aborted | None:
     """Takes note of a producer's batch at offset `base`; `read` gives its bytes, which only a marker needs."""
     attributes = header[5]
     if not attributes & CONTROL:
@@ -35,24 +36,28 @@ def follow(producers: Producers, header: RawHeader, base: int, read: Callable[[]
     return Aborted(producer_id, first_offset, base, base + 1 if still_open == NONE_OPEN else still_open)
 
 
-def replay(producers: Producers, batches: Iterable[Place], from_offset: int) -> Iterator[tuple[Segment, Aborted]]:
+def replay(
+    producers: Producers, batches: Iterable[LocatedBatch], from_offset: int
+) -> Iterator[tuple[Segment, Aborted]]:
     """Brings `producers` from `from_offset` to the end of `batches`; gives each aborted transaction on the way."""
     for segment, position, header in batches:
         if header[9] >= 0 and header[0] + header[6] >= from_offset:  # a log may start within a batch
-            aborted = follow(
+            aborted = update_producers(
                 producers, header, header[0], partial(segment.read_bytes, position, header[1] + PREFIX_SIZE)
             )
             if aborted is not None:
                 yield segment, aborted
 
 
-def aborted_of(segment: Segment, producers: Producers, batches: Iterable[Place], from_offset: int) -> list[Aborted]:
+def aborted_of(
+    segment: Segment, producers: Producers, batches: Iterable[LocatedBatch], from_offset: int
+) -> list[Aborted]:
     """The aborted transactions whose markers are in `segment`; `batches` begin at `from_offset`, before it."""
     places = takewhile(lambda place: place[0].base <= segment.base, batches)
     return [aborted for each, aborted in replay(producers, places, from_offset) if each is segment]
 
 
-def written_before(state: Producer, batches: Iterable[Place], end: int) -> list[Written]:
+def written_before(state: Producer, batches: Iterable[LocatedBatch], end: int) -> list[BatchMetadata]:
     """The batches of a producer's epoch before the offset `end`."""
     found = []
     for _, _, header in batches:
@@ -60,5 +65,5 @@ def written_before(state: Producer, batches: Iterable[Place], end: int) -> list[
         if base >= end:
             break
         if header[9] == state.producer_id and header[10] == state.epoch and not header[5] & CONTROL:
-            found.append(Written(sequence, last_sequence(sequence, delta), base, base + delta, header[8]))
+            found.append(BatchMetadata(sequence, last_sequence(sequence, delta), base, base + delta, header[8]))
     return found

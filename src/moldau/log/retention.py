@@ -7,16 +7,16 @@ all of its records are too old, after a new and empty one was begun.
 from collections.abc import Iterable
 from pathlib import Path
 
-from moldau.log.files import passing
+from moldau.log.files import is_transient
 from moldau.log.log import Log
-from moldau.log.segments import Held
+from moldau.log.segments import SegmentSummary
 from moldau.log.settings import LogConfig
 
 
-def retire(log: Log, now: int, upper: int) -> list[Path]:
+def delete_old_segments(log: Log, now: int, upper: int) -> list[Path]:
     """Takes segments out of the log whose time is over; files to remove later. Nothing from `upper` on goes."""
     if log.config.deletes:
-        end = kept_from(log.segments.held(log.end_offset), log.size, log.config, now, upper)
+        end = retained_from(log.segments.summaries(log.end_offset), log.size, log.config, now, upper)
         if end is not None:
             if end == log.end_offset and not _rolled(log, now):
                 end = log.segments.bases[-1]
@@ -29,13 +29,13 @@ def _rolled(log: Log, now: int) -> bool:
     try:
         log.roll(now)
     except OSError as problem:
-        if not passing(problem):
+        if not is_transient(problem):
             raise
         return False
     return True
 
 
-def kept_from(segments: Iterable[Held], size: int, config: LogConfig, now: int, upper: int) -> int | None:
+def retained_from(segments: Iterable[SegmentSummary], size: int, config: LogConfig, now: int, upper: int) -> int | None:
     """Where the log begins once all is gone that may go; None if nothing may. `size` is that of the whole log.
 
     As in Kafka every number below 0 means for ever, or without limit.

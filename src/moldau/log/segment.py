@@ -9,7 +9,7 @@ from struct import Struct
 from typing import TypeVar
 
 from moldau.log import aborted
-from moldau.log.files import LogFile, OpenFiles, mark_deleted, passing, read_whole
+from moldau.log.files import LogFile, OpenFiles, is_transient, mark_deleted, read_whole
 from moldau.log.header import RawHeader
 from moldau.log.index import TIME_ENTRY, ColdIndex, LiveIndex, find_time, last_time, sound_times
 from moldau.wire.batch import HEADER, HEADER_SIZE, MAGIC, PREFIX_SIZE
@@ -37,7 +37,7 @@ class CorruptLogError(Exception):
 
 def unreadable(path: str, problem: OSError) -> Exception:
     """An index that cannot be read is as good as a wrong one: it is made anew, on another part of the disk."""
-    return problem if passing(problem) else CorruptLogError(f"{path} cannot be read: {problem.strerror}")
+    return problem if is_transient(problem) else CorruptLogError(f"{path} cannot be read: {problem.strerror}")
 
 
 def read_index(path: str) -> bytes | None:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from moldau.log.files import Slice
 from moldau.log.header import RawHeader
-from moldau.log.reading import Batch, read_batches
+from moldau.log.reading import StoredBatch, read_batches
 from moldau.log.recovery import SWAP, rebuild_indexes
 from moldau.log.segment import SUFFIXES, CorruptLogError, Segment
 from moldau.log.settings import LogConfig
@@ -22,7 +22,7 @@ from moldau.log.settings import LogConfig
 _base = attrgetter("base")
 
 
-class Held(NamedTuple):
+class SegmentSummary(NamedTuple):
     """What retention looks at of a segment."""
 
     end: int  # the first offset behind it
@@ -121,12 +121,12 @@ class Segments:
             place -= 1
         return point
 
-    def held(self, end_offset: int) -> Iterator[Held]:
+    def summaries(self, end_offset: int) -> Iterator[SegmentSummary]:
         """End, size and age of each, oldest first. Reads time indexes as it goes."""
         for place, segment in enumerate(self.each):
             end = self.bases[place + 1] if place + 1 < len(self.bases) else end_offset
             timestamp, _ = self.max_timestamp(segment)
-            yield Held(end, segment.size, timestamp if timestamp >= 0 else segment.changed_at())
+            yield SegmentSummary(end, segment.size, timestamp if timestamp >= 0 else segment.changed_at())
 
     def _reindex(self, segment: Segment, fault: CorruptLogError) -> None:
         """Makes indexes anew that do not fit their segment; if it is the segment that is wrong, the fault stays."""
@@ -163,7 +163,7 @@ class Segments:
             for position, header in segment.headers(self.position(segment, max(from_offset, segment.base))):
                 yield segment, position, header
 
-    def batches(self, from_offset: int) -> Iterator[Batch]:
+    def batches(self, from_offset: int) -> Iterator[StoredBatch]:
         """Header and bytes of each batch from the one that holds `from_offset` to the end as it is now."""
         first, *others = self.each[self.holding(from_offset) :]
         begin = self.position(first, max(from_offset, first.base))

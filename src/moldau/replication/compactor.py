@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from moldau.log.checkpoints import CLEANER_OFFSETS, MalformedCheckpointError, read_offsets, write_offsets
-from moldau.log.compaction.choice import Dirt, measure, plan
+from moldau.log.compaction.choice import LogToClean, measure, plan
 from moldau.log.compaction.rewriting import remove_cleaned
 from moldau.log.compaction.swapping import Swaps
 from moldau.log.compaction.work import Cleaned, Tally, Work
@@ -40,7 +40,7 @@ class CleanerSettings(NamedTuple):
 
 class Due(NamedTuple):
     partition: Partition
-    dirt: Dirt
+    dirt: LogToClean
 
 
 class Changed(Exception):
@@ -81,7 +81,7 @@ class Compactor:
             known = _read_checkpoint(directory.path / CLEANER_OFFSETS)
             self._written[directory.path] = known
             for partition in self._replicas.directories.partitions_in(directory):
-                partition.log.clean_to = known.get((partition.topic, partition.index), 0)
+                partition.log.first_dirty_offset = known.get(partition.topic_partition, 0)
         self._watch = asyncio.get_running_loop().create_task(self._look_again_and_again(), name="compaction")
 
     async def stop(self) -> None:
@@ -158,7 +158,7 @@ class Compactor:
         passed = passed or partition in self._replicas.moves
         return known and partition.log.config.compacts and not passed
 
-    def _measured(self, partition: Partition, now: int) -> Dirt | None:
+    def _measured(self, partition: Partition, now: int) -> LogToClean | None:
         """How dirty a log is that is due."""
         log = partition.log
         if log.durability.flush_due:  # after a crash: segments can be compacted when their indexes are on disk
@@ -204,7 +204,7 @@ class Compactor:
                 if isinstance(told, Cleaned):
                     await self._exchange(partition, swaps, told, cleaning)
                 else:
-                    log.clean_to = told.end
+                    log.first_dirty_offset = told.end
                     _report(log.name, told)
             await self._checkpoint()
         except (Changed, CleanerFailed, LogUncleanable, OSError) as problem:
@@ -251,8 +251,8 @@ class Compactor:
                     continue
                 offsets = self._replicas.directories.unopened_in(directory, self._written[directory.path])
                 for partition in self._replicas.directories.partitions_in(directory):
-                    if partition.log.clean_to:
-                        offsets[partition.topic_partition] = partition.log.clean_to
+                    if partition.log.first_dirty_offset:
+                        offsets[partition.topic_partition] = partition.log.first_dirty_offset
                 if offsets != self._written[directory.path]:
                     self._written[directory.path] = offsets  # even if that fails: it is said once, not all the time
                     try:

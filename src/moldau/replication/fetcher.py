@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from moldau.base.errors import WireError
-from moldau.log.following import CorruptCopy
+from moldau.log.follower_append import CorruptFetchError
 from moldau.log.segment import CorruptLogError
 from moldau.net.peer import PeerLost, PeerResponse
 from moldau.replication.follower import Follower
@@ -341,7 +341,7 @@ class Fetcher:
                 self._pause(place, partition, WireError.NONE)  # nothing came of it: not again at once
             if removed:
                 self._hands.remove_later(removed, partition.log.config.file_delete_delay_ms)
-        except CorruptCopy as problem:
+        except CorruptFetchError as problem:
             logger.error("what broker %d sent of %s-%d is broken: %s", self.leader, *_name(partition), problem)
             self._pause(place, partition, WireError.CORRUPT_MESSAGE)
         except (OSError, CorruptLogError) as problem:

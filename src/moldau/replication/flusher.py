@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from moldau.base.errors import Refusal
 from moldau.base.ids import Offset
-from moldau.log.files import passing
+from moldau.log.files import is_transient
 from moldau.log.flush import FlushJob
 from moldau.log.log import Log
 
@@ -59,7 +59,7 @@ class Flusher:
     def _failed(self, job: FlushJob | None, problem: OSError) -> None:
         """`job`: None if the round could not even begin, for want of a file descriptor."""
         end_offset = self._log.end_offset
-        if passing(problem):
+        if is_transient(problem):
             self.put_off = True
             if job is not None:
                 self._log.durability.abandon(job)

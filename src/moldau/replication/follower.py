@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from moldau.log.following import CorruptCopy, cut
+from moldau.log.follower_append import CorruptFetchError, parse_fetched
 from moldau.log.repair import drop_segments
 from moldau.metadata.image import PartitionState
 from moldau.replication.roles import Uncommitted
@@ -31,18 +31,18 @@ class Follower:
         self._stable = partition.log.last_stable_offset(high_watermark)
 
     def append(self, records: memoryview, high_watermark: int, log_start: int, now: int) -> list[Path]:
-        """Takes an answer of the leader; files to remove later. OSError: the disk; CorruptCopy: what came is broken."""
+        """Append a response of the leader; files to remove later. Raises OSError, or CorruptFetchError."""
         partition = self._partition
         log = partition.log
         removed: list[Path] = []
-        copies = cut(records, log.end_offset)
+        copies = parse_fetched(records, log.end_offset)
         if copies.headers:
             first: int = copies.headers[0][0]
             if first < log.end_offset:
                 if log.size:
-                    raise CorruptCopy(f"a batch at offset {first} does not fit to a log that ends at {log.end_offset}")
-                removed += log.restart_at(first, now)  # the leader's log starts within a batch
-            log.append_copies(copies, now)
+                    raise CorruptFetchError(f"a batch at offset {first} for a log that ends at {log.end_offset}")
+                removed += log.truncate_fully_and_start_at(first, now)  # the leader's log starts within a batch
+            log.append_as_follower(copies, now)
             self._uncommitted.add(log.end_offset, len(copies.data))
         self._commit(high_watermark)
         return removed + log.advance_start(min(log_start, self.high_watermark))
@@ -110,7 +110,7 @@ class Follower:
         logger.warning(
             "%s-%d begins anew at offset %d, as its leader's log does", partition.topic, partition.index, offset
         )
-        removed = partition.log.restart_at(offset, now)
+        removed = partition.log.truncate_fully_and_start_at(offset, now)
         self.high_watermark = max(self.high_watermark, offset)
         self._cut()
         return removed

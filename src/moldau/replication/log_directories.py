@@ -14,7 +14,7 @@ from functools import partial
 from moldau.base.ids import Offset, TopicPartition
 from moldau.log import files
 from moldau.log.directory import LogDirectory
-from moldau.log.homes import homes, interrupted
+from moldau.log.partition_locations import interrupted_moves, locate_partitions
 from moldau.metadata.image import Topic
 from moldau.replication.disk_full import FullDirectories
 from moldau.replication.opening import Opening
@@ -22,7 +22,7 @@ from moldau.replication.partition import Partition
 
 logger = logging.getLogger("moldau.replication")
 
-Offsets = dict[tuple[str, int], Offset]  # by topic and partition
+Offsets = dict[TopicPartition, Offset]  # by topic and partition
 
 
 class LogDirectories:
@@ -33,11 +33,10 @@ class LogDirectories:
         self._all = directories
         self._went_offline = went_offline
         self._of: dict[Partition, LogDirectory] = {}
-        found = homes(directories, {name: topic.id for name, topic in topics.items()})
-        self._found = {TopicPartition(*name): directory for name, directory in found.items()}
+        self._found = locate_partitions(directories, {name: topic.id for name, topic in topics.items()})
         self._counts = Counter(self._found.values())  # partitions of each directory, those still to be opened too
         self._unopened: dict[TopicPartition, Opening] = {}  # partitions whose log cannot be opened
-        self.interrupted_moves = interrupted(directories)  # partitions with the directory that they were moving to
+        self.interrupted_moves = interrupted_moves(directories)  # the target directory of each partition
         self.offline: frozenset[TopicPartition] = frozenset()
         self.full = FullDirectories()
 
@@ -106,7 +105,7 @@ class LogDirectories:
         """Partitions that are to be opened again."""
         return [self._unopened.pop(name) for name in names if name in self._unopened]
 
-    def unopened_in(self, directory: LogDirectory, offsets: Mapping[tuple[str, int], Offset]) -> Offsets:
+    def unopened_in(self, directory: LogDirectory, offsets: Mapping[TopicPartition, Offset]) -> Offsets:
         """The last known offsets of logs in a directory that could not be opened."""
         unopened = [name for name, opening in self._unopened.items() if opening.directory is directory]
         return {name: offsets[name] for name in unopened if name in offsets}
@@ -145,7 +144,7 @@ class LogDirectories:
                 await loop.run_in_executor(disk, write)
             except OSError as problem:
                 failed.append((directory, problem))
-                if files.passing(problem):
+                if files.is_transient(problem):
                     self.full.refused(directory.path, "its checkpoint", problem, "outdated")
                 else:
                     logger.error("Writing the checkpoints of %s failed: %s", directory.path, problem)

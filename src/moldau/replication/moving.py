@@ -21,9 +21,9 @@ from moldau.base.errors import Refusal, WireError
 from moldau.log import files
 from moldau.log.directory import LogDirectory
 from moldau.log.flush import FlushJob
-from moldau.log.homes import deletion_path, mark_moved, unmark_moved
 from moldau.log.log import Log
-from moldau.log.reading import Batch
+from moldau.log.partition_locations import deletion_path, mark_moved, unmark_moved
+from moldau.log.reading import StoredBatch
 from moldau.log.segment import CorruptLogError
 from moldau.replication.partition import Partition
 
@@ -94,7 +94,7 @@ class Move:
         log = self.partition.log
         self.copy = None
         self._path = self.target.path / f"{self._name[:LONGEST_FUTURE]}.{uuid4().hex}-future"
-        self._clean_to = log.clean_to
+        self._first_dirty_offset = log.first_dirty_offset
         self._generation = log.generation
         self._swapped: asyncio.Future[Refusal | None] = asyncio.get_running_loop().create_future()
         try:
@@ -105,7 +105,7 @@ class Move:
         except CorruptLogError as problem:
             return self._unreadable(problem)
         except OSError as problem:
-            if not files.passing(problem):
+            if not files.is_transient(problem):
                 self._owner.directory_failed(self.target, problem)
             return Refusal(WireError.KAFKA_STORAGE_ERROR, str(problem))
 
@@ -132,7 +132,7 @@ class Move:
             if left <= LAST_ROUND:
                 return
 
-    def _append(self, batches: Iterable[Batch], copy: Log) -> None:
+    def _append(self, batches: Iterable[StoredBatch], copy: Log) -> None:
         """In a thread."""
         source = iter(batches)
         while (batch := _read(lambda: next(source, None))) is not None:
@@ -180,7 +180,7 @@ class Move:
         except CorruptLogError as problem:
             return self._unreadable(problem)
         except OSError as problem:
-            if not files.passing(problem):
+            if not files.is_transient(problem):
                 self._failure = partial(fail, problem)
             return Refusal(WireError.KAFKA_STORAGE_ERROR, str(problem))
         return b""
@@ -197,7 +197,7 @@ class Move:
             return
         assert self.copy is not None
         old, flusher = self.partition.log, self.partition.flusher
-        self.copy.clean_to = self._clean_to
+        self.copy.first_dirty_offset = self._first_dirty_offset
         self.partition.adopt(self.copy)
 
         async def settle() -> None:

@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 from moldau.base.ids import TopicPartition
 from moldau.log import files
-from moldau.log.claim import TopicIdLostError, TopicIdMismatchError
 from moldau.log.directory import LogDirectory
-from moldau.log.homes import STRAY, put_aside
 from moldau.log.log import Log
-from moldau.log.repair import cut_before_gap
+from moldau.log.partition_locations import STRAY, rename_stray
+from moldau.log.partition_metadata import TopicIdLostError, TopicIdMismatchError
+from moldau.log.repair import truncate_before_gap
 from moldau.log.segment import CorruptLogError
 from moldau.log.settings import LogConfig
 from moldau.metadata.elections import others_have_committed
@@ -73,7 +73,7 @@ class Opener:
                 logger.error("The log of %s is copied again from its leader: %s", name, problem)
                 log, log_replaced = self._open_anew(opening, "cannot be used"), True
         except (OSError, CorruptLogError) as problem:
-            if isinstance(problem, OSError) and files.passing(problem):
+            if isinstance(problem, OSError) and files.is_transient(problem):
                 self._full.refused(opening.directory.path, str(name), problem, "offline")
                 self.put_off.add(name)
             else:
@@ -96,7 +96,7 @@ class Opener:
             logger.warning("%s", problem)
             return self._open_anew(opening, STRAY, forget=isinstance(problem, TopicIdMismatchError))
         except OSError as problem:
-            if files.passing(problem):
+            if files.is_transient(problem):
                 raise
             raise CorruptLogError(str(problem)) from problem
         missing = log.segments.missing
@@ -106,13 +106,13 @@ class Opener:
             log.close(clean=False)
             raise CorruptLogError(f"its segments {', '.join(map(str, missing))} are missing")
         if not self.trusted and len(opening.state.replicas) > 1:
-            files.remove(cut_before_gap(log, self.now()))
+            files.remove(truncate_before_gap(log, self.now()))
         return log
 
     def _open_anew(self, opening: Opening, why: str, *, forget: bool = True) -> Log:
         """What is there is put aside. `forget`: nor does what is known of it count, as a log start."""
         directory = opening.directory
-        put_aside(directory.path / str(opening.topic_partition), why)
+        rename_stray(directory.path / str(opening.topic_partition), why)
         if forget and not opening.new:
             directory.forget(opening.topic_partition)
         return self._open_log(opening)

@@ -15,9 +15,9 @@ from typing import Protocol
 from moldau.base.errors import Refusal, WireError
 from moldau.base.ids import Epoch, Offset, TopicPartition
 from moldau.base.later import Later
-from moldau.log.files import passing
+from moldau.log.files import is_transient
 from moldau.log.log import Log
-from moldau.log.retention import retire
+from moldau.log.retention import delete_old_segments
 from moldau.log.segment import CorruptLogError
 from moldau.metadata.image import PartitionState
 from moldau.replication.appender import NEVER, NO_APPEND_TIME, Appended, Appender, Outcome
@@ -259,7 +259,7 @@ class Partition:
 
     def write_failed(self, problem: OSError, action: str) -> Refusal:
         """A full disk is waited for; a broken one takes its log directory offline. Returns the error for clients."""
-        if passing(problem):
+        if is_transient(problem):
             self.owner.disk_full(self, problem)
             return self._disk_full(problem)
         logger.error("%s %s failed, and its log directory goes offline: %s", action, self.name, problem)
@@ -277,7 +277,7 @@ class Partition:
 
     def cannot_read(self, problem: Exception | None = None) -> None:
         """The log is corrupt. A leader resigns if another in-sync replica can take over."""
-        if self.role is None or (isinstance(problem, OSError) and passing(problem)):
+        if self.role is None or (isinstance(problem, OSError) and is_transient(problem)):
             return  # no other replica has a copy; or the log is fine
         self.stand(replace(self.standing, corrupt=True))
         if isinstance(self.role, Leader) and len(self.role.isr.committed) > 1:
@@ -313,7 +313,7 @@ class Partition:
             return []
         removed: list[Path] = []
         try:
-            removed = retire(self.log, now, self.high_watermark)
+            removed = delete_old_segments(self.log, now, self.high_watermark)
             self.log.roll_if_due(now)  # behind it: a full disk may have no room for a new segment
         except OSError as problem:
             self.write_failed(problem, "Retention of")

@@ -344,7 +344,7 @@ class Replicas:
         """
         failed = await self.directories.checkpoint(self._disk, reserve=reserve)
         for directory, problem in failed:
-            if not files.passing(problem):
+            if not files.is_transient(problem):
                 self.fail(directory, problem)
         return not failed
 

@@ -97,11 +97,11 @@ class History:
         return producer in self._open
 
     def reopen(self, *, clean_stop: bool, recovery_point: int = 0) -> None:
-        clean_to = self.log.clean_to
+        first_dirty_offset = self.log.first_dirty_offset
         self.log.close(clean=clean_stop)
         point = recovery_point % (self.log.recovery_point + 1)
         self.log = open_log(self.directory, self.config, clean=clean_stop, recovery_point=point, now=self.now)
-        self.log.clean_to = clean_to
+        self.log.first_dirty_offset = first_dirty_offset
 
     # -- cleaning ----------------------------------------------------------------------------------------------------
 
@@ -127,7 +127,7 @@ class History:
                 remove(removed)
                 reached = told.bases[-1]
         assert isinstance(told, Tally)
-        self.log.clean_to = told.end
+        self.log.first_dirty_offset = told.end
         self._note_tombstones(min(base for base in (*self.log.segments.bases, work.upper) if base > reached))
         return told
 
@@ -227,10 +227,10 @@ def _check_places(log: Log) -> None:
 
 
 def check_clean(history: History) -> None:
-    """After a cleaning that had room for all keys: no key twice before `clean_to`, and no aborted data."""
+    """After a cleaning that had room for all keys: no key twice before `first_dirty_offset`, and no aborted data."""
     seen: dict[Key, list[int]] = defaultdict(list)
     for record in history.records():
-        if record.offset < history.log.clean_to:
+        if record.offset < history.log.first_dirty_offset:
             seen[record.key].append(record.offset)
     assert all(len(offsets) == 1 for offsets in seen.values()), seen
     transactions = {wrote.record.offset: wrote.transaction for wrote in history.wrote}

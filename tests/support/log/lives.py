@@ -83,9 +83,9 @@ class Life:
         self.directory = directory = LogDirectory.open(self.root)
         self.replicas = Replicas(NODE, [directory], lambda _: self.promise.config, lambda: NOW, 86_400_000)
         self.replicas.load(image_of(self.ledgers), 1, lambda: False)
-        clean_to = read_offsets(self.root / CLEANER_OFFSETS)
+        first_dirty_offset = read_offsets(self.root / CLEANER_OFFSETS)
         for partition in self.replicas:
-            partition.log.clean_to = clean_to.get((partition.topic, 0), 0)
+            partition.log.first_dirty_offset = first_dirty_offset.get((partition.topic, 0), 0)
             partition.log.on_roll = None  # there is no loop to flush on: this life flushes when its dice say so
 
     @property
@@ -200,8 +200,8 @@ class Life:
                 self.deleted += swaps.carry_out(told, NOW)
                 swaps.settle()
             else:
-                log.clean_to = told.end
-        offsets = {(each, 0): self.log(each).clean_to for each in TOPICS}
+                log.first_dirty_offset = told.end
+        offsets = {(each, 0): self.log(each).first_dirty_offset for each in TOPICS}
         write_offsets(self.root / CLEANER_OFFSETS, offsets)
 
     def sweep(self) -> None:

@@ -28,7 +28,7 @@ from support.net.loops import run, until
 FOLLOWED = ClusterImage(topics={"t": Topic("t", UUID(int=7), (PartitionState(0, (2, 1), (2, 1), 2),), {})})
 
 
-SOUND_TO = repair.sound_to
+VALID_TO = repair.valid_to
 
 
 class Unreachable:
@@ -82,7 +82,7 @@ def test_a_replica_that_is_gone_when_it_is_repaired_is_left_alone(
 ) -> None:
     """Its topic was deleted meanwhile: its files are not there, which says nothing of them."""
     gone = threading.Event()
-    monkeypatch.setattr(replica_manager, "sound_to", lambda log: gone.wait(30) and SOUND_TO(log))
+    monkeypatch.setattr(replica_manager, "valid_to", lambda log: gone.wait(30) and VALID_TO(log))
 
     async def test(broker: Broker) -> None:
         partition = broker.partition
@@ -106,14 +106,14 @@ def test_nothing_is_thrown_away_because_there_are_too_many_open_files(
     def look(*_: object, **__: object) -> None:
         raise too_many
 
-    def sound_to(log: Log) -> int:
+    def valid_to(log: Log) -> int:
         looks.append(log)
         with monkeypatch.context() as patch:
             if len(looks) == 1:
                 patch.setattr(repair, "check", look)
-            return SOUND_TO(log)
+            return VALID_TO(log)
 
-    monkeypatch.setattr(replica_manager, "sound_to", sound_to)
+    monkeypatch.setattr(replica_manager, "valid_to", valid_to)
     monkeypatch.setattr(replica_manager, "LOOK_AGAIN_S", 0.01)
 
     async def test(broker: Broker) -> None:

@@ -6,11 +6,11 @@ import pytest
 
 from moldau.log.compaction.choice import measure
 from moldau.log.compaction.keys import ENTRY_BYTES, KeyMap
-from moldau.log.compaction.records import read_keys, read_places
+from moldau.log.compaction.records import read_keys, read_spans
 from moldau.log.compaction.rewriting import clean
 from moldau.log.compaction.work import Cleaned
 from moldau.log.log import Log
-from moldau.log.retention import retire
+from moldau.log.retention import delete_old_segments
 from moldau.log.segment import CorruptLogError
 from moldau.log.settings import LogConfig
 from moldau.wire.batch import CONTROL, DELETE_HORIZON, LOG_APPEND_TIME, read_header
@@ -173,7 +173,7 @@ def test_an_open_transaction_is_not_touched(history: History) -> None:
     history.write([(b"a", b"3")])
     history.clean()
     assert len(values(history)) == 3
-    assert history.log.clean_to == 1
+    assert history.log.first_dirty_offset == 1
 
 
 def test_a_transaction_that_no_index_knows_of_is_not_guessed_at(history: History) -> None:
@@ -248,7 +248,7 @@ def test_emptied_segments_leave_by_retention_too(tmp_path: Path) -> None:
     log = history.log
     for segment in log.segments.each[:-1]:
         assert segment.changed_at() > 0
-    retire(log, NOW + 2 * DAY * 10_000, log.end_offset)
+    delete_old_segments(log, NOW + 2 * DAY * 10_000, log.end_offset)
     assert log.start_offset == log.end_offset
 
 
@@ -282,7 +282,7 @@ def test_a_body_that_ends_early_is_corrupt() -> None:
     body = record(0, b"value", key=b"key") + record(1, b"value", key=b"key")
     for cut in range(len(body)):
         with pytest.raises(CorruptRecords):
-            read_places(body[:cut], 2)
+            read_spans(body[:cut], 2)
         with pytest.raises(CorruptRecords):
             read_keys(body[:cut], 2)
     with pytest.raises(CorruptRecords):
@@ -305,19 +305,19 @@ def test_the_share_of_dirt(tmp_path: Path) -> None:
     log = with_segments(tmp_path, 5)
     dirt = measure(log, log.end_offset, NOW)
     assert (dirt.first_dirty, dirt.upper, dirt.ratio) == (0, 4, 1.0)
-    log.clean_to = 3
+    log.first_dirty_offset = 3
     dirt = measure(log, log.end_offset, NOW)
     assert (dirt.first_dirty, dirt.upper, dirt.ratio) == (3, 4, 0.25)
     assert dirt.due(0.2)
     assert not dirt.due(0.25)
-    log.clean_to = 4
+    log.first_dirty_offset = 4
     assert not measure(log, log.end_offset, NOW).due(0.0)
 
 
-@pytest.mark.parametrize("clean_to", [6, -1])
-def test_a_checkpoint_that_cannot_be_right_starts_anew(tmp_path: Path, clean_to: int) -> None:
+@pytest.mark.parametrize("first_dirty_offset", [6, -1])
+def test_a_checkpoint_that_cannot_be_right_starts_anew(tmp_path: Path, first_dirty_offset: int) -> None:
     log = with_segments(tmp_path, 5)
-    log.clean_to = clean_to
+    log.first_dirty_offset = first_dirty_offset
     assert measure(log, log.end_offset, NOW).first_dirty == 0
 
 
@@ -337,21 +337,21 @@ def test_records_have_to_wait_for_the_least_lag(tmp_path: Path) -> None:
 
 def test_the_largest_lag_makes_a_log_due(tmp_path: Path) -> None:
     log = with_segments(tmp_path, 5, max_compaction_lag_ms=100)
-    log.clean_to = 3
+    log.first_dirty_offset = 3
     assert not measure(log, log.end_offset, NOW + 103).due(0.9)
     assert measure(log, log.end_offset, NOW + 104).due(0.9)
 
 
 def test_truncation_takes_the_clean_part_back(tmp_path: Path) -> None:
     log = with_segments(tmp_path, 5)
-    log.clean_to = 4
+    log.first_dirty_offset = 4
     log.truncate_to(2, NOW)
-    assert log.clean_to == 2
+    assert log.first_dirty_offset == 2
 
 
 def test_everything_at_once(history: History) -> None:
     for number in range(40):
-        keys = [(b"k%d" % ((number + place) % 7), None if number % 5 == 0 else b"v%d" % number) for place in range(3)]
+        keys = [(b"k%d" % ((number + span) % 7), None if number % 5 == 0 else b"v%d" % number) for span in range(3)]
         history.write(keys, codec=number % 5, producer=number % 3, transactional=number % 4 == 1 and number % 3 == 1)
         if number % 8 == 7 and history.is_open(1):
             history.end(1, commit=number % 16 == 7)

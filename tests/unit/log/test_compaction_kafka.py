@@ -69,7 +69,7 @@ def test_kafkas_cleaner_keeps_what_ours_keeps(tmp_path: Path) -> None:
         history.reopen(clean_stop=True)
         theirs = tmp_path / f"theirs-{round_}"
         shutil.copytree(history.directory, theirs)
-        history.log.clean_to = 0
+        history.log.first_dirty_offset = 0
         tally = history.clean()
         assert tally is not None
         [stats] = clean_by_kafka([theirs], history.now)

@@ -83,7 +83,7 @@ def test_a_crash_at_every_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
         assert not [path for path in (history.directory / "topic-0").iterdir() if path.suffix in (CLEANED, SWAP)]
         check(history)
         assert {state.producer_id: state.last_sequence for state in history.log.producers} == known
-        history.log.clean_to = 0
+        history.log.first_dirty_offset = 0
         history.clean()
         check(history)
         check_clean(history)
@@ -172,7 +172,7 @@ def test_sizes_add_up_after_an_exchange(tmp_path: Path) -> None:
     for suffix in (".index", ".timeindex"):
         stem.with_suffix(suffix + SWAP).write_bytes(b"")
     stem.with_suffix(".log" + SWAP).write_bytes(b"")
-    removed = log.exchange([1, 2], 0, False, NOW)
+    removed = log.replace_segments([1, 2], 0, False, NOW)
     assert log.segments.bases == [0, 1, 3]
     assert log.size == 2 * len(batch())
     assert all(path.exists() for path in removed)

@@ -20,7 +20,7 @@ CLUSTER = "Ka9zHpnTSTOrQmwWq_01Hg"
 def open_directory(path: Path, cluster_id: str = CLUSTER, node_id: int = 1) -> LogDirectory:
     directory = LogDirectory.open(path)
     try:
-        directory.claim(cluster_id, node_id)
+        directory.ensure_owner(cluster_id, node_id)
     except DirectoryRefused:
         directory.close(clean=False)
         raise
@@ -167,7 +167,7 @@ class TestDirectory:
         failed = LogDirectory.failed(tmp_path / "it")
         assert failed.offline
         assert not failed.partitions()
-        assert not failed.futures()
+        assert not failed.future_logs()
         assert failed.pending_deletion() == []
         with pytest.raises(DirectoryRefused, match="twice"):
             LogDirectory.failed(tmp_path / "it")

@@ -96,7 +96,7 @@ def test_a_directory_that_kafka_wrote_opens(tmp_path: Path, clean: bool) -> None
         else:
             node.kill()
     directory = LogDirectory.open(node.data)
-    directory.claim(directory.cluster_id, 1)
+    directory.ensure_owner(directory.cluster_id, 1)
     assert directory.clean == clean
     path = directory.partitions()["orders", 0]
     topic_id = read_topic_id(path)

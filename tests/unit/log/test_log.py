@@ -11,8 +11,8 @@ import pytest
 
 from moldau.log import log as log_module
 from moldau.log.checkpoints import read_topic_id
-from moldau.log.claim import TopicIdLostError, TopicIdMismatchError
 from moldau.log.files import OpenFiles, remove
+from moldau.log.partition_metadata import TopicIdLostError, TopicIdMismatchError
 from moldau.log.recovery import OldFormatError
 from moldau.log.settings import LogConfig
 from moldau.wire.batch import read_header

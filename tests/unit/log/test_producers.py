@@ -6,7 +6,7 @@ from struct import pack
 import pytest
 
 from moldau.base.errors import Refusal, WireError
-from moldau.log.producers import MAX_SEQUENCE, NONE_OPEN, CorruptSnapshotError, Producers, Written, read_snapshot
+from moldau.log.producers import MAX_SEQUENCE, NONE_OPEN, BatchMetadata, CorruptSnapshotError, Producers, read_snapshot
 from moldau.log.settings import LogConfig
 from moldau.wire.batch import read_header
 from support.log.logs import NOW, append, batch, open_log, record
@@ -41,7 +41,7 @@ def test_the_last_five_batches_are_known_again() -> None:
     for number in range(6):
         write(producers, 2 * number, 100 + 2 * number, count=2, time=NOW + number)
     for number in range(1, 6):
-        assert producers.check(5, 0, 2 * number, 1) == Written(
+        assert producers.check(5, 0, 2 * number, 1) == BatchMetadata(
             2 * number, 2 * number + 1, 100 + 2 * number, 101 + 2 * number, NOW + number
         )
     assert refusal(producers, 0) is WireError.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -56,7 +56,7 @@ def test_a_new_epoch_begins_at_zero_and_fences_the_old() -> None:
     write(producers, 0, 101, epoch=1)
     assert refusal(producers, 8, epoch=0) is WireError.INVALID_PRODUCER_EPOCH
     assert refusal(producers, 7, epoch=0) is WireError.INVALID_PRODUCER_EPOCH
-    assert producers.check(5, 1, 0, 0) == Written(0, 0, 101, 101, NOW)
+    assert producers.check(5, 1, 0, 0) == BatchMetadata(0, 0, 101, 101, NOW)
 
 
 def test_sequences_wrap() -> None:
@@ -67,9 +67,9 @@ def test_sequences_wrap() -> None:
     across = Producers()
     write(across, MAX_SEQUENCE - 1, 100, count=3)
     assert across.check(5, 0, 1, 0) is None
-    assert across.check(5, 0, MAX_SEQUENCE - 1, 2) == Written(MAX_SEQUENCE - 1, 0, 100, 102, NOW)
+    assert across.check(5, 0, MAX_SEQUENCE - 1, 2) == BatchMetadata(MAX_SEQUENCE - 1, 0, 100, 102, NOW)
     [again] = read_snapshot(across.snapshot())
-    assert again.batches[0] == Written(MAX_SEQUENCE - 1, 0, 100, 102, NOW)
+    assert again.batches[0] == BatchMetadata(MAX_SEQUENCE - 1, 0, 100, 102, NOW)
 
 
 def test_idle_producers_expire_but_not_in_a_transaction() -> None:
@@ -123,7 +123,7 @@ def test_what_comes_too_early_after_a_restart_costs_no_batch_that_was_written_si
     assert early.error is WireError.OUT_OF_ORDER_SEQUENCE_NUMBER
     for number in range(9, 14):
         known = log.producer_state.check(read_header(batch(producer_id=5, epoch=0, sequence=number)), log.start_offset)
-        assert known == Written(number, number, number, number, NOW)
+        assert known == BatchMetadata(number, number, number, number, NOW)
 
 
 def test_broken_snapshots_are_recognised() -> None:
@@ -210,6 +210,6 @@ def test_a_coordinators_batches_have_no_sequence() -> None:
     producers = Producers()
     producers.update(5, 3, -1, 2, 100, NOW, True)
     [state] = producers
-    assert (state.last_sequence, state.batches[-1]) == (-1, Written(-1, -1, 100, 102, NOW))
+    assert (state.last_sequence, state.batches[-1]) == (-1, BatchMetadata(-1, -1, 100, 102, NOW))
     [again] = read_snapshot(producers.snapshot())
     assert (again.last_sequence, again.txn_start_offset, again.batches[-1]) == (-1, 100, state.batches[-1])

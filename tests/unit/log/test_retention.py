@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from moldau.log import log as log_module
 from moldau.log.log import Log
-from moldau.log.retention import kept_from, retire
-from moldau.log.segments import Held
+from moldau.log.retention import delete_old_segments, retained_from
+from moldau.log.segments import SegmentSummary
 from moldau.log.settings import LogConfig
 from support.log.logs import NOW, append, batch, open_log, read, segment_files
 
@@ -34,22 +34,22 @@ def starts(directory: Path) -> list[int]:
 
 def test_a_segment_is_as_old_as_its_newest_record(tmp_path: Path) -> None:
     log = written(tmp_path, [9 * DAY, 8 * DAY, 9 * DAY, 6 * DAY, 0], retention_ms=7 * DAY)
-    removed = retire(log, NOW, log.end_offset)
+    removed = delete_old_segments(log, NOW, log.end_offset)
     assert (log.start_offset, starts(tmp_path)) == (2, [2, 4])
     assert {path.suffix for path in removed} == {".deleted"}
-    assert retire(log, NOW, log.end_offset) == []
+    assert delete_old_segments(log, NOW, log.end_offset) == []
 
 
 def test_at_the_very_age_it_stays(tmp_path: Path) -> None:
     log = written(tmp_path, [7 * DAY, 7 * DAY, 0], retention_ms=7 * DAY)
-    assert retire(log, NOW, log.end_offset) == []
-    retire(log, NOW + 1, log.end_offset)
+    assert delete_old_segments(log, NOW, log.end_offset) == []
+    delete_old_segments(log, NOW + 1, log.end_offset)
     assert log.start_offset == 2
 
 
 def test_all_too_old_leaves_an_empty_log_that_goes_on(tmp_path: Path) -> None:
     log = written(tmp_path, [9 * DAY, 9 * DAY, 8 * DAY], retention_ms=7 * DAY)
-    retire(log, NOW, log.end_offset)
+    delete_old_segments(log, NOW, log.end_offset)
     assert (log.start_offset, log.end_offset, log.size, starts(tmp_path)) == (3, 3, 0, [3])
     assert append(log, batch(), now=NOW) == 3
     log.close()
@@ -59,23 +59,23 @@ def test_all_too_old_leaves_an_empty_log_that_goes_on(tmp_path: Path) -> None:
 
 def test_by_size_no_less_than_asked_for_stays(tmp_path: Path) -> None:
     log = written(tmp_path, [0] * 9, retention_ms=-1, retention_bytes=5 * SIZE)
-    retire(log, NOW, log.end_offset)
+    delete_old_segments(log, NOW, log.end_offset)
     assert (log.start_offset, log.size) == (4, 5 * SIZE)
     log.configure(LogConfig(segment_bytes=TWO_EACH, retention_ms=-1, retention_bytes=5 * SIZE - 1))
-    assert retire(log, NOW, log.end_offset) == [], "the next segment would take too much with it"
+    assert delete_old_segments(log, NOW, log.end_offset) == [], "the next segment would take too much with it"
 
 
 def test_compaction_alone_deletes_nothing(tmp_path: Path) -> None:
     log = written(tmp_path, [9 * DAY] * 4, retention_ms=7 * DAY, cleanup_policy=frozenset({"compact"}))
-    assert retire(log, NOW, log.end_offset) == []
+    assert delete_old_segments(log, NOW, log.end_offset) == []
     log.configure(LogConfig(cleanup_policy=frozenset({"compact", "delete"})))
-    retire(log, NOW, log.end_offset)
+    delete_old_segments(log, NOW, log.end_offset)
     assert log.start_offset == 4
 
 
 def test_nothing_above_the_high_watermark_goes(tmp_path: Path) -> None:
     log = written(tmp_path, [9 * DAY] * 5, retention_ms=7 * DAY)
-    retire(log, NOW, 3)
+    delete_old_segments(log, NOW, 3)
     assert log.start_offset == 2
 
 
@@ -85,7 +85,7 @@ def test_records_without_time_are_as_old_as_their_file(tmp_path: Path) -> None:
         append(log, batch(timestamp=-1), now=NOW)
     os.utime(segment_files(tmp_path)[0], (0, (NOW - 8 * DAY) / 1000))
     os.utime(segment_files(tmp_path)[1], (0, NOW / 1000))
-    retire(log, NOW, log.end_offset)
+    delete_old_segments(log, NOW, log.end_offset)
     assert log.start_offset == 2
 
 
@@ -93,7 +93,7 @@ def test_who_reads_a_deleted_segment_reads_on(tmp_path: Path) -> None:
     log = written(tmp_path, [9 * DAY, 9 * DAY, 0], retention_ms=7 * DAY)
     reading = log.locate(0, 1 << 20, log.end_offset, whole_first=True)
     before = read(reading)
-    retire(log, NOW, log.end_offset)
+    delete_old_segments(log, NOW, log.end_offset)
     assert read(reading) == before
 
 
@@ -125,10 +125,10 @@ def test_the_longest_wait_for_compaction_finishes_segments_of_compacted_logs(tmp
 def test_what_is_kept_is_what_the_settings_ask_for(
     sizes: list[tuple[int, int]], age: int, most: int, upper: int
 ) -> None:
-    held = [Held(place + 1, size, newest) for place, (size, newest) in enumerate(sizes)]
+    held = [SegmentSummary(place + 1, size, newest) for place, (size, newest) in enumerate(sizes)]
     total = sum(each.size for each in held)
     config = LogConfig(retention_ms=age, retention_bytes=most)
-    gone = kept_from(held, total, config, 100, upper) or 0
+    gone = retained_from(held, total, config, 100, upper) or 0
     assert gone <= upper
     left = held[gone:]
     if left and left[0].end <= upper:
@@ -146,7 +146,7 @@ def test_every_size_below_zero_is_without_limit(tmp_path: Path, limit: int) -> N
     log = open_log(tmp_path, config)
     for _ in range(9):
         append(log, batch())
-    assert retire(log, NOW, log.end_offset) == []
+    assert delete_old_segments(log, NOW, log.end_offset) == []
     assert log.start_offset == 0
 
 
@@ -158,8 +158,10 @@ def test_a_full_disk_does_not_keep_old_segments_from_going(tmp_path: Path, monke
 
     log = written(tmp_path, [9 * DAY] * 5, retention_ms=7 * DAY)
     monkeypatch.setattr(log_module, "create", no_room)
-    assert {path.name[:20] for path in retire(log, NOW, log.end_offset)} >= {f"{base:020d}" for base in (0, 2)}
+    assert {path.name[:20] for path in delete_old_segments(log, NOW, log.end_offset)} >= {
+        f"{base:020d}" for base in (0, 2)
+    }
     assert (log.start_offset, log.end_offset, starts(tmp_path)) == (4, 5, [4])
     monkeypatch.undo()
-    retire(log, NOW, log.end_offset)
+    delete_old_segments(log, NOW, log.end_offset)
     assert (log.start_offset, log.end_offset, starts(tmp_path)) == (5, 5, [5])

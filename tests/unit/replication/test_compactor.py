@@ -94,7 +94,7 @@ def unfinished(path: Path) -> list[Path]:
 
 def is_clean(partition: Partition) -> bool:
     log = partition.log
-    return log.clean_to == log.segments.bases[-1] and partition.cleaning is None
+    return log.first_dirty_offset == log.segments.bases[-1] and partition.cleaning is None
 
 
 def test_a_log_that_is_due_is_cleaned(tmp_path: Path) -> None:
@@ -108,7 +108,7 @@ def test_a_log_that_is_due_is_cleaned(tmp_path: Path) -> None:
         assert partition.log.size < size / 3
         assert values(partition)[-2:] == [b"29", b"29"]
         await until(lambda: (tmp_path / CLEANER_OFFSETS).exists())
-        assert read_offsets(tmp_path / CLEANER_OFFSETS) == {("topic", 0): partition.log.clean_to}
+        assert read_offsets(tmp_path / CLEANER_OFFSETS) == {("topic", 0): partition.log.first_dirty_offset}
         assert not unfinished(tmp_path)
 
     on_a_node(tmp_path, test)
@@ -119,7 +119,7 @@ def test_what_was_cleaned_earlier_is_remembered(tmp_path: Path) -> None:
         await node.become("topic")
         write_offsets(tmp_path / CLEANER_OFFSETS, {("topic", 0): 5, ("gone", 3): 7})
         node.compactor.start()
-        assert node.get("topic").log.clean_to == 5
+        assert node.get("topic").log.first_dirty_offset == 5
         await until(lambda: read_offsets(tmp_path / CLEANER_OFFSETS) == {("topic", 0): 5})
 
     on_a_node(tmp_path, test)
@@ -130,7 +130,7 @@ def test_a_checkpoint_that_cannot_be_read_is_told_and_left(tmp_path: Path, caplo
         await node.become("topic")
         (tmp_path / CLEANER_OFFSETS).write_text("nonsense")
         node.compactor.start()
-        assert node.get("topic").log.clean_to == 0
+        assert node.get("topic").log.first_dirty_offset == 0
 
     on_a_node(tmp_path, test)
     assert "compaction begins anew" in caplog.text
@@ -150,7 +150,7 @@ def test_the_dirtiest_comes_first(tmp_path: Path) -> None:
         await node.become("one", "other")
         for name in ("one", "other"):
             await fill(node.get(name))
-        node.get("one").log.clean_to = 20
+        node.get("one").log.first_dirty_offset = 20
         due = await node.compactor._dirtiest()
         assert due is not None
         assert due.partition is node.get("other")
@@ -274,7 +274,7 @@ def test_nothing_is_cleaned_when_it_is_switched_off(tmp_path: Path) -> None:
         node.compactor.start()
         await until(lambda: node.asked > 2)
         assert not node.compactor._workers
-        assert node.get("topic").log.clean_to == 0
+        assert node.get("topic").log.first_dirty_offset == 0
 
     on_a_node(tmp_path, test, QUICK._replace(processes=0))
 
@@ -328,7 +328,7 @@ def test_nothing_is_written_to_a_directory_that_failed(tmp_path: Path) -> None:
         await node.become("topic")
         node.compactor.start()
         node.replicas.fail(node.directory, OSError(5, "broken"))
-        node.get("topic").log.clean_to = 5
+        node.get("topic").log.first_dirty_offset = 5
         await node.compactor._checkpoint()
         assert not (tmp_path / CLEANER_OFFSETS).exists()
 

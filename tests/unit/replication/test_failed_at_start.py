@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from moldau.log.directory import LogDirectory
-from moldau.log.homes import mark_moved
+from moldau.log.partition_locations import mark_moved
 from moldau.log.settings import LogConfig
 from moldau.metadata.image import ClusterImage, PartitionState, Topic
 from moldau.replication.partition import Partition

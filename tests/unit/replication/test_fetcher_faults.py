@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 
-from moldau.log.following import Copies
+from moldau.log.follower_append import FetchedBatches
 from moldau.log.log import Log
 from moldau.log.segment import CorruptLogError
 from moldau.metadata.image import PartitionState
@@ -115,14 +115,14 @@ class LeftOut(NoOwner):
 def test_a_disk_that_fails_does_not_stop_what_is_on_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         broken, sound = a_partition(tmp_path / "a", 1), a_partition(tmp_path / "b", 2)
-        real = Log.append_copies
+        real = Log.append_as_follower
 
-        def append(log: Log, copies: Copies, now: int) -> None:
+        def append(log: Log, copies: FetchedBatches, now: int) -> None:
             if log is broken.log:
                 raise OSError(errno.EIO, "the disk failed")
             real(log, copies, now)
 
-        monkeypatch.setattr(Log, "append_copies", append)
+        monkeypatch.setattr(Log, "append_as_follower", append)
         first = batch(leader_epoch=4)
         copying = Copying([(broken, told(broken, first)), (sound, told(sound, first))])
         broken.owner = LeftOut(copying.fetcher)

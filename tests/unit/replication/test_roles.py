@@ -10,7 +10,7 @@ import pytest
 from moldau.base.errors import Refusal, WireError
 from moldau.base.later import Later
 from moldau.log.flush import FlushJob
-from moldau.log.following import CorruptCopy
+from moldau.log.follower_append import CorruptFetchError
 from moldau.log.segment import CorruptLogError
 from moldau.log.segments import Segments
 from moldau.log.settings import LogConfig
@@ -420,7 +420,7 @@ def test_a_follower_takes_what_its_leader_sends(tmp_path: Path) -> None:
     assert partition.high_watermark == 3, "a new leader may not know yet what is committed"
     follower(partition).append(memoryview(b""), 3, 2, NOW)
     assert partition.log.start_offset == 2
-    with pytest.raises(CorruptCopy):
+    with pytest.raises(CorruptFetchError):
         follower(partition).append(batch(1, base_offset=3, crc=5), 3, 0, NOW)
 
 

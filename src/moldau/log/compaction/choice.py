@@ -11,7 +11,7 @@ from moldau.log.settings import MAX_LONG
 LEAST_CHUNK = 65536  # bytes; io.buffer.size may be set to less, which would only be slower
 
 
-class Dirt(NamedTuple):
+class LogToClean(NamedTuple):
     """How dirty a log is."""
 
     first_dirty: int
@@ -29,9 +29,9 @@ class Dirt(NamedTuple):
         return self.dirty_bytes > 0 and (self.overdue or self.ratio > least_ratio)
 
 
-def measure(log: Log, stable: int, now: int) -> Dirt:
+def measure(log: Log, stable: int, now: int) -> LogToClean:
     """`stable`: the last stable offset; what is not decided yet, or not replicated, is not compacted."""
-    first_dirty = log.clean_to
+    first_dirty = log.first_dirty_offset
     if not log.start_offset <= first_dirty <= log.end_offset:  # retention went further, or the checkpoint is wrong
         first_dirty = log.start_offset
     segments = list(_finished(log))
@@ -42,7 +42,7 @@ def measure(log: Log, stable: int, now: int) -> Dirt:
         young = (each.segment.base for each in dirty if log.segments.max_timestamp(each.segment)[0] > now - lag_ms)
         limit = min(limit, next(young, limit))
     upper = max((each.end for each in segments if each.end <= limit), default=first_dirty)
-    return Dirt(
+    return LogToClean(
         first_dirty=first_dirty,
         upper=upper,
         clean_bytes=sum(each.segment.size for each in segments if each.segment.base < first_dirty),
@@ -72,7 +72,7 @@ def _overdue(log: Log, dirty: list[_Finished], now: int) -> bool:
     return any(0 < timestamp < now - log.config.max_compaction_lag_ms for timestamp in begun)
 
 
-def plan(log: Log, dirt: Dirt, now: int, key_memory: int, chunk: int) -> Work:
+def plan(log: Log, dirt: LogToClean, now: int, key_memory: int, chunk: int) -> Work:
     """What to ask of a cleaner."""
     upper, config = dirt.upper, log.config
     segments = [each.segment for each in _finished(log) if each.end <= upper]

@@ -8,7 +8,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 
 from moldau.log.compaction.keys import KeyMap
-from moldau.log.compaction.records import Place, body_of, moved_in_time, pick_places, read_keys, read_places
+from moldau.log.compaction.records import RecordSpan, body_of, moved_in_time, pick_spans, read_keys, read_spans
 from moldau.log.compaction.transactions import Transactions
 from moldau.log.compaction.work import Work
 from moldau.wire.batch import (
@@ -47,7 +47,7 @@ class Filter:
         else:
             useless = False
             gone = self._transactions.is_aborted(header)
-        kept: Sequence[Place] | None = ()
+        kept: Sequence[RecordSpan] | None = ()
         body = b""
         if not gone and header.record_count:
             body, kept = self._kept_of_marker(header, batch) if control else self._kept(header, batch, horizon)
@@ -57,20 +57,20 @@ class Filter:
         if not kept:
             return _emptied(header) if self._must_stay(header, control) else None
         self.records_kept += len(kept)
-        mortal = useless or any(place.tombstone for place in kept)
+        mortal = useless or any(span.tombstone for span in kept)
         if horizon is None and mortal:
             return self._with_horizon(header, body, kept)
         if len(kept) == header.record_count:
             return header, batch
-        return _sealed(header, b"".join([body[place.start : place.end] for place in kept]), kept)
+        return _sealed(header, b"".join([body[span.start : span.end] for span in kept]), kept)
 
-    def _kept_of_marker(self, header: BatchHeader, batch: memoryview) -> tuple[bytes, Sequence[Place]]:
+    def _kept_of_marker(self, header: BatchHeader, batch: memoryview) -> tuple[bytes, Sequence[RecordSpan]]:
         body = body_of(header, batch)
-        return body, read_places(body, header.record_count)
+        return body, read_spans(body, header.record_count)
 
     def _kept(
         self, header: BatchHeader, batch: memoryview, horizon: int | None
-    ) -> tuple[bytes, Sequence[Place] | None]:
+    ) -> tuple[bytes, Sequence[RecordSpan] | None]:
         """The body and the records that stay of a batch of data; None for those: all, and nothing else changes."""
         base, end = header.base_offset, header.last_offset + 1
         if horizon is None and header.dense and self._work.first_dirty <= base and end <= self._keys.end:
@@ -82,9 +82,9 @@ class Filter:
             settled = horizon is not None or not tombstones
             if settled and None not in keys and self._mapped.isdisjoint(keys):
                 return body, None
-        return body, self._chosen(base, read_places(body, header.record_count), expired)
+        return body, self._chosen(base, read_spans(body, header.record_count), expired)
 
-    def _kept_of_mapped(self, header: BatchHeader, batch: memoryview) -> tuple[bytes, Sequence[Place] | None]:
+    def _kept_of_mapped(self, header: BatchHeader, batch: memoryview) -> tuple[bytes, Sequence[RecordSpan] | None]:
         """As `_kept`, of a batch that the key map knows: it tells which offsets stay, so few records are looked at."""
         base, offsets = header.base_offset, self._kept_offsets
         first = bisect_left(offsets, base)
@@ -95,19 +95,19 @@ class Filter:
         if last - first == header.record_count and not tombstones:
             return b"", None
         body = body_of(header, batch)
-        return body, pick_places(body, [offset - base for offset in offsets[first:last]], tombstones=tombstones)
+        return body, pick_spans(body, [offset - base for offset in offsets[first:last]], tombstones=tombstones)
 
-    def _chosen(self, base: int, places: list[Place], expired: bool) -> list[Place]:
+    def _chosen(self, base: int, spans: list[RecordSpan], expired: bool) -> list[RecordSpan]:
         """The records that stay, each asked for on its own."""
         offset_of, mapped_to = self._keys.offsets.get, self._keys.end
         kept = []
-        for place in places:
-            offset = base + place.offset_delta
+        for span in spans:
+            offset = base + span.offset_delta
             if offset < mapped_to:
-                key = place.key
-                if key is None or offset_of(key, -1) > offset or (expired and place.tombstone):
+                key = span.key
+                if key is None or offset_of(key, -1) > offset or (expired and span.tombstone):
                     continue
-            kept.append(place)
+            kept.append(span)
         return kept
 
     def _must_stay(self, header: BatchHeader, control: bool) -> bool:
@@ -123,21 +123,21 @@ class Filter:
             return header.last_offset == last
         return control and work.last_epochs.get(producer_id) == header.producer_epoch
 
-    def _with_horizon(self, header: BatchHeader, body: bytes, kept: Sequence[Place]) -> tuple[BatchHeader, bytes]:
+    def _with_horizon(self, header: BatchHeader, body: bytes, kept: Sequence[RecordSpan]) -> tuple[BatchHeader, bytes]:
         """KIP-534: tombstones, and markers whose data is gone, get the time from which on they may go."""
         horizon = self._work.now + self._work.delete_retention_ms
         shift = horizon - header.base_timestamp
-        moved = b"".join([moved_in_time(body, place, shift) for place in kept])
+        moved = b"".join([moved_in_time(body, span, shift) for span in kept])
         return _sealed(header, moved, kept, horizon)
 
 
 def _sealed(
-    header: BatchHeader, body: bytes, kept: Sequence[Place], horizon: int | None = None
+    header: BatchHeader, body: bytes, kept: Sequence[RecordSpan], horizon: int | None = None
 ) -> tuple[BatchHeader, bytes]:
     """A batch with the records that stay, in the codec that it had."""
     latest = header.max_timestamp
     if not header.attributes & LOG_APPEND_TIME:
-        latest = header.base_timestamp + max(place.time_delta for place in kept)
+        latest = header.base_timestamp + max(span.time_delta for span in kept)
     codec = header.attributes & CODEC_MASK
     if codec:
         body = compress(codec, body)

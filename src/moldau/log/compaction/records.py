@@ -1,6 +1,6 @@
-"""Keys and places of the records in a batch's body: all that compaction needs, and nothing copied but keys.
+"""Keys and spans of the records in a batch's body: all that compaction needs, and nothing copied but keys.
 
-These loops run for every record of a compacted log, so varints of one byte are read in place and fields that nobody
+These loops run for every record of a compacted log, so varints of one byte are read in span and fields that nobody
 asks for are stepped over. Whoever calls has checked the batch's checksum; what does not fit is CorruptRecords.
 """
 
@@ -15,7 +15,7 @@ LARGEST_BODY = 256 * 1024 * 1024  # bytes that the records of one batch may take
 NULL = 0x01  # the one byte of length -1
 
 
-class Place(NamedTuple):
+class RecordSpan(NamedTuple):
     """A record: where it stands in the body, and what decides whether it stays."""
 
     start: int
@@ -82,29 +82,29 @@ def read_keys(body: bytes, count: int) -> tuple[list[bytes | None], bool]:
     return keys, tombstones
 
 
-def read_places(body: bytes, count: int) -> list[Place]:
+def read_spans(body: bytes, count: int) -> list[RecordSpan]:
     """All records, in order."""
-    places: list[Place] = []
+    spans: list[RecordSpan] = []
     position = 0
     try:
         for _ in range(count):
-            place = _place(body, position)
-            places.append(place)
-            position = place.end
+            span = _span(body, position)
+            spans.append(span)
+            position = span.end
     except IndexError:
         raise CorruptRecords(f"the body ends inside one of {count} records") from None
     if position != len(body):
         raise CorruptRecords(f"{count} records end at {position} of {len(body)} bytes")
-    return places
+    return spans
 
 
-def pick_places(body: bytes, wanted: list[int], *, tombstones: bool) -> list[Place]:
+def pick_spans(body: bytes, wanted: list[int], *, tombstones: bool) -> list[RecordSpan]:
     """Some of the records, by their numbers, in ascending order; those between are stepped over.
 
     Their keys are left out, and so is whether one is a tombstone unless there may be `tombstones`.
     """
-    places: list[Place] = []
-    add, make = places.append, tuple.__new__
+    spans: list[RecordSpan] = []
+    add, make = spans.append, tuple.__new__
     position = number = 0
     try:
         for want in wanted:
@@ -127,20 +127,20 @@ def pick_places(body: bytes, wanted: list[int], *, tombstones: bool) -> list[Pla
                     break
                 position = end
             if tombstones:
-                add(_place(body, start))
+                add(_span(body, start))
             else:
                 time = body[position + 1]  # behind the attributes
                 time = (time >> 1) ^ -(time & 1) if time < 0x80 else read_varint(body, position + 1, INT64)[0]
-                add(make(Place, (start, end, time, want, None, False)))
+                add(make(RecordSpan, (start, end, time, want, None, False)))
             position = end
     except IndexError:
         raise CorruptRecords("the body ends inside a record") from None
     if position > len(body):
         raise CorruptRecords(f"a record ends at {position} of {len(body)} bytes")
-    return places
+    return spans
 
 
-def _place(body: bytes, start: int) -> Place:
+def _span(body: bytes, start: int) -> RecordSpan:
     """The record that begins at `start`."""
     size, position = read_varint(body, start)
     end = position + size
@@ -168,7 +168,7 @@ def _place(body: bytes, start: int) -> Place:
         position += size
     if not start < position < end <= len(body):
         raise CorruptRecords(f"a record from {start} to {end} whose key reaches to {position}")
-    return tuple.__new__(Place, (start, end, time, delta, key, body[position] == NULL))
+    return tuple.__new__(RecordSpan, (start, end, time, delta, key, body[position] == NULL))
 
 
 def _digest(body: bytes, position: int, end: int) -> tuple[bytes, int]:
@@ -179,9 +179,9 @@ def _digest(body: bytes, position: int, end: int) -> tuple[bytes, int]:
     return blake2b(memoryview(body)[position : position + size]).digest(), position + size
 
 
-def moved_in_time(body: bytes, place: Place, shift: int) -> bytes:
+def moved_in_time(body: bytes, span: RecordSpan, shift: int) -> bytes:
     """The record with `shift` taken from its timestamp delta, for a batch whose base timestamp grew by as much."""
-    _, position = read_varint(body, place.start)
+    _, position = read_varint(body, span.start)
     _, behind = read_varint(body, position + 1, INT64)
-    record = body[position : position + 1] + write_varint(place.time_delta - shift) + body[behind : place.end]
+    record = body[position : position + 1] + write_varint(span.time_delta - shift) + body[behind : span.end]
     return write_varint(len(record)) + record

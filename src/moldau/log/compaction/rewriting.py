@@ -15,7 +15,7 @@ from moldau.log import aborted
 from moldau.log.aborted import Aborted
 from moldau.log.compaction.filtering import Filter
 from moldau.log.compaction.keys import KeyMap
-from moldau.log.compaction.records import body_of, read_keys, read_places
+from moldau.log.compaction.records import body_of, read_keys, read_spans
 from moldau.log.compaction.transactions import Transactions
 from moldau.log.compaction.work import Cleaned, Tally, Work
 from moldau.log.files import OpenFiles, read_whole, write_all, write_tail
@@ -132,7 +132,7 @@ class Cleaner:
                 if tombstones:
                     keys.note_tombstones(base)
             else:
-                places = [place for place in read_places(body, count) if base + place.offset_delta >= first]
+                places = [place for place in read_spans(body, count) if base + place.offset_delta >= first]
                 keys.add([place.key for place in places], [base + place.offset_delta for place in places])
 
     # -- the rewrite -------------------------------------------------------------------------------------------------

@@ -50,7 +50,7 @@ class Swaps:
         """On the loop. Files to remove once `settle` has run."""
         for base in cleaned.bases:
             del self._planned[base]
-        return self._log.exchange(cleaned.bases, cleaned.size, cleaned.aborts, now)
+        return self._log.replace_segments(cleaned.bases, cleaned.size, cleaned.aborts, now)
 
     def settle(self) -> None:
         """In a thread: the new names are durable."""

@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from uuid import UUID, uuid4
 
-from moldau.log.checkpoints import MalformedCheckpointError, Partition, read_topic_id
+from moldau.base.ids import TopicPartition
+from moldau.log.checkpoints import MalformedCheckpointError, read_topic_id
 from moldau.log.directory import MOVED, DirectoryRefused, LogDirectory
 from moldau.log.files import read_whole, remove, replace
 
@@ -21,7 +22,7 @@ def deletion_path(path: Path) -> Path:
     return path.with_name(f"{path.name[:LONGEST_DELETED]}.{uuid4().hex}-delete")
 
 
-def put_aside(path: Path, why: str) -> None:
+def rename_stray(path: Path, why: str) -> None:
     """A directory stands in a partition's place that is not its log: keep it, under Kafka's kind of name."""
     if path.exists():
         stray = path.rename(path.with_name(f"{path.name[:LONGEST_STRAY]}.{uuid4().hex}-stray"))
@@ -60,14 +61,16 @@ def _id_in(path: Path) -> UUID | None:
         return None
 
 
-def homes(directories: list[LogDirectory], topic_ids: Mapping[str, UUID]) -> dict[Partition, LogDirectory]:
+def locate_partitions(
+    directories: list[LogDirectory], topic_ids: Mapping[str, UUID]
+) -> dict[TopicPartition, LogDirectory]:
     """The directory of each partition. `topic_ids` are those of the topics that there are.
 
     A move to another directory that was cut short after its last step but one leaves two, of which one is marked as
     moved: that one goes. Otherwise nobody can say which is right: the node does not start, as Kafka does not. While the
     disk of a directory does not work, one that is marked is nobody's home: the copy may be there, with more in it.
     """
-    found: dict[Partition, tuple[LogDirectory, Path]] = {}
+    found: dict[TopicPartition, tuple[LogDirectory, Path]] = {}
     for directory in directories:
         for key, path in directory.partitions().items():
             if key not in found:
@@ -78,7 +81,7 @@ def homes(directories: list[LogDirectory], topic_ids: Mapping[str, UUID]) -> dic
             if stray is not None:
                 found[key] = (directory, path) if stray == old else found[key]
                 (old_directory if stray == old else directory).forget(key)
-                put_aside(stray, STRAY)
+                rename_stray(stray, STRAY)
                 continue
             if (old / MOVED).exists():
                 found[key] = (directory, path)
@@ -100,9 +103,9 @@ def homes(directories: list[LogDirectory], topic_ids: Mapping[str, UUID]) -> dic
     return {key: directory for key, (directory, _) in found.items()}
 
 
-def interrupted(directories: list[LogDirectory]) -> dict[Partition, LogDirectory]:
+def interrupted_moves(directories: list[LogDirectory]) -> dict[TopicPartition, LogDirectory]:
     """Where partitions were on their way to; their unfinished copies are removed."""
-    unfinished = {key: directory for directory in directories for key in directory.futures()}
+    unfinished = {key: directory for directory in directories for key in directory.future_logs()}
     for directory in directories:
-        remove(directory.futures().values())
+        remove(directory.future_logs().values())
     return unfinished

@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moldau.log.files import remove
-from moldau.log.following import CorruptCopy, cut
+from moldau.log.follower_append import CorruptFetchError, parse_fetched
 from moldau.log.log import Log
 from moldau.log.markers import Marker, encode_marker
-from moldau.log.repair import doubted, drop_segments, sound_to, unbroken_to
+from moldau.log.repair import contiguous_to, corruption_check, drop_segments, valid_to
 from moldau.log.settings import LogConfig
 from support.log.logs import NOW, append, batch, flush, headers_on_disk, open_log, producer_view, read
 
@@ -23,7 +23,9 @@ def everything(log: Log) -> bytes:
     while (piece := log.locate(offset, 1 << 30, log.end_offset, whole_first=True)) is not None:
         data = read(piece)
         found += data
-        offset = cut(memoryview(data), 0).headers[-1][0] + cut(memoryview(data), 0).headers[-1][6] + 1
+        offset = (
+            parse_fetched(memoryview(data), 0).headers[-1][0] + parse_fetched(memoryview(data), 0).headers[-1][6] + 1
+        )
     return found
 
 
@@ -36,8 +38,8 @@ def copied(leader: Log, directory: Path, pieces: list[int], config: LogConfig | 
     while at < len(data):
         size = max(pieces[turn % len(pieces)], 2 * SIZE)
         turn += 1
-        copies = cut(memoryview(data)[at : at + size], follower.end_offset)
-        follower.append_copies(copies, NOW)
+        copies = parse_fetched(memoryview(data)[at : at + size], follower.end_offset)
+        follower.append_as_follower(copies, NOW)
         at += len(copies.data)
     return follower
 
@@ -88,7 +90,7 @@ def test_transactions_are_followed(tmp_path: Path) -> None:
 def test_gaps_that_compaction_left_are_kept(tmp_path: Path) -> None:
     follower = open_log(tmp_path)
     data = bytes(batch(2, base_offset=3, leader_epoch=1)) + bytes(batch(1, base_offset=9, leader_epoch=1))
-    follower.append_copies(cut(memoryview(data), 0), NOW)
+    follower.append_as_follower(parse_fetched(memoryview(data), 0), NOW)
     assert follower.end_offset == 10
     assert [header.base_offset for header in headers_on_disk(tmp_path)] == [3, 9]
     assert follower.epochs.entries() == [(1, 3)]
@@ -96,7 +98,7 @@ def test_gaps_that_compaction_left_are_kept(tmp_path: Path) -> None:
 
 def test_what_is_there_already_is_left_out_and_a_cut_end_comes_again() -> None:
     data = bytes(batch(2)) + bytes(batch(3, base_offset=2)) + bytes(batch(1, base_offset=5))[:-1]
-    copies = cut(memoryview(data), 3)
+    copies = parse_fetched(memoryview(data), 3)
     assert [header[0] for header in copies.headers] == [2]
     assert len(copies.data) == len(batch(3))
 
@@ -112,8 +114,8 @@ def test_what_is_there_already_is_left_out_and_a_cut_end_comes_again() -> None:
     ids=["checksum", "format", "length", "order"],
 )
 def test_a_broken_answer_is_refused_as_a_whole(data: bytes) -> None:
-    with pytest.raises(CorruptCopy):
-        cut(memoryview(data), 0)
+    with pytest.raises(CorruptFetchError):
+        parse_fetched(memoryview(data), 0)
 
 
 def test_a_leader_that_wrote_nothing_leaves_no_epoch_behind(tmp_path: Path) -> None:
@@ -128,9 +130,9 @@ def test_an_epoch_that_began_later_on_the_leader_begins_there(tmp_path: Path) ->
     leader, follower = open_log(tmp_path / "leader"), open_log(tmp_path / "follower")
     for epoch in (0, 0, 2, 7):
         append(leader, batch(), epoch)
-    follower.append_copies(cut(memoryview(everything(leader))[:SIZE], 0), NOW)
+    follower.append_as_follower(parse_fetched(memoryview(everything(leader))[:SIZE], 0), NOW)
     follower.epochs.assign(7, 1)
-    follower.append_copies(cut(memoryview(everything(leader))[SIZE:], 1), NOW)
+    follower.append_as_follower(parse_fetched(memoryview(everything(leader))[SIZE:], 1), NOW)
     assert follower.epochs.entries() == leader.epochs.entries() == [(0, 0), (2, 2), (7, 3)]
 
 
@@ -152,9 +154,9 @@ def test_a_crash_after_the_log_was_cut_brings_no_leader_back(tmp_path: Path) -> 
 def test_a_log_begins_anew_where_the_leaders_begins(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     append(log, batch(3), 4)
-    log.restart_at(100, NOW)
+    log.truncate_fully_and_start_at(100, NOW)
     assert (log.start_offset, log.end_offset, log.epochs.entries(), log.size) == (100, 100, [], 0)
-    log.append_copies(cut(batch(1, base_offset=100, leader_epoch=6), 100), NOW)
+    log.append_as_follower(parse_fetched(batch(1, base_offset=100, leader_epoch=6), 100), NOW)
     assert (log.end_offset, log.epochs.entries()) == (101, [(6, 100)])
 
 
@@ -162,16 +164,16 @@ def test_damage_is_found_by_reading(tmp_path: Path) -> None:
     log = open_log(tmp_path, LogConfig(segment_bytes=3 * SIZE))
     for _ in range(8):
         append(log, batch())
-    assert sound_to(log) == 8
-    look = doubted(log, 4)
+    assert valid_to(log) == 8
+    look = corruption_check(log, 4)
     append(log, batch())
     assert not look()
     path = sorted((tmp_path / "topic-0").glob("*.log"))[1]
     data = bytearray(path.read_bytes())
     data[SIZE + 65] ^= 1
     path.write_bytes(data)
-    assert sound_to(log) == 3, "where its segment begins"
-    assert [doubted(log, offset)() for offset in (2, 3, 5, 6)] == [False, True, True, False]
+    assert valid_to(log) == 3, "where its segment begins"
+    assert [corruption_check(log, offset)() for offset in (2, 3, 5, 6)] == [False, True, True, False]
 
 
 @settings(max_examples=60, deadline=None)
@@ -204,13 +206,13 @@ def test_what_was_damaged_anywhere_is_cut_off_and_can_be_copied_again(
         at -= size
     if not running:
         follower = open_log(directory / "follower", config)
-    if sound_to(follower) < follower.end_offset:
-        drop_segments(follower, sound_to(follower), NOW)
-    assert sound_to(follower) == follower.end_offset
+    if valid_to(follower) < follower.end_offset:
+        drop_segments(follower, valid_to(follower), NOW)
+    assert valid_to(follower) == follower.end_offset
     data = everything(leader)
     held = everything(follower)
     assert data.startswith(held)
-    follower.append_copies(cut(memoryview(data)[len(held) :], follower.end_offset), NOW)
+    follower.append_as_follower(parse_fetched(memoryview(data)[len(held) :], follower.end_offset), NOW)
     assert everything(follower) == data
     assert producer_view(follower) == producer_view(leader)
     assert follower.epochs.entries() == leader.epochs.entries()
@@ -229,15 +231,15 @@ def test_what_a_power_cut_took_out_of_the_middle_is_noticed(left: int, last: int
     third.write_bytes(third.read_bytes()[: last * SIZE])
     again = open_log(tmp_path, config, recovery_point=3)
     assert again.end_offset == 6 + last, "without another copy what is left is kept"
-    assert unbroken_to(again) == 3 + left
+    assert contiguous_to(again) == 3 + left
 
 
 def test_nothing_is_missing_where_compaction_left_a_gap_and_all_was_synced(tmp_path: Path) -> None:
     log = open_log(tmp_path)
-    log.append_copies(cut(batch(2, leader_epoch=1), 0), NOW)
-    log.append_copies(cut(batch(2, base_offset=9, leader_epoch=1), 2), NOW)
+    log.append_as_follower(parse_fetched(batch(2, leader_epoch=1), 0), NOW)
+    log.append_as_follower(parse_fetched(batch(2, base_offset=9, leader_epoch=1), 2), NOW)
     log.durability.recovery_point = log.end_offset
-    assert unbroken_to(log) == 11
+    assert contiguous_to(log) == 11
 
 
 def test_a_full_disk_leaves_the_log_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -248,10 +250,10 @@ def test_a_full_disk_leaves_the_log_as_it_was(tmp_path: Path, monkeypatch: pytes
     real = os.write
     monkeypatch.setattr(os, "write", lambda fd, data: real(fd, bytes(data)[:10]))
     with pytest.raises(OSError, match="10 of"):
-        log.append_copies(cut(batch(1, base_offset=1), 1), NOW)
+        log.append_as_follower(parse_fetched(batch(1, base_offset=1), 1), NOW)
     monkeypatch.undo()
     assert (log.end_offset, log.size) == (1, SIZE)
-    log.append_copies(cut(batch(1, base_offset=1), 1), NOW)
+    log.append_as_follower(parse_fetched(batch(1, base_offset=1), 1), NOW)
     assert [header.base_offset for header in headers_on_disk(tmp_path)] == [0, 1]
 
 
@@ -261,7 +263,7 @@ def test_a_log_that_begins_anew_knows_no_producer_of_the_one_before(tmp_path: Pa
     log.close()
     log = open_log(tmp_path, clean=True)
     append(log, batch(3, producer_id=5, epoch=0, sequence=4), 1)
-    log.restart_at(4, NOW)  # where a snapshot is
+    log.truncate_fully_and_start_at(4, NOW)  # where a snapshot is
     assert producer_view(log) == {}
     append(log, batch(2, producer_id=6, epoch=0, sequence=0), 2)
     log.close()
@@ -273,7 +275,7 @@ def test_what_leaves_the_log_while_it_is_looked_at_is_not_damaged(tmp_path: Path
     log = open_log(tmp_path, LogConfig(segment_bytes=3 * SIZE))
     for _ in range(8):
         append(log, batch())
-    look = doubted(log, 1)
+    look = corruption_check(log, 1)
     remove(log.advance_start(4))
     assert not look()
 
@@ -292,4 +294,4 @@ def test_a_segment_that_was_cut_off_and_is_there_again_is_noticed(tmp_path: Path
     (tmp_path / "topic-0" / f"{6:020d}.log").write_bytes(old)
     again = open_log(tmp_path, config)
     assert again.end_offset == 8
-    assert unbroken_to(again) == 6
+    assert contiguous_to(again) == 6

@@ -19,7 +19,7 @@ class TopicIdLostError(ValueError):
     """Nobody can say which topic the directory belonged to, and nothing of it was ever synced."""
 
 
-def claim(directory: Path, topic_id: UUID) -> bool:
+def check_topic_id(directory: Path, topic_id: UUID) -> bool:
     """Makes sure that the directory is this topic's; True if the file that says so had to be written.
 
     The file is synced with the log's first flush, which also writes the leader epochs. So a damaged one without those

@@ -16,16 +16,16 @@ from moldau.log.segment import MAX_RELATIVE_OFFSET, Segment
 from moldau.wire.batch import CRC_START, HEADER, HEADER_SIZE, MAGIC, PREFIX_SIZE
 
 
-class CorruptCopy(ValueError):
+class CorruptFetchError(ValueError):
     """What the leader sent is not what it should be: nothing of it is appended."""
 
 
-class Copies(NamedTuple):
+class FetchedBatches(NamedTuple):
     headers: list[RawHeader]
     data: memoryview  # the batches of these headers, one behind the other
 
 
-def cut(data: memoryview, expected: int) -> Copies:
+def parse_fetched(data: memoryview, expected: int) -> FetchedBatches:
     """The whole batches of an answer, from the one that holds the offset `expected` on."""
     headers: list[RawHeader] = []
     begin = at = 0
@@ -36,20 +36,20 @@ def cut(data: memoryview, expected: int) -> Copies:
         base, length, _, magic, crc, _, delta = header[:7]
         stop = at + length + PREFIX_SIZE
         if length < HEADER_SIZE - PREFIX_SIZE or magic != MAGIC or delta < 0:
-            raise CorruptCopy(f"at byte {at} is no batch of format {MAGIC}")
+            raise CorruptFetchError(f"at byte {at} is no batch of format {MAGIC}")
         if stop > end:
             break
         if crc != crc32c(data[at + CRC_START : stop]):
-            raise CorruptCopy(f"the checksum of the batch at offset {base} is wrong")
+            raise CorruptFetchError(f"the checksum of the batch at offset {base} is wrong")
         if headers and base < offset:
-            raise CorruptCopy(f"a batch at offset {base} follows one that ends at {offset}")
+            raise CorruptFetchError(f"a batch at offset {base} follows one that ends at {offset}")
         if base + delta < expected:
             begin = stop  # it is here already
         else:
             headers.append(header)
             offset = base + delta + 1
         at = stop
-    return Copies(headers, data[begin:at])
+    return FetchedBatches(headers, data[begin:at])
 
 
 def fitting(headers: list[RawHeader], start: int, segment: Segment, most_bytes: int, now: int) -> int:
@@ -66,7 +66,7 @@ def fitting(headers: list[RawHeader], start: int, segment: Segment, most_bytes: 
     return len(headers)
 
 
-def write_copies(segment: Segment, files: OpenFiles, headers: list[RawHeader], data: memoryview) -> None:
+def write_batches(segment: Segment, files: OpenFiles, headers: list[RawHeader], data: memoryview) -> None:
     """Writes batches behind each other into a segment and its index, or nothing of them."""
     assert segment.live is not None
     segment.touched = True
