@@ -1,5 +1,5 @@
 """The command line: `python -m chaos` runs the matrix, `run` one run by its seed, `check` looks at a history again,
-`simulate` lives lives of a cluster in one process.
+`simulate` runs replication on a virtual clock in one process.
 """
 
 import os
@@ -21,7 +21,11 @@ from chaos.run import Outcome, Plan, run
 from chaos.simulation import lives
 from chaos.workloads.table import WORKLOADS, available, missing
 
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, help="Does the cluster lose anything?")
+app = typer.Typer(
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Run clients on a cluster under faults, and check that nothing is lost.",
+)
 console = Console(highlight=False)
 if not console.is_terminal:
     console = Console(highlight=False, width=150)
@@ -29,7 +33,7 @@ if not console.is_terminal:
 Seed = Annotated[int, typer.Option(help="Decides the faults and what the clients do.")]
 Rounds = Annotated[int, typer.Option(min=0, help="Faults of a run.")]
 SYSTEMS = ("moldau", "apache")
-Where = Annotated[Path | None, typer.Option(help="Where histories and logs go; a new directory unless it is named.")]
+Where = Annotated[Path | None, typer.Option(help="Directory for histories and logs; a new one by default.")]
 System = Annotated[str, typer.Option(help="moldau or apache: three nodes of Apache Kafka, to check the checker.")]
 
 
@@ -37,18 +41,18 @@ System = Annotated[str, typer.Option(help="moldau or apache: three nodes of Apac
 def main(
     context: typer.Context,
     seed: Seed = 1,
-    repeat: Annotated[int, typer.Option(min=1, help="How often each fault comes in the run of its sort.")] = 3,
+    repeat: Annotated[int, typer.Option(min=1, help="How often each fault occurs in the run of its kind.")] = 3,
     mixes: Annotated[int, typer.Option(min=0, help="Runs with all faults.")] = 4,
     system: System = "moldau",
     directory: Where = None,
 ) -> None:
-    """Faults of each sort, then mixes of all; writes the table of docs/reliability.md."""
+    """Run faults of each kind, then mixes of all; write the tables of docs/reliability.md."""
     if context.invoked_subcommand is not None:
         return
     _known("--system", SYSTEMS, [system])
     home = _home(directory)
     for name, reason in missing().items():
-        console.print(f"without {name}: {reason}", style="red", markup=False)
+        console.print(f"Without {name}: {reason}", style="red", markup=False)
     outcomes = [_run(plan, home / f"seed-{plan.seed}") for plan in matrix.plans(seed, repeat, mixes, system)]
     for title, (headings, make) in matrix.TABLES.items():
         table = Table(*headings, title=title or None)
@@ -76,7 +80,7 @@ def one(
     system: System = "moldau",
     directory: Where = None,
 ) -> None:
-    """One run, as a failing one tells how to repeat it."""
+    """Run one plan; a failed run prints the command that repeats it."""
     _known("--system", SYSTEMS, [system])
     known = ANYWHERE if system == "apache" else list(FAULTS)
     _known("--fault", known, fault or ())
@@ -93,7 +97,7 @@ def look(history: Annotated[Path, typer.Argument(exists=True, dir_okay=False, he
     try:
         events = list(load(history))
     except (KeyError, TypeError, ValueError) as problem:
-        raise typer.BadParameter(f"{history} is no history: {problem!r}") from problem
+        raise typer.BadParameter(f"{history} is not a history: {problem!r}") from problem
     found = check(events)
     for anomaly in found:
         console.print(str(anomaly), markup=False)
@@ -104,13 +108,13 @@ def look(history: Annotated[Path, typer.Argument(exists=True, dir_okay=False, he
 
 @app.command()
 def simulate(
-    seed: Annotated[int, typer.Option(help="Of the first life.")] = 1,
-    seeds: Annotated[int, typer.Option(min=1, help="How many lives.")] = 100,
-    minutes: Annotated[float, typer.Option(help="How long each of them is, by its own clock.")] = 10.0,
-    workers: Annotated[int, typer.Option(min=1, help="Processes that live them.")] = os.cpu_count() or 1,
+    seed: Annotated[int, typer.Option(help="Seed of the first run.")] = 1,
+    seeds: Annotated[int, typer.Option(min=1, help="Number of runs.")] = 100,
+    minutes: Annotated[float, typer.Option(help="Simulated minutes of each run.")] = 10.0,
+    workers: Annotated[int, typer.Option(min=1, help="Processes to run them in.")] = os.cpu_count() or 1,
 ) -> None:
-    """Replication on a virtual clock, with faults by seed. The same seed is the same life."""
-    if os.environ.get("PYTHONHASHSEED") != "0":  # sets have an order that is another in each process
+    """Simulate replication on a virtual clock, with faults by seed. The same seed gives the same run."""
+    if os.environ.get("PYTHONHASHSEED") != "0":  # otherwise the order of sets differs from process to process
         os.execve(sys.executable, [sys.executable, "-m", "chaos", *sys.argv[1:]], os.environ | {"PYTHONHASHSEED": "0"})
     bad = 0
     total = lives.Total()
@@ -131,13 +135,13 @@ def simulate(
 def _run(plan: Plan, directory: Path) -> Outcome:
     outcome = run(plan, directory, console.print)
     console.print(outcome.summary, markup=False)
-    if not outcome.good:  # at once: who is interrupted later has it
+    if not outcome.good:  # now, in case the matrix is interrupted later
         console.print(outcome.complaint, style="red", markup=False)
     return outcome
 
 
 def _known(option: str, names: Collection[str], wanted: Iterable[str]) -> None:
-    """A mistake in a name is told before anything is started."""
+    """Reject an unknown name before anything is started."""
     for name in wanted:
         if name not in names:
             raise typer.BadParameter(f"{name!r} is not known. Any of: {', '.join(names)}", param_hint=option)

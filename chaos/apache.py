@@ -1,6 +1,6 @@
-"""Three nodes of Apache Kafka with the methods of `moldau.testing.Cluster`, as far as a check of the checker needs.
+"""Three Apache Kafka nodes with the methods of `moldau.testing.Cluster` that a check of the checker needs.
 
-What is found on Apache Kafka is more likely the checker's mistake, or a client's, than the cluster's.
+An anomaly on Apache Kafka is more likely an error of the checker or of a client than of the cluster.
 """
 
 import os

@@ -1,8 +1,8 @@
-"""Finds in a history what a log must never show. Pure: events in, anomalies out; knows nothing of clients or brokers.
+"""Anomalies in a history that a log must never show. Pure: events in, anomalies out; no clients, no brokers.
 
-After the Kafka workload of Jepsen: every record is unique, so each acknowledgement and each read tells where one record
-is. Offsets need not be contiguous (markers of transactions take some); what is known to be at them must agree, come in
-order, and be there for all. One row of FINDERS is one anomaly.
+After the Kafka workload of Jepsen: every record is unique, so each acknowledgement and each read gives the position of
+one record. Offsets need not be contiguous (transaction markers take some). All readers must find the same records at
+the same offsets, in order. One row of FINDERS is one anomaly.
 """
 
 from bisect import bisect_left
@@ -23,13 +23,13 @@ class Anomaly(NamedTuple):
         return f"{self.kind} in {self.place}: {self.text}"
 
 
-Found = Iterator[tuple[str, str]]  # a place, and what is wrong there
+Found = Iterator[tuple[str, str]]  # a place, and the anomaly there
 
 
 def check(history: Iterable[Event], *, ended: bool = True) -> list[Anomaly]:
-    """Everything that is wrong with a history at whose end readers went through all places from their beginning.
+    """All anomalies of a history that ends with a full read of every partition.
 
-    A run that did not come to its end (`ended`) has no such reading: what is missing in it proves nothing then.
+    Without that read (`ended` is false, the run did not finish) a missing record proves nothing.
     """
     facts = gather(history)
     finders = {kind: find for kind, find in FINDERS.items() if ended or kind not in ENDED_ONLY}
@@ -37,13 +37,13 @@ def check(history: Iterable[Event], *, ended: bool = True) -> list[Anomaly]:
 
 
 def counts(anomalies: Sequence[Anomaly]) -> dict[str, int]:
-    """How many there are of every kind, those that were not found too."""
+    """Number of anomalies of every kind, including those with none."""
     found = Counter(each.kind for each in anomalies)
     return {kind: found[kind] for kind in FINDERS}
 
 
 def _lost_writes(facts: Facts) -> Found:
-    """Acknowledged, and read by nobody, although somebody read beyond it; or read once, and gone in the end."""
+    """Acknowledged, but skipped by all readers that read beyond it; or read once, and missing at the end."""
     for fate in _missing(facts):
         if fate.offset is not None and fate.offset < facts.top.get(fate.send.place, -1):
             top = facts.top[fate.send.place]
@@ -52,11 +52,14 @@ def _lost_writes(facts: Facts) -> Found:
         found = {value for walk in facts.walks[reader, place] if isinstance(walk, Polled) for _, value in walk.reads}
         for (where, value), fate in facts.fates.items():
             if where == place and fate.visible and value not in found:
-                yield place, f"{value} was read at {sorted(fate.visible)}, but {reader}, who read all, did not find it"
+                yield (
+                    place,
+                    f"{value} was read at {sorted(fate.visible)}, but not by {reader}, which read all",
+                )
 
 
 def _unseen(facts: Facts) -> Found:
-    """Acknowledged, and read by nobody; nobody came that far."""
+    """Acknowledged, but never read, and no reader got that far."""
     for fate in _missing(facts):
         if fate.offset is None or fate.offset >= facts.top.get(fate.send.place, -1):
             yield fate.send.place, f"{fate.send.value}, acknowledged at {fate.offset}, was never read"
@@ -67,7 +70,7 @@ def _missing(facts: Facts) -> Iterator[Fate]:
 
 
 def _aborted_reads(facts: Facts) -> Found:
-    """Read, although it failed for certain or its transaction was aborted."""
+    """Read, although the write definitely failed or its transaction was aborted."""
     for fate in facts.fates.values():
         transaction = fate.send.transaction
         if fate.found and fate.failed is not None and fate.failed.surely:
@@ -77,7 +80,7 @@ def _aborted_reads(facts: Facts) -> Found:
 
 
 def _precommitted_reads(facts: Facts) -> Found:
-    """Read by read_committed before anybody asked for its transaction to be committed."""
+    """Read with read_committed before the commit of its transaction was requested."""
     for poll in facts.polls:
         for offset, value in poll.reads if poll.isolated else ():
             fate = facts.fates.get((poll.place, value))
@@ -85,11 +88,14 @@ def _precommitted_reads(facts: Facts) -> Found:
                 continue
             ending = facts.endings.get(fate.send.transaction)
             if ending is None or ending.at > poll.at:
-                yield poll.place, f"{value} at {offset} was read by {poll.who} while {fate.send.transaction} was open"
+                yield (
+                    poll.place,
+                    f"{value} at {offset} was read by {poll.client} while {fate.send.transaction} was open",
+                )
 
 
 def _phantoms(facts: Facts) -> Found:
-    """Read, but nobody sent it there."""
+    """Read, but never sent to that partition."""
     for place, offset, value in facts.strangers:
         yield place, f"{value!r} at {offset} was never sent there"
 
@@ -113,9 +119,9 @@ def _duplicates(facts: Facts) -> Found:
 
 
 def _nonmonotonic_sends(facts: Facts) -> Found:
-    """A producer's later record comes before an earlier one.
+    """A producer's later record is before an earlier one.
 
-    One that the producer gave up may come late: it lay in a connection that nobody waited for any more.
+    A record that the producer gave up may be appended late: it was still in a connection.
     """
     for (_, place), fates in facts.sends.items():
         last: Fate | None = None
@@ -128,23 +134,23 @@ def _nonmonotonic_sends(facts: Facts) -> Found:
 
 
 def _nonmonotonic_polls(facts: Facts) -> Found:
-    """A reader goes back, or stays, without having been told to."""
+    """A reader goes back or stays without a seek."""
     for reader, place, expected, offset in _steps(facts):
         if offset < expected:
-            yield place, f"{reader} was to go on at {expected}, and read {offset}"
+            yield place, f"{reader} should have read {expected} next, but read {offset}"
 
 
 def _skipped_polls(facts: Facts) -> Found:
-    """A reader leaves out what another one read."""
+    """A reader skips a record that another one read."""
     for reader, place, expected, offset in _steps(facts):
         known = facts.visible.get(place, [])
         first = bisect_left(known, expected)
         if first < len(known) and known[first] < offset:
-            yield place, f"{reader} was to go on at {expected}, and read {offset}; {known[first]} lies between"
+            yield place, f"{reader} should have read {expected} next, but read {offset}; {known[first]} is between them"
 
 
 def _steps(facts: Facts) -> Iterator[tuple[str, str, int, int]]:
-    """Every read of which one knows where the reader stood: reader, place, where it stood, what it read."""
+    """Each read with a known position of the reader: reader, place, position, offset that it read."""
     for (reader, place), walk in facts.walks.items():
         expected = -1
         for event in walk:
@@ -159,7 +165,7 @@ def _steps(facts: Facts) -> Iterator[tuple[str, str, int, int]]:
 
 
 def _lost_copies(facts: Facts) -> Found:
-    """Written for certain, but its copy was never read."""
+    """Definitely written, but its copy was never read."""
     for copies in facts.copies:
         made = _copies_made(facts, copies)
         for fate in _of_topic(facts, copies.source):
@@ -186,10 +192,10 @@ def _of_topic(facts: Facts, topic: str) -> Iterator[Fate]:
 
 
 def _lost_commits(facts: Facts) -> Found:
-    """A group's committed offset is older than one that was acknowledged before it was asked for.
+    """A group's committed offset is lower than one that was acknowledged before the request.
 
-    Members of a group commit ever higher offsets: whoever takes over begins where the group was. But a commit that was
-    not acknowledged may lie in a paused broker's socket and be carried out later than its successor.
+    Members of a group commit increasing offsets: a member that takes over starts at the committed one. But a commit
+    that was not acknowledged may wait in a paused broker's socket and be applied after its successor.
     """
     for (group, place), events in facts.commits.items():
         acknowledged = [each for each in events if isinstance(each, Committed)]
@@ -204,16 +210,16 @@ def _lost_commits(facts: Facts) -> Found:
 
 
 def _strange_commits(facts: Facts) -> Found:
-    """A group's committed offset that nobody had begun to commit."""
+    """A group's committed offset that no member had started to commit."""
     for (group, place), events in facts.commits.items():
         begun = {each.offset: each.at for each in reversed(events) if isinstance(each, Committing)}
         for each in events:
             if isinstance(each, Fetched) and each.offset >= 0 and begun.get(each.offset, each.at) >= each.at:
-                yield place, f"{group} has {each.offset}, which nobody committed before {each.at}"
+                yield place, f"{group} has {each.offset}, which no member committed before {each.at}"
 
 
 def _stale_ends(facts: Facts) -> Found:
-    """The end of a place lies before what was acknowledged, read or listed when it was asked for."""
+    """The end offset is lower than one that was acknowledged, read or listed before the request."""
     known: dict[str, list[tuple[float, int]]] = defaultdict(list)
     for ack in facts.acks:
         if ack.offset >= 0 and facts.must_be_there(facts.fates[ack.place, ack.value]):
@@ -231,10 +237,10 @@ def _stale_ends(facts: Facts) -> Found:
 
 
 def _hard_errors(facts: Facts) -> Found:
-    """A client was told of an error that trying again does not help against."""
+    """A client got an error that a retry does not solve."""
     for each in facts.errors:
         if each.hard:
-            yield each.who, each.error
+            yield each.client, each.error
 
 
 def _running_maximum(times: list[tuple[float, int]]) -> list[tuple[float, int]]:
@@ -243,7 +249,7 @@ def _running_maximum(times: list[tuple[float, int]]) -> list[tuple[float, int]]:
 
 
 def _before(highest: list[tuple[float, int]], at: float) -> int:
-    """The highest offset that was known before a time."""
+    """The highest offset known before a time."""
     index = bisect_left(highest, (at, -1))
     return highest[index - 1][1] if index else -1
 
@@ -266,4 +272,4 @@ FINDERS: dict[str, Callable[[Facts], Found]] = {
     "stale end": _stale_ends,
     "hard error": _hard_errors,
 }
-ENDED_ONLY = {"lost write", "unseen", "lost copy", "phantom"}  # programs tell of a record when they know its outcome
+ENDED_ONLY = {"lost write", "unseen", "lost copy", "phantom"}  # programs report a record once its outcome is known

@@ -1,6 +1,6 @@
-"""What a fault does to a cluster, as those brokers tell it whom it leaves alone.
+"""Effects of a fault on a cluster, by the metadata of the brokers that it does not hit.
 
-A fault that does nothing proves nothing.
+A fault without effect proves nothing.
 """
 
 from typing import Any, NamedTuple, Protocol
@@ -10,37 +10,37 @@ from moldau.testing.broker import BrokerFailed
 Place = tuple[str, int]
 
 
-class Asked(Protocol):
-    """What is asked of a cluster: `MetadataResponse`, of somebody who can be expected to know."""
+class MetadataSource(Protocol):
+    """A cluster that returns the `MetadataResponse` of a broker that should be up to date."""
 
     def metadata(self) -> Any: ...
 
 
 class View(NamedTuple):
-    """Of partitions of the topics in question: who leads each, who is in sync."""
+    """Leader and in-sync replicas of each partition of the watched topics."""
 
     leaders: dict[Place, int]
     in_sync: dict[Place, frozenset[int]]
 
 
 class Witness:
-    """Compares what is with what was when the fault began, whenever it is told to look."""
+    """Compares the metadata with that from before the fault."""
 
-    def __init__(self, cluster: Asked, topics: dict[str, int], brokers: list[int]) -> None:
+    def __init__(self, cluster: MetadataSource, topics: dict[str, int], brokers: list[int]) -> None:
         self._cluster = cluster
         self._topics = topics
         self._brokers = frozenset(brokers)
         self._before = self._view()
-        self.moved: set[Place] = set()  # partitions that got another leader
-        self.behind: set[Place] = set()  # those that had a replica out of sync
-        self.silent = False  # there was nobody to ask
+        self.moved: set[Place] = set()  # partitions with a new leader
+        self.behind: set[Place] = set()  # partitions that had a replica out of sync
+        self.silent = False  # no broker answered
 
     @property
     def struck(self) -> bool:
         return bool(self.moved or self.behind or self.silent)
 
     def look(self) -> bool:
-        """Whether the fault has done anything yet."""
+        """Fetch metadata; return whether the fault has had any effect so far."""
         now, before = self._view(), self._before
         if now is None:
             self.silent = True

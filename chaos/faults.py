@@ -1,7 +1,7 @@
-"""What is done to a cluster: a table of faults by name. Each ends what it began; the next finds a whole cluster.
+"""Faults by name. Each one repairs what it broke, so the next finds a complete cluster.
 
-A fault that should have done something and did not is an error of the run. Knows nothing of clients but the names of
-their topics and of what has a coordinator.
+A fault without its expected effect is an error of the run. Of clients this file knows only their topics, groups and
+transactional ids.
 """
 
 import contextlib
@@ -22,16 +22,16 @@ from chaos.reassigning import elect_preferred, reassign
 from moldau.broker.coordinators.partitioning import partition_of
 
 Direction = Literal["both", "in", "out"]
-SHORT_S, LONG_S = 0.3, 8.0  # how long a fault lasts: from a hiccup to twice as long as a session
-GONE_S = 3.0  # one that has ended is noticed sooner
-EFFECT_S = 60.0  # how long one waits for what a long fault must do; a bound for what hangs
+SHORT_S, LONG_S = 0.3, 8.0  # duration of a fault: from a hiccup to twice the session timeout
+GONE_S = 3.0  # the end of a process is noticed sooner
+EFFECT_S = 60.0  # limit of the wait for the effect of a long fault
 AGAIN_S = 0.1
 LOST = "Lost the connection to ZooKeeper"  # in a broker's log
 JUMPS = (timedelta(seconds=20), timedelta(minutes=5), timedelta(hours=1))
 
 
 class Nodes(Protocol):
-    """What any cluster can do: `moldau.testing.Cluster`, and Apache Kafka's in `apache`."""
+    """Methods of both clusters: `moldau.testing.Cluster`, and Apache Kafka's in `apache`."""
 
     @property
     def bootstrap_servers(self) -> str: ...
@@ -53,13 +53,13 @@ class Nodes(Protocol):
 class Scene:
     """A cluster under load."""
 
-    cluster: Any  # Nodes, and for most faults what only moldau.testing.Cluster has besides
+    cluster: Any  # Nodes; most faults need a moldau.testing.Cluster
     dice: random.Random
     topics: dict[str, int]
-    coordinated: list[tuple[str, str]]  # a coordinator's topic and a key: groups and transactional ids
+    coordinated: list[tuple[str, str]]  # (coordinator's topic, group or transactional id)
     say: Callable[[str], None]
     witness: Witness
-    first: bool = True  # whether this fault comes for the first time: then it is a long one
+    first: bool = True  # whether this fault occurs for the first time: then it is a long one
 
     @property
     def nodes(self) -> Nodes:
@@ -71,21 +71,21 @@ class Scene:
         return topic, self.dice.randrange(self.topics[topic])
 
     def linger(self, *, strikes: bool = False, long_s: float = LONG_S) -> None:
-        """For as long as the fault lasts: the first time long, later mostly short.
+        """Wait for the duration of the fault: the first time long, later mostly short.
 
-        `strikes`: as a long one it costs partitions their leader or a replica, which is waited for.
+        `strikes`: a long fault costs partitions their leader or a replica; wait for that.
         """
         lasts = self.dice.random() ** 2
         time.sleep(long_s if self.first else SHORT_S + (LONG_S - SHORT_S) * lasts)
         self.witness.look()
         if strikes and self.first:
-            _await(self.witness.look, "the fault did nothing to any partition")
+            _await(self.witness.look, "the fault had no effect on any partition")
 
 
 def _await(holds: Callable[[], bool], otherwise: str) -> None:
     until = time.monotonic() + EFFECT_S
     while True:
-        with contextlib.suppress(OSError, LookupError, KafkaException):  # nobody who could tell
+        with contextlib.suppress(OSError, LookupError, KafkaException):  # no broker answers
             if holds():
                 return
         if time.monotonic() > until:
@@ -95,7 +95,7 @@ def _await(holds: Callable[[], bool], otherwise: str) -> None:
 
 def _leader_of(scene: Scene, topic: str, partition: int) -> int:
     nodes = scene.nodes
-    _await(lambda: nodes.leader_of(topic, partition) in nodes.broker_ids, f"{topic}-{partition} got no leader")
+    _await(lambda: nodes.leader_of(topic, partition) in nodes.broker_ids, f"{topic}-{partition} has no leader")
     return nodes.leader_of(topic, partition)
 
 
@@ -113,9 +113,9 @@ def _controller(scene: Scene) -> int:
 
 
 def _coordinator(scene: Scene) -> int:
-    """Of a group or a transactional id. A run whose clients have none has no coordinator: somebody who leads, then."""
+    """The coordinator of a group or transactional id; a leader if the clients of the run have neither."""
     if not scene.coordinated:
-        scene.say("there is no coordinator, so a leader")
+        scene.say("there is no coordinator; using a leader")
         return _leader(scene)
     topic, key = scene.dice.choice(scene.coordinated)
     partitions = sum(len(row.partitions) for row in scene.nodes.metadata().topics if row.name == topic)
@@ -151,9 +151,9 @@ def _isolate(direction: Direction) -> Callable[[Scene, int], None]:
 
 
 def _expire(scene: Scene, broker: int) -> None:
-    """ZooKeeper hears nothing of the broker until its session has ended; brokers and clients do."""
+    """Isolate the broker from ZooKeeper, but not from brokers and clients, until its session expires."""
     scene.cluster.isolate_from_zookeeper(broker)
-    _await(scene.witness.look, f"the session of broker {broker} did not end")
+    _await(scene.witness.look, f"the session of broker {broker} did not expire")
     scene.cluster.heal()
 
 
@@ -161,35 +161,35 @@ def _jump(scene: Scene, broker: int) -> None:
     scene.cluster.broker(broker).pass_time(scene.dice.choice(JUMPS))
 
 
-def _of(who: Callable[[Scene], int], how: Callable[[Scene, int], None]) -> Callable[[Scene], None]:
+def _of(target: Callable[[Scene], int], action: Callable[[Scene, int], None]) -> Callable[[Scene], None]:
     def run(scene: Scene) -> None:
-        broker = who(scene)
+        broker = target(scene)
         scene.say(f"broker {broker}")
-        how(scene, broker)
+        action(scene, broker)
 
     return run
 
 
-def _everybody(scene: Scene) -> list[int]:
+def _all_brokers(scene: Scene) -> list[int]:
     return list(scene.nodes.broker_ids)
 
 
 def _shuffled(scene: Scene) -> list[int]:
-    brokers = _everybody(scene)
+    brokers = _all_brokers(scene)
     scene.dice.shuffle(brokers)
     return brokers
 
 
 def _others(scene: Scene) -> list[int]:
-    """All but one, which is alone in sync then: fewer than min.insync.replicas, so it refuses what it is sent."""
+    """All but one, which is then the only in-sync replica: below min.insync.replicas, so it rejects writes."""
     left = _leader(scene)
     scene.say(f"all but broker {left}")
-    return [broker for broker in _everybody(scene) if broker != left]
+    return [broker for broker in _all_brokers(scene) if broker != left]
 
 
-def _kill_each(who: Callable[[Scene], list[int]]) -> Callable[[Scene], None]:
+def _kill_each(target: Callable[[Scene], list[int]]) -> Callable[[Scene], None]:
     def run(scene: Scene) -> None:
-        brokers = who(scene)
+        brokers = target(scene)
         for broker in brokers:
             scene.nodes.kill(broker)
         scene.linger(strikes=True)
@@ -198,9 +198,9 @@ def _kill_each(who: Callable[[Scene], list[int]]) -> Callable[[Scene], None]:
     return run
 
 
-def _pause_each(who: Callable[[Scene], list[int]]) -> Callable[[Scene], None]:
+def _pause_each(target: Callable[[Scene], list[int]]) -> Callable[[Scene], None]:
     def run(scene: Scene) -> None:
-        brokers = who(scene)
+        brokers = target(scene)
         for broker in brokers:
             scene.nodes.pause(broker)
         scene.linger(strikes=True)
@@ -211,7 +211,7 @@ def _pause_each(who: Callable[[Scene], list[int]]) -> Callable[[Scene], None]:
 
 
 def _isolate_all(scene: Scene) -> None:
-    """Every broker is alone, without the others and without ZooKeeper: nobody can commit anything."""
+    """Isolate every broker from the others and from ZooKeeper: no record can be committed."""
     for broker in scene.nodes.broker_ids:
         scene.cluster.isolate(broker)
     scene.linger()
@@ -224,7 +224,7 @@ def _start_all(scene: Scene, brokers: list[int]) -> None:
 
 
 def _roll(scene: Scene) -> None:
-    """One after the other in order, each back in sync before the next goes."""
+    """Restart one broker after the other, each back in sync before the next stops."""
     for broker in scene.nodes.broker_ids:
         scene.nodes.stop(broker)
         scene.nodes.start(broker)
@@ -233,7 +233,7 @@ def _roll(scene: Scene) -> None:
 
 
 def _server(begin: Callable[[Any, int], object], end: Callable[[Any, int], object]) -> Callable[[Scene], None]:
-    """What is done to one of ZooKeeper's servers that brokers use, until they have noticed if it is a long one."""
+    """A fault of one ZooKeeper server with connected brokers; a long one lasts until they have noticed."""
 
     def run(scene: Scene) -> None:
         used = {node: many for node in range(ENSEMBLE) if (many := _connections(scene, node))}
@@ -250,7 +250,7 @@ def _server(begin: Callable[[Any, int], object], end: Callable[[Any, int], objec
 
 
 def _connections(scene: Scene, node: int) -> int:
-    """How many a server has, beside this one that asks."""
+    """Number of connections of a server, without the one used to ask."""
     host, _, port = scene.cluster.zookeeper.connect.split(",")[node].rpartition(":")
     with socket.create_connection((host, int(port)), EFFECT_S) as link:
         link.sendall(b"srvr")
@@ -269,7 +269,7 @@ def _isolate_server(direction: Direction) -> Callable[[Scene], None]:
 
 
 def _kill_ensemble(scene: Scene) -> None:
-    """No coordination at all for a while: brokers go on serving."""
+    """Kill all ZooKeeper servers: brokers must keep serving."""
     for node in range(ENSEMBLE):
         scene.cluster.zookeeper.kill(node)
     scene.linger()
@@ -278,7 +278,7 @@ def _kill_ensemble(scene: Scene) -> None:
 
 
 def _reassign(scene: Scene) -> None:
-    """Replicas of some partitions in another order, first one fewer: the leader moves, one leaves and comes back."""
+    """Reassign some partitions to two replicas, then to three in another order: the leader moves, a replica leaves."""
     for _ in range(3):
         topic, partition = scene.some_place()
         replicas = list(scene.nodes.broker_ids)
@@ -290,7 +290,7 @@ def _reassign(scene: Scene) -> None:
 
 
 def _elect(scene: Scene) -> None:
-    """Others than their leaders become the first replica of some partitions, and are elected."""
+    """Make another broker the preferred replica of some partitions, and elect it."""
     wanted: dict[tuple[str, int], int] = {}
     for _ in range(3):
         topic, partition = scene.some_place()
@@ -302,7 +302,10 @@ def _elect(scene: Scene) -> None:
     scene.say(f"leaders: {wanted}")
     elect_preferred(scene.nodes.bootstrap_servers)
     for (topic, partition), leader in wanted.items():
-        _await(partial(_leads, scene, topic, partition, leader), f"{leader} was not elected for {topic}-{partition}")
+        _await(
+            partial(_leads, scene, topic, partition, leader),
+            f"{leader} was not elected for {topic}-{partition}",
+        )
 
 
 def _leads(scene: Scene, topic: str, partition: int, leader: int) -> bool:
@@ -310,16 +313,16 @@ def _leads(scene: Scene, topic: str, partition: int, leader: int) -> bool:
 
 
 def _kill_under_reassignment(scene: Scene) -> None:
-    """A broker dies while replicas move."""
-    apart = replace(scene, dice=random.Random(scene.dice.random()))  # who throws first must not decide anything
+    """Kill a broker during a reassignment."""
+    apart = replace(scene, dice=random.Random(scene.dice.random()))  # for a thread of its own
     with ThreadPoolExecutor(1) as threads:
         moving = threads.submit(_reassign, apart)
         _of(_leader, _kill)(scene)
         moving.result()
 
 
-WHO = {"leader": _leader, "follower": _follower, "controller": _controller, "coordinator": _coordinator}
-HOW: dict[str, Callable[[Scene, int], None]] = {
+TARGETS = {"leader": _leader, "follower": _follower, "controller": _controller, "coordinator": _coordinator}
+ACTIONS: dict[str, Callable[[Scene, int], None]] = {
     "kill": _kill,
     "stop": _stop,
     "pause": _pause,
@@ -329,9 +332,9 @@ HOW: dict[str, Callable[[Scene, int], None]] = {
 }
 ENSEMBLE = 3  # ZooKeeper's servers
 FAULTS: dict[str, Callable[[Scene], None]] = {
-    **{f"{how}-{who}": _of(WHO[who], HOW[how]) for how in HOW for who in WHO},
+    **{f"{action}-{target}": _of(TARGETS[target], ACTIONS[action]) for action in ACTIONS for target in TARGETS},
     "kill-all": _kill_each(_shuffled),
-    "pause-all": _pause_each(_everybody),
+    "pause-all": _pause_each(_all_brokers),
     "kill-others": _kill_each(_others),
     "pause-others": _pause_each(_others),
     "isolate-all": _isolate_all,
@@ -352,30 +355,30 @@ FAULTS: dict[str, Callable[[Scene], None]] = {
     "elect": _elect,
     "kill-under-reassignment": _kill_under_reassignment,
 }
-SORTS: dict[str, list[str]] = {  # what a run of the matrix has, every fault in one of them
-    "kill": [f"{how}-{who}" for how in ("kill", "stop") for who in WHO],
-    "pause": [*(f"pause-{who}" for who in WHO), "jump-clock"],
-    "isolate": [f"{how}-{who}" for how in ("isolate", "deafen", "mute") for who in WHO],
+SORTS: dict[str, list[str]] = {  # kinds of faults; the matrix has one run for each
+    "kill": [f"{action}-{target}" for action in ("kill", "stop") for target in TARGETS],
+    "pause": [*(f"pause-{target}" for target in TARGETS), "jump-clock"],
+    "isolate": [f"{action}-{target}" for action in ("isolate", "deafen", "mute") for target in TARGETS],
     "zookeeper": [
-        *(f"{how}-zookeeper" for how in ("kill", "pause", "isolate", "deafen", "mute")),
+        *(f"{action}-zookeeper" for action in ("kill", "pause", "isolate", "deafen", "mute")),
         "kill-ensemble",
         "expire-session",
     ],
     "all": ["kill-all", "pause-all", "kill-others", "pause-others", "isolate-all", "rolling-restart"],
     "move": ["reassign", "elect", "kill-under-reassignment"],
 }  # fmt: skip
-ANYWHERE = [  # what Apache Kafka can be put through too
-    *(f"{how}-{who}" for how in ("kill", "stop", "pause") for who in WHO), "kill-all", "pause-all", "rolling-restart",
-    "elect", "reassign",
+ANYWHERE = [  # faults for Apache Kafka as well
+    *(f"{action}-{target}" for action in ("kill", "stop", "pause") for target in TARGETS),
+    "kill-all", "pause-all", "rolling-restart", "elect", "reassign",
 ]  # fmt: skip
 BACK_S = 120.0
 
 
 def await_in_sync(scene: Scene) -> None:
-    """Every partition has all its replicas in sync again."""
-    until, everybody = time.monotonic() + BACK_S, set(scene.nodes.broker_ids)
+    """Wait until every partition has all its replicas in sync."""
+    until, all_brokers = time.monotonic() + BACK_S, set(scene.nodes.broker_ids)
     while True:
-        behind = _behind(scene, everybody)
+        behind = _behind(scene, all_brokers)
         if not behind:
             return
         if time.monotonic() > until:
@@ -383,7 +386,7 @@ def await_in_sync(scene: Scene) -> None:
         time.sleep(0.1)
 
 
-def _behind(scene: Scene, everybody: set[int]) -> list[str]:
+def _behind(scene: Scene, all_brokers: set[int]) -> list[str]:
     rows = []
     for topic, partitions in scene.topics.items():
         for partition in range(partitions):
@@ -391,6 +394,6 @@ def _behind(scene: Scene, everybody: set[int]) -> list[str]:
                 found = scene.nodes.in_sync(topic, partition)
             except (OSError, LookupError, KafkaException) as failure:
                 return [repr(failure)]
-            if found != everybody:
+            if found != all_brokers:
                 rows.append(f"{topic}-{partition} {sorted(found)}")
     return rows

@@ -1,6 +1,7 @@
-"""What happened in a run, as values, and as a file with one JSON object per line. Judges nothing; see `checker`.
+"""Events of a run, as values and as a file with one JSON object per line. The `checker` judges them.
 
-Values are unique in a run (`producer.17`). A place is `topic/partition`. Times are seconds of the recorder's clock.
+Record values are unique in a run (`producer.17`). A place is `topic/partition`. Times are seconds of the recorder's
+clock.
 """
 
 import dataclasses
@@ -12,20 +13,20 @@ from pathlib import Path
 from typing import Any, TextIO
 
 Read = tuple[int, str]  # offset and value
-ATTEMPT = "~"  # between what is copied and the number of the attempt
+ATTEMPT = "~"  # between the copied value and the number of the attempt
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Event:
-    """Something that the client `who` did or saw at the time `at`."""
+    """An action or observation of a client at the time `at`."""
 
     at: float
-    who: str
+    client: str
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Send(Event):
-    """Handed to the client. `once`: it promises neither to repeat nor to reorder the records of this producer."""
+    """A record was given to the client library. `once`: the library promises no duplicates and no reordering."""
 
     place: str
     value: str
@@ -35,7 +36,7 @@ class Send(Event):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Acked(Event):
-    """The broker has it. The offset is -1 where the client does not know it."""
+    """A record was acknowledged. The offset is -1 if the client does not know it."""
 
     place: str
     value: str
@@ -44,9 +45,9 @@ class Acked(Event):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Failed(Event):
-    """The client gave up. `surely`: it is known not to be written; otherwise it may be there.
+    """The client gave up a record. `surely`: it is definitely not written; otherwise it may be.
 
-    `hard`: no error after which it is enough to try again.
+    `hard`: an error that a retry does not solve.
     """
 
     place: str
@@ -58,7 +59,7 @@ class Failed(Event):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Placed(Event):
-    """A reader goes on at this offset (what it was assigned, or sought); -1 where it is not known."""
+    """A reader continues at this offset after an assignment or a seek; -1 if unknown."""
 
     place: str
     offset: int
@@ -66,7 +67,7 @@ class Placed(Event):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Polled(Event):
-    """Records that a reader got of one place, in its order. `isolated`: by read_committed."""
+    """Records of one partition that a reader got, in order. `isolated`: with read_committed."""
 
     place: str
     reads: tuple[Read, ...]
@@ -75,14 +76,14 @@ class Polled(Event):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Exhausted(Event):
-    """The reader has come to the end of a place that it began at 0: nothing more is there."""
+    """A reader that started at 0 has reached the end of the partition."""
 
     place: str
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Stamped(Event):
-    """Who wrote what is at an offset, and in which of its epochs: as the log has it."""
+    """Producer id and epoch of the record at an offset, as the log has them."""
 
     place: str
     offset: int
@@ -92,7 +93,7 @@ class Stamped(Event):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Erred(Event):
-    """A client's program was told of an error that is not a record's. `hard`: to try again is not enough."""
+    """A client got an error that concerns no single record. `hard`: a retry does not solve it."""
 
     error: str
     hard: bool
@@ -100,7 +101,7 @@ class Erred(Event):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Ending(Event):
-    """The client was asked to commit or to abort a transaction."""
+    """The commit or abort of a transaction was requested."""
 
     transaction: str
     commit: bool
@@ -108,7 +109,7 @@ class Ending(Event):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Ended(Event):
-    """It is known how a transaction ended. One that has no such event may have ended either way."""
+    """The outcome of a transaction is known. A transaction without this event may have ended either way."""
 
     transaction: str
     commit: bool
@@ -133,7 +134,7 @@ class Committing(Event):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Committed(Event):
-    """And that was acknowledged."""
+    """The commit of a group's offset was acknowledged."""
 
     group: str
     place: str
@@ -142,7 +143,7 @@ class Committed(Event):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Fetched(Event):
-    """A group's committed offset, as the broker told it; -1: none. The question was asked at `since`."""
+    """A group's committed offset by OffsetFetch; -1 if none. The request was sent at `since`."""
 
     group: str
     place: str
@@ -152,7 +153,7 @@ class Fetched(Event):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Listed(Event):
-    """The end of a place, as ListOffsets told it. The question was asked at `since`."""
+    """The end offset of a partition by ListOffsets. The request was sent at `since`."""
 
     place: str
     offset: int
@@ -161,19 +162,19 @@ class Listed(Event):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Disturbed(Event):
-    """From now on a broker may not know that it was replaced, and tell clients what was true before."""
+    """From now on a broker may not know that it was replaced, and return stale answers."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Settled(Event):
-    """And that is over: all brokers know what there is to know."""
+    """All brokers are up to date again."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Struck(Event):
-    """What a fault did to the cluster, as those saw it whom it left alone.
+    """Effect of a fault, by the metadata of the other brokers.
 
-    How many partitions got another leader, how many had a replica out of sync; and whether nobody was left to ask.
+    Partitions with a new leader, partitions with a replica out of sync, and whether no broker answered.
     """
 
     fault: str
@@ -184,7 +185,7 @@ class Struck(Event):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Noted(Event):
-    """Something for who reads the history: a fault, its end, what a client did after an error."""
+    """A note for readers of the history: a fault, its end, the reaction of a client to an error."""
 
     text: str
 
@@ -199,7 +200,7 @@ KINDS = {
 
 
 class Recorder:
-    """Keeps events in the order in which they are told, from any thread, and writes each to a file at once."""
+    """Keeps events from all threads in order, and writes each one to a file at once."""
 
     def __init__(self, path: Path | None = None, clock: Callable[[], float] = time.monotonic) -> None:
         self.events: list[Event] = []
@@ -211,10 +212,10 @@ class Recorder:
     def now(self) -> float:
         return self._clock() - self._began
 
-    def tell(self, kind: type[Event], who: str, *fields: Any, **named: Any) -> None:
-        """`recorder.tell(Send, "producer", "topic/0", "producer.17")`: now."""
+    def tell(self, kind: type[Event], client: str, *fields: Any, **named: Any) -> None:
+        """Record an event that happens now: `recorder.tell(Send, "producer", "topic/0", "producer.17")`."""
         with self._lock:
-            event = kind(round(self.now(), 6), who, *fields, **named)
+            event = kind(round(self.now(), 6), client, *fields, **named)
             self.events.append(event)
             if self._file:
                 self._file.write(as_line(event))

@@ -1,4 +1,4 @@
-"""The long matrix of `make chaos`: faults of each sort, mixes of all, and the tables of docs/reliability.md."""
+"""The matrix of `make chaos`: a run per kind of fault, mixes of all, and the tables of docs/reliability.md."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
@@ -33,18 +33,18 @@ REST = "before the first"
 
 
 def plans(seed: int, repeat: int, mixes: int, system: str = "moldau") -> Iterator[Plan]:
-    """A run per sort of fault, with each of it `repeat` times, and mixes of all; every client works in each."""
-    known, everybody = ANYWHERE if system == "apache" else list(FAULTS), available()
+    """A run per kind of fault, with each fault `repeat` times, and mixes of all; every run has all clients."""
+    known, clients = ANYWHERE if system == "apache" else list(FAULTS), available()
     for number, sort in enumerate(SORTS.values()):
         faults = [fault for fault in sort if fault in known]
         if faults:
-            yield Plan(seed + number, faults, everybody, repeat * len(faults), system=system)
+            yield Plan(seed + number, faults, clients, repeat * len(faults), system=system)
     for number in range(mixes):
-        yield Plan(seed + 100 + number, known, everybody, len(known), system=system)
+        yield Plan(seed + 100 + number, known, clients, len(known), system=system)
 
 
 def rows(outcomes: Iterable[Outcome]) -> list[list[str]]:
-    """Per fault what was done from its beginning to that of the next, in the order of the table; and in all."""
+    """Counts per fault, from its start to the start of the next one, in the order of the table; and totals."""
     sums: dict[str, Counter[str]] = defaultdict(Counter)
     silence: dict[str, float] = defaultdict(float)
     for outcome in outcomes:
@@ -65,7 +65,7 @@ EACH_HEADINGS = ("acknowledged", *CLIENTS)
 
 
 def client_rows(outcomes: list[Outcome]) -> list[list[str]]:
-    """Per client: which faults it went through, each followed by records of its own, and what its program was told."""
+    """Per client: the faults after which it made progress, and its counts."""
     found = []
     for client, workloads in CLIENTS.items():
         met = [fault for outcome in outcomes if {*workloads} & {*outcome.plan.workloads} for fault in outcome.done]
@@ -75,7 +75,7 @@ def client_rows(outcomes: list[Outcome]) -> list[list[str]]:
 
 
 def each_rows(outcomes: list[Outcome]) -> list[list[str]]:
-    """Per fault how many records of each client were acknowledged from its beginning to that of the next."""
+    """Per fault: acknowledged records of each client, from its start to the start of the next one."""
     sums: dict[str, Counter[str]] = defaultdict(Counter)
     for outcome in outcomes:
         for fault, counted in outcome.by_fault.items():
@@ -84,11 +84,11 @@ def each_rows(outcomes: list[Outcome]) -> list[list[str]]:
 
 
 def verdict(outcomes: list[Outcome]) -> str:
-    """How many runs, and of every anomaly how many."""
+    """Number of runs, and of anomalies of each kind."""
     found = counts([each for outcome in outcomes for each in outcome.anomalies])
     stuck = sum(bool(outcome.trouble) for outcome in outcomes)
     kinds = ", ".join(f"{kind} {number}" for kind, number in found.items())
-    return f"{len(outcomes)} runs, of which {stuck} did not come to their end. Anomalies: {kinds}."
+    return f"{len(outcomes)} runs, of which {stuck} did not finish. Anomalies: {kinds}."
 
 
 TABLES: dict[str, tuple[tuple[str, ...], Callable[[list[Outcome]], list[list[str]]]]] = {
@@ -109,7 +109,7 @@ def page_tables(outcomes: list[Outcome]) -> str:
 
 
 def publish(outcomes: list[Outcome], page: Path = PAGE) -> None:
-    """Into the page, between its two marks."""
+    """Write the tables into the page, between its two marks."""
     text = page.read_text()
     head, _, rest = text.partition(BEGIN)
     _, _, tail = rest.partition(END)

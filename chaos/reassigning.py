@@ -1,4 +1,4 @@
-"""Moves replicas of a partition and has leaders elected, with kafka-python's admin client; waits until it is done."""
+"""Reassignments and leader elections with kafka-python's admin client, which wait until they are complete."""
 
 import time
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from kafka.errors import KafkaError, NoReassignmentInProgressError
 Found = TypeVar("Found")
 PATIENCE_S = 120.0
 AGAIN_S = 0.1
-PREFERRED = 0  # the sort of election
+PREFERRED = 0  # election type
 
 
 def reassign(bootstrap: str, topic: str, partition: int, replicas: list[int]) -> None:
@@ -25,7 +25,7 @@ def reassign(bootstrap: str, topic: str, partition: int, replicas: list[int]) ->
 
 
 def elect_preferred(bootstrap: str) -> None:
-    """The first replica of every partition leads it again, where that is possible."""
+    """Elect the preferred leader of every partition if possible."""
     until = time.monotonic() + PATIENCE_S
     _again(bootstrap, lambda admin: admin.elect_leaders(PREFERRED, raise_errors=False), until)
 
@@ -45,7 +45,7 @@ def _done(admin: KafkaAdminClient, place: TopicPartition, replicas: list[int]) -
 
 
 def _again(bootstrap: str, call: Callable[[KafkaAdminClient], Found], until: float) -> Found:
-    """Brokers come and go meanwhile: whatever goes wrong is tried again with a new client."""
+    """Retry every failure with a new client, because brokers come and go."""
     while True:
         try:
             admin = KafkaAdminClient(bootstrap_servers=bootstrap.split(","), request_timeout_ms=5_000)

@@ -1,4 +1,4 @@
-"""One run: a cluster, clients, faults by seed, a last reading, and what the checker says of it all."""
+"""One run: a cluster, clients, faults by seed, a final read of everything, and the checker's result."""
 
 import contextlib
 import logging
@@ -44,11 +44,11 @@ Say = Callable[[str], None]
 TOPIC_SETTINGS = {"min.insync.replicas": "2"}
 REPLICAS = 3
 CREATE_S = 60.0
-SHOWN = 10  # anomalies of a run that are printed; the history has them all
-FAULTS_TELL, BEGIN = "faults", "begin "  # how a history says what is done to the cluster
-MORE = 20  # what every client gets done between two faults
-SETTINGS: dict[str, Any] = {  # of Moldau's brokers beside those that tests have anyway
-    "zookeeper_session_timeout_ms": 4000,  # a busy machine must not end sessions by itself
+SHOWN = 10  # anomalies printed for a run; the history has all of them
+FAULTS_TELL, BEGIN = "faults", "begin "  # how a history names faults
+MORE = 20  # progress of every client between two faults
+SETTINGS: dict[str, Any] = {  # of the brokers, in addition to those of all tests
+    "zookeeper_session_timeout_ms": 4000,  # sessions must not expire just because the machine is busy
     "min_insync_replicas": 2,
     "transaction_state_log_min_isr": 2,
     "replica_lag_time_max_ms": 3000,
@@ -59,10 +59,10 @@ SETTINGS: dict[str, Any] = {  # of Moldau's brokers beside those that tests have
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """All that decides a run, as far as timing allows."""
+    """Everything that determines a run, apart from timing."""
 
     seed: int
-    faults: list[str]  # among which the dice choose
+    faults: list[str]  # to choose from at random
     workloads: list[str]
     rounds: int = 3
     rate: float = 100.0
@@ -87,7 +87,7 @@ class Outcome:
     silence_s: dict[str, float] = field(default_factory=dict)  # fault → the longest time without an acknowledgement
     seconds: float = 0.0
     anomalies: list[Anomaly] = field(default_factory=list)
-    trouble: str = ""  # why it did not come to its end
+    trouble: str = ""  # why it did not finish
     history: Path | None = None
 
     @property
@@ -100,7 +100,7 @@ class Outcome:
 
     @property
     def summary(self) -> str:
-        """One line."""
+        """The result in one line."""
         return (
             f"seed {self.plan.seed}, {' '.join(self.done) or 'no fault'}: "
             f"{self.all['sent']:,} sent, {self.all['acked']:,} acknowledged, {self.all['read']:,} read, "
@@ -110,7 +110,7 @@ class Outcome:
 
     @property
     def complaint(self) -> str:
-        """What is wrong, and how to have the same again."""
+        """The anomalies, and the command that repeats the run."""
         lines = [f"seed {self.plan.seed}: {self.trouble or f'{len(self.anomalies)} anomalies'}"]
         lines += [f"  {each}" for each in self.anomalies[:SHOWN]]
         lines += [f"  again: {self.plan.command}", f"  history: {self.history}; brokers' logs are beside it"]
@@ -118,7 +118,7 @@ class Outcome:
 
 
 def run(plan: Plan, directory: Path, say: Say) -> Outcome:
-    """Leaves the history, and the brokers' directories with their logs, where something was found."""
+    """Run a plan. If it finds anything, the history and the brokers' directories are kept."""
     directory.mkdir(parents=True, exist_ok=True)
     outcome = Outcome(plan, history=directory / "history.jsonl")
     recorder = Recorder(outcome.history)
@@ -130,7 +130,7 @@ def run(plan: Plan, directory: Path, say: Say) -> Outcome:
             _disturb(plan, cluster, recorder, outcome, say)
     except (Gave, TimeoutError) as failure:
         outcome.trouble = str(failure)
-    except Exception as failure:  # noqa: BLE001 - whatever breaks a run is its result, beside the history up to there
+    except Exception as failure:  # noqa: BLE001 - any failure is a result of the run, beside the history so far
         outcome.trouble = repr(failure)
     finally:
         recorder.close()
@@ -143,7 +143,7 @@ def run(plan: Plan, directory: Path, say: Say) -> Outcome:
 
 
 def _log_clients(path: Path) -> None:
-    """What the clients say goes to a file: with brokers gone they say a lot."""
+    """Write the clients' logs to a file: without brokers they log a lot."""
     for name in ("aiokafka", "kafka", "librdkafka"):
         logger = logging.getLogger(name)
         logger.handlers, logger.propagate = [logging.FileHandler(path)], False
@@ -164,7 +164,7 @@ def _disturb(plan: Plan, cluster: Any, recorder: Recorder, outcome: Outcome, say
     try:
         _under_load(plan, cast, scene, outcome, say)
     except BaseException:
-        for each in cast.everybody:
+        for each in cast.clients:
             each.abandon()
         raise
     read_everything(cluster.bootstrap_servers, recorder, cast.topics)
@@ -173,7 +173,7 @@ def _disturb(plan: Plan, cluster: Any, recorder: Recorder, outcome: Outcome, say
 
 def _under_load(plan: Plan, cast: Cast, scene: Scene, outcome: Outcome, say: Say) -> None:
     recorder = cast.recorder
-    for each in cast.everybody:
+    for each in cast.clients:
         each.start()
     _await_more(cast, "before any fault")
     for number, name in enumerate(_order(plan, scene.dice), start=1):
@@ -187,12 +187,12 @@ def _under_load(plan: Plan, cast: Cast, scene: Scene, outcome: Outcome, say: Say
         _await_more(cast, f"after {name}")
         await_in_sync(scene)
         recorder.tell(Settled, FAULTS_TELL)
-    say(f"seed {plan.seed}: the last reading")
+    say(f"seed {plan.seed}: reading everything")
     cast.end()
 
 
 def _strike(name: str, scene: Scene, recorder: Recorder) -> None:
-    """A fault, and what it did."""
+    """Cause one fault, and record its effect."""
     scene.witness = Witness(scene.cluster, scene.topics, scene.nodes.broker_ids)
     try:
         FAULTS[name](scene)
@@ -204,7 +204,7 @@ def _strike(name: str, scene: Scene, recorder: Recorder) -> None:
 
 
 def _order(plan: Plan, dice: random.Random) -> list[str]:
-    """Every fault once before any comes again."""
+    """Every fault once before any is repeated."""
     order: list[str] = []
     while len(order) < plan.rounds:
         order += dice.sample(plan.faults, len(plan.faults))
@@ -212,8 +212,8 @@ def _order(plan: Plan, dice: random.Random) -> list[str]:
 
 
 def _await_more(cast: Cast, when: str) -> None:
-    """Every client gets on: whoever does not has been stopped by the fault for good."""
-    wanted = [(each, each.acked + MORE) for each in cast.everybody]
+    """Wait until every client makes progress; one that does not was stopped for good by the fault."""
+    wanted = [(each, each.acked + MORE) for each in cast.clients]
     for each, least in wanted:
         wait_until(partial(_got_on, each, least), f"{each.name} {when}")
         if each.broken is not None:
@@ -251,16 +251,16 @@ def _cluster(system: str, home: Path) -> Iterator[Any]:
 
 
 def count(events: list[Event], outcome: Outcome) -> None:
-    """What was done in all, from the beginning of each fault to that of the next, and by which client."""
+    """Count events in total, per fault (from its start to the start of the next), and per client."""
     window, acked_at = "", math.inf
     for event in events:
-        if isinstance(event, Noted) and event.who == FAULTS_TELL and event.text.startswith(BEGIN):
+        if isinstance(event, Noted) and event.client == FAULTS_TELL and event.text.startswith(BEGIN):
             window = event.text.removeprefix(BEGIN)
         counted = _counted(event)
         outcome.by_fault[window].update(counted)
-        if event.who == FAULTS_TELL:
+        if event.client == FAULTS_TELL:
             continue
-        client = client_of(event.who)
+        client = client_of(event.client)
         outcome.by_client[client].update(counted)
         if isinstance(event, Acked):
             outcome.by_fault[window][client] += 1

@@ -1,7 +1,7 @@
-"""By which producer, and in which of its epochs, a record was written that is in a log twice. Judges nothing.
+"""Producer ids and epochs of records that are in a log twice. The `checker` judges them.
 
-Brokers know a batch again by its producer's id, epoch and sequence. A client that begins a new epoch while it does not
-know what became of a batch, and then sends that again, has two in the log, on any broker.
+Brokers detect a duplicate batch by producer id, epoch and sequence. A client that starts a new epoch while the outcome
+of a batch is unknown, and then sends the batch again, has it twice in the log on any broker.
 """
 
 from collections import defaultdict
@@ -15,24 +15,24 @@ from moldau.client.direct.metadata import Cluster
 from moldau.wire.batch import BatchHeader, read_header
 
 
-def stamp(bootstrap: str, recorder: Recorder, who: str) -> None:
-    """Tells it of all records that must be there once, and that the reader `who` found at several offsets."""
-    twice = list(_twice(recorder.events, who))
+def stamp(bootstrap: str, recorder: Recorder, client: str) -> None:
+    """Record the producers of all records that must be unique, but that this reader found at several offsets."""
+    twice = list(_twice(recorder.events, client))
     if not twice:
         return
     with Cluster(bootstrap) as cluster:
         for place, offset in twice:
             header = _batch_at(cluster, place, offset)
-            recorder.tell(Stamped, who, place, offset, header.producer_id, header.producer_epoch)
+            recorder.tell(Stamped, client, place, offset, header.producer_id, header.producer_epoch)
 
 
-def _twice(events: Iterable[Event], who: str) -> Iterator[tuple[str, int]]:
+def _twice(events: Iterable[Event], client: str) -> Iterator[tuple[str, int]]:
     once: set[tuple[str, str]] = set()
     found: dict[tuple[str, str], list[int]] = defaultdict(list)
     for event in events:
         if isinstance(event, Send) and event.once:
             once.add((event.place, event.value))
-        elif isinstance(event, Polled) and event.who == who:
+        elif isinstance(event, Polled) and event.client == client:
             for offset, value in event.reads:
                 found[event.place, value].append(offset)
     for (place, value), offsets in found.items():

@@ -1,1 +1,1 @@
-"""What clients do while a cluster is disturbed; each file is one sort of client, `table` has them all."""
+"""Clients that work while a cluster is disturbed; each file is one kind of client, `table` lists them all."""

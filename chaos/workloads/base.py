@@ -1,4 +1,4 @@
-"""What every workload is: a thread that works until it is told to stop, and tells a recorder all it does."""
+"""Base of all workloads: a thread that works until it is stopped, and records everything it does."""
 
 import random
 import threading
@@ -10,9 +10,9 @@ from confluent_kafka import KafkaError
 
 from chaos.history import Acked, Erred, Failed, Noted, Placed, Polled, Read, Recorder, Send
 
-PATIENCE_S = 120.0  # how long a client may take to go on after a fault; a bound for what hangs, not a measure of speed
+PATIENCE_S = 120.0  # limit for a client to recover from a fault; it detects hangs, it does not measure speed
 
-# librdkafka, in a hurry to notice what is gone; the defaults wait for a minute.
+# librdkafka with short timeouts; the defaults notice a lost broker after a minute.
 HASTY = {
     "socket.timeout.ms": 4_000,
     "socket.connection.setup.timeout.ms": 2_000,
@@ -24,8 +24,8 @@ HASTY = {
     "metadata.max.age.ms": 10_000,
     "log_level": 0,
 }
-# Refused before anything was written. All other errors leave open whether the record is there: NOT_ENOUGH_REPLICAS too,
-# which may answer librdkafka's second attempt (see `produce`; `direct` makes none).
+# Rejected before the append. All other errors leave open whether the record is written: NOT_ENOUGH_REPLICAS too, which
+# may be the response to librdkafka's second attempt (see `produce`; `direct` makes none).
 SURELY_NOT_WRITTEN = {
     KafkaError.MSG_SIZE_TOO_LARGE,
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
@@ -35,7 +35,7 @@ SURELY_NOT_WRITTEN = {
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What a workload works on: one topic of its own."""
+    """The topic of a workload, which no other one uses."""
 
     bootstrap: str
     recorder: Recorder
@@ -50,7 +50,7 @@ class Setting:
 
 
 class Gave(Exception):
-    """A client did not come to its end within PATIENCE_S."""
+    """A client did not finish within PATIENCE_S."""
 
 
 class Workload:
@@ -75,16 +75,16 @@ class Workload:
     def finish(self) -> None:
         self._thread.join(PATIENCE_S)
         if self._thread.is_alive():
-            raise Gave(f"{self.name} did not come to its end")
+            raise Gave(f"{self.name} did not finish")
         if self.broken is not None:
             raise self.broken
 
     def abandon(self) -> None:
-        """The run has failed: nobody waits for the outcome of anything."""
+        """The run has failed: do not wait for any outcome."""
         self.stop()
 
     def work(self) -> None:
-        """Until `self.ending` is set; what is under way then is brought to its end."""
+        """Work until `self.ending` is set, then finish what is in flight."""
 
     def note(self, text: str) -> None:
         self.tell(Noted, self.name, text)
@@ -93,30 +93,30 @@ class Workload:
         self.tell(Erred, self.name, text, hard)
 
     def pause(self) -> None:
-        """Between two records, so that the rate is kept on the average."""
+        """Sleep between two records, to keep the average rate."""
         self.ending.wait(self.dice.random() * 2 / self.setting.rate)
 
     def _run(self) -> None:
         try:
             self.work()
-        except BaseException as failure:  # noqa: BLE001 - told to whoever waits for this thread
+        except BaseException as failure:  # noqa: BLE001 - raised again in the thread that waits for this one
             self.broken = failure
             self.note(f"broken: {failure!r}")
 
 
 class Numbered(Workload):
-    """A producer: its records are `name.0`, `name.1`, … at partitions that the dice choose."""
+    """A producer of the records `name.0`, `name.1`, … to random partitions."""
 
     once = True
 
     def __init__(self, name: str, setting: Setting) -> None:
         super().__init__(name, setting)
         self.failed = 0
-        self.ends = [0] * setting.partitions  # behind the last record that was acknowledged
+        self.ends = [0] * setting.partitions  # the offset after the last acknowledged record
         self._number = 0
 
     def next_record(self, transaction: str = "", partition: int | None = None) -> tuple[int, str]:
-        """A partition and a value, which is told as sent."""
+        """A partition and a value, which is recorded as sent."""
         if partition is None:
             partition = self.dice.randrange(self.setting.partitions)
         value = f"{self.name}.{self._number}"
@@ -137,14 +137,14 @@ class Numbered(Workload):
 
 
 class Reader(Workload):
-    """Reads all partitions of a topic from the beginning, as records come."""
+    """Reads all partitions of a topic from the beginning, and goes on."""
 
     def __init__(self, name: str, setting: Setting) -> None:
         super().__init__(name, setting)
         self.positions = [0] * setting.partitions
 
     def stands_at(self, offset: int) -> None:
-        """In all partitions; -1 where that is not known."""
+        """Record the position in all partitions; -1 if unknown."""
         for place in self.setting.places:
             self.tell(Placed, self.name, place, offset)
 
@@ -158,7 +158,7 @@ class Reader(Workload):
 
 
 def wait_until(holds: Callable[[], bool], what: str, patience_s: float = PATIENCE_S) -> None:
-    """Looks again and again; what never holds is an error, not a wait for ever."""
+    """Wait until a condition holds; raise `Gave` if it does not hold in time."""
     until = time.monotonic() + patience_s
     while not holds():
         if time.monotonic() > until:

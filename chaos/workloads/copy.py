@@ -1,6 +1,6 @@
-"""A copier with librdkafka: reads one topic and writes another in transactions that carry the offsets it has read.
+"""A copier with librdkafka: reads one topic and writes another, in transactions that include the offsets read.
 
-Some transactions it aborts, and does their work again.
+It aborts some transactions and repeats their work.
 """
 
 import logging
@@ -28,18 +28,18 @@ from chaos.workloads.errors import FENCED, is_hard, is_hard_in_transaction
 from chaos.workloads.read import READING, reads_of
 
 BATCH = 100
-GIVEN_UP = 0.1  # of the transactions, when everything is written
+GIVEN_UP = 0.1  # share of transactions that are aborted once everything is written
 CALL_S = 15.0
 READY_S = 60.0
-log = logging.getLogger("librdkafka")  # what it has to say goes where the other clients' words go
+log = logging.getLogger("librdkafka")  # to the file with the other clients' logs
 
 
 class Stuck(Exception):
-    """A call of librdkafka that did not come back, or a producer that is of no use any more."""
+    """A call of librdkafka did not return, or a producer can no longer be used."""
 
 
 class Copy(Workload):
-    """One at a time under one transactional id; whoever takes over fences the one before."""
+    """One copier at a time with one transactional id; the next one fences the one before."""
 
     def __init__(self, name: str, setting: Setting, target: str) -> None:
         super().__init__(name, setting)
@@ -53,13 +53,13 @@ class Copy(Workload):
             try:
                 self._life()
             except Stuck as failure:
-                self.erred(f"begins anew: {failure}", hard=False)
+                self.erred(f"starts again: {failure}", hard=False)
             except KafkaException as failure:
                 error = failure.args[0]
-                self.erred(f"begins anew: {failure}", hard=is_hard(error) and error.code() not in FENCED)
+                self.erred(f"starts again: {failure}", hard=is_hard(error) and error.code() not in FENCED)
 
     def _life(self) -> None:
-        """A producer and a consumer until the end, or until an error that only new ones get over."""
+        """Use one producer and one consumer until the end, or until an error that needs new ones."""
         common = {**HASTY, "bootstrap.servers": self.setting.bootstrap}
         settings = {**common, "transactional.id": self.name, "transaction.timeout.ms": 120_000, "linger.ms": 2}
         producer = Producer(settings, logger=log)
@@ -119,7 +119,7 @@ class Copy(Workload):
             self.tell(Failed, self.name, place, value, error.str(), hard=is_hard_in_transaction(error))
 
     def _give_up(self, producer: Producer, consumer: Consumer, transaction: str) -> None:
-        """Aborted although nothing is wrong: without such ones hardly any aborted record would be in a log."""
+        """Abort a transaction without need: otherwise logs would have hardly any aborted records."""
         producer.flush(CALL_S)
         self.tell(Ending, self.name, transaction, False)
         self._again(lambda: producer.abort_transaction(CALL_S))
@@ -135,7 +135,7 @@ class Copy(Workload):
         self.tell(Ended, self.name, transaction, False)
 
     def _rewind(self, consumer: Consumer) -> None:
-        """To what is committed. The partitions are assigned by hand, the transactional id is what fences."""
+        """Seek to the committed offsets. Partitions are assigned by hand; the transactional id fences."""
         wanted = [TopicPartition(self.setting.topic, index) for index in range(self.setting.partitions)]
         begin = []
         for each in consumer.committed(wanted, timeout=CALL_S):
@@ -146,7 +146,7 @@ class Copy(Workload):
         consumer.assign(begin)
 
     def _again(self, call: Callable[[], None]) -> None:
-        """As long as the client says that it helps."""
+        """Retry while the client says that the error is retriable."""
         until = self.setting.recorder.now() + PATIENCE_S
         while True:
             try:
@@ -156,12 +156,12 @@ class Copy(Workload):
                     raise
 
     def _within(self, call: Callable[[], None], seconds: float) -> None:
-        """librdkafka 2.16 may wait for ever, whatever limit it is given, once a group's coordinator was away.
+        """librdkafka 2.16 may wait forever, whatever the timeout, once a group's coordinator was unreachable.
 
-        It keeps the limit of a request to a coordinator and looks at it nowhere (`creq_ts_timeout` in rdkafka_coord.c):
-        only a connection that comes or goes wakes it, to any broker. Such a call is left to itself. The next producer
-        with this transactional id fences it, so when it wakes at last it hears INVALID_PRODUCER_EPOCH: the history says
-        what became of it.
+        It stores the timeout of a request to a coordinator but never checks it (`creq_ts_timeout` in rdkafka_coord.c):
+        only a connection to any broker that opens or closes wakes the call. Such a call is abandoned. The next producer
+        with this transactional id fences it, so it finally fails with INVALID_PRODUCER_EPOCH; the history has the
+        outcome.
         """
         outcome: list[BaseException] = []
         left = threading.Event()
@@ -172,13 +172,13 @@ class Copy(Workload):
             except BaseException as failure:  # noqa: BLE001 - raised in the thread that waits
                 outcome.append(failure)
             if left.is_set():
-                self.note(f"the call that did not come back has: {outcome[0] if outcome else 'it succeeded'}")
+                self.note(f"the abandoned call returned: {outcome[0] if outcome else 'it succeeded'}")
 
         thread = threading.Thread(target=run, daemon=True)
         thread.start()
         thread.join(seconds)
         if thread.is_alive():
             left.set()
-            raise Stuck("a call did not come back")
+            raise Stuck("a call did not return")
         if outcome:
             raise outcome[0]

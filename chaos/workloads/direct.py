@@ -1,8 +1,8 @@
-"""A producer without hidden attempts: one Produce request for each batch, one answer, and what it said is told.
+"""A producer without hidden retries: one Produce request for each batch, one response, which is recorded.
 
-Libraries try again by themselves, librdkafka after NOT_LEADER_OR_FOLLOWER even when told not to. The error that their
-programs hear of answers the last attempt, and says nothing of those before. Here it answers the only one, so
-ANSWERS can say what it proves. No producer id, acks=all, one batch at a time.
+Libraries retry by themselves, librdkafka after NOT_LEADER_OR_FOLLOWER even with retries disabled. The error that they
+report belongs to the last attempt and says nothing about earlier ones. Here there is only one attempt, so ANSWERS can
+say what its error proves. No producer id, acks=all, one batch at a time.
 """
 
 import time
@@ -18,26 +18,29 @@ from moldau.wire.messages.produce import PartitionProduceData, ProduceRequest, P
 from moldau.wire.records import Record, encode_batch
 
 ACKS_ALL = -1
-MOST = 5  # records of a batch
+MOST = 5  # records in a batch
 COMMIT_MS = 1_000  # how long a leader may wait for its followers
-ANSWER_S = 2.0  # longer, so that a leader's own REQUEST_TIMED_OUT comes first
-# What an error of Produce says of a batch: whether it is surely not written, and why. Any other leaves it open.
+ANSWER_S = 2.0  # longer, so that the leader's REQUEST_TIMED_OUT comes first
+# What an error of Produce says about a batch: whether it is definitely not written, and why. Others leave it open.
 ANSWERS: dict[int, tuple[bool, str]] = {
-    WireError.UNKNOWN_SERVER_ERROR: (False, "the broker does not know itself how far it came"),
+    WireError.UNKNOWN_SERVER_ERROR: (False, "the broker may have failed after the append"),
     WireError.CORRUPT_MESSAGE: (True, "the batch is checked before the append"),
     WireError.UNKNOWN_TOPIC_OR_PARTITION: (False, "a topic may be deleted while an appended batch waits"),
     WireError.NOT_LEADER_OR_FOLLOWER: (False, "leadership may be lost while an appended batch waits"),
-    WireError.REQUEST_TIMED_OUT: (False, "appended, and its followers did not come for it in time"),
+    WireError.REQUEST_TIMED_OUT: (False, "appended, but the followers did not fetch it in time"),
     WireError.MESSAGE_TOO_LARGE: (True, "the batch is measured before the append"),
-    WireError.NETWORK_EXCEPTION: (False, "the answer is lost, of the request nobody knows"),
-    WireError.INVALID_TOPIC_EXCEPTION: (True, "whether the topic takes records is looked at before the append"),
+    WireError.NETWORK_EXCEPTION: (False, "the response is lost, the request may have been processed"),
+    WireError.INVALID_TOPIC_EXCEPTION: (True, "the topic is checked before the append"),
     WireError.RECORD_LIST_TOO_LARGE: (True, "the batch is measured before the append"),
     WireError.NOT_ENOUGH_REPLICAS: (True, "the in-sync replicas are counted before the append"),
-    WireError.NOT_ENOUGH_REPLICAS_AFTER_APPEND: (False, "they are counted again after it: the batch is in the log"),
+    WireError.NOT_ENOUGH_REPLICAS_AFTER_APPEND: (
+        False,
+        "the batch is in the log: this is the count after the append",
+    ),
     WireError.INVALID_REQUIRED_ACKS: (True, "the request is checked before any append"),
-    WireError.TOPIC_AUTHORIZATION_FAILED: (True, "permission is looked at before the append"),
+    WireError.TOPIC_AUTHORIZATION_FAILED: (True, "permissions are checked before the append"),
     WireError.INVALID_TIMESTAMP: (True, "the batch is checked before the append"),
-    WireError.KAFKA_STORAGE_ERROR: (False, "the disk may fail after the append, too"),
+    WireError.KAFKA_STORAGE_ERROR: (False, "the disk may also fail after the append"),
     WireError.INVALID_RECORD: (True, "the batch is checked before the append"),
 }
 OPEN = (False, "")
@@ -46,7 +49,7 @@ OPEN = (False, "")
 class Direct(Numbered):
     """A record counts as sent once there is a connection to its leader.
 
-    Who leads is asked anew after all that leaves a batch open; who refuses it for certain does lead.
+    The leader is looked up again after every error that leaves the outcome of a batch open.
     """
 
     def work(self) -> None:
@@ -67,7 +70,7 @@ class Direct(Numbered):
                     self.pause()
 
     def _sent(self, leader: Connection, topic: Topic | Failure, partition: int, many: int) -> bool:
-        """A batch. Returns whether its outcome is known."""
+        """Send a batch. Return whether its outcome is known."""
         assert isinstance(topic, Topic), "it has a leader"
         values = [self.next_record(partition=partition)[1] for _ in range(many)]
         answer = send_once(leader, topic, partition, values)
@@ -82,7 +85,7 @@ class Direct(Numbered):
 
 
 def connected(cluster: Cluster, place: TopicPartition) -> Connection | Failure:
-    """To the partition's leader; asks whoever answers for it unless it is known."""
+    """Connect to the partition's leader; any broker is asked for it if it is unknown."""
     leader = cluster.leader(place)
     if not isinstance(leader, Leader):
         return leader
@@ -93,7 +96,7 @@ def connected(cluster: Cluster, place: TopicPartition) -> Connection | Failure:
 
 
 def send_once(leader: Connection, topic: Topic, partition: int, values: list[str]) -> int | Failure:
-    """The first record's offset, or the error as it was answered; NETWORK_EXCEPTION and time-outs if none was."""
+    """The first record's offset, or the error of the response; NETWORK_EXCEPTION or a timeout if there was none."""
     now = int(time.time() * 1000)
     batch = encode_batch([Record(index, now, None, value.encode()) for index, value in enumerate(values)])
     data = TopicProduceData(

@@ -1,6 +1,6 @@
-"""Which errors clients may be told of in a fault: those after which it is enough to try again, or to go on.
+"""Errors that clients may report during a fault: those that a retry solves, or after which they can go on.
 
-All others are hard. What a client gets over without a word is not here: nobody is told of it.
+All others are hard. Errors that a client handles silently are not listed.
 """
 
 from confluent_kafka import KafkaError
@@ -8,7 +8,7 @@ from confluent_kafka import KafkaError
 from moldau.base.errors import WireError
 
 RETRIABLE = {int(error) for error in WireError if error.retriable}
-# A member was away for longer than its session, or somebody else came or went: it joins again by itself.
+# A member's session expired, or another member joined or left: it rejoins by itself.
 REJOINS = {
     int(error)
     for error in (
@@ -19,7 +19,7 @@ REJOINS = {
         WireError.STALE_MEMBER_EPOCH,
     )
 }
-LOCAL = {  # of librdkafka: time was up, or a broker was not there
+LOCAL = {  # of librdkafka: a timeout, or a broker that is unavailable
     KafkaError._TRANSPORT,
     KafkaError._TIMED_OUT,
     KafkaError._TIMED_OUT_QUEUE,
@@ -28,15 +28,15 @@ LOCAL = {  # of librdkafka: time was up, or a broker was not there
     KafkaError._RESOLVE,
     KafkaError._WAIT_COORD,
     KafkaError._MAX_POLL_EXCEEDED,
-    KafkaError._UNKNOWN_PARTITION,  # it has forgotten a topic for which nobody could answer
-    KafkaError._DESTROY_BROKER,  # the connection that it meant to use is being replaced
-    KafkaError._PURGE_QUEUE,  # of a transaction that is aborted
+    KafkaError._UNKNOWN_PARTITION,  # it dropped a topic because no broker answered for it
+    KafkaError._DESTROY_BROKER,  # the connection is being replaced
+    KafkaError._PURGE_QUEUE,  # the transaction is aborted
     KafkaError._PURGE_INFLIGHT,
 }
-# The transactional producer was replaced, or the coordinator aborted its transaction because time was up: by a clock
-# that had jumped ahead, that is soon.
+# The transactional producer was fenced, or the coordinator aborted its transaction after the timeout, which comes early
+# if the clock jumps ahead.
 FENCED = {KafkaError._FENCED, int(WireError.INVALID_PRODUCER_EPOCH), int(WireError.PRODUCER_FENCED)}
-JAVA = {  # the last part of the class's name
+JAVA = {  # the last part of the class name
     "TimeoutException",
     "NetworkException",
     "DisconnectException",
@@ -53,20 +53,20 @@ JAVA = {  # the last part of the class's name
 
 
 def is_hard(error: KafkaError) -> bool:
-    """One of librdkafka's."""
+    """Whether an error of librdkafka is hard."""
     return error.fatal() or error.code() not in RETRIABLE | REJOINS | LOCAL
 
 
 def is_hard_in_transaction(error: KafkaError) -> bool:
-    """What is not fatal, one aborts for."""
+    """Whether an error in a transaction is hard: an abort solves all but fatal ones."""
     return error.fatal() and error.code() not in FENCED
 
 
 def is_hard_in_python(failure: BaseException) -> bool:
-    """One of aiokafka's or kafka-python's, which know it themselves; but aiokafka forgot its own time-out."""
+    """Whether an error of aiokafka or kafka-python is hard: both mark retriable ones, except aiokafka's timeout."""
     return not getattr(failure, "retriable", False) and type(failure).__name__ != "KafkaTimeoutError"
 
 
 def is_hard_in_java(name: str) -> bool:
-    """By the class of the exception."""
+    """Whether an exception of the Java client is hard, by its class."""
     return name.rpartition(".")[2] not in JAVA

@@ -1,4 +1,4 @@
-"""Members of a consumer group with librdkafka: read, commit what they read, take over where the group was."""
+"""Members of a consumer group with librdkafka: read, commit, start at the committed offsets."""
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
@@ -11,7 +11,7 @@ OFFSETS_S = 20.0
 
 
 class Member(Workload):
-    """One of several. It learns where to begin by asking for the committed offsets itself, and tells them."""
+    """One of several members. It fetches the committed offsets itself when it gets partitions, and records them."""
 
     def __init__(self, name: str, setting: Setting, group: str, protocol: str) -> None:
         super().__init__(name, setting)
@@ -28,8 +28,8 @@ class Member(Workload):
         while not self.ending.is_set():
             try:
                 messages = consumer.consume(100, 0.2)
-            except KafkaException as failure:  # of the call-back: offsets could not be had
-                self.erred(f"joins again: {failure}", hard=is_hard(failure.args[0]))
+            except KafkaException as failure:  # in the callback: the committed offsets could not be fetched
+                self.erred(f"rejoins: {failure}", hard=is_hard(failure.args[0]))
                 consumer.close()
                 consumer = Consumer(self._settings)
                 consumer.subscribe([self.setting.topic], on_assign=self._assigned)
@@ -48,7 +48,7 @@ class Member(Workload):
             self.tell(Fetched, self.name, self._group, place, max(each.offset, -1), since)
             begin.append(TopicPartition(each.topic, each.partition, max(each.offset, 0)))
             self.tell(Placed, self.name, place, max(each.offset, 0))
-        if self._protocol == "consumer":  # KIP-848: the assignment grows, and what is there already keeps its place
+        if self._protocol == "consumer":  # KIP-848: the assignment grows; partitions that stay keep their positions
             consumer.incremental_assign(begin)
         else:
             consumer.assign(begin)

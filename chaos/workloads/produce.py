@@ -1,7 +1,7 @@
-"""Producers with librdkafka: one without idempotence, which tries each record once, and an idempotent one.
+"""Producers with librdkafka: one without idempotence and retries, and an idempotent one.
 
-Even one that is told not to try again does so when a leader answers that it is none any more: librdkafka takes it for
-certain then that the record was not written. It was, if the leader was replaced while it waited for its followers.
+Even without retries librdkafka sends a record again after NOT_LEADER_OR_FOLLOWER: it assumes that the record was not
+written. It was, if the leader was replaced while the record waited for the followers.
 """
 
 from typing import Any
@@ -16,7 +16,7 @@ IDEMPOTENT: dict[str, Any] = {"enable.idempotence": True, "message.timeout.ms": 
 
 
 class Produce(Numbered):
-    """Records one by one, several under way at a time. After a fatal error another producer goes on."""
+    """Sends records one by one, several in flight. After a fatal error a new producer goes on."""
 
     def __init__(self, name: str, setting: Setting, settings: dict[str, Any]) -> None:
         super().__init__(name, setting)
@@ -53,7 +53,7 @@ class Produce(Numbered):
         return Producer(self._settings)
 
     def _bring_home(self, producer: Producer) -> None:
-        """Every record gets its outcome; what is left after a long time is told as failed by purging it."""
+        """Wait for the outcome of every record; records without one after a long time are purged and fail."""
         left = producer.flush(PATIENCE_S)
         if left:
             producer.purge()

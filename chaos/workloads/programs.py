@@ -1,7 +1,7 @@
-"""Clients that are programs of their own, Java's in Kafka's VerifiableProducer and VerifiableConsumer, and franz-go.
+"""Clients that are separate programs: Java in Kafka's VerifiableProducer and VerifiableConsumer, and franz-go.
 
-An idempotent producer prints a line of JSON per record when its outcome is known. Lines come in any order over
-partitions; they are told in the order of the numbers, which is that of sending. A reader prints one per record.
+An idempotent producer prints a line of JSON per record when its outcome is known. Lines of different partitions come in
+any order; they are recorded in the order of the numbers, which is that of sending. A reader prints a line per record.
 """
 
 import heapq
@@ -20,12 +20,12 @@ from chaos.history import Acked, Failed, Send
 from chaos.workloads.base import PATIENCE_S, Numbered, Reader, Setting, Workload
 from chaos.workloads.errors import is_hard_in_java
 
-VERIFIABLE = "org.apache.kafka.tools.Verifiable"  # and Producer, or Consumer
+VERIFIABLE = "org.apache.kafka.tools.Verifiable"  # followed by Producer or Consumer
 JAVA_SETTINGS = {
     "enable.idempotence": "true",
     "retries": "2147483647",
-    "delivery.timeout.ms": "60000",  # KAFKA-14359: no broker takes a first batch that its successors overtook
-    "batch.size": "500",  # it goes on to another partition after so much: all of them are in use soon
+    "delivery.timeout.ms": "60000",  # KAFKA-14359: brokers reject a first batch that was overtaken by its successors
+    "batch.size": "500",  # the producer changes partition after this many bytes, so all are used soon
     "request.timeout.ms": "5000",
     "retry.backoff.ms": "50",
     "metadata.max.age.ms": "5000",
@@ -38,12 +38,12 @@ JAVA_READING = {
     "metadata.max.age.ms": "5000",
     "fetch.max.wait.ms": "100",
 }
-JAVA_PREFIX = "1"  # VerifiableProducer takes a number
+JAVA_PREFIX = "1"  # VerifiableProducer expects a number
 GO_SOURCE = Path(__file__).parents[2] / "tests" / "clients" / "go"
 
 
 class Line(NamedTuple):
-    """The outcome of one record. Where the program does not know its partition, it may be in any."""
+    """The outcome of one record. If the program does not know the partition, it may be any."""
 
     number: int
     value: str
@@ -54,7 +54,7 @@ class Line(NamedTuple):
 
 
 class Program(Workload):
-    """What it does is a program's work, of which every line is heard."""
+    """Runs a program and reads every line of its output."""
 
     def __init__(self, name: str, setting: Setting, command: list[str]) -> None:
         super().__init__(name, setting)
@@ -62,7 +62,7 @@ class Program(Workload):
         self._process: subprocess.Popen[str] | None = None
 
     def hear(self, text: str) -> None:
-        """A line of its standard output."""
+        """Handle a line of its standard output."""
 
     def work(self) -> None:
         with tempfile.TemporaryFile("w+") as errors:
@@ -99,7 +99,7 @@ class ProgramProducer(Program, Numbered):
     def __init__(self, name: str, setting: Setting, command: list[str], parse: Callable[[str], Line | None]) -> None:
         super().__init__(name, setting, command)
         self._parse = parse
-        self._early: list[Line] = []  # those whose predecessors are not known yet
+        self._early: list[Line] = []  # lines that arrived before their predecessors
         self._next = 0
 
     def hear(self, text: str) -> None:
@@ -133,21 +133,21 @@ class ProgramProducer(Program, Numbered):
 
 
 class JavaReader(Program, Reader):
-    """Java's client in Kafka's VerifiableConsumer: the only member of a group, which commits what it reads."""
+    """Java's client in Kafka's VerifiableConsumer: the only member of its group; commits what it reads."""
 
     def hear(self, text: str) -> None:
         told = json.loads(text)
         match told["name"]:
             case "partitions_assigned":
-                self.stands_at(-1)  # where the group was, which it does not tell
+                self.stands_at(-1)  # the committed offset, which it does not print
             case "record_data":
                 self.took(told["partition"], [(told["offset"], told["value"])])
             case "offsets_committed" if not told["success"]:
-                self.erred(f"commit: {told['error']}", hard=False)  # what it cannot go on after, it ends with
+                self.erred(f"commit: {told['error']}", hard=False)  # after an error that it cannot handle it exits
 
 
 class GoReader(Program, Reader):
-    """franz-go, by partition from the beginning."""
+    """franz-go, assigned to all partitions from the beginning."""
 
     def work(self) -> None:
         self.stands_at(0)
@@ -226,7 +226,7 @@ def _compiler() -> str | None:
 
 
 def missing_java() -> str:
-    """Why there is no Java client, empty if there is one."""
+    """Why there is no Java client; empty if there is one."""
     found = jars.obtain()
     return found if isinstance(found, str) else ""
 

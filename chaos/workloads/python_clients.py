@@ -1,4 +1,4 @@
-"""The other Python clients, aiokafka and kafka-python: idempotent producers, and readers of what they wrote."""
+"""aiokafka and kafka-python: idempotent producers, and readers of their records."""
 
 import asyncio
 from typing import Any
@@ -24,7 +24,7 @@ class Aiokafka(Numbered):
 
     async def _produce(self) -> None:
         waiting: set[asyncio.Task[None]] = set()
-        # Its default of request_timeout_ms is kept: it gives up records that wait for a leader as long as that.
+        # The default of request_timeout_ms is kept: aiokafka gives up records that wait for a leader for that long.
         while not self.ending.is_set():
             producer = AIOKafkaProducer(
                 bootstrap_servers=self.setting.bootstrap, enable_idempotence=True, linger_ms=2, retry_backoff_ms=50,
@@ -36,7 +36,7 @@ class Aiokafka(Numbered):
                 self.erred(f"starts again: {failure!r}", hard=is_hard_in_python(failure))
                 continue
             failed = self.failed
-            # It numbers on behind a record that it gave up, which no broker takes then: only another producer helps.
+            # It skips the sequence numbers of records that it gave up; brokers then reject what follows. Use a new one.
             while self.failed == failed and not self.ending.is_set():
                 if len(waiting) < UNDER_WAY:
                     await self._send(producer, waiting)
@@ -48,7 +48,7 @@ class Aiokafka(Numbered):
             await asyncio.wait_for(producer.stop(), PATIENCE_S)
 
     async def _send(self, producer: AIOKafkaProducer, waiting: "set[asyncio.Task[None]]") -> None:
-        """Handed over here, because tasks may run in any order; awaited apart."""
+        """Send here, because tasks may run in any order; await the outcome in a task."""
         partition, value = self.next_record()
         try:
             future = await producer.send(self.setting.topic, value.encode(), partition=partition)
@@ -95,7 +95,7 @@ class KafkaPython(Numbered):
 
 
 class PythonReader(Reader):
-    """What both libraries call by the same names; only that one of them has to be awaited is not shared."""
+    """The part that both libraries share; only aiokafka's calls have to be awaited."""
 
     def begin(self, consumer: Any, place: type) -> None:
         places = [place(self.setting.topic, index) for index in range(self.setting.partitions)]

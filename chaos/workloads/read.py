@@ -1,4 +1,4 @@
-"""Readers with librdkafka: one that follows a topic, one that asks for ends and committed offsets, the last reading."""
+"""Readers with librdkafka: one follows a topic, one polls end and committed offsets, one reads all at the end."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -19,11 +19,11 @@ READING = {
     "check.crcs": True,
 }
 ASK_S = 5.0
-LAST = "last"  # who reads everything at the end
+LAST = "last"  # the reader of everything at the end
 
 
 def reads_of(messages: Iterable[Message]) -> dict[str, list[Read]]:
-    """By place; messages that are errors are left out."""
+    """Group messages by place, without errors."""
     found: dict[str, list[Read]] = defaultdict(list)
     for message in messages:
         if message.error() is None:
@@ -34,7 +34,7 @@ def reads_of(messages: Iterable[Message]) -> dict[str, list[Read]]:
 
 
 def errors_of(reader: Workload, messages: Iterable[Message]) -> None:
-    """Told, those after which a consumer goes on by itself too."""
+    """Record errors, including those after which a consumer goes on by itself."""
     for message in messages:
         error = message.error()
         if error is not None:
@@ -48,7 +48,7 @@ class Follow(Reader):
         consumer.assign([TopicPartition(setting.topic, index, 0) for index in range(setting.partitions)])
         self.stands_at(0)
         while not self.ending.is_set():
-            # At once, so that what is read too early is told early.
+            # At once, so that a premature read is recorded before the commit.
             messages = consumer.consume(1, 0.2)
             messages += consumer.consume(200, 0.0)
             for place, reads in reads_of(messages).items():
@@ -58,7 +58,7 @@ class Follow(Reader):
 
 
 class Ask(Workload):
-    """Where the partitions of some topics end, and what groups have committed there; again and again."""
+    """Polls the end offsets of topics, and the committed offsets of groups."""
 
     def __init__(self, name: str, setting: Setting, topics: dict[str, int], groups: dict[str, str]) -> None:
         super().__init__(name, setting)
@@ -67,7 +67,7 @@ class Ask(Workload):
 
     def work(self) -> None:
         settings = {**READING, "bootstrap.servers": self.setting.bootstrap}
-        # Ends are those of all records. Offsets of transactions are waited for, as read_committed does (KIP-447).
+        # End offsets are high watermarks. Pending transactional offsets are waited for (KIP-447).
         ends = Consumer({**settings, "group.id": "nobody", "isolation.level": "read_uncommitted"})
         askers = {group: Consumer({**settings, "group.id": group}) for group in self._groups}
         while not self.ending.is_set():
@@ -107,7 +107,7 @@ class Ask(Workload):
 
 
 def read_everything(bootstrap: str, recorder: Recorder, topics: dict[str, int]) -> int:
-    """The last reading: every partition from its beginning to its end. Returns how many records there are."""
+    """Read every partition from its beginning to its end. Return the number of records."""
     consumer = Consumer({**READING, "bootstrap.servers": bootstrap, "group.id": LAST, "enable.partition.eof": True})
     many, waiting = 0, set()
     for topic, partitions in topics.items():
@@ -128,6 +128,6 @@ def read_everything(bootstrap: str, recorder: Recorder, topics: dict[str, int]) 
                 waiting.discard(place)
                 recorder.tell(Exhausted, LAST, place)
         if recorder.now() > until:
-            raise Gave(f"the last reading did not reach the end of {sorted(waiting)}")
+            raise Gave(f"the final read did not reach the end of {sorted(waiting)}")
     consumer.close()
     return many

@@ -1,4 +1,4 @@
-"""The workloads by name: which clients each one is, and on which topics. To read first."""
+"""The workloads by name: their clients and topics. Start reading here."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ from chaos.workloads.read import ASK_S, READING, Ask, Follow
 PARTITIONS = 3
 MEMBERS = 2
 PROTOCOLS = ("classic", "consumer")
-CLIENTS = {  # the library of a workload's producer and readers; everybody else uses the first
+CLIENTS = {  # the library of a workload's producer and readers; all other clients use the first
     "confluent-kafka": ("plain", "idempotent", "copy", "group"),
     "aiokafka": ("aiokafka",),
     "kafka-python": ("kafka-python",),
@@ -32,17 +32,17 @@ GROUPS, TRANSACTIONS = "__consumer_offsets", "__transaction_state"
 
 @dataclass
 class Cast:
-    """The clients of a run, and what they work on. Producers end first, then those who follow them."""
+    """The clients of a run and their topics. Producers finish first, then their followers."""
 
     bootstrap: str
     recorder: Recorder
     seed: int
     rate: float = 100.0
     topics: dict[str, int] = field(default_factory=dict)
-    groups: dict[str, str] = field(default_factory=dict)  # group → the topic that it has to read to the end
-    coordinated: list[tuple[str, str]] = field(default_factory=list)  # a coordinator's topic, and a key
+    groups: dict[str, str] = field(default_factory=dict)  # group → the topic that it reads to the end
+    coordinated: list[tuple[str, str]] = field(default_factory=list)  # (coordinator's topic, group or transactional id)
     producers: list[Numbered] = field(default_factory=list)
-    pairs: list[tuple[Numbered, Reader]] = field(default_factory=list)  # who reads whom to the end
+    pairs: list[tuple[Numbered, Reader]] = field(default_factory=list)  # producer, and the reader of its records
     followers: list[Workload] = field(default_factory=list)
 
     def topic(self, name: str) -> Setting:
@@ -50,11 +50,11 @@ class Cast:
         return Setting(self.bootstrap, self.recorder, name, PARTITIONS, self.rate, self.seed)
 
     @property
-    def everybody(self) -> list[Workload]:
+    def clients(self) -> list[Workload]:
         return [*self.producers, *self.followers]
 
     def end(self) -> None:
-        """Everybody comes to the end of what they do, in order."""
+        """Let all clients finish, in order."""
         for each in self.producers:
             each.stop()
         for each in self.producers:
@@ -62,7 +62,7 @@ class Cast:
         for group, topic in self.groups.items():
             self._await_end(group, topic)
         for producer, reader in self.pairs:
-            wait_until(partial(reader.has_read, producer.ends), f"{reader.name} comes to the end")
+            wait_until(partial(reader.has_read, producer.ends), f"{reader.name} reaches the end")
         for follower in self.followers:
             follower.stop()
         for follower in self.followers:
@@ -84,7 +84,7 @@ class Cast:
             )
 
         try:
-            wait_until(at_end, f"{group} comes to the end of {topic}")
+            wait_until(at_end, f"{group} reaches the end of {topic}")
         finally:
             asker.close()
 
@@ -92,7 +92,7 @@ class Cast:
 def _producing(
     make: Callable[[Setting], Numbered], read: Callable[[str, Setting], Reader] = Follow
 ) -> Callable[[Cast, str], None]:
-    """A producer on a topic of its own, and a reader who follows it."""
+    """A producer with its own topic, and a reader that follows it."""
 
     def add(cast: Cast, name: str) -> None:
         setting = cast.topic(name)
@@ -105,7 +105,7 @@ def _producing(
 
 
 def _copying(cast: Cast, name: str) -> None:
-    """A source that a copier copies with transactions; both are read."""
+    """A topic that a copier copies in transactions; source and target are read."""
     source, target = cast.topic(f"{name}-source"), cast.topic(f"{name}-target")
     cast.producers.append(produce.Produce("source", source, produce.IDEMPOTENT))
     cast.followers.append(Copy("copier", source, target.topic))
@@ -115,7 +115,7 @@ def _copying(cast: Cast, name: str) -> None:
 
 
 def _grouping(cast: Cast, name: str) -> None:
-    """Two groups, one of the classic and one of KIP-848's protocol, and somebody to feed both."""
+    """Two groups, one per group protocol (classic and KIP-848), and a producer for both."""
     setting = cast.topic(name)
     cast.producers.append(produce.Produce("feeder", setting, produce.IDEMPOTENT))
     for protocol in PROTOCOLS:
@@ -137,33 +137,33 @@ WORKLOADS: dict[str, tuple[str, Callable[[Cast, str], None]]] = {
     "java": ("Java's client, idempotent", _producing(programs.java, programs.java_reader)),
     "go": ("franz-go, idempotent", _producing(programs.go, programs.go_reader)),
     "direct": (
-        "one Produce request per batch, acks=all, nothing tried again",
+        "one Produce request per batch, acks=all, no retries",
         _producing(lambda setting: Direct("direct", setting)),
     ),
     "copy": ("librdkafka copies a topic in transactions", _copying),
-    "group": ("two groups of two members of librdkafka read and commit, by both protocols", _grouping),
+    "group": ("two groups of two librdkafka members each, one per group protocol", _grouping),
 }
 
 
 def available() -> list[str]:
-    """The workloads whose clients this machine has."""
+    """Workloads with clients that are installed here."""
     gone = missing()
     return [name for name in WORKLOADS if name not in gone]
 
 
 def missing() -> dict[str, str]:
-    """Those whose clients it has not, and why."""
+    """Workloads without, and why."""
     return {name: reason for name, look in MISSING.items() if (reason := look())}
 
 
-def client_of(who: str) -> str:
-    """The library that somebody of a history uses."""
-    name = who.removeprefix(READER_OF)
+def client_of(client: str) -> str:
+    """The library of a client in a history."""
+    name = client.removeprefix(READER_OF)
     return next((client for client, names in CLIENTS.items() if name in names), next(iter(CLIENTS)))
 
 
 def cast_of(names: list[str], bootstrap: str, recorder: Recorder, seed: int, rate: float) -> Cast:
-    """The clients of these workloads, and one who asks for ends and committed offsets all the time."""
+    """The clients of these workloads, and one that polls end and committed offsets."""
     cast = Cast(bootstrap, recorder, seed, rate)
     for name in names:
         WORKLOADS[name][1](cast, name)

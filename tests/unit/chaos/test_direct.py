@@ -104,6 +104,6 @@ def test_too_few_replicas_before_the_append_is_certain_and_after_it_is_not() -> 
 
 
 def test_the_page_says_the_same_of_every_answer() -> None:
-    rows = re.findall(r"^\| ([A-Za-z_, ]+) \| (is not|may be) there \|", PAGE, re.MULTILINE)
-    said = {name: what == "is not" for names, what in rows for name in names.split(", ") if name.isupper()}
+    rows = re.findall(r"^\| ([A-Za-z_, ]+) \| (is absent|may be present) \|", PAGE, re.MULTILINE)
+    said = {name: what == "is absent" for names, what in rows for name in names.split(", ") if name.isupper()}
     assert said == {WireError(code).name: surely for code, (surely, _) in ANSWERS.items()}

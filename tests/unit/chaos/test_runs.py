@@ -1,5 +1,6 @@
 """What decides a run, and the table that runs end in. The runs themselves are in tests/cluster."""
 
+import inspect
 import random
 import re
 import threading
@@ -14,13 +15,14 @@ from confluent_kafka import KafkaError
 from chaos import faults, matrix
 from chaos.checker import FINDERS, Anomaly
 from chaos.effects import Witness
-from chaos.faults import ANYWHERE, FAULTS, SORTS, WHO, Scene
+from chaos.faults import ANYWHERE, FAULTS, LOST, SORTS, TARGETS, Scene
 from chaos.history import Acked, Erred, Event, Failed, Noted, Placed, Polled, Recorder, Send, Struck
 from chaos.run import Outcome, Plan, _order, count
 from chaos.workloads import errors, programs
 from chaos.workloads.base import Setting, wait_until
 from chaos.workloads.copy import Copy, Stuck
 from chaos.workloads.table import CLIENTS, WORKLOADS, available
+from moldau.store import zookeeper_session
 from support.repository.sources import ROOT
 
 PAGE = (ROOT / "docs" / "reliability.md").read_text()
@@ -85,8 +87,8 @@ def test_the_table_adds_up(tmp_path: Path) -> None:
 
 
 def test_the_matrix_puts_every_client_through_every_fault() -> None:
-    everybody = {name for names in CLIENTS.values() for name in names}
-    assert everybody == set(WORKLOADS)
+    clients = {name for names in CLIENTS.values() for name in names}
+    assert clients == set(WORKLOADS)
     for plan in matrix.plans(1, repeat=1, mixes=1):
         assert plan.workloads == available()
         assert set(_order(plan, random.Random(plan.seed))) == set(plan.faults)
@@ -153,7 +155,7 @@ def test_a_long_fault_that_does_nothing_is_an_error(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(faults, "EFFECT_S", 0.0)
     cluster = Told(1, (1, 2, 3))
     scene = Scene(cluster, random.Random(1), {"topic": 1}, [], print, Witness(cluster, {"topic": 1}, [1, 2, 3]))
-    with pytest.raises(TimeoutError, match="did nothing"):
+    with pytest.raises(TimeoutError, match="had no effect"):
         scene.linger(strikes=True, long_s=0.0)
     cluster.leader = 2
     scene.linger(strikes=True, long_s=0.0)
@@ -181,7 +183,7 @@ def test_every_anomaly_is_on_the_page(kind: str) -> None:
 
 
 def test_every_fault_is_on_the_page() -> None:
-    targets = "|".join(WHO)
+    targets = "|".join(TARGETS)
     for fault in FAULTS:
         assert re.sub(rf"-({targets})$", "", fault) in PAGE, fault
 
@@ -243,7 +245,12 @@ def test_a_call_that_is_left_to_itself_tells_its_end() -> None:
     wait_until(lambda: bool(recorder.events), "its end")
     [event] = recorder.events
     assert isinstance(event, Noted)
-    assert event.text == "the call that did not come back has: fenced"
+    assert event.text == "the abandoned call returned: fenced"
     with pytest.raises(ValueError, match="fenced"):
         copier._within(stuck, 60.0)
     assert len(recorder.events) == 1
+
+
+def test_brokers_log_the_line_that_faults_wait_for() -> None:
+    source = inspect.getsource(zookeeper_session)
+    assert LOST in source, "chaos/faults.py counts this line in the logs of brokers"
