@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from chaos.simulation.disk import lose_power
 from chaos.simulation.network import Connection, Network
 from moldau.broker.clock import Clock
-from moldau.broker.fetch_sessions import FetchSessions
+from moldau.broker.fetch_sessions import FetchSessionCache
 from moldau.broker.replica_manager import ReplicaManager
 from moldau.broker.scheduler import PeriodicTask, Scheduler
 from moldau.broker.settings import load
@@ -83,7 +83,7 @@ class SimulatedBroker:
             replicas=self.replicas,
             config=self._settings,
             image=image,
-            fetch_sessions=FetchSessions(SLOTS),
+            fetch_sessions=FetchSessionCache(SLOTS),
             now=self.clock.now,
         )
 

@@ -9,7 +9,7 @@ import pytest
 
 from chaos.simulation.life import live
 from moldau.broker.fetch_sessions import CachedPartition
-from moldau.replication.waiters import Copier
+from moldau.replication.delayed_fetch import FollowerSession
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -30,7 +30,7 @@ def broken(home: Path) -> bool:
 
 
 def test_it_would_notice_news_that_are_told_to_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Copier, "touch", lambda self, place, size: self.touched.update({place: None}))
+    monkeypatch.setattr(FollowerSession, "touch", lambda self, place, size: self.touched.update({place: None}))
     assert broken(tmp_path)
 
 

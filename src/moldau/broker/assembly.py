@@ -14,7 +14,7 @@ from moldau.broker.coordinators.marker_sender import MarkerSender
 from moldau.broker.coordinators.marker_writer import MarkerWriter
 from moldau.broker.coordinators.transaction_coordinator import TransactionCoordinator
 from moldau.broker.dispatch import Dispatcher
-from moldau.broker.fetch_sessions import FetchSessions
+from moldau.broker.fetch_sessions import FetchSessionCache
 from moldau.broker.metadata_cache import MetadataCache
 from moldau.broker.peers import Peers
 from moldau.broker.producer_ids import ProducerIds
@@ -39,7 +39,7 @@ class Assembly:
     add_partitions_sender: AddPartitionsSender
     groups: GroupCoordinator
     transactions: TransactionCoordinator
-    fetch_sessions: FetchSessions
+    fetch_sessions: FetchSessionCache
     recently_dead: RecentlyDead
     client: ControllerClient | None
     control: ControlContext
@@ -83,7 +83,7 @@ def assemble(
     markers = MarkerWriter(replicas, groups, image, now, config.node_id, marker_sender)
     producer_ids = ProducerIds(allocate_producer_ids)
     transactions = TransactionCoordinator(replicas, markers, producer_ids, current, image, now, add_partitions_sender)
-    sessions, recently_dead = FetchSessions(config.max_incremental_fetch_session_cache_slots), RecentlyDead()
+    sessions, recently_dead = FetchSessionCache(config.max_incremental_fetch_session_cache_slots), RecentlyDead()
     topics = TopicCreator(controller, in_cluster, replicas, current)
 
     def serve_forwarded(frame: memoryview, session: Session) -> Awaitable[bytes | Refusal]:

@@ -15,7 +15,7 @@ from moldau.broker.configs import Layers
 from moldau.broker.controller import Controller
 from moldau.broker.coordinators.group_coordinator import GroupCoordinator
 from moldau.broker.coordinators.transaction_coordinator import TransactionCoordinator
-from moldau.broker.fetch_sessions import FetchSessions
+from moldau.broker.fetch_sessions import FetchSessionCache
 from moldau.broker.metadata_cache import MetadataCache
 from moldau.broker.peers import Peers
 from moldau.broker.producer_ids import ProducerIds
@@ -57,7 +57,7 @@ class DataContext(_Context):
     """For requests that read and write partitions."""
 
     replicas: Replicas
-    fetch_sessions: FetchSessions
+    fetch_sessions: FetchSessionCache
     transactions: TransactionCoordinator  # verifies transactional batches
     verification_queue: VerificationQueue
     now: Callable[[], int]  # milliseconds since the Unix epoch

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from random import randrange
 
 from moldau.base.errors import WireError
-from moldau.replication.waiters import Copier
+from moldau.replication.delayed_fetch import FollowerSession
 from moldau.wire.hot import FETCH_BY_ID, FetchBody, FetchPartition, FetchResult
 
 FINAL_EPOCH = -1  # close the session, and do not make another
@@ -56,15 +56,15 @@ class CachedPartition:
 
 
 class FetchSession:
-    __slots__ = ("by_id", "copier", "epoch", "id", "partitions", "used_at", "waiting")
+    __slots__ = ("by_id", "end_wait", "epoch", "follower", "id", "partitions", "used_at")
 
     def __init__(self, session_id: int, by_id: bool, now: int) -> None:
         self.id = session_id
         self.by_id = by_id
         self.epoch = 1
         self.used_at = now
-        self.waiting: Callable[[], None] | None = None  # completes the last request, if it waits
-        self.copier: Copier | None = None  # of a follower: its partitions that changed
+        self.end_wait: Callable[[], None] | None = None  # completes the last request, if it waits
+        self.follower: FollowerSession | None = None  # of a follower: its partitions that changed
         self.partitions: OrderedDict[Key, CachedPartition] = OrderedDict()
 
     def update(self, ask: FetchBody) -> None:
@@ -81,7 +81,7 @@ class FetchSession:
 
 
 @dataclass(slots=True)
-class Fetch:
+class FetchContext:
     """One Fetch request with its session: the partitions to read, and those to put into the response."""
 
     error: WireError = WireError.NONE
@@ -125,7 +125,7 @@ class Fetch:
         return changed or not self.incremental
 
 
-class FetchSessions:
+class FetchSessionCache:
     def __init__(self, slots: int) -> None:
         self.slots = slots  # max.incremental.fetch.session.cache.slots
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()  # least recently used first
@@ -133,37 +133,37 @@ class FetchSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def open(self, ask: FetchBody, version: int, now: int) -> Fetch:
+    def open(self, ask: FetchBody, version: int, now: int) -> FetchContext:
         if ask.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH):
             if ask.session_id:
                 self._sessions.pop(ask.session_id, None)
             session = None if ask.session_epoch == FINAL_EPOCH else self._create(version, now)
             if session is not None:
                 session.update(ask)
-            return Fetch(session=session, asked=[(token, each) for token, rows in ask.topics for each in rows])
+            return FetchContext(session=session, asked=[(token, each) for token, rows in ask.topics for each in rows])
         return self._continue(ask, version, now)
 
-    def _continue(self, ask: FetchBody, version: int, now: int) -> Fetch:
+    def _continue(self, ask: FetchBody, version: int, now: int) -> FetchContext:
         session = self._sessions.get(ask.session_id)
         if session is None:
-            return Fetch(error=WireError.FETCH_SESSION_ID_NOT_FOUND)
+            return FetchContext(error=WireError.FETCH_SESSION_ID_NOT_FOUND)
         if ask.session_epoch != session.epoch:
-            return Fetch(error=WireError.INVALID_FETCH_SESSION_EPOCH)
+            return FetchContext(error=WireError.INVALID_FETCH_SESSION_EPOCH)
         if session.by_id != (version >= FETCH_BY_ID):
-            return Fetch(error=WireError.FETCH_SESSION_TOPIC_ID_ERROR)
-        if session.waiting is not None:
-            session.waiting()  # the client has given up waiting; answered as it was requested
+            return FetchContext(error=WireError.FETCH_SESSION_TOPIC_ID_ERROR)
+        if session.end_wait is not None:
+            session.end_wait()  # the client has given up waiting; answered as it was requested
         session.update(ask)
         if not session.partitions:
             del self._sessions[session.id]
-            return Fetch(asked=[])
+            return FetchContext(asked=[])
         session.epoch = session.epoch + 1 if session.epoch < LAST_EPOCH else 1
         session.used_at = now
         self._sessions.move_to_end(session.id)
         asked: list[tuple[bytes, FetchPartition]] = []
-        if session.copier is None:
+        if session.follower is None:
             asked = [(token, each.asked) for (token, _), each in session.partitions.items()]
-        return Fetch(session=session, incremental=True, asked=asked)
+        return FetchContext(session=session, incremental=True, asked=asked)
 
     def _create(self, version: int, now: int) -> FetchSession | None:
         """A new session; None when all slots are in use, and the client sends full fetches."""

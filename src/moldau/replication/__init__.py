@@ -1,1 +1,1 @@
-"""A partition joined to its log: leadership, high watermark, waiters."""
+"""Partitions on top of logs: leaders and followers, high watermark, ISR, log directories."""

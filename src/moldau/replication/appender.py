@@ -169,7 +169,7 @@ class Appender:
         outcome = self._append_own(batch, now)
         if transaction_version < STRICT_MARKERS:
             producers.void(producer_id)
-        if partition.waiters and partition.role is None:
+        if partition.delayed_fetches and partition.role is None:
             partition.tell_decided(stable)
         return outcome
 
@@ -245,7 +245,7 @@ class Appender:
         if role is not None:
             assert isinstance(role, Leader)
             role.appended(base_offset, log.end_offset, len(batch))
-        elif partition.waiters:
+        elif partition.delayed_fetches:
             partition.tell_appended(base_offset, len(batch))
         return Appended(base_offset, append_time, log.start_offset)
 

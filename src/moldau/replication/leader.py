@@ -144,14 +144,14 @@ class Leader:
     def appended(self, base: int, end: int, size: int) -> None:
         self._uncommitted.add(end, size)
         partition = self._partition
-        for broker, copier in partition.copiers.items():
+        for broker, session in partition.follower_sessions.items():
             known = self.isr.followers.get(broker)
             if known is not None:
-                known.was_at(base, copier.asked_at)
-            copier.touch(partition.place, size)
-        for waiter in self._partition.waiters:
-            if waiter.follower:
-                waiter.grown(size)
+                known.was_at(base, session.asked_at)
+            session.touch(partition.topic_id_partition, size)
+        for delayed in partition.delayed_fetches:
+            if delayed.follower:
+                delayed.grown(size)
         if len(self.isr.maximal) == 1:
             self.advance()
 
@@ -174,8 +174,8 @@ class Leader:
 
     def may_be_replaced(self) -> bool:
         """Whether a follower in sync is silent: it may lead by now, and know better."""
-        now, copiers = self._around.now(), self._partition.copiers
-        return any(copiers[each].silent(now) for each in self.isr.committed if each in copiers)
+        now, sessions = self._around.now(), self._partition.follower_sessions
+        return any(sessions[each].silent(now) for each in self.isr.committed if each in sessions)
 
     def final(self, refusal: Refusal) -> Refusal:
         """What a producer is told. A sequence that a former leader misses is no reason to give up, but to look again

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 from moldau.base.errors import Refusal, WireError
-from moldau.base.ids import Epoch, Offset, TopicPartition
+from moldau.base.ids import Epoch, Offset, TopicIdPartition, TopicPartition
 from moldau.base.later import Later
 from moldau.log.files import is_transient
 from moldau.log.log import Log
@@ -21,6 +21,7 @@ from moldau.log.retention import delete_old_segments
 from moldau.log.segment import CorruptLogError
 from moldau.metadata.image import PartitionState
 from moldau.replication.appender import NEVER, NO_APPEND_TIME, Appended, Appender, Outcome
+from moldau.replication.delayed_fetch import DelayedFetch, FollowerSession
 from moldau.replication.disk_full import describe
 from moldau.replication.flusher import Flusher
 from moldau.replication.follower import Follower
@@ -28,7 +29,6 @@ from moldau.replication.leader import Leader
 from moldau.replication.owners import NO_OWNER, PartitionOwner
 from moldau.replication.roles import Surroundings
 from moldau.replication.standing import Role, Standing, assigned, removed
-from moldau.replication.waiters import Copier, FetchWaiter
 
 logger = logging.getLogger("moldau.replication")
 
@@ -42,21 +42,21 @@ class Partition:
         "_dirty_since",
         "appender",
         "cleaning",
-        "copiers",
+        "delayed_fetches",
         "flusher",
+        "follower_sessions",
         "index",
         "internal",
         "leader_epoch",
         "log",
         "owner",
-        "place",
         "role",
         "sole_online_replica",
         "standing",
         "state",
         "topic",
+        "topic_id_partition",
         "topic_partition",
-        "waiters",
     )
 
     def __init__(
@@ -79,9 +79,9 @@ class Partition:
         self.role: Leader | Follower | None = None  # None: the only replica is here
         self.stand(standing)
         self.owner: PartitionOwner = NO_OWNER
-        self.waiters: set[FetchWaiter] = set()
-        self.place = (log.topic_id.bytes, index)
-        self.copiers: dict[int, Copier] = {}  # followers that copy it, by broker
+        self.delayed_fetches: set[DelayedFetch] = set()
+        self.topic_id_partition = TopicIdPartition(log.topic_id.bytes, index)
+        self.follower_sessions: dict[int, FollowerSession] = {}  # followers that copy it, by broker
         self.cleaning: Stoppable | None = None  # while its log is compacted
         self.flusher = Flusher(log, self.write_failed)
         self._dirty_since: int | None = None
@@ -189,7 +189,7 @@ class Partition:
             self.role = Follower(self, state, known)
         if old is None or (old.leader, old.leader_epoch) != (state.leader, state.leader_epoch):
             self.changed()
-            self.copiers.clear()
+            self.follower_sessions.clear()
 
     def adopt(self, log: Log) -> None:
         """Go on with another log of the same records."""
@@ -212,31 +212,31 @@ class Partition:
     def tell_readers(self, size: int, stable: int) -> int:
         """So many bytes were committed; the last stable offset was `stable`, and what it is now is returned."""
         now_stable = self.last_stable_offset
-        if self.copiers:
+        if self.follower_sessions:
             self.touch()
-        for waiter in self.waiters:
-            if waiter.follower:
-                waiter.fire_soon()
-            elif not waiter.committed:
-                waiter.grown(size)
+        for delayed in self.delayed_fetches:
+            if delayed.follower:
+                delayed.fire_soon()
+            elif not delayed.committed:
+                delayed.grown(size)
             elif now_stable > stable:
-                waiter.grown(self.bytes_between(stable, now_stable))
+                delayed.grown(self.bytes_between(stable, now_stable))
         return now_stable
 
     def tell_appended(self, base_offset: Offset, size: int) -> None:
         """A sole replica appended a batch. What is after the last stable offset does not count for read_committed."""
         decided = size if self.last_stable_offset > base_offset else 0
-        for waiter in self.waiters:
-            waiter.grown(decided if waiter.committed else size)
+        for delayed in self.delayed_fetches:
+            delayed.grown(decided if delayed.committed else size)
 
     def tell_decided(self, stable: Offset) -> None:
         """A sole replica wrote a marker: the last stable offset was `stable`."""
         now_stable = min(self.last_stable_offset, self.log.end_offset - 1)  # the marker itself was told of
-        waiters = [waiter for waiter in self.waiters if waiter.committed]
-        if waiters and now_stable > stable:
+        read_committed = [delayed for delayed in self.delayed_fetches if delayed.committed]
+        if read_committed and now_stable > stable:
             decided = self.log.segments.bytes_between(stable, now_stable)
-            for waiter in waiters:
-                waiter.grown(decided)
+            for delayed in read_committed:
+                delayed.grown(decided)
 
     def bytes_between(self, start: int, end: int) -> int:
         """As the log says, for who waits. If it cannot be read, that is no reason not to tell the others."""
@@ -321,14 +321,14 @@ class Partition:
 
     def touch(self) -> None:
         """There is something to tell to followers that copy this partition."""
-        for copier in self.copiers.values():
-            copier.touch(self.place, 0)
+        for session in self.follower_sessions.values():
+            session.touch(self.topic_id_partition, 0)
 
     def changed(self) -> None:
         """The partition is not what it was (deleted, truncated): whoever waits for it has to look again."""
         self.touch()
-        for waiter in list(self.waiters):
-            waiter.fire_soon()
+        for delayed in list(self.delayed_fetches):
+            delayed.fire_soon()
 
     async def left_alone(self) -> None:
         """Until nobody else works on its log: what is about to be cut off would come back with what they write."""

@@ -30,6 +30,11 @@ class Throttle:
         self._pass_time(now_ms)
         self._owed += size
 
+    def allowance(self, now_ms: int) -> float:
+        """Bytes that throttled replicas may get before the limit is exceeded; negative: it is."""
+        self._pass_time(now_ms)
+        return -self._owed
+
     def exceeded(self, now_ms: int) -> bool:
         """Whether throttled replicas have to wait."""
         return self.wait_ms(now_ms) > 0

@@ -14,7 +14,7 @@ from moldau.base.errors import Refusal, WireError
 from moldau.base.later import Later
 from moldau.broker.apis.fetch import fetch
 from moldau.broker.apis.list_offsets import list_offsets
-from moldau.broker.fetch_sessions import FetchSessions
+from moldau.broker.fetch_sessions import FetchSessionCache
 from moldau.broker.replica_selector import RACK_AWARE
 from moldau.log.files import Slice, remove
 from moldau.log.settings import LogConfig
@@ -106,7 +106,7 @@ class Node:
         log = open_log(self.directory, self.world.config, recovery_point=recovery_point)
         self.image = image
         self.alive = True
-        self.sessions = FetchSessions(10)
+        self.sessions = FetchSessionCache(10)
         self.changes = IsrChanges(_unused, self._epoch_of, self.id)
         self.around = Surroundings(self.id, self.world.now, self._epoch_of, self.changes.ask, LAG_MS)
         lossy = not trusted or log.generation

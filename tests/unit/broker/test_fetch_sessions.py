@@ -10,8 +10,8 @@ from moldau.broker.fetch_sessions import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
     LAST_EPOCH,
-    Fetch,
-    FetchSessions,
+    FetchContext,
+    FetchSessionCache,
 )
 from moldau.wire.hot import FETCH_BY_ID, FetchBody, FetchPartition, FetchResult
 
@@ -35,7 +35,7 @@ def result(index: int, high: int = 0, **changed: Any) -> FetchResult:
     return FetchResult(index, 0, high, high, 0)._replace(**changed)
 
 
-def answered(fetch: Fetch, *results: FetchResult) -> list[int]:
+def answered(fetch: FetchContext, *results: FetchResult) -> list[int]:
     """The partitions that an answer would name, of those that were read."""
     topics = fetch.answer([(b"t", each) for each in results])
     return [each.partition for _, rows in topics for each in rows]
@@ -44,13 +44,13 @@ def answered(fetch: Fetch, *results: FetchResult) -> list[int]:
 class Client:
     """One client and its session."""
 
-    def __init__(self, sessions: FetchSessions, version: int = BY_NAME) -> None:
+    def __init__(self, sessions: FetchSessionCache, version: int = BY_NAME) -> None:
         self.sessions = sessions
         self.version = version
         self.id = 0
         self.epoch = INITIAL_EPOCH
 
-    def fetch(self, *partitions: int, now: int = NOW, **more: Any) -> Fetch:
+    def fetch(self, *partitions: int, now: int = NOW, **more: Any) -> FetchContext:
         opened = self.sessions.open(ask(self.epoch, *partitions, session=self.id, **more), self.version, now)
         self.id = opened.session_id
         self.epoch += 1
@@ -58,16 +58,16 @@ class Client:
 
 
 @pytest.fixture
-def sessions() -> FetchSessions:
-    return FetchSessions(1000)
+def sessions() -> FetchSessionCache:
+    return FetchSessionCache(1000)
 
 
 @pytest.fixture
-def client(sessions: FetchSessions) -> Client:
+def client(sessions: FetchSessionCache) -> Client:
     return Client(sessions)
 
 
-def indexes(fetch: Fetch) -> list[int]:
+def indexes(fetch: FetchContext) -> list[int]:
     assert fetch.asked is not None
     return [row.partition for _, row in fetch.asked]
 
@@ -81,7 +81,7 @@ def test_a_full_fetch_makes_a_session_and_names_every_partition(client: Client) 
     assert answered(opened, result(0), result(1), result(2, records=Records())) == [0, 1, 2]
 
 
-def test_a_client_without_sessions_gets_none(sessions: FetchSessions) -> None:
+def test_a_client_without_sessions_gets_none(sessions: FetchSessionCache) -> None:
     opened = sessions.open(ask(FINAL_EPOCH, 0, 1), BY_NAME, NOW)
     assert opened.session_id == 0
     assert indexes(opened) == [0, 1]
@@ -175,7 +175,7 @@ def test_partitions_with_records_go_to_the_end(client: Client) -> None:
     assert indexes(client.fetch()) == [2, 0, 1]
 
 
-def test_errors_of_a_session(client: Client, sessions: FetchSessions) -> None:
+def test_errors_of_a_session(client: Client, sessions: FetchSessionCache) -> None:
     assert sessions.open(ask(1, 0, session=99), BY_NAME, NOW).error is WireError.FETCH_SESSION_ID_NOT_FOUND
     client.fetch(0)
     for epoch in (2, LAST_EPOCH, -5):
@@ -189,13 +189,13 @@ def test_errors_of_a_session(client: Client, sessions: FetchSessions) -> None:
     assert sessions.open(ask(1, session=by_id.id), BY_NAME, NOW).error is WireError.FETCH_SESSION_TOPIC_ID_ERROR
 
 
-def test_an_epoch_is_good_once(client: Client, sessions: FetchSessions) -> None:
+def test_an_epoch_is_good_once(client: Client, sessions: FetchSessionCache) -> None:
     client.fetch(0)
     assert client.fetch().error is WireError.NONE
     assert sessions.open(ask(1, session=client.id), BY_NAME, NOW).error is WireError.INVALID_FETCH_SESSION_EPOCH
 
 
-def test_epochs_wrap_to_one(client: Client, sessions: FetchSessions) -> None:
+def test_epochs_wrap_to_one(client: Client, sessions: FetchSessionCache) -> None:
     opened = client.fetch(0)
     assert opened.session is not None
     opened.session.epoch = LAST_EPOCH
@@ -204,7 +204,7 @@ def test_epochs_wrap_to_one(client: Client, sessions: FetchSessions) -> None:
 
 
 @pytest.mark.parametrize("epoch", [INITIAL_EPOCH, FINAL_EPOCH])
-def test_a_full_fetch_ends_the_session_it_names(client: Client, sessions: FetchSessions, epoch: int) -> None:
+def test_a_full_fetch_ends_the_session_it_names(client: Client, sessions: FetchSessionCache, epoch: int) -> None:
     client.fetch(0)
     opened = sessions.open(ask(epoch, 1, session=client.id), BY_NAME, NOW)
     assert opened.error is WireError.NONE
@@ -215,7 +215,7 @@ def test_a_full_fetch_ends_the_session_it_names(client: Client, sessions: FetchS
 
 
 def test_all_slots_taken_means_full_fetches_until_one_is_stale() -> None:
-    sessions = FetchSessions(2)
+    sessions = FetchSessionCache(2)
     first, second, third = Client(sessions), Client(sessions), Client(sessions)
     first.fetch(0)
     second.fetch(0)
@@ -231,12 +231,12 @@ def test_all_slots_taken_means_full_fetches_until_one_is_stale() -> None:
 
 
 def test_no_slots_no_sessions() -> None:
-    sessions = FetchSessions(0)
+    sessions = FetchSessionCache(0)
     assert Client(sessions).fetch(0).session_id == 0
     assert len(sessions) == 0
 
 
-def test_an_answer_after_its_partition_was_forgotten_is_still_one(client: Client, sessions: FetchSessions) -> None:
+def test_an_answer_after_its_partition_was_forgotten_is_still_one(client: Client, sessions: FetchSessionCache) -> None:
     """A second request of the session may come while the first one waits."""
     waiting = client.fetch(0, 1)
     client.fetch(forget=(0,))

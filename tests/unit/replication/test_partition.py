@@ -15,8 +15,8 @@ from moldau.log.segment import Segment
 from moldau.log.settings import LogConfig
 from moldau.replication import inspection, inspection_queue
 from moldau.replication.appender import Appended
+from moldau.replication.delayed_fetch import DelayedFetch
 from moldau.replication.partition import Partition
-from moldau.replication.waiters import FetchWaiter
 from moldau.wire.compression import Codec
 from moldau.wire.records import decode_records
 from support.log.batches import CODECS, LOG_APPEND_TIME, NONE, TRANSACTIONAL, ZSTD, Producer, Written, batch
@@ -157,15 +157,15 @@ def test_appends_wake_whoever_waits(tmp_path: Path) -> None:
     async def main() -> None:
         fired: list[str] = []
         partition = a_partition(tmp_path)
-        FetchWaiter([partition], 1, 1_000_000, lambda: fired.append("one byte"))
-        FetchWaiter([partition], 1_000_000, 1_000_000, lambda: fired.append("many"))
+        DelayedFetch([partition], 1, 1_000_000, lambda: fired.append("one byte"))
+        DelayedFetch([partition], 1_000_000, 1_000_000, lambda: fired.append("many"))
         Outcomes(partition).offset(some())
         await turns()
         assert fired == ["one byte"]
         partition.changed()
         await turns()
         assert fired == ["one byte", "many"]
-        assert not partition.waiters
+        assert not partition.delayed_fetches
 
     run("asyncio", main())
 

@@ -16,13 +16,13 @@ from moldau.log.segments import Segments
 from moldau.log.settings import LogConfig
 from moldau.metadata.image import PartitionState
 from moldau.replication.appender import Appended, Outcome
+from moldau.replication.delayed_fetch import DelayedFetch
 from moldau.replication.follower import Follower
 from moldau.replication.leader import ALL, IN_VAIN, Leader
 from moldau.replication.owners import NoOwner
 from moldau.replication.partition import Partition
 from moldau.replication.roles import STRETCHES_AT_MOST, Surroundings, Uncommitted
 from moldau.replication.standing import Standing
-from moldau.replication.waiters import FetchWaiter
 from support.log.logs import NOW, batch, open_log, read, whole_batches
 from support.net.loops import run, turns, until
 
@@ -341,14 +341,14 @@ def test_consumers_wait_for_what_is_committed_and_followers_for_what_is_written(
         partition = a_partition(tmp_path, Cluster())
         fired: list[str] = []
         size = len(batch())
-        FetchWaiter([partition], 1, 60_000, lambda: fired.append("follower"), follower=True)
-        consumer = FetchWaiter([partition], 2 * size, 60_000, lambda: fired.append("consumer"))
-        committed = FetchWaiter([partition], 2 * size, 60_000, lambda: fired.append("committed"), committed=True)
+        DelayedFetch([partition], 1, 60_000, lambda: fired.append("follower"), follower=True)
+        consumer = DelayedFetch([partition], 2 * size, 60_000, lambda: fired.append("consumer"))
+        committed = DelayedFetch([partition], 2 * size, 60_000, lambda: fired.append("committed"), committed=True)
         produce(partition, acks=1)
         produce(partition, acks=1)
         await turns()
         assert fired == ["follower"]
-        FetchWaiter([partition], 1, 60_000, lambda: fired.append("high watermark"), follower=True)
+        DelayedFetch([partition], 1, 60_000, lambda: fired.append("high watermark"), follower=True)
         for broker in (2, 3):
             fetched(partition, broker, 1)
         await turns()

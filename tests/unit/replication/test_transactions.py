@@ -12,8 +12,8 @@ from moldau.log.markers import Marker, read_marker
 from moldau.log.producers import MAX_EPOCH, NOT_ASKED, NOT_NEEDED
 from moldau.log.settings import LogConfig
 from moldau.replication.appender import Appended, Outcome
+from moldau.replication.delayed_fetch import DelayedFetch
 from moldau.replication.partition import Partition
-from moldau.replication.waiters import FetchWaiter
 from moldau.wire.batch import CONTROL, TRANSACTIONAL
 from moldau.wire.records import decode_control, decode_records
 from support.log.batches import Producer
@@ -289,8 +289,8 @@ def test_readers_of_committed_records_wait_for_markers_not_for_growth(tmp_path: 
 
     async def main() -> None:
         least = 1_000_000
-        all_of_it = FetchWaiter([partition], least, least, lambda: None)
-        decided = FetchWaiter([partition], least, least, lambda: None, committed=True)
+        all_of_it = DelayedFetch([partition], least, least, lambda: None)
+        decided = DelayedFetch([partition], least, least, lambda: None, committed=True)
 
         def counted() -> tuple[int, int]:
             return least - all_of_it.missing, least - decided.missing
@@ -307,8 +307,8 @@ def test_readers_of_committed_records_wait_for_markers_not_for_growth(tmp_path: 
         assert counted() == (size_of(partition, 0, 6), size_of(partition, 0, 6))
         end(partition, first)
         assert counted() == (size_of(partition, 0, 7), size_of(partition, 0, 7))
-        for waiter in (all_of_it, decided):
-            waiter.cancel()
+        for delayed in (all_of_it, decided):
+            delayed.cancel()
 
     asyncio.run(main())
 
@@ -319,15 +319,15 @@ def test_a_marker_releases_what_lies_before_the_next_open_transaction(tmp_path: 
     coordinator = Coordinator()
 
     async def main() -> None:
-        waiter = FetchWaiter([partition], 1_000_000, 1_000_000, lambda: None, committed=True)
+        delayed = DelayedFetch([partition], 1_000_000, 1_000_000, lambda: None, committed=True)
         for number in range(5):
             produce(partition, in_transaction(first, number), coordinator)
         produce(partition, in_transaction(second), coordinator)
-        assert waiter.missing == 1_000_000
+        assert delayed.missing == 1_000_000
         end(partition, first)
-        assert 1_000_000 - waiter.missing == size_of(partition, 0, 5)
+        assert 1_000_000 - delayed.missing == size_of(partition, 0, 5)
         assert partition.log.segment_count > 2
-        waiter.cancel()
+        delayed.cancel()
 
     asyncio.run(main())
 

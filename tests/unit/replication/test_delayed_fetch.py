@@ -1,6 +1,6 @@
 """Fetches that wait: each fires once, for one reason, and leaves nothing behind."""
 
-from moldau.replication.waiters import FetchWaiter
+from moldau.replication.delayed_fetch import DelayedFetch
 from support.net.loops import ManualLoop, on_both_loops, run, run_by_hand, turns
 
 LONG = 1_000_000
@@ -8,7 +8,7 @@ LONG = 1_000_000
 
 class Watched:
     def __init__(self) -> None:
-        self.waiters: set[FetchWaiter] = set()
+        self.delayed_fetches: set[DelayedFetch] = set()
 
 
 @on_both_loops
@@ -16,21 +16,21 @@ def test_enough_bytes_fire_it_once_at_the_end_of_the_turn(loop_kind: str) -> Non
     async def main() -> None:
         fired: list[int] = []
         first, second = Watched(), Watched()
-        waiter = FetchWaiter([first, second], 100, LONG, lambda: fired.append(1))
-        assert waiter in first.waiters
-        waiter.grown(60)
+        delayed = DelayedFetch([first, second], 100, LONG, lambda: fired.append(1))
+        assert delayed in first.delayed_fetches
+        delayed.grown(60)
         await turns()
         assert fired == []
-        waiter.grown(40)
-        waiter.grown(1000)
+        delayed.grown(40)
+        delayed.grown(1000)
         assert fired == []  # one request may feed several partitions: the answer has them all
         await turns()
-        waiter.grown(1000)
-        waiter.fire()
-        waiter.fire_soon()
+        delayed.grown(1000)
+        delayed.fire()
+        delayed.fire_soon()
         await turns()
         assert fired == [1]
-        assert first.waiters == second.waiters == set()
+        assert first.delayed_fetches == second.delayed_fetches == set()
 
     run(loop_kind, main())
 
@@ -39,14 +39,14 @@ def test_time_fires_it() -> None:
     async def main(loop: ManualLoop) -> None:
         fired: list[int] = []
         watched = Watched()
-        FetchWaiter([watched], 100, 5, lambda: fired.append(1))
+        DelayedFetch([watched], 100, 5, lambda: fired.append(1))
         loop.pass_time(0.004)
         await turns()
         assert fired == []
         loop.pass_time(0.002)
         await turns()
         assert fired == [1]
-        assert watched.waiters == set()
+        assert watched.delayed_fetches == set()
         loop.pass_time(1)
         await turns()
         assert fired == [1]
@@ -59,9 +59,9 @@ def test_a_change_of_its_partition_fires_it(loop_kind: str) -> None:
     async def main() -> None:
         fired: list[int] = []
         watched = Watched()
-        waiter = FetchWaiter([watched], 100, LONG, lambda: fired.append(1))
-        waiter.fire_soon()
-        waiter.fire_soon()
+        delayed = DelayedFetch([watched], 100, LONG, lambda: fired.append(1))
+        delayed.fire_soon()
+        delayed.fire_soon()
         await turns()
         assert fired == [1]
 
@@ -72,18 +72,18 @@ def test_a_cancelled_one_never_fires() -> None:
     async def main(loop: ManualLoop) -> None:
         fired: list[int] = []
         watched = Watched()
-        waiter = FetchWaiter([watched], 100, 5, lambda: fired.append(1))
-        late = FetchWaiter([watched], 100, LONG, lambda: fired.append(2))
+        delayed = DelayedFetch([watched], 100, 5, lambda: fired.append(1))
+        late = DelayedFetch([watched], 100, LONG, lambda: fired.append(2))
         late.grown(100)  # about to fire when its client leaves
         late.cancel()
-        waiter.cancel()
-        waiter.cancel()
-        waiter.grown(1000)
-        waiter.fire()
+        delayed.cancel()
+        delayed.cancel()
+        delayed.grown(1000)
+        delayed.fire()
         loop.pass_time(1)
         await turns()
         assert fired == []
-        assert watched.waiters == set()
+        assert watched.delayed_fetches == set()
 
     run_by_hand(main)
 
@@ -97,12 +97,12 @@ def test_the_action_may_wait_again_on_the_same_partitions(loop_kind: str) -> Non
         def again() -> None:
             fired.append(1)
             if len(fired) < 3:
-                FetchWaiter([watched], 1, LONG, again)
+                DelayedFetch([watched], 1, LONG, again)
 
-        FetchWaiter([watched], 1, LONG, again)
+        DelayedFetch([watched], 1, LONG, again)
         for _ in range(5):
-            for waiter in watched.waiters:
-                waiter.grown(1)
+            for delayed in watched.delayed_fetches:
+                delayed.grown(1)
             await turns()
         assert fired == [1, 1, 1]
 

@@ -1,0 +1,49 @@
+"""The answer to a fetch from its plan: at once, or when enough bytes have come or its time is over."""
+
+import logging
+from collections.abc import Callable, Sequence
+
+from moldau.broker.call import Call
+from moldau.broker.context import DataContext
+from moldau.broker.fetch_plan import Plan
+from moldau.broker.fetch_sessions import FetchContext
+from moldau.broker.leaders import endpoints
+from moldau.net.reply import BadRequest, Parked, Parts
+from moldau.replication.delayed_fetch import DelayedFetch, Watched
+from moldau.wire.hot import FetchBody, pack_fetch
+
+logger = logging.getLogger("moldau.broker")
+
+
+def respond(ctx: DataContext, fetch: FetchContext, call: Call, plan: Plan) -> Parts:
+    answers = fetch.answer(plan.results)
+    if not plan.ready:
+        return pack_fetch(call.version, call.correlation_id, 0, fetch.session_id, answers)
+    for partition, problem in plan.unreadable:
+        logger.error("Reading %s failed: %s", partition.name, problem)
+        partition.cannot_read(problem)
+    leaders = endpoints(ctx, call.session.listener, (result.leader for _, result in plan.results))
+    return pack_fetch(call.version, call.correlation_id, 0, fetch.session_id, answers, leaders)
+
+
+def delay(
+    watched: Sequence[Watched],
+    ask: FetchBody,
+    missing: int,
+    answer: Callable[[], Parts],
+    *,
+    committed: bool = False,
+    follower: bool = False,
+) -> tuple[Parked, DelayedFetch]:
+    """Answer when the watched partitions have got so many missing bytes, or after max_wait_ms."""
+
+    def fire() -> None:
+        try:
+            parked.resolve(answer())
+        except Exception:
+            logger.exception("Answering a delayed fetch failed")
+            parked.resolve(BadRequest("an internal error"))
+
+    delayed = DelayedFetch(list(watched), missing, ask.max_wait_ms, fire, committed=committed, follower=follower)
+    parked = Parked(delayed.cancel)
+    return parked, delayed

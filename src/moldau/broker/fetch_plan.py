@@ -1,0 +1,80 @@
+"""What a fetch is answered with, by index arithmetic: slices of files, or the error of a partition. Changes nothing."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from moldau.base.errors import WireError
+from moldau.broker.leaders import Leader as CurrentLeader
+from moldau.log.segment import CorruptLogError
+from moldau.replication.partition import Partition
+from moldau.wire.hot import FetchPartition, FetchResult
+
+READ_COMMITTED = 1
+NOT_LEADER = WireError.NOT_LEADER_OR_FOLLOWER
+
+Asked = Sequence[tuple[bytes, FetchPartition]]  # by topic name or id, as the request names topics
+
+
+class Plan(NamedTuple):
+    results: list[tuple[bytes, FetchResult]]
+    partitions: list[Partition]
+    size: int
+    ready: bool  # there is more to tell than records: an error, another replica to read from
+    unreadable: Sequence[tuple[Partition, Exception]] = ()  # partitions whose logs turned out corrupt
+    throttled_bytes: int = 0  # of the size: for followers that are throttled
+
+
+def failure(index: int, code: WireError, leader: CurrentLeader | None = None) -> FetchResult:
+    return FetchResult(index, code, -1, -1, -1, leader=leader)
+
+
+def unreadable(index: int, problem: Exception) -> FetchResult:
+    """A corrupt log is an error of its partition; the others in the request are answered."""
+    corrupt = isinstance(problem, CorruptLogError)
+    return failure(index, WireError.CORRUPT_MESSAGE if corrupt else WireError.KAFKA_STORAGE_ERROR)
+
+
+def rejection(partition: Partition, row: FetchPartition) -> FetchResult | None:
+    """The answer to a wrong leader epoch, a diverging epoch or an offset out of range; None: there is nothing wrong."""
+    log = partition.log
+    if row.leader_epoch != -1 and row.leader_epoch != partition.leader_epoch:
+        return failure(row.partition, partition.fenced(row.leader_epoch))
+    if row.last_fetched_epoch >= 0:
+        epoch, end = partition.end_offset_for_epoch(row.last_fetched_epoch)
+        if end < 0:
+            return failure(row.partition, WireError.OFFSET_OUT_OF_RANGE)
+        if epoch < row.last_fetched_epoch or end < row.offset:
+            high = partition.high_watermark
+            stable = log.last_stable_offset(high)
+            return FetchResult(row.partition, 0, high, stable, log.start_offset, None, (epoch, end))
+    if not log.start_offset <= row.offset <= log.end_offset:
+        return failure(row.partition, WireError.OFFSET_OUT_OF_RANGE)
+    return None
+
+
+def committed_records(
+    partition: Partition, row: FetchPartition, room: int, isolation: int, *, whole_first: bool
+) -> FetchResult:
+    """What a consumer reads: up to the high watermark, or with read_committed up to the last stable offset."""
+    log = partition.log
+    high = partition.high_watermark
+    stable = log.last_stable_offset(high)
+    committed = isolation == READ_COMMITTED
+    upper = stable if committed else high
+    records = None
+    if row.offset < upper and (room > 0 or whole_first):
+        records = log.locate(row.offset, min(room, row.most_bytes), upper, whole_first=whole_first)
+    if not committed:
+        return FetchResult(row.partition, 0, high, stable, log.start_offset, records)
+    aborted = [each[:2] for each in log.aborted_in(row.offset, records, stable)] if records else []
+    return FetchResult(row.partition, 0, high, stable, log.start_offset, records, None, aborted)
+
+
+def records_to_end(partition: Partition, row: FetchPartition, room: int, *, whole_first: bool) -> FetchResult:
+    """What a follower copies: up to the end of the log."""
+    log = partition.log
+    high = partition.high_watermark
+    records = None
+    if row.offset < log.end_offset and (room > 0 or whole_first):
+        records = log.locate(row.offset, min(room, row.most_bytes), log.end_offset, whole_first=whole_first)
+    return FetchResult(row.partition, 0, high, log.last_stable_offset(high), log.start_offset, records)
