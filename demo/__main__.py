@@ -1,7 +1,7 @@
-"""Runs the demo: python -m demo [--seconds N]. All of it lives in a temporary folder and is gone at the end.
+"""The demo: python -m demo [--seconds N]. All of it is in a temporary folder, which is removed at the end.
 
-The broker and the pipeline are processes of their own, as they would be anywhere; this one produces orders, and shows
-what comes out of the topic `revenue`.
+The broker and the pipeline are processes of their own, as they would be anywhere; this one produces orders and shows
+the records of the topic `revenue`.
 """
 
 import argparse
@@ -51,10 +51,12 @@ class Shown:
             return f"{self.orders.sent:,} orders sent; Spark is starting … {seconds:.0f} s"
         return f"{self.orders.sent:,} orders sent in {seconds:.0f} s; first result after {self.first_s:.1f} s"
 
-    def table(self) -> Any:
+    def view(self) -> Any:
+        from rich.console import Group
         from rich.table import Table
+        from rich.text import Text
 
-        table = Table(title=self.headline(), title_justify="left", caption="Ctrl-C ends it", caption_justify="left")
+        table = Table()
         for name in ("TEN SECONDS FROM", "PRODUCT"):
             table.add_column(name)
         for name in ("ORDERS", "REVENUE"):
@@ -63,7 +65,9 @@ class Shown:
             for product, row in sorted(self.windows[start].items()):
                 table.add_row(start[11:19], product, f"{row['orders']:,}", f"{float(row['revenue']):,.2f}")
             table.add_section()
-        return table
+        # Above the table, not as its title: a title is wrapped to the width of the table.
+        headline = Text(self.headline(), style="italic", no_wrap=True, overflow="ellipsis")
+        return Group(headline, table, Text("Ctrl-C ends it", style="dim italic"))
 
 
 def main() -> int:
@@ -134,14 +138,14 @@ def _show(bootstrap: str, shown: Shown, pipeline: subprocess.Popen[bytes], secon
     consumer.subscribe([RESULT])
     told = False
     try:
-        with Live(shown.table(), auto_refresh=False) as live:
+        with Live(shown.view(), auto_refresh=False) as live:
             while not _is_over(shown, seconds):
                 for message in consumer.consume(1000, 1.0):
                     if message.error() is None:
                         shown.take(message.value() or b"{}")
                 if pipeline.poll() is not None:
                     raise SystemExit(f"The pipeline has ended:\n{_said(pipeline)}")
-                live.update(shown.table(), refresh=True)
+                live.update(shown.view(), refresh=True)
                 if shown.first_s is not None and not told and not sys.stdout.isatty():  # no table to look at
                     print(f"First result after {shown.first_s:.1f} s", flush=True)
                     told = True

@@ -3,7 +3,8 @@
 Sub-commands are imported when they are asked for, so none pays for another's dependencies. `up` and `broker` do not
 even wait for Typer, which costs a process a tenth of a second and ten megabytes that a broker has no use for.
 
-Exit codes: 0 done, 1 failed, 2 used wrongly, 130 stopped with Ctrl-C.
+Exit codes: 0 done, 1 failed, 2 used wrongly, 130 interrupted with Ctrl-C. A server (up, broker, cluster up, zookeeper,
+pipeline run) is meant to be stopped with Ctrl-C or SIGTERM: 0.
 """
 
 import errno

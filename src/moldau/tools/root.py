@@ -82,5 +82,8 @@ def root(
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
-    """Moldau: a streaming platform that speaks Kafka's protocol. Start with: moldau up"""
+    """Moldau: a streaming platform that speaks Kafka's protocol. Start with: moldau up
+
+    Exit codes: 0 done, or a server was stopped; 1 failed; 2 used wrongly; 130 interrupted with Ctrl-C.
+    """
     ctx.obj = Shared(bootstrap, output or Output.TABLE, tuple(properties or ()))

@@ -48,6 +48,8 @@ def zookeeper(
         raise misused(
             f"--port {port} leaves no room", remedy=f"Servers of an ensemble also use ports {ELECTION} above it"
         )
+    if nodes % 2 == 0:
+        note(f"{nodes} servers survive no more failures than {nodes - 1}: a majority must run. Odd numbers are better.")
     ports = [Ports(each, each + PEER, each + ELECTION) for each in range(port, port + nodes)]
     raise typer.Exit(_run(Ensemble(Path(directory), ports, Tuning()), Path(directory)))
 

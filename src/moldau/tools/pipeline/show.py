@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from moldau.tools.common.failure import misused
 from moldau.tools.common.formats import read_span, read_time
@@ -95,17 +95,14 @@ def print_status(pipelines: "Sequence[PipelineStatus]", directory: Path, *, json
             print_text(f"{status.name}: {status.reason}")
 
 
-def watch(read: "Callable[[], Sequence[PipelineStatus]]", directory: Path) -> None:
-    """Show the status and renew it every second, until Ctrl-C."""
+def watch(read: "Callable[[], Sequence[PipelineStatus]]", directory: Path) -> NoReturn:
+    """Show the status and renew it every second, until Ctrl-C raises KeyboardInterrupt."""
     from rich.live import Live
 
     with Live(_table(read(), directory), auto_refresh=False, screen=False) as live:
-        try:
-            while True:
-                live.update(_table(read(), directory), refresh=True)
-                time.sleep(REFRESH_S)
-        except KeyboardInterrupt:
-            return
+        while True:
+            live.update(_table(read(), directory), refresh=True)
+            time.sleep(REFRESH_S)
 
 
 def _none(what: str, directory: Path) -> str:
