@@ -30,7 +30,7 @@ QUIET = {"log_level": 0}  # librdkafka would write into the table
 
 @dataclass
 class Shown:
-    """The newest windows, and how the demo is doing."""
+    """The newest windows, and the progress of the demo."""
 
     begun: float
     orders: Orders
@@ -84,7 +84,7 @@ def main() -> int:
 
 
 def run(folder: Path, seconds: float | None) -> str:
-    """What came of it, in a sentence."""
+    """Run the demo; returns its summary."""
     begun = time.monotonic()
     with ExitStack() as stack:
         broker = stack.enter_context(Broker(folder / "broker"))

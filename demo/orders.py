@@ -1,4 +1,4 @@
-"""The demo's pipeline: what each product earned in every ten seconds, into a topic at once and into Parquet when final.
+"""The demo's pipeline: revenue of each product in windows of ten seconds, to a topic at once and to Parquet when final.
 
 Run it on a broker of your own: moldau pipeline run demo/orders.py --bootstrap localhost:9092 --from earliest
 """

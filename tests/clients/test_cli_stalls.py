@@ -13,6 +13,7 @@ from confluent_kafka import Producer
 from moldau.testing import Broker
 from support.brokers.processes import BrokerProcess, free_port
 from support.clients.cli import fail, runner, start, succeed
+from support.eventually import eventually
 
 SOON_S = 12.0  # starting a process included, on a loaded machine; librdkafka's time-outs are 15 and 30 s
 
@@ -63,7 +64,8 @@ def test_a_broker_that_goes_away_under_a_producer_is_named() -> None:
         assert process.stdout is not None
         process.stdin.write("first\n")
         process.stdin.flush()
-        time.sleep(SOON_S / 6)
+        moldau = runner(broker.bootstrap_servers)
+        eventually(lambda: "first" in moldau("consume", "t").stdout, "the first record is written")
     process.stdin.write("second\n")
     process.stdin.flush()
     said_soon(process, f"cannot reach a broker at {broker.bootstrap_servers}", "refused", "Still trying")

@@ -1,6 +1,6 @@
-"""`moldau doctor`: looks at Python, Java, packages and brokers, and says what to do about what is wrong.
+"""`moldau doctor`: check Python, Java, packages, brokers and their disks, and advise.
 
-It looks and changes nothing. What only Spark pipelines need is no fault while PySpark is not installed.
+It changes nothing. Without PySpark, missing parts of Spark are not an error.
 """
 
 import os
@@ -20,10 +20,10 @@ from moldau.spark.java import NoJava, find_java
 from moldau.spark.versions import INSTALL, installed, version_error
 from moldau.tools.common.app import App
 from moldau.tools.common.failure import FAILED
-from moldau.tools.common.options import Session, client_command
+from moldau.tools.common.options import CommandContext, client_command
 from moldau.tools.common.output import counted, print_json, print_table, print_text
 
-app = App(name="doctor", help="Check what this machine and the brokers need.")
+app = App(name="doctor", help="Check this machine and the brokers.")
 
 SPARK_PACKAGES = ("pyarrow", "pandas", "protobuf")  # beside PySpark itself
 REACHED = "accepts connections"
@@ -37,13 +37,13 @@ OFFLINE_ADVICE = "Its partitions are offline on this broker. The broker's log sa
 
 class State(StrEnum):
     OK = "ok"
-    NOTE = "note"  # worth knowing, nothing is broken
+    NOTE = "note"  # information, nothing is broken
     WRONG = "wrong"
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at. `advice` says what to do unless all is well."""
+    """One check. `advice` is empty if all is well."""
 
     what: str
     state: State
@@ -52,10 +52,10 @@ class Finding:
 
 
 @client_command(app, "doctor")
-def doctor(session: Session) -> None:
+def doctor(context: CommandContext) -> None:
     """Check Python, Java, packages, the brokers' addresses and their disks."""
-    findings = [*look_at_machine(), *look_at_spark(), *look_at_brokers(session.target)]
-    if session.json:
+    findings = [*look_at_machine(), *look_at_spark(), *look_at_brokers(context.target)]
+    if context.json:
         print_json([asdict(finding) for finding in findings])
     else:
         print_table(("CHECK", "STATE", "FOUND"), [(each.what, each.state, each.found) for each in findings])
@@ -111,7 +111,7 @@ def look_at_brokers(target: Target) -> Iterator[Finding]:
 
 
 def look_at_advertised(target: Target) -> Iterator[Finding]:
-    """Clients ask the bootstrap address once and then connect to the addresses that brokers give out for themselves."""
+    """The addresses that brokers advertise: clients connect to these once they know them from the bootstrap address."""
     from confluent_kafka import KafkaException
 
     try:

@@ -1,7 +1,7 @@
-"""The command `moldau`: finds the sub-command, runs it, and turns what went wrong into one line and an exit code.
+"""The command `moldau`: find the sub-command, run it, and turn failures into one line and an exit code.
 
 Sub-commands are imported when they are asked for, so none pays for another's dependencies. `up` and `broker` do not
-even wait for Typer, which costs a process a tenth of a second and ten megabytes that a broker has no use for.
+even load Typer, which costs a tenth of a second and ten megabytes.
 
 Exit codes: 0 done, 1 failed, 2 used wrongly, 130 interrupted with Ctrl-C. A server (up, broker, cluster up, zookeeper,
 pipeline run) is meant to be stopped with Ctrl-C or SIGTERM: 0.
@@ -32,7 +32,7 @@ def main() -> None:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Runs one command line and returns its exit code."""
+    """Run one command line and return its exit code."""
     try:
         try:
             return _dispatch(list(arguments))
@@ -50,12 +50,12 @@ def run(arguments: Sequence[str]) -> int:
         if full.errno != errno.ENOSPC:
             raise
         discard_output()
-        tell_failure("cannot write what was asked for: no space left on device")
+        tell_failure("cannot write the output: no space left on device")
         return FAILED
 
 
 def _dispatch(arguments: list[str]) -> int:
-    # A shell that completes puts the command line into this variable, and Typer answers it.
+    # A shell that completes a word sets this variable, and Typer answers.
     completing = COMPLETE_VARIABLE in os.environ
     launch = None if completing else broker.read_arguments(arguments)
     if launch is not None:
@@ -87,7 +87,7 @@ def _run_typer(arguments: list[str], completing: bool) -> int:
         return done.exit_code
     except Abort:  # Ctrl-C or Ctrl-D at a question
         return INTERRUPTED
-    except SystemExit:  # how rich, which prints help pages, says that whoever read them has left
+    except SystemExit:  # typer, when the reader of a help page has left
         return OK
     except TyperException as error:
         tell_failure(_usage_line(error))
@@ -115,7 +115,7 @@ def _help_page(command: Any, arguments: list[str]) -> str | None:
 
 
 def _usage_line(error: "TyperException") -> str:
-    """Typer's complaint about the command line, on one line, with the command that explains it."""
+    """Typer's error about the command line, on one line, with the command that explains it."""
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else PROGRAM
     message = error.format_message().strip().replace(": Value error, ", ": ")
@@ -124,7 +124,7 @@ def _usage_line(error: "TyperException") -> str:
 
 
 def _reader_left() -> int:
-    """`moldau consume … | head` read all it wanted: nothing failed, and nothing is left to say."""
+    """`moldau consume … | head` has read enough: nothing failed."""
     discard_output()
     return OK
 

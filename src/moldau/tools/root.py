@@ -1,7 +1,7 @@
-"""The root of the command line: the options that hold for every command, and the table of sub-commands.
+"""The root of the command line: options of every command, and the table of sub-commands.
 
-The table names modules instead of importing them, so `moldau topic list` never loads what `moldau perf` needs,
-and a product that is not installed is not offered.
+The table names modules instead of importing them, so that a command loads only its own dependencies, and commands that
+are not installed are not offered.
 """
 
 import importlib

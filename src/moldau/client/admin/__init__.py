@@ -1,4 +1,4 @@
 """Administration of a cluster as a library: values in, values out; prints nothing and knows no command line.
 
-`clients` has what goes through librdkafka, `cluster` the requests that librdkafka lacks. Failures are `errors`.
+Requests go through librdkafka (`clients`), or through `cluster` where librdkafka lacks them. Failures are `errors`.
 """

@@ -110,7 +110,7 @@ def plan_replication(
         while len(load.replicas[tp]) < factor:
             replicas = load.replicas[tp]
             found = load.best(replicas, sorted(racks))
-            if found is None:  # some of its replicas are on brokers that are gone
+            if found is None:  # some of its replicas are on brokers that are down
                 raise ImpossibleAssignment(
                     f"{tp} has replicas on brokers that are down; there is no {factor}th broker for it"
                 )
@@ -122,7 +122,7 @@ def plan_replication(
 
 
 def _least_needed(load: _Load, replicas: Replicas) -> int:
-    """Of all but the first: one that is gone, else one whose rack has another, else the one with most to do."""
+    """Of all but the first: a dead broker, else one in a shared rack, else the one with most replicas."""
     return max(
         replicas[1:],
         key=lambda each: (

@@ -103,10 +103,10 @@ class GroupSubscribed(AdminError):
 
 
 class NothingCommitted(AdminError):
-    """The group has no committed offset for this topic or partition; for none at all if `what` is empty."""
+    """The group has no committed offset for this topic or partition; for none at all if `where` is empty."""
 
-    def __init__(self, group: str, what: str = "") -> None:
-        super().__init__(f"group {group!r} has no committed offset" + (f" for {what}" if what else ""))
+    def __init__(self, group: str, where: str = "") -> None:
+        super().__init__(f"group {group!r} has no committed offset" + (f" for {where}" if where else ""))
         self.group = group
 
 

@@ -79,7 +79,7 @@ def lag_of(committed: Offset | None, end: Offset | None) -> int | None:
 def read_ages(cluster: Cluster, offsets: Mapping[TopicPartition, Offset], now_ms: int) -> dict[TopicPartition, float]:
     """Seconds since the first record from an offset on was written; 0 where there is none.
 
-    A partition whose leader does not answer, or whose record has no timestamp, is left out.
+    Partitions without an answer of their leader, or without a timestamp, are left out.
     """
     if not offsets:
         return {}

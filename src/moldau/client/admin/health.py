@@ -31,7 +31,7 @@ class Health:
             "below min.insync.replicas": self.below_min_isr,
             "under-replicated": self.under_replicated,
         }
-        return ((what, partitions) for what, partitions in named.items() if partitions)
+        return ((problem, partitions) for problem, partitions in named.items() if partitions)
 
     def document(self) -> dict[str, Any]:
         return {

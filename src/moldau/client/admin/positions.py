@@ -25,7 +25,7 @@ class LogPosition:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What a partition holds: its log start offset and its next offset."""
+    """The log start offset and the next offset of a partition."""
 
     begin: Offset
     end: Offset

@@ -40,7 +40,7 @@ class ResetTo:
 
 @dataclass(frozen=True, slots=True)
 class PartitionOffsets:
-    """What is known of a partition before the reset."""
+    """A partition before the reset."""
 
     bounds: Bounds
     committed: Offset | None = None

@@ -1,4 +1,4 @@
-"""The help pages and usage checks of `moldau up` and `moldau broker`. The work is in broker.start."""
+"""Help pages and usage checks of `moldau up` and `moldau broker`. The work is in `launch`."""
 
 from typing import Annotated
 
@@ -15,30 +15,29 @@ broker_app = App()
 def up(
     directory: Annotated[
         str | None,
-        typer.Option("--dir", metavar="DIR", help="Where the data is kept.", show_default=f"./{UP_DIRECTORY}"),
+        typer.Option("--dir", metavar="DIR", help="The data directory.", show_default=f"./{UP_DIRECTORY}"),
     ] = None,
     listen: Annotated[
-        str | None, typer.Option("--listen", metavar="HOST:PORT", help="Where to listen.", show_default=UP_LISTEN)
+        str | None,
+        typer.Option("--listen", metavar="HOST:PORT", help="The listener's address.", show_default=UP_LISTEN),
     ] = None,
     zookeeper: Annotated[
         str | None,
-        typer.Option("--zookeeper", metavar="HOST:PORT", help="Be a broker of the cluster of this ZooKeeper."),
+        typer.Option("--zookeeper", metavar="HOST:PORT", help="Join the cluster of this ZooKeeper."),
     ] = None,
     number: Annotated[
-        str | None, typer.Option("--id", metavar="N", help="The broker's number in its cluster.", show_default="1")
+        str | None, typer.Option("--id", metavar="N", help="The broker's id in its cluster.", show_default="1")
     ] = None,
 ) -> None:
-    """Start everything on this machine and say what to try next."""
+    """Start a broker on this machine and say what to try next."""
     raise typer.Exit(start(Launch("up", directory, listen, zookeeper=zookeeper, number=number)))
 
 
 @broker_app.command()
 def broker(
-    directory: Annotated[
-        str | None, typer.Option("--dir", metavar="DIR", help="Where the data is kept: log.dirs.")
-    ] = None,
+    directory: Annotated[str | None, typer.Option("--dir", metavar="DIR", help="The data directory: log.dirs.")] = None,
     listen: Annotated[
-        str | None, typer.Option("--listen", metavar="HOST:PORT", help="Where to listen: listeners, in plain text.")
+        str | None, typer.Option("--listen", metavar="HOST:PORT", help="The listener's address: listeners, PLAINTEXT.")
     ] = None,
     config: Annotated[
         str | None, typer.Option("--config", metavar="FILE", help="A server.properties file, with Kafka's names.")

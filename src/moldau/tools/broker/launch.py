@@ -1,7 +1,7 @@
 """`moldau up` and `moldau broker`: from flags and a properties file to the settings that a node runs with.
 
-No Typer here: a broker starts through this file alone. Whatever the short reader below does not understand, help and
-mistakes included, is left to the commands in broker_app, which end in the same `start`.
+No Typer here: a broker starts through this file alone. A line that the short parser below does not understand, help
+and mistakes included, goes to the commands in `app`, which end in the same `start`.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ from moldau.tools.common.failure import misused, split_pair
 UP_DIRECTORY = "data"
 LOCK = ".lock"
 UP_LISTEN = "localhost:9092"
-# One person's broker: a group's first member need not wait three seconds for others to come.
+# A broker for development: the first member of a group need not wait three seconds for others.
 UP_SETTINGS = {"group.initial.rebalance.delay.ms": "0"}
 
 # Flag → field of Launch; a command takes the flags of its row.
@@ -32,7 +32,7 @@ FLAGS = {
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """A broker's command line as typed, nothing checked."""
+    """The command line of a broker, unchecked."""
 
     command: str
     directory: str | None = None
@@ -44,7 +44,7 @@ class Launch:
 
 
 class Started(Protocol):
-    """What a node tells once it is ready: where clients reach it, and where its data is."""
+    """A node that is ready: its addresses for clients and its log directories."""
 
     @property
     def addresses(self) -> Sequence[str]: ...
@@ -54,7 +54,7 @@ class Started(Protocol):
 
 
 def read_arguments(arguments: Sequence[str]) -> Launch | None:
-    """The launch that a plain `up` or `broker` line asks for; None for any line that needs Typer to understand it."""
+    """The options of a plain `up` or `broker` line; None for any line that needs Typer."""
     if not arguments or arguments[0] not in FLAGS:
         return None
     flags = FLAGS[arguments[0]]
@@ -75,9 +75,9 @@ def read_arguments(arguments: Sequence[str]) -> Launch | None:
 
 
 def start(launch: Launch) -> int:
-    """Runs the node in this process until it is stopped; returns the exit code."""
+    """Run the node in this process until it is stopped; returns the exit code."""
     properties = build_properties(launch)
-    from moldau.broker.node import run  # here, so that a mistake in the flags is told before a broker is loaded
+    from moldau.broker.node import run  # here, so that a mistake in the flags is reported before a broker is loaded
 
     new = [Path(name) for name in properties.get("log.dirs", "").split(",") if name and not Path(name).exists()]
     code = run(properties, announce if launch.command == "up" else None)
@@ -122,7 +122,7 @@ def build_properties(launch: Launch) -> dict[str, str]:
 
 
 def read_listen(text: str) -> str:
-    """Checks HOST:PORT. An empty host means every interface, and port 0 any free port."""
+    """Check HOST:PORT. An empty host means every interface, and port 0 any free port."""
     host, colon, port = text.rpartition(":")
     bracketed = host.startswith("[") and host.endswith("]")
     if not colon or (":" in host and not bracketed) or any(mark in host for mark in "/ ,@"):
@@ -149,7 +149,7 @@ def parse_properties(text: str) -> dict[str, str]:
 
 
 def own_command() -> str:
-    """How to type this command elsewhere: by its name, or where a shell does not find that, as it was typed now."""
+    """This command as it can be typed elsewhere: by its name if the shell finds it, else as now."""
     name = Path(sys.argv[0]).name
     if name != "moldau":
         return f"{Path(sys.executable).name} -m moldau"
@@ -157,7 +157,7 @@ def own_command() -> str:
 
 
 def announce(started: Started) -> None:
-    """Tells the person who typed `moldau up` what is running, where, and what to try."""
+    """Print addresses, directories and first commands for `moldau up`."""
     address = started.addresses[0]
     option = "" if address == UP_LISTEN else f" -b {address}"
     command = own_command()

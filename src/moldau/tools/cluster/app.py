@@ -8,7 +8,7 @@ import typer
 from moldau.tools.common.app import App
 from moldau.tools.common.failure import FAILED, CommandError, misused, note
 from moldau.tools.common.hints import suggest
-from moldau.tools.common.options import Session, client_command
+from moldau.tools.common.options import CommandContext, client_command
 from moldau.tools.common.output import counted, print_json, print_table, print_text
 from moldau.tools.common.partitions import show_partitions
 from moldau.tools.partition.moves import (
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from moldau.client.admin.health import Health
     from moldau.client.admin.layout import Layout
 
-app = App(name="cluster", help="Run, describe and check clusters; take brokers out of them.", add_completion=False)
+app = App(name="cluster", help="Run, describe and check clusters; remove brokers.")
 
 Directory = Annotated[
     Path, typer.Option("--dir", metavar="DIR", help="The cluster's directory.", show_default="./cluster")
@@ -35,7 +35,7 @@ RESTART_S = 150.0  # a broker may take a minute to stop, and another one to star
 UP_PORT = 9092
 UP_BROKERS = 3
 ZOOKEEPER_PORT = 2181
-SHOWN_PARTITIONS = 20  # partitions of one kind that `health` names; the number is always told
+SHOWN_PARTITIONS = 20  # partitions of one kind that `health` names; their number is always printed
 
 
 @app.command("up")
@@ -78,15 +78,15 @@ def restart(
 
 
 @client_command(app, "describe")
-def describe(session: Session) -> None:
+def describe(context: CommandContext) -> None:
     """Show the brokers, and how many replicas and leaders each has."""
     from moldau.client.admin.cluster import open_cluster
     from moldau.client.admin.layout import read_layout, with_cordoned
 
-    with open_cluster(session.target) as cluster:
+    with open_cluster(context.target) as cluster:
         layout = with_cordoned(cluster, read_layout(cluster))
     rows = _broker_rows(layout)
-    if session.json:
+    if context.json:
         print_json({"cluster_id": layout.cluster_id, "controller": layout.controller, "brokers": rows})
         return
     counts = f"{counted(len(layout.topics), 'topic')}, {counted(len(layout.partitions), 'partition')}"
@@ -123,16 +123,16 @@ def _broker_rows(layout: "Layout") -> list[dict[str, Any]]:
 
 
 @client_command(app, "health")
-def health(session: Session) -> None:
+def health(context: CommandContext) -> None:
     """Check the cluster: exit code 0 if it is healthy, 1 if not."""
     from moldau.client.admin.cluster import open_cluster
     from moldau.client.admin.health import examine
     from moldau.client.admin.layout import read_layout
 
-    with open_cluster(session.target) as cluster:
+    with open_cluster(context.target) as cluster:
         layout = read_layout(cluster)
         found = examine(cluster, layout)
-    if session.json:
+    if context.json:
         print_json(found.document())
     else:
         _print_health(layout, found)
@@ -141,9 +141,9 @@ def health(session: Session) -> None:
 
 
 def _print_health(layout: "Layout", found: "Health") -> None:
-    for what, partitions in found.problems():
+    for problem, partitions in found.problems():
         more = f" and {len(partitions) - SHOWN_PARTITIONS} more" if len(partitions) > SHOWN_PARTITIONS else ""
-        print_text(f"{what} ({len(partitions)}): {show_partitions(partitions[:SHOWN_PARTITIONS])}{more}")
+        print_text(f"{problem} ({len(partitions)}): {show_partitions(partitions[:SHOWN_PARTITIONS])}{more}")
     for broker in found.missing:
         print_text(f"broker {broker} is missing: it has replicas and is not running, or not in the cluster")
     if found.well:
@@ -155,7 +155,7 @@ def _print_health(layout: "Layout", found: "Health") -> None:
 
 @client_command(app, "decommission")
 def decommission(
-    session: Session,
+    context: CommandContext,
     broker: Annotated[int, typer.Argument(metavar="ID", min=0, help="The broker to remove.", show_default=False)],
     plan: PlanOnly = False,
     run: Run = False,
@@ -163,15 +163,15 @@ def decommission(
     throttle: Throttle = None,
     no_wait: NoWait = False,
 ) -> None:
-    """Move everything away from a broker, so that it can be stopped for good. Can be stopped and run again."""
+    """Move all replicas away from a broker, so that it can be removed. Can be interrupted and run again."""
     check_choice({"--plan": plan, "--run": run, "--cancel": cancel}, wanted=False)
     if not run and (throttle is not None or no_wait):
-        raise misused("--throttle and --no-wait are for moving", remedy="Add --run")
+        raise misused("--throttle and --no-wait need --run", remedy="Add --run")
     rate = read_throttle(throttle)
     from moldau.client.admin.cluster import open_cluster
     from moldau.client.admin.layout import cordon, plan_to_empty, read_layout
 
-    with open_cluster(session.target) as cluster:
+    with open_cluster(context.target) as cluster:
         if cancel:
             cordon(cluster, broker, cordoned=False)
             note(
@@ -182,14 +182,15 @@ def decommission(
         layout, planned = plan_to_empty(cluster, broker)
         words = f"cluster decommission {broker} --run"
         if not run:
-            show_plan(session, layout, planned)
+            show_plan(context, layout, planned)
             note(f"Nothing was moved. Move with: {suggest(words)}" if planned else _empty(broker))
             return
         if broker in layout.brokers:  # one that is not alive gets no replicas anyway
             if not cordon(cluster, broker, cordoned=True):
-                note(f"These brokers know no cordon: until broker {broker} is stopped it may get new partitions.")
-            layout, planned = plan_to_empty(cluster, broker)  # with what it got before the cordon
-        show_plan(session, layout, planned)
+                reason = "these brokers do not support cordoned.log.dirs"
+                note(f"Until broker {broker} is stopped it may get new partitions: {reason}.")
+            layout, planned = plan_to_empty(cluster, broker)  # with replicas that it got before the cordon
+        show_plan(context, layout, planned)
         carry_out(cluster, layout, planned, rate, wait=not no_wait, again=words)
         if not no_wait:
             left = [tp for tp, each in read_layout(cluster).partitions.items() if broker in each.replica_nodes]
@@ -200,4 +201,4 @@ def decommission(
 
 
 def _empty(broker: int) -> str:
-    return f"Broker {broker} has no replicas: it can be stopped for good."
+    return f"Broker {broker} has no replicas: it can be removed."

@@ -15,7 +15,7 @@ from moldau.wire.messages.describe_cluster import DescribeClusterRequest, Descri
 
 HOST = "localhost"
 REPLICATION = 3  # of topics, where there are as many brokers
-MIN_INSYNC = {3: "2"}  # by replication: acks=all survives the loss of one broker, and loses nothing with it
+MIN_INSYNC = {3: "2"}  # by replication: one broker can be lost without losing records
 START_S = 60.0
 STOP_S = 60.0
 ASK_S = 5.0

@@ -1,4 +1,4 @@
-"""How `moldau cluster restart` talks to the `moldau cluster up` of a directory: a lock, a state file, request files."""
+"""Requests of `moldau cluster restart` to the `moldau cluster up` of a directory: lock, state file, request files."""
 
 import contextlib
 import fcntl
@@ -58,7 +58,7 @@ def claim(directory: Path) -> Iterator[Control]:
                 f"another moldau cluster up uses {directory}", remedy="Stop it, or give another --dir"
             ) from None
         control = Control(directory)
-        control.requests()  # those that an earlier cluster did not get to
+        control.requests()  # left by an earlier cluster
         try:
             yield control
         finally:

@@ -1,8 +1,8 @@
-"""`moldau cluster up`: a ZooKeeper and brokers as child processes of one foreground command, on this machine alone.
+"""`moldau cluster up`: ZooKeeper and brokers as child processes of one foreground command.
 
-Everything lies in one directory: `zookeeper/`, `broker-1/` and so on, and what the brokers log in `broker-1.log`. The
-same directory goes on where it stopped. Brokers are stopped one after the other, so that each can hand over what it
-leads, then ZooKeeper.
+All files are in one directory: `zookeeper/`, `broker-1/` and so on, and the log of each broker, `broker-1.log`. A
+second run on the same directory continues with its data. Brokers are stopped one after the other, so that each can hand
+over its leadership, then ZooKeeper.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ DEFAULT_DIRECTORY = Path("cluster")
 HIGHEST_PORT = 65535
 PEER_PORTS, ELECTION_PORTS = 707, 1707  # from a ZooKeeper server's port to its others: 2181, 2888, 3888
 WATCH_S = 0.5
-# What --set cannot give all brokers alike.
+# Settings that differ between brokers.
 OWN = ("advertised.listeners", "broker.id", "listeners", "log.dir", "log.dirs", "node.id", "zookeeper.connect")
 REMEDIES: dict[type[EnsembleFailed], str] = {
     DirectoryTaken: "Stop the other cluster, or give its --zookeeper-nodes, or another --dir",
@@ -109,7 +109,7 @@ def _settings(options: UpOptions) -> dict[str, str]:
     settings = dict(split_pair(text, "--set") for text in options.settings)
     for name in settings:
         if name in OWN:
-            raise misused(f"--set {name} is for one broker, and here it would be for all of them")
+            raise misused(f"--set {name} would be the same for all brokers, and must differ")
     return settings
 
 
@@ -138,9 +138,9 @@ def _check_ports(options: UpOptions, count: int) -> None:
     for server in _zookeeper_ports(options):
         ports += [server.client] if options.zookeeper_nodes == 1 else [server.client, server.peer, server.election]
     if max(ports) > HIGHEST_PORT:
-        raise misused(f"port {max(ports)} would be needed, and ports end at {HIGHEST_PORT}", remedy="Give lower ports")
+        raise misused(f"port {max(ports)} is needed, and the highest is {HIGHEST_PORT}", remedy="Give lower ports")
     if len(set(ports)) < len(ports):
-        raise misused("brokers and ZooKeeper need ports of their own", remedy="Give other --port or --zookeeper-port")
+        raise misused("brokers and ZooKeeper would share a port", remedy="Give other --port or --zookeeper-port")
     for port in ports:
         with socket.socket() as link:
             link.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -216,7 +216,7 @@ def _watch(options: UpOptions, children: list[Child], control: Control, stops: S
 
 
 def _restart(child: Child, children: list[Child], control: Control, stops: Stops) -> None:
-    """A failure is told to the command that asked, and ends nothing here."""
+    """Restart one broker. A failure goes to the command that asked for it."""
     note(f"Restarting broker {child.number}.")
     child.problem = ""
     try:
@@ -236,7 +236,7 @@ def _stop_all(children: list[Child], ensemble: Ensemble, stops: Stops) -> None:
         for child in children:
             child.stop()
     except StopAsked:  # a second time: kill
-        note("Killing what is left.")
+        note("Killing all that still run.")
     finally:
         stops.ignore()
         for child in children:

@@ -24,15 +24,15 @@ LOOK_S = 0.5
 
 REMEDIES: dict[type[EnsembleFailed], str] = {
     PortTaken: "Stop the other program, or choose other ports with --port",
-    DirectoryTaken: "Name another directory with --dir, or see what runs and with how many --nodes",
+    DirectoryTaken: "Name another directory with --dir, or give the --nodes of its data",
 }
 
 
 @app.command()
 def zookeeper(
-    nodes: Annotated[int, typer.Option("--nodes", min=1, max=MOST_NODES, help="How many servers; best is odd.")] = 1,
+    nodes: Annotated[int, typer.Option("--nodes", min=1, max=MOST_NODES, help="How many servers; an odd number.")] = 1,
     directory: Annotated[
-        str, typer.Option("--dir", metavar="DIR", help="Where the data is kept.", show_default=f"./{DIRECTORY}")
+        str, typer.Option("--dir", metavar="DIR", help="The data directory.", show_default=f"./{DIRECTORY}")
     ] = DIRECTORY,
     port: Annotated[
         int, typer.Option("--port", min=1, max=65535, help="The first server's; each further one has the next.")
@@ -72,7 +72,7 @@ def _run(ensemble: Ensemble, directory: Path) -> int:
 
 
 def _look_after(ensemble: Ensemble) -> NoReturn:
-    """Until somebody asks to stop; fails when no server is left."""
+    """Run until StopAsked; fail when no server is left."""
     running = list(ensemble.servers)
     while running:
         time.sleep(LOOK_S)

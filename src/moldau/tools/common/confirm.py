@@ -1,4 +1,4 @@
-"""Asks before something is lost for good."""
+"""Confirmation of commands that delete."""
 
 import sys
 
@@ -8,8 +8,8 @@ from moldau.tools.common.failure import CommandError, misused
 
 
 def require_yes(doing: str, question: str) -> None:
-    """Ends the command unless somebody at the terminal says yes; `doing` names it for those who have no terminal."""
+    """Raise CommandError unless the question is answered with yes; `doing` names the command in errors."""
     if not sys.stdin.isatty():
-        raise misused(f"{doing} needs a yes, and there is no terminal to ask on", remedy="Add --yes")
+        raise misused(f"{doing} needs confirmation, and there is no terminal", remedy="Add --yes")
     if not typer.confirm(question, err=True):
         raise CommandError("nothing was changed")

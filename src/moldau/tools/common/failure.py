@@ -1,4 +1,4 @@
-"""How a command ends, and what it says besides its output: exception, exit codes, lines for people. Nothing heavy."""
+"""Failures of commands: exception, exit codes, lines on stderr. Light to import."""
 
 import contextlib
 import os
@@ -12,7 +12,7 @@ INTERRUPTED = 130
 
 
 class CommandError(Exception):
-    """Ends the command with one line: what went wrong and, where there is a remedy, what to do next."""
+    """Ends the command with one line: the problem and, if there is one, a remedy."""
 
     def __init__(self, message: str, *, remedy: str = "", exit_code: int = FAILED) -> None:
         super().__init__(f"{message.rstrip('.')}. {remedy}" if remedy else message)
@@ -20,23 +20,23 @@ class CommandError(Exception):
 
 
 def misused(message: str, *, remedy: str = "") -> CommandError:
-    """A failure that lies in what was typed."""
+    """A mistake in the command line."""
     return CommandError(message, remedy=remedy, exit_code=MISUSED)
 
 
 def tell_failure(message: str) -> None:
-    """Writes the one line that a failed command leaves behind."""
+    """Write the one line of a failed command."""
     note(f"moldau: {' '.join(message.split())}")
 
 
 def note(message: str) -> None:
-    """Says something to the person at the terminal that is not the command's output. Nobody need be there."""
+    """Write a line to stderr, beside the command's output. A closed stderr is no error."""
     with contextlib.suppress(BrokenPipeError):
         print(message, file=sys.stderr)
 
 
 def announce(lines: Iterable[str]) -> None:
-    """What a command that goes on running says first. It goes on, too, if nobody reads that."""
+    """Print the first lines of a command that goes on running. A closed stdout is no error."""
     try:
         print("\n".join(lines), flush=True)
     except BrokenPipeError:
@@ -44,12 +44,12 @@ def announce(lines: Iterable[str]) -> None:
 
 
 def discard_output() -> None:
-    """From now on nobody reads what is printed."""
+    """Discard all further output."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def split_pair(text: str, option: str) -> tuple[str, str]:
-    """Splits the `key=value` that an option was given."""
+    """Split the `key=value` of an option."""
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
         raise misused(f"{option} {text!r} is not of the form key=value")

@@ -1,4 +1,4 @@
-"""How records look as text: the lines that `produce` reads and `consume` writes. Pure; each undoes the other.
+"""Records as text: the lines that `produce` reads and `consume` writes. Pure; each undoes the other.
 
 A JSON record is `{"key": …, "value": …, "headers": [{"key": …, "value": …}], "partition": …, "timestamp": …}`. Bytes
 that are not UTF-8 go under `key_base64` or `value_base64` instead, so any topic can be copied from pipe to pipe.
@@ -29,7 +29,7 @@ class Format(StrEnum):
 
 
 class BadRecordError(ValueError):
-    """A line that is no record; the message says why."""
+    """A line that is not a record; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +165,7 @@ ISO_SPAN = re.compile(
     r"P(?=.)(?:(?P<d>\d+)D)?(?:T(?=.)(?:(?P<h>\d+)H)?(?:(?P<m>\d+)M)?(?:(?P<s>\d+(?:\.\d{1,9})?)S)?)?",
     re.ASCII | re.IGNORECASE,
 )
-LONGEST_SPAN_MS = 2**53  # what a float holds exactly, and far more than anybody waits
+LONGEST_SPAN_MS = 2**53  # a float holds it exactly
 
 
 def read_span(text: str) -> int:

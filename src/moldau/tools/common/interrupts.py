@@ -1,7 +1,7 @@
 """Ctrl-C for commands that stay inside librdkafka.
 
 A KeyboardInterrupt raised while librdkafka calls back is swallowed by its binding, which then fails with a SystemError.
-So the first Ctrl-C is only noted, for the command's loop to see; the second one raises, for whoever cannot wait.
+So the first Ctrl-C is only noted, for the command's loop to see; the second one raises at once.
 """
 
 import signal
@@ -11,7 +11,7 @@ from typing import IO, Any
 
 
 class Interrupts:
-    """Counts Ctrl-C for as long as it is entered."""
+    """Count Ctrl-C while entered."""
 
     def __init__(self) -> None:
         self.asked = 0

@@ -1,4 +1,4 @@
-"""The options of every command that talks to a broker, before or after its name, and what they add up to."""
+"""Options that all commands with a broker share, before or after the command's name."""
 
 import functools
 import inspect
@@ -31,14 +31,14 @@ def _bootstrap_option(**more: Any) -> Any:
         "--bootstrap",
         "-b",
         metavar="HOST:PORT",
-        help="Broker to ask first; several with commas.",
+        help="Bootstrap address; several with commas.",
         show_default=f"{DEFAULT_BOOTSTRAP}, or {BOOTSTRAP_VARIABLE}",
         rich_help_panel=PANEL,
         **more,
     )
 
 
-# Only the root reads the environment: read after the command, it would win over what was typed before it.
+# Only the root reads the environment: read after the command, it would win over an option before it.
 RootBootstrap = Annotated[str | None, _bootstrap_option(envvar=BOOTSTRAP_VARIABLE, show_envvar=False)]
 Bootstrap = Annotated[str | None, _bootstrap_option()]
 OutputOption = Annotated[
@@ -66,21 +66,21 @@ class Shared:
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
-    """What a command needs to know of the shared options: whom to talk to, and how to print."""
+class CommandContext:
+    """The shared options of one command: the cluster to talk to, and how to print."""
 
     target: Target
     json: bool
 
 
-def merge(outer: Shared, bootstrap: str | None, output: Output | None, properties: list[str] | None) -> Session:
+def merge(outer: Shared, bootstrap: str | None, output: Output | None, properties: list[str] | None) -> CommandContext:
     """Options after the command's name win over those before it; properties add up."""
     typed = bootstrap or outer.bootstrap
     found_anyway = typed == os.environ.get(BOOTSTRAP_VARIABLE, DEFAULT_BOOTSTRAP)
     remember_bootstrap(None if found_anyway else typed)
     pairs = [split_pair(text, "-X") for text in (*outer.properties, *(properties or ()))]
     target = Target(typed or DEFAULT_BOOTSTRAP, dict(pairs))
-    return Session(target, (output or outer.output) is Output.JSON)
+    return CommandContext(target, (output or outer.output) is Output.JSON)
 
 
 def read_choices(texts: list[str] | None, option: str, choices: Sequence[str]) -> set[str]:
@@ -95,7 +95,7 @@ def read_choices(texts: list[str] | None, option: str, choices: Sequence[str]) -
 
 
 def client_command(app: typer.Typer, name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Registers a command whose first parameter is a Session; its other parameters are Typer's as usual."""
+    """Register a command whose first parameter is a CommandContext; the others are Typer's as usual."""
 
     def register(function: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(function)
@@ -104,7 +104,7 @@ def client_command(app: typer.Typer, name: str) -> Callable[[Callable[..., None]
             function(merge(ctx.obj or Shared(), *shared), **arguments)
 
         own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
-        command.__dict__.pop("__wrapped__")  # or Typer would look through to the function without these options
+        command.__dict__.pop("__wrapped__")  # or Typer would use the signature without these options
         parameters = [_CONTEXT_PARAMETER, *own, *_SHARED_PARAMETERS]
         command.__dict__["__signature__"] = inspect.Signature(
             [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in parameters]

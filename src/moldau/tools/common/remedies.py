@@ -58,7 +58,7 @@ def _connect_remedy(error: errors.Unreachable) -> str:
 
 
 def _lookup_remedy(error: AdminError) -> str:
-    """The command that shows what exists."""
+    """The command that lists what exists."""
     match error:
         case errors.NoSuchTopic():
             listing, creation = suggest("topic list"), suggest(f"topic create {error.topic}")

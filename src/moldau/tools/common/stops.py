@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and the end of the terminal, for commands that have children to stop before they end."""
+"""Ctrl-C, SIGTERM and SIGHUP, for commands that stop their children before they end."""
 
 import signal
 import sys
@@ -12,11 +12,11 @@ ALWAYS = (signal.SIGINT, signal.SIGTERM)
 
 
 class StopAsked(Exception):
-    """Somebody asked the command to end."""
+    """The command was asked to stop."""
 
 
 class Stops:
-    """For as long as it is entered these signals raise StopAsked. Who typed nohup wants to outlive the terminal."""
+    """While entered, these signals raise StopAsked. SIGHUP stays ignored under nohup."""
 
     def __init__(self) -> None:
         self._before: dict[signal.Signals, Any] = {}
@@ -37,7 +37,7 @@ class Stops:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """What is done here is done whole: a child that was just started is never forgotten."""
+        """Defer signals: a child that was just started must not be forgotten."""
         self._holding = True
         try:
             yield
@@ -48,7 +48,7 @@ class Stops:
             raise StopAsked
 
     def ignore(self) -> None:
-        """From now on: what was asked for is being done."""
+        """Ignore all further signals: the command is stopping."""
         for number in self._before:
             signal.signal(number, signal.SIG_IGN)
 

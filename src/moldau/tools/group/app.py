@@ -23,7 +23,7 @@ from moldau.tools.common.complete import complete_group
 from moldau.tools.common.confirm import require_yes
 from moldau.tools.common.failure import CommandError, misused, note
 from moldau.tools.common.hints import suggest
-from moldau.tools.common.options import Session, client_command, read_choices
+from moldau.tools.common.options import CommandContext, client_command, read_choices
 from moldau.tools.common.output import print_json, print_table, print_text
 from moldau.tools.common.partitions import read_scope, show_partitions
 from moldau.tools.common.remedies import command_error
@@ -39,7 +39,7 @@ Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 @client_command(app, "list")
 def list_all(
-    session: Session,
+    context: CommandContext,
     states: Annotated[
         list[str] | None,
         typer.Option("--state", metavar="STATE,…", help="Only these: Stable, Empty, Rebalancing, …"),
@@ -56,10 +56,10 @@ def list_all(
         wanted_states.update(REBALANCING)
     found = [
         one
-        for one in list_groups(Admin(session.target))
+        for one in list_groups(Admin(context.target))
         if (not wanted_states or one.state in wanted_states) and (not wanted_types or one.protocol in wanted_types)
     ]
-    if session.json:
+    if context.json:
         print_json([{"group": one.name, "protocol": one.protocol, "state": one.state} for one in found])
     elif found:
         print_table(("GROUP", "PROTOCOL", "STATE"), [(one.name, one.protocol, one.state) for one in found])
@@ -71,7 +71,7 @@ def list_all(
 
 @client_command(app, "describe")
 def describe(
-    session: Session,
+    context: CommandContext,
     names: Annotated[
         list[str] | None,
         typer.Argument(
@@ -86,15 +86,15 @@ def describe(
     from moldau.client.admin.cluster import open_cluster
     from moldau.client.admin.group_lag import read_progress
 
-    admin = Admin(session.target)
+    admin = Admin(context.target)
     wanted = list(dict.fromkeys(names or [one.name for one in list_groups(admin)]))
     groups = describe_groups(admin, wanted)
     for group in groups:
         if names and not group.exists():
             raise NoSuchGroup(group.name)
-    with open_cluster(session.target) as cluster:
+    with open_cluster(context.target) as cluster:
         documents = [group_document(group, read_progress(admin, cluster, group)) for group in groups if group.exists()]
-    if session.json:
+    if context.json:
         print_json(documents)
         return
     if not documents:
@@ -168,7 +168,7 @@ client_command(app, "reset-offsets")(reset_offsets)
 
 @client_command(app, "delete")
 def delete(
-    session: Session,
+    context: CommandContext,
     names: Annotated[list[str], typer.Argument(metavar="GROUP…", autocompletion=complete_group, show_default=False)],
     yes: Yes = False,
 ) -> None:
@@ -176,12 +176,12 @@ def delete(
     wanted = list(dict.fromkeys(names))
     if not yes:
         require_yes("deleting groups", f"Delete {', '.join(wanted)} with all committed offsets?")
-    outcomes = delete_groups(Admin(session.target), wanted)
-    tell_outcomes(session, ("group",), {(name,): refused for name, refused in outcomes.items()})
+    outcomes = delete_groups(Admin(context.target), wanted)
+    tell_outcomes(context, ("group",), {(name,): refused for name, refused in outcomes.items()})
 
 
 @client_command(app, "delete-offsets")
-def delete_offsets(session: Session, name: GroupName, topics: Topics = None, yes: Yes = False) -> None:
+def delete_offsets(context: CommandContext, name: GroupName, topics: Topics = None, yes: Yes = False) -> None:
     """Delete a group's committed offsets of topics that it is not subscribed to."""
     if not topics:
         raise misused("no topic was given", remedy="Give --topic NAME, or --topic NAME:0,1 for some partitions")
@@ -189,20 +189,20 @@ def delete_offsets(session: Session, name: GroupName, topics: Topics = None, yes
     from moldau.client.admin.cluster import open_cluster
     from moldau.client.admin.group_offsets import delete_committed, read_committed
 
-    admin = Admin(session.target)
+    admin = Admin(context.target)
     require_group(admin, name)
     partitions = committed_partitions(name, scopes, read_committed(admin, name))
     if not yes:
         require_yes("deleting offsets", f"Delete the committed offsets of {name} for {show_partitions(partitions)}?")
-    with open_cluster(session.target) as cluster:
+    with open_cluster(context.target) as cluster:
         outcomes = delete_committed(cluster, name, partitions)
-    tell_outcomes(session, ("topic", "partition"), {tuple(tp): refused for tp, refused in outcomes.items()})
+    tell_outcomes(context, ("topic", "partition"), {tuple(tp): refused for tp, refused in outcomes.items()})
 
 
 def committed_partitions(
     name: str, scopes: list[Scope], committed: Mapping[TopicPartition, Offset]
 ) -> list[TopicPartition]:
-    """The partitions that the scopes mean; the group has a committed offset for each."""
+    """The partitions of the scopes, each with a committed offset."""
     partitions: set[TopicPartition] = set()
     for scope in scopes:
         present = {tp for tp in committed if tp.topic == scope.topic}
@@ -214,12 +214,12 @@ def committed_partitions(
 
 
 def tell_outcomes(
-    session: Session, columns: tuple[str, ...], outcomes: Mapping[tuple[Any, ...], AdminError | None]
+    context: CommandContext, columns: tuple[str, ...], outcomes: Mapping[tuple[Any, ...], AdminError | None]
 ) -> None:
     """Print the outcome of each deletion; the command fails if one was refused."""
     failures = [command_error(refused) for refused in outcomes.values() if refused is not None]
     rows = [(*key, "deleted" if refused is None else str(command_error(refused))) for key, refused in outcomes.items()]
-    if session.json:
+    if context.json:
         print_json([dict(zip((*columns, "outcome"), row, strict=True)) for row in rows])
     elif not failures:
         print_text(f"Deleted {', '.join('-'.join(map(str, key)) for key in outcomes)}.")

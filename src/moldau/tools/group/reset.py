@@ -14,7 +14,7 @@ from moldau.client.admin.scope import Scope
 from moldau.tools.common.complete import complete_group, complete_topic
 from moldau.tools.common.failure import misused, note
 from moldau.tools.common.formats import read_span, read_time
-from moldau.tools.common.options import Session
+from moldau.tools.common.options import CommandContext
 from moldau.tools.common.output import print_json, print_table, print_text, show_time
 from moldau.tools.common.partitions import read_scope
 from moldau.tools.common.remedies import command_error
@@ -36,7 +36,7 @@ Topics = Annotated[
 
 
 def reset_offsets(
-    session: Session,
+    context: CommandContext,
     name: GroupName,
     topics: Topics = None,
     all_topics: Annotated[bool, typer.Option("--all-topics", help="Every partition with a committed offset.")] = False,
@@ -47,17 +47,19 @@ def reset_offsets(
     ] = None,
     by_duration: Annotated[
         str | None,
-        typer.Option("--by-duration", metavar="TIME", help="So long back from now: P1DT2H30M, or 90s, 15m, 2h, 1d."),
+        typer.Option("--by-duration", metavar="TIME", help="Back from now: P1DT2H30M, or 90s, 15m, 2h, 1d."),
     ] = None,
     to_earliest: Annotated[bool, typer.Option("--to-earliest", help="To the first record.")] = False,
     to_latest: Annotated[bool, typer.Option("--to-latest", help="To the end.")] = False,
-    to_current: Annotated[bool, typer.Option("--to-current", help="Where it is, or the end where nowhere.")] = False,
+    to_current: Annotated[
+        bool, typer.Option("--to-current", help="The committed offset, or the end without one.")
+    ] = False,
     shift_by: Annotated[
         int | None,
         typer.Option("--shift-by", metavar="N", help="N records on, or back with -N."),
     ] = None,
     from_file: Annotated[
-        str | None, typer.Option("--from-file", metavar="FILE", help="To the offsets of a plan, as --export makes it.")
+        str | None, typer.Option("--from-file", metavar="FILE", help="To the offsets of a plan by --export.")
     ] = None,
     export: Annotated[bool, typer.Option("--export", help="Print the plan as CSV: topic,partition,offset.")] = False,
     execute: Annotated[
@@ -68,8 +70,7 @@ def reset_offsets(
 
     The group must have no members. Offsets outside a partition's log become its nearest end.
     """
-    from moldau.client.admin.group_offsets import write_committed
-    from moldau.client.admin.reset import Kind, plan_reset
+    from moldau.client.admin.reset import Kind
 
     ways = {
         "--to-offset": (to_offset, Kind.OFFSET),
@@ -84,15 +85,24 @@ def reset_offsets(
     to = read_target(ways, name)
     scopes = [read_scope(text, "--topic") for text in topics or ()]
     check_scope(to, scopes, all_topics)
-    if export and session.json:
+    if export and context.json:
         raise misused("--export prints CSV, and -o json prints JSON", remedy="Leave one of them out")
-    admin = Admin(session.target)
+    _plan_and_reset(context, name, to, scopes, execute=execute, export=export)
+
+
+def _plan_and_reset(
+    context: CommandContext, name: str, to: "ResetTo", scopes: list[Scope], *, execute: bool, export: bool
+) -> None:
+    from moldau.client.admin.group_offsets import write_committed
+    from moldau.client.admin.reset import plan_reset
+
+    admin = Admin(context.target)
     plan = plan_reset(admin, name, to, scopes)
     _tell_plan(plan, to)
     refused = {}
     if execute:
         refused = write_committed(admin, name, {step.partition: step.new for step in plan.steps})
-    _print_reset(session, plan, refused, execute, export)
+    _print_reset(context, plan, refused, execute, export)
     if refused:
         raise next(iter(refused.values()))
 
@@ -103,7 +113,7 @@ def read_target(ways: "dict[str, tuple[Any, Kind]]", group: str) -> "ResetTo":
 
     chosen = [(option, value, kind) for option, (value, kind) in ways.items() if value is not None]
     if len(chosen) != 1:
-        problem = "no way to reset was given" if not chosen else f"{chosen[0][0]} and {chosen[1][0]} exclude each other"
+        problem = "no target was given" if not chosen else f"{chosen[0][0]} and {chosen[1][0]} exclude each other"
         raise misused(problem, remedy=f"Give one of {', '.join(ways)}")
     ((option, value, kind),) = chosen
     if kind is Kind.FILE:
@@ -147,9 +157,13 @@ def _tell_plan(plan: "ResetPlan", to: "ResetTo") -> None:
 
 
 def _print_reset(
-    session: Session, plan: "ResetPlan", refused: Mapping[TopicPartition, AdminError], execute: bool, export: bool
+    context: CommandContext,
+    plan: "ResetPlan",
+    refused: Mapping[TopicPartition, AdminError],
+    execute: bool,
+    export: bool,
 ) -> None:
-    if session.json:
+    if context.json:
         rows = [
             {
                 **step.partition._asdict(),

@@ -1,4 +1,4 @@
-"""`moldau log check`: prints what `log_verify` finds in the log directories of a stopped broker."""
+"""`moldau log check`: check the log directories of a stopped broker. The checks are in `verify`."""
 
 import json
 import sys
@@ -23,7 +23,7 @@ def check(
         Output | None, typer.Option("--output", "-o", help="Lines for people, one JSON object per line for programs.")
     ] = None,
 ) -> None:
-    """Read every log and its indexes, and say what is wrong and what the next start would do about it.
+    """Read every log and its indexes; report damage, and how the next start would repair it.
 
     Changes nothing. Exit code 1: something is wrong. Exit code 2: a directory is missing, unreadable or in use.
     """

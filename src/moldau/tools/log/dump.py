@@ -1,4 +1,4 @@
-"""`moldau log dump`: shows what is in the files of a log directory. Formats them; `log_files` reads and checks them."""
+"""`moldau log dump`: show the content of the files of a log directory. `files` reads and checks them."""
 
 import base64
 import json
@@ -29,7 +29,7 @@ LONGEST_CHARACTER = 4  # bytes of UTF-8
 WIDE = 1000  # columns where the output is not a terminal
 GAP = 2  # columns of space between those of a table
 NARROWEST = 20  # a column of text
-PATIENCE_S = 1.0  # before a progress bar appears
+PROGRESS_AFTER_S = 1.0  # before a progress bar appears
 
 EXIT_CORRUPT = 1
 EXIT_UNREADABLE = 2
@@ -149,7 +149,7 @@ def _dump_file(path: Path, records: bool, show: Show) -> int:
         return _complain(path, str(error), EXIT_CORRUPT)
     except UnknownKind as error:
         return _complain(path, str(error), EXIT_UNREADABLE)
-    except BrokenPipeError:  # whoever read our output has left; that is no fault of the file
+    except BrokenPipeError:  # the reader of the output has left; the file is not at fault
         raise
     except OSError as error:
         return _complain(path, error.strerror or str(error), EXIT_UNREADABLE)
@@ -196,7 +196,7 @@ def _batch_row(batch: Batch) -> BatchRow:
     )
 
 
-# What an entry is called in JSON, by its class.
+# The name of an entry in JSON, by its class.
 NAMES = {
     "BatchRow": "batch",
     "RecordRow": "record",
@@ -227,7 +227,7 @@ def _show_json(path: Path, rows: Iterable[Any]) -> None:
 
 
 def _json_bytes(name: str, value: bytes | None) -> dict[str, str | None]:
-    """Text as text; bytes that are no UTF-8 under a name of their own."""
+    """Text as text; bytes that are not UTF-8 under another name."""
     if value is None:
         return {name: None}
     try:
@@ -251,14 +251,14 @@ def _show_tables(path: Path, rows: Iterable[Any]) -> None:
 
 
 def _print(console: Console, shown: RenderableType) -> None:
-    """Written by us: rich ends the program when a reader has left."""
+    """Write without rich, which ends the program when a reader has left."""
     with console.capture() as capture:
         console.print(shown)
     sys.stdout.write(capture.get())
 
 
 def _pages(rows: Iterable[Any]) -> Iterator[list[Any]]:
-    """Rows of one type that follow each other; those before a broken place are shown before it is named."""
+    """Consecutive rows of one type; those before a damaged entry are shown before its error."""
     page: list[Any] = []
     try:
         for row in rows:
@@ -354,7 +354,7 @@ def _progress(path: Path) -> Iterator[Callable[[int], None]]:
         redirect_stdout=False,  # the rows go where the user sent them, not above the bar
     )
     task = bar.add_task(_plain(path.name), total=path.stat().st_size if path.is_file() else None)
-    due = time.monotonic() + PATIENCE_S
+    due = time.monotonic() + PROGRESS_AFTER_S
 
     def moved_to(position: int) -> None:
         if time.monotonic() >= due:

@@ -1,4 +1,4 @@
-"""Readers of the files in a log directory, for people who look into them: segments, indexes, snapshots, checkpoints.
+"""Readers of the files in a log directory: segments, indexes, producer snapshots, checkpoints.
 
 Not the log room's: it shares no code with the writer of these files on purpose, so that it is a second opinion on what
 is on the disk. It only reads, checks all that it shows, holds one batch at a time, and takes nothing on trust.
@@ -41,14 +41,14 @@ class CorruptFile(Exception):
 
 
 class WrongChecksum(CorruptFile):
-    """A batch whose header fits, with other records than it was written with."""
+    """A batch with a plausible header and a wrong checksum."""
 
     def __init__(self, reason: str, position: int, header: BatchHeader) -> None:
         super().__init__(reason, position, header.base_offset)
         self.last_offset = header.last_offset
 
 
-# ── what is in the files ────────────────────────────────────────────────────────────────────────────────────────────
+# ── contents of the files ────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class Batch(NamedTuple):
@@ -216,7 +216,7 @@ def end_by_headers(path: Path, position: int = 0) -> int | None:
 
 
 def read_records(batch: Batch) -> Iterator[tuple[Record, str | None]]:
-    """The records of a batch; with a control record comes what it says."""
+    """The records of a batch; a control record with its marker."""
     is_control = bool(batch.header.attributes & CONTROL)
     try:
         for record in iter_records(batch.read(), limit=LARGEST_BODY):
@@ -332,7 +332,7 @@ def _named_base(source: Source, base_offset: int | None) -> int:
 
 # ── producer snapshots ──────────────────────────────────────────────────────────────────────────────────────────────
 
-_SNAPSHOT_HEAD = Struct(">hIi")  # version, checksum of what follows it, count
+_SNAPSHOT_HEAD = Struct(">hIi")  # version, checksum of the rest, count
 _SNAPSHOT_CHECKED = 6
 _SNAPSHOT_VERSION = 1
 _PRODUCER = Struct(">qhiqiqiq")
@@ -407,7 +407,7 @@ def _number(text: str, position: int) -> int:
     return int(text)
 
 
-# ── which file is what ──────────────────────────────────────────────────────────────────────────────────────────────
+# ── kinds of files ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
 Reader: TypeAlias = Callable[[Source, int | None, Source | None], Iterator[Entry]]

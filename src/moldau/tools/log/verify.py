@@ -1,4 +1,4 @@
-"""Looks through the log directories of a stopped broker: what is wrong, and what its next start would do. Only reads.
+"""Checks of the log directories of a stopped broker: damage, and how its next start would repair it. Read-only.
 
 Like `log_files` a second opinion: it shares no code with the log that wrote the files, and does as recovery does by its
 description, not by its functions.
@@ -51,8 +51,8 @@ ASIDE_WORDS = {
 class Finding(NamedTuple):
     path: Path
     problem: str
-    remedy: str  # what the next start does about it
-    wrong: bool = True  # otherwise it is only worth knowing
+    remedy: str  # how the next start repairs it
+    wrong: bool = True  # otherwise it is only information
 
 
 @dataclass(slots=True)
@@ -71,7 +71,7 @@ class InUse(Exception):
 
 
 def verify(directories: Iterable[Path]) -> Tally:
-    """Raises OSError where a directory cannot be read, and InUse."""
+    """Raise OSError if a directory cannot be read, and InUse."""
     tally = Tally()
     claimed: dict[tuple[str, str], Path] = {}
     for directory in directories:
@@ -117,7 +117,7 @@ def _refuse_if_locked(directory: Path) -> None:
 
 
 def _node_id(directory: Path, tally: Tally) -> str:
-    """Whose directory it is: several brokers may have a partition, each of them once."""
+    """The broker that owns a directory: several may have a partition, each of them once."""
     path = directory / META
     if not path.exists():
         if not (directory / LOCK).exists():
@@ -129,7 +129,7 @@ def _node_id(directory: Path, tally: Tally) -> str:
 
 
 def _checkpoints(directory: Path, tally: Tally) -> tuple[dict[str, int], bool]:
-    """Recovery points by the partition's name, and whether all checkpoints are what they should be."""
+    """Recovery points by the partition's name, and whether all checkpoints are valid."""
     points: dict[str, int] = {}
     sound = True
     for name in CHECKPOINTS:
@@ -234,10 +234,10 @@ class _Log:
             self.tally.add(path, str(fault), f"the log is cut at offset {self.end}{lost}")
         else:
             self.end = max(self.end, end)
-            self.tally.add(path, str(fault), "nothing: the segment is trusted, and what is damaged cannot be read")
+            self.tally.add(path, str(fault), "nothing: the segment is trusted, and its damaged batches cannot be read")
 
     def _trusted_end(self, path: Path, fault: CorruptFile, following: int | None) -> int | None:
-        """Where the segment ends for a start that does not read what is damaged; None for one that does."""
+        """Where the segment ends for a start that does not read the damaged batch; None for one that does."""
         if self._checked_again(path, following):
             synced = isinstance(fault, WrongChecksum) and fault.last_offset < self.recovery_point
             return end_by_headers(path) if synced else None
@@ -289,7 +289,7 @@ class _Log:
         self._verify_aborted(segment, aborted, files.get(segment.stem + TXN_INDEX))
 
     def _verify_aborted(self, segment: Path, expected: set[tuple[int, int]], path: Path | None) -> None:
-        """It may name more: of a transaction whose records compaction took, and not its marker yet."""
+        """It may name more: compaction may have removed the records of a transaction and not yet its marker."""
         try:
             entries = [entry for entry in (read_file(path) if path else ()) if isinstance(entry, AbortedTransaction)]
         except CorruptFile as fault:
@@ -298,5 +298,5 @@ class _Log:
         missing = expected - {(entry.producer_id, entry.last_offset) for entry in entries}
         if missing:
             problem = f"{len(missing)} of {len(expected)} aborted transactions are not named"
-            remedy = "nothing: readers of committed records may see what was aborted; remove .kafka_cleanshutdown"
+            remedy = "nothing: consumers with read_committed may see aborted records; remove .kafka_cleanshutdown"
             self.tally.add(segment.with_suffix(TXN_INDEX), problem, remedy)

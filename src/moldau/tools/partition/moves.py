@@ -10,7 +10,7 @@ from moldau.base.ids import TopicPartition
 from moldau.tools.common.failure import misused, note
 from moldau.tools.common.formats import read_size
 from moldau.tools.common.hints import suggest
-from moldau.tools.common.options import Session
+from moldau.tools.common.options import CommandContext
 from moldau.tools.common.output import print_json, print_table, print_text
 
 if TYPE_CHECKING:
@@ -45,11 +45,11 @@ def check_choice(given: Mapping[str, bool], *, wanted: bool = True) -> None:
         raise misused("nothing to do", remedy=f"Give one of {', '.join(given)}")
 
 
-def show_plan(session: Session, layout: "Layout", plan: "Mapping[TopicPartition, Replicas]") -> None:
+def show_plan(context: CommandContext, layout: "Layout", plan: "Mapping[TopicPartition, Replicas]") -> None:
     """A table, or the JSON that Kafka's tools and `--file` read."""
     from moldau.client.admin.reassignments import plan_document
 
-    if session.json:
+    if context.json:
         print_json(plan_document(plan))
     elif plan:
         rows = [(tp.topic, tp.partition, layout.target(tp), replicas) for tp, replicas in plan.items()]

@@ -1,4 +1,4 @@
-"""`moldau pipeline`: run, list, show and stop Spark pipelines. Prints what moldau.spark.pipelines returns."""
+"""`moldau pipeline`: run, list, show and stop Spark pipelines. The library is moldau.spark.pipelines."""
 
 import shlex
 import sys
@@ -47,7 +47,7 @@ Start = Annotated[
         "--from",
         metavar="PLACE",
         help='Where queries without a checkpoint begin: earliest, latest, an ISO 8601 time or "10m ago".',
-        show_default="what the file says, or latest",
+        show_default="as in the file, or latest",
     ),
 ]
 Name = Annotated[str, typer.Argument(metavar="NAME", show_default=False)]
@@ -72,7 +72,7 @@ def run_command(
     start: Start = None,
     directory: Directory = UP_DIRECTORY,
     pack: Annotated[
-        str | None, typer.Option("--pack", metavar="FILE", help="For executors: what moldau spark pack made.")
+        str | None, typer.Option("--pack", metavar="FILE", help="For executors: an archive of moldau spark pack.")
     ] = None,
     settings: Annotated[
         list[str] | None, typer.Option("--conf", metavar="KEY=VALUE", help="A setting of Spark's.")
@@ -225,7 +225,7 @@ def _pipelines(directory: str) -> "list[PipelineStatus]":
 
 @contextmanager
 def _errors(directory: str) -> Iterator[None]:
-    """Turn errors of the library into errors of the command, with what to type next."""
+    """Turn errors of the library into errors of the command, with a remedy."""
     from moldau.spark.pipelines.errors import PipelineError
 
     try:

@@ -40,8 +40,8 @@ def read_start(text: str, now_ms: int) -> str:
         found = -1
     if found < 0:
         raise misused(
-            f"--from {text!r} is not a place to begin",
-            remedy='Give earliest, latest, a time such as 2026-01-31T12:00:00Z, or a while such as "10m ago"',
+            f"--from {text!r} is not a position",
+            remedy='Give earliest, latest, a time such as 2026-01-31T12:00:00Z, or an age such as "10m ago"',
         )
     return str(found)
 
@@ -105,9 +105,9 @@ def watch(read: "Callable[[], Sequence[PipelineStatus]]", directory: Path) -> No
             time.sleep(REFRESH_S)
 
 
-def _none(what: str, directory: Path) -> str:
+def _none(fact: str, directory: Path) -> str:
     where = directory.expanduser().absolute()
-    return f"{what} in {where} (--dir names another). Start one with: moldau pipeline run FILE.py"
+    return f"{fact} in {where} (--dir names another). Start one with: moldau pipeline run FILE.py"
 
 
 def _table(pipelines: "Sequence[PipelineStatus]", directory: Path) -> "Table | str":

@@ -1,4 +1,4 @@
-"""`moldau consume`: prints records of a topic. Without --group no consumer group is joined or changed.
+"""`moldau consume`: print records of a topic. Without --group no consumer group is joined or changed.
 
 Reading as a member of a group is in `consume_group`, printing in `record_print`.
 """
@@ -12,13 +12,14 @@ import typer
 from moldau.client.admin.clients import admin_error, build_consumer, read_topic
 from moldau.client.admin.errors import NoSuchPartition
 from moldau.client.admin.positions import LARGEST, Bounds, Kind, LogPosition, start_offset, stop_offset
+from moldau.client.admin.reachability import diagnose
 from moldau.client.admin.target import REQUEST_TIMEOUT_S, Target
 from moldau.tools.common.app import App
 from moldau.tools.common.complete import complete_group, complete_topic
 from moldau.tools.common.failure import INTERRUPTED, misused, note
 from moldau.tools.common.formats import Format, read_time
 from moldau.tools.common.interrupts import Interrupts
-from moldau.tools.common.options import Session, client_command
+from moldau.tools.common.options import CommandContext, client_command
 from moldau.tools.records.consume_group import Membership, Protocol, read_as_member
 from moldau.tools.records.printing import JsonPrinter, Printer, TextPrinter
 from moldau.tools.records.watch import ConnectionWatch, tell_stalls
@@ -39,7 +40,7 @@ GroupOption = Annotated[
         "-g",
         metavar="NAME",
         autocompletion=complete_group,
-        help="Join it: go on where it stopped, and commit what was printed.",
+        help="Join it: continue from its committed offsets, and commit printed records.",
         rich_help_panel=GROUP_PANEL,
     ),
 ]
@@ -51,7 +52,7 @@ ProtocolOption = Annotated[
 
 @client_command(app, "consume")
 def consume(
-    session: Session,
+    context: CommandContext,
     topic: Annotated[str, typer.Argument(metavar="TOPIC", autocompletion=complete_topic, show_default=False)],
     partitions: Annotated[
         list[int] | None, typer.Option("--partition", "-p", metavar="N", min=0, help="Only these.", show_default="all")
@@ -83,25 +84,25 @@ def consume(
     """
     start = read_position(begin, "--from")
     stop = None if until is None else read_position(until, "--until")
-    as_json = session.json or form is Format.JSON
+    as_json = context.json or form is Format.JSON
     printer = JsonPrinter(form) if as_json else TextPrinter(form, keys, headers, sys.stdout.isatty())
-    watch = ConnectionWatch(session.target, follow)
+    watch = ConnectionWatch(context.target, follow)
     own = {"isolation.level": "read_committed" if committed else "read_uncommitted", "error_cb": watch.on_error}
     if group is not None:
         check_membership(group, start, stop, partitions)
         membership = Membership(group, topic, protocol or Protocol.CLASSIC, start.kind, follow, maximum)
-        interrupted = read_as_member(session.target, own, membership, printer, watch)
+        interrupted = read_as_member(context.target, own, membership, printer, watch)
     elif protocol is not None:
-        raise misused("--protocol says how to join a group, and none was given", remedy="Give --group NAME")
+        raise misused("--protocol is for joining a group, and --group is missing", remedy="Give --group NAME")
     else:
         if start.kind is Kind.END and not follow:
-            note("Nothing comes after the end without --follow.")
-        consumer = build_consumer(session.target, **own)
+            note("There are no records after the end; wait for new ones with --follow.")
+        consumer = build_consumer(context.target, **own)
         try:
-            with tell_stalls(session.target, lambda: None, lambda: True, f", up to {REQUEST_TIMEOUT_S:.0f} s"):
-                spans = plan(consumer, session.target, topic, sorted(set(partitions or ())), start, stop, follow)
+            with tell_stalls(context.target, lambda: None, lambda: True, f", up to {REQUEST_TIMEOUT_S:.0f} s"):
+                spans = plan(consumer, context.target, topic, sorted(set(partitions or ())), start, stop, follow)
             reading = Reading(topic, spans, stop, follow, maximum)
-            interrupted = read(consumer, session.target, reading, printer, watch)
+            interrupted = read(consumer, context.target, reading, printer, watch)
         finally:
             consumer.close()
     if interrupted:
@@ -130,18 +131,18 @@ def read_position(text: str, option: str) -> LogPosition:
 
 
 def check_membership(group: str, start: LogPosition, stop: LogPosition | None, partitions: list[int] | None) -> None:
-    """Refuses what makes no sense for a member: its group says which partitions it reads, and from where."""
+    """Refuse options that make no sense for a member: the group assigns partitions and has committed offsets."""
     if not group:
         raise misused("--group is empty", remedy="Give the name of a group")
     if partitions:
-        raise misused("a group deals out the partitions itself", remedy="Leave out --partition or --group")
+        raise misused("the group assigns the partitions", remedy="Leave out --partition or --group")
     if start.kind not in (Kind.BEGINNING, Kind.END):
         raise misused(
-            "a group begins where it stopped, and where it has not been yet at the beginning or the end",
+            "a group begins at its committed offsets; without one --from is beginning or end",
             remedy="Move it with: moldau group reset-offsets; or leave out --from or --group",
         )
     if stop is not None:
-        raise misused("--until does not go with --group", remedy="Stop after so many records with --max")
+        raise misused("--until cannot be combined with --group", remedy="Stop after so many records with --max")
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +155,7 @@ class Span:
 
 @dataclass(slots=True)
 class Reading:
-    """How far reading has come, and when it ends."""
+    """Progress of reading, and when it ends."""
 
     topic: str
     spans: dict[int, Span]
@@ -165,7 +166,7 @@ class Reading:
     finished: set[int] = field(default_factory=set)
 
     def takes(self, partition: int, offset: int, timestamp_ms: int) -> bool:
-        """Whether the record belongs to what was asked for; one beyond it finishes its partition."""
+        """Whether to print the record; one beyond the span finishes its partition."""
         if partition in self.finished or self.is_done():
             return False
         stop = self.spans[partition].stop
@@ -179,7 +180,7 @@ class Reading:
         return True
 
     def reached_end(self, partition: int, offset: int) -> None:
-        """The broker has no more. Needed beside `takes`: the last offsets may hold transaction markers, not records."""
+        """The partition has no more records. `takes` may not see that: the last offsets may be transaction markers."""
         stop = self.spans[partition].stop
         if not self.follow or (stop is not None and offset >= stop):
             self.finished.add(partition)
@@ -197,7 +198,7 @@ def plan(
     stop: LogPosition | None,
     follow: bool,
 ) -> dict[int, Span]:
-    """Turns positions into offsets, partition by partition."""
+    """The offsets of the positions, for each partition."""
     from confluent_kafka import KafkaException, TopicPartition
 
     present = sorted(read_topic(consumer, target, topic).partitions)
@@ -215,8 +216,8 @@ def plan(
             asked = [TopicPartition(topic, partition, start.number) for partition in chosen]
             for found in consumer.offsets_for_times(asked, timeout=REQUEST_TIMEOUT_S):
                 by_time[found.partition] = found.offset if found.offset >= 0 else bounds[found.partition].end
-    except KafkaException as error:
-        raise admin_error(error, target, topic=topic) from error
+    except KafkaException as error:  # the partitions exist, so a leader that cannot be reached is the likely cause
+        raise diagnose(target) or admin_error(error, target, topic=topic) from error
     return {
         partition: Span(by_time.get(partition, start_offset(start, partition, held)), stop_offset(stop, held, follow))
         for partition, held in bounds.items()
@@ -224,7 +225,7 @@ def plan(
 
 
 def read(consumer: "Consumer", target: Target, reading: Reading, printer: Printer, watch: ConnectionWatch) -> bool:
-    """Prints what was asked for; whether Ctrl-C ended it."""
+    """Print the spans. Returns whether Ctrl-C ended it."""
     from confluent_kafka import TopicPartition
 
     for partition, span in reading.spans.items():

@@ -1,4 +1,4 @@
-"""Reading as a member of a consumer group: joins, prints what it is given, commits what was printed, leaves.
+"""Reading as a member of a consumer group: join, print, commit printed records, leave.
 
 A record counts as consumed when it has been printed, so one that is cut off by a crash is printed again by the next.
 """
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 BATCH = 500
 WAIT_S = 0.1
 IDLE_S = 6.0  # longer than group.initial.rebalance.delay.ms
-QUIET = logging.Logger("librdkafka", logging.CRITICAL + 1)  # it writes to stderr what we are about to say ourselves
+SILENT = logging.Logger("librdkafka", logging.CRITICAL + 1)  # the command reports errors itself
 RESETS = {Kind.BEGINNING: "earliest", Kind.END: "latest"}
 
 
@@ -39,12 +39,12 @@ class Protocol(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """Which group to join, what to read there, and when to stop."""
+    """The group to join, the topic to read, and when to stop."""
 
     group: str
     topic: str
     protocol: Protocol
-    start: Kind  # where the group begins in a partition for which it has committed nothing
+    start: Kind  # where to begin in a partition without a committed offset
     follow: bool
     maximum: int | None
 
@@ -53,31 +53,31 @@ class Membership:
             "group.id": self.group,
             "group.protocol": self.protocol.value,
             "auto.offset.reset": RESETS[self.start],
-            "enable.auto.commit": True,  # what was stored: every few seconds, and when a partition or the group is left
+            "enable.auto.commit": True,  # stored offsets: every few seconds, and when a partition or the group is left
             "on_commit": tell_failed_commit,
         }
 
 
 def tell_failed_commit(error: "KafkaError | None", partitions: "list[KafkaPartition]") -> None:
     if error is not None and error.name() != "_NO_OFFSET":
-        note(f"Warning: what was printed last could not be committed: {explain(error)}")
+        note(f"Warning: the last printed records could not be committed: {explain(error)}")
 
 
 @dataclass(slots=True)
 class Share:
-    """The partitions that the group has given us, and how far we have come."""
+    """The assigned partitions, and the progress in them."""
 
     group: str
     owned: set[TopicPartition] = field(default_factory=set)
     ended: set[TopicPartition] = field(default_factory=set)
     count: int = 0
-    idle_since: float | None = field(default_factory=time.monotonic)  # None once that was told
+    idle_since: float | None = field(default_factory=time.monotonic)  # None once it was reported
 
     def on_assign(self, consumer: "Consumer", partitions: "list[KafkaPartition]") -> None:
         self.owned.update(TopicPartition(one.topic, one.partition) for one in partitions)
 
     def tell_if_idle(self, target: Target) -> None:
-        """Say once why the group gives us no partition."""
+        """Say once why no partition is assigned."""
         if self.owned:
             self.idle_since = None
         elif self.idle_since is not None and time.monotonic() - self.idle_since > IDLE_S:
@@ -99,13 +99,13 @@ class Share:
 def read_as_member(
     target: Target, own: Mapping[str, Any], membership: Membership, printer: Printer, watch: ConnectionWatch
 ) -> bool:
-    """Prints what the group gives us; whether Ctrl-C ended it."""
-    quiet = {} if "debug" in target.properties else {"logger": QUIET}
+    """Print records of the assigned partitions. Returns whether Ctrl-C ended it."""
+    quiet = {} if "debug" in target.properties else {"logger": SILENT}
     consumer = build_consumer(target, **own, **membership.settings(), **quiet)
     share = Share(membership.group)
     with Interrupts() as interrupts:  # while it closes as well, which commits and leaves
         try:
-            read_topic(consumer, target, membership.topic)  # librdkafka would wait for a topic that is not there
+            read_topic(consumer, target, membership.topic)  # librdkafka would wait for a topic that does not exist
             consumer.subscribe(
                 [membership.topic], on_assign=share.on_assign, on_revoke=share.on_revoke, on_lost=share.on_revoke
             )
@@ -123,9 +123,9 @@ def _read_batch(consumer: "Consumer", target: Target, membership: Membership, sh
     printed: dict[TopicPartition, Message] = {}
     for message in consumer.consume(BATCH, WAIT_S):
         _take(message, target, membership, share, printed, printer)
-    sys.stdout.flush()  # before anything counts as consumed: it may be that nobody reads us any more
+    sys.stdout.flush()  # before anything counts as consumed: the reader may have left
     for tp, message in printed.items():
-        if tp in share.owned:  # it may have been taken away in the same call that brought the record
+        if tp in share.owned:  # it may have been revoked by the same call that returned the record
             consumer.store_offsets(message)
 
 
@@ -148,13 +148,13 @@ def _take(
     elif error.name() == "_PARTITION_EOF":
         share.ended.add(tp)
     elif not error.retriable():
-        raise turned_away(error, target, membership)
+        raise membership_error(error, target, membership)
 
 
-def turned_away(error: "KafkaError", target: Target, membership: Membership) -> AdminError | CommandError:
-    """What ended the membership. A fatal error is most often a broker that does not know the newer protocol."""
+def membership_error(error: "KafkaError", target: Target, membership: Membership) -> AdminError | CommandError:
+    """The error that ended the membership. A fatal one is most often a broker without the consumer protocol."""
     if error.name() != "_FATAL":
         return admin_error(error, target, topic=membership.topic)
     reason = error.str().rpartition("Broker: ")[2]
     remedy = "Try --protocol classic" if membership.protocol is Protocol.CONSUMER else ""
-    return CommandError(f"group {membership.group!r} does not take us: {reason}", remedy=remedy)
+    return CommandError(f"group {membership.group!r} refused this member: {reason}", remedy=remedy)

@@ -1,4 +1,4 @@
-"""`moldau perf`: how fast a broker is, as seen from this machine through librdkafka and Python.
+"""`moldau perf`: throughput and latency of a broker, measured from this machine with librdkafka and Python.
 
 Producing is timed from the first record handed over to the last acknowledgement; a record's latency is librdkafka's own
 figure, from the hand-over to its acknowledgement, so it includes the time spent waiting for a batch to fill. Every
@@ -20,19 +20,19 @@ from moldau.tools.common.app import App
 from moldau.tools.common.complete import complete_topic
 from moldau.tools.common.failure import INTERRUPTED, CommandError, note
 from moldau.tools.common.interrupts import Interrupts
-from moldau.tools.common.options import Session, client_command
+from moldau.tools.common.options import CommandContext, client_command
 from moldau.tools.common.output import print_json, print_table
 from moldau.tools.records.produce import Acks, Compression
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, Message, Producer
 
-app = App(name="perf", help="Measure how fast a broker takes and gives records.")
+app = App(name="perf", help="Measure the throughput and latency of a broker.")
 
 CHUNK = 1000  # records handed over in one call
 QUEUE_FULL_S = 0.01
 PACED_S = 0.005  # with --rate, records are handed over in steps of this length
-IDLE_LIMIT_S = 10.0  # consuming ends with a failure when nothing arrives for so long
+IDLE_LIMIT_S = 10.0  # consuming fails when nothing arrives for so long
 MEGABYTE = 1_000_000
 CLIENT = "one Python process with librdkafka"
 TICKS_PER_MS = 100  # latencies are kept to a hundredth of a millisecond
@@ -72,7 +72,7 @@ class Latencies:
 
 @dataclass(slots=True)
 class Deliveries:
-    """Acknowledgements as they come in."""
+    """Acknowledgements so far."""
 
     latencies: Latencies = field(default_factory=Latencies)
     delivered: int = 0
@@ -90,7 +90,7 @@ class Deliveries:
 
 @client_command(app, "produce")
 def produce(
-    session: Session,
+    context: CommandContext,
     topic: Topic,
     records: Annotated[int, typer.Option("--records", "-n", metavar="N", min=1, help="How many to write.")] = 1_000_000,
     size: Annotated[int, typer.Option("--size", "-s", metavar="BYTES", min=0, help="Bytes in each value.")] = 100,
@@ -113,7 +113,7 @@ def produce(
     generator of docs/performance.md: Kafka's own ProducerPerformance writes about three times as fast.
     """
     producer = build_producer(
-        session.target,
+        context.target,
         **{
             "acks": acks.value,
             "enable.idempotence": acks is Acks.ALL,
@@ -121,15 +121,15 @@ def produce(
             "linger.ms": linger,
             "compression.type": compression.value,
             "queue.buffering.max.messages": 100_000,
-            # A record of one's own choosing should fail at the broker's limit, not at the client's.
+            # A large record should fail at the broker's limit, not at the client's.
             "message.max.bytes": max(1_000_000, size + 100_000),
         },
     )
-    await_topic(producer, session.target, topic)
+    await_topic(producer, context.target, topic)
     deliveries = Deliveries()
     load = Load(topic, [os.urandom(size) for _ in range(CHUNK)], records, rate)
     started = time.perf_counter()
-    with _progress(records, "producing", quiet=session.json or json) as advance, Interrupts() as interrupts:
+    with _progress(records, "producing", quiet=context.json or json) as advance, Interrupts() as interrupts:
         _send(producer, load, deliveries, advance, interrupts)
     elapsed = time.perf_counter() - started
     if deliveries.failed:
@@ -140,12 +140,12 @@ def produce(
         "latency_ms": deliveries.latencies.summary(),
         "client": f"{CLIENT}, acks={acks.value}, {'idempotent' if acks is Acks.ALL else 'not idempotent'}",
     }
-    _conclude(report, session.json or json, interrupts)
+    _conclude(report, context.json or json, interrupts)
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What to write: the values, over and over, until there are so many records."""
+    """The records to write: these values, over and over."""
 
     topic: str
     values: list[bytes]
@@ -168,7 +168,7 @@ def _send(producer: "Producer", load: Load, deliveries: Deliveries, advance: Adv
             continue
         queued = producer.produce_batch(load.topic, batch[:wanted], on_delivery=deliveries.on_delivery)
         if queued < wanted:
-            for message in batch:  # those that found the queue full were marked so
+            for message in batch:  # librdkafka marks those for which its queue was full
                 message.pop("_error", None)
             producer.poll(QUEUE_FULL_S)
         sent += queued
@@ -181,7 +181,7 @@ def _send(producer: "Producer", load: Load, deliveries: Deliveries, advance: Adv
 
 @client_command(app, "consume")
 def consume(
-    session: Session,
+    context: CommandContext,
     topic: Topic,
     records: Annotated[int, typer.Option("--records", "-n", metavar="N", min=1, help="How many to read.")] = 1_000_000,
     json: Json = False,
@@ -190,23 +190,28 @@ def consume(
     from confluent_kafka import OFFSET_BEGINNING, TopicPartition
 
     consumer = build_consumer(
-        session.target, **{"enable.partition.eof": False, "queued.min.messages": 1_000_000, "fetch.wait.max.ms": 100}
+        context.target, **{"enable.partition.eof": False, "queued.min.messages": 1_000_000, "fetch.wait.max.ms": 100}
     )
     try:
-        partitions = read_topic(consumer, session.target, topic).partitions
+        partitions = read_topic(consumer, context.target, topic).partitions
         started = time.perf_counter()
         consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in partitions])
-        with _progress(records, "consuming", quiet=session.json or json) as advance, Interrupts() as interrupts:
-            count, size, first_s = _receive(consumer, session, records, started, advance, interrupts)
+        with _progress(records, "consuming", quiet=context.json or json) as advance, Interrupts() as interrupts:
+            count, size, first_s = _receive(consumer, context, records, started, advance, interrupts)
         elapsed = time.perf_counter() - started
     finally:
         consumer.close()
     report = {**throughput(count, size, elapsed), "first_record_ms": round(first_s * 1000, 1), "client": CLIENT}
-    _conclude(report, session.json or json, interrupts)
+    _conclude(report, context.json or json, interrupts)
 
 
 def _receive(
-    consumer: "Consumer", session: Session, records: int, started: float, advance: Advance, interrupts: Interrupts
+    consumer: "Consumer",
+    context: CommandContext,
+    records: int,
+    started: float,
+    advance: Advance,
+    interrupts: Interrupts,
 ) -> tuple[int, int, float]:
     count = size = 0
     first_s = 0.0
@@ -216,7 +221,7 @@ def _receive(
         now = time.perf_counter()
         if not messages:
             if now - last > IDLE_LIMIT_S:
-                raise CommandError(f"only {count} of {records} records came, and none for {IDLE_LIMIT_S:.0f} s")
+                raise CommandError(f"received {count} of {records} records, and none for {IDLE_LIMIT_S:.0f} s")
             continue
         last = now
         for message in messages:
@@ -225,7 +230,7 @@ def _receive(
                 count += 1
                 size += len(message)
             elif not error.retriable():
-                raise admin_error(error, session.target)
+                raise admin_error(error, context.target)
         first_s = first_s or now - started
         advance(count)
     return count, size, first_s

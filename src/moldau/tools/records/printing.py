@@ -1,4 +1,4 @@
-"""How consumed records are printed: lines of text, or lines of JSON. Reads nothing from a broker."""
+"""Printing of consumed records: lines of text, or lines of JSON."""
 
 import sys
 from collections.abc import Callable
@@ -37,7 +37,7 @@ class TextPrinter:
         return b",".join(key.encode() + b"=" + write_bytes(value, self.form) for key, value in headers) or b"-"
 
 
-# A record must not be able to move the cursor or retitle the window of whoever looks at it.
+# A record must not be able to move the cursor of a terminal or change its title.
 CONTROLS = dict.fromkeys((*range(9), *range(11, 32), *range(127, 160)), "�")
 
 

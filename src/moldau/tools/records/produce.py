@@ -1,4 +1,4 @@
-"""`moldau produce`: writes lines as records."""
+"""`moldau produce`: write lines as records."""
 
 import sys
 from collections.abc import Iterable, Iterator
@@ -17,7 +17,7 @@ from moldau.tools.common.complete import complete_topic
 from moldau.tools.common.failure import INTERRUPTED, CommandError, misused, note, split_pair
 from moldau.tools.common.formats import BadRecordError, Draft, Format, Header, read_line, read_time, write_json_bytes
 from moldau.tools.common.interrupts import Interrupts
-from moldau.tools.common.options import Session, client_command
+from moldau.tools.common.options import CommandContext, client_command
 from moldau.tools.common.output import counted, print_json_line, print_text
 from moldau.tools.records.watch import tell_stalls, why_stalled
 
@@ -82,10 +82,10 @@ def delivery_report(error: "KafkaError | None", message: "Message") -> dict[str,
 
 @client_command(app, "produce")
 def produce(
-    session: Session,
+    context: CommandContext,
     topic: Annotated[str, typer.Argument(metavar="TOPIC", autocompletion=complete_topic, show_default=False)],
     file: Annotated[str | None, typer.Option("--file", "-f", metavar="FILE", help="Read it instead of stdin.")] = None,
-    form: Annotated[Format, typer.Option("--format", help="What a line holds.")] = Format.TEXT,
+    form: Annotated[Format, typer.Option("--format", help="The format of a line.")] = Format.TEXT,
     separator: Annotated[
         str | None, typer.Option("--key-separator", "-k", metavar="TEXT", help="Splits a line into key and value.")
     ] = None,
@@ -120,7 +120,7 @@ def produce(
     common = Draft(None, None, read_headers(header or []), partition, _read_timestamp(timestamp))
     with _open_lines(file) as lines:
         producer = build_producer(
-            session.target,
+            context.target,
             **{
                 "acks": acks.value,
                 "compression.type": compression.value,
@@ -128,13 +128,13 @@ def produce(
                 "message.timeout.ms": DELIVERY_TIMEOUT_MS,
             },
         )
-        _check_partition(await_topic(producer, session.target, topic), topic, partition)
-        tally = Tally(topic, session.json)
+        _check_partition(await_topic(producer, context.target, topic), topic, partition)
+        tally = Tally(topic, context.json)
         if file is None and sys.stdin.isatty():
             note("Type records, one on a line; Ctrl-D ends.")
-        with Interrupts() as interrupts, _watched(session.target, producer, tally):
+        with Interrupts() as interrupts, _watched(context.target, producer, tally):
             _send_all(producer, read_drafts(interrupts.read_lines(lines), form, separator, common, tally), tally)
-    _conclude(tally, session)
+    _conclude(tally, context)
     if interrupts.asked:
         raise typer.Exit(INTERRUPTED)
 
@@ -171,13 +171,13 @@ def _open_lines(file: str | None) -> Iterator[IO[bytes]]:
 def read_drafts(
     lines: Iterable[bytes], form: Format, separator: str | None, common: Draft, tally: Tally
 ) -> Iterator[Draft]:
-    """Records from lines. Ends at the first line that is none: what follows may be garbage as well."""
+    """Records from lines. Ends at the first line that is not a record."""
     for line in lines:
         tally.lines += 1
         try:
             draft = read_line(line.rstrip(b"\n").removesuffix(b"\r"), form, separator)
         except BadRecordError as bad:
-            tally.refuse(f"line {tally.lines} is not a record, and nothing after it was read: {bad}")
+            tally.refuse(f"line {tally.lines} is not a record; reading stopped there: {bad}")
             return
         yield replace(
             draft,
@@ -213,17 +213,17 @@ def _send(producer: "Producer", draft: Draft, tally: Tally) -> None:
             producer.produce(tally.topic, draft.value, draft.key, on_delivery=tally.on_delivery, **arguments)
         except BufferError:
             producer.poll(0.1)
-        except KafkaException as error:  # refused before it was queued: too large, or no such partition
+        except KafkaException as error:  # refused by librdkafka: too large, or no such partition
             tally.refuse(explain(error, tally.topic))
             return
         else:
             return
 
 
-def _conclude(tally: Tally, session: Session) -> None:
+def _conclude(tally: Tally, context: CommandContext) -> None:
     if tally.failed:
         problem = f"{tally.failed} of {tally.delivered + tally.failed} records failed: {tally.first_failure}"
-        cause = why_stalled(session.target) if tally.timed_out else ""
+        cause = why_stalled(context.target) if tally.timed_out else ""
         raise CommandError(f"{problem}: {cause}" if cause else problem)
-    if not session.json:
+    if not context.json:
         print_text(f"Produced {counted(tally.delivered, 'record')} to {tally.topic}.")

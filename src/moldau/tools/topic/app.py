@@ -24,7 +24,7 @@ from moldau.tools.common.complete import complete_topic
 from moldau.tools.common.confirm import require_yes
 from moldau.tools.common.failure import CommandError, misused, note, split_pair
 from moldau.tools.common.hints import suggest
-from moldau.tools.common.options import Session, client_command
+from moldau.tools.common.options import CommandContext, client_command
 from moldau.tools.common.output import print_json, print_table, print_text
 from moldau.tools.common.remedies import command_error
 
@@ -41,7 +41,7 @@ Configs = Annotated[list[str] | None, typer.Option("--config", "-c", metavar="KE
 
 @client_command(app, "create")
 def create(
-    session: Session,
+    context: CommandContext,
     name: Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)],
     partitions: Annotated[
         int | None,
@@ -56,21 +56,21 @@ def create(
             "-r",
             metavar="N",
             min=1,
-            help="Copies of each.",
+            help="Replicas of each.",
             show_default="the broker's default.replication.factor",
         ),
     ] = None,
     settings: Settings = None,
     config: Configs = None,
-    if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="An existing topic is no error.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Let the broker check it, and create nothing.")] = False,
+    if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="Accept a topic that exists.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Validate only; create nothing.")] = False,
 ) -> None:
     """Create a topic."""
     configs = read_settings(settings, config)
     outcome = "valid" if dry_run else "created"
     try:
         create_topic(
-            Admin(session.target),
+            Admin(context.target),
             name,
             partitions=partitions,
             replication=replication,
@@ -81,7 +81,7 @@ def create(
         if not (if_not_exists and refused.name == "TOPIC_ALREADY_EXISTS"):
             raise
         outcome = "exists"
-    if session.json:
+    if context.json:
         print_json({"topic": name, "outcome": outcome})
         return
     sentences = {
@@ -98,14 +98,14 @@ def read_settings(settings: list[str] | None, config: list[str] | None) -> dict[
 
 @client_command(app, "list")
 def list_topics(
-    session: Session,
-    internal: Annotated[bool, typer.Option("--internal", help="Also the brokers' own topics.")] = False,
+    context: CommandContext,
+    internal: Annotated[bool, typer.Option("--internal", help="Internal topics as well.")] = False,
 ) -> None:
     """List the topics."""
-    admin = Admin(session.target)
+    admin = Admin(context.target)
     described = [one for one in describe_topics(admin, topic_names(admin)) if internal or not one.internal]
     rows = [(one.name, len(one.partitions), one.replication) for one in described]
-    if session.json:
+    if context.json:
         print_json([dict(zip(("topic", "partitions", "replication"), row, strict=True)) for row in rows])
     elif rows:
         print_table(("TOPIC", "PARTITIONS", "REPLICATION"), rows)
@@ -115,7 +115,7 @@ def list_topics(
 
 @client_command(app, "describe")
 def describe(
-    session: Session,
+    context: CommandContext,
     names: Annotated[
         list[str] | None,
         typer.Argument(
@@ -123,19 +123,19 @@ def describe(
         ),
     ] = None,
     storage: Annotated[
-        bool, typer.Option("--storage", help="Instead: directories, sizes, segments, and how much is compacted.")
+        bool, typer.Option("--storage", help="Show directories, sizes, segments and compaction instead.")
     ] = False,
 ) -> None:
     """Show partitions, leaders, replicas, offsets and the settings that differ from the defaults."""
-    admin = Admin(session.target)
+    admin = Admin(context.target)
     described = [one for one in describe_topics(admin, names or topic_names(admin)) if names or not one.internal]
     offsets = read_bounds(admin, described)
     if storage:
-        _show_storage(session, described, offsets)
+        _show_storage(context, described, offsets)
         return
     configs = changed_configs(admin, [one.name for one in described])
     documents = [_document(one, offsets, configs[one.name]) for one in described]
-    if session.json:
+    if context.json:
         print_json(documents)
         return
     for index, document in enumerate(documents):
@@ -146,7 +146,7 @@ def describe(
 
 @client_command(app, "alter")
 def alter(
-    session: Session,
+    context: CommandContext,
     name: TopicName,
     partitions: Annotated[
         int | None, typer.Option("--partitions", "-p", metavar="N", min=1, help="The new total; it can only grow.")
@@ -159,12 +159,12 @@ def alter(
     if partitions is None and not settings and not config and not unset:
         raise misused("nothing to change", remedy="Give --partitions, --set or --unset")
     changes: dict[str, str | None] = {**read_settings(settings, config), **dict.fromkeys(unset or ())}
-    admin = Admin(session.target)
+    admin = Admin(context.target)
     if changes:  # first, because a refused setting then leaves the topic untouched
         alter_configs(admin, name, changes)
     if partitions is not None:
         add_partitions(admin, name, partitions)
-    if session.json:
+    if context.json:
         print_json({"topic": name, "outcome": "altered"})
     else:
         print_text(f"Altered topic {name}.")
@@ -172,7 +172,7 @@ def alter(
 
 @client_command(app, "delete")
 def delete(
-    session: Session,
+    context: CommandContext,
     names: Annotated[list[str], typer.Argument(metavar="TOPIC…", autocompletion=complete_topic, show_default=False)],
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
@@ -180,10 +180,10 @@ def delete(
     wanted = list(dict.fromkeys(names))
     if not yes:
         require_yes("deleting topics", f"Delete {', '.join(wanted)} with all records?")
-    outcomes = delete_topics(Admin(session.target), wanted)
+    outcomes = delete_topics(Admin(context.target), wanted)
     failures = {name: command_error(refused) for name, refused in outcomes.items() if refused is not None}
     done = [name for name in outcomes if name not in failures]
-    if session.json:
+    if context.json:
         print_json([{"topic": name, "outcome": str(failures.get(name, "deleted"))} for name in outcomes])
     elif done:
         print_text(f"Deleted {', '.join(done)}.")
@@ -225,10 +225,10 @@ def _print_topic(document: dict[str, Any]) -> None:
     print_table([column.upper() for column in columns], rows)
 
 
-def _show_storage(session: Session, described: list[Topic], offsets: dict[TopicPartition, Bounds]) -> None:
+def _show_storage(context: CommandContext, described: list[Topic], offsets: dict[TopicPartition, Bounds]) -> None:
     from moldau.tools.topic import storage
 
-    rows, notes = storage.read_storage(session.target, [one.name for one in described])
+    rows, notes = storage.read_storage(context.target, [one.name for one in described])
     documents = [
         {
             **row._asdict(),
@@ -236,7 +236,7 @@ def _show_storage(session: Session, described: list[Topic], offsets: dict[TopicP
         }  # the log start
         for row in rows
     ]
-    if session.json:
+    if context.json:
         print_json(documents)
     else:
         columns = [name for name in storage.Storage._fields if name != "directory"]

@@ -18,16 +18,16 @@ CLEANED = "cleaner-offset-checkpoint"
 
 
 class Storage(NamedTuple):
-    """One replica of a partition, or a copy of it on its way to another directory."""
+    """One replica of a partition, or a future replica in another directory."""
 
     topic: str
     partition: int
     broker: int
     bytes: int
     segments: int | None
-    dirty_ratio: float | None  # how much of what may be compacted is not
+    dirty_ratio: float | None  # share of the cleanable log that is not compacted
     cleaned_to: int | None  # offset
-    last_clean: str | None  # when the broker last wrote down what it had compacted
+    last_clean: str | None  # when the cleaner checkpoint was last written
     state: str  # ok, or how far a copy is behind
     directory: str
 
@@ -64,16 +64,16 @@ def _cleaned(directory: Path) -> tuple[dict[str, int], str | None]:
     try:
         entries = [entry for entry in read_file(path) if isinstance(entry, PartitionOffset)]
         when = datetime.fromtimestamp(path.stat().st_mtime, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-    except (OSError, CorruptFile):  # another machine's, nothing compacted yet, or just being replaced
+    except (OSError, CorruptFile):  # on another machine, nothing compacted yet, or just being replaced
         return {}, None
     return {f"{entry.topic}-{entry.partition}": entry.offset for entry in entries}, when
 
 
 def _segments(path: Path, cleaned_to: int | None) -> tuple[int | None, float | None]:
-    """How many there are, and which share of the finished ones is not compacted yet."""
+    """The number of segments, and the dirty share of all but the active one."""
     try:
         sizes = {base_offset_of(each) or 0: each.stat().st_size for each in path.glob("*.log")}
-    except OSError:  # one went while we looked
+    except OSError:  # deleted meanwhile
         return None, None
     if not sizes:
         return None, None

@@ -1,4 +1,4 @@
-"""`moldau txn`: look at transactions, find those that hang, and abort them."""
+"""`moldau txn`: list and describe transactions; find hanging ones and abort them."""
 
 import time
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,7 +13,7 @@ from moldau.tools.common.confirm import require_yes
 from moldau.tools.common.failure import misused, note
 from moldau.tools.common.formats import read_span
 from moldau.tools.common.hints import suggest
-from moldau.tools.common.options import Session, client_command, read_choices
+from moldau.tools.common.options import CommandContext, client_command, read_choices
 from moldau.tools.common.output import print_json, print_table, print_text, show_time
 from moldau.tools.common.partitions import show_partitions
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:  # at run time where they are used: they load all messages of 
 
 NONE = -1  # no offset, epoch or sequence
 
-app = App(name="txn", help="Look at transactions; find those that hang, and abort them.")
+app = App(name="txn", help="List and describe transactions; find hanging ones and abort them.")
 
 
 STATES = (
@@ -50,7 +50,7 @@ BrokerId = Annotated[
 
 @client_command(app, "list")
 def list_all(
-    session: Session,
+    context: CommandContext,
     states: Annotated[
         list[str] | None,
         typer.Option("--state", metavar="STATE,…", help="Only these: Ongoing, Empty, PrepareCommit, …"),
@@ -76,11 +76,11 @@ def list_all(
         None if longer_than is None else read_length(longer_than, "--longer-than"),
         pattern,
     )
-    with open_cluster(session.target) as cluster:
+    with open_cluster(context.target) as cluster:
         found = list_transactions(cluster, filters)
     columns = ("transactional_id", "coordinator", "producer_id", "state")
     rows = [(row.transactional_id, node_id, row.producer_id, row.transaction_state) for node_id, row in found]
-    print_rows(session, columns, rows, "No transactions" + (" like that." if filters != Filters() else " yet."))
+    print_rows(context, columns, rows, "No transactions" + (" like that." if filters != Filters() else " yet."))
 
 
 def read_length(text: str, name: str) -> int:
@@ -90,8 +90,8 @@ def read_length(text: str, name: str) -> int:
         raise misused(f"{name} {error}") from None
 
 
-def print_rows(session: Session, columns: tuple[str, ...], rows: list[tuple[Any, ...]], nothing: str) -> None:
-    if session.json:
+def print_rows(context: CommandContext, columns: tuple[str, ...], rows: list[tuple[Any, ...]], nothing: str) -> None:
+    if context.json:
         print_json([dict(zip(columns, row, strict=True)) for row in rows])
     elif rows:
         print_table([column.upper().replace("_", " ") for column in columns], rows)
@@ -101,7 +101,7 @@ def print_rows(session: Session, columns: tuple[str, ...], rows: list[tuple[Any,
 
 @client_command(app, "describe")
 def describe(
-    session: Session,
+    context: CommandContext,
     names: Annotated[
         list[str],
         typer.Argument(metavar="TRANSACTIONAL-ID…", autocompletion=complete_transactional_id, show_default=False),
@@ -112,13 +112,13 @@ def describe(
     from moldau.client.admin.transactions import describe_transaction
 
     documents = []
-    with open_cluster(session.target) as cluster:
+    with open_cluster(context.target) as cluster:
         for name in dict.fromkeys(names):
             found = describe_transaction(cluster, name)
             if found is None:
                 raise NoSuchTransactionalId(name)
             documents.append(transaction_document(*found, now_ms()))
-    if session.json:
+    if context.json:
         print_json(documents)
         return
     for index, document in enumerate(documents):
@@ -161,19 +161,19 @@ def _print_transaction(document: dict[str, Any]) -> None:
 
 @client_command(app, "producers")
 def producers(
-    session: Session,
+    context: CommandContext,
     topic: Annotated[str, typer.Argument(metavar="TOPIC", autocompletion=complete_topic, show_default=False)],
     partition: Partition = None,
     broker: BrokerId = None,
 ) -> None:
-    """Show the producers that a topic's partitions remember, and the transactions that are open there."""
+    """Show the active producers of a topic's partitions, and their open transactions."""
     from moldau.client.admin.cluster import open_cluster
     from moldau.client.admin.transactions import find_partitions, read_producers
 
-    with open_cluster(session.target) as cluster:
+    with open_cluster(context.target) as cluster:
         found = read_producers(cluster, find_partitions(cluster, topic, partition, broker))
     rows = [producer_row(tp, one) for tp, some in found for one in some]
-    print_rows(session, PRODUCER_COLUMNS, rows, "No producer with an id has written there lately.")
+    print_rows(context, PRODUCER_COLUMNS, rows, "No active producers.")
 
 
 PRODUCER_COLUMNS = (
@@ -202,7 +202,7 @@ def producer_row(tp: TopicPartition, one: "ProducerState") -> tuple[Any, ...]:
 
 @client_command(app, "find-hanging")
 def find_hanging_transactions(
-    session: Session,
+    context: CommandContext,
     topic: Topic = None,
     partition: Partition = None,
     broker: BrokerId = None,
@@ -211,11 +211,11 @@ def find_hanging_transactions(
         typer.Option(
             "--max-transaction-timeout",
             metavar="TIME",
-            help="Leave those alone that wrote since: 90s, 15m, PT15M. The brokers' transaction.max.timeout.ms.",
+            help="Ignore those that wrote since: 90s, 15m, PT15M. The brokers' transaction.max.timeout.ms.",
         ),
     ] = "15m",
 ) -> None:
-    """Find transactions that are open in a partition, although no coordinator will ever end them.
+    """Find transactions that are open in a partition and that no coordinator will ever end.
 
     Consumers with read_committed stop in front of them. Abort them with: moldau txn abort
     """
@@ -226,14 +226,14 @@ def find_hanging_transactions(
     if partition is not None and topic is None:
         raise misused("--partition needs --topic")
     now = now_ms()
-    with open_cluster(session.target) as cluster:
+    with open_cluster(context.target) as cluster:
         found = find_hanging(cluster, find_partitions(cluster, topic, partition, broker), longer_than_ms, now)
     columns = (*PRODUCER_COLUMNS, "idle_seconds")
     rows = [
         (*producer_row(one.partition, one.producer), max(0, now - one.producer.last_timestamp) / 1000) for one in found
     ]
-    print_rows(session, columns, rows, "No transaction hangs.")
-    if found and not session.json:
+    print_rows(context, columns, rows, "No hanging transactions.")
+    if found and not context.json:
         topic, partition = found[0].partition
         words = f"txn abort --topic {topic} --partition {partition} --start-offset {found[0].start_offset}"
         note(f"Abort the first with: {suggest(words)}")
@@ -241,22 +241,24 @@ def find_hanging_transactions(
 
 @client_command(app, "abort")
 def abort(
-    session: Session,
+    context: CommandContext,
     name: Annotated[
         str | None,
         typer.Option(
             "--transactional-id",
             metavar="ID",
             autocompletion=complete_transactional_id,
-            help="Abort what this producer has open, and shut it out.",
+            help="Abort its open transaction, and fence its producer.",
         ),
     ] = None,
     topic: Annotated[
         str | None,
-        typer.Option("--topic", "-t", metavar="TOPIC", autocompletion=complete_topic, help="Where it hangs."),
+        typer.Option(
+            "--topic", "-t", metavar="TOPIC", autocompletion=complete_topic, help="The partition in which it hangs."
+        ),
     ] = None,
     partition: Annotated[
-        int | None, typer.Option("--partition", "-p", metavar="N", min=0, help="Where it hangs.")
+        int | None, typer.Option("--partition", "-p", metavar="N", min=0, help="The partition in which it hangs.")
     ] = None,
     start_offset: Annotated[
         int | None, typer.Option("--start-offset", metavar="N", min=0, help="Its first offset there.")
@@ -275,7 +277,7 @@ def abort(
 ) -> None:
     """Abort a transaction: one that hangs in a partition, or that of a transactional id.
 
-    Only for transactions that `moldau txn find-hanging` shows: one that is alive loses records.
+    Only for transactions that `moldau txn find-hanging` lists: a live one loses its records.
     """
     from moldau.client.admin.cluster import open_cluster
     from moldau.client.admin.transactions import abort_transaction
@@ -284,9 +286,9 @@ def abort(
     where = f"transactional id {transaction}" if isinstance(transaction, str) else str(transaction.partition)
     if not yes:
         require_yes("aborting a transaction", f"Abort the transaction of {where}?")
-    with open_cluster(session.target) as cluster:
+    with open_cluster(context.target) as cluster:
         abort_transaction(cluster, transaction)
-    if session.json:
+    if context.json:
         print_json({"transactional_id": name, "topic": topic, "partition": partition, "outcome": "aborted"})
     else:
         print_text(f"Aborted the transaction of {where}.")
@@ -301,7 +303,7 @@ def read_transaction(
     producer_epoch: int | None,
     coordinator_epoch: int | None,
 ) -> "str | HangingTransaction":
-    """Which transaction is meant: exactly one way of saying so, and all of it."""
+    """The transaction that the options name: in exactly one way, and completely."""
     from moldau.client.admin.transactions import HangingTransaction, ProducerEpoch
 
     producer = (producer_id, producer_epoch, coordinator_epoch)
@@ -309,7 +311,7 @@ def read_transaction(
     in_place = by_producer or any(part is not None for part in (topic, partition, start_offset))
     if name is not None:
         if in_place:
-            raise misused("--transactional-id does not go with the other options", remedy=HOW_TO_ABORT)
+            raise misused("--transactional-id cannot be combined with the other options", remedy=HOW_TO_ABORT)
         return name
     if topic is None or partition is None:
         raise misused("no transaction was given" if not in_place else "no partition was given", remedy=HOW_TO_ABORT)
@@ -320,7 +322,7 @@ def read_transaction(
         return HangingTransaction(
             tp, ProducerEpoch(producer_id, producer_epoch, NONE if coordinator_epoch is None else coordinator_epoch)
         )
-    raise misused("it is not clear which transaction is meant", remedy=HOW_TO_ABORT)
+    raise misused("the options do not name one transaction", remedy=HOW_TO_ABORT)
 
 
 HOW_TO_ABORT = (

@@ -29,7 +29,7 @@ def test_places_to_begin(text: str, start: str) -> None:
     "text", ["", "ago", " ago", "10 ago", "m ago", "yesterday", "-5m ago", "99999d ago", "-1", "@1"]
 )
 def test_what_is_none(text: str) -> None:
-    with pytest.raises(CommandError, match=r"--from .* is not a place to begin\. Give earliest") as refused:
+    with pytest.raises(CommandError, match=r"--from .* is not a position\. Give earliest") as refused:
         read_start(text, NOW_MS)
     assert refused.value.exit_code == 2
 
