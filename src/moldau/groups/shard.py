@@ -178,13 +178,13 @@ class GroupShard:
         tombstones = self._tombstones_of_deleted_topics(env)
         room = MAX_BATCH_BYTES - sum(map(_size, tombstones))
         for group_id, group in self.groups.items():
-            expired, all_gone = offsets_expiration.expired(self.offsets, group, env)
-            gone = _first_fitting((tombstone(group_id, packed) for packed in expired), room)
-            if all_gone and len(gone) == len(expired) and VALIDATE_DELETE[type(group)](group) is WireError.NONE:
-                gone += TOMBSTONES[type(group)](group)
-            tombstones += gone
-            room -= sum(map(_size, gone))
-            if room <= 0 or len(gone) < len(expired):
+            expired, all_expired = offsets_expiration.expired(self.offsets, group, env)
+            batch = _first_fitting((tombstone(group_id, packed) for packed in expired), room)
+            if all_expired and len(batch) == len(expired) and VALIDATE_DELETE[type(group)](group) is WireError.NONE:
+                batch += TOMBSTONES[type(group)](group)
+            tombstones += batch
+            room -= sum(map(_size, batch))
+            if room <= 0 or len(batch) < len(expired):
                 break
         return Decision(records=tombstones)
 

@@ -16,9 +16,8 @@ class MemberSubscription(NamedTuple):
 
 
 PartitionCounts = Mapping[UUID, int]  # of every subscribed topic
-Assignor = Callable[
-    [Mapping[str, MemberSubscription], PartitionCounts], dict[str, Assignment]
-]  # every member is in the answer
+# Returns an assignment for every member.
+Assignor = Callable[[Mapping[str, MemberSubscription], PartitionCounts], dict[str, Assignment]]
 
 
 def same_topics(members: Mapping[str, MemberSubscription]) -> bool:

@@ -132,12 +132,14 @@ class ClassicGroup:
             pending=self.pending - {member.member_id},
         )
 
-    def without(self, gone: Iterable[str]) -> "ClassicGroup":
+    def without(self, member_ids: Iterable[str]) -> "ClassicGroup":
         """Remove members, joined or pending; elect another leader if it was one of them."""
-        away = frozenset(gone)
-        members = {member_id: member for member_id, member in self.members.items() if member_id not in away}
-        leader = next(iter(members), None) if self.leader in away else self.leader
-        return replace(self, members=members, leader=leader, pending=self.pending - away, unsynced=self.unsynced - away)
+        removed = frozenset(member_ids)
+        members = {member_id: member for member_id, member in self.members.items() if member_id not in removed}
+        leader = next(iter(members), None) if self.leader in removed else self.leader
+        return replace(
+            self, members=members, leader=leader, pending=self.pending - removed, unsynced=self.unsynced - removed
+        )
 
 
 def validate_commit(

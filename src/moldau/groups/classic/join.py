@@ -58,7 +58,7 @@ def check_request(request: JoinGroupRequest, env: GroupEnvironment) -> WireError
 
 
 def _too_long(text: str) -> bool:
-    """Whether a string fits into a record: requests may have longer ones."""
+    """Whether a string is too long for a record: requests may have longer ones."""
     return 4 * len(text) > MAX_STRING_BYTES and len(text.encode()) > MAX_STRING_BYTES
 
 

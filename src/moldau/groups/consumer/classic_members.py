@@ -159,13 +159,13 @@ def sync(group: ConsumerGroup, request: SyncGroupRequest, caller: Caller, env: G
         return builder.reply(caller, SyncGroupResponse(error_code=WireError.REBALANCE_IN_PROGRESS))
     builder.set_timer(SYNC, member.id, None)
     builder.set_timer(SESSION, member.id, env.now + member.classic.session_timeout_ms)
-    held = {topic_id: frozenset(partitions) for topic_id, partitions in member.assigned.items()}
+    assigned = {topic_id: frozenset(partitions) for topic_id, partitions in member.assigned.items()}
     return builder.reply(
         caller,
         SyncGroupResponse(
             protocol_type=request.protocol_type,
             protocol_name=request.protocol_name,
-            assignment=assignment_bytes(held, env.topics, protocol.metadata),
+            assignment=assignment_bytes(assigned, env.topics, protocol.metadata),
         ),
     )
 
@@ -221,9 +221,9 @@ def leave(group: ConsumerGroup, request: LeaveGroupRequest, caller: Caller, env:
     """LeaveGroup; administrators remove members of both protocols with it."""
     builder = ConsumerDecisionBuilder(group, group.group_id)
     found = [(each, _leaving(group, each)) for each in request.members]
-    gone = {member.id: member for _, member in found if isinstance(member, Member)}
-    if gone:
-        fence(builder, list(gone.values()), env)
+    leaving = {member.id: member for _, member in found if isinstance(member, Member)}
+    if leaving:
+        fence(builder, list(leaving.values()), env)
     responses = tuple(
         LeaveGroupMemberResponse(
             member_id=asked.member_id,

@@ -140,9 +140,7 @@ class ConsumerGroup:
     has_partition_metadata: bool = False  # a record of Kafka 4.0, to be deleted
     # Derived from the members:
     instances: Mapping[str, str] = field(default_factory=dict)  # instance id → member id
-    owners: Mapping[UUID, Mapping[int, str]] = field(
-        default_factory=dict
-    )  # member id by partition, until it is revoked
+    owners: Mapping[UUID, Mapping[int, str]] = field(default_factory=dict)  # member ids, until the revocation
     # Transient: lost when the coordinator moves or restarts.
     rejoining: frozenset[str] = frozenset()
     regex_progress: RegexProgress | None = None
@@ -352,13 +350,13 @@ def _without(entries: Mapping[K, V], key: K) -> dict[K, V]:
 
 def _read_assigned(topics: Iterable[CurrentTopicPartitions], member_epoch: int) -> AssignedPartitions:
     """Partitions with their epochs; records before KIP-1251 have none and get the member's epoch."""
-    held: dict[UUID, dict[int, int]] = {}
+    assigned: dict[UUID, dict[int, int]] = {}
     for topic in topics:
         epochs = topic.assignment_epochs
         if epochs is None or len(epochs) != len(topic.partitions):
             epochs = (max(member_epoch, 0),) * len(topic.partitions)
-        held[topic.topic_id] = dict(zip(topic.partitions, epochs, strict=True))
-    return held
+        assigned[topic.topic_id] = dict(zip(topic.partitions, epochs, strict=True))
+    return assigned
 
 
 def _with_current(group: ConsumerGroup, old: Member, new: Member) -> ConsumerGroup:

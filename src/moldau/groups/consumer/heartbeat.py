@@ -216,8 +216,8 @@ def _check_epoch(member: Member, request: ConsumerGroupHeartbeatRequest, owned: 
     return Refusal(WireError.FENCED_MEMBER_EPOCH, message)
 
 
-def _within(owned: Owned | None, held: AssignedPartitions) -> bool:
-    return owned is not None and all(partitions <= held.get(each, {}).keys() for each, partitions in owned.items())
+def _within(owned: Owned | None, assigned: AssignedPartitions) -> bool:
+    return owned is not None and all(partitions <= assigned.get(each, {}).keys() for each, partitions in owned.items())
 
 
 def _owned(request: ConsumerGroupHeartbeatRequest) -> Owned | None:
@@ -233,8 +233,8 @@ def _updated_member(member: Member, request: ConsumerGroupHeartbeatRequest, call
     """The member with the fields of the request; null and -1 mean unchanged."""
     names, regex, timeout = request.subscribed_topic_names, request.subscribed_topic_regex, request.rebalance_timeout_ms
     fields = (request.instance_id, request.rack_id, request.server_assignor, names, regex)
-    known = member.client_id == caller.client_id and member.client_host == caller.client_host
-    if known and timeout == -1 and member.classic is None and fields == (None,) * len(fields):
+    same_client = member.client_id == caller.client_id and member.client_host == caller.client_host
+    if same_client and timeout == -1 and member.classic is None and fields == (None,) * len(fields):
         return member  # the common heartbeat
     return replace(
         member,
@@ -256,10 +256,10 @@ def _is_full_request(request: ConsumerGroupHeartbeatRequest) -> bool:
     return request.rebalance_timeout_ms != -1 and subscribed and request.topic_partitions is not None
 
 
-def _assignment(held: AssignedPartitions) -> ConsumerGroupAssignment:
+def _assignment(assigned: AssignedPartitions) -> ConsumerGroupAssignment:
     topics = (
         ConsumerGroupTopicPartitions(topic_id=topic_id, partitions=tuple(sorted(partitions)))
-        for topic_id, partitions in held.items()
+        for topic_id, partitions in assigned.items()
     )
     return ConsumerGroupAssignment(topic_partitions=tuple(topics))
 
@@ -314,14 +314,14 @@ def reconcile(
 
 def fence(builder: ConsumerDecisionBuilder, members: Iterable[Member], env: GroupEnvironment) -> None:
     """Remove members; a new target is due. If only classic members are left the group is downgraded."""
-    gone = list(members)
-    ids = {member.id for member in gone}
+    leaving = list(members)
+    ids = {member.id for member in leaving}
     if may_downgrade(builder.group, ids, env):
         downgrade(builder, ids, True, env)
         return
-    for member in gone:
+    for member in leaving:
         builder.delete_member(member.id)
-    for member in gone:
+    for member in leaving:
         consumer_regex.drop_unused(builder, member.regex)
     bump_epoch(builder, env, changed=True)
 

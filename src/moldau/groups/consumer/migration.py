@@ -111,14 +111,14 @@ class _CustomAssignor(Exception):
 def _member(member: ClassicMember, group: ClassicGroup, topics: Topics) -> Member:
     metadata = member.metadata(group.protocol_name)
     subscription = read_subscription(member.protocols[0].metadata if metadata is None else metadata)
-    assigned = (
+    assignment = (
         read_assignment(member.assignment) if member.assignment else ConsumerProtocolAssignment(assigned_partitions=())
     )
-    if assigned.user_data:
+    if assignment.user_data:
         raise _CustomAssignor
-    held = {
+    assigned = {
         topics.by_name[each.topic].id: dict.fromkeys(each.partitions, group.generation)
-        for each in assigned.assigned_partitions
+        for each in assignment.assigned_partitions
         if each.topic in topics.by_name
     }
     return Member(
@@ -131,7 +131,7 @@ def _member(member: ClassicMember, group: ClassicGroup, topics: Topics) -> Membe
         client_id=member.client_id,
         client_host=member.client_host,
         topics=frozenset(subscription.topics),
-        assigned=held,
+        assigned=assigned,
         classic=classic_metadata(member.session_timeout_ms, member.protocols),
     )
 
@@ -146,9 +146,9 @@ def classic_metadata(session_timeout_ms: int, protocols: tuple[JoinGroupProtocol
 # Consumer to classic
 
 
-def may_downgrade(group: ConsumerGroup, gone: set[str], env: GroupEnvironment) -> bool:
-    """Whether the group is to be downgraded once these members are gone."""
-    left = [member for member in group.members.values() if member.id not in gone]
+def may_downgrade(group: ConsumerGroup, leaving: set[str], env: GroupEnvironment) -> bool:
+    """Whether the group is to be downgraded without the leaving members."""
+    left = [member for member in group.members.values() if member.id not in leaving]
     return (
         bool(left)
         and all(member.classic is not None for member in left)
@@ -157,13 +157,13 @@ def may_downgrade(group: ConsumerGroup, gone: set[str], env: GroupEnvironment) -
     )
 
 
-def downgrade(builder: ConsumerDecisionBuilder, gone: set[str], rebalance: bool, env: GroupEnvironment) -> None:
+def downgrade(builder: ConsumerDecisionBuilder, leaving: set[str], rebalance: bool, env: GroupEnvironment) -> None:
     """Make the group a classic one. Members keep their targets as assignments until they rebalance.
 
     With `rebalance` the record has no leader: a coordinator that loads it continues the rebalance.
     """
     group = builder.group
-    members = [_classic_member(each, group) for each in group.members.values() if each.id not in gone]
+    members = [_classic_member(each, group) for each in group.members.values() if each.id not in leaving]
     builder.delete_group()
     after = ClassicGroup(
         group_id=group.group_id,

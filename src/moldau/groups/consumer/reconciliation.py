@@ -61,48 +61,48 @@ def next_step(current: Reconciliation) -> Member | Refusal:
 
 def _next_assignment(current: Reconciliation) -> Member:
     member = current.member
-    wanted = _wanted(current)
+    subscribed = _subscribed_topic_ids(current)
     kept: dict[UUID, dict[int, int]] = {}
     revoking: dict[UUID, dict[int, int]] = {}
-    coming: dict[UUID, frozenset[int]] = {}
+    added: dict[UUID, frozenset[int]] = {}
     unreleased = False
     for topic_id in {**current.target, **member.assigned}:
-        held = member.assigned.get(topic_id, {})
-        target = current.target.get(topic_id, NOTHING) if topic_id in wanted else NOTHING
-        missing = target - held.keys()
+        assigned = member.assigned.get(topic_id, {})
+        target = current.target.get(topic_id, NOTHING) if topic_id in subscribed else NOTHING
+        missing = target - assigned.keys()
         free = frozenset(each for each in missing if _is_free(current, topic_id, each))
         unreleased = unreleased or len(free) < len(missing)
-        _put(kept, topic_id, {each: epoch for each, epoch in held.items() if each in target})
-        _put(revoking, topic_id, {each: epoch for each, epoch in held.items() if each not in target})
+        _put(kept, topic_id, {each: epoch for each, epoch in assigned.items() if each in target})
+        _put(revoking, topic_id, {each: epoch for each, epoch in assigned.items() if each not in target})
         if free:
-            coming[topic_id] = free
+            added[topic_id] = free
     if revoking and _still_owns(current, revoking):
-        return _moved(member, member.epoch, MemberState.UNREVOKED_PARTITIONS, kept, revoking)
+        return _with_assignment(member, member.epoch, MemberState.UNREVOKED_PARTITIONS, kept, revoking)
     epoch = current.group.assignment_epoch
-    for topic_id, partitions in coming.items():
+    for topic_id, partitions in added.items():
         kept[topic_id] = kept.get(topic_id, {}) | dict.fromkeys(sorted(partitions), epoch)
     state = MemberState.UNRELEASED_PARTITIONS if unreleased else MemberState.STABLE
-    return _moved(member, epoch, state, kept, {})
+    return _with_assignment(member, epoch, state, kept, {})
 
 
 def _revoke_unsubscribed(current: Reconciliation) -> Member:
     """Revoke topics that the member no longer subscribes to, while there is no target for its new subscription."""
     member = current.member
-    wanted = _wanted(current)
-    left = {topic_id: partitions for topic_id, partitions in member.assigned.items() if topic_id not in wanted}
+    subscribed = _subscribed_topic_ids(current)
+    left = {topic_id: partitions for topic_id, partitions in member.assigned.items() if topic_id not in subscribed}
     if not left:
         return member
-    kept = {topic_id: partitions for topic_id, partitions in member.assigned.items() if topic_id in wanted}
+    kept = {topic_id: partitions for topic_id, partitions in member.assigned.items() if topic_id in subscribed}
     revoking = {
         topic_id: {**member.pending_revocation.get(topic_id, {}), **left.get(topic_id, {})}
         for topic_id in {**member.pending_revocation, **left}
     }
     if _still_owns(current, revoking):
-        return _moved(member, member.epoch, MemberState.UNREVOKED_PARTITIONS, kept, revoking)
-    return _moved(member, member.epoch, member.state, kept, member.pending_revocation)  # revoked already
+        return _with_assignment(member, member.epoch, MemberState.UNREVOKED_PARTITIONS, kept, revoking)
+    return _with_assignment(member, member.epoch, member.state, kept, member.pending_revocation)  # revoked already
 
 
-def _wanted(current: Reconciliation) -> set[UUID]:
+def _subscribed_topic_ids(current: Reconciliation) -> set[UUID]:
     by_name = current.topics.by_name
     return {by_name[name].id for name in subscription(current.group, current.member) if name in by_name}
 
@@ -122,11 +122,11 @@ def _still_owns(current: Reconciliation, revoking: AssignedPartitions) -> bool:
     )
 
 
-def _moved(
-    member: Member, epoch: int, state: MemberState, held: AssignedPartitions, revoking: AssignedPartitions
+def _with_assignment(
+    member: Member, epoch: int, state: MemberState, assigned: AssignedPartitions, revoking: AssignedPartitions
 ) -> Member:
     return replace(
-        member, epoch=epoch, previous_epoch=member.epoch, state=state, assigned=held, pending_revocation=revoking
+        member, epoch=epoch, previous_epoch=member.epoch, state=state, assigned=assigned, pending_revocation=revoking
     )
 
 

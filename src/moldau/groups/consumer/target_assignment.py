@@ -81,9 +81,9 @@ def offered_assignors(config: GroupConfig) -> tuple[str, ...]:
 
 def preferred_assignor(group: ConsumerGroup, config: GroupConfig) -> str:
     """The assignor that most members request."""
-    asked = Counter(each.assignor for each in group.members.values() if each.assignor is not None)
-    wanted = [name for name, _ in asked.most_common() if name in ASSIGNORS]
-    return wanted[0] if wanted else offered_assignors(config)[0]
+    votes = Counter(each.assignor for each in group.members.values() if each.assignor is not None)
+    requested = [name for name, _ in votes.most_common() if name in ASSIGNORS]
+    return requested[0] if requested else offered_assignors(config)[0]
 
 
 def _subscriptions(members: Mapping[str, MemberSubscription]) -> set[frozenset[UUID]]:
@@ -91,16 +91,16 @@ def _subscriptions(members: Mapping[str, MemberSubscription]) -> set[frozenset[U
 
 
 def _assignor_members(group: ConsumerGroup, topics: Topics) -> dict[str, MemberSubscription]:
-    known: dict[tuple[frozenset[str], str], frozenset[UUID]] = {}  # many members share few subscriptions
+    topic_ids: dict[tuple[frozenset[str], str], frozenset[UUID]] = {}  # many members share few subscriptions
 
-    def wanted(member: Member) -> frozenset[UUID]:
+    def subscribed_ids(member: Member) -> frozenset[UUID]:
         key = (member.topics, member.regex)
-        if key not in known:
+        if key not in topic_ids:
             names = subscription(group, member)
-            known[key] = frozenset(topics.by_name[name].id for name in names if name in topics.by_name)
-        return known[key]
+            topic_ids[key] = frozenset(topics.by_name[name].id for name in names if name in topics.by_name)
+        return topic_ids[key]
 
     return {
-        member.id: MemberSubscription(member.instance_id, wanted(member), group.targets.get(member.id, {}))
+        member.id: MemberSubscription(member.instance_id, subscribed_ids(member), group.targets.get(member.id, {}))
         for member in group.members.values()
     }

@@ -79,33 +79,33 @@ class CommitOptions(NamedTuple):
 
 
 def commit(group: Group | None, request: OffsetCommitRequest, caller: Caller, env: GroupEnvironment) -> Decision:
-    known, refused = _existing_and_missing(request.topics, env.topics, caller.version >= BY_TOPIC_ID)
+    existing, missing = _existing_and_missing(request.topics, env.topics, caller.version >= BY_TOPIC_ID)
     # As in Kafka the group is not checked if no partition exists.
-    error = _check(group, request, caller, known) if known else WireError.NONE
+    error = _check(group, request, caller, existing) if existing else WireError.NONE
     retention = request.retention_time_ms
     expires = NO_EXPIRATION if retention == DEFAULT_RETENTION else min(env.now + retention, MAX_TIMESTAMP)
     options = CommitOptions(request.group_id, env.now, expires, True, env.config.offset_metadata_max_bytes)
-    records, results = _records_and_results(known, refused, error, options)
+    records, results = _records_and_results(existing, missing, error, options)
     decision = Decision(records=records, replies=[(caller.token, _response(results))])
-    if known and error is WireError.NONE and isinstance(group, ClassicGroup):
+    if existing and error is WireError.NONE and isinstance(group, ClassicGroup):
         decision.timers += _session_timers(group, request.member_id, env)
     return decision
 
 
 def refuse(request: OffsetCommitRequest, error: WireError, version: int, topics: Topics) -> OffsetCommitResponse:
     """The response if the coordinator is not available."""
-    known, refused = _existing_and_missing(request.topics, topics, version >= BY_TOPIC_ID)
-    return _response(_refuse(known, refused, error))
+    existing, missing = _existing_and_missing(request.topics, topics, version >= BY_TOPIC_ID)
+    return _response(_refuse(existing, missing, error))
 
 
 def commit_in_transaction(
     group: Group | None, request: TxnOffsetCommitRequest, caller: Caller, env: GroupEnvironment
 ) -> Decision:
-    known, refused = _existing_and_missing(request.topics, env.topics)
-    error = _check_in_transaction(group, request, caller, known) if known else WireError.NONE
+    existing, missing = _existing_and_missing(request.topics, env.topics)
+    error = _check_in_transaction(group, request, caller, existing) if existing else WireError.NONE
     # As in Kafka without topic ids: the request has none.
     options = CommitOptions(request.group_id, env.now, NO_EXPIRATION, False, env.config.offset_metadata_max_bytes)
-    records, results = _records_and_results(known, refused, error, options)
+    records, results = _records_and_results(existing, missing, error, options)
     return Decision(
         records=records,
         producer_id=request.producer_id,
@@ -115,8 +115,8 @@ def commit_in_transaction(
 
 
 def refuse_in_transaction(request: TxnOffsetCommitRequest, error: WireError, topics: Topics) -> TxnOffsetCommitResponse:
-    known, refused = _existing_and_missing(request.topics, topics)
-    return _txn_response(_refuse(known, refused, error))
+    existing, missing = _existing_and_missing(request.topics, topics)
+    return _txn_response(_refuse(existing, missing, error))
 
 
 def has_existing_partition(request: TxnOffsetCommitRequest, topics: Topics) -> bool:
@@ -131,8 +131,8 @@ def _existing_and_missing(
     requested: Iterable[OffsetCommitTopic | TxnOffsetCommitTopic], topics: Topics, by_id: bool = False
 ) -> tuple[list[ExistingTopic], MissingPartitions]:
     """The partitions that exist, and those that do not."""
-    known: list[ExistingTopic] = []
-    refused: MissingPartitions = {}
+    existing: list[ExistingTopic] = []
+    missing: MissingPartitions = {}
     for each in requested:
         if by_id and isinstance(each, OffsetCommitTopic):
             topic, view = (each.name, each.topic_id), topics.by_id.get(each.topic_id)
@@ -140,41 +140,43 @@ def _existing_and_missing(
             topic, view = (each.name, ZERO_UUID), topics.by_name.get(each.name)
         if view is None:
             error = WireError.UNKNOWN_TOPIC_ID if by_id else WireError.UNKNOWN_TOPIC_OR_PARTITION
-            refused.setdefault(topic, []).extend([(one.partition_index, error) for one in each.partitions])
+            missing.setdefault(topic, []).extend([(one.partition_index, error) for one in each.partitions])
             continue
         count = view.partitions
         there = [one for one in each.partitions if 0 <= one.partition_index < count]
         if len(there) < len(each.partitions):
-            missing = [one.partition_index for one in each.partitions if not 0 <= one.partition_index < count]
+            absent = [one.partition_index for one in each.partitions if not 0 <= one.partition_index < count]
             error = WireError.UNKNOWN_TOPIC_OR_PARTITION
-            refused.setdefault(topic, []).extend([(partition, error) for partition in missing])
+            missing.setdefault(topic, []).extend([(partition, error) for partition in absent])
         if there:
-            known.append(ExistingTopic(topic, view, there))
-    return known, refused
+            existing.append(ExistingTopic(topic, view, there))
+    return existing, missing
 
 
 # -- validation
 
 
-def _check(group: Group | None, request: OffsetCommitRequest, caller: Caller, known: list[ExistingTopic]) -> WireError:
+def _check(
+    group: Group | None, request: OffsetCommitRequest, caller: Caller, existing: list[ExistingTopic]
+) -> WireError:
     generation = request.generation_id_or_member_epoch
     if group is None:
         if generation < 0:
             return WireError.NONE  # without members: the first commit creates a simple group
         too_old = caller.version < MEMBER_EPOCH_SINCE
         return WireError.ILLEGAL_GENERATION if too_old else WireError.GROUP_ID_NOT_FOUND
-    return _validated(group, request.member_id, request.group_instance_id, generation, False, caller, known)
+    return _validated(group, request.member_id, request.group_instance_id, generation, False, caller, existing)
 
 
 def _check_in_transaction(
-    group: Group | None, request: TxnOffsetCommitRequest, caller: Caller, known: list[ExistingTopic]
+    group: Group | None, request: TxnOffsetCommitRequest, caller: Caller, existing: list[ExistingTopic]
 ) -> WireError:
     if not request.group_id:
         return WireError.INVALID_GROUP_ID
     generation = request.generation_id
     if group is None:
         return WireError.NONE if generation < 0 else WireError.ILLEGAL_GENERATION
-    error = _validated(group, request.member_id, request.group_instance_id, generation, True, caller, known)
+    error = _validated(group, request.member_id, request.group_instance_id, generation, True, caller, existing)
     # Producers handle errors of generations only.
     return WireError.ILLEGAL_GENERATION if error is WireError.STALE_MEMBER_EPOCH else error
 
@@ -186,11 +188,11 @@ def _validated(
     generation: int,
     transactional: bool,
     caller: Caller,
-    known: list[ExistingTopic],
+    existing: list[ExistingTopic],
 ) -> WireError:
     error = VALIDATE[type(group)](group, member_id, instance_id, generation, transactional, caller.version)
     if error is WireError.NONE and isinstance(group, ConsumerGroup):
-        partitions = ((topic.view.id, each.partition_index) for topic in known for each in topic.partitions)
+        partitions = ((topic.view.id, each.partition_index) for topic in existing for each in topic.partitions)
         return consumer_reads.validate_partitions(group, member_id, generation, partitions)
     return error
 
@@ -209,17 +211,17 @@ def _session_timers(group: ClassicGroup, member_id: str, env: GroupEnvironment) 
 
 
 def _records_and_results(
-    known: list[ExistingTopic], refused: MissingPartitions, error: WireError, options: CommitOptions
+    existing: list[ExistingTopic], missing: MissingPartitions, error: WireError, options: CommitOptions
 ) -> tuple[list[Record], TopicResults]:
     """The records, and the results by partition."""
     if error is not WireError.NONE:
-        return [], _refuse(known, refused, error)
+        return [], _refuse(existing, missing, error)
     group_id, now, expires, with_topic_ids, max_metadata = options
     records: list[Record] = []
-    results: TopicResults = list(refused.items())
+    results: TopicResults = list(missing.items())
     group = group_prefix(group_id)
-    for topic, view, partitions in known:
-        topic_results = _results_of(topic, refused, results)
+    for topic, view, partitions in existing:
+        topic_results = _results_of(topic, missing, results)
         head = group + pack_topic(view.name)
         tail = value_suffix(now, view.id if with_topic_ids else ZERO_UUID)
         for each in partitions:
@@ -236,16 +238,16 @@ def _records_and_results(
     return records, results
 
 
-def _refuse(known: list[ExistingTopic], refused: MissingPartitions, error: WireError) -> TopicResults:
-    results: TopicResults = list(refused.items())
-    for topic, _, partitions in known:
-        _results_of(topic, refused, results).extend((each.partition_index, error) for each in partitions)
+def _refuse(existing: list[ExistingTopic], missing: MissingPartitions, error: WireError) -> TopicResults:
+    results: TopicResults = list(missing.items())
+    for topic, _, partitions in existing:
+        _results_of(topic, missing, results).extend((each.partition_index, error) for each in partitions)
     return results
 
 
-def _results_of(topic: RequestedTopic, refused: MissingPartitions, results: TopicResults) -> PartitionResults:
+def _results_of(topic: RequestedTopic, missing: MissingPartitions, results: TopicResults) -> PartitionResults:
     """The list for a topic's results, behind those of missing partitions, as in Kafka."""
-    topic_results = refused.get(topic)
+    topic_results = missing.get(topic)
     if topic_results is None:
         topic_results = []
         results.append((topic, topic_results))

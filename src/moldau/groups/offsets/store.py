@@ -21,9 +21,8 @@ class OffsetStore:
         # Commits of open transactions, by producer, in the order of the log. None: superseded by a later commit, so the
         # end of the transaction does not change the offset; until then the offset is unstable all the same.
         self._pending: dict[str, dict[PackedPartition, dict[int, bytes | None]]] = {}
-        self._open_transactions: dict[
-            int, dict[tuple[str, PackedPartition], None]
-        ] = {}  # producer id → where it has something pending
+        # By producer id: the groups and partitions with pending commits.
+        self._open_transactions: dict[int, dict[tuple[str, PackedPartition], None]] = {}
 
     # -- reads
 
