@@ -59,7 +59,7 @@ class Member:
 
     async def _found(self) -> None:
         if self.controller.founded:
-            await self.registration.create_cluster(())
+            await self.registration.election.create_cluster(())
 
 
 class Life:

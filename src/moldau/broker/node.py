@@ -257,7 +257,7 @@ class Node:
         listener_name = self._assembly.peers.listener_name
         await self._startup.retry(lambda: lifecycle.check_id_unused(self._broker, listener_name, wait_s))
         if controller.founded:
-            await self._startup.retry(lambda: lifecycle.registration.create_cluster(brought))
+            await self._startup.retry(lambda: lifecycle.registration.election.create_cluster(brought))
         set_aside(_store_path(self._directories))
 
     async def _brought(self) -> tuple[Change, ...]:

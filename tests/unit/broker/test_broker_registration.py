@@ -44,7 +44,7 @@ class Node:
         await self.controller.load()
         self.registration = BrokerRegistration(self.controller, self.number, "X", lambda _: RULES)
         if self.controller.founded:
-            await self.registration.create_cluster(())
+            await self.registration.election.create_cluster(())
         findings = Findings(trusted=trusted, last_producer_id=last_producer_id)
         await self.registration.start(Broker(self.number, {"X": Endpoint("127.0.0.1", port)}), findings)
         return self

@@ -26,7 +26,7 @@ def one_broker(path: Path, scenario: Callable[[Controller, BrokerRegistration, S
         await controller.load()
         registration = BrokerRegistration(controller, 1, "X", lambda _: RULES)
         try:
-            await registration.create_cluster(())
+            await registration.election.create_cluster(())
             await registration.start(Broker(1, {}), Findings())
             await scenario(controller, registration, store)
         finally:

@@ -1,21 +1,21 @@
-"""BrokerRegistration: keeps the broker registered while it runs, and takes part in controller elections.
+"""BrokerRegistration: keeps the broker registered while it runs, and runs the loops of its part in the cluster.
 
-The registration and the controller's claim are ephemeral nodes of a broker's session with the metadata store. A lost
-registration (an expired session, or a false alarm of failure detection) is made again. A lost controller is replaced by
-the first broker that claims its node.
+The registration is an ephemeral node of the broker's session with the metadata store. A lost registration (after an
+expired session, or a false alarm of failure detection) is made again.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine
 from typing import NamedTuple
 
-from moldau.base.errors import Refusal, WireError
+from moldau.base.errors import Refusal
 from moldau.base.ids import TopicPartition
+from moldau.broker.cluster.controller_election import ControllerElection
 from moldau.broker.cluster.controller_loop import PAUSE_S, ControllerLoop
 from moldau.broker.cluster.failure_detector import FailureDetector, WatchedBroker
 from moldau.broker.controller import Controller
-from moldau.metadata import features, znodes
+from moldau.metadata import znodes
 from moldau.metadata.changes import (
     BrokerGone,
     BrokerRegistered,
@@ -23,18 +23,15 @@ from moldau.metadata.changes import (
     ChangeSet,
     ControllerElected,
     ProducerIdsAllocated,
-    TopicCreated,
 )
 from moldau.metadata.elections import ElectionRules, unclean_shutdown_changes
-from moldau.metadata.image import NO_BROKER, Broker, ClusterImage
+from moldau.metadata.image import Broker, ClusterImage
 from moldau.net.peer import Address
 from moldau.store.port import StoreError, StoreUnavailable
 
 logger = logging.getLogger("moldau.broker")
 
 RESTART_PAUSE_S = 1.0  # before a loop that failed is restarted
-
-NOT_NEEDED = Refusal(WireError.ELECTION_NOT_NEEDED, "The cluster has a controller.")
 
 
 class Findings(NamedTuple):
@@ -62,9 +59,9 @@ class BrokerRegistration:
         self._epoch = -1  # of the last registration
         self._leaving = False
         self._controller_loop = ControllerLoop(controller, rules)
+        self.election = ControllerElection(controller, node_id, self._elected)
         self._failure_detector = FailureDetector(node_id, self._died)
         self._registration_lost = asyncio.Event()  # set when this broker's node may be gone
-        self._elections: set[asyncio.Task[None]] = set()
         self._tasks: list[asyncio.Task[None]] = []
         self.on_replaced: Callable[[str], None] = logger.error  # called when another broker registers with this id
         controller.feed.own_id = node_id
@@ -74,20 +71,6 @@ class BrokerRegistration:
     def epoch(self) -> int:
         """The broker epoch."""
         return self._epoch
-
-    async def create_cluster(self, brought: Sequence[Change]) -> None:
-        """Become the controller of a new cluster, with these first changes. Raises StoreUnavailable."""
-
-        def decide(image: ClusterImage) -> Change | Refusal:
-            if image.controller_epoch > 0:
-                return NOT_NEEDED
-            # An earlier attempt may have failed half-way. The election is the last change: it ends the founding.
-            new = (each for each in brought if not (isinstance(each, TopicCreated) and each.topic in image.topics))
-            return ChangeSet((*new, ControllerElected(self._node_id)))
-
-        result = await self._controller.claim(decide)
-        if isinstance(result, Refusal) and result is not NOT_NEEDED:
-            raise StoreUnavailable(result.message)
 
     async def start(self, broker: Broker, findings: Findings) -> None:
         """Register, and start the loops. Raises StoreUnavailable."""
@@ -103,7 +86,7 @@ class BrokerRegistration:
         loops: dict[str, Callable[[], Coroutine[object, object, None]]] = {
             "metadata feed": feed.follow,
             "broker registration": self._stay_registered,
-            "controller election": self._keep_a_controller,
+            "controller election": self.election.run,
             "controller loop": self._controller_loop.work,
             "watch of registrations": self._controller_loop.watch_registrations,
         }
@@ -113,15 +96,16 @@ class BrokerRegistration:
     def begin_shutdown(self) -> None:
         """Do not register again and do not run for controller from now on."""
         self._leaving = True
+        self.election.withdraw()
 
     async def stop(self) -> None:
         """The registration ends with the session."""
-        self._leaving = True
+        self.begin_shutdown()
         await self._failure_detector.stop()
-        tasks = [*self._tasks, *self._elections]
-        for task in tasks:
+        for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.election.stop()
 
     async def rebalance_leaders(self, percentage: int) -> None:
         """leader.imbalance.per.broker.percentage"""
@@ -184,7 +168,7 @@ class BrokerRegistration:
     def _give_way(self, other: Broker) -> None:
         """Stop this broker: two brokers with one id would fence each other again and again."""
         if not self._leaving:
-            self._leaving = True
+            self.begin_shutdown()
             where = ", ".join(f"{host}:{port}" for host, port in other.endpoints.values())
             self.on_replaced(f"broker id {other.id} is now in use by another broker at {where}")
 
@@ -198,75 +182,17 @@ class BrokerRegistration:
             await asyncio.sleep(PAUSE_S)
             self._registration_lost.set()
 
-    # ── controller election ──
+    # ── other brokers ──
 
-    async def _keep_a_controller(self) -> None:
-        store = self._controller.feed.store
-        while True:
-            try:
-                changed = await store.watch_data(znodes.CONTROLLER)
-                if await store.exists(znodes.CONTROLLER):
-                    await self._recognize()
-                    await changed
-                elif self._leaving:
-                    await changed
-                else:  # then check again: a controller elected meanwhile may be gone, too
-                    await self._run_for_controller(NO_BROKER)
-            except StoreError:
-                await asyncio.sleep(PAUSE_S)
-
-    async def _recognize(self) -> None:
-        """Take office if this broker was elected and the response was lost: no other broker will run."""
-        await self._controller.feed.catch_up()
-        if self._controller.image.controller_id == self._node_id and not self._controller.leads:
-            self._controller.take_office(self._node_id)
-            self._start_controller_loop()
-
-    async def _run_for_controller(self, dead: int) -> None:
-        """Claim the controller's node, unless another broker was first. `dead`: the controller that is replaced."""
-        known_epoch = self._controller.image.controller_epoch
-
-        def decide(image: ClusterImage) -> Change | Refusal:
-            if image.controller_epoch != known_epoch:
-                return NOT_NEEDED
-            new: list[Change] = [ControllerElected(self._node_id)]
-            if image.features_epoch < 0:
-                new.append(features.newest())
-            if image.controller_id == dead and dead in image.brokers:
-                # Deletes its two nodes, if they are still there.
-                new.insert(0, BrokerGone(dead, expired=dead in self._controller.feed.unregistered))
-            return ChangeSet(tuple(new))
-
-        if self._leaving:
-            return
-        result = await self._controller.claim(decide)
-        if isinstance(result, Refusal):
-            await asyncio.sleep(PAUSE_S if result is not NOT_NEEDED else 0)
-            return
-        self._start_controller_loop()
-
-    def _start_controller_loop(self) -> None:
-        logger.info(
-            "Broker %d is the controller, controller epoch %d", self._node_id, self._controller.image.controller_epoch
-        )
+    def _elected(self) -> None:
         self._controller_loop.elected()
         self._watch_others(self._controller.image)
-
-    # ── other brokers ──
 
     def _died(self, broker: WatchedBroker) -> None:
         if self._controller.leads:
             self._controller_loop.died(broker)
-        elif self._controller.image.controller_id == broker.broker_id and not self._elections:
-            task = asyncio.get_running_loop().create_task(self._replace(broker.broker_id))
-            self._elections.add(task)
-            task.add_done_callback(self._elections.discard)
-
-    async def _replace(self, dead: int) -> None:
-        try:
-            await self._run_for_controller(dead)
-        except StoreError as problem:
-            logger.warning("Cannot replace the failed controller yet; retrying: %s", problem)
+        elif self._controller.image.controller_id == broker.broker_id:
+            self.election.replace(broker.broker_id)
 
     def _follow(self, old: ClusterImage, new: ClusterImage) -> None:
         self._controller_loop.follow(old, new)
