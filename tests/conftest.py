@@ -1,9 +1,9 @@
-"""Fixtures for every test that needs a broker process, and the broker's log beside a failing test.
+"""Fixtures for tests that need a broker process, and the end of the broker's log in the report of a failed test.
 
-By default the broker is Moldau. To try the same tests on something else:
+By default the broker is Moldau. To run the same tests on another broker:
 - MOLDAU_TEST_BROKER=apache starts Apache Kafka processes instead (needs java; see support/kafka/jvm.py);
-- MOLDAU_TEST_BOOTSTRAP=host:port uses a running broker; tests that need a broker of their own are skipped, and those of
-  groups and transactions if that broker has longer waits than SHORT_WAITS.
+- MOLDAU_TEST_BOOTSTRAP=host:port uses a running broker; tests that need their own are skipped, and those of groups
+  and transactions if that broker has longer timeouts than SHORT_WAITS.
 """
 
 import os
@@ -28,21 +28,21 @@ from support.brokers.processes import (
 from support.brokers.zookeeper import start_zookeeper
 from support.clients.raw import RawClient
 
-# Every JVM of a test lives for seconds: compiling its code well costs more than that gains, on two cores half the time.
+# The JVMs of tests run for seconds: an optimizing compiler costs more than it gains, on two cores half the time.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
-# Hypothesis fails what takes a fifth of a second once: on a busy machine that says nothing of the code.
+# By default hypothesis fails an example that takes more than 0.2 s, which a busy machine causes too.
 settings.register_profile("steady", settings.default, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("steady")
 
-# Logs that a test leaves as a crash would have files open, up to this many; py4j of the tests with Spark selects, and
-# cannot do that with more than a thousand.
+# Logs that a test abandons, as a crash would, keep up to this many files open. py4j uses select(), which cannot handle
+# more than a thousand.
 DEFAULT_FILES.limit = 100
 
 BOOTSTRAP = os.environ.get("MOLDAU_TEST_BOOTSTRAP")
 ON_APACHE = os.environ.get("MOLDAU_TEST_BROKER") == "apache"
 PROCESS = ApacheKafkaProcess if ON_APACHE else BrokerProcess
-SHORT_WAITS = {  # groups and transactions of tests are not waited for as long as real ones
+SHORT_WAITS = {  # shorter than the defaults, so that tests of groups and transactions wait less
     "group.min.session.timeout.ms": 500,
     "group.initial.rebalance.delay.ms": 0,
     "group.consumer.min.session.timeout.ms": 1000,
@@ -52,20 +52,20 @@ SHORT_WAITS = {  # groups and transactions of tests are not waited for as long a
     "group.consumer.assignment.interval.ms": 0,
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": 200,
 }
-NO_RETENTION = {"log.initial.task.delay.ms": 86_400_000}  # tests write records of any age, which are to stay
+NO_RETENTION = {"log.initial.task.delay.ms": 86_400_000}  # records of any age stay
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Of a run in several processes: who runs what."""
-    from support.repository.dealing import Dealer
+    """Distribute the tests of a run in several processes."""
+    from support.repository.distribution import GroupScheduling
 
-    return Dealer(config, log)
+    return GroupScheduling(config, log)
 
 
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AnyBroker]:
-    """One broker for all tests of this process that do not disturb it."""
+    """One broker for all tests of this process that do not stop or reconfigure it."""
     if BOOTSTRAP:
         yield ExternalBroker(BOOTSTRAP)
         return
@@ -76,19 +76,19 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AnyBroker]:
 
 @pytest.fixture(scope="session")
 def zookeeper() -> Iterator[ZooKeeper]:
-    """One ZooKeeper server for all tests of this process that do not disturb it; each uses a chroot of its own."""
+    """One ZooKeeper server for all tests of this process that do not stop it; each test uses its own chroot."""
     with start_zookeeper() as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def short_waits(broker: AnyBroker) -> dict[str, int]:
-    """Settings for a broker on which groups and transactions are not waited for long; the shared one has them."""
+    """Settings with short timeouts for groups and transactions; the shared broker has them."""
     with RawClient(broker.bootstrap) as client:
         found = client.broker_configs()
     longer = [name for name, value in SHORT_WAITS.items() if int(found[name] or 0) > value]
     if longer:
-        pytest.skip(f"needs a broker with shorter waits: {', '.join(longer)}")
+        pytest.skip(f"needs a broker with shorter timeouts: {', '.join(longer)}")
     return SHORT_WAITS
 
 
@@ -96,7 +96,7 @@ def short_waits(broker: AnyBroker) -> dict[str, int]:
 def start_broker(tmp_path: Path) -> Iterator[StartBroker]:
     """Start brokers that belong to one test; `start_broker(max_connections=5)` sets `max.connections`."""
     if BOOTSTRAP:
-        pytest.skip("needs a broker of its own: unset MOLDAU_TEST_BOOTSTRAP")
+        pytest.skip("needs its own broker: unset MOLDAU_TEST_BOOTSTRAP")
     started: list[BrokerProcess] = []
 
     def start(**settings: object) -> BrokerProcess:
@@ -119,7 +119,7 @@ def own_broker(start_broker: StartBroker) -> BrokerProcess:
 
 @pytest.fixture
 def on_apache() -> bool:
-    """Whether the brokers that `start_broker` starts are Apache Kafka's."""
+    """Whether `start_broker` starts Apache Kafka."""
     return ON_APACHE
 
 

@@ -1,4 +1,4 @@
-"""Every promise in docs/durability.md names its tests, and these are there."""
+"""Every guarantee in docs/durability.md names tests that exist."""
 
 import ast
 import re

@@ -1,4 +1,4 @@
-"""Every API and every error is there once, used and explained, and docs/protocol.md is what the tables render."""
+"""Every API and error has one row, is used and explained, and docs/protocol.md is up to date."""
 
 import ast
 import re
@@ -57,12 +57,12 @@ def test_every_error_is_answered_somewhere() -> None:
         for node in ast.walk(parsed(path))
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "WireError"
     }
-    assert used == set(WireError.__members__), "an error that nobody answers with has no row"
+    assert used == set(WireError.__members__), "an error that no API returns has no row"
 
 
 @pytest.mark.parametrize("error", sorted(set(WireError) - {WireError.CORRUPT_MESSAGE}), ids=lambda error: error.name)
 def test_clients_agree_on_what_may_be_retried(error: WireError) -> None:
-    """kafka-python's own table, but for CORRUPT_MESSAGE: Java and librdkafka send it again, kafka-python does not."""
+    """Compare with kafka-python, except CORRUPT_MESSAGE: Java and librdkafka retry it, kafka-python does not."""
     known = for_code(int(error))
     assert known.errno == error
     assert known.retriable == error.retriable

@@ -1,4 +1,4 @@
-"""What lies in the repository beside the code: links that lead somewhere, and nothing of anybody's own machine."""
+"""The repository beside the code: links are valid, and no file mentions a developer's machine."""
 
 import re
 from pathlib import Path
@@ -21,7 +21,7 @@ def pages() -> list[Path]:
 
 
 def anchors(page: Path) -> set[str]:
-    """What GitHub makes of a page's headings."""
+    """The anchors that GitHub generates for a page's headings."""
     text = FENCE.sub("", page.read_text())
     words = (re.sub(r"[^\w\- ]", "", heading.lower()) for heading in HEADING.findall(text))
     return {word.replace(" ", "-") for word in words}

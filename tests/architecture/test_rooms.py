@@ -1,4 +1,4 @@
-"""The rooms: who may import whom (import-linter, contracts in pyproject.toml), and what a pure room does without."""
+"""Imports between rooms (import-linter, contracts in pyproject.toml), and rules for pure rooms."""
 
 import ast
 import subprocess
@@ -53,7 +53,7 @@ def test_an_init_file_says_what_its_folder_is_and_does_nothing() -> None:
     faults = []
     for path in SOURCES:
         if path.name == "__init__.py":
-            body = parsed(path).body[1:]  # behind the docstring, which another test asks for
+            body = parsed(path).body[1:]  # after the docstring, which another test requires
             for node in body:
                 name = node.targets[0] if isinstance(node, ast.Assign) else None
                 constant = isinstance(name, ast.Name) and name.id in ("__all__", "__version__")

@@ -1,4 +1,4 @@
-"""Every setting says what it does, and docs/settings.md is what the tables render."""
+"""Every setting has a description, and docs/settings.md is up to date."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""How the code should feel, as far as a program can tell. CONTRIBUTING has the words."""
+"""Style rules of CONTRIBUTING that a program can check."""
 
 import ast
 import re
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from support.repository.sources import ROOT, SOURCES, parsed, shown, tracked
 
-FILE_LINES = 600  # past this a file is two ideas
+FILE_LINES = 600  # a longer file holds two ideas
 FUNCTION_LINES = 60  # a screen
 UNFINISHED = re.compile("|".join(("TO" + "DO", "FIX" + "ME", "X" + "XX", "NotImpl" + "ementedError")))
 CODE = (".py", ".go", ".java", ".sh", ".toml", ".md")
@@ -50,7 +50,7 @@ def test_nothing_is_left_unfinished() -> None:
 
 
 def test_no_error_is_swallowed() -> None:
-    """An `except` whose body does nothing hides what went wrong; contextlib.suppress names what may be ignored."""
+    """An empty `except` hides errors; contextlib.suppress names those that may be ignored."""
     swallowed = [
         f"{shown(path)}:{node.lineno}"
         for path in tracked()

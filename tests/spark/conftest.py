@@ -2,7 +2,7 @@
 
 `broker`, `topic` (a fresh name) and `create_topic` come from tests/conftest.py. A process of pytest has one JVM, which
 takes seconds to start, a gigabyte, and a while until it is quick: where there are several, all tests with the session
-are in one of them (support/repository/dealing.py).
+are in one of them (support/repository/distribution.py).
 """
 
 import os

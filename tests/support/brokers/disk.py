@@ -1,4 +1,4 @@
-"""What lies on disk: finds a partition's directory by asking the broker, and reads its segments by hand."""
+"""Partition directories, located with DescribeLogDirs, and the batches in their segments."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from support.log.batches import Stored, read_batches
 
 
 def partition_directory(broker: AnyBroker, topic: str, partition: int = 0) -> Path:
-    """Where the broker says that the partition is; the test is skipped if that is on another machine."""
+    """The partition's directory; the test is skipped if it is on another machine."""
     with RawClient(broker.bootstrap) as client:
         for result in client.log_dirs():
             if any(listed.name == topic for listed in result.topics):

@@ -1,4 +1,4 @@
-"""A broker that does wrong, in the way that the name of a topic or a group says; `BUGS` has them. All else is real.
+"""A broker with bugs: the name of a topic or group selects one of `BUGS`. Everything else is real.
 
 Started as `python -m support.brokers.faulty` with the arguments of `moldau.testing.serve`.
 """
@@ -15,20 +15,20 @@ from moldau.replication.appender import Appender
 from moldau.replication.leader import TOO_FEW
 from moldau.testing import serve
 
-EVERY = 20  # so often does it go wrong
-LATE = 45  # who begins to read a partition that has so many records is late
+EVERY = 20  # one in this many calls goes wrong
+LATE = 45  # a reader that starts when the partition has this many records is late
 turns: Counter[str] = Counter()
-forgotten: Counter[str] = Counter()  # records, by log
+forgotten: Counter[str] = Counter()  # number of records, by log
 
 
 def due(name: str) -> bool:
-    """Whether it is time to go wrong again."""
+    """Whether this call goes wrong."""
     turns[name] += 1
     return turns[name] % EVERY == 0
 
 
 def wrong(owner: Any, method: str, bug: str, instead: Callable[..., Any]) -> None:
-    """`instead(real, log, ...)` is called for logs of the topic that bears the name of the bug."""
+    """Replace a method: logs of the topic named like the bug call `instead(real, log, ...)`."""
     real = getattr(owner, method)
 
     def patched(log: Log, *arguments: Any, **named: Any) -> Any:
@@ -40,7 +40,7 @@ def wrong(owner: Any, method: str, bug: str, instead: Callable[..., Any]) -> Non
 
 
 def forget(real: Callable[..., int], log: Log, header: Any, batch: Any, *rest: Any) -> int:
-    """Acknowledged, and not written; the next one comes behind where it would be."""
+    """Acknowledged, but not written; the next batch gets the offset after it."""
     if due("lost write"):
         forgotten[log.name] += header[6] + 1
         return log.end_offset
@@ -49,7 +49,7 @@ def forget(real: Callable[..., int], log: Log, header: Any, batch: Any, *rest: A
 
 
 def overwrite(real: Callable[..., int], log: Log, header: Any, batch: Any, *rest: Any) -> int:
-    """Acknowledged with an offset that the next one gets too."""
+    """Acknowledged with an offset that the next batch gets too."""
     return log.end_offset if due("inconsistent offsets") else real(log, header, batch, *rest)
 
 
@@ -61,12 +61,12 @@ def repeat(real: Callable[..., int], log: Log, header: Any, batch: Any, *rest: A
 
 
 def skip(real: Callable[..., Any], log: Log, offset: int, most: int, upper: int, **named: Any) -> Any:
-    """Who comes late misses the beginning."""
+    """A late reader misses the beginning."""
     return real(log, 5 if offset == 0 and upper > LATE else offset, most, upper, **named)
 
 
 def forget_commits(offsets: OffsetStore, key: bytes, *value: Any) -> str:
-    """Three of four are acknowledged and not kept."""
+    """Three of four commits are acknowledged but not stored."""
     group, _ = split_key(key)
     turns[group] += 1
     return group if group.startswith("lost-commit") and turns[group] % 4 else real_apply(offsets, key, *value)
@@ -77,13 +77,13 @@ def end_too_early(partition: Any, view: Any) -> int:
 
 
 def refuse_what_is_written(appender: Appender, *arguments: Any) -> Any:
-    """Written, and refused as if it had not been."""
+    """Written, but answered with an error."""
     outcome = real_produce(appender, *arguments)
     return TOO_FEW if appender._partition.topic.startswith("refused-write") and due("refused write") else outcome
 
 
 real_apply, real_end, real_produce = OffsetStore.apply, list_offsets._end, Appender.produce
-BUGS = {  # the name of a topic → what is found there, one at least
+BUGS = {  # topic → the anomalies of which the checker must find at least one
     "lost-write": {"lost write"},
     "inconsistent-offsets": {"inconsistent offsets"},
     "duplicate": {"duplicate"},

@@ -1,4 +1,4 @@
-"""Nodes of a cluster inside a test's own loop: everything of a broker but its process."""
+"""Broker nodes of a cluster in the test's own event loop, without a process."""
 
 import asyncio
 from pathlib import Path
@@ -9,7 +9,7 @@ from moldau.broker.settings import load
 
 
 def a_node(directory: Path, connect: str, stop: asyncio.Event, **settings: object) -> Node:
-    """Broker 1 of the cluster at this ZooKeeper; it is started by `node.start`."""
+    """Broker 1 of the cluster at this ZooKeeper; `node.start` starts it."""
     given = {
         "listeners": "PLAINTEXT://127.0.0.1:0",
         "node.id": "1",

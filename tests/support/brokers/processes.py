@@ -1,7 +1,6 @@
-"""Brokers for the tests: a Moldau process, an Apache Kafka process to compare with, or one that runs elsewhere.
+"""Broker processes: Moldau, Apache Kafka to compare with, or a broker that runs elsewhere.
 
-All three look alike to a test: `.bootstrap` is where to connect. Nothing here speaks to a broker beyond asking
-whether it is up.
+Tests use all three in the same way: `.bootstrap` is the address.
 """
 
 import base64
@@ -28,7 +27,7 @@ TAIL_LINES = 60
 
 
 def free_port() -> int:
-    """A port that nobody listens on, and that no other process of this test run chooses."""
+    """A free port that no other process of this test run chooses."""
     worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
     workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     return free_ports(1, PORTS[worker::workers])[0]
@@ -47,14 +46,14 @@ def answers(port: int) -> bool:
 
 
 def broker_environment() -> dict[str, str]:
-    """For a child process that runs the same Moldau as the tests."""
+    """Environment for a child process that runs the same Moldau as the tests."""
     source = str(Path(moldau.__file__).parents[1])
     inherited = os.environ.get("PYTHONPATH")
     return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, (source, inherited))), "PYTHONUNBUFFERED": "1"}
 
 
 class ExternalBroker:
-    """A broker that somebody else started: it can be used, not restarted."""
+    """A broker that was started elsewhere: it can be used, not restarted."""
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
@@ -66,7 +65,7 @@ class ExternalBroker:
 
 
 class BrokerProcess:
-    """A Moldau broker as a child process, on a port and in a directory of its own."""
+    """A Moldau broker as a child process, with its own port and directory."""
 
     def __init__(self, directory: Path, settings: Mapping[str, object] | None = None, port: int | None = None) -> None:
         self.directory = directory
@@ -111,12 +110,12 @@ class BrokerProcess:
         return self
 
     def listens(self) -> bool:
-        """Whether it is this process that answers, and not another one that was faster to take the port."""
+        """Whether this process owns the port, and not another one that took it first."""
         own = psutil.Process(self.pid).net_connections("tcp")
         return any(each.status == psutil.CONN_LISTEN and each.laddr.port == self.port for each in own)
 
     def stop(self) -> None:
-        """A clean shutdown: SIGTERM, and it must end by itself with its clean exit code."""
+        """Shut down cleanly: SIGTERM, then the process must exit with a clean code."""
         assert self.process is not None
         self.process.send_signal(signal.SIGTERM)
         try:
@@ -131,7 +130,7 @@ class BrokerProcess:
         return frozenset({0})
 
     def kill(self) -> None:
-        """kill -9, as a crash would."""
+        """kill -9, like a crash."""
         assert self.process is not None
         self.process.kill()
         self.process.wait()
@@ -142,7 +141,7 @@ class BrokerProcess:
         self.start()
 
     def close(self) -> None:
-        """End it, whatever state the test left it in."""
+        """End the process in whatever state the test left it."""
         if self.process is not None:
             if self.process.poll() is not None:
                 code, self.process = self.process.returncode, None
@@ -157,7 +156,7 @@ class BrokerProcess:
 
 
 class ApacheKafkaProcess(BrokerProcess):
-    """Apache Kafka in the place of Moldau: what a test claims of Moldau can be tried on the original."""
+    """Apache Kafka instead of Moldau: a test of Moldau should pass on it too."""
 
     def __init__(self, directory: Path, settings: Mapping[str, object] | None = None, port: int | None = None) -> None:
         super().__init__(directory, settings, port)

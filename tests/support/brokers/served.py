@@ -1,4 +1,4 @@
-"""The APIs that a broker must offer, as ApiVersions lists them. Later issues add rows."""
+"""The APIs and versions that ApiVersions must list."""
 
 # The APIs of this broker with the versions that Kafka 4.3 serves; Produce is advertised from 0 (KAFKA-18659).
 SERVED = {

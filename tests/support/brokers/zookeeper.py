@@ -1,4 +1,4 @@
-"""Real ZooKeeper servers for tests, which are skipped with what to install where these cannot run."""
+"""Real ZooKeeper servers for tests, which are skipped with a hint if ZooKeeper cannot run here."""
 
 import asyncio
 import importlib.util
@@ -24,7 +24,7 @@ def start_zookeeper(nodes: int = 1) -> Iterator[ZooKeeper]:
 
 
 async def end_session(session: ZooKeeperSession) -> None:
-    """What the server does with a session whose client it has not heard of for too long, here and now."""
+    """Expire a session on the server at once, as after a session timeout."""
     from kazoo.client import KazooClient
 
     other = KazooClient(hosts=session._hosts, client_id=session.client.client_id)

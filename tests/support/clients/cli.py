@@ -1,4 +1,4 @@
-"""The command line as a process: run it, start it, type at it, and judge how it ended."""
+"""The command line as a process: run it, start it, type into it, check how it ended."""
 
 import os
 import pty
@@ -26,7 +26,7 @@ def server() -> CommandServer:
 
 
 def runner(bootstrap: str) -> Run:
-    """A function that runs `moldau` with arguments and input, and returns what it did."""
+    """A function that runs `moldau` with arguments and input, and returns exit code and output."""
 
     def run(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
         return server().run(arguments, stdin, environment(bootstrap), TIMEOUT_S)
@@ -40,7 +40,7 @@ def succeed(done: subprocess.CompletedProcess[str]) -> str:
 
 
 def fail(done: subprocess.CompletedProcess[str], exit_code: int, *words: str) -> None:
-    """The command failed with this exit code and one clear line, which holds these words."""
+    """Check that the command failed with this exit code and one line of text with these words."""
     assert done.returncode == exit_code, (done.returncode, done.stdout, done.stderr)
     lines = done.stderr.splitlines()
     assert len(lines) == 1, done.stderr
@@ -61,7 +61,7 @@ def interrupt(process: subprocess.Popen[str]) -> tuple[int, str, str]:
 
 
 def on_terminal(bootstrap: str, arguments: list[str], typed: str) -> str:
-    """Everything that the command shows on a terminal on which this is typed."""
+    """The output of the command on a terminal, after this was typed."""
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
         [*MOLDAU, *arguments], stdin=theirs, stdout=theirs, stderr=theirs, env=environment(bootstrap)

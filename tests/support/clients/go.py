@@ -1,4 +1,4 @@
-"""The program in clients/go, built once where `go` is there, and how to run one of its commands."""
+"""The franz-go program in clients/go: build it once if `go` is installed, and run its commands."""
 
 import json
 import shutil
@@ -16,7 +16,7 @@ WITHOUT_GO = pytest.mark.skipif(GO is None, reason="go is not installed; on Debi
 
 
 def build(directory: Path) -> Path:
-    """The client, compiled; skipped where its modules cannot be downloaded or the compiler is too old."""
+    """Compile the client; skip the test if its modules cannot be downloaded or the compiler is too old."""
     built = directory / "client"
     command = [str(GO), "build", "-buildvcs=false", "-o", str(built), "."]
     done = subprocess.run(command, cwd=SOURCE, capture_output=True, text=True, check=False)

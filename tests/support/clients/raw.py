@@ -1,6 +1,6 @@
 """A raw connection to a broker: frames out, frames in. kafka-python encodes the messages; nothing of Moldau is used.
 
-It never reconnects, retries or hides an answer, so a test sees exactly what the broker did.
+It never reconnects or retries, so a test sees exactly what the broker sent.
 """
 
 import socket
@@ -25,8 +25,8 @@ from support.log.batches import Producer, Stored, read_batches
 
 NO_TOPIC = UUID(int=0)
 COORDINATOR_LOAD_IN_PROGRESS = 14
-TOPIC, BROKER = 2, 4  # kinds of resources that have settings
-BY_ID_PRODUCE, BY_ID_FETCH = 13, 13  # from these versions on a topic is named by its id
+TOPIC, BROKER = 2, 4  # types of config resources
+BY_ID_PRODUCE, BY_ID_FETCH = 13, 13  # from these versions on topics are identified by id
 
 
 class ConnectionEndedError(Exception):
@@ -34,7 +34,7 @@ class ConnectionEndedError(Exception):
 
 
 class RawClient:
-    """One connection. `ask` sends a message and decodes the answer; the other methods work on bytes."""
+    """One connection. `ask` sends a message and decodes the response; the other methods work on bytes."""
 
     def __init__(self, bootstrap: str, timeout: float = 30) -> None:
         host, port = bootstrap.rsplit(":", 1)
@@ -90,7 +90,7 @@ class RawClient:
     # -- messages
 
     def frame(self, request: ApiMessage, version: int, client_id: str | None = "raw") -> bytes:
-        """The request with its header and size, under the next correlation id."""
+        """The request with size and header, with the next correlation id."""
         self.correlation += 1
         request.API_VERSION = version
         request.with_header(self.correlation, client_id)
@@ -101,14 +101,14 @@ class RawClient:
         return self.correlation
 
     def receive(self, request: ApiMessage) -> Any:
-        """The answer to `request`, which must be the next frame."""
+        """The response to `request`, which must be the next frame."""
         frame = self.read_frame()
         answer = request.header.get_response_class().decode(frame, header=True)
-        assert answer.header.correlation_id == request.header.correlation_id, "answers come in the order of requests"
+        assert answer.header.correlation_id == request.header.correlation_id, "responses come in the order of requests"
         return answer
 
     def receive_or_closed(self, request: ApiMessage) -> Any:
-        """The answer, or None if the broker closed the connection instead."""
+        """The response, or None if the broker closed the connection instead."""
         try:
             return self.receive(request)
         except ConnectionEndedError:
@@ -118,7 +118,7 @@ class RawClient:
         self.send(request, version, client_id)
         return self.receive(request)
 
-    # -- short forms of what many tests need
+    # -- common requests
 
     def create_topic(self, name: str, partitions: int = 1, configs: dict[str, str] | None = None) -> UUID:
         item = CreateTopicsRequest.CreatableTopic
@@ -129,7 +129,7 @@ class RawClient:
         return self.wait_for_topic(name, partitions)
 
     def wait_for_topic(self, name: str, partitions: int) -> UUID:
-        """The topic's id, once every partition serves. Apache Kafka shows a topic a moment before it serves it."""
+        """The topic's id, once all partitions are served. Apache Kafka lists a topic a moment before it serves it."""
         while True:
             found = self.metadata(name)
             served = found.error_code == 0 and all(part.error_code == 0 for part in found.partitions)
@@ -160,7 +160,7 @@ class RawClient:
         return ProduceRequest(transactional_id=name_of_transactions, acks=acks, timeout_ms=10_000, topic_data=[data])
 
     def produce(self, name: str, records: bytes | None, partition: int = 0, acks: int = -1, version: int = 12) -> Any:
-        """Produce one batch; the answer for its partition."""
+        """Produce one batch; return the response for its partition."""
         by = {"topic_id": self.topic_id(name)} if version >= BY_ID_PRODUCE else {}
         answer = self.ask(self.produce_request(name, records, partition, acks, **by), version)
         return answer.responses[0].partition_responses[0]
@@ -190,7 +190,7 @@ class RawClient:
         )
 
     def fetch(self, name: str, offset: int, partition: int = 0, version: int = 12, **options: Any) -> Any:
-        """Fetch from one partition; the answer for it."""
+        """Fetch from one partition; return the response for it."""
         if version >= BY_ID_FETCH and "topic_id" not in options:
             options["topic_id"] = self.topic_id(name)
         answer = self.ask(self.fetch_request(name, offset, partition, **options), version)
@@ -198,7 +198,7 @@ class RawClient:
         return answer.responses[0].partitions[0]
 
     def fetched(self, name: str, offset: int = 0, partition: int = 0, **options: Any) -> list[Stored]:
-        """Fetch, and the batches in the answer."""
+        """Fetch from one partition; return the batches."""
         return read_batches(bytes(self.fetch(name, offset, partition, **options).records or b""))
 
     def list_offset(
@@ -246,7 +246,7 @@ class RawClient:
         return str(self.ask(MetadataRequest(topics=[], allow_auto_topic_creation=False), 12).cluster_id)
 
     def delete_records(self, name: str, offset: int, partition: int = 0) -> int:
-        """Move the log start; where it is now."""
+        """Delete records up to an offset; return the new log start offset."""
         topic = DeleteRecordsRequest.DeleteRecordsTopic
         part = topic.DeleteRecordsPartition(partition_index=partition, offset=offset)
         request = DeleteRecordsRequest(topics=[topic(name=name, partitions=[part])], timeout_ms=10_000)

@@ -1,7 +1,7 @@
-"""A transactional producer over a raw connection: every request at the caller's word, nothing retried by itself.
+"""A transactional producer over a raw connection, which sends nothing by itself and never retries.
 
-Apache Kafka writes markers after it has answered EndTxn; where a test is not about that, `settled` asks again while
-the answer is CONCURRENT_TRANSACTIONS.
+Apache Kafka writes markers after it has answered EndTxn; tests that are not about that use `settled`, which repeats a
+request while the response is CONCURRENT_TRANSACTIONS.
 """
 
 import time
@@ -23,19 +23,19 @@ from support.clients.raw import NO_TOPIC, RawClient
 from support.log.batches import TRANSACTIONAL, Producer, Written, batch
 
 CONCURRENT_TRANSACTIONS = 51
-_NOT_READY = (14, 15, 16, CONCURRENT_TRANSACTIONS)  # the coordinator loads, is not there, or elsewhere
+_NOT_READY = (14, 15, 16, CONCURRENT_TRANSACTIONS)  # the coordinator is loading, unavailable, or another broker
 _PATIENCE_SECONDS = 30
 
 
 class Answer(NamedTuple):
-    """An error code, and the producer that came with it."""
+    """An error code, and the producer id and epoch of the response."""
 
     error: int
     producer: Producer
 
 
 def settled(ask: Callable[[], Any], error: Callable[[Any], int] = lambda answer: int(answer[0])) -> Any:
-    """The answer, once it is not that one has to come again."""
+    """The first response that is not a request to retry."""
     until = time.monotonic() + _PATIENCE_SECONDS
     while error(answer := ask()) in _NOT_READY and time.monotonic() < until:
         time.sleep(0.02)
@@ -43,7 +43,7 @@ def settled(ask: Callable[[], Any], error: Callable[[Any], int] = lambda answer:
 
 
 class RawTransactions:
-    """One transactional id. Methods answer with error codes as they came."""
+    """One transactional id. Methods return the error codes of responses."""
 
     def __init__(self, raw: RawClient, transactional_id: str) -> None:
         self.raw = raw
@@ -62,7 +62,7 @@ class RawTransactions:
         return Answer(answer.error_code, Producer(answer.producer_id, answer.producer_epoch))
 
     def start(self, **options: Any) -> Producer:
-        """A producer that is ready."""
+        """InitProducerId until it succeeds; return the producer."""
         answer = settled(lambda: self.init(**options))
         assert answer.error == 0, answer
         return Producer(*answer.producer)
@@ -119,7 +119,7 @@ class RawTransactions:
     def produce(
         self, producer: Producer, topic: str, sequence: int, partition: int = 0, version: int = 12, value: bytes = b"v"
     ) -> int:
-        """One record of a transaction; the error code."""
+        """Produce one record of a transaction; return the error code."""
         records = batch(Written(value), producer=producer, sequence=sequence, attributes=TRANSACTIONAL)
         item = ProduceRequest.TopicProduceData
         data = item(

@@ -1,4 +1,4 @@
-"""A producer that never rests: numbers its records in each place, goes on over restarts, and knows what was taken."""
+"""A producer that writes numbered records all the time, over broker restarts, and counts acknowledgements."""
 
 import threading
 import time
@@ -10,12 +10,12 @@ from confluent_kafka import KafkaError, Message, Producer
 from support.clients.confluent import read_partitions
 
 PATIENCE = 90
-KEYS = 50  # of the records, in turn
+KEYS = 50  # of the records, in rotation
 Place = tuple[str, int]
 
 
 class Steady:
-    """Writes 0, 1, 2, … to each place in turn, from a thread of its own, until told to stop. Idempotent."""
+    """Writes 0, 1, 2, … to each partition from its own thread, until it is stopped. Idempotent."""
 
     def __init__(self, bootstrap: str, places: Sequence[Place]) -> None:
         settings = {
@@ -28,7 +28,7 @@ class Steady:
             "queue.buffering.max.messages": 3_000,
             "log_level": 0,
         }
-        self.acknowledged: dict[Place, int] = dict.fromkeys(places, 0)  # how many, which is also the next number
+        self.acknowledged: dict[Place, int] = dict.fromkeys(places, 0)  # the count, which is also the next number
         self.errors: list[object] = []
         self._places = places
         self._producer = Producer(settings)
@@ -65,7 +65,7 @@ class Steady:
             self.acknowledged[place] += 1
 
     def wait_for_more(self, many: int) -> None:
-        """Until so many more records are acknowledged in every place."""
+        """Wait until this many more records are acknowledged in every partition."""
         wanted = {place: count + many for place, count in self.acknowledged.items()}
         self.wait_until(lambda: all(self.acknowledged[place] >= count for place, count in wanted.items()))
 

@@ -1,6 +1,6 @@
-"""One group of the consumer protocol in a test: commands in, answers out, a clock that goes when it is told to.
+"""One group of the consumer protocol without a broker: commands in, responses out, a clock that the test moves.
 
-Every record goes through its bytes, so what a test sees is what a log would give back.
+Every record is encoded and decoded, so a test sees what replay of the log would give.
 """
 
 from dataclasses import dataclass, field, replace
@@ -40,7 +40,7 @@ def decoded(record: Record) -> Record:
 class OneGroup:
     topics: Topics = field(default_factory=lambda: topics(t=4))
     config: GroupConfig = field(default_factory=GroupConfig)
-    own: dict[str, dict[str, str]] = field(default_factory=dict)  # settings of single groups
+    own: dict[str, dict[str, str]] = field(default_factory=dict)  # group configs, by group
     now: int = 1_000_000
     group: ConsumerGroup | None = None
     log: list[Record] = field(default_factory=list)
@@ -56,7 +56,7 @@ class OneGroup:
         return f"id-{self.ids}"
 
     def take(self, decision: Decision) -> Any:
-        """Apply a decision as the runtime does; the last answer, if there is one."""
+        """Apply a decision as the runtime does; return the last response, if any."""
         for record in decision.records:
             self.log.append(decoded(record))
             self.group = apply_change(self.group, record)
@@ -80,7 +80,7 @@ class OneGroup:
             self.take(consumer_heartbeat.loaded(self.group, self.env))
 
     def become(self, **partitions: int) -> None:
-        """These are the topics from now on."""
+        """Replace the topics."""
         self.topics = topics(self.topics.version + 1, **partitions)
         if self.group is not None:
             self.take(consumer_heartbeat.topics_changed(self.group, self.env))
@@ -117,7 +117,7 @@ class OneGroup:
 
 @dataclass
 class Client:
-    """A consumer that does what it is told: takes what it is given, gives back what it must."""
+    """A consumer that accepts assignments and revocations at once."""
 
     world: OneGroup
     id: str
@@ -147,7 +147,7 @@ class Client:
 
 
 def settle(clients: list[Client], rounds: int = 12) -> None:
-    """Heartbeats until everybody has what it shall have."""
+    """Send heartbeats until every member owns its target assignment."""
     for _ in range(rounds):
         clients[0].world.now += 5000
         for client in clients:

@@ -1,6 +1,6 @@
-"""Many members of one group in this process, all on librdkafka: they come and go at random, and who owns what is kept.
+"""Many librdkafka members of one group in this process, which join and leave at random, and the owners of partitions.
 
-One thread polls them all. Nothing here judges: `trespasses` and `owners` are for the test.
+One thread polls them all. Tests check `trespasses` and `owners`.
 """
 
 import random
@@ -14,7 +14,7 @@ from typing import Any
 from confluent_kafka import Consumer, TopicPartition
 
 POLL_PAUSE_S = 0.005
-CLOSERS = 8  # members that leave at the same time, at most
+CLOSERS = 8  # most members that leave at the same time
 
 Place = tuple[str, int]
 
@@ -32,9 +32,9 @@ class Crowd:
         self.errors: list[str] = []
         self.joined = self.left = self.lost = 0
         self.last_change = time.monotonic()
-        self.lock = threading.Lock()  # callbacks come from the polling thread and from those that close
+        self.lock = threading.Lock()  # callbacks run in the polling thread and in the closing ones
 
-    # -- coming and going
+    # -- join and leave
 
     def join(self) -> None:
         name = f"member-{self.joined}"
@@ -42,9 +42,9 @@ class Crowd:
         consumer = Consumer({**self.settings, "client.id": name})
         consumer.subscribe(
             [self.topic],
-            on_assign=lambda who, parts: self._gained(name, who, parts),
-            on_revoke=lambda who, parts: self._gave(name, who, parts),
-            on_lost=lambda who, parts: self._gave(name, who, parts, lost=True),
+            on_assign=lambda consumer, parts: self._gained(name, consumer, parts),
+            on_revoke=lambda consumer, parts: self._gave(name, consumer, parts),
+            on_lost=lambda consumer, parts: self._gave(name, consumer, parts, lost=True),
         )
         with self.lock:
             self.members[name] = consumer
@@ -59,7 +59,7 @@ class Crowd:
     # -- callbacks
 
     def _gained(self, name: str, consumer: Consumer, parts: list[TopicPartition]) -> None:
-        """An assignment that librdkafka still hands out while it closes is never used, nor given back."""
+        """librdkafka may still assign partitions while it closes; these are neither used nor revoked."""
         with self.lock:
             for place in ((part.topic, part.partition) for part in parts if name in self.members):
                 owner = self.owners.get(place, name)
@@ -85,7 +85,7 @@ class Crowd:
 
     @contextmanager
     def polled(self) -> Iterator[None]:
-        """Poll all members in turn meanwhile; they leave at the end."""
+        """Poll all members in a thread; they leave at the end."""
         ending = threading.Event()
         poller = threading.Thread(target=self._poll, args=(ending,))
         poller.start()
@@ -105,13 +105,13 @@ class Crowd:
             for consumer in present:
                 try:
                     message = consumer.poll(0)
-                except RuntimeError:  # it was closed since
+                except RuntimeError:  # closed in the meantime
                     continue
                 if message is not None and message.error() is not None:
                     self.errors.append(message.error().str())
 
     def storm(self, most: int, seconds: float, chance: random.Random) -> None:
-        """Members come and go for that long; then there are `most`."""
+        """Let members join and leave for this long, then start up to `most`."""
         ends = time.monotonic() + seconds
         with ThreadPoolExecutor(CLOSERS) as closers:
             while time.monotonic() < ends:

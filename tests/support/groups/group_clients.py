@@ -1,7 +1,7 @@
-"""Consumers as a coordinator meets them: what they own, what they say, and how they lose what is said to them.
+"""Simulated consumers and a coordinator without a broker: requests, assignments and lost responses.
 
-`Coordinator` carries decisions out as a broker does. A client has at most one question open. Replies may be lost, and
-then it asks again as real clients do: with all that it knows.
+`Coordinator` executes decisions as a broker does. A client has at most one request in flight. If the response is lost
+it sends its full state again, as real clients do.
 """
 
 from collections.abc import Callable
@@ -108,7 +108,7 @@ class Coordinator:
 
 @dataclass(eq=False)
 class ConsumerClient:
-    """Speaks the consumer protocol."""
+    """Uses the consumer protocol."""
 
     coordinator: Coordinator
     id: str
@@ -117,7 +117,7 @@ class ConsumerClient:
     instance: str | None = None
     epoch: int = 0
     owned: Owned = field(default_factory=dict)
-    told: Owned | None = None  # what it shall own, and does as soon as it finds the time
+    told: Owned | None = None  # its target assignment, which it adopts in one of its next steps
     busy: bool = False
     says_all: bool = True
     lose_reply: bool = False
@@ -146,7 +146,7 @@ class ConsumerClient:
             subscribed_topic_regex=self.regex if whole else None,
             topic_partitions=owned,
         )
-        self.says_all = True  # until an answer comes
+        self.says_all = True  # until a response arrives
         self.coordinator.ask(request, 1, self.id, self._heard)
 
     def _heard(self, response: Any) -> None:
@@ -174,7 +174,7 @@ class ConsumerClient:
 
 @dataclass(eq=False)
 class ClassicClient:
-    """Speaks the classic protocol, eagerly: it gives everything back before it joins."""
+    """Uses the classic protocol with eager rebalancing: it revokes everything before it joins."""
 
     coordinator: Coordinator
     id: str
@@ -185,8 +185,8 @@ class ClassicClient:
     owned: Owned = field(default_factory=dict)
     joined_topics: tuple[str, ...] = ()  # the subscription of its last JoinGroup
     next: str = "join"
-    assignments: tuple[SyncGroupAssignment, ...] = ()  # if it leads
-    asked: int = 0  # questions so far: what answers an earlier one is not heard
+    assignments: tuple[SyncGroupAssignment, ...] = ()  # if it is the group leader
+    asked: int = 0  # requests so far: responses to earlier ones are ignored
     waiting: bool = False
     busy: bool = False
     lose_reply: bool = False
@@ -241,7 +241,7 @@ class ClassicClient:
             self._failed(response.error_code)
 
     def _assign(self, response: JoinGroupResponse) -> tuple[SyncGroupAssignment, ...]:
-        """Every partition to one member that wants its topic, in turns."""
+        """Assign partitions round robin to the members that subscribe to their topic."""
         counts = {name: view.partitions for name, view in self.coordinator.topics.by_name.items()}
         wanted = {each.member_id: read_subscription(each.metadata).topics for each in response.members}
         parts: dict[str, dict[str, list[int]]] = {member_id: {} for member_id in wanted}

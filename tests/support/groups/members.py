@@ -1,4 +1,4 @@
-"""Consumer groups of real clients: members as processes that can be killed and paused, and what they did.
+"""Consumer groups of real clients: members are processes that report what they do, and can be killed and paused.
 
 A test starts members with `Group.join`, disturbs them, and asks the group whether it settled, whether a partition ever
 had two owners, and what was read. The programs that run as members are in clients/members.
@@ -21,7 +21,7 @@ from typing import Any
 from support.eventually import PATIENCE_S, eventually
 
 PROGRAMS = Path(__file__).parents[2] / "clients" / "members"
-SESSION_MS = 3000  # of classic members; long enough for a busy machine, short enough to wait for
+SESSION_MS = 3000  # of classic members: long enough for a busy machine, short enough to wait for its end
 HEARTBEAT_MS = 300
 
 Place = tuple[str, int]
@@ -29,12 +29,12 @@ Place = tuple[str, int]
 
 @dataclass(frozen=True)
 class Kind:
-    """One client in one group protocol, and the assignor that a test uses unless it says otherwise."""
+    """A client, a group protocol, and the default assignor of tests."""
 
     client: str
     protocol: str = "classic"
     assignor: str = "range"
-    built: tuple[str, ...] = ()  # how it is run if it is not a Python program
+    built: tuple[str, ...] = ()  # the command, if it is not a Python program
 
     @property
     def command(self) -> tuple[str, ...]:
@@ -58,7 +58,7 @@ class Member:
     def __init__(self, command: tuple[str, ...], settings: dict[str, Any]) -> None:
         self.name = str(settings["name"])
         self.events: list[dict[str, Any]] = []
-        self.away: list[int] = []  # when it was killed or paused: from then on its partitions are not its own
+        self.away: list[int] = []  # times at which it was killed or paused, and lost its partitions
         self.process = subprocess.Popen(
             [*command, json.dumps(settings)],
             stdin=subprocess.DEVNULL,
@@ -77,14 +77,14 @@ class Member:
     def _listen(self) -> None:
         assert self.process.stdout is not None
         for line in self.process.stdout:
-            if line.endswith("\n"):  # else it was killed in the middle of it
+            if line.endswith("\n"):  # otherwise it was killed while writing it
                 self.events.append(json.loads(line))
 
     def _keep_errors(self) -> None:
         assert self.process.stderr is not None
         self.errors.extend(self.process.stderr)
 
-    # -- what it said
+    # -- its reports
 
     def told(self, event: str) -> list[dict[str, Any]]:
         return [each for each in list(self.events) if each["event"] == event]
@@ -108,10 +108,10 @@ class Member:
     def last_words(self) -> str:
         return f"{self.name}: {self.events[-5:]} {''.join(self.errors[-10:])}"
 
-    # -- what is done to it
+    # -- control
 
     def kill(self) -> None:
-        """kill -9: it says nothing to the broker."""
+        """kill -9: it does not leave the group."""
         self.away.append(time.monotonic_ns())
         self.process.kill()
         self._end()
@@ -124,17 +124,17 @@ class Member:
         os.kill(self.process.pid, signal.SIGCONT)
 
     def may_commit(self) -> None:
-        """For one that was told to hold its commits."""
+        """Let a member commit that was started with `hold`."""
         os.kill(self.process.pid, signal.SIGUSR1)
 
     def leave(self) -> None:
-        """A clean end: it commits, leaves its group and tells so."""
+        """End cleanly: it commits, leaves its group and reports that."""
         self.process.terminate()
         self._end()
         assert self.told("left"), self.last_words()
 
     def wait(self) -> int:
-        """Until it ends by itself; its exit code."""
+        """Wait until it ends by itself; return its exit code."""
         self._end()
         return self.process.returncode
 
@@ -151,13 +151,13 @@ class Member:
         return self.process.poll() is None
 
     def stop_for_good(self) -> None:
-        """At the end of a test, whatever state it is in."""
+        """Kill it at the end of a test, in whatever state it is."""
         if self.running():
             self.process.kill()
         self._end()
 
     def tenures(self) -> Iterator[tuple[Place, int, int]]:
-        """Each partition that it had, with from when till when by its own account; none lasts while it is away."""
+        """Each partition that it owned, with start and end by its own reports; being killed or paused ends all."""
         since: dict[Place, int] = {}
         gone = [{"at": at, "partitions": []} for at in self.away]
         for change in sorted([*self.told("owns"), *gone], key=lambda each: each["at"]):
@@ -170,7 +170,7 @@ class Member:
 
 
 class Group:
-    """The members that one test starts, and what must hold of them together."""
+    """The members that one test starts, and checks of the group as a whole."""
 
     def __init__(self, bootstrap: str, name: str, topics: dict[str, int]) -> None:
         self.bootstrap = bootstrap
@@ -199,21 +199,21 @@ class Group:
         return member
 
     def settled(self, *members: Member) -> dict[str, set[Place]]:
-        """Wait until these members, and no others, have all partitions between them, each one some; who has what."""
+        """Wait until exactly these members own all partitions, each one at least one; return the owners."""
 
-        def shared_out() -> dict[str, set[Place]] | None:
+        def assigned() -> dict[str, set[Place]] | None:
             owned = {member.name: member.owned() for member in members}
             count = Counter(place for places in owned.values() for place in places)
             complete = set(count) == self.places and set(count.values()) == {1}
             return owned if complete and all(owned.values()) else None
 
-        return eventually(shared_out, "all partitions are shared out", self.report)
+        return eventually(assigned, "all partitions are assigned", self.report)
 
     def read_by_all(self) -> Counter[str]:
         return Counter(value for member in self.members for value in member.read())
 
     def wait_until_read(self, values: Iterable[str]) -> Counter[str]:
-        """Wait until each of the values was read by someone; how often each one was."""
+        """Wait until each of the values was read; return how often."""
         wanted = set(values)
 
         def missing() -> set[str]:
@@ -223,7 +223,7 @@ class Group:
         return self.read_by_all()
 
     def check_one_owner(self) -> None:
-        """No partition had two owners at any moment, by the members' own account."""
+        """Check that no partition ever had two owners, by the members' own reports."""
         tenures: dict[Place, list[tuple[int, int, str]]] = {}
         for member in self.members:
             for place, begun, ended in member.tenures():
@@ -256,5 +256,5 @@ def replace_dead_member(group: Group, feed: Callable[[Group, int], list[str]], k
 
 
 def even(owned: dict[str, set[Place]]) -> list[int]:
-    """How many partitions each has, fewest first."""
+    """Number of partitions of each member, in ascending order."""
     return sorted(map(len, owned.values()))

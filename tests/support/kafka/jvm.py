@@ -1,4 +1,4 @@
-"""Kafka's own Java classes for the tests: the jars that the benchmarks fetch, and how to run a tool."""
+"""Apache Kafka's Java classes: the jars that the benchmarks download, and a JVM to run Kafka's tools in."""
 
 import os
 import select
@@ -18,12 +18,12 @@ PIECE = 1 << 16
 
 @cache
 def find() -> Jars | str:
-    """The jars, or what is missing with the way to get it."""
+    """The jars, or what is missing and how to get it."""
     return obtain()
 
 
 def classpath() -> str | None:
-    """The class path of Kafka's tools and broker, or None where they cannot be had."""
+    """The class path of Kafka's tools and broker, or None if they are not available."""
     found = find()
     return found.class_path if isinstance(found, Jars) else None
 
@@ -40,7 +40,7 @@ def why_missing() -> str:
 
 
 def run(tool: str, *arguments: str, stdin: str | None = None, timeout: float = 120) -> subprocess.CompletedProcess[str]:
-    """Run one of Kafka's tools to its end; the caller judges the exit code."""
+    """Run one of Kafka's tools to its end; the caller checks the exit code."""
     found = find()
     assert isinstance(found, Jars), found
     if found.compiles:
@@ -57,13 +57,13 @@ def run(tool: str, *arguments: str, stdin: str | None = None, timeout: float = 1
 
 
 def _environment() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if name != "JDK_JAVA_OPTIONS"}  # java would tell of it
+    return {name: value for name, value in os.environ.items() if name != "JDK_JAVA_OPTIONS"}  # java would print it
 
 
 class Tools:
-    """A JVM for all tools of this process, which java/Tools.java runs one after the other. It ends with this process.
+    """One JVM for all tool runs of this process, one after the other, in java/Tools.java. It ends with this process.
 
-    A JVM of its own takes each of them most of two seconds of a core, two hundred times in a run of all tests.
+    A separate JVM costs almost two seconds of CPU, and all tests together run tools two hundred times.
     """
 
     def __init__(self, jars: Jars) -> None:
@@ -110,7 +110,7 @@ _running: list[Tools] = []
 
 
 def _tools() -> Tools:
-    """The one of this process; a new one after a tool that hung."""
+    """The JVM of this process; a new one after a tool that hung."""
     if not _running or _running[-1].process.poll() is not None:
         found = find()
         assert isinstance(found, Jars)

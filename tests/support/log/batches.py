@@ -1,6 +1,6 @@
-"""Record batches written and read by hand, as a second opinion on the broker's own code, which is not used here.
+"""Record batches encoded and decoded without the broker's own code, so that tests can check that code.
 
-A test can spoil any field on purpose: wrong counts, wrong checksum, control bits, foreign magic.
+A test can corrupt any field: counts, checksum, control bits, magic.
 """
 
 import struct
@@ -20,7 +20,7 @@ HEADER_SIZE = 61
 
 
 def lz4(data: bytes) -> bytes:
-    """Independent blocks: Kafka's Java code refuses linked ones."""
+    """Compress with independent blocks: Kafka's Java code rejects linked ones."""
     compressor = cramjam.lz4.Compressor(block_linked=False)
     compressor.compress(data)
     return bytes(compressor.finish())
@@ -47,7 +47,7 @@ class Written:
 
 @dataclass(frozen=True)
 class Stored:
-    """The header of one batch as it lies in a file or in a fetch response."""
+    """The header of one batch in a file or a fetch response."""
 
     base_offset: int
     size: int
@@ -78,7 +78,7 @@ class Stored:
 
 
 class Producer(NamedTuple):
-    """The identity that an idempotent producer stamps on its batches."""
+    """Producer id and epoch of an idempotent producer's batches."""
 
     id: int = -1
     epoch: int = -1
@@ -119,7 +119,7 @@ def batch(
     magic: int = 2,
     **spoiled: int,
 ) -> bytes:
-    """One batch; `spoiled` may replace count, last_offset_delta, crc or max_timestamp by something untrue."""
+    """One batch; `spoiled` may replace count, last_offset_delta, crc or max_timestamp with wrong values."""
     written = records or (Written(b"value"),)
     now = int(time.time() * 1000) if timestamp is None else timestamp
     payload = b"".join(encode_record(record, delta) for delta, record in enumerate(written))
@@ -138,7 +138,7 @@ def batch(
 
 
 def read_batches(data: bytes) -> list[Stored]:
-    """Every complete batch in `data`; what is cut off at the end is left out, as a consumer does."""
+    """Every complete batch in `data`; a truncated one at the end is ignored, as consumers do."""
     found, position = [], 0
     while len(data) - position >= HEADER_SIZE:
         base_offset, length = PREFIX.unpack_from(data, position)

@@ -1,4 +1,4 @@
-"""Batches and logs for the tests of the partition log: a small builder, and a reader that trusts no index."""
+"""Batches and logs for tests of the partition log: a small builder, and a reader that uses no index."""
 
 import os
 from pathlib import Path
@@ -93,7 +93,7 @@ def read(piece: Slice | None) -> bytes:
 
 
 def whole_batches(data: bytes) -> list[BatchHeader]:
-    """Headers of the batches in `data`; a cut one at the end is left out."""
+    """Headers of the batches in `data`; a truncated one at the end is ignored."""
     headers = []
     position = 0
     while position + 61 <= len(data):
@@ -114,7 +114,7 @@ def headers_on_disk(directory: Path) -> list[BatchHeader]:
 
 
 def producer_view(log: Log) -> dict[int, tuple[Any, ...]]:
-    """What a client can notice of the producers' state."""
+    """The part of the producers' state that clients can observe."""
     return {
         state.producer_id: (state.epoch, state.last_sequence, state.last_timestamp, tuple(state.batches))
         for state in log.producers

@@ -1,4 +1,4 @@
-"""Real loops, sockets and peers for the tests of the network room: nothing here is a mock of a broker."""
+"""Real event loops, sockets and peers for tests of the network room; no mocks."""
 
 import asyncio
 import socket
@@ -23,7 +23,7 @@ on_both_loops = pytest.mark.parametrize("loop_kind", LOOPS)
 
 
 def run(loop_kind: str, main: Coroutine[Any, Any, None]) -> None:
-    """Run to the end; what an asyncio callback lets escape fails the test."""
+    """Run to the end; an exception in an asyncio callback fails the test."""
     escaped: list[dict[str, Any]] = []
 
     async def watched() -> None:
@@ -36,7 +36,7 @@ def run(loop_kind: str, main: Coroutine[Any, Any, None]) -> None:
 
 
 class ManualLoop(asyncio.SelectorEventLoop):
-    """A loop whose time stands still until a test lets it pass."""
+    """A loop with a clock that only the test moves."""
 
     def __init__(self) -> None:
         self.now = 1_000.0
@@ -51,7 +51,7 @@ class ManualLoop(asyncio.SelectorEventLoop):
 
 
 def run_by_hand(main: Callable[[ManualLoop], Coroutine[Any, Any, None]]) -> None:
-    """Run to the end on a loop whose time passes by hand."""
+    """Run to the end on a loop with a manual clock."""
     escaped: list[dict[str, Any]] = []
     with asyncio.Runner(loop_factory=ManualLoop) as runner:
         loop = runner.get_loop()
@@ -62,14 +62,14 @@ def run_by_hand(main: Callable[[ManualLoop], Coroutine[Any, Any, None]]) -> None
 
 
 async def until(condition: Callable[[], object]) -> None:
-    """Let the loop turn until something holds; `run` bounds the time."""
+    """Run the loop until a condition holds; `run` limits the time."""
     pause = 0 if isinstance(asyncio.get_running_loop(), ManualLoop) else 0.001
-    while not condition():  # noqa: ASYNC110 - what is waited for has no event
+    while not condition():  # noqa: ASYNC110 - there is no event to wait for
         await asyncio.sleep(pause)
 
 
 async def turns(count: int = 20) -> None:
-    """Let the loop do all that is ready."""
+    """Let the loop run everything that is ready."""
     for _ in range(count):
         await asyncio.sleep(0)
 
@@ -79,7 +79,7 @@ def framed(body: bytes) -> bytes:
 
 
 def request(number: int, padding: int = 0) -> bytes:
-    """A request that says only which one it is."""
+    """A request with nothing but its number."""
     return framed(struct.pack(">qh", number, 0) + bytes(padding))
 
 
@@ -107,7 +107,7 @@ class Peer:
         await self._loop.sock_sendall(self.socket, data)
 
     def send_some(self, data: bytes) -> int:
-        """What the socket takes now."""
+        """Send as much as the socket accepts now; return how much."""
         try:
             return self.socket.send(data)
         except BlockingIOError:
@@ -126,7 +126,7 @@ class Peer:
         return await self.exactly(size)
 
     async def numbers(self, count: int) -> list[int]:
-        """The numbers of the next answers."""
+        """The numbers of the next responses."""
         return [number_of(await self.frame()) for _ in range(count)]
 
     async def silent(self) -> bool:
@@ -137,7 +137,7 @@ class Peer:
             return True
 
     async def ended(self) -> bool:
-        """Whether the other side closes now, sending nothing more."""
+        """Whether the other side closes the connection without sending more."""
         try:
             return await self._loop.sock_recv(self.socket, 1) == b""
         except ConnectionResetError:
@@ -148,7 +148,7 @@ class Peer:
 
 
 class Script:
-    """A handler: what it was given, in order, and what it gives back by the request's number."""
+    """A request handler that keeps its requests in order, and responds as scripted by request number."""
 
     def __init__(self) -> None:
         self.seen: list[int] = []
@@ -166,7 +166,7 @@ class Script:
         return parked
 
     def work(self, number: int) -> asyncio.Event:
-        """The request runs as a task until the event is set."""
+        """Handle the request in a task that ends when the event is set."""
         go_on = asyncio.Event()
 
         async def task() -> bytes:
@@ -178,7 +178,7 @@ class Script:
 
 
 def tcp_pair() -> tuple[socket.socket, socket.socket]:
-    """Two ends of a TCP connection with small buffers, so that a peer that does not read is noticed soon."""
+    """Two ends of a TCP connection with small buffers, so that a peer that does not read shows soon."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 * 1024)
         client = socket.socket()
@@ -191,7 +191,7 @@ def tcp_pair() -> tuple[socket.socket, socket.socket]:
 
 
 class Served:
-    """A connection of its own, its peer and its script."""
+    """A connection, its peer and its script."""
 
     def __init__(
         self,

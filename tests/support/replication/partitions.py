@@ -21,13 +21,13 @@ def a_partition(directory: Path, config: LogConfig | None = None, leader_epoch: 
 
 
 def some(*values: bytes, key: bytes | None = b"key", **options: Any) -> memoryview:
-    """A batch with these values, stamped with the time that the tests call now."""
+    """A batch with these values, with the tests' current time as timestamp."""
     records = [Written(value, key) for value in values or (b"value",)]
     return memoryview(batch(*records, **{"timestamp": NOW, **options}))
 
 
 class Outcomes:
-    """Produces to a partition, and keeps what came of it, in the order in which it came."""
+    """Produces to a partition, and keeps the outcomes in order of arrival."""
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition

@@ -1,6 +1,7 @@
-"""A partition of several replicas without brokers: a log in memory whose high watermark the test moves.
+"""A replicated partition without brokers: a log in memory, with a high watermark that the test moves.
 
-Its leadership can be lost, with whatever was not committed, and won again: as much of `Partition` as coordinators use.
+It can lose leadership, with everything that was not committed, and become leader again. It has as much of `Partition`
+as coordinators use.
 """
 
 import asyncio
@@ -55,7 +56,7 @@ class ReplicatedPartition:
         return later
 
     def commit(self, batches: int = 1_000_000) -> None:
-        """Followers have so many batches more, or all."""
+        """Followers fetch this many more batches, or all."""
         self.high_watermark = min(self.high_watermark + batches, self.log.end_offset)
         self._moved.set()
         done = [later for end, later in self.waiting if end <= self.high_watermark]
@@ -69,7 +70,7 @@ class ReplicatedPartition:
             await self._moved.wait()
 
     def lose(self, kept: int = 0) -> None:
-        """Another broker leads: it has what was committed, and `kept` batches of the rest."""
+        """Another broker becomes leader: it has everything committed, and `kept` more batches."""
         self.leads = False
         del self.log.batches[self.high_watermark + kept :]
         waiting, self.waiting = self.waiting, []
@@ -77,6 +78,6 @@ class ReplicatedPartition:
             later.resolve(NOT_LEADER)
 
     def win(self) -> None:
-        """This broker leads again. What its log has counts, but only from the next commit on is that certain."""
+        """This broker becomes leader again. Its log counts, but is committed only with the next commit."""
         self.leads = True
         self.leader_epoch += 2

@@ -1,7 +1,7 @@
-"""A ZooKeeper ensemble in memory, on a loop whose clock jumps: sessions that are cut off, expire, and lag behind.
+"""A ZooKeeper ensemble in memory, on a loop with a virtual clock: sessions disconnect, expire, and read stale data.
 
-Every session is with a server of its own, which may know less than the newest for a while. `sync` and changes bring it
-up to date; a new session may begin with one that knows less than the old one did, as with kazoo.
+Every session has its own server, which may lag behind the newest state. `sync` and writes bring it up to date; a new
+session may start with a server that is further behind than the old one, as with kazoo.
 """
 
 import asyncio
@@ -13,12 +13,12 @@ from typing import Any
 from moldau.base.tree import ANY_VERSION, Check, Create, Delete, Op, Set, name_of, parent_of
 from moldau.store.port import Conflict, Done, Node, Reason, StoreUnavailable
 
-Tree = dict[str, tuple[bytes, int, int, int]]  # data, version, the session that owns it or 0, the change that made it
-NEWEST_LAG_S = 1.0  # after so long a server knows everything
+Tree = dict[str, tuple[bytes, int, int, int]]  # data, version, owner session or 0, change that created it
+NEWEST_LAG_S = 1.0  # after this time a server is up to date
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """Nothing waits: where the loop would, its clock jumps."""
+    """Never waits: the clock jumps to the next timer instead."""
 
     def __init__(self) -> None:
         self._now = 0.0
@@ -28,7 +28,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
         def jump(timeout: float | None = None) -> Any:
             if timeout is None:
-                raise RuntimeError("nothing will ever happen any more")
+                raise RuntimeError("deadlock: no timer and nothing ready")
             self._now += timeout
             return select(0)
 
@@ -41,7 +41,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 class Ensemble:
     def __init__(self, dice: Random) -> None:
         self.dice = dice
-        self.history: list[Tree] = [{"/": (b"", 0, 0, 0)}]  # by the number of the change that led there
+        self.history: list[Tree] = [{"/": (b"", 0, 0, 0)}]  # by the number of the last change
         self.sessions: list[VirtualStore] = []
         self._last_session = 0
 
@@ -108,7 +108,7 @@ class VirtualStore:
         self._watches: list[tuple[str, str, object, asyncio.Future[None]]] = []
         ensemble.sessions.append(self)
 
-    # ── what happens to it ──
+    # ── faults ──
 
     def cut(self) -> None:
         self.connected = False
@@ -127,7 +127,7 @@ class VirtualStore:
                 callback()
 
     def abandon(self, after_s: float) -> None:
-        """The process is gone; the ensemble finds out later."""
+        """The process ends; the session expires later."""
         self.connected = False
         self._ensemble.sessions.remove(self)
         asyncio.get_running_loop().call_later(after_s, self._ensemble.end_session, self.session)
@@ -159,7 +159,7 @@ class VirtualStore:
     async def subtree(self, path: str) -> dict[str, Node]:
         found: dict[str, Node] = {}
         level = [path]
-        while level:  # not at one moment, as with ZooKeeper
+        while level:  # not a snapshot, as with ZooKeeper
             tree = await self._ask(lambda: self._tree)
             found |= {each: Node(*tree[each][:2]) for each in level if each in tree}
             level = [each for each in tree if each != "/" and parent_of(each) in level]
@@ -186,7 +186,7 @@ class VirtualStore:
     # ──
 
     async def _ask(self, work: Callable[[], Any]) -> Any:
-        """There and back. Cut off on the way there nothing was done, on the way back nobody knows."""
+        """Send a request. If it is lost nothing is done; if the response is lost the outcome is unknown."""
         for step in (work, None):
             session = self.session
             if not self.connected:

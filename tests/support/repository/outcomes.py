@@ -1,4 +1,4 @@
-"""pytest plugin that writes what a run found to a file: broken tests with their output, and the counts of the summary.
+"""pytest plugin that writes the outcomes of a run to a file: failed tests with their output, and counts.
 
 Load it with `-p` and name the file with `--outcomes`. In a run in several processes only the controller writes.
 """

@@ -1,4 +1,4 @@
-"""The repository's own files, for tests that look at the code instead of running it."""
+"""The repository's files, for tests that read the code instead of running it."""
 
 import ast
 import subprocess
@@ -18,7 +18,7 @@ def parsed(path: Path) -> ast.Module:
 
 
 def shown(path: Path) -> str:
-    """A path as a person names it."""
+    """A path relative to the repository."""
     return str(path.relative_to(ROOT))
 
 

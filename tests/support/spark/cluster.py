@@ -1,6 +1,6 @@
-"""A standalone cluster of Spark's: one master and two workers, started by `spark-class` of pip's PySpark.
+"""A standalone Spark cluster: one master and two workers, started with PySpark's `spark-class`.
 
-Workers have a Python of their own, with no package in it: what tasks need must come with the query.
+Workers have their own Python without packages: the query must bring everything that tasks need.
 """
 
 import os
@@ -73,12 +73,12 @@ class SparkCluster:
             kill_all(family)
 
     def executors(self) -> list[psutil.Process]:
-        """Those that run now."""
+        """The processes of running executors."""
         started = [each for process in self.processes for each in psutil.Process(process.pid).children(recursive=True)]
         return [each for each in started if _runs(each, EXECUTOR)]
 
     def said(self) -> str:
-        """What executors wrote, for a failing test."""
+        """The logs of executors, for a failed test."""
         return "\n".join(file.read_text(errors="replace")[-4000:] for file in self.directory.glob("work-*/*/*/stderr"))
 
     def _start(self, name: str, *command: str) -> None:

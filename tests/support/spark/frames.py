@@ -1,4 +1,4 @@
-"""Rows of our source's columns in a Spark session of this process, as the records that confluent-kafka would read."""
+"""Rows of our source in a Spark session of this process, as records comparable with confluent-kafka's."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -7,7 +7,7 @@ from support.clients.confluent import Record
 
 
 def as_records(rows: Iterable[Any]) -> list[Record]:
-    """Rows that were collected, by topic, partition and offset. Headers that are null are none."""
+    """Collected rows, sorted by topic, partition and offset. Null headers count as none."""
     return sorted((_record(row) for row in rows), key=lambda each: (each.topic, each.partition, each.offset))
 
 

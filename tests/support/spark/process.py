@@ -1,6 +1,6 @@
-"""Spark drivers as processes of their own, for other versions, other Pythons, and for being killed.
+"""Spark drivers as separate processes, for other versions, other Pythons, and to be killed.
 
-What runs in them is spark/programs/driver.py.
+They run spark/programs/driver.py.
 """
 
 import base64
@@ -25,11 +25,11 @@ SMALL = {"spark.ui.enabled": "false", "spark.driver.memory": "600m", "spark.ui.s
 
 
 class SparkFailed(Exception):
-    """What was asked for failed; the text is Spark's."""
+    """A command failed; the text is Spark's."""
 
 
 class SparkProcess:
-    """A driver that answers one question at a time. It ends with `close`, or at once with `kill`."""
+    """A driver that executes one command at a time. It ends with `close`, or at once with `kill`."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class SparkProcess:
         self.version = self._answer()["ready"]
 
     def ask(self, do: str, **more: Any) -> Any:
-        """Does one of the program's commands; SparkFailed with Spark's words if that fails."""
+        """Execute one of the program's commands; raise SparkFailed with Spark's text if it fails."""
         self.tell(do, **more)
         return self.answer()
 
@@ -89,7 +89,7 @@ class SparkProcess:
         return [driver, *driver.children(recursive=True)]
 
     def kill(self) -> None:
-        """kill -9 of all of them, as when the machine goes."""
+        """kill -9 all of them, like a lost machine."""
         if self.process.poll() is None:
             kill_all(self.family())
         self._forget()
@@ -115,13 +115,13 @@ class SparkProcess:
 
 
 def _environment(given: Mapping[str, str] | None, python: str | None) -> dict[str, str]:
-    """PySpark alone must be told which Python its workers run; our session knows."""
+    """Plain PySpark must be told which Python its workers use; our session knows."""
     found = {name: value for name, value in (given or os.environ).items() if name != "PYSPARK_PYTHON"}
     return {**found, "PYSPARK_PYTHON": python} if python else found
 
 
 def records(rows: list[dict[str, Any]]) -> list[Record]:
-    """Rows that the program showed, in the order that support.clients.confluent has."""
+    """Rows that the program printed, in the order of support.clients.confluent."""
     found = [
         Record(
             topic=row["topic"],
@@ -139,7 +139,7 @@ def records(rows: list[dict[str, Any]]) -> list[Record]:
 
 
 def row(**values: Any) -> dict[str, Any]:
-    """A row to write: bytes as the program wants them."""
+    """A row to write, with bytes encoded for the program."""
     return {name: _shown(value) for name, value in values.items()}
 
 

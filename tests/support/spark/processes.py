@@ -1,4 +1,4 @@
-"""Processes and their children, which may end one another."""
+"""Processes and their children."""
 
 import contextlib
 from collections.abc import Iterable
@@ -9,7 +9,7 @@ PATIENCE_S = 60
 
 
 def kill_all(processes: Iterable[psutil.Process]) -> None:
-    """kill -9; some may be gone by the time that it is their turn."""
+    """kill -9; some may have ended already."""
     killed = list(processes)
     for each in killed:
         with contextlib.suppress(psutil.NoSuchProcess):

@@ -1,4 +1,4 @@
-"""What Spark gives of a topic, as records to compare with confluent-kafka's: by a query, or by its tasks alone."""
+"""Records of a topic as Spark reads them, by a query or by its tasks alone, comparable with confluent-kafka's."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ def records(frame: Any) -> list[Record]:
 
 
 def streamed(spark: Any, options: dict[str, str], checkpoint: str) -> list[list[Record]]:
-    """What a stream gives until it has all that is there now, batch by batch."""
+    """The batches of a stream that reads everything available now."""
     batches: list[list[Record]] = []
     writer = (
         spark.readStream.format("moldau")
@@ -27,7 +27,7 @@ def streamed(spark: Any, options: dict[str, str], checkpoint: str) -> list[list[
 
 
 def without_spark(options: dict[str, str]) -> list[Record]:
-    """What the tasks of a batch query give, in this process: no JVM, so that many examples can be tried."""
+    """The result of a batch query's tasks in this process: no JVM, so that many examples can be tried."""
     from moldau.spark.options import read_options
     from moldau.spark.source.batch import BatchReader
     from moldau.spark.source.row_reader import RowReader

@@ -1,7 +1,7 @@
-"""The consume–transform–produce loop under fire: a copier and its broker are killed again and again while it copies.
+"""The consume–transform–produce loop under failures: a copier and its broker are killed again and again.
 
-`copy_under_fire` gives what a test judges: the target topic as readers of committed records see it. The copier itself
-is clients/members/copier.py, in a process of its own.
+`copy_under_fire` returns the target topic as read_committed sees it, for the test to check. The copier is
+clients/members/copier.py, in its own process.
 """
 
 import random
@@ -21,8 +21,8 @@ from support.groups.members import PROGRAMS, Member
 SOURCE, TARGET, NAME = "source", "target", "copier"
 PARTITIONS = 4
 ASK_S = 0.05
-WORK_S = 0.05  # what a transaction takes at least between its records and its offsets: a time to be killed in
-SESSION_MS = 1500  # a killed copier is missed for so long before its successor may go on
+WORK_S = 0.05  # minimum time of a transaction between its records and its offsets, in which it can be killed
+SESSION_MS = 1500  # after a copier is killed its successor waits this long
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Plan:
 
 @dataclass
 class Outcome:
-    """`expected` and `copied` by partition; the rest is for people."""
+    """`expected` and `copied` are by partition; the rest is information."""
 
     expected: list[list[str]]
     copied: list[list[str]]
@@ -47,7 +47,7 @@ class Outcome:
 
 
 class Fire:
-    """One run: it starts copiers, and kills them and the broker as the work goes on."""
+    """One run: starts copiers, and kills them and the broker meanwhile."""
 
     def __init__(self, broker: BrokerProcess, plan: Plan, seed: int) -> None:
         self.broker = broker
@@ -62,7 +62,7 @@ class Fire:
         self.copiers.append(Member((sys.executable, str(PROGRAMS / "copier.py")), {**settings, **more}))
 
     def committed(self) -> int:
-        """How many records are copied, by the group's committed offsets; 0 while its coordinator cannot tell."""
+        """Number of copied records, by the group's committed offsets; 0 while its coordinator is unavailable."""
         asked = OffsetFetchRequest.OffsetFetchRequestGroup
         topic = asked.OffsetFetchRequestTopics(name=SOURCE, topic_id=NO_TOPIC, partition_indexes=[*range(PARTITIONS)])
         group = asked(group_id=NAME, member_id=None, member_epoch=-1, topics=[topic])
@@ -71,7 +71,7 @@ class Fire:
         return sum(max(0, part.committed_offset) for topic in found.topics for part in topic.partitions)
 
     def go_on_until(self, count: int, deadline: float) -> None:
-        """Until so many records are copied; a copier that gave up is replaced."""
+        """Wait until this many records are copied; replace a copier that gave up."""
         while self.committed() < count:
             assert time.monotonic() < deadline, self.report()
             if not self.copiers[-1].running():
@@ -85,7 +85,7 @@ class Fire:
         return ends[0] == ends[1]
 
     def kill(self, what: str) -> None:
-        time.sleep(self.random.uniform(0, 0.1))  # so that it hits every part of a transaction
+        time.sleep(self.random.uniform(0, 0.1))  # to hit every phase of a transaction
         if what == "broker":
             self.broker.kill()
             self.broker.start()
@@ -115,7 +115,7 @@ class Fire:
 
 
 def fill(bootstrap: str, count: int) -> list[list[str]]:
-    """Numbers, to the partitions of the source in turn; what is in each."""
+    """Write numbers to the partitions of the source in rotation; return those of each partition."""
     with RawClient(bootstrap) as client:
         client.create_topic(SOURCE, PARTITIONS)
         client.create_topic(TARGET, PARTITIONS)

@@ -1,4 +1,4 @@
-"""A transaction shard with as little around it as it needs: what it decides happens at once, and the log is a list."""
+"""A transaction shard without a broker: decisions are applied at once, and the log is a list."""
 
 from typing import Any
 
@@ -78,7 +78,7 @@ class TransactionMachine:
             self._run(command, INTERNAL_CALLER)
 
     def wait(self, ms: int) -> None:
-        """Time passes, and timers fire in order."""
+        """Move the clock; timers fire in order."""
         until = self.now + ms
         while due := sorted((at, key) for key, at in self.timers.items() if at <= until):
             at, key = due[0]
@@ -88,7 +88,7 @@ class TransactionMachine:
         self.now = until
 
     def restart(self) -> None:
-        """The process dies: what is not in the log is gone."""
+        """Restart the process: only the log is kept."""
         self.shard, self.timers, self.markers = self.replayed(), {}, []
         self.execute(self.shard.loaded(TransactionEnvironment(self.now, self.config)))
 
@@ -99,13 +99,13 @@ class TransactionMachine:
         return shard
 
     def durable(self) -> dict[str, Transaction]:
-        """The state as far as a restart keeps it."""
+        """The state that a restart keeps."""
         return {name: found._replace(last_producer_epoch=-1) for name, found in self.shard.transactions.items()}
 
     def __getitem__(self, transactional_id: str) -> Transaction:
         return self.shard.transactions[transactional_id]
 
-    # ── requests, in short ──
+    # ── short forms of requests ──
 
     def init(
         self, name: str, producer: tuple[int, int] = (-1, -1), timeout_ms: int = 60_000, version: int = 5
@@ -121,7 +121,7 @@ class TransactionMachine:
         return response
 
     def begin(self, name: str, **settings: Any) -> tuple[int, int]:
-        """A producer that got its id and epoch."""
+        """InitProducerId; return producer id and epoch."""
         response = self.init(name, **settings)
         assert response.error_code == 0, response
         return response.producer_id, response.producer_epoch

@@ -1,4 +1,4 @@
-"""Real request frames for every API and version, and ways to spoil them. kio writes them; it never reads here."""
+"""Request frames of every API and version, encoded with kio, and ways to corrupt them."""
 
 import dataclasses
 import datetime
@@ -18,7 +18,7 @@ from kio.serial import entity_writer
 from support.log.batches import Written, batch
 
 CLIENT_ID = b"fuzz"
-# What a field holds so that requests reach deep into the broker and yet change little: nothing is created or deleted.
+# Field values with which requests get far in the broker, but create and delete nothing.
 BY_NAME: Mapping[str, object] = {
     "acks": -1,
     "allow_auto_topic_creation": False,
@@ -109,7 +109,7 @@ class Frames:
         return BY_KIND[kind]
 
 
-# -- spoiling: each takes a frame body and a source of chance, and returns another body
+# -- corruption: each function takes a frame body and a random generator, and returns another body
 
 HOSTILE_INTEGERS = [
     struct.pack(">h", -1),
@@ -156,7 +156,7 @@ def repeat_part(body: bytes, chance: random.Random) -> bytes:
 
 
 def unknown_tags(body: bytes, chance: random.Random) -> bytes:
-    """KIP-482: at the end of a flexible message they are valid, elsewhere they are noise."""
+    """KIP-482: valid at the end of a flexible message, noise elsewhere."""
     return body[:-1] + UNKNOWN_TAGS
 
 
@@ -188,7 +188,7 @@ UP_TO = list(accumulate(weight for _, weight in SPOILERS))
 
 
 def spoil(body: bytes, chance: random.Random) -> bytes:
-    """One of the ways above, by weight, in a frame with its true size; rarely with an untrue one."""
+    """Corrupt with one of the functions above, by weight; the size is right, except rarely."""
     spoiled = chance.choices(WAYS, cum_weights=UP_TO)[0](body, chance)
     size = len(spoiled)
     if chance.random() < 0.01:

@@ -1,4 +1,4 @@
-"""Hypothesis strategies for wire messages, made from their declarations: values that a given version can say."""
+"""Hypothesis strategies for wire messages, from their declarations: values that a version can encode."""
 
 from functools import cache
 from typing import Any
@@ -10,7 +10,7 @@ from moldau.wire.declare import BOOL, UUID_, Array, Blob, Field, Fixed, Kind, Ne
 
 RANGES = {letter: 8 * size for letter, size in (("b", 1), ("h", 2), ("i", 4), ("q", 8))}
 
-# What the oracles refuse although the wire allows it: error codes that do not exist, times that are no dates.
+# The other implementations reject these although the protocol allows them: unknown error codes, invalid dates.
 LIMITED: dict[str, st.SearchStrategy[Any]] = {
     "error_code": st.sampled_from([-1, 0, 3, 35, 100]),
     "topic_config_error_code": st.sampled_from([0, 40]),
@@ -26,13 +26,13 @@ BLOBS = st.binary(max_size=6) | st.just(bytes(300))
 
 
 def form_of(cls: type, version: int) -> type:
-    """The class that says what lies on the wire: an older form, or the message itself."""
+    """The class that describes a version on the wire: an older form, or the message itself."""
     return next((form for until, form in layout_of(cls).older if version <= until), cls)
 
 
 @cache
 def messages(cls: type, version: int) -> st.SearchStrategy[Any]:
-    """Messages in their newest form that can be said in this version."""
+    """Messages in their newest form that this version can encode."""
     form = form_of(cls, version)
     values = structs(form, version)
     return values if form is cls else values.map(lambda value: value.to_newest())
@@ -74,7 +74,7 @@ def kinds(kind: Kind[Any], version: int) -> st.SearchStrategy[Any]:
 
 
 def sample(cls: type, version: int) -> Any:
-    """One message with something in every field that the version has: no null, no empty array, no tag left out."""
+    """One message with a value in every field of the version: no null, no empty array, no missing tag."""
     form: Any = form_of(cls, version)
     made = sample_struct(form, version)
     return made if form is cls else made.to_newest()

@@ -1,10 +1,10 @@
-"""Distribution of tests over processes: the files named in support/repository/dealing.py exist and stay together."""
+"""Distribution of tests over processes: files that are named to stay together exist, and do."""
 
 from pathlib import Path
 
 import pytest
 
-from support.repository.dealing import GROUP_OF, group_of
+from support.repository.distribution import GROUP_OF, group_of
 
 ROOT = Path(__file__).parents[2]
 
@@ -22,5 +22,5 @@ def test_all_with_a_session_are_named() -> None:
     assert len(groups) == 1, "another process would start a session of its own"
 
 
-def test_others_are_dealt_out_one_by_one(request: pytest.FixtureRequest) -> None:
+def test_others_are_distributed_one_by_one(request: pytest.FixtureRequest) -> None:
     assert group_of(request.node.nodeid) == request.node.nodeid

@@ -1,7 +1,7 @@
-"""Which tests stay in one process of a run in several: those that share something that takes long to make.
+"""Distribution of tests over processes: tests that share something expensive stay in one process.
 
-All others are dealt out one by one. xdist has a mark for this (`xdist_group`), but this version of it writes the mark
-where this version of pytest does not look: each process would make its own.
+All others are distributed one by one. xdist has the mark `xdist_group` for this, but this version of it stores the mark
+where this version of pytest does not look.
 """
 
 from pathlib import PurePosixPath
@@ -10,15 +10,15 @@ from xdist.scheduler import LoadScopeScheduling
 
 GROUPS: dict[str, tuple[str, ...]] = {
     "tests/clients": (
-        "test_adoption",  # what Apache Kafka left
+        "test_adoption",  # directories written by Apache Kafka
         "test_adoption_groups",
-        "test_direct_security",  # an Apache Kafka
+        "test_direct_security",  # an Apache Kafka process
         "test_streams",  # a compiled program
     ),
     "tests/cluster": ("test_administration", "test_controllers", "test_coordinators", "test_damage"),  # a cluster each
     "tests/unit/store": ("test_zookeeper",),  # an ensemble
 }
-# One JVM for a session of all of them, and no more than one other that is busy with Spark beside it.
+# One JVM for all tests with a session, and at most one more that runs Spark at the same time.
 SPARK = "tests/spark"
 WITH_SESSION = (
     "test_apache",
@@ -35,18 +35,18 @@ WITH_SESSION = (
 WITH_PROCESSES = ("test_cluster", "test_demo", "test_disturbed", "test_faults", "test_pipelines")
 GROUP_OF = {
     **{f"{folder}/{name}.py": name for folder, names in GROUPS.items() for name in names},
-    **{f"{SPARK}/{name}.py": "with a session of Spark" for name in WITH_SESSION},
-    **{f"{SPARK}/{name}.py": "with processes of Spark" for name in WITH_PROCESSES},
+    **{f"{SPARK}/{name}.py": "with a Spark session" for name in WITH_SESSION},
+    **{f"{SPARK}/{name}.py": "with Spark processes" for name in WITH_PROCESSES},
 }
 
 
 def group_of(test: str) -> str:
-    """By what pytest calls the test; a test that shares nothing is a group of its own."""
+    """The group of a test by its node id; a test that shares nothing is its own group."""
     return GROUP_OF.get(str(PurePosixPath(test.partition("::")[0])), test)
 
 
-class Dealer(LoadScopeScheduling):
-    """Deals out groups, the largest first."""
+class GroupScheduling(LoadScopeScheduling):
+    """Distributes groups to processes, the largest first."""
 
     def _split_scope(self, nodeid: str) -> str:
         return group_of(nodeid)
