@@ -1,4 +1,4 @@
-"""Java .properties files: text in, dictionary out. It knows the syntax, not what any key means."""
+"""Java .properties files: text in, dictionary out. Knows the syntax, not the meaning of any key."""
 
 ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 BLANKS = " \t\f"
@@ -8,15 +8,37 @@ class MalformedProperties(ValueError):
     """The text breaks the syntax; the message says where."""
 
 
-def read_properties(text: str) -> dict[str, str]:
+class Properties(dict[str, str]):
+    """Keys and values, and where a file has them; a value that is set afterwards has no place in the file."""
+
+    def __init__(self, file: str = "") -> None:
+        super().__init__()
+        self._file = file
+        self._lines: dict[str, int] = {}
+
+    def read(self, key: str, value: str, line: int) -> None:
+        super().__setitem__(key, value)
+        self._lines[key] = line
+
+    def __setitem__(self, key: str, value: str) -> None:
+        super().__setitem__(key, value)
+        self._lines.pop(key, None)
+
+    def place(self, key: str) -> str | None:
+        """`FILE:LINE`, or None for a key that did not come from the file."""
+        line = self._lines.get(key)
+        return None if line is None else f"{self._file}:{line}"
+
+
+def read_properties(text: str, file: str = "") -> Properties:
     """Keys and values as Java's Properties.load reads them: the last of two equal keys wins."""
-    found: dict[str, str] = {}
+    found = Properties(file)
     for number, line in _logical_lines(text):
         key_end = _end_of_key(line)
         rest = line[key_end:].lstrip(BLANKS)
         if rest[:1] in ("=", ":"):
             rest = rest[1:].lstrip(BLANKS)
-        found[_unescape(line[:key_end], number)] = _unescape(rest, number)
+        found.read(_unescape(line[:key_end], number), _unescape(rest, number), number)
     return found
 
 

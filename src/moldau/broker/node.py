@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from moldau.base.errors import Refusal
+from moldau.base.properties import Properties
 from moldau.base.settings import SettingsRefused
 from moldau.broker import adoption, process
 from moldau.broker.assembly import assemble
@@ -89,7 +90,8 @@ def run(properties: Mapping[str, str], announce: Announce | None = None, clock: 
         config, warnings = load(properties, host_name=socket.gethostname())
     except SettingsRefused as refused:
         for problem in refused.problems:
-            print(f"moldau: {problem.message}", file=sys.stderr)
+            place = properties.place(problem.name) if isinstance(properties, Properties) else None
+            print(f"moldau: {place}: {problem.message}" if place else f"moldau: {problem.message}", file=sys.stderr)
         return EXIT_REFUSED
     for warning in warnings:
         log.warning("%s", warning)

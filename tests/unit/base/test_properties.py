@@ -46,3 +46,13 @@ def test_what_is_escaped_comes_back(properties: dict[str, str]) -> None:
         return "".join("\\" + letter if letter in " =:#!\\" else letter for letter in text)
 
     assert read_properties("\n".join(f"{key}={escape(value)}" for key, value in properties.items())) == properties
+
+
+def test_a_key_knows_its_line_until_it_is_set_anew() -> None:
+    found = read_properties("# first\na=1\nb=one,\\\n  two\nc=3\na=4", "server.properties")
+    assert found.place("a") == "server.properties:6", "the last of two"
+    assert found.place("b") == "server.properties:3"
+    assert found.place("c") == "server.properties:5"
+    assert found.place("d") is None
+    found["c"] = "by a flag"
+    assert found.place("c") is None

@@ -8,6 +8,7 @@ import pytest
 
 from moldau.base.properties import read_properties
 from moldau.base.settings import Kind, Live, Setting, SettingsRefused, text_of
+from moldau.broker.node import EXIT_REFUSED, run
 from moldau.broker.settings import BROKER, GUARDS, LATER, MEANINGLESS, NOT_YET, PLAIN_FIELDS, BrokerConfig, load
 from moldau.log.settings import TOPIC
 
@@ -300,3 +301,14 @@ def test_every_typed_field_is_a_row_of_its_type() -> None:
 def _plain(kind: Any) -> Any:
     """`tuple[str, ...]` as `tuple`, which isinstance takes."""
     return tuple if get_origin(kind) is tuple else kind
+
+
+def test_a_wrong_name_is_reported_with_its_file_and_line(capsys: pytest.CaptureFixture[str]) -> None:
+    properties = read_properties("# mine\nlog.dirs=/data\nlog.segment.byte=1\nnum.partitions=0", "server.properties")
+    properties["num.partitions"] = "-1"  # by a flag
+    assert run(properties) == EXIT_REFUSED
+    unknown, value = capsys.readouterr().err.splitlines()
+    assert unknown == (
+        "moldau: server.properties:3: Unknown broker config name: log.segment.byte; did you mean log.segment.bytes?"
+    )
+    assert "server.properties" not in value

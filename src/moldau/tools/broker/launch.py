@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 import moldau
-from moldau.base.properties import MalformedProperties, read_properties
+from moldau.base.properties import MalformedProperties, Properties, read_properties
 from moldau.tools.common.failure import announce as say
 from moldau.tools.common.failure import misused, split_pair
 
@@ -94,14 +94,13 @@ def _remove_if_unused(directory: Path) -> None:
             directory.rmdir()
 
 
-def build_properties(launch: Launch) -> dict[str, str]:
+def build_properties(launch: Launch) -> Properties:
     """Kafka's setting names and their values: --set wins over the other flags, and those over the file."""
-    properties: dict[str, str] = {}
-    if launch.config is not None:
-        properties.update(read_properties_file(launch.config))
+    properties = Properties() if launch.config is None else read_properties_file(launch.config)
     is_up = launch.command == "up"
     if is_up:
-        properties.update(UP_SETTINGS)
+        for name, value in UP_SETTINGS.items():
+            properties[name] = value
     directory = launch.directory if launch.directory is not None else UP_DIRECTORY if is_up else None
     listen = launch.listen if launch.listen is not None else UP_LISTEN if is_up else None
     if directory is not None:
@@ -117,7 +116,9 @@ def build_properties(launch: Launch) -> dict[str, str]:
         properties["zookeeper.connect"] = launch.zookeeper
     if launch.number is not None:
         properties["node.id"] = launch.number
-    properties.update(split_pair(text, "--set") for text in launch.settings)
+    for text in launch.settings:
+        name, value = split_pair(text, "--set")
+        properties[name] = value
     return properties
 
 
@@ -132,20 +133,20 @@ def read_listen(text: str) -> str:
     return f"{host}:{int(port)}"
 
 
-def read_properties_file(name: str) -> dict[str, str]:
+def read_properties_file(name: str) -> Properties:
     try:
         text = Path(name).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
         raise misused(f"cannot read --config {name}: {reason}") from error
-    return parse_properties(text)
+    return parse_properties(text, name)
 
 
-def parse_properties(text: str) -> dict[str, str]:
+def parse_properties(text: str, file: str = "the properties file") -> Properties:
     try:
-        return read_properties(text)
+        return read_properties(text, file)
     except MalformedProperties as problem:
-        raise misused(f"the properties file is malformed: {problem}") from None
+        raise misused(f"{file} is malformed: {problem}") from None
 
 
 def own_command() -> str:
