@@ -398,7 +398,7 @@ def test_directories_of_no_topic_are_left_alone(left: dict[str, Left], open_copy
     broker = open_copy(stopped)
     shutil.copytree(broker.data / "plain-0", broker.data / "stray-0")
     broker.start()
-    assert "1 directories belong to no topic and are left alone" in broker.log_text()
+    assert "1 partition directories belong to no topic and are left as they are" in broker.log_text()
     with RawClient(broker.bootstrap) as client:
         assert "stray" not in everything(client)
         broker.restart()

@@ -1,1 +1,1 @@
-"""Pure ground: wire errors, settings engine, kinds of integers."""
+"""Values that all rooms share: wire errors, settings, ids, sessions. Pure."""

@@ -1,7 +1,6 @@
-"""The one table of wire errors that Moldau answers with: code, whether a client may retry, and what it means.
+"""Table of the protocol errors that Moldau returns: code, whether a client may retry, and what it means.
 
-A member is its code, so it packs like an int. Codes of Kafka's protocol that no API of ours returns yet are not
-listed: the row arrives with the API that needs it.
+A member is its code, so it packs like an int. Errors of Kafka's protocol that no API returns yet are not listed.
 """
 
 from dataclasses import dataclass
@@ -23,33 +22,45 @@ class WireError(IntEnum):
         member.doc = doc
         return member
 
-    UNKNOWN_SERVER_ERROR = -1, False, "The broker met an error that it did not expect; its log has the details."
+    UNKNOWN_SERVER_ERROR = -1, False, "An unexpected error of the broker; its log has the details."
     NONE = 0, False, "No error."
-    OFFSET_OUT_OF_RANGE = 1, False, "The offset lies outside what the partition holds."
+    OFFSET_OUT_OF_RANGE = 1, False, "The offset is outside of the partition's log."
     CORRUPT_MESSAGE = 2, True, "The batch's checksum or layout is wrong."
     UNKNOWN_TOPIC_OR_PARTITION = 3, True, "This broker has no such topic or partition."
     LEADER_NOT_AVAILABLE = 5, True, "The partition has no leader: the disk of its only replica failed."
     NOT_LEADER_OR_FOLLOWER = 6, True, "This broker does not lead the partition."
-    REQUEST_TIMED_OUT = 7, True, "The request was not finished within its time limit."
+    REQUEST_TIMED_OUT = 7, True, "The request was not completed within its timeout."
     MESSAGE_TOO_LARGE = 10, False, "The batch is larger than max.message.bytes."
-    OFFSET_METADATA_TOO_LARGE = 12, False, "The note of a commit is longer than offset.metadata.max.bytes."
-    NETWORK_EXCEPTION = 13, True, "The connection ended before the answer came."
-    COORDINATOR_LOAD_IN_PROGRESS = 14, True, "The coordinator is still reading its state from the log."
+    OFFSET_METADATA_TOO_LARGE = (
+        12,
+        False,
+        "The metadata of a committed offset is longer than offset.metadata.max.bytes.",
+    )
+    NETWORK_EXCEPTION = 13, True, "The connection was closed before the response came."
+    COORDINATOR_LOAD_IN_PROGRESS = 14, True, "The coordinator is still loading its state."
     COORDINATOR_NOT_AVAILABLE = 15, True, "No coordinator is available."
     NOT_COORDINATOR = 16, True, "This broker does not coordinate that group or transactional id."
     INVALID_TOPIC_EXCEPTION = 17, False, "The topic's name is not allowed, or the topic may not be used that way."
     RECORD_LIST_TOO_LARGE = 18, False, "The batch is larger than a segment can be."
-    NOT_ENOUGH_REPLICAS = 19, True, "Fewer replicas are in sync than min.insync.replicas; try again."
-    NOT_ENOUGH_REPLICAS_AFTER_APPEND = 20, True, "The batch is in the log, but fewer replicas have it than it needs."
+    NOT_ENOUGH_REPLICAS = 19, True, "Fewer replicas are in sync than min.insync.replicas; retry."
+    NOT_ENOUGH_REPLICAS_AFTER_APPEND = (
+        20,
+        True,
+        "The batch is in the log, but on fewer in-sync replicas than min.insync.replicas.",
+    )
     INVALID_REQUIRED_ACKS = 21, False, "acks must be -1 (all), 0 or 1."
-    ILLEGAL_GENERATION = 22, False, "The group has moved on to another generation."
+    ILLEGAL_GENERATION = 22, False, "The group has another generation."
     INCONSISTENT_GROUP_PROTOCOL = 23, False, "The member has no protocol in common with the group."
     INVALID_GROUP_ID = 24, False, "The group id is not valid."
     UNKNOWN_MEMBER_ID = 25, False, "The group has no such member."
-    INVALID_SESSION_TIMEOUT = 26, False, "The session time-out is outside of what the broker allows."
+    INVALID_SESSION_TIMEOUT = (
+        26,
+        False,
+        "The session timeout is outside of group.min.session.timeout.ms and group.max.session.timeout.ms.",
+    )
     REBALANCE_IN_PROGRESS = 27, False, "The group is rebalancing: join again."
-    TOPIC_AUTHORIZATION_FAILED = 29, False, "The client may not use this topic that way."
-    CLUSTER_AUTHORIZATION_FAILED = 31, False, "Only brokers may ask this, and only where they meet."
+    TOPIC_AUTHORIZATION_FAILED = 29, False, "The client is not authorized for this operation on the topic."
+    CLUSTER_AUTHORIZATION_FAILED = 31, False, "Only brokers may send this request, on the inter-broker listener."
     INVALID_TIMESTAMP = 32, False, "A record's timestamp is further from the broker's clock than the topic allows."
     UNSUPPORTED_VERSION = 35, False, "This version of the request is not supported."
     TOPIC_ALREADY_EXISTS = 36, False, "A topic of that name exists."
@@ -64,11 +75,11 @@ class WireError(IntEnum):
     INVALID_PRODUCER_EPOCH = 47, False, "A newer epoch of this producer has written to the partition."
     INVALID_TXN_STATE = 48, False, "The transaction is not in a state that allows this."
     INVALID_PRODUCER_ID_MAPPING = 49, False, "The producer id does not belong to the transactional id."
-    INVALID_TRANSACTION_TIMEOUT = 50, False, "The transaction's time-out is longer than transaction.max.timeout.ms."
+    INVALID_TRANSACTION_TIMEOUT = 50, False, "The transaction timeout is longer than transaction.max.timeout.ms."
     CONCURRENT_TRANSACTIONS = 51, True, "The transactional id's last transaction is still being ended."
     TRANSACTION_COORDINATOR_FENCED = 52, False, "A newer coordinator has taken over the transaction."
-    TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53, False, "The client may not use this transactional id."
-    OPERATION_NOT_ATTEMPTED = 55, False, "Not tried, since another part of the request failed."
+    TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53, False, "The client is not authorized for this transactional id."
+    OPERATION_NOT_ATTEMPTED = 55, False, "Not attempted, because another part of the request failed."
     KAFKA_STORAGE_ERROR = 56, True, "The disk failed, or is full: then delete topics or lower retention.bytes."
     LOG_DIR_NOT_FOUND = 57, False, "The broker has no such log directory."
     NON_EMPTY_GROUP = 68, False, "The group has members."
@@ -79,14 +90,18 @@ class WireError(IntEnum):
     FENCED_LEADER_EPOCH = 74, True, "The client's leader epoch is older than the partition's."
     UNKNOWN_LEADER_EPOCH = 75, True, "The client's leader epoch is newer than the partition's."
     UNSUPPORTED_COMPRESSION_TYPE = 76, False, "This request version does not allow the batch's compression."
-    OFFSET_NOT_AVAILABLE = 78, True, "Not known to be committed yet: the leader is new, or the follower is behind."
+    OFFSET_NOT_AVAILABLE = (
+        78,
+        True,
+        "The offset is not known to be committed yet: the leader is new, or the follower is behind.",
+    )
     STALE_BROKER_EPOCH = 77, False, "The broker has registered again since."
-    MEMBER_ID_REQUIRED = 79, False, "The member has to join again with the id that it is given."
-    PREFERRED_LEADER_NOT_AVAILABLE = 80, True, "The first of the partition's replicas cannot lead it now."
-    GROUP_MAX_SIZE_REACHED = 81, False, "The group has as many members as it may have."
+    MEMBER_ID_REQUIRED = 79, False, "The member has to rejoin with the member id in the response."
+    PREFERRED_LEADER_NOT_AVAILABLE = 80, True, "The preferred replica cannot lead the partition now."
+    GROUP_MAX_SIZE_REACHED = 81, False, "The group has the maximum number of members."
     FENCED_INSTANCE_ID = 82, False, "Another member has taken over the instance id."
-    ELIGIBLE_LEADERS_NOT_AVAILABLE = 83, True, "None of the partition's replicas can lead it now."
-    ELECTION_NOT_NEEDED = 84, True, "The partition has the leader that was asked for."
+    ELIGIBLE_LEADERS_NOT_AVAILABLE = 83, True, "No replica can lead the partition now."
+    ELECTION_NOT_NEEDED = 84, True, "The partition has the requested leader already."
     NO_REASSIGNMENT_IN_PROGRESS = 85, False, "The partition is not being reassigned."
     GROUP_SUBSCRIBED_TO_TOPIC = 86, False, "The group is subscribed to the topic."
     INVALID_RECORD = 87, False, "A record breaks a rule of its topic or of the format."
@@ -98,23 +113,27 @@ class WireError(IntEnum):
     TRANSACTIONAL_ID_NOT_FOUND = 105, False, "The transactional id is not known."
     FETCH_SESSION_TOPIC_ID_ERROR = 106, True, "The fetch session mixes topic names and topic ids."
     INELIGIBLE_REPLICA = 107, False, "A broker cannot be in sync: it is gone, leaving, or has restarted."
-    FENCED_MEMBER_EPOCH = 110, False, "The member's epoch is not the one that the group knows: it has to join anew."
+    FENCED_MEMBER_EPOCH = 110, False, "The member's epoch is not the group's: the member has to rejoin."
     UNRELEASED_INSTANCE_ID = 111, False, "Another member still has the instance id."
     UNSUPPORTED_ASSIGNOR = 112, False, "The broker has no such assignor."
-    STALE_MEMBER_EPOCH = 113, False, "The member's epoch is older than the group's: it has to learn its new one first."
-    MISMATCHED_ENDPOINT_TYPE = 114, False, "The request asks for another kind of endpoint than this one."
-    UNSUPPORTED_ENDPOINT_TYPE = 115, False, "The request asks for a kind of endpoint that does not exist."
-    TRANSACTION_ABORTABLE = 120, False, "The transaction cannot go on, and can be aborted."
+    STALE_MEMBER_EPOCH = (
+        113,
+        False,
+        "The member's epoch is older than the group's: the member has to send a heartbeat first.",
+    )
+    MISMATCHED_ENDPOINT_TYPE = 114, False, "The request is for another type of endpoint."
+    UNSUPPORTED_ENDPOINT_TYPE = 115, False, "The request is for an unknown type of endpoint."
+    TRANSACTION_ABORTABLE = 120, False, "The transaction cannot continue; abort it."
     INVALID_REGULAR_EXPRESSION = 128, False, "The regular expression is not valid."
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """An expected failure, as a value: the wire error and the sentence that a user reads."""
+    """An expected failure, as a value: the protocol error and a message for the user."""
 
     error: WireError
     message: str
-    records: tuple[tuple[int, str], ...] = ()  # which records of the batch are to blame, and why
+    records: tuple[tuple[int, str], ...] = ()  # the invalid records of the batch, and why
 
     @classmethod
     def of(cls, error: WireError) -> "Refusal":

@@ -21,7 +21,7 @@ class Later(Generic[T]):
 
     @property
     def result(self) -> T:
-        """What it was resolved with; only where `done`."""
+        """The result; only if `done`."""
         return self._result
 
     def resolve(self, result: T) -> None:
@@ -41,7 +41,7 @@ class Later(Generic[T]):
             self._listener = listener
 
     def forget(self) -> None:
-        """Drop the listener: the result is of no use to it any more."""
+        """Drop the listener."""
         self._listener = None
 
 

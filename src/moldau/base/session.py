@@ -1,4 +1,4 @@
-"""The identity of a connection: its principal, its client, its listener. Authenticates and authorises nobody."""
+"""Session: the identity of a connection, with its principal, client and listener. Authenticates nothing."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -19,7 +19,7 @@ ANONYMOUS = Principal("User", "ANONYMOUS")
 
 
 class SecurityProtocol(Enum):
-    """How a listener protects its connections; the names are those of `listener.security.protocol.map`."""
+    """The security protocol of a listener, as in `listener.security.protocol.map`."""
 
     PLAINTEXT = "PLAINTEXT"
 
@@ -28,11 +28,12 @@ class SecurityProtocol(Enum):
 class Session:
     """One per connection, made by its listener, handed to every handler as part of the call.
 
-    `client_id` is that of the newest request: a connection may change it. The software is what ApiVersions told.
+    `client_id` is that of the last request other than Produce and Fetch, or of the first request. The software name and
+    version come from ApiVersions.
     """
 
     listener: str
-    peer: str  # address and port, as shown to people
+    peer: str  # address and port, for logs
     security_protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
     principal: Principal = ANONYMOUS
     client_id: str | None = None

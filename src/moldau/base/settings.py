@@ -26,7 +26,7 @@ class Kind(IntEnum):
 
 
 class Live(Enum):
-    """Whether a setting can change while the broker runs, and for whom."""
+    """Whether a setting can be changed dynamically: for one broker, for the cluster, or not at all."""
 
     READ_ONLY = "at start only"
     PER_BROKER = "per broker"
@@ -35,7 +35,7 @@ class Live(Enum):
 
 RANGES = {Kind.SHORT: 2**15, Kind.INT: 2**31, Kind.LONG: 2**63}
 
-LONGEST_SHOWN = 120  # of a stranger's text in a sentence; also the longest name worth comparing with ours
+LONGEST_SHOWN = 120  # characters of a user's text in a message; also the longest name that is compared with known ones
 
 Check = Callable[[Value], str | None]  # what is wrong with a parsed value, as the end of "<name> must be …"
 
@@ -49,7 +49,7 @@ class Synonym(NamedTuple):
 
 
 class SettingError:
-    """Why a value or a name is refused, as a value: one sentence for the one who wrote it."""
+    """Why a value or a name is refused, as a value with a message for the user."""
 
     __slots__ = ("message", "name")
 
@@ -62,7 +62,7 @@ class SettingError:
 
 
 class SettingsRefused(Exception):
-    """Settings that the program cannot start with: all problems at once, one sentence each."""
+    """Settings that the program cannot start with: all problems at once."""
 
     def __init__(self, problems: Iterable[SettingError]) -> None:
         self.problems = tuple(problems)
@@ -91,7 +91,7 @@ class Setting(NamedTuple):
         return self.kind is Kind.PASSWORD
 
     def parse(self, text: str) -> Value | SettingError:
-        """The typed value, or the sentence that says what is wrong and what to write."""
+        """The typed value, or an error that says what is wrong and what to write."""
         trimmed = text.strip()
         value = PARSERS[self.kind](self, trimmed)
         if isinstance(value, SettingError):
@@ -128,12 +128,12 @@ class Setting(NamedTuple):
 
 
 def shortened(text: str) -> str:
-    """A stranger's text, fit for a sentence."""
+    """A user's text, shortened for a message."""
     return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…"
 
 
 class Group(NamedTuple):
-    """Rows that share a fate: `what` names the feature they belong to, or says why they are idle."""
+    """Rows that are not used for the same reason: `what` names their feature, or says why they have no meaning."""
 
     what: str
     settings: tuple[Setting, ...]
@@ -212,7 +212,7 @@ UNITS_OF_NAME = {"ms": 1, "seconds": 1000, "minutes": 60_000, "hours": 3_600_000
 
 
 def _without_unit(setting: Setting, text: str) -> str:
-    """What to write instead of `10MB` or `7d`; empty if the text is nothing of that sort."""
+    """What to write instead of `10MB` or `7d`; empty for other texts."""
     digits = text.rstrip("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ ")
     unit = text[len(digits) :].strip().lower()
     if not (digits.isascii() and digits.isdigit()) or len(digits) > 18:
@@ -231,7 +231,7 @@ def _without_unit(setting: Setting, text: str) -> str:
 
 
 class Table:
-    """Settings by name. `what` says whose they are, for sentences: "topic", "broker"."""
+    """Settings by name. `what` is used in messages: "topic", "broker"."""
 
     def __init__(self, what: str, settings: Iterable[Setting]) -> None:
         self.what = what
@@ -257,7 +257,7 @@ class Table:
         return self.unknown(name) if setting is None else setting.parse(text)
 
     def unknown(self, name: str) -> SettingError:
-        """The sentence for a name that is not in the table, with the nearest one that is."""
+        """The error for an unknown name, with the nearest known one."""
         near = self.nearest(name)
         hint = f"; did you mean {near}?" if near else ""
         return SettingError(name, f"Unknown {self.what} config name: {shortened(name)}{hint}")
@@ -265,7 +265,7 @@ class Table:
     def nearest(self, name: str) -> str | None:
         if len(name) > LONGEST_SHOWN:
             return None
-        import difflib  # only the unlucky pay for it
+        import difflib  # imported for an error only
 
         shown = [setting.name for setting in self if not setting.hidden]
         matches = difflib.get_close_matches(name.strip().lower().replace("_", "."), shown, n=1, cutoff=0.6)

@@ -1,10 +1,10 @@
-"""A stretch of an open file, as the log plans it and the network sends it. Says nothing of what is in it."""
+"""A slice of an open file, which the log locates and the network sends."""
 
 from typing import Protocol
 
 
 class OpenFile(Protocol):
-    """A file whose descriptor stays open for as long as this object is referred to."""
+    """A file that stays open while this object is referenced."""
 
     fd: int
 
@@ -18,4 +18,4 @@ class FileSlice(Protocol):
     def length(self) -> int: ...
     @property
     def hot(self) -> bool:
-        """Written a moment ago: the page cache has it."""
+        """Whether it was written a moment ago, and is in the page cache."""

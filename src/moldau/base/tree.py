@@ -1,18 +1,18 @@
-"""Operations on a small versioned tree, as plain values: what a change writes, before anybody knows where it is kept.
+"""Operations on a versioned tree of nodes, as values: the writes of a metadata change.
 
-The pure rooms build these, the coordination store carries them out. Nothing here talks to a store.
+Pure rooms build them, the metadata store executes them.
 """
 
 from dataclasses import dataclass
 
-ANY_VERSION = -1  # Set, Delete and Check with this version accept whatever version the node has
+ANY_VERSION = -1  # Set, Delete and Check with this version accept any version of the node
 
 
 @dataclass(frozen=True, slots=True)
 class Create:
     """A new node, version 0. Its parent must exist.
 
-    An ephemeral node goes with the session that made it. A sequential one gets ten digits appended, greater than
+    An ephemeral node is removed with its session. A sequential one gets ten digits appended, greater than
     those of every sequential sibling before it.
     """
 
@@ -51,7 +51,7 @@ Op = Create | Set | Delete | Check
 
 
 def check_path(path: str) -> None:
-    """Refuses what ZooKeeper refuses, so that no path works on one store alone."""
+    """Refuse what ZooKeeper refuses, so that every path works on all stores."""
     if path == "/":
         return
     start, *names = path.split("/")

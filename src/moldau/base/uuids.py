@@ -4,8 +4,8 @@ import base64
 import re
 import uuid
 
-ZERO = uuid.UUID(int=0)  # on the wire: no id
-RESERVED = frozenset((ZERO, uuid.UUID(int=1)))  # 1 is Apache Kafka's own metadata log; neither is ever a topic's id
+ZERO = uuid.UUID(int=0)  # no id, on the wire
+RESERVED = frozenset((ZERO, uuid.UUID(int=1)))  # 1 is the id of Kafka's metadata log; neither is a topic's id
 
 _TEXT = re.compile(r"[A-Za-z0-9_-]{22}")
 

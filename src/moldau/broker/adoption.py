@@ -1,7 +1,7 @@
-"""Opens a directory that Apache Kafka wrote: its topics, ids and settings become ours, once, at the first start.
+"""Adoption of data directories written by Apache Kafka: topics, ids and settings are imported at the first start.
 
-They are read from Kafka's own metadata log. Without one, topics are taken from the directories' names and ids, and
-all cleaning of them is switched off: a compacted topic must not lose its records to a default that it never had.
+They are read from Kafka's metadata log. Without one, topics are derived from the partition directories, and retention
+is switched off for them: a compacted topic must not lose records to a default that it never had.
 """
 
 import logging
@@ -29,7 +29,7 @@ from moldau.wire.messages.kraft import decode_metadata_record
 from moldau.wire.primitives import MalformedMessage
 from moldau.wire.records import decode_records
 
-log = logging.getLogger("moldau.broker")
+logger = logging.getLogger("moldau.broker")
 
 NO_CLEANING = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
 LARGEST_BATCH = 64 * 1024 * 1024  # of a metadata log; Kafka's own are far smaller
@@ -37,7 +37,7 @@ NAMED_AT_MOST = 5  # names in one line of the log
 
 
 def adopted(directories: list[LogDirectory], metadata_directory: str | None, broker_id: int) -> tuple[Change, ...]:
-    """The changes that take over what is found, for a node that starts for the first time."""
+    """The changes that import what the directories hold, for a node that starts for the first time."""
     found = {key: path for directory in directories for key, path in directory.partitions().items()}
     if not found:
         return ()
@@ -61,7 +61,11 @@ def unknown_partitions(image: ClusterImage, directories: list[LogDirectory]) -> 
 def warn_of_unknown(image: ClusterImage, directories: list[LogDirectory]) -> None:
     unknown = unknown_partitions(image, directories)
     if unknown:
-        log.warning("%d directories belong to no topic and are left alone: %s", len(unknown), some(map(str, unknown)))
+        logger.warning(
+            "%d partition directories belong to no topic and are left as they are: %s",
+            len(unknown),
+            some(map(str, unknown)),
+        )
 
 
 def some(names: Iterable[str]) -> str:
@@ -79,7 +83,7 @@ def _from_metadata_log(path: Path, broker_id: int, found: set[TopicPartition]) -
     except (OSError, CorruptRecords, MalformedMessage, UnsupportedVersion, ValueError) as problem:
         raise DirectoryRefused(f"Apache Kafka's metadata log {path} cannot be read: {problem}") from None
     topics = [topic for topic in kraft.topics if _is_here(topic, broker_id, found)]
-    log.info("taking over %d topics from Apache Kafka's metadata log, with their settings", len(topics))
+    logger.info("importing %d topics and their settings from Apache Kafka's metadata log", len(topics))
     _tell_what_is_elsewhere(kraft.topics, topics, broker_id, found)
     return (
         *(adopt_topic(_with_valid_config(topic), broker_id) for topic in topics),
@@ -100,7 +104,9 @@ def _tell_what_is_elsewhere(
 ) -> None:
     elsewhere = {topic.name for topic in told} - {topic.name for topic in taken}
     if elsewhere:
-        log.warning("%d topics are on other nodes and not taken over: %s", len(elsewhere), some(elsewhere))
+        logger.warning(
+            "%d topics have no replica on this node and are not imported: %s", len(elsewhere), some(elsewhere)
+        )
     empty = [
         f"{topic.name}-{state.index}"
         for topic in taken
@@ -108,7 +114,9 @@ def _tell_what_is_elsewhere(
         if broker_id not in state.replicas and (topic.name, state.index) not in found
     ]
     if empty:
-        log.warning("%d partitions have their records on other nodes and are empty here: %s", len(empty), some(empty))
+        logger.warning(
+            "%d partitions have their records on other nodes only and start empty: %s", len(empty), some(empty)
+        )
 
 
 def _with_valid_config(topic: KraftTopic) -> KraftTopic:
@@ -116,19 +124,19 @@ def _with_valid_config(topic: KraftTopic) -> KraftTopic:
     for name, value in topic.config.items():
         outcome = checked({name: value})
         if isinstance(outcome, Refusal):
-            log.warning("topic %s: %s=%s is not taken over: %s", topic.name, name, value, outcome.message)
+            logger.warning("topic %s: %s=%s is not imported: %s", topic.name, name, value, outcome.message)
         else:
             config[name] = value
     return KraftTopic(topic.name, topic.id, topic.partitions, config)
 
 
 def _broker_configs(kraft: KraftImage, broker_id: int) -> Iterator[BrokerConfigured]:
-    """What was changed while Kafka ran, for all brokers and for this one; a retention may be among it."""
+    """Dynamic broker settings, for all brokers and for this one; retention may be among them."""
     for name in (CLUSTER_DEFAULT, str(broker_id)):
         told = kraft.broker_configs.get(name, {})
         config = dict(_valid_for_brokers(told))
         if len(config) < len(told):
-            log.warning("settings of the broker that are not taken over: %s", some(set(told) - set(config)))
+            logger.warning("dynamic broker settings that are not imported: %s", some(set(told) - set(config)))
         if config:
             yield BrokerConfigured(name, config)
 
@@ -145,7 +153,7 @@ def _group_configs(kraft: KraftImage) -> Iterator[GroupConfigured]:
         config = {name: value for name, value in told.items() if not isinstance(GROUP.parse(name, value), SettingError)}
         if len(config) < len(told):
             left = some(set(told) - set(config))
-            log.warning("settings of group %s that are not taken over: %s", shortened(group), left)
+            logger.warning("settings of group %s that are not imported: %s", shortened(group), left)
         if config:
             yield GroupConfigured(group, config)
 
@@ -185,15 +193,15 @@ def _from_directories(found: dict[TopicPartition, Path], broker_id: int) -> tupl
     topics: dict[str, dict[int, Path]] = {}
     for (topic, index), path in found.items():
         topics.setdefault(topic, {})[index] = path
-    log.warning(
-        "found %d topics and no metadata about them: their settings are unknown, so all cleaning of them is switched "
+    logger.warning(
+        "found %d topics without metadata: their settings are unknown, so retention and compaction are switched "
         "off (cleanup.policy=delete, retention.ms=-1, retention.bytes=-1); set them with: moldau topic alter",
         len(topics),
     )
     try:
         return tuple(_from_paths(name, paths, broker_id) for name, paths in sorted(topics.items()))
     except (OSError, MalformedCheckpointError) as problem:
-        raise DirectoryRefused(f"taking over the topics that were found failed: {problem}") from None
+        raise DirectoryRefused(f"importing the topics of the data directories failed: {problem}") from None
 
 
 def _from_paths(name: str, paths: dict[int, Path], broker_id: int) -> TopicCreated:

@@ -1,6 +1,4 @@
-"""How partitions look to clients: who leads them, who is away. Those whose disk failed here have no leader, nor have
-those of a broker that may have died a moment ago.
-"""
+"""Leaders and offline replicas as Metadata reports them: none for a failed disk or a leader that just died."""
 
 from typing import NamedTuple
 
@@ -19,7 +17,7 @@ def seen(ctx: ControlContext, topic: str, partition: PartitionState) -> Seen:
     brokers, here = ctx.image.brokers, ctx.config.node_id
     failed = (topic, partition.index) in ctx.replicas.offline
     offline = tuple(each for each in partition.replicas if each not in brokers or (failed and each == here))
-    away = partition.leader not in brokers or partition.leader in ctx.peers.doubted
+    away = partition.leader not in brokers or partition.leader in ctx.peers.suspected
     if away or (failed and partition.leader == here):
         return Seen(WireError.LEADER_NOT_AVAILABLE, NO_BROKER, offline)
     return Seen(WireError.NONE, partition.leader, offline)

@@ -1,4 +1,4 @@
-"""The broker's clock: what time it is, and waiting. A test may let time pass that nobody has to wait for."""
+"""The broker's clock: the time of day, and sleeping. Tests may advance it without waiting."""
 
 import asyncio
 import time
@@ -14,7 +14,7 @@ class Clock:
     def __init__(self, ahead_ms: int = 0) -> None:
         self._ahead_ms = ahead_ms  # of the machine's clock
         self._sleepers: dict[asyncio.Task[Any] | None, _Sleeper] = {}
-        self._busy: set[asyncio.Task[Any] | None] = set()  # woken by time that was made to pass, and not asleep again
+        self._busy: set[asyncio.Task[Any] | None] = set()  # woken by an advance of the clock, and not asleep again
         self._idle = asyncio.Event()
 
     def now(self) -> int:
@@ -37,7 +37,7 @@ class Clock:
             del self._sleepers[task]
 
     async def pass_time(self, span_ms: int) -> None:
-        """Be so much later; returns when all who slept until then have done their work."""
+        """Advance the clock; returns when all tasks that were due until then have run."""
         self._ahead_ms += span_ms
         now = self._steady()
         for task, sleeper in self._sleepers.items():
@@ -54,5 +54,5 @@ class Clock:
             self._idle.set()
 
     def _steady(self) -> float:
-        """Milliseconds that do not jump when somebody sets the machine's clock."""
+        """Milliseconds of a monotonic clock, which does not jump when the machine's clock is set."""
         return asyncio.get_running_loop().time() * 1000 + self._ahead_ms

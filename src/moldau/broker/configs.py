@@ -1,6 +1,4 @@
-"""DescribeConfigs and AlterConfigs as values: which entries a resource has and where they come from, and what a change
-makes of them. Who may ask, which broker answers and where the result is stored is not decided here.
-"""
+"""Config entries and their changes as values, for DescribeConfigs and AlterConfigs. Authorises and stores nothing."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import IntEnum
@@ -13,11 +11,11 @@ from moldau.groups import settings as of_groups
 from moldau.groups.settings import GROUP
 from moldau.log.settings import TOPIC, checked, default_of
 
-UNKNOWN_KIND = 0  # DescribeConfigs' type code for a name that is in no table
+UNKNOWN_KIND = 0  # DescribeConfigs' type code of an unknown name
 
 
 class Source(IntEnum):
-    """Where a value comes from, by DescribeConfigs' codes."""
+    """The source of a value, by DescribeConfigs' codes."""
 
     DYNAMIC_TOPIC = 1
     DYNAMIC_BROKER = 2
@@ -28,7 +26,7 @@ class Source(IntEnum):
 
 
 class Op(IntEnum):
-    """What IncrementalAlterConfigs does with a value."""
+    """The operations of IncrementalAlterConfigs."""
 
     SET = 0
     DELETE = 1
@@ -37,7 +35,7 @@ class Op(IntEnum):
 
 
 class Layers(NamedTuple):
-    """A broker's settings as texts: its own and the cluster's, both changed while it ran, and those of its start."""
+    """A broker's settings as texts: dynamic ones of the broker and of the cluster, and the static ones of its start."""
 
     broker: Mapping[str, str]
     cluster: Mapping[str, str]
@@ -57,7 +55,7 @@ class SynonymEntry(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """One setting as DescribeConfigs answers it."""
+    """One setting in a DescribeConfigs response."""
 
     name: str
     value: str | None
@@ -69,10 +67,10 @@ class Entry(NamedTuple):
     documentation: str | None
 
 
-# KIP-966: a leader commits by it what the controller takes to be not committed yet, if it goes by another one.
+# KIP-966: leader and controller must agree on it, or the leader commits what the controller takes for uncommitted.
 AGREED = frozenset({"min.insync.replicas"})
 
-# Settings of the broker that mean the same in several units, the stronger first.
+# Broker settings that exist in several units, the one with precedence first.
 CHAINS = {
     synonym.name: tuple(each.name for each in setting.synonyms)
     for setting in TOPIC
@@ -82,7 +80,7 @@ CHAINS = {
 
 
 def effective(layers: Layers) -> dict[str, str]:
-    """What a broker runs with: its own values before the cluster's before those it started with. Feed it to `load`."""
+    """The effective settings, for `load`: the broker's dynamic values before the cluster's before the static ones."""
     return {**layers.static, **layers.cluster, **layers.broker}
 
 
@@ -90,7 +88,7 @@ def effective(layers: Layers) -> dict[str, str]:
 
 
 def describe_topic(overrides: Mapping[str, str], layers: Layers, keys: Sequence[str] | None = None) -> list[Entry]:
-    """The settings of a topic; `keys` None or empty asks for all."""
+    """The settings of a topic; all of them if `keys` is None or empty."""
     return _followers(TOPIC, Source.DYNAMIC_TOPIC, overrides, layers, keys)
 
 
@@ -159,12 +157,12 @@ def _entry(setting: Setting, value: Value, synonyms: tuple[SynonymEntry, ...], r
 
 
 def _unknown_entry(name: str, source: Source) -> Entry:
-    """A name that no table has may be anything, so its value is not shown."""
+    """An unknown name may be a secret, so its value is not shown."""
     return Entry(name, None, source, source is Source.STATIC_BROKER, True, UNKNOWN_KIND, (), None)
 
 
 def _broker_synonyms(setting: Setting, layers: Layers) -> tuple[SynonymEntry, ...]:
-    """Where a broker setting's value comes from, the strongest first.
+    """The sources of a broker setting's value, the one with precedence first.
 
     As in Kafka the list begins at the setting's own name: `log.retention.hours` alone does not show for
     `log.retention.ms`, though it decides its value.
@@ -200,7 +198,7 @@ def _typed(layers: Layers) -> dict[str, Value]:
 
 
 def _parsed(setting: Setting, text: str) -> Value:
-    """A stored value; it was checked when it came in, but a later version may see it differently."""
+    """A stored value. It was valid when it was stored; a later release may disagree."""
     value = setting.parse(text)
     return text if isinstance(value, SettingError) else value
 
@@ -259,7 +257,7 @@ def _alter_follower(
             return _not_a_list(change)
         unset = () if setting is None else default_of(setting, broker_values)
         _apply(new, change, unset)
-    # Names that came with a directory of a newer version stay; only what is written now must be known.
+    # Unknown names from a newer release stay; only the names that are changed now must be known.
     written = {change.name for change in changes}
     verdict = check({name: new[name] for name in new if name in table or name in written}, broker_values)
     return verdict if isinstance(verdict, Refusal) else new
@@ -327,7 +325,7 @@ def _not_alterable(changes: Sequence[ConfigChange], per_broker: bool) -> Refusal
 
 
 def _apply(values: dict[str, str], change: ConfigChange, unset: Value) -> None:
-    """One change; `unset` is what a list holds while nobody has set it."""
+    """Apply one change; `unset` is the value of a list that was never set."""
     if change.op == Op.DELETE or change.value is None:
         values.pop(change.name, None)
         return

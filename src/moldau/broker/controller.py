@@ -1,11 +1,11 @@
-"""The controller: the one place where metadata changes. Decides nothing itself; the functions in metadata/ do.
+"""The controller: commits metadata changes, one at a time. The decisions are pure functions in metadata/.
 
 A change is decided on the current image, written as one transaction of the store (fenced by the controller epoch, with
-its entry in the change feed), folded into the next image, and told to the listeners; then the caller goes on. So what
-an answered request changed is already in `image`. One change at a time: there is no other writer in this process, and
-one elsewhere makes the transaction fail, upon which the image is read anew and the decision made again.
+its entry in the change feed), folded into the next image, and published to the listeners; then the caller continues. So
+`image` has the changes of every request that was answered. If another process wrote in between, the transaction fails,
+the image is read again and the decision is made again.
 
-Every broker has one of these, and one of them leads: the others refuse whatever is submitted.
+Every broker has a Controller object, and one of them leads: the others refuse what is submitted.
 """
 
 import asyncio
@@ -33,17 +33,17 @@ from moldau.metadata.image import NO_BROKER, Broker, ClusterImage
 from moldau.metadata.splitting import count_fitting, split_change
 from moldau.store.port import Conflict, Store, StoreError
 
-log = logging.getLogger("moldau.broker")
+logger = logging.getLogger("moldau.broker")
 
 T = TypeVar("T")
 
-FEED_ENTRIES = 1_000  # how many changes the feed keeps; who is further behind reads the whole tree
-TRIMMED_AT_ONCE = 100  # feed entries removed beside one change at most, which bounds the transaction
-ATTEMPTS = 5  # decisions on a fresh image before giving up against another writer
-CLAIMS = 50  # the same for a broker's own affairs: many may start at once
-PRODUCER_ID_BLOCK = 1_000  # ids taken at once; what a restart leaves unused of a block is lost, not reused
+FEED_ENTRIES = 1_000  # changes that the feed keeps; a broker that is further behind reads the whole tree
+TRIMMED_AT_ONCE = 100  # feed entries trimmed with one change at most, which bounds the transaction
+ATTEMPTS = 5  # to decide on a fresh image before giving up against another writer
+CLAIMS = 50  # the same for registrations and elections: many brokers may start at once
+PRODUCER_ID_BLOCK = 1_000  # ids allocated at once; ids of a block that are unused at a restart are lost, not reused
 
-NOTHING = ChangeSet(())  # a decision that nothing has to change
+NOTHING = ChangeSet(())  # the decision to change nothing
 NOT_CONTROLLER = Refusal(WireError.NOT_CONTROLLER, "Another broker has become the controller.")
 CONTENDED = Refusal(WireError.NOT_CONTROLLER, "Too many concurrent metadata updates; retry.")
 
@@ -67,17 +67,17 @@ def unless_deposed(response: T, decisions: Iterable[Change | Refusal]) -> Contro
 
 
 class Controller:
-    """Made with a store, then `load`, `join`, any number of submits, `leave`; `image` is always the newest one.
+    """Call `load`, then `join`, any number of submits, `leave`; `image` is always the newest one.
 
-    `limit`: the most bytes that a transaction may take, where the store has a limit. `patience_s`: how long a change
-    waits for a store that is out of reach.
+    `limit`: the most bytes of a transaction, where the store has a limit. `patience_s`: how long a change waits for an
+    unreachable store.
     """
 
     def __init__(
         self, store: Store, *, feed_entries: int = FEED_ENTRIES, limit: int | None = None, patience_s: float = 0
     ) -> None:
         self.feed = MetadataFeed(store)
-        # What else has to change because of a change; given the images before and after it.
+        # Changes that follow from a change, given the images before and after it.
         self.resulting_changes: Callable[[ClusterImage, ClusterImage], Sequence[Change]] = lambda before, after: ()
         self._feed_entries = feed_entries
         self._limit = limit
@@ -92,28 +92,28 @@ class Controller:
 
     @property
     def leads(self) -> bool:
-        """Whether this broker is the controller, as far as it knows; the store knows better."""
+        """Whether this broker believes to be the controller; the store fences it if it is not."""
         return self._epoch > 0 and self.image.controller_epoch == self._epoch
 
     def on_image(self, listener: Listener) -> None:
-        """Has `listener(old, new)` called after every change, in order, before the change is answered."""
+        """Call `listener(old, new)` after every change, in order, before the change is answered."""
         self.feed.on_image(listener)
 
     async def load(self, new_cluster_id: str | None = None) -> None:
-        """Reads the image from the store; an empty store becomes that of a new cluster. Raises StoreError."""
+        """Read the image from the store; an empty store becomes a new cluster. Raises StoreError."""
         await self.feed.load(new_cluster_id)
 
     @property
     def founded(self) -> bool:
-        """Whether this is a new cluster, which nobody has joined yet."""
+        """Whether this is a new cluster without any broker."""
         return self.image.controller_epoch == 0
 
-    # ── what brokers do by themselves ──
+    # ── registration and election ──
 
     async def join(self, broker: Broker, *brought: Change) -> Refusal | None:
-        """Registers this broker and takes the controller's place; the broker's epoch is given to it here.
+        """Register this broker and make it the controller; the registration assigns its broker epoch.
 
-        What a new broker has `brought` along counts with its first registration or not at all.
+        The changes that a new broker has `brought` are committed with its registration or not at all.
         """
         async with self.feed.lock:
             result = await self._commit(ChangeSet((ControllerElected(broker.id), BrokerRegistered(broker), *brought)))
@@ -122,7 +122,7 @@ class Controller:
         return NOT_CONTROLLER if isinstance(result, Conflict) else result
 
     async def claim(self, decide: Decide) -> Change | Refusal:
-        """Makes a change that is not the controller's to make: a broker's own registration, or its election."""
+        """Commit a change that any broker may make: its own registration, or its election."""
         return await self._unbroken(self._claim(decide))
 
     async def _claim(self, decide: Decide) -> Change | Refusal:
@@ -146,30 +146,30 @@ class Controller:
                 self.take_office(each.broker_id)
 
     def take_office(self, broker_id: int) -> None:
-        """This process was elected with the image's epoch. If that is a mistake, the store takes nothing of it."""
+        """Note that this process was elected with the image's controller epoch. The store fences any other epoch."""
         self._broker_id, self._epoch = broker_id, self.image.controller_epoch
 
     async def leave(self) -> Refusal | None:
-        """Signs this broker off, at a clean shutdown."""
+        """Unregister this broker, at a clean shutdown."""
         result = await self.submit(lambda _: BrokerGone(self._broker_id))
         return result if isinstance(result, Refusal) else None
 
-    # ── what the controller does ──
+    # ── changes by the controller ──
 
     async def submit(self, decide: Decide) -> Change | Refusal:
-        """Makes the decided change and returns it, or returns why there is none. `decide` may be called again."""
+        """Commit the decided change and return it, or the refusal. `decide` may be called several times."""
         (result,) = await self.submit_each([decide])
         return result
 
     async def submit_each(self, decides: Sequence[Decide]) -> list[Change | Refusal]:
-        """Like `submit` for several, each deciding on what the ones before it led to; all changes are made in one.
+        """Like `submit` for several: each decides on the image that those before it lead to, and all are one commit.
 
-        Where the store has a limit, what is too much for one transaction is made in several.
+        Where the store has a limit, changes that exceed one transaction are committed in several.
         """
         return await self._unbroken(self._submit(decides))
 
     async def allocate_producer_ids(self, broker_id: int | None = None) -> range | Refusal:
-        """A block of producer ids that nobody got before and nobody will get again."""
+        """Allocate a block of producer ids, which is never allocated again."""
         taken = range(0)
 
         def decide(image: ClusterImage) -> Change:
@@ -181,11 +181,11 @@ class Controller:
         return result if isinstance(result, Refusal) else taken
 
     async def skip_producer_ids(self, used: int) -> None:
-        """Ids up to this one are in use already."""
+        """Never allocate ids up to this one: they are in use."""
         await self.submit(lambda image: ProducerIdsAllocated(self._broker_id, max(image.next_producer_id, used + 1)))
 
     async def _unbroken(self, work: Coroutine[Any, Any, T]) -> T:
-        """A caller that goes away must not leave a change written in the store, but missing in the image."""
+        """Shield from cancellation: a change must not be in the store and missing in the image."""
         task = asyncio.create_task(work)
         self._running.add(task)
         task.add_done_callback(self._running.discard)
@@ -212,7 +212,7 @@ class Controller:
     async def _decide_and_commit(
         self, decides: Sequence[Decide], done: list[Change | Refusal], deadline: float
     ) -> Conflict | Refusal | None:
-        """Adds to `done` what is done: of a store without a limit all or nothing."""
+        """Append what was committed to `done`: all or nothing, unless the store has a limit."""
         decisions = decide_each(self.image, decides[len(done) :])
         while decisions:
             count = self._fitting(decisions)
@@ -227,7 +227,7 @@ class Controller:
         return None
 
     def _fitting(self, decisions: Sequence[Change | Refusal]) -> int:
-        """How many of the decisions go into one transaction; at least one."""
+        """The number of decisions that fit into one transaction; at least one."""
         if self._limit is None:
             return len(decisions)
         changes = [NOTHING if isinstance(each, Refusal) else each for each in decisions]
@@ -243,7 +243,7 @@ class Controller:
             result = await self._commit(piece, deadline)
             attempts = ATTEMPTS if number and not isinstance(change, ChangeSet) else 0
             while attempts and isinstance(result, Conflict) and self.leads:
-                # Somebody registered meanwhile. A topic that has grown in part must not stay so.
+                # A broker registered in between. A topic must not stay with a part of its new partitions.
                 result = await self._commit(piece, deadline)
                 attempts -= 1
             if result is not None:
@@ -252,7 +252,7 @@ class Controller:
         return None
 
     async def remove_deleted_topics(self) -> None:
-        """Removes what predecessors may have left of deleted topics."""
+        """Remove the nodes of deleted topics that earlier controllers may have left."""
         async with self.feed.lock:
             if self.leads:
                 await remove_deleted_topics(self.feed.store, self._epoch, frozenset(self.image.topics))
@@ -263,15 +263,18 @@ class Controller:
             try:
                 await remove_deleted_topics(self.feed.store, self._epoch, frozenset(self.image.topics))
             except StoreError as problem:
-                log.warning("what deleted topics left in the metadata store is removed later: %s", problem)
+                logger.warning(
+                    "nodes of deleted topics stay in the metadata store until the next deletion or election: %s",
+                    problem,
+                )
 
     async def _commit(self, change: Change, deadline: float = 0) -> Conflict | Refusal | None:
-        """None: the change is made, and `image` has it."""
+        """None: the change is committed, and `image` has it."""
         trim = self._surplus_entries() if self.leads or self.founded else range(0)
         return await self.feed.commit(change, trim, deadline)
 
     def _surplus_entries(self) -> range:
-        """The feed's oldest entries, which must go for it to keep its size with the one about to be written."""
+        """The oldest entries of the feed, to trim with the entry that is about to be written."""
         oldest = self.feed.oldest_entry
         surplus = self.image.version + 2 - oldest - self._feed_entries
         return range(oldest, oldest + min(surplus, TRIMMED_AT_ONCE))

@@ -1,7 +1,7 @@
-"""From a frame to its handler and back: version, header, decode, handle, encode. Knows no API but by its row.
+"""Dispatcher: from a request's frame to its handler, and from the response to a frame. Knows an API by its row only.
 
-Produce and Fetch take the hot way: their handlers read and write bytes themselves. All others get one message class
-per API, whatever the version on the wire.
+Produce and Fetch are hot: their handlers read and write bytes themselves. The handlers of all other APIs get one
+message class, whatever the version on the wire.
 """
 
 import inspect
@@ -35,11 +35,11 @@ from moldau.wire.headers import (
 from moldau.wire.messages.registry import ApiMessages
 from moldau.wire.primitives import MalformedMessage
 
-log = logging.getLogger("moldau.broker")
+logger = logging.getLogger("moldau.broker")
 
-COLD_REQUEST_AT_MOST = 4 * 1024 * 1024  # all but Produce and Fetch: what is decoded takes many times its bytes
-FORWARDED_MS = 30_000  # how long a controller is looked for, if the request itself does not set less
-FALLBACK_VERSION = 0  # what an ApiVersions request of an unknown version is answered with (KIP-511)
+COLD_REQUEST_AT_MOST = 4 * 1024 * 1024  # bytes; not Produce and Fetch. A decoded message takes many times its bytes
+FORWARDED_MS = 30_000  # how long to look for a controller, unless the request has a shorter timeout
+FALLBACK_VERSION = 0  # of the response to an ApiVersions request of an unknown version (KIP-511)
 
 
 OWN_SESSION = Session("", "")  # of requests that a broker makes to itself
@@ -116,15 +116,17 @@ class Dispatcher:
         }
 
     def __call__(self, connection: Connection, frame: memoryview) -> Handled:
-        """Handle one request. The one place where an unexpected error of ours ends: logged, and the peer cut off."""
+        """Handle one request. An unexpected error is logged here, and closes the connection."""
         try:
             return self._dispatch(connection, frame)
         except MalformedMessage as problem:
-            raise BadRequest(f"malformed request ({_what(frame)}): {problem}") from None
+            raise BadRequest(f"malformed request ({_describe(frame)}): {problem}") from None
         except BadRequest:
             raise
         except Exception:
-            log.exception("request failed (%s) from %s", _what(frame), connection.session.peer)
+            logger.exception(
+                "request failed (%s) from %s; closing the connection", _describe(frame), connection.session.peer
+            )
             raise BadRequest("an internal error") from None
 
     def _dispatch(self, connection: Connection, frame: memoryview) -> Handled:
@@ -149,20 +151,22 @@ class Dispatcher:
         key, version, correlation_id = read_request_prefix(frame)
         api = self._apis.get(key)
         if api is None:
-            raise BadRequest(f"API key {key} is not served")
+            raise BadRequest(f"API key {key} is not supported")
         session = connection.session
         messages = api.messages
         if not messages.lowest <= version <= messages.highest:
             if key != API_VERSIONS:
-                raise BadRequest(f"{messages.name} version {version} is not served")
+                raise BadRequest(f"{messages.name} version {version} is not supported")
             return self._answer(api, None, Call(session, FALLBACK_VERSION, correlation_id))
         header, at = read_request_header(frame)
         if len(frame) > COLD_REQUEST_AT_MOST:
-            raise BadRequest(f"{messages.name} request of {len(frame)} bytes; at most {COLD_REQUEST_AT_MOST} are read")
+            raise BadRequest(
+                f"{messages.name} request of {len(frame)} bytes is over the limit of {COLD_REQUEST_AT_MOST}"
+            )
         request: object = decode(messages.request, version, frame, at, exact=False)
         session.client_id = header.client_id
         call = Call(session, version, correlation_id)
-        if messages.between_brokers and not self._brokers_meet_at(session.listener):
+        if messages.between_brokers and not self._for_brokers(session.listener):
             refused = messages.response(error_code=WireError.CLUSTER_AUTHORIZATION_FAILED)
             return _frame(api, call, refused)
         client = self._contexts.controller_client
@@ -184,13 +188,18 @@ class Dispatcher:
         try:
             return _frame(api, call, await work)
         except Exception:
-            log.exception("request failed (%s %d) from %s", api.messages.name, call.version, call.session.peer)
+            logger.exception(
+                "request failed (%s %d) from %s; closing the connection",
+                api.messages.name,
+                call.version,
+                call.session.peer,
+            )
             raise BadRequest("an internal error") from None
 
     # ── between brokers ──
 
-    def _brokers_meet_at(self, listener: str) -> bool:
-        """A listener that is not the brokers' own is for clients. Where there is only one, nobody can tell who asks."""
+    def _for_brokers(self, listener: str) -> bool:
+        """Whether brokers may connect here: on the inter-broker listener, or if it is the only listener."""
         control = self._control
         alone = self._contexts.controller_client is None
         return not alone and (listener == control.peers.listener_name or len(control.config.listeners) == 1)
@@ -204,13 +213,13 @@ class Dispatcher:
             if not isinstance(response, NotController):
                 return response
         asked_ms: int = getattr(request, "timeout_ms", FORWARDED_MS)
-        if asked_ms <= 0:  # librdkafka's default, which means: not to wait until all brokers know
+        if asked_ms <= 0:  # librdkafka's default: do not wait until all brokers know of the change
             asked_ms = FORWARDED_MS
         timeout_s = min(asked_ms, FORWARDED_MS) / 1000
         answer = await client.forward(frame, call.session.peer, call.session.principal, timeout_s)
         if isinstance(answer, bytes):
             return Enveloped(answer)
-        return await self._serve(api, request, call)  # as the controller or, if there is none, to say so in each row
+        return await self._serve(api, request, call)  # as the new controller, or to refuse each row
 
     async def serve_forwarded(self, frame: memoryview, session: Session) -> bytes | Refusal:
         """The response to a client's request that another broker forwarded, header included.
@@ -222,7 +231,7 @@ class Dispatcher:
         if api is None or not api.forwarded:
             return Refusal(WireError.INVALID_REQUEST, f"API key {key} is not forwarded.")
         if not api.messages.lowest <= version <= api.messages.highest:
-            return Refusal(WireError.UNSUPPORTED_VERSION, f"{api.messages.name} version {version} is not served.")
+            return Refusal(WireError.UNSUPPORTED_VERSION, f"{api.messages.name} version {version} is not supported.")
         header, at = read_request_header(frame)
         request: object = decode(api.messages.request, version, frame, at, exact=False)
         if self._control.controller.leads:
@@ -230,8 +239,8 @@ class Dispatcher:
             call = Call(session, version, correlation_id)
             try:
                 response = await self._serve(api, request, call)
-            except Exception:  # it ends here: cut off, the broker would send it again, and others' requests with it
-                log.exception("forwarded request failed (%s %d) from %s", api.messages.name, version, session.peer)
+            except Exception:  # a closed connection would make the broker resend it, with other clients' requests
+                logger.exception("forwarded request failed (%s %d) from %s", api.messages.name, version, session.peer)
                 return Refusal(WireError.UNKNOWN_SERVER_ERROR, "The controller failed to carry out the request.")
             if not isinstance(response, NotController):
                 return _frame(api, call, response)[LENGTH.size :]
@@ -266,7 +275,9 @@ def _park(api: Api, call: Call, pending: Later[object]) -> Handled:
         try:
             parked.resolve(_frame(api, call, response))
         except Exception:
-            log.exception("answering a request that had waited failed (%s %d)", api.messages.name, call.version)
+            logger.exception(
+                "response of a parked request failed (%s %d); closing its connection", api.messages.name, call.version
+            )
             parked.resolve(BadRequest("an internal error"))
 
     pending.then(answer)
@@ -274,7 +285,7 @@ def _park(api: Api, call: Call, pending: Later[object]) -> Handled:
 
 
 def _frame(api: Api, call: Call, response: object) -> bytes:
-    """The response as a frame; a handler that keeps its answer as bytes gives the body."""
+    """The response as a frame; a handler may return the encoded body instead of a message."""
     if isinstance(response, NotController):
         response = response.response
     if isinstance(response, Enveloped):
@@ -284,6 +295,6 @@ def _frame(api: Api, call: Call, response: object) -> bytes:
     return LENGTH.pack(len(header) + len(body)) + header + body
 
 
-def _what(frame: memoryview) -> str:
+def _describe(frame: memoryview) -> str:
     key, version, correlation = read_request_prefix(frame)
     return f"API key {key}, version {version}, correlation id {correlation}, {len(frame)} bytes"

@@ -1,4 +1,4 @@
-"""Random ids, for topics and clusters and members. The pure rooms get them as arguments."""
+"""Random ids of topics, clusters and members. Pure rooms get them as arguments."""
 
 import uuid
 
@@ -6,7 +6,7 @@ from moldau.base.uuids import text_of
 
 
 def fresh_id() -> uuid.UUID:
-    """Its text never begins with a dash: command lines would see an option."""
+    """A random UUID. Its text never begins with a dash: command lines would take it for an option."""
     while True:
         value = uuid.uuid4()
         if not text_of(value).startswith("-"):

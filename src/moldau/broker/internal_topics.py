@@ -1,4 +1,4 @@
-"""The topics that coordinators keep their state in: created when first needed, with settings of their own."""
+"""Internal topics, in which coordinators keep their state: created when first needed, with settings of their own."""
 
 from moldau.broker.settings import BrokerConfig
 from moldau.metadata.image import ClusterImage
@@ -9,9 +9,9 @@ TRANSACTIONS = "__transaction_state"
 
 
 def internal_spec(name: str, config: BrokerConfig, image: ClusterImage) -> TopicSpec | None:
-    """How a topic of this name is created; None where it is nobody's but the users'.
+    """The specification of an internal topic; None for any other topic.
 
-    Their default of three replicas is what a cluster wants. With fewer brokers there are as many as there can be.
+    The default replication factor is 3. With fewer brokers there are as many replicas as brokers.
     """
     cordoned = image.cordoned
     brokers = max(sum(not each.leaving and each.id not in cordoned for each in image.brokers.values()), 1)
@@ -35,7 +35,7 @@ def internal_spec(name: str, config: BrokerConfig, image: ClusterImage) -> Topic
             config={
                 "cleanup.policy": "compact",
                 "compression.type": "uncompressed",
-                # More than there are replicas of asks for all of them, so this holds when there are more as well.
+                # A value above the number of replicas means all of them, so it stays right when replicas are added.
                 "min.insync.replicas": str(config.transaction_state_log_min_isr),
                 "segment.bytes": str(config.transaction_state_log_segment_bytes),
                 "unclean.leader.election.enable": "false",

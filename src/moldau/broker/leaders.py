@@ -1,4 +1,4 @@
-"""What a client hears that asked the wrong broker for a partition: who leads it, and where that one is (KIP-951)."""
+"""Current leaders and their endpoints, for responses to clients that asked the wrong broker (KIP-951)."""
 
 from collections.abc import Iterable
 from uuid import UUID
@@ -16,7 +16,7 @@ def leader_of(state: PartitionState | None) -> Leader | None:
 
 
 def absent(ctx: DataContext, token: bytes, index: int, *, by_id: bool) -> tuple[WireError, Leader | None]:
-    """The error for a partition that is not on this broker, and its leader if it is elsewhere."""
+    """The error for a partition without a replica here, and its leader if another broker leads it."""
     image = ctx.image
     if by_id:
         topic = image.topics_by_id.get(UUID(bytes=token))
@@ -35,7 +35,7 @@ def absent(ctx: DataContext, token: bytes, index: int, *, by_id: bool) -> tuple[
 
 
 def endpoints(ctx: DataContext, listener: str, leaders: Iterable[Leader | None]) -> list[NodeEndpoint]:
-    """Where these leaders are, for clients of a listener."""
+    """The endpoints of these leaders, for clients of a listener."""
     brokers = ctx.image.brokers
     found: list[NodeEndpoint] = []
     for broker_id in dict.fromkeys(leader[0] for leader in leaders if leader is not None):

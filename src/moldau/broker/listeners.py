@@ -1,4 +1,4 @@
-"""Listeners: the addresses a broker listens on and those it tells its clients. Words only; sockets are in net/."""
+"""Listeners and advertised listeners: their syntax and checks. The sockets are in net/."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -13,7 +13,7 @@ MAX_PORT = 65535
 
 
 class Listener(NamedTuple):
-    """An address with a name; port 0 stands for whichever one the operating system gives."""
+    """An address with a name; port 0 stands for a free port that the operating system picks."""
 
     name: str
     protocol: str
@@ -37,7 +37,7 @@ class Listener(NamedTuple):
 
 
 def read_protocols(text: str) -> dict[str, str] | SettingError:
-    """`listener.security.protocol.map`: which protocol each listener name speaks."""
+    """`listener.security.protocol.map`: the security protocol of each listener."""
     setting = "listener.security.protocol.map"
     protocols: dict[str, str] = {}
     for pair in filter(None, (word.strip() for word in text.split(","))):
@@ -62,17 +62,17 @@ def read_listener(setting: str, text: str, protocols: Mapping[str, str]) -> List
     if len(port) > 5 or int(port) > MAX_PORT:
         return SettingError(setting, f"{setting} has a port above {MAX_PORT}: '{text}'")
     if name not in protocols:
-        words = f"{setting} has {name}, but listener.security.protocol.map does not say what it speaks"
+        words = f"{setting} has {name}, but listener.security.protocol.map does not name its security protocol"
         return SettingError(setting, f"{words}; add {name}:PLAINTEXT to the map")
     protocol = protocols[name]
     if protocol not in SUPPORTED:
-        words = f"{setting} has {name}, which speaks {protocol}; that is not supported yet"
-        return SettingError(setting, f"{words}, and Moldau would run without protection")
+        words = f"{setting} has {name} with security protocol {protocol}, which is not supported yet"
+        return SettingError(setting, f"{words}, and Moldau would run unencrypted")
     return Listener(name, protocol, host, int(port))
 
 
 def clashes(listeners: list[Listener]) -> SettingError | None:
-    """Listeners of one name, or two that cannot both have their port."""
+    """Listeners with the same name or port."""
     for position, listener in enumerate(listeners):
         for other in listeners[:position]:
             if other.name == listener.name:
@@ -84,7 +84,7 @@ def clashes(listeners: list[Listener]) -> SettingError | None:
 
 
 def advertise(listeners: list[Listener], host_name: str) -> list[Listener]:
-    """What clients are told when nobody says otherwise: the host name in place of every interface."""
+    """The default of advertised.listeners: the host name in place of every interface."""
     return [each._replace(host=host_name) if each.everywhere else each for each in listeners]
 
 

@@ -1,6 +1,6 @@
-"""The node: where a broker is put together, started, and stopped in order. Nothing else knows everyone.
+"""The node: starts and stops a broker's parts in order.
 
-`run` is the whole life of a broker process; `Node` is the part inside the event loop.
+`run` is the main function of a broker process; `Node` is the part inside the event loop.
 """
 
 import asyncio
@@ -47,21 +47,21 @@ from moldau.store.port import Store, StoreError
 from moldau.store.sqlite import SqliteStore
 from moldau.store.zookeeper import ZooKeeperStore
 
-log = logging.getLogger("moldau.broker")
+logger = logging.getLogger("moldau.broker")
 
 STORE_FILE = "moldau-metadata.sqlite"
 STORE_RESERVE_BYTES = 2 * 1024 * 1024  # more than the deletion of the largest topic that one transaction deletes
-STORE_PATIENCE_S = 15.0  # how long a change waits for an ensemble that is out of reach
-IDLE_CHECKS = 10  # how often an idle time is looked at while it passes
+STORE_PATIENCE_S = 15.0  # how long a metadata change waits for an unreachable ensemble
+IDLE_CHECKS = 10  # idle connections are looked for so many times per idle time
 LEAST_IDLE_CHECK_MS = 100
-REOPEN_MS = 1_000  # how often partitions are tried that could not be opened for want of room
-FLUSH_CHECK_MS = 250  # how exactly flush.ms is kept
+REOPEN_MS = 1_000  # how often to retry partitions that could not be opened on a full disk
+FLUSH_CHECK_MS = 250  # the precision of flush.ms
 
 EXIT_OK, EXIT_FAILED, EXIT_REFUSED = 0, 1, 2
 
 
 class Started(NamedTuple):
-    """What `run` announces when the broker answers."""
+    """What `run` announces once the broker is ready."""
 
     node_id: int
     cluster_id: str
@@ -72,11 +72,11 @@ class Started(NamedTuple):
 
 
 class StartRefused(Exception):
-    """The node cannot start; the text is one clear line for a person."""
+    """The node cannot start; the text is a line for the operator."""
 
 
 class Broken(Exception):
-    """The node cannot go on; the text is one clear line for a person."""
+    """The node had to stop; the text is a line for the operator."""
 
 
 Announce = Callable[[Started], None]
@@ -94,7 +94,7 @@ def run(properties: Mapping[str, str], announce: Announce | None = None, clock: 
             print(f"moldau: {place}: {problem.message}" if place else f"moldau: {problem.message}", file=sys.stderr)
         return EXIT_REFUSED
     for warning in warnings:
-        log.warning("%s", warning)
+        logger.warning("%s", warning)
     process.raise_file_limit(config.max_connections)
     try:
         process.run_loop(_serve(config, announce, begun, clock or Clock()))
@@ -113,11 +113,11 @@ async def _serve(config: BrokerConfig, announce: Announce | None, begun: float, 
         started = await node.start(begun)
     except StopRequested:
         process.ignore_signals()
-        log.info("stopped before it was ready")
+        logger.info("stopped before the broker was ready")
         return
     except (CannotListen, DirectoryRefused, StoreError) as problem:
         raise StartRefused(str(problem)) from problem
-    log.info(
+    logger.info(
         "broker %d of cluster %s is ready at %s after %.2f s; data in %s",
         started.node_id,
         started.cluster_id,
@@ -128,19 +128,19 @@ async def _serve(config: BrokerConfig, announce: Announce | None, begun: float, 
     if announce is not None:
         announce(started)
     await stop.wait()
-    log.info("stopping")
+    logger.info("stopping")
     await node.stop()
     process.ignore_signals()
-    log.info("stopped")
+    logger.info("stopped")
     if node.broken:
         raise Broken(node.broken)
 
 
 class Node:
-    """`stop` is set by whoever wants it to end, which may be the node itself."""
+    """`stop` is set to stop the node: by a signal, or by the node itself."""
 
     def __init__(self, config: BrokerConfig, stop: asyncio.Event, clock: Clock) -> None:
-        self.broken: str | None = None  # why it cannot go on
+        self.broken: str | None = None  # why it had to stop
         self._config = config
         self._stop = stop
         self._startup = StartupRetry(stop)
@@ -149,10 +149,10 @@ class Node:
         self._store: Store | None = None
         self._lifecycle: BrokerLifecycle | None = None  # of a cluster
         self._replica_manager: ReplicaManager | None = None  # in a cluster
-        self._loading = False  # from here on the logs are not as the last run left them
+        self._loading = False  # the logs are no longer as the last run left them
 
     async def start(self, begun: float) -> Started:
-        """Until it answers. StopRequested if it is told to stop meanwhile: log recovery can take long."""
+        """Start until the broker is ready. StopRequested if it is stopped meanwhile: log recovery can take long."""
         config = self._config
         self._request_limits = RequestLimits(
             largest_request=config.socket_request_max_bytes,
@@ -178,7 +178,7 @@ class Node:
         return self._started(ports, begun)
 
     def _open_directories(self) -> None:
-        """One whose disk does not work is offline from the start, as it would be later. One at least has to work."""
+        """Open the log directories. One whose disk fails is offline; at least one has to work."""
         problems: list[str] = []
         for path in map(Path, self._config.log_dirs):
             try:
@@ -189,10 +189,10 @@ class Node:
         if len(problems) == len(self._directories):
             raise DirectoryRefused("; ".join(problems))
         for failed in problems:
-            log.error("%s; it is offline, with all that is in it, until the broker is started again", failed)
+            logger.error("%s; the directory and its partitions are offline until the broker is restarted", failed)
 
     async def _open_store(self) -> Controller:
-        """A store of its own for a single node, a ZooKeeper ensemble for a cluster."""
+        """Open the metadata store: SQLite for a single node, a ZooKeeper ensemble for a cluster."""
         config = self._config
         if config.zookeeper_connect:
             timeouts = (config.zookeeper_session_timeout_ms, config.zookeeper_connection_timeout_ms)
@@ -201,7 +201,7 @@ class Node:
             return Controller(self._store, limit=TRANSACTION_BYTES, patience_s=STORE_PATIENCE_S)
         path = _store_path(self._directories)
         if not path.exists():
-            _demand_all(self._directories)
+            _require_all(self._directories)
         reserve = DiskReserve(path.with_name(f"{STORE_FILE}-reserve"), STORE_RESERVE_BYTES)
         self._store = await SqliteStore.open(path, reserve)
         return Controller(self._store)
@@ -244,11 +244,11 @@ class Node:
         return await (lifecycle.allocate_producer_ids() if lifecycle else self._controller.allocate_producer_ids())
 
     async def _join(self, ports: dict[str, int]) -> None:
-        """A single node is its own controller from here on; a broker of a cluster is told of when it serves."""
+        """Register a single node, which is its own controller; a broker of a cluster registers when it is ready."""
         config, controller = self._config, self._controller
         endpoints = {each.name: Endpoint(each.host, each.port or ports.get(each.name, 0)) for each in config.advertised}
         self._broker = Broker(config.node_id, endpoints, config.broker_rack)
-        brought = await self._brought()
+        brought = await self._initial_changes()
         lifecycle = self._lifecycle
         if lifecycle is None:
             refusal = await controller.join(self._broker, *brought)
@@ -262,11 +262,11 @@ class Node:
             await self._startup.retry(lambda: lifecycle.registration.election.create_cluster(brought))
         set_aside(_store_path(self._directories))
 
-    async def _brought(self) -> tuple[Change, ...]:
-        """What this broker brings along: the first features, and for a new cluster what it had before."""
+    async def _initial_changes(self) -> tuple[Change, ...]:
+        """The changes that come with the registration: features, and in a new cluster the topics it had before."""
         config, controller = self._config, self._controller
         if controller.founded:
-            _demand_all(self._directories)
+            _require_all(self._directories)
         own_store = _store_path(self._directories)
         if self._lifecycle is not None and controller.founded and own_store.exists():
             return changes_for(await read_metadata(own_store), config.node_id)
@@ -291,12 +291,12 @@ class Node:
         if self._stop.is_set():
             raise StopRequested
         adoption.warn_of_unknown(controller.image, self._directories)
-        # An id that a log has seen must not be given to another producer, even where the metadata was lost. A broker of
-        # a cluster says so when it registers.
+        # A producer id that a log has seen must not be allocated again, even where the metadata was lost. A broker of a
+        # cluster reports it when it registers.
         if self._lifecycle is None and replicas.last_producer_id >= controller.image.next_producer_id:
             await controller.skip_producer_ids(replicas.last_producer_id)
         gc.collect()
-        gc.freeze()  # what is here now stays: collections need not look at thousands of partitions every time
+        gc.freeze()  # these objects stay: garbage collections need not visit thousands of partitions
 
     def _go(self) -> None:
         self._controller.on_image(self._follow)
@@ -311,14 +311,14 @@ class Node:
         self._compactor.start()
 
     async def _register(self) -> None:
-        """Only now: who is registered may be given partitions to lead, and must be there when others look for it."""
+        """Register in the cluster, last: a registered broker may be elected leader, and others connect to it."""
         if self._lifecycle is None:
             return
         registration = self._lifecycle.registration
         findings = Findings(self._trusted, self._replicas.directories.without_records, self._replicas.last_producer_id)
         await self._startup.retry(lambda: registration.start(self._broker, findings))
         if self._broker.id in self._controller.image.cordoned:
-            log.warning("this broker is cordoned, and gets no new partitions; cordoned.log.dirs says so")
+            logger.warning("this broker is cordoned by cordoned.log.dirs and gets no new partitions")
         await asyncio.to_thread(note, self._directories, self._boot)
 
     def _started(self, ports: dict[str, int], begun: float) -> Started:
@@ -348,7 +348,7 @@ class Node:
                 self._replicas.retire,
                 config.log_initial_task_delay_ms,
             ),
-            PeriodicTask("partitions whose disk was full", REOPEN_MS, self._replicas.reopen),
+            PeriodicTask("partitions on a full disk", REOPEN_MS, self._replicas.reopen),
             PeriodicTask("flush.ms", FLUSH_CHECK_MS, self._replicas.flush_due),
             PeriodicTask("committed offsets", config.offsets_retention_check_interval_ms, self._assembly.groups.expire),
             PeriodicTask(
@@ -374,10 +374,10 @@ class Node:
         return tuple(tasks)
 
     async def _checkpoint(self) -> None:
-        await self._replicas.checkpoint(reserve=False)  # what is put off now comes with the next round
+        await self._replicas.checkpoint(reserve=False)  # partitions that are put off now come with the next checkpoint
 
     def _give_up(self, reason: str) -> None:
-        """As Kafka does when no directory is left. Who watches over the process starts it again, or calls someone."""
+        """Stop the broker, as Kafka does when no log directory is left. A supervisor of the process may restart it."""
         self.broken = reason
         self._stop.set()
 
@@ -395,7 +395,7 @@ class Node:
         self._assembly.follow(old, new)
 
     def _adapt(self, image: ClusterImage) -> None:
-        """Settings that were changed while the broker runs, or in an earlier life of it, take effect."""
+        """Apply dynamic settings: those changed now, or before the last restart."""
         config, _ = load(effective(self._assembly.control.layers()), host_name=socket.gethostname())
         self._assembly.running.current = config
         cordon(self._directories, config)
@@ -406,7 +406,7 @@ class Node:
             self._replica_manager.adapt()
 
     async def stop(self) -> None:
-        """In order: nothing new comes in, what runs ends, the logs are closed, then the marks of a clean stop."""
+        """Stop in order: listeners, requests in progress, logs, then the marks of a clean shutdown."""
         if self._lifecycle is not None:
             if self._config.controlled_shutdown_enable:
                 await self._lifecycle.controlled_shutdown()
@@ -428,11 +428,11 @@ class Node:
         if self._store is not None:
             try:
                 await self._store.close()
-            except StoreError as problem:  # a full disk: what it held is safe all the same
-                log.error("the metadata store was not closed as it should be: %s", problem)
+            except StoreError as problem:  # a full disk; the committed metadata is safe
+                logger.error("closing the metadata store failed: %s", problem)
 
     async def _release(self) -> None:
-        """Give back what a start took that came to nothing."""
+        """Release the resources of a start that failed."""
         self._listeners.close()
         if self._store is not None:
             await self._store.close()
@@ -441,14 +441,14 @@ class Node:
 
 
 def _inter_broker_listener(config: BrokerConfig) -> str:
-    """The listener that brokers meet on: the one that is named, or that of their protocol, or the first."""
+    """The inter-broker listener: the one that is named, or the one of the inter-broker protocol, or the first."""
     values, names = config.values, [each.name for each in config.listeners]
     wanted = str(values["inter.broker.listener.name"] or values["security.inter.broker.protocol"]).upper()
     return wanted if wanted in names else names[0]
 
 
 def _store_path(directories: list[LogDirectory]) -> Path:
-    """The store is in the first directory, or where an earlier order of log.dirs put it."""
+    """The metadata store is in the first directory, or where an earlier order of log.dirs put it."""
     paths = [directory.path / STORE_FILE for directory in directories if not directory.offline]
     found = [path for path in paths if path.exists()]
     if len(found) > 1:
@@ -456,8 +456,8 @@ def _store_path(directories: list[LogDirectory]) -> Path:
     return found[0] if found else paths[0]
 
 
-def _demand_all(directories: list[LogDirectory]) -> None:
-    """A node that knows of no metadata begins anew. Not while there may be some that it cannot read."""
+def _require_all(directories: list[LogDirectory]) -> None:
+    """Refuse to create new metadata while an offline directory may hold the node's metadata."""
     for directory in directories:
         if directory.offline:
             raise DirectoryRefused(
@@ -467,7 +467,7 @@ def _demand_all(directories: list[LogDirectory]) -> None:
 
 
 def cordon(directories: list[LogDirectory], config: BrokerConfig) -> None:
-    """Directories that get no new replicas. One that is not here is nobody's concern (KIP-1066)."""
+    """Mark the directories that get no new replicas. Unknown ones are ignored (KIP-1066)."""
     cordoned = config.cordoned_log_dirs
     paths = {Path(each).resolve() for each in cordoned}
     for directory in directories:

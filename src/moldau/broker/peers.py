@@ -1,7 +1,7 @@
-"""Connections of this broker to the others, by broker id. What goes over them is their users' business.
+"""Connections of this broker to other brokers, by broker id and purpose.
 
 Requests of one connection are answered in order, so work that may wait long (a follower's fetch) has a connection of
-its own: that is what `purpose` keeps apart.
+its own, named by its `purpose`.
 """
 
 import asyncio
@@ -10,15 +10,15 @@ from collections.abc import Callable
 from moldau.metadata.image import ClusterImage
 from moldau.net.peer import REQUEST_TIMEOUT_MS, Address, Peer
 
-CONTROL = "control"  # short questions
-DOUBT_S = 1.0  # how long a broker that ended its connections may be dead, as far as clients are told
-NOBODY: frozenset[int] = frozenset()
+CONTROL = "control"  # short requests
+SUSPECT_S = 1.0  # how long a broker that closed its connections is suspected to be dead
+NO_BROKERS: frozenset[int] = frozenset()
 
-Life = tuple[int, int]  # a broker's id, and the epoch that it has from its start to its end
+Incarnation = tuple[int, int]  # broker id and broker epoch
 
 
 class Peers:
-    """`listener_name` is the listener that brokers meet on (inter.broker.listener.name)."""
+    """`listener_name` is inter.broker.listener.name."""
 
     def __init__(
         self,
@@ -33,10 +33,10 @@ class Peers:
         self._node_id = node_id
         self._request_timeout_ms = request_timeout_ms
         self._peers: dict[tuple[int, str], Peer] = {}
-        self._ended: dict[Life, float] = {}  # when one of its connections ended last, by the loop's clock
+        self._closed: dict[Incarnation, float] = {}  # when its last connection was closed, by the loop's clock
 
     def to(self, broker_id: int, purpose: str = CONTROL) -> Peer:
-        """The same connection each time for a broker and purpose. Its address is the one that the image has then."""
+        """The connection to a broker for a purpose. It connects to the address that the image has then."""
         known = self._peers.get((broker_id, purpose))
         if known is None:
             known = self._peers[broker_id, purpose] = Peer(
@@ -45,31 +45,31 @@ class Peers:
                 client_id=f"broker-{self._node_id}-{purpose}",
                 request_timeout_ms=self._request_timeout_ms,
             )
-            known.on_closed = lambda _: self._note_end(broker_id)
+            known.on_closed = lambda _: self._note_closed(broker_id)
         return known
 
     @property
-    def doubted(self) -> frozenset[int]:
-        """Brokers that have just ended their connections, and have none again: their process may have died.
+    def suspected(self) -> frozenset[int]:
+        """Brokers that have just closed their connections and have no new one: their process may have died.
 
-        A client that asks for a leader in that moment, because its own connection has ended, hears that there is none,
-        and asks again soon. Sent back to the dead one, librdkafka would not ask again for a second or two.
+        A client that refreshes its metadata in that moment, because its own connection was closed, gets
+        LEADER_NOT_AVAILABLE and retries soon. Sent back to the dead broker, librdkafka would wait a second or two.
         """
-        if not self._ended:
-            return NOBODY
+        if not self._closed:
+            return NO_BROKERS
         alive = {broker_id for (broker_id, _), peer in self._peers.items() if peer.connected}
-        latest = asyncio.get_running_loop().time() - DOUBT_S
-        self._ended = {
+        latest = asyncio.get_running_loop().time() - SUSPECT_S
+        self._closed = {
             (broker_id, epoch): at
-            for (broker_id, epoch), at in self._ended.items()
+            for (broker_id, epoch), at in self._closed.items()
             if at > latest and broker_id not in alive and self._epoch(broker_id) == epoch
         }
-        return frozenset(broker_id for broker_id, _ in self._ended)
+        return frozenset(broker_id for broker_id, _ in self._closed)
 
-    def _note_end(self, broker_id: int) -> None:
+    def _note_closed(self, broker_id: int) -> None:
         epoch = self._epoch(broker_id)
         if epoch is not None:
-            self._ended[broker_id, epoch] = asyncio.get_running_loop().time()
+            self._closed[broker_id, epoch] = asyncio.get_running_loop().time()
 
     def _epoch(self, broker_id: int) -> int | None:
         broker = self._image().brokers.get(broker_id)
@@ -83,7 +83,7 @@ class Peers:
         return None if endpoint is None else Address(endpoint.host, endpoint.port)
 
     async def drop(self, broker_id: int, purpose: str) -> None:
-        """Nobody needs this connection any more."""
+        """Close a connection that is no longer needed."""
         peer = self._peers.pop((broker_id, purpose), None)
         if peer is not None:
             await peer.stop()

@@ -1,4 +1,4 @@
-"""What a broker asks of its process: logging, file descriptors, the event loop."""
+"""The broker's process: logging, file descriptors, signals, the event loop."""
 
 import asyncio
 import logging
@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-log = logging.getLogger("moldau.broker")
+logger = logging.getLogger("moldau.broker")
 
 FILES_WANTED = 100_000
 STOPPING = (signal.SIGTERM, signal.SIGINT)
@@ -25,17 +25,17 @@ def set_up_logging() -> None:
 
 
 def raise_file_limit(connections: int) -> None:
-    """As many descriptors as the system allows; a line if that is too few for what was asked."""
+    """Raise the limit on open files as far as the system allows, and warn if it is too low."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = FILES_WANTED if hard == resource.RLIM_INFINITY else min(hard, FILES_WANTED)
     if soft < wanted:
         try:
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
             soft = wanted
-        except (ValueError, OSError) as problem:  # macOS names no hard limit and has one all the same
-            log.warning("cannot raise the limit on open files: %s", problem)
+        except (ValueError, OSError) as problem:  # macOS reports no hard limit but has one
+            logger.warning("cannot raise the limit on open files: %s; raise it with: ulimit -n 100000", problem)
     if soft < 4096:
-        log.warning("only %d files and connections may be open at a time; raise it with: ulimit -n 100000", soft)
+        logger.warning("the limit on open files and connections is only %d; raise it with: ulimit -n 100000", soft)
 
 
 def stop_on_signals(stop: Callable[[], None]) -> None:
@@ -45,10 +45,9 @@ def stop_on_signals(stop: Callable[[], None]) -> None:
 
 
 def ignore_signals() -> None:
-    """The broker has stopped: an impatient second Ctrl-C must not turn the end of its process into a failure.
+    """Ignore signals once the broker has stopped: a second Ctrl-C must not make its exit a failure.
 
-    To block them is not enough, that holds for one thread: the interpreter puts back the default on its way out, and
-    another thread would take the signal. What is ignored it leaves alone.
+    Blocking them is not enough: that holds for one thread, and the interpreter restores the default at its exit.
     """
     signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)
     for number in STOPPING:
@@ -56,7 +55,7 @@ def ignore_signals() -> None:
 
 
 def run_loop(main: Coroutine[Any, Any, None]) -> None:
-    """On uvloop where it is installed, else on Python's own loop: slower, the same otherwise."""
+    """Run on uvloop if it is installed, else on asyncio's own loop, which is slower."""
     try:
         import uvloop
     except ImportError:

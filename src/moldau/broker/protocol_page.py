@@ -1,6 +1,6 @@
 """docs/protocol.md, rendered from the tables of APIs and errors. Print it with `python -m moldau.broker.protocol_page`.
 
-What it says about an API is the docstring of the file that serves it.
+The notes on an API are the docstring of the file that serves it.
 """
 
 import sys
@@ -14,8 +14,8 @@ HEAD = """# Protocol
 
 This page is made from the tables in the code (`python -m moldau.broker.protocol_page > docs/protocol.md`), and a test
 keeps it up to date. Moldau speaks Kafka's protocol; clients learn from ApiVersions what is in this table. An API that
-is not in it is not served, and a request for it closes the connection. What brokers alone ask of each other is marked,
-and not told to clients.
+is not in it is not supported, and a request for it closes the connection. APIs between brokers are marked, and not in
+ApiVersions.
 """
 
 VERSIONS = """## APIs
@@ -65,7 +65,7 @@ def render() -> str:
 def notes_on(api: Api) -> str:
     """The docstring of the file that serves an API, on one line."""
     handler = api.handler or api.hot
-    assert handler is not None, f"nobody serves {api.messages.name}"
+    assert handler is not None, f"{api.messages.name} has no handler"
     return " ".join((sys.modules[handler.__module__].__doc__ or "").split())
 
 

@@ -1,7 +1,6 @@
-"""Replication put together, for a broker of a cluster: fetchers, changes of in-sync replicas, and their chores.
+"""Replica manager of a broker in a cluster: fetchers, ISR changes and repairs. A single node has none.
 
-What a partition does as leader or follower is in `moldau.replication`; here it gets connections, settings and a
-controller to ask. A single node has none of this.
+Leaders and followers themselves are in `moldau.replication`; here they get connections, settings and the controller.
 """
 
 import asyncio
@@ -39,10 +38,10 @@ from moldau.wire.messages.alter_partition import (
 
 logger = logging.getLogger("moldau.broker")
 
-ASKING_S = 5.0  # how long one attempt to reach the controller may take
-AT_A_TIME = 200  # partitions that are looked at before others get their turn
-LOOK_AGAIN_S = 1.0  # at a damaged log, if there were too many open files
-PAUSED = 3  # a chore that comes so many times too late says that the whole process stood still
+ALTER_PARTITION_TIMEOUT_S = 5.0  # of one attempt
+AT_A_TIME = 200  # partitions that are checked before the event loop serves others
+REPAIR_RETRY_S = 1.0  # after a corrupt log could not be opened: too many open files
+PAUSED = 3  # intervals; a check of the ISR that is so late shows that the process itself was paused
 
 
 class ReplicaManager:
@@ -65,11 +64,11 @@ class ReplicaManager:
         self._node_id = node_id = config().node_id
         self._shrunk_at: float | None = None
         self._repairs: dict[Partition, asyncio.Task[None]] = {}
-        self.throttle = Throttle()  # of what is copied to this broker
+        self.throttle = Throttle()  # of replication to this broker
         self._changes = IsrChanges(self._alter, self._epoch_of, node_id)
         self._withdrawals = Withdrawals(self._alter, replicas, image, node_id)
         lag_ms = config().replica_lag_time_max_ms
-        # How long a follower lags is time that passed, whatever somebody sets the machine's clock to.
+        # Lag is measured with a monotonic clock: setting the machine's clock must not shrink the ISR.
         steady = asyncio.get_running_loop().time
         replicas.around = Surroundings(node_id, lambda: int(steady() * 1000), self._epoch_of, self._changes.ask, lag_ms)
         hands = Hands(
@@ -84,7 +83,7 @@ class ReplicaManager:
         self._fetchers = Fetchers(peers.to, hands, config().num_replica_fetchers)
 
     def start(self) -> None:
-        """The logs are open: copy what others lead."""
+        """Start fetchers for the partitions that other brokers lead; the logs are open."""
         self._replicas.owner = self
         self._changes.start()
         self._withdrawals.start()
@@ -101,7 +100,7 @@ class ReplicaManager:
         await self._fetchers.stop()
 
     def _assign(self, partition: Partition) -> None:
-        """A partition has another role, or is damaged: a follower's log is repaired before it is copied to again."""
+        """Fetch a partition from its leader, or stop. A corrupt log is repaired before its follower fetches again."""
         if not self._has(partition):
             return
         if partition.standing.corrupt and isinstance(partition.role, Follower) and not partition.offline:
@@ -111,7 +110,7 @@ class ReplicaManager:
             self._fetchers.assign(partition)
 
     def _begin(self, partition: Partition, work: Coroutine[Any, Any, None]) -> None:
-        """One at a time for a partition: it takes a look at its files."""
+        """Run a check or repair of a partition's files, one at a time."""
         if partition in self._repairs:
             work.close()
             return
@@ -125,10 +124,10 @@ class ReplicaManager:
         problem = task.exception()
         if problem is not None:
             logger.error("repairing %s-%d failed", partition.topic, partition.index, exc_info=problem)
-        elif partition.standing.corrupt and self._replicas.owner is self:  # found by a look, or while it was looked at
+        elif partition.standing.corrupt and self._replicas.owner is self:  # found by the check, or meanwhile
             self._assign(partition)
 
-    # ── what replicas report ──
+    # ── reported by replicas ──
 
     def role_changed(self, partition: Partition) -> None:
         self._assign(partition)
@@ -146,37 +145,46 @@ class ReplicaManager:
         self._give_up(reason)
 
     def records_suspect(self, partition: Partition, offset: int) -> None:
-        """Followers cannot use what they are sent: only a reader looks at the payload."""
+        """Check the records at this offset: followers fetch them repeatedly without success."""
         self._begin(partition, self._look(partition, offset))
 
     async def _look(self, partition: Partition, offset: int) -> None:
         name = f"{partition.topic}-{partition.index}"
         if await asyncio.to_thread(corruption_check(partition.log, offset)):
-            logger.error("%s is damaged behind offset %d", name, offset)
+            logger.error(
+                "%s is corrupt after offset %d; it resigns as leader if another replica can lead",
+                name,
+                offset,
+            )
             partition.cannot_read()
 
     async def _repair(self, partition: Partition) -> None:
-        """Cut off what is damaged, and all behind it: the leader has it."""
+        """Truncate a follower's log before its corrupt batch; the leader has the records."""
         while True:
             try:
                 end = await asyncio.to_thread(valid_to, partition.log)
                 break
             except OSError as problem:
-                logger.warning("%s-%d cannot be looked at just now: %s", partition.topic, partition.index, problem)
-                await asyncio.sleep(LOOK_AGAIN_S)
+                logger.warning(
+                    "%s-%d cannot be checked for corruption now, retrying: %s",
+                    partition.topic,
+                    partition.index,
+                    problem,
+                )
+                await asyncio.sleep(REPAIR_RETRY_S)
         await partition.left_alone()
         partition.stand(replace(partition.standing, corrupt=False))
         if self._has(partition) and isinstance(partition.role, Follower) and not partition.offline:
             try:
                 removed = partition.role.discard(end, self._now())
                 self._replicas.deletes.schedule(removed, partition.log.config.file_delete_delay_ms)
-                await self._replicas.checkpoint()  # a crash must not take for durable what comes in its place
+                await self._replicas.checkpoint()  # after a crash, the refetched records must not pass for flushed ones
             except OSError as problem:
                 partition.fail(problem)
         self._assign(partition)
 
     def _has(self, partition: Partition) -> bool:
-        """Not if it was taken away, while it was repaired."""
+        """Whether the partition is still on this broker: it may have been removed during a repair."""
         return self._replicas.get(partition.topic, partition.index) is partition
 
     def follow(self, old: ClusterImage, new: ClusterImage) -> None:
@@ -186,10 +194,10 @@ class ReplicaManager:
                 leader.reconsider()
                 leader.invite()
 
-    # ── chores ──
+    # ── periodic ──
 
     async def shrink(self) -> None:
-        """Followers that lag leave the in-sync replicas. Not judged by a process that has just stood still itself."""
+        """Remove lagging followers from the ISR. Skipped if this process itself was paused."""
         every = self._config().replica_lag_time_max_ms / 2000
         now = asyncio.get_running_loop().time()
         before, self._shrunk_at = self._shrunk_at, now
@@ -202,7 +210,7 @@ class ReplicaManager:
                 await asyncio.sleep(0)
 
     def adapt(self) -> None:
-        """Settings have changed."""
+        """Apply changed settings."""
         values = self._config().values
         self.throttle.rate = int(str(values["follower.replication.throttled.rate"]))
         self._replicas.sending.rate = int(str(values["leader.replication.throttled.rate"]))
@@ -213,7 +221,7 @@ class ReplicaManager:
             if isinstance(partition.role, Leader) and partition.leads:
                 yield partition, partition.role
 
-    # ── what partitions ask ──
+    # ── used by partitions ──
 
     def _epoch_of(self, broker_id: int) -> int | None:
         broker = self._image().brokers.get(broker_id)
@@ -229,9 +237,9 @@ class ReplicaManager:
         )
 
     async def _alter(self, proposals: Sequence[Proposal]) -> Sequence[Granted | WireError]:
-        response = await self._lifecycle.alter_partitions(_topics(proposals), ASKING_S)
+        response = await self._lifecycle.alter_partitions(_topics(proposals), ALTER_PARTITION_TIMEOUT_S)
         if response is None:
-            raise PeerLost("no controller answered")
+            raise PeerLost("no response from a controller")
         if response.error_code:
             return [WireError(response.error_code) for _ in proposals]
         answers = _outcomes(response)

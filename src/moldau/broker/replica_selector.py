@@ -1,4 +1,4 @@
-"""Which replica a consumer should read from: one in its own rack, if replica.selector.class says so (KIP-392)."""
+"""Replica selector: the replica in a consumer's rack, if replica.selector.class says so (KIP-392)."""
 
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
@@ -17,7 +17,7 @@ class Choice(NamedTuple):
 
 
 def preferred_replica(choice: Choice, rack: str, offset: int) -> int:
-    """A follower in the consumer's rack that has what it wants to read; NONE: the leader will do."""
+    """The most advanced follower in the consumer's rack that has this offset; NONE: read from the leader."""
     brokers = choice.brokers
     leader = brokers.get(choice.leader)
     if not rack or (leader is not None and leader.rack == rack):

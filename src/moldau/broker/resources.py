@@ -1,4 +1,4 @@
-"""The things that have settings, as DescribeConfigs and AlterConfigs name them."""
+"""Config resources: topics, brokers and groups, as DescribeConfigs and AlterConfigs name them."""
 
 from collections.abc import Mapping
 from enum import IntEnum
@@ -12,8 +12,8 @@ from moldau.metadata.topics import name_problem, unknown_topic
 class Resource(IntEnum):
     TOPIC = 2
     BROKER = 4
-    BROKER_LOGGER = 8  # nothing to set here: levels of logging are given at the start
-    CLIENT_METRICS = 16  # KIP-714; not there
+    BROKER_LOGGER = 8  # not supported: log levels are set at the start
+    CLIENT_METRICS = 16  # KIP-714; not supported
     GROUP = 32  # KIP-848
 
 
@@ -25,7 +25,7 @@ def topic_of(ctx: ControlContext, name: str) -> Topic | Refusal:
 
 
 def broker_of(ctx: ControlContext, name: str) -> bool | Refusal:
-    """True: this broker. False: the defaults of all brokers, which have no name."""
+    """True: this broker. False: the cluster-wide defaults, whose name is empty."""
     if not name:
         return False
     if name != str(ctx.config.node_id):
@@ -37,7 +37,7 @@ def broker_of(ctx: ControlContext, name: str) -> bool | Refusal:
 
 
 def group_of(ctx: ControlContext, name: str) -> Mapping[str, str] | Refusal:
-    """What was set for a group, whether it has members or not. Brokers have the defaults of all."""
+    """The overrides of a group, whether it exists or not. The defaults are broker settings."""
     if not name:
         return Refusal(WireError.INVALID_REQUEST, "Group name must not be empty")
     return ctx.image.group_configs.get(name, {})

@@ -1,8 +1,8 @@
-"""The settings of a broker: what becomes of each name that Kafka knows, and `BrokerConfig`, the typed values in use.
+"""Broker settings: `BrokerConfig`, the typed values in use, and the fate of every setting that Kafka knows.
 
-The rows are in `tables/`. A setting is used, idle (accepted with a warning, it has no meaning here) or of a feature
-that is not there yet (accepted with a warning, or refused where users would rely on it). Any other name is refused.
-`python -m moldau.broker.settings` prints docs/settings.md. Resolving host names and opening files is left to others.
+The rows are in `tables/`. A setting is used, or has no meaning here (accepted with a warning), or belongs to a feature
+that is not supported yet (accepted with a warning, or refused where users would rely on it). Any other name is refused.
+`python -m moldau.broker.settings` prints docs/settings.md.
 """
 
 from collections.abc import Iterator, Mapping
@@ -32,7 +32,7 @@ from moldau.store.zookeeper import read_connect
 
 
 def _topic_defaults() -> Iterator[Setting]:
-    """The broker's twins of topic settings: same kind and bounds, and a change takes effect at once."""
+    """The broker settings that are defaults of topic settings: same kind and bounds, changed dynamically."""
     for topic in TOPIC:
         if len(topic.synonyms) == 1:  # settings that come in several units have rows of their own
             doc = f"Default of the topic setting {topic.name}: {topic.doc[0].lower()}{topic.doc[1:]}"
@@ -57,7 +57,7 @@ BROKER = Table(
     ),
 )
 
-# Names that older versions of Kafka knew; Kafka 4 does not, and nor does Moldau.
+# Settings of older versions of Kafka, which Kafka 4 has removed.
 GONE = {
     "advertised.host.name": "write advertised.listeners instead",
     "advertised.port": "write advertised.listeners instead",
@@ -172,11 +172,11 @@ class BrokerConfig:
     zookeeper_session_timeout_ms: int
 
     def topic_defaults(self) -> LogConfig:
-        """The values of a topic that sets nothing itself."""
+        """The settings of a topic without overrides."""
         return LogConfig.of({}, self.values)
 
     def topic_config(self, overrides: Mapping[str, str]) -> LogConfig:
-        """The values of a topic with these overrides, which were checked when they came in."""
+        """The settings of a topic with these overrides, which were checked before."""
         return LogConfig.of(overrides, self.values)
 
 
@@ -184,9 +184,9 @@ PLAIN_FIELDS = {field.name: field.name.replace("_", ".") for field in fields(Bro
 
 
 def load(properties: Mapping[str, str], *, host_name: str = "localhost") -> tuple[BrokerConfig, list[str]]:
-    """The configuration and the warnings, one sentence each; SettingsRefused with every problem if it cannot start.
+    """The configuration and the warnings; SettingsRefused with every problem if the broker cannot start.
 
-    `host_name` is this machine's: clients are told it where a listener has no host of its own.
+    `host_name` is this machine's: it is advertised for listeners without a host.
     """
     problems: list[SettingError] = []
     warnings: list[str] = []
@@ -227,9 +227,9 @@ def _with_both_ids(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def _foreign(name: str, warnings: list[str]) -> SettingError | None:
-    """A name that is not in the table: of one listener, of a plugin, of an older Kafka, or wrong."""
+    """A name outside the table: of a listener, of a plugin, of an older Kafka, or unknown."""
     if name.startswith("listener.name."):
-        base = f".{name}"  # the listener's name, and for SASL a mechanism, stand before the setting's own
+        base = f".{name}"  # prefixed with the listener's name, and for SASL a mechanism
         known = next((row.name for row in BROKER if base.endswith(f".{row.name}")), None)
         if known in GUARDS:
             return SettingError(name, f"{name} is not supported yet; {GUARDS[known]}")
@@ -246,7 +246,7 @@ def _foreign(name: str, warnings: list[str]) -> SettingError | None:
 
 
 def _fate(setting: Setting, value: Value, problems: list[SettingError], warnings: list[str]) -> None:
-    """What becomes of a setting that is not used here."""
+    """Warn of a setting that is not used, or refuse it."""
     name = setting.name
     if name in MEANINGLESS:
         warnings.append(f"{name} has no meaning here and is ignored: {MEANINGLESS[name]}")
@@ -260,7 +260,7 @@ def _fate(setting: Setting, value: Value, problems: list[SettingError], warnings
 def _listeners(
     values: Mapping[str, Value], host_name: str, problems: list[SettingError], warnings: list[str]
 ) -> tuple[list[Listener], list[Listener]]:
-    """Where to listen and what to advertise; a KRaft controller's listeners are left out."""
+    """Listeners and advertised listeners, without those of a KRaft controller."""
     protocols = read_protocols(str(values["listener.security.protocol.map"]))
     if isinstance(protocols, SettingError):
         problems.append(protocols)
@@ -301,13 +301,13 @@ def _wrong_inter_broker(values: Mapping[str, Value], listeners: list[Listener]) 
         return SettingError("inter.broker.listener.name", words)
     protocol = values["security.inter.broker.protocol"]
     if protocol != "PLAINTEXT":
-        words = f"security.inter.broker.protocol {protocol} is not supported yet; brokers would talk without protection"
+        words = f"security.inter.broker.protocol {protocol} is not supported yet; brokers would connect unencrypted"
         return SettingError("security.inter.broker.protocol", words)
     return None
 
 
 def _cross_checks(given: Mapping[str, str], values: Mapping[str, Value]) -> Iterator[SettingError]:
-    """Rules over several settings, and those that are more than a bound."""
+    """Checks over several settings, and checks beyond bounds."""
     if values["zookeeper.connect"]:
         try:
             read_connect(str(values["zookeeper.connect"]))
@@ -319,7 +319,7 @@ def _cross_checks(given: Mapping[str, str], values: Mapping[str, Value]) -> Iter
     elif "broker.id" in given and isinstance(values["broker.id"], int) and values["broker.id"] < 0:
         yield SettingError("broker.id", f"broker.id must be at least 0, got {values['broker.id']}")
     if _words(values["process.roles"]) == ("controller",):
-        words = "process.roles must include broker: a KRaft controller of its own has no use in a Moldau cluster"
+        words = "process.roles must include broker: Moldau has no KRaft controllers"
         yield SettingError("process.roles", words)
     for name in ("log.retention.ms", "log.retention.minutes", "log.retention.hours"):
         if values[name] == 0:

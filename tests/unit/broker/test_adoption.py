@@ -90,8 +90,8 @@ def test_what_other_nodes_hold_is_said(directory: LogDirectory, caplog: pytest.L
     assert set(taken) == {"here", "both"}
     assert [state.leader_epoch for state in taken["both"].partitions] == [5, 5]
     assert [record.getMessage() for record in caplog.records] == [
-        "1 topics are on other nodes and not taken over: there",
-        "1 partitions have their records on other nodes and are empty here: both-0",
+        "1 topics have no replica on this node and are not imported: there",
+        "1 partitions have their records on other nodes only and start empty: both-0",
     ]
 
 

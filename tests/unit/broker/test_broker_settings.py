@@ -154,7 +154,7 @@ def test_an_existing_server_properties_starts_with_warnings_only() -> None:
         ({"broker.id": "-2"}, "broker.id must be at least 0, got -2"),
         (
             {"process.roles": "controller"},
-            "process.roles must include broker: a KRaft controller of its own has no use in a Moldau cluster",
+            "process.roles must include broker: Moldau has no KRaft controllers",
         ),
         (
             {"queued.max.request.bytes": "1000"},
@@ -191,8 +191,8 @@ def test_an_existing_server_properties_starts_with_warnings_only() -> None:
         ),
         (
             {"listeners": "SASL_SSL://:9093", "sasl.enabled.mechanisms": "PLAIN"},
-            "listeners has SASL_SSL, which speaks SASL_SSL; that is not supported yet, "
-            "and Moldau would run without protection",
+            "listeners has SASL_SSL with security protocol SASL_SSL, which is not supported yet, "
+            "and Moldau would run unencrypted",
         ),
         (
             {"remote.log.storage.system.enable": "true"},

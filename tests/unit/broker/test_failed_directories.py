@@ -58,7 +58,9 @@ def test_a_node_starts_without_a_directory_and_says_so(tmp_path: Path, caplog: p
         node = node_in(one, two)
         await node.start(time.monotonic())
         assert [each.offline for each in node._directories] == [False, True]
-        assert f"cannot use the directory {two}: it is a file; it is offline" in caplog.text
+        assert (
+            f"cannot use the directory {two}: it is a file; the directory and its partitions are offline" in caplog.text
+        )
         await node.stop()
         mend(two)
         await lived(one, two)

@@ -34,7 +34,7 @@ def test_addresses(text: str, name: str, host: str, port: int) -> None:
         ("PLAINTEXT://local host:1", "must be a list of NAME://host:port"),
         ("PLAINTEXT://:65536", "has a port above 65535"),
         ("OTHER://:1", "add OTHER:PLAINTEXT to the map"),
-        ("SSL://:1", "speaks SSL; that is not supported yet"),
+        ("SSL://:1", "with security protocol SSL, which is not supported yet"),
     ],
 )
 def test_addresses_that_do_not_fit(text: str, reason: str) -> None:
@@ -82,7 +82,7 @@ def test_protocol_map() -> None:
         ({"advertised.listeners": "PLAINTEXT://0.0.0.0:9092"}, "0.0.0.0 is none; write this machine's host name"),
         ({"advertised.listeners": "PLAINTEXT://[::]:9092"}, ":: is none; write this machine's host name"),
         ({"inter.broker.listener.name": "OTHER"}, "must be one of the listeners (PLAINTEXT), got OTHER"),
-        ({"security.inter.broker.protocol": "SSL"}, "brokers would talk without protection"),
+        ({"security.inter.broker.protocol": "SSL"}, "brokers would connect unencrypted"),
     ],
 )  # fmt: skip
 def test_listeners_that_contradict_each_other(properties: dict[str, str], reason: str) -> None:

@@ -53,25 +53,25 @@ def test_a_broker_that_ends_its_connections_may_be_dead_until_it_has_one_again(m
         server = await serve()
         await peers.to(1).connect()
         await peers.to(1, "fetch").connect()
-        assert peers.doubted == frozenset()
+        assert peers.suspected == frozenset()
         server.close()
         await until(lambda: len(writers) == 2)
         for each in writers:
             each.transport.abort()
         await until(lambda: not peers.to(1).connected and not peers.to(1, "fetch").connected)
-        assert peers.doubted == {1}
+        assert peers.suspected == {1}
         image = replace(image, brokers={1: replace(broker, epoch=6)})
-        assert peers.doubted == frozenset(), "it has registered again"
+        assert peers.suspected == frozenset(), "it has registered again"
         server = await serve()
         await peers.to(1, "fetch").connect()
-        assert peers.doubted == frozenset(), "it is there"
+        assert peers.suspected == frozenset(), "it is there"
         server.close()
         await until(lambda: len(writers) == 3)
         writers[2].transport.abort()
         await until(lambda: not peers.to(1, "fetch").connected)
-        assert peers.doubted == {1}
-        monkeypatch.setattr("moldau.broker.peers.DOUBT_S", 0.0)
-        assert peers.doubted == frozenset(), "the image says what became of it"
+        assert peers.suspected == {1}
+        monkeypatch.setattr("moldau.broker.peers.SUSPECT_S", 0.0)
+        assert peers.suspected == frozenset(), "the image says what became of it"
         await peers.stop()
 
     asyncio.run(main())

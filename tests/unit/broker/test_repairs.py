@@ -114,7 +114,7 @@ def test_nothing_is_thrown_away_because_there_are_too_many_open_files(
             return VALID_TO(log)
 
     monkeypatch.setattr(replica_manager, "valid_to", valid_to)
-    monkeypatch.setattr(replica_manager, "LOOK_AGAIN_S", 0.01)
+    monkeypatch.setattr(replica_manager, "REPAIR_RETRY_S", 0.01)
 
     async def test(broker: Broker) -> None:
         broker.partition.cannot_read(too_many)

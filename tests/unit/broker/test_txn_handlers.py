@@ -144,7 +144,7 @@ def test_what_the_coordinator_refuses_the_group_refuses(tmp_path: Path, said: Wi
 
 
 def test_markers_that_take_long_do_not_hold_up_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(markers_api, "PATIENCE_MS", 20)
+    monkeypatch.setattr(markers_api, "TIMEOUT_MS", 20)
     waiting: dict[int, Callable[[WireError], None]] = {}
 
     def write(partition: TopicPartition, marker: object, done: Callable[[WireError], None]) -> None:

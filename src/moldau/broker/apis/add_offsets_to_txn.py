@@ -1,6 +1,6 @@
 """AddOffsetsToTxn 0–4: a transaction will commit offsets of a group, so the group's partition joins it.
 
-2: PRODUCER_FENCED. Clients of transaction version 2 do not ask: TxnOffsetCommit adds the partition by itself (KIP-890).
+2: PRODUCER_FENCED. Clients of transaction version 2 do not send it: TxnOffsetCommit adds the partition (KIP-890).
 """
 
 from collections.abc import Awaitable
@@ -35,7 +35,7 @@ def _add(
 
 
 async def _create(ctx: CoordinatorContext, request: AddOffsetsToTxnRequest, call: Call) -> AddOffsetsToTxnResponse:
-    """No group has ever stored an offset, and this one wants to."""
+    """Create the offsets topic first: no group has committed an offset yet."""
     await ctx.topics.create_missing([OFFSETS])
     index = ctx.groups.partition_of(request.group_id)
     if index is None:

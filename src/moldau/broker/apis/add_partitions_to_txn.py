@@ -1,7 +1,7 @@
 """AddPartitionsToTxn 0–5: partitions join a transaction, all or none. 2: PRODUCER_FENCED.
 
-4: many transactions at once, which may also ask whether their partitions are in (KIP-890): what brokers send each
-other for their producers. Clients stay at 3, and those of transaction version 2 do not ask at all.
+4: batches of transactions, which may also be verified only (KIP-890): brokers send it to coordinators for their
+producers. Clients stay at 3, and those of transaction version 2 do not send it at all.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ from moldau.wire.messages.add_partitions_to_txn import (
 )
 
 PRODUCER_FENCED_SINCE = 2  # the version that first knew PRODUCER_FENCED
-BROKERS_SINCE = 4  # the version by which brokers speak for clients of transaction version 2
+BROKERS_SINCE = 4  # the version that brokers send for clients of transaction version 2
 OLD_PROTOCOL, NEW_PROTOCOL = 0, 2  # transaction versions
 INTERNAL = (OFFSETS, TRANSACTIONS)
 
@@ -85,7 +85,7 @@ def _result(asked: AddPartitionsToTxnTransaction, errors: Errors, version: int) 
 def _unusable(
     ctx: CoordinatorContext, partitions: list[TopicPartition], version: int
 ) -> dict[TopicPartition, WireError]:
-    """Why none of them is added: one is not there, or not for clients. Empty if nothing is in the way."""
+    """Why none of the partitions is added: one is unknown, or internal. Empty if all can be added."""
     topics = ctx.image.topics
     errors: dict[TopicPartition, WireError] = {}
     for partition in partitions:

@@ -21,7 +21,7 @@ class Alteration(NamedTuple):
     kind: int
     name: str
     changes: list[ConfigChange]
-    replace: bool  # everything that is not named goes back to its default
+    replace: bool  # settings that are not named go back to their defaults
 
 
 async def alter_configs(
@@ -93,7 +93,7 @@ def _deciding(ctx: ControlContext, asked: Alteration, *, twice: bool) -> Decide:
                 return _alter_broker(ctx, image, asked)
             case Resource.GROUP:
                 return _alter_group(ctx, asked)
-        return Refusal(WireError.INVALID_REQUEST, f"Resource type {asked.kind} has no settings here.")
+        return Refusal(WireError.INVALID_REQUEST, f"Resource type {asked.kind} has no configs.")
 
     return decide
 
@@ -108,7 +108,7 @@ def _alter_topic(ctx: ControlContext, asked: Alteration) -> Change | Refusal:
 
 
 def _alter_broker(ctx: ControlContext, image: ClusterImage, asked: Alteration) -> Change | Refusal:
-    """Of any broker, or of all: each takes from the image what concerns it."""
+    """Dynamic settings of any broker, or of all: each broker applies its own from the image."""
     if asked.name and asked.name not in map(str, image.brokers):
         return Refusal(WireError.INVALID_REQUEST, f"No broker with id {asked.name} is registered.")
     known = image.broker_configs

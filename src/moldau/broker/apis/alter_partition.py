@@ -1,4 +1,4 @@
-"""AlterPartition 2–3: leaders tell the controller who is in sync with them. Between brokers. 3: brokers' epochs."""
+"""AlterPartition 2–3: leaders propose a new ISR to the controller. Between brokers. 3: broker epochs of the ISR."""
 
 from moldau.base.errors import Refusal, WireError
 from moldau.broker.call import Call
@@ -37,7 +37,7 @@ async def alter_partitions(ctx: ControlContext, request: AlterPartitionRequest, 
 
 
 async def current(ctx: ControlContext, broker_id: int, broker_epoch: int) -> Refusal | None:
-    """Why this broker's question is not for us, if so. Who has just registered may be ahead of our image."""
+    """Refuse a stale or misdirected request of a broker. One that just registered may be ahead of this image."""
     if not ctx.controller.leads:
         return Refusal(WireError.NOT_CONTROLLER, "This broker is not the controller.")
     if check_broker_epoch(ctx.image, broker_id, broker_epoch):

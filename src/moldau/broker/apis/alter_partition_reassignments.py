@@ -1,6 +1,6 @@
-"""AlterPartitionReassignments 0–1: partitions get other replicas, or go back to those they had (KIP-455).
+"""AlterPartitionReassignments 0–1: reassign the replicas of partitions, or cancel a reassignment (KIP-455).
 
-Version 1 can ask that the replication factor stays (KIP-860). The answer says that it has begun, not that it is done.
+1: may forbid another replication factor (KIP-860). Answered when the reassignment has begun, not when it is done.
 """
 
 from moldau.base.errors import Refusal, WireError

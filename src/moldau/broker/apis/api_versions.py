@@ -22,7 +22,7 @@ CLIENT_NAME = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ012
 
 
 def api_versions(ctx: ControlContext, request: ApiVersionsRequest | None, call: Call) -> ApiVersionsResponse:
-    """`request` is None where its version is from the future: the answer then names this API alone (KIP-511)."""
+    """`request` is None if its version is unknown: the response then lists this API alone (KIP-511)."""
     if request is None:
         return ApiVersionsResponse(error_code=WireError.UNSUPPORTED_VERSION, api_keys=(_row(BY_KEY[KEY]),))
     if call.version >= 3:

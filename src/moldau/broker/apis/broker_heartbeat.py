@@ -1,6 +1,6 @@
-"""BrokerHeartbeat 0–1: a broker asks the controller to be let go in order; others lead what it led. Between brokers.
+"""BrokerHeartbeat 0–1: controlled shutdown; the controller moves leadership to other brokers. Between brokers.
 
-That a broker is there is not told this way: its session with the store tells it.
+It is no sign of life: that is the broker's session with ZooKeeper.
 """
 
 from moldau.base.errors import Refusal, WireError
@@ -18,7 +18,7 @@ async def broker_heartbeat(ctx: ControlContext, request: BrokerHeartbeatRequest,
     if refusal:
         return BrokerHeartbeatResponse(error_code=refusal.error)
     if request.want_shut_down:
-        outcome = await ctx.controller.submit(lambda image: _let_go(ctx, image, request.broker_id))
+        outcome = await ctx.controller.submit(lambda image: _controlled_shutdown(ctx, image, request.broker_id))
         if isinstance(outcome, Refusal):
             return BrokerHeartbeatResponse(error_code=outcome.error, is_fenced=False)
     return BrokerHeartbeatResponse(
@@ -29,7 +29,7 @@ async def broker_heartbeat(ctx: ControlContext, request: BrokerHeartbeatRequest,
     )
 
 
-def _let_go(ctx: ControlContext, image: ClusterImage, broker_id: int) -> Change | Refusal:
+def _controlled_shutdown(ctx: ControlContext, image: ClusterImage, broker_id: int) -> Change | Refusal:
     broker = image.brokers.get(broker_id)
     if broker is None:
         return ChangeSet(())

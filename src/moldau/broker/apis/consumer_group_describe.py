@@ -1,4 +1,4 @@
-"""ConsumerGroupDescribe 0–1: groups of the consumer protocol with their members. 1: which protocol each speaks."""
+"""ConsumerGroupDescribe 0–1: groups of the consumer protocol with their members. 1: the protocol of each member."""
 
 from moldau.base.errors import WireError
 from moldau.base.later import NowOrLater, gather

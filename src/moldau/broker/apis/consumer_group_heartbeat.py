@@ -1,4 +1,4 @@
-"""ConsumerGroupHeartbeat 0–1: all that a member of the consumer protocol says (KIP-848). 1: patterns, own ids."""
+"""ConsumerGroupHeartbeat 0–1: the consumer protocol (KIP-848). 1: regular expressions, member ids by clients."""
 
 from moldau.base.later import NowOrLater
 from moldau.broker.call import Call

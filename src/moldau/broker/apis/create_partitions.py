@@ -1,4 +1,4 @@
-"""CreatePartitions 0–3: a topic grows, never shrinks."""
+"""CreatePartitions 0–3: add partitions to topics."""
 
 from collections import Counter
 from random import randrange

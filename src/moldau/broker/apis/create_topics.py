@@ -1,6 +1,6 @@
 """CreateTopics 2–7: each topic succeeds or fails by itself, all in one change.
 
-4: partitions and replication may be -1, the broker's default. 5: the answer tells the new topic's settings. 7: its id.
+4: partitions and replication factor may be -1, the broker's default. 5: the topic's configs in the response. 7: its id.
 """
 
 from collections import Counter

@@ -1,4 +1,4 @@
-"""DeleteGroups 0–2: groups without members go, with their offsets; each group succeeds or fails by itself."""
+"""DeleteGroups 0–2: delete empty groups with their offsets; each group succeeds or fails by itself."""
 
 from moldau.base.errors import WireError
 from moldau.broker.call import Call

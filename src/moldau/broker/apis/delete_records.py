@@ -1,6 +1,6 @@
-"""DeleteRecords 0–2: everything before an offset goes; -1 stands for the high watermark.
+"""DeleteRecords 0–2: delete the records before an offset; -1 stands for the high watermark.
 
-Answered when no replica that is alive has it any more, or when the request's time is up.
+Answered when all live replicas have deleted them, or at the request's timeout.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ async def delete_records(ctx: DataContext, request: DeleteRecordsRequest, call: 
         for topic in request.topics
     )
     topics = await _everywhere(ctx, topics, request.timeout_ms / 1000)
-    # What was deleted stays deleted over a crash: the answer waits for the new log start on disk.
+    # Deleted records stay deleted after a crash: the response waits for the log start offset on disk.
     if not await ctx.replicas.checkpoint():
         topics = tuple(
             DeleteRecordsTopicResult(name=topic.name, partitions=tuple(map(_unsafe, topic.partitions)))
@@ -42,7 +42,7 @@ async def delete_records(ctx: DataContext, request: DeleteRecordsRequest, call: 
 async def _everywhere(
     ctx: DataContext, topics: tuple[DeleteRecordsTopicResult, ...], patience_s: float
 ) -> tuple[DeleteRecordsTopicResult, ...]:
-    """The results with the low watermark of all replicas, which followers reach with their next fetches."""
+    """The results with the low watermark of all replicas, to which followers move with their next fetches."""
     deadline = asyncio.get_running_loop().time() + patience_s
     found: list[DeleteRecordsTopicResult] = []
     for topic in topics:
@@ -77,7 +77,7 @@ async def _reached(
 
 
 def _unsafe(result: DeleteRecordsPartitionResult) -> DeleteRecordsPartitionResult:
-    """The disk did not take it: the client asks again, which does no harm."""
+    """The log start offset could not be written: the client may safely retry."""
     if result.error_code:
         return result
     return _failed(result, WireError.KAFKA_STORAGE_ERROR)

@@ -1,4 +1,4 @@
-"""DeleteTopics 1–6: by name, and from 6 on by id. The files go after file.delete.delay.ms."""
+"""DeleteTopics 1–6: by name, and from 6 on by id. The files are deleted after file.delete.delay.ms."""
 
 from collections import Counter
 from uuid import UUID
@@ -32,7 +32,7 @@ async def delete_topics(
 
 
 def _deciding(ctx: ControlContext, topic: DeleteTopicState, twice: bool, ids: dict[str, UUID]) -> Decide:
-    """Notes the id of the topic that goes in `ids`: afterwards the image does not know it any more."""
+    """Notes the topic's id in `ids`: the image no longer has it afterwards."""
     by_id = topic.topic_id != ZERO_UUID
 
     def decide(image: ClusterImage) -> Change | Refusal:

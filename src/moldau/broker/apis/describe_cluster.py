@@ -1,4 +1,4 @@
-"""DescribeCluster 0–2: who is in the cluster. 1: the kind of endpoint. 2: fenced brokers, of which there are none."""
+"""DescribeCluster 0–2: the cluster's id, controller and brokers. 1: endpoint types. 2: fenced brokers."""
 
 from moldau.base.errors import WireError
 from moldau.broker.call import Call

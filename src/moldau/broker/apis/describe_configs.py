@@ -1,4 +1,4 @@
-"""DescribeConfigs 1–4: settings of topics, groups and this broker, and where each value comes from. 3: types, words."""
+"""DescribeConfigs 1–4: configs of topics, groups and this broker, with their sources. 3: types, documentation."""
 
 from moldau.base.errors import Refusal, WireError
 from moldau.broker import configs
@@ -48,7 +48,7 @@ def _entries(ctx: ControlContext, resource: DescribeConfigsResource) -> list[con
         case Resource.GROUP:
             group = group_of(ctx, resource.resource_name)
             return group if isinstance(group, Refusal) else configs.describe_group(group, ctx.layers(), keys)
-    return Refusal(WireError.INVALID_REQUEST, f"Resource type {resource.resource_type} has no settings here.")
+    return Refusal(WireError.INVALID_REQUEST, f"Resource type {resource.resource_type} has no configs.")
 
 
 def _result(request: DescribeConfigsRequest, entry: configs.Entry) -> DescribeConfigsResourceResult:

@@ -1,6 +1,6 @@
-"""DescribeGroups 0–6: classic groups with their members. 3: what one may do with them. 4: static members.
+"""DescribeGroups 0–6: classic groups with their members. 3: authorized operations. 4: static members.
 
-6: a group that is not there is an error; before, it was a group in the state Dead.
+6: an unknown group is an error; before, it was a group in state Dead.
 """
 
 from moldau.base.errors import WireError
@@ -14,7 +14,7 @@ from moldau.wire.messages.describe_groups import DescribedGroup, DescribeGroupsR
 
 ERRORS_SINCE = 6
 
-# Nothing is authorized yet, so every principal may do all that there is to do with a group (KIP-430).
+# All operations on groups: nothing is enforced yet (KIP-430).
 GROUP_OPERATIONS = bit_field(
     Operation.READ, Operation.DELETE, Operation.DESCRIBE, Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS
 )

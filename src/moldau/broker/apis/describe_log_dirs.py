@@ -1,4 +1,4 @@
-"""DescribeLogDirs 1–5: what each directory holds, and how full its volume is. 4: volume sizes. 5: cordoned."""
+"""DescribeLogDirs 1–5: the partitions and sizes in each log directory. 4: volume sizes. 5: cordoned."""
 
 import os
 
@@ -57,7 +57,7 @@ def _partition(partition: Partition) -> DescribeLogDirsPartition:
 
 
 def _future(partition: Partition, move: Move) -> DescribeLogDirsPartition:
-    """KIP-113: a copy on its way here, and how far it is behind."""
+    """KIP-113: a future replica, which is being moved here, and its lag."""
     size = move.copy.size if move.copy is not None else 0
     return DescribeLogDirsPartition(
         partition_index=partition.index, partition_size=size, offset_lag=move.lag, is_future_key=True

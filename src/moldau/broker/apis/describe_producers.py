@@ -1,4 +1,4 @@
-"""DescribeProducers 0 (KIP-664): what a partition remembers of those who wrote to it lately."""
+"""DescribeProducers 0 (KIP-664): the state of a partition's active producers."""
 
 from moldau.base.errors import WireError
 from moldau.broker.call import Call

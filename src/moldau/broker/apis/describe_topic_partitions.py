@@ -1,4 +1,4 @@
-"""DescribeTopicPartitions 0 (KIP-966): topics in the order of their names, so many partitions at a time."""
+"""DescribeTopicPartitions 0 (KIP-966): topics in the order of their names, a page of partitions at a time."""
 
 from moldau.base.errors import WireError
 from moldau.broker.availability import seen

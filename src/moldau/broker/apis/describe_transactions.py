@@ -1,4 +1,4 @@
-"""DescribeTransactions 0 (KIP-664): what the coordinator knows of transactional ids."""
+"""DescribeTransactions 0 (KIP-664): the state of transactional ids at their coordinator."""
 
 from itertools import groupby
 

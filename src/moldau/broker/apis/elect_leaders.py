@@ -1,6 +1,6 @@
-"""ElectLeaders 0–2: preferred leaders or, from 1 on, any at all, even if records are lost by it.
+"""ElectLeaders 0–2: preferred leader election or, from 1 on, unclean election, which may lose records.
 
-A null list means every partition that needs it. In an unclean election partitions that have a leader keep it.
+A null list means every partition that needs it. In an unclean election, partitions with a leader keep it.
 """
 
 from moldau.base.errors import Refusal, WireError

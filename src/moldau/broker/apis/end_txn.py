@@ -1,4 +1,4 @@
-"""EndTxn 0–5: commit or abort. 2: PRODUCER_FENCED. 4: errors that only abort. 5: the epoch rises with it (KIP-890)."""
+"""EndTxn 0–5: commit or abort. 2: PRODUCER_FENCED. 4: TRANSACTION_ABORTABLE. 5: bumps the producer epoch (KIP-890)."""
 
 from moldau.base.later import NowOrLater
 from moldau.broker.call import Call

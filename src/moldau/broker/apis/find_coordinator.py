@@ -1,6 +1,6 @@
-"""FindCoordinator 0–6: which broker coordinates a group or a transactional id; creates the topic that it works on.
+"""FindCoordinator 0–6: the coordinator of a group or transactional id; creates the internal topic if it is missing.
 
-1: the kind of key, transactions. 4: many keys at once. 6: share groups, which are not served.
+1: key types, transactions. 4: several keys. 6: share groups, which are not supported.
 """
 
 from collections.abc import Coroutine
@@ -14,7 +14,7 @@ from moldau.metadata.image import ClusterImage
 from moldau.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
 SHARE, SHARE_SINCE = 2, 6
-TOPICS = {0: OFFSETS, 1: TRANSACTIONS}  # by the kind of key
+TOPICS = {0: OFFSETS, 1: TRANSACTIONS}  # by key type
 
 Answer = FindCoordinatorResponse | Coroutine[object, object, FindCoordinatorResponse]
 
@@ -32,7 +32,7 @@ def find_coordinator(ctx: CoordinatorContext, request: FindCoordinatorRequest, c
 async def _create(
     ctx: CoordinatorContext, topic: str, request: FindCoordinatorRequest, call: Call
 ) -> FindCoordinatorResponse:
-    """The first one to ask has the topic made. If two ask at once, the second finds that it is there."""
+    """Create the internal topic; a concurrent request finds that it exists."""
     await ctx.topics.create_missing([topic])
     return _answer(ctx.image, topic, request, call)
 

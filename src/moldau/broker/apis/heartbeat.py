@@ -12,9 +12,9 @@ def heartbeat(ctx: CoordinatorContext, request: HeartbeatRequest, call: Call) ->
 
 
 def _refused(error: WireError) -> HeartbeatResponse:
-    """While the group is being loaded nobody knows better, and the member's session begins anew with its end.
+    """No error while the group is being loaded: the session timeout restarts after that.
 
-    As in Kafka: clients do not expect to hear of it here, and aiokafka's consumers would end.
+    As in Kafka: clients do not expect COORDINATOR_LOAD_IN_PROGRESS here, and aiokafka's consumers would fail.
     """
     loading = error is WireError.COORDINATOR_LOAD_IN_PROGRESS
     return HeartbeatResponse(error_code=WireError.NONE if loading else error)

@@ -1,7 +1,7 @@
-"""InitProducerId 0–5: an id and epoch for a producer. Ids come from persisted blocks and are never given twice.
+"""InitProducerId 0–5: an id and epoch for a producer. Ids come from persisted blocks and are never reused.
 
-3: a producer may bring its id and epoch and go on with the next one (KIP-360). 4: PRODUCER_FENCED. With a transactional
-id the transaction coordinator answers; without one any broker does, and remembers nothing.
+3: a producer may bump the epoch of the id it has (KIP-360). 4: PRODUCER_FENCED. With a transactional id the transaction
+coordinator answers, without one any broker.
 """
 
 from collections.abc import Awaitable

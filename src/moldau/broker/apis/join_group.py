@@ -1,7 +1,7 @@
-"""JoinGroup 0–9: become a member of a classic group; answered when the group has gathered.
+"""JoinGroup 0–9: join a classic group; answered when the rebalance has collected its members.
 
-1: rebalance time-outs. 4: a member first gets an id (KIP-394). 5: static members. 8: reasons. 9: leaders that need
-not assign.
+1: rebalance timeouts. 4: MEMBER_ID_REQUIRED (KIP-394). 5: static members. 8: reasons. 9: leaders that skip the
+assignment.
 """
 
 from moldau.base.later import NowOrLater

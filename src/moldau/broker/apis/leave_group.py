@@ -1,4 +1,4 @@
-"""LeaveGroup 0–5: members go. 3: several at once, and by instance id. 5: reasons."""
+"""LeaveGroup 0–5: remove members. 3: several at once, and by group instance id. 5: reasons."""
 
 from moldau.base.later import NowOrLater
 from moldau.broker.call import Call

@@ -1,4 +1,4 @@
-"""ListConfigResources 0–1: topics, brokers, and the groups that have settings of their own. 0: client metrics alone."""
+"""ListConfigResources 0–1: topics, brokers, and groups with configs of their own. 0: client metrics only."""
 
 from collections.abc import Callable, Iterable
 

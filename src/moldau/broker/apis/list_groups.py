@@ -1,4 +1,4 @@
-"""ListGroups 0–5: the groups of this broker. 4: in certain states. 5: of certain types."""
+"""ListGroups 0–5: the groups of this broker. 4: filter by state. 5: filter by type."""
 
 from moldau.base.errors import WireError
 from moldau.base.later import NowOrLater, gather

@@ -1,7 +1,7 @@
-"""ListOffsets 1–11: where a partition starts, ends, or was at a time.
+"""ListOffsets 1–11: the earliest and latest offset of a partition, or the offset for a timestamp.
 
-2: isolation. 4: leader epochs. 7: -3, the largest timestamp. 8: -4, the first local offset. 9: -5, the last one in
-remote storage. 11: -6, the first one not yet there. There is no remote storage, which has its own answers.
+2: isolation. 4: leader epochs. 7: -3, the largest timestamp. 8: -4, the earliest local offset. 9: -5, the latest in
+remote storage. 11: -6, the earliest not yet there. There is no remote storage: Kafka's answers without it apply.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ NOTHING = (-1, -1)  # offset and timestamp where there is no such record
 
 
 class View(Enum):
-    """Who asks, and so how far it can read."""
+    """The requester, which decides how far it can read."""
 
     FOLLOWER = 0  # to the end of the log
     CONSUMER = 1  # to the high watermark
@@ -101,7 +101,7 @@ async def _answer(
 
 
 async def _find(partition: Partition, timestamp: int, view: View) -> tuple[int, int] | None:
-    """Offset and timestamp; None: a new leader does not know yet. Only a search by time reads records, in a thread."""
+    """Offset and timestamp; None: a new leader does not know yet. A search by timestamp reads records, in a thread."""
     log = partition.log
     match timestamp:
         case -1:
@@ -126,13 +126,13 @@ def _view(request: ListOffsetsRequest) -> View:
 
 
 def _lagging(partition: Partition, view: View) -> bool:
-    """A new leader may not know yet that what consumers have read was committed: offsets must not go back."""
+    """Whether a new leader's high watermark may be behind what consumers have read: offsets must not go back."""
     role = partition.role
     return view is not View.FOLLOWER and isinstance(role, Leader) and role.high_watermark < role.isr.epoch_start
 
 
 def _end(partition: Partition, view: View) -> int:
-    """Where reading ends: a search finds nothing that who asks could not fetch."""
+    """The end of what the requester can fetch; a search by timestamp finds nothing behind it."""
     if view is View.FOLLOWER:
         return partition.log.end_offset
     return partition.last_stable_offset if view is View.COMMITTED else partition.high_watermark
@@ -144,7 +144,7 @@ def _latest_record(log: Log) -> Found | None:
 
 
 def _first_record(log: Log, timestamp: int) -> Found | None:
-    """The first record from the log's start on with this time or a later one."""
+    """The first record with this timestamp or a later one."""
     offset = log.start_offset
     while (batch := log.segments.batch_at_time(timestamp, offset)) is not None:
         found = find_first(batch, timestamp, limit=LARGEST_UNPACKED)

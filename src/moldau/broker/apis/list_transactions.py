@@ -1,7 +1,7 @@
 """ListTransactions 0–2 (KIP-664): the transactional ids of this coordinator, filtered.
 
-1: by how long they have been open (KIP-994). 2: by a regular expression (KIP-1152), in RE2's syntax as in Kafka, which
-no pattern can make slow.
+1: by duration (KIP-994). 2: by a regular expression (KIP-1152), in RE2's syntax as in Kafka: matching takes linear
+time.
 """
 
 from collections.abc import Callable
@@ -61,7 +61,7 @@ def _combine(found: list[ListTransactionsResponse], unknown: tuple[str, ...]) ->
 
 
 def _matcher(pattern: str | None) -> Callable[[str], bool] | None:
-    """Whether a transactional id matches as a whole; None for a pattern that is none. Empty: any."""
+    """Matches whole transactional ids; None for an invalid pattern. An empty one matches all."""
     if not pattern:
         return lambda name: True
     try:

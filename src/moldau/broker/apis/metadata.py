@@ -1,9 +1,9 @@
-"""Metadata 0–13: brokers, and topics by name or by id; a missing topic may be created on the way.
+"""Metadata 0–13: brokers, and topics by name or by id; auto-creation of missing topics.
 
 0: an empty list means all topics; 1+: null does. 4: the client may forbid auto-creation. 8: authorized operations.
-10: topic ids in the answer. 12: topics asked by id. 13: an error for the whole answer.
+10: topic ids in the response. 12: topics requested by id. 13: an error for the whole response.
 
-An answer is encoded once and kept until the image changes or a disk fails (see `broker.metadata_cache`).
+A response is encoded once and cached until the image changes or a disk fails (see `broker.metadata_cache`).
 """
 
 from collections.abc import Coroutine
@@ -26,7 +26,7 @@ from moldau.wire.messages.metadata import (
 )
 from moldau.wire.primitives import ZERO_UUID
 
-NAMES_ONLY = (10, 11)  # versions that have a field for topic ids and do not serve them
+NAMES_ONLY = (10, 11)  # versions that have topic ids in the request and do not support them
 
 
 def metadata(ctx: ControlContext, request: MetadataRequest, call: Call) -> bytes | Coroutine[object, object, bytes]:
@@ -38,7 +38,7 @@ def metadata(ctx: ControlContext, request: MetadataRequest, call: Call) -> bytes
 
 
 async def _create(ctx: ControlContext, names: list[str], request: MetadataRequest, call: Call) -> bytes:
-    """Create what can be created; what cannot is told from the image afterwards."""
+    """Create the missing topics; those that could not be created are missing in the image."""
     await ctx.topics.create_missing(names)
     return _answer(ctx, request, call)
 
@@ -47,7 +47,7 @@ def _answer(ctx: ControlContext, request: MetadataRequest, call: Call) -> bytes:
     image = ctx.image
     if call.version in NAMES_ONLY and any(_by_id(each) for each in request.topics or ()):
         return encode(_refuse(request.topics or ()), call.version)
-    away = (ctx.replicas.offline, ctx.peers.doubted, tuple(broker.id for broker in ctx.recently_dead.listed))
+    away = (ctx.replicas.offline, ctx.peers.suspected, tuple(broker.id for broker in ctx.recently_dead.listed))
     key = (call.version, call.session.listener, request.topics, away, image.controller_id)
     body = ctx.metadata_cache.get(image, key)
     if body is None:

@@ -1,6 +1,6 @@
-"""OffsetCommit 2–10: a group's offsets are stored. 2–4: with a retention time. 6: leader epochs. 7: static members.
+"""OffsetCommit 2–10: store a group's offsets. 2–4: retention time. 6: leader epochs. 7: static members.
 
-9: members of the consumer protocol. 10: topics by their ids.
+9: members of the consumer protocol. 10: topic ids.
 """
 
 from moldau.base.later import NowOrLater

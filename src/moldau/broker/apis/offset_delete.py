@@ -1,4 +1,4 @@
-"""OffsetDelete 0 (KIP-496): offsets of topics that a group does not read any more."""
+"""OffsetDelete 0 (KIP-496): delete offsets of topics to which a group is not subscribed."""
 
 from moldau.base.later import NowOrLater
 from moldau.broker.call import Call

@@ -1,6 +1,6 @@
-"""OffsetFetch 1–10: what groups have committed. 2: everything. 5: leader epochs. 7: nothing that is unstable.
+"""OffsetFetch 1–10: the committed offsets of groups. 2: of all partitions. 5: leader epochs. 7: stable offsets only.
 
-8: many groups. 9: the member that asks. 10: topics by their ids.
+8: several groups. 9: member id and epoch. 10: topic ids.
 """
 
 from moldau.base.errors import WireError
@@ -27,7 +27,7 @@ def _one(
     ctx: CoordinatorContext, group: OffsetFetchGroup, require_stable: bool, version: int, topics: Topics
 ) -> NowOrLater[OffsetFetchGroupResponse]:
     def refused(error: WireError) -> OffsetFetchGroupResponse:
-        """As in Kafka: of these two errors, many clients know the second alone here, and end with the first."""
+        """As in Kafka: many clients retry NOT_COORDINATOR here, and fail with COORDINATOR_NOT_AVAILABLE."""
         if error is WireError.COORDINATOR_NOT_AVAILABLE:
             error = WireError.NOT_COORDINATOR
         return offsets_fetch.refused(group, error, version)

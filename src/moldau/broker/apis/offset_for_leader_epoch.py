@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch 2–4: where a leader epoch ended, for consumers that check whether the log was cut under them."""
+"""OffsetForLeaderEpoch 2–4: the end offset of a leader epoch, for consumers that check for log truncation."""
 
 from moldau.base.errors import WireError
 from moldau.broker.call import Call

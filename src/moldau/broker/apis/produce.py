@@ -1,4 +1,4 @@
-"""Produce 3–13: check, append, answer; nothing is copied and nothing waits unless a topic asks to see its records.
+"""Produce 3–13: validate, append, respond. Batches are not copied, and not parsed unless the topic requires it.
 
 Advertised from 0 (KAFKA-18659: older librdkafka otherwise stops compressing) though 0–2 are refused.
 5: log start offset. 7: zstd. 8: record errors. 9: flexible. 10: current leader as a tag. 11: errors that abort a
@@ -33,15 +33,15 @@ from moldau.wire.hot import PRODUCE_BY_ID, ProduceBody, ProduceResult, pack_prod
 
 ACKS = (-1, 0, 1)
 NULL_RECORDS = Refusal(WireError.INVALID_REQUEST, "the records are null")
-INTERNAL_TOPIC = Refusal(WireError.INVALID_TOPIC_EXCEPTION, "Only the broker writes to an internal topic.")
-INTERNAL_CLIENT = b"__admin_client"  # whose requests may; Kafka's brokers call themselves so
+INTERNAL_TOPIC = Refusal(WireError.INVALID_TOPIC_EXCEPTION, "Clients cannot write to an internal topic.")
+INTERNAL_CLIENT = b"__admin_client"  # the client id of Kafka's brokers: only it may write to internal topics
 UNANSWERED = Refusal.of(WireError.REQUEST_TIMED_OUT)
 
 Results = list[tuple[bytes, list[ProduceResult]]]
 
 
 class Waiting(NamedTuple):
-    """A batch whose outcome comes later, and where it goes in the answer."""
+    """A batch whose outcome is pending, and its place in the response."""
 
     answers: list[ProduceResult]
     place: int
@@ -100,7 +100,7 @@ def _append_all(
                     answers.append(_refused(index, outcome, partition))
                 else:
                     waiting.append(Waiting(answers, len(answers), partition, outcome))
-                    answers.append(_refused(index, UNANSWERED))  # its place, until it arrives
+                    answers.append(_refused(index, UNANSWERED))  # until its outcome is known
     if waiting:
         reply = partial(_reply, ctx, results, acks, call)
         return _park(waiting, reply, ask.timeout_ms if acks == ALL else None)
@@ -118,7 +118,7 @@ def _is_broker(frame: memoryview) -> bool:
 
 
 def _produce_in_transaction(ctx: DataContext, frame: memoryview, ask: ProduceBody, call: Call) -> Reply:
-    """Its transaction's coordinator is asked first, which may take a while if it is another broker."""
+    """Verify the batches with the transaction coordinator first; a remote one takes a while."""
     assert ask.transactional_id is not None
     transactional_id = ask.transactional_id
     version = call.version
@@ -144,7 +144,7 @@ def _produce_in_transaction(ctx: DataContext, frame: memoryview, ask: ProduceBod
 def _transactional_batches(
     ctx: DataContext, ask: ProduceBody, frame: memoryview, version: int
 ) -> Iterator[TransactionalBatch]:
-    """Those of the request that are part of a transaction, for partitions that this broker leads."""
+    """The transactional batches of the request, for partitions that this broker leads."""
     topics = ctx.replicas.by_id if version >= PRODUCE_BY_ID else ctx.replicas.by_name
     for token, rows in ask.topics:
         for index, start, stop in rows:
@@ -202,7 +202,7 @@ def _park(
             raise settled
         assert not isinstance(settled, list)
         return settled
-    if timeout_ms is not None:  # a batch without an outcome by then keeps the error that stands in its place
+    if timeout_ms is not None:  # a batch without an outcome by then keeps REQUEST_TIMED_OUT
         timer = asyncio.get_running_loop().call_later(max(timeout_ms, 0) / 1000, finish)
     return parked
 

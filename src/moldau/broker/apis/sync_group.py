@@ -1,4 +1,4 @@
-"""SyncGroup 0–5: the leader brings the assignment, each member gets its part. 3: static members. 5: the protocol."""
+"""SyncGroup 0–5: the leader sends the assignment, each member receives its part. 3: static members. 5: the protocol."""
 
 from moldau.base.errors import WireError
 from moldau.base.later import NowOrLater
@@ -12,9 +12,9 @@ def sync_group(ctx: CoordinatorContext, request: SyncGroupRequest, call: Call) -
 
 
 def _refused(error: WireError) -> SyncGroupResponse:
-    """A rebalance that was under way is lost with its coordinator: members have to join again.
+    """REBALANCE_IN_PROGRESS while the group is being loaded: the rebalance is lost, and members rejoin.
 
-    Kafka said so as well, before 4.0. Clients do not expect to hear of the loading here, and Java's gives up.
+    As Kafka before 4.0. Clients do not expect COORDINATOR_LOAD_IN_PROGRESS here, and Java's consumer fails.
     """
     loading = error is WireError.COORDINATOR_LOAD_IN_PROGRESS
     return SyncGroupResponse(error_code=WireError.REBALANCE_IN_PROGRESS if loading else error)

@@ -1,6 +1,6 @@
-"""TxnOffsetCommit 0–5: offsets that count once a transaction commits. 2: leader epochs. 3: the member that commits.
+"""TxnOffsetCommit 0–5: offsets, visible when their transaction commits. 2: leader epochs. 3: member and generation.
 
-4: knows TRANSACTION_ABORTABLE. 5: adds the group to the transaction by itself (KIP-890).
+4: TRANSACTION_ABORTABLE. 5: adds the group's partition to the transaction (KIP-890).
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from moldau.wire.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOf
 LOADING_SINCE = 2  # from this version on clients know COORDINATOR_LOAD_IN_PROGRESS
 ABORTABLE_SINCE = 4
 ADDS_SINCE = 5
-NO_SEQUENCE = -1  # the group coordinator's batches have none
+NO_SEQUENCE = -1  # batches of the group coordinator have none
 
 
 def txn_offset_commit(
@@ -62,7 +62,7 @@ def _admitted(ctx: CoordinatorContext, request: TxnOffsetCommitRequest, version:
         error = errors[key]
         if error is not WireError.NONE:
             return _for_producer(error, version)
-        # The answer may come late, when a marker has ended the transaction that it speaks of.
+        # The verification may come late, when a marker has already ended its transaction.
         producers = partition.log.producers
         still = producers.open_in(producer_id, epoch) or producers.holds(producer_id, asked)
         return WireError.NONE if still else WireError.INVALID_TXN_STATE
@@ -71,7 +71,7 @@ def _admitted(ctx: CoordinatorContext, request: TxnOffsetCommitRequest, version:
 
 
 def _for_producer(error: WireError, version: int) -> WireError:
-    """The transaction coordinator's error as a commit of this version may answer it."""
+    """The transaction coordinator's error in terms that a request of this version knows."""
     if error is WireError.TRANSACTION_ABORTABLE and version < ABORTABLE_SINCE:
         return WireError.INVALID_TXN_STATE
     known = {

@@ -1,6 +1,6 @@
-"""UpdateFeatures 0–2: changes the levels of features, all that are asked for or none.
+"""UpdateFeatures 0–2: set the levels of features, all or none.
 
-1: safe and unsafe downgrades, and only trying. 2: the answer no longer lists the features.
+1: safe and unsafe downgrades, validate only. 2: the response no longer lists the features.
 """
 
 from moldau.base.errors import Refusal, WireError

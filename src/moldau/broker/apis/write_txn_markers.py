@@ -1,6 +1,6 @@
-"""WriteTxnMarkers 1–2: end transactions in partitions of this broker, for other coordinators and for administrators.
+"""WriteTxnMarkers 1–2: write the markers of transactions to partitions of this broker, for transaction coordinators.
 
-Kafka's tool sends it to end a transaction that hangs in a partition. 2: the transaction version (KIP-1228).
+Kafka's tool sends it to abort a hanging transaction. 2: the transaction version (KIP-1228).
 """
 
 import asyncio
@@ -21,13 +21,13 @@ from moldau.wire.messages.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 
-PATIENCE_MS = 5_000  # of whoever asks: half of what coordinators have
+TIMEOUT_MS = 5_000  # half of the timeout of coordinators
 
 
 def write_txn_markers(
     ctx: CoordinatorContext, request: WriteTxnMarkersRequest, call: Call
 ) -> NowOrLater[WriteTxnMarkersResponse]:
-    """Answered when all of them are committed. One that takes long does not hold up the others for ever."""
+    """Answered when all markers are committed, or at the timeout."""
     begun: list[Later[WireError]] = []
     answer = gather(
         [_end(ctx, asked, begun) for asked in request.markers],
@@ -35,7 +35,7 @@ def write_txn_markers(
     )
     if not isinstance(answer, Later):
         return answer
-    timer = asyncio.get_running_loop().call_later(PATIENCE_MS / 1000, _give_up, begun)
+    timer = asyncio.get_running_loop().call_later(TIMEOUT_MS / 1000, _give_up, begun)
 
     def answered(response: WriteTxnMarkersResponse) -> WriteTxnMarkersResponse:
         timer.cancel()

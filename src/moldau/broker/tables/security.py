@@ -124,7 +124,7 @@ SECURITY: tuple[Group, ...] = (
         Setting("security.providers", STRING, doc="Java classes that add security algorithms."),
     )),
     Group("authorisation", (
-        Setting("authorizer.class.name", STRING, "", doc="Java class that decides who may do what."),
+        Setting("authorizer.class.name", STRING, "", doc="Java class that authorizes requests."),
         Setting("principal.builder.class", CLASS,
                 "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder", live=PER_BROKER,
                 doc="Java class that names the user of a connection."),
