@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from moldau.base.coordination import Caller, Decision, Timer
 from moldau.base.errors import WireError
-from moldau.base.ids import TopicPartition
+from moldau.base.ids import Epoch, TopicPartition
 from moldau.transactions.commands import AddPartitions, timeout_key
 from moldau.transactions.environment import TransactionEnvironment
 from moldau.transactions.state import ONGOING, PREPARED, Transaction, record_of
@@ -38,7 +38,7 @@ def verify(
     transaction: Transaction | None,
     transactional_id: str,
     producer_id: int,
-    producer_epoch: int,
+    producer_epoch: Epoch,
     partitions: Iterable[TopicPartition],
 ) -> Mapping[TopicPartition, WireError]:
     """Whether each partition is in the open transaction."""
@@ -52,7 +52,9 @@ def verify(
     }
 
 
-def _check(transaction: Transaction | None, transactional_id: str, producer_id: int, producer_epoch: int) -> WireError:
+def _check(
+    transaction: Transaction | None, transactional_id: str, producer_id: int, producer_epoch: Epoch
+) -> WireError:
     if not transactional_id:
         return WireError.INVALID_REQUEST
     if transaction is None or transaction.producer_id != producer_id:

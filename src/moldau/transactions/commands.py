@@ -7,7 +7,7 @@ AddOffsetsToTxn, and implicitly by a produce under transaction.version 2), so `A
 from typing import NamedTuple
 
 from moldau.base.coordination import Caller, TimerFired, TimerKey
-from moldau.base.ids import TopicPartition
+from moldau.base.ids import Epoch, TopicPartition
 from moldau.wire.messages.end_txn import EndTxnRequest
 from moldau.wire.messages.init_producer_id import InitProducerIdRequest
 
@@ -20,7 +20,7 @@ class AddPartitions(NamedTuple):
 
     transactional_id: str
     producer_id: int
-    producer_epoch: int
+    producer_epoch: Epoch
     partitions: frozenset[TopicPartition]
     client_version: int  # the client's transaction version
 
@@ -30,7 +30,7 @@ class MarkersWritten(NamedTuple):
 
     transactional_id: str
     producer_id: int
-    producer_epoch: int
+    producer_epoch: Epoch
 
 
 class ProducerIdAllocated(NamedTuple):
@@ -45,7 +45,7 @@ class WriteMarkers(NamedTuple):
 
     transactional_id: str
     producer_id: int
-    producer_epoch: int
+    producer_epoch: Epoch
     commit: bool
     partitions: frozenset[TopicPartition]
     transaction_version: int

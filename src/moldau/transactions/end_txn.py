@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 from moldau.base.coordination import Caller, Decision, Timer
 from moldau.base.errors import WireError
+from moldau.base.ids import Epoch
 from moldau.transactions.commands import AllocateProducerId, Interrupted, MarkersWritten, WriteMarkers, timeout_key
 from moldau.transactions.environment import TransactionEnvironment
 from moldau.transactions.state import (
@@ -96,7 +97,7 @@ def _end_and_bump(
     return _refuse(caller, error) if error is not WireError.NONE else Decision.reply(caller, _success(transaction))
 
 
-def _epoch_fits(transaction: Transaction, epoch: int, repeated: bool, epoch_overflowed: bool) -> bool:
+def _epoch_fits(transaction: Transaction, epoch: Epoch, repeated: bool, epoch_overflowed: bool) -> bool:
     if transaction.state in PREPARED:
         return repeated and not epoch_overflowed
     if transaction.state in COMPLETE and repeated:
@@ -194,7 +195,7 @@ def markers_of(transaction: Transaction) -> WriteMarkers:
 
 
 def _prepared(
-    prepared: Transaction, last_epoch: int, replies: Iterable[tuple[object, EndTxnResponse]] = ()
+    prepared: Transaction, last_epoch: Epoch, replies: Iterable[tuple[object, EndTxnResponse]] = ()
 ) -> Decision:
     return Decision(
         records=[record_of(prepared)],

@@ -6,6 +6,7 @@ Producers without a transactional id have no state here.
 
 from moldau.base.coordination import Caller, Decision
 from moldau.base.errors import WireError
+from moldau.base.ids import Epoch
 from moldau.transactions.commands import AllocateProducerId
 from moldau.transactions.end_txn import fence
 from moldau.transactions.environment import TransactionEnvironment
@@ -108,7 +109,11 @@ def _next_epoch(transaction: Transaction, expected: int | None) -> tuple[int, in
 
 
 def _emptied(
-    transaction: Transaction, request: InitProducerIdRequest, env: TransactionEnvironment, producer_id: int, epoch: int
+    transaction: Transaction,
+    request: InitProducerIdRequest,
+    env: TransactionEnvironment,
+    producer_id: int,
+    epoch: Epoch,
 ) -> Transaction:
     return transaction.to(
         EMPTY,
@@ -121,7 +126,7 @@ def _emptied(
     )
 
 
-def _begin(transaction: Transaction, last_epoch: int, caller: Caller) -> Decision:
+def _begin(transaction: Transaction, last_epoch: Epoch, caller: Caller) -> Decision:
     response = InitProducerIdResponse(
         error_code=WireError.NONE, producer_id=transaction.producer_id, producer_epoch=transaction.producer_epoch
     )

@@ -10,7 +10,7 @@ from typing import Any
 
 from moldau.base.coordination import Caller, Decision, Record, Timer, TimerFired
 from moldau.base.errors import WireError
-from moldau.base.ids import TopicPartition
+from moldau.base.ids import Epoch, TopicPartition
 from moldau.transactions import add_partitions, end_txn, records
 from moldau.transactions.commands import AddPartitions, MarkersWritten, ProducerIdAllocated, timeout_key
 from moldau.transactions.environment import TransactionEnvironment
@@ -123,7 +123,7 @@ class TransactionShard:
     # ── reads ──
 
     def verify(
-        self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: Iterable[TopicPartition]
+        self, transactional_id: str, producer_id: int, producer_epoch: Epoch, partitions: Iterable[TopicPartition]
     ) -> Mapping[TopicPartition, WireError]:
         found = self.transactions.get(transactional_id)
         return add_partitions.verify(found, transactional_id, producer_id, producer_epoch, partitions)

@@ -10,7 +10,7 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from moldau.base.coordination import Record
-from moldau.base.ids import TopicPartition
+from moldau.base.ids import Epoch, TopicPartition
 from moldau.transactions.records import PartitionsSchema, TransactionLogKey, TransactionLogValue
 
 NO_PRODUCER = -1  # as id and as epoch
@@ -63,13 +63,13 @@ class LastEpoch(NamedTuple):
     """A transient change: the producer's epoch before its last InitProducerId or EndTxn."""
 
     transactional_id: str
-    producer_epoch: int
+    producer_epoch: Epoch
 
 
 class Transaction(NamedTuple):
     transactional_id: str
     producer_id: int
-    producer_epoch: int
+    producer_epoch: Epoch
     timeout_ms: int
     update_time: int
     state: TransactionState = EMPTY
@@ -78,7 +78,7 @@ class Transaction(NamedTuple):
     previous_producer_id: int = NO_PRODUCER
     next_producer_id: int = NO_PRODUCER  # used from the end of this transaction on: the epochs are exhausted
     client_version: int = 0  # the client's transaction version at its last request
-    last_producer_epoch: int = NO_PRODUCER
+    last_producer_epoch: Epoch = NO_PRODUCER
 
     @property
     def epoch_exhausted(self) -> bool:

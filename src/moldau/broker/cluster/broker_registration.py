@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Coroutine
 from typing import NamedTuple
 
 from moldau.base.errors import Refusal
-from moldau.base.ids import TopicPartition
+from moldau.base.ids import Epoch, TopicPartition
 from moldau.broker.cluster.controller_election import ControllerElection
 from moldau.broker.cluster.controller_loop import PAUSE_S, ControllerLoop
 from moldau.broker.cluster.failure_detector import FailureDetector, WatchedBroker
@@ -68,7 +68,7 @@ class BrokerRegistration:
         controller.on_image(self._follow)
 
     @property
-    def epoch(self) -> int:
+    def epoch(self) -> Epoch:
         """The broker epoch."""
         return self._epoch
 

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+from moldau.base.ids import Epoch
 from moldau.net.peer import Address, Peer, PeerLost
 from moldau.wire.messages.api_versions import ApiVersionsRequest
 
@@ -25,7 +26,7 @@ class WatchedBroker(NamedTuple):
     """An incarnation of a broker."""
 
     broker_id: int
-    epoch: int
+    epoch: Epoch
     address: Address
 
 

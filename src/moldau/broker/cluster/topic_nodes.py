@@ -5,6 +5,7 @@ topic, until all its partitions are staged, and again from the change that delet
 afterwards. Leftovers of a failed controller are removed by the next one, or when they block a new topic.
 """
 
+from moldau.base.ids import Epoch
 from moldau.base.tree import Check, Delete, Op, Set
 from moldau.metadata import znodes
 from moldau.metadata.changes import TopicCreated
@@ -13,14 +14,14 @@ from moldau.store.port import Conflict, Store
 NODES_PER_DELETE = 2_000
 
 
-async def remove_deleted_topics(store: Store, controller_epoch: int, known: frozenset[str]) -> None:
+async def remove_deleted_topics(store: Store, controller_epoch: Epoch, known: frozenset[str]) -> None:
     """Remove the nodes of unknown topics. Called by the controller with the feed's lock held. Raises StoreError."""
     for name in await store.children(znodes.TOPICS):
         if name not in known and await remove_topic_nodes(store, controller_epoch, name):
             return  # another controller does it
 
 
-async def remove_topic_nodes(store: Store, controller_epoch: int, name: str) -> Conflict | None:
+async def remove_topic_nodes(store: Store, controller_epoch: Epoch, name: str) -> Conflict | None:
     """Remove the nodes of a deleted topic. A conflict: another controller removes them, or has created the topic."""
     path = znodes.topic_path(name)
     own = await store.get(path)
@@ -39,7 +40,7 @@ async def remove_topic_nodes(store: Store, controller_epoch: int, name: str) -> 
     return None
 
 
-async def stage_topic_nodes(store: Store, controller_epoch: int, topic: TopicCreated) -> Conflict | None:
+async def stage_topic_nodes(store: Store, controller_epoch: Epoch, topic: TopicCreated) -> Conflict | None:
     """Create the nodes of a large topic's partitions. StoreUnavailable: some of them may exist."""
     left = await remove_topic_nodes(store, controller_epoch, topic.topic)
     if left is not None:

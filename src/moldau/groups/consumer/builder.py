@@ -8,6 +8,7 @@ from typing import Final
 from uuid import UUID
 
 from moldau.base.coordination import Caller, Decision, Record, Timer, TimerKey
+from moldau.base.ids import Epoch
 from moldau.groups.consumer.group import (
     AssignedPartitions,
     Assignment,
@@ -101,7 +102,7 @@ class ConsumerDecisionBuilder:
 
     # Records
 
-    def write_epoch(self, epoch: int, metadata_hash: int) -> None:
+    def write_epoch(self, epoch: Epoch, metadata_hash: int) -> None:
         self.write(
             ConsumerGroupMetadataKey(group_id=self.group_id),
             ConsumerGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash),
@@ -146,7 +147,7 @@ class ConsumerDecisionBuilder:
             ),
         )
 
-    def write_target_metadata(self, epoch: int, now: int) -> None:
+    def write_target_metadata(self, epoch: Epoch, now: int) -> None:
         self.write(
             ConsumerGroupTargetAssignmentMetadataKey(group_id=self.group_id),
             ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch=epoch, assignment_timestamp=now),

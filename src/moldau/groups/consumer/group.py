@@ -108,8 +108,8 @@ TransientChange = RejoinChanged | RegexProgressChanged
 @dataclass(frozen=True, slots=True)
 class Member:
     id: str
-    epoch: int = JOIN_EPOCH
-    previous_epoch: int = -1
+    epoch: Epoch = JOIN_EPOCH
+    previous_epoch: Epoch = -1
     state: MemberState = MemberState.STABLE
     instance_id: str | None = None
     rack_id: str | None = None
@@ -123,16 +123,16 @@ class Member:
     pending_revocation: AssignedPartitions = field(default_factory=dict)  # not confirmed by the member yet
     classic: ClassicMemberMetadata | None = None  # set for a member of the classic protocol
 
-    def reconciled(self, assignment_epoch: int) -> bool:
+    def reconciled(self, assignment_epoch: Epoch) -> bool:
         return self.state is MemberState.STABLE and self.epoch == assignment_epoch
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroup:
     group_id: str
-    epoch: int = FIRST_EPOCH
+    epoch: Epoch = FIRST_EPOCH
     metadata_hash: int = 0  # of the subscribed topics at this epoch
-    assignment_epoch: int = FIRST_EPOCH  # less than `epoch`: a new target is due
+    assignment_epoch: Epoch = FIRST_EPOCH  # less than `epoch`: a new target is due
     assigned_at: int = 0
     members: Mapping[str, Member] = field(default_factory=dict)
     targets: Mapping[str, Assignment] = field(default_factory=dict)
@@ -348,7 +348,7 @@ def _without(entries: Mapping[K, V], key: K) -> dict[K, V]:
     return {each: value for each, value in entries.items() if each != key}
 
 
-def _read_assigned(topics: Iterable[CurrentTopicPartitions], member_epoch: int) -> AssignedPartitions:
+def _read_assigned(topics: Iterable[CurrentTopicPartitions], member_epoch: Epoch) -> AssignedPartitions:
     """Partitions with their epochs; records before KIP-1251 have none and get the member's epoch."""
     assigned: dict[UUID, dict[int, int]] = {}
     for topic in topics:

@@ -6,6 +6,7 @@ from uuid import UUID
 
 from moldau.base.coordination import Record
 from moldau.base.errors import WireError
+from moldau.base.ids import Epoch
 from moldau.groups.consumer.builder import ConsumerDecisionBuilder
 from moldau.groups.consumer.group import EMPTY, ConsumerGroup, Member
 from moldau.groups.consumer.target_assignment import preferred_assignor, subscribed_topics
@@ -79,7 +80,7 @@ def _assignment(partitions: Mapping[UUID, Iterable[int]], topics: Topics) -> Con
 
 
 def validate_commit(
-    group: ConsumerGroup, member_id: str, instance_id: str | None, epoch: int, transactional: bool, version: int
+    group: ConsumerGroup, member_id: str, instance_id: str | None, epoch: Epoch, transactional: bool, version: int
 ) -> WireError:
     """Whether this member may commit offsets at this epoch; for older epochs see `validate_partitions`."""
     if epoch < 0 and not group.members:
@@ -95,7 +96,7 @@ def validate_commit(
 
 
 def validate_partitions(
-    group: ConsumerGroup, member_id: str, epoch: int, partitions: Iterable[tuple[UUID, int]]
+    group: ConsumerGroup, member_id: str, epoch: Epoch, partitions: Iterable[tuple[UUID, int]]
 ) -> WireError:
     """KIP-1251: with an older epoch a member may commit partitions that it has owned since that epoch."""
     member = group.members.get(member_id)
@@ -110,7 +111,7 @@ def validate_partitions(
     return WireError.NONE
 
 
-def validate_fetch(group: ConsumerGroup, member_id: str | None, epoch: int) -> WireError:
+def validate_fetch(group: ConsumerGroup, member_id: str | None, epoch: Epoch) -> WireError:
     """Whether this member may fetch the group's offsets; requests without a member id always may."""
     if member_id is None and epoch < 0:
         return WireError.NONE

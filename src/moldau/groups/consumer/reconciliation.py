@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from uuid import UUID
 
 from moldau.base.errors import Refusal, WireError
+from moldau.base.ids import Epoch
 from moldau.groups.consumer.group import (
     AssignedPartitions,
     Assignment,
@@ -123,7 +124,7 @@ def _still_owns(current: Reconciliation, revoking: AssignedPartitions) -> bool:
 
 
 def _with_assignment(
-    member: Member, epoch: int, state: MemberState, assigned: AssignedPartitions, revoking: AssignedPartitions
+    member: Member, epoch: Epoch, state: MemberState, assigned: AssignedPartitions, revoking: AssignedPartitions
 ) -> Member:
     return replace(
         member, epoch=epoch, previous_epoch=member.epoch, state=state, assigned=assigned, pending_revocation=revoking

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from moldau.base.coordination import Record
+from moldau.base.ids import Epoch, Offset
 from moldau.groups import records
 from moldau.groups.records import OFFSET_COMMIT, OffsetCommitValue
 from moldau.wire.codec import MalformedMessage, UnsupportedVersion
@@ -40,8 +41,8 @@ SMALLEST_VALUE: Final = 20  # bytes, of any version
 class CommittedOffset(NamedTuple):
     """A committed offset, unpacked."""
 
-    offset: int
-    leader_epoch: int
+    offset: Offset
+    leader_epoch: Epoch
     metadata: str
     commit_timestamp: int
     expire_timestamp: int  # -1: none
@@ -105,7 +106,7 @@ def value_suffix(now: int, topic_id: UUID) -> bytes:
     return _TIME.pack(now) + (_NO_TAGS if topic_id == ZERO_UUID else _TOPIC_ID_TAG + topic_id.bytes)
 
 
-def pack_value(offset: int, leader_epoch: int, metadata: str | None, tail: bytes) -> bytes:
+def pack_value(offset: Offset, leader_epoch: Epoch, metadata: str | None, tail: bytes) -> bytes:
     """A value as Kafka 4.3 writes it."""
     head = _HEAD.pack(NEWEST_VERSION, offset, leader_epoch)
     if not metadata:
@@ -114,7 +115,7 @@ def pack_value(offset: int, leader_epoch: int, metadata: str | None, tail: bytes
     return head + uvarint(len(raw) + 1) + raw + tail
 
 
-def pack_expiring_value(offset: int, metadata: str | None, now: int, expires: int) -> bytes:
+def pack_expiring_value(offset: Offset, metadata: str | None, now: int, expires: int) -> bytes:
     """A value with an expire timestamp, which OffsetCommit before version 5 may request."""
     raw = (metadata or "").encode()
     return _EXPIRING_HEAD.pack(EXPIRING_VERSION, offset, len(raw)) + raw + _EXPIRING_TAIL.pack(now, expires)
