@@ -81,13 +81,13 @@ def test_a_dead_letter_is_the_record_and_why(
 def test_without_a_topic_the_first_misfit_ends_the_query(connection: Connection) -> None:
     with reject_handler(connection, None) as misfits:
         misfits.take(records(SCHEMA), [])
-        with pytest.raises(RecordRejected, match="offset 41 of orders-5 does not fit the schema: no value") as ended:
+        with pytest.raises(RecordRejected, match="offset 41 of orders-5 does not match the schema: no value") as ended:
             misfits.take(records(SCHEMA), [Rejected(1, "no value"), Rejected(2, "no value")])
     assert (ended.value.topic, ended.value.partition, ended.value.offset) == ("orders", 5, 41)
 
 
 def test_letters_that_cannot_be_written_fail_the_task(connection: Connection, create_topic: CreateTopic) -> None:
     topic = create_topic(configs={"max.message.bytes": "50"})
-    with pytest.raises(QueryFailed, match=f"dead letters cannot be written to {topic}: .*max.message.bytes"):  # noqa: SIM117
+    with pytest.raises(QueryFailed, match=f"cannot write dead letters to {topic}: .*max.message.bytes"):  # noqa: SIM117
         with DeadLetters(connection, topic) as misfits:
             misfits.take(records(SCHEMA), [Rejected(0, "not JSON")])

@@ -1,4 +1,4 @@
-"""`option("decode", "json")` in a real Spark: typed columns; what does not fit is put aside, or ends the query."""
+"""`option("decode", "json")` in a real Spark: typed columns; mismatches go to a topic or fail the query."""
 
 import json
 from collections.abc import Callable
@@ -123,7 +123,7 @@ def test_a_misfit_ends_a_query_that_has_no_topic_for_it(
 ) -> None:
     topic = create_topic()
     produce(topic, [as_value({"id": 1}), as_value({"id": 1.5})])
-    with pytest.raises(Exception, match=rf"offset 1 of {topic}-0 does not fit the schema: id: 1\.5 is not a whole"):
+    with pytest.raises(Exception, match=rf"offset 1 of {topic}-0 does not match the schema: id: 1\.5 is not a whole"):
         reader(spark.read, broker, topic, "id int").load().collect()
 
 

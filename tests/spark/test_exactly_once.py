@@ -96,7 +96,7 @@ def test_a_repeated_batch_with_other_rows_stops_the_query(pipeline: Pipeline, co
         said = failure(lambda: pipeline.run(random))
         assert "task 0 of batch 0 has written 100 rows" in said
         assert "is now given 100 rows" in said
-        assert "Look for rand() and the like" in said
+        assert "Look for rand() and similar functions" in said
     assert len(consume(pipeline.topic)) == 100
 
 
@@ -126,7 +126,7 @@ def test_coalesce_makes_a_batch_one_transaction(pipeline: Pipeline, broker: AnyB
         pipeline.add(name, 30)
         pipeline.run(frame)
         with Cluster(broker.bootstrap) as cluster:
-            finished = ControlOffsets(pipeline.query, "sink", pipeline.topic).finished(cluster)
+            finished = ControlOffsets(pipeline.query, "sink", pipeline.topic).batch_commit(cluster)
         assert finished is not None
         tasks.append((finished.batch, finished.tasks))
     assert tasks == [(0, 3), (1, 1)]
@@ -191,7 +191,7 @@ def test_a_checkpoint_from_a_backup_stops_the_query(pipeline: Pipeline, consume:
         pipeline.run()
     shutil.rmtree(pipeline.checkpoint)
     (tmp_path / "backup").rename(pipeline.checkpoint)
-    assert "batch 1 is to be written, but batch 2 of this query has been already" in failure(pipeline.run)
+    assert "batch 1 is to be written, but batch 2 of this query is already written" in failure(pipeline.run)
     assert values(consume(pipeline.topic)) == lines(a=5, b=5, c=5)
 
 

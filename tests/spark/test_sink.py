@@ -114,11 +114,11 @@ def test_a_stream_writes_each_batch(
 @pytest.mark.parametrize(
     ("columns", "says"),
     [
-        (["id as value"], "the column value must be string or binary, and is bigint"),
+        (["id as value"], "the column value must be string or binary, not bigint"),
         (["'k' as key"], "there must be a column value (string or binary); there are: key"),
-        (["'v' as value", "1L as partition"], "the column partition must be int, and is bigint"),
-        (["'v' as value", "map('a', 'b') as headers"], "must be array<struct<key:string,value:binary>>, and is map<"),
-        (["'v' as value", "id as key"], "the column key must be string or binary, and is bigint"),
+        (["'v' as value", "1L as partition"], "the column partition must be int, not bigint"),
+        (["'v' as value", "map('a', 'b') as headers"], "must be array<struct<key:string,value:binary>>, not map<"),
+        (["'v' as value", "id as key"], "the column key must be string or binary, not bigint"),
     ],
 )
 def test_columns_that_do_not_fit(spark: Any, broker: AnyBroker, columns: list[str], says: str) -> None:
@@ -127,9 +127,9 @@ def test_columns_that_do_not_fit(spark: Any, broker: AnyBroker, columns: list[st
 
 def test_somebody_must_say_where_to(spark: Any, broker: AnyBroker) -> None:
     frame = spark.range(1).selectExpr("string(id) as value")
-    assert "the option topic or a column topic (string) must say where rows go" in refused(frame, broker)
+    assert "the option topic or a column topic (string) must name the topic" in refused(frame, broker)
     nowhere = spark.range(1).selectExpr("string(id) as value", "string(null) as topic")
-    assert "a row has null for its topic" in refused(nowhere, broker)
+    assert "a row has null as its topic" in refused(nowhere, broker)
     assert "did you mean topic?" in refused(frame, broker, topik="t")
 
 
@@ -146,18 +146,18 @@ def test_rows_that_cannot_be_sent(spark: Any, broker: AnyBroker, create_topic: C
     nameless = spark.range(1).selectExpr(
         "'v' as value", "array(named_struct('key', string(null), 'value', binary('x'))) as headers"
     )
-    assert "a header without a name" in refused(nameless, broker, topic=name)
+    assert "a header with null as its name" in refused(nameless, broker, topic=name)
 
 
 def test_a_topic_that_nobody_creates(spark: Any, start_broker: StartBroker, topic: str) -> None:
     broker = start_broker(auto_create_topics_enable=False)
     frame = spark.range(1).selectExpr("string(id) as value")
-    assert f"the topic {topic} cannot be written to" in refused(frame, broker, topic=topic)
+    assert f"cannot write to the topic {topic}" in refused(frame, broker, topic=topic)
 
 
 def test_modes(spark: Any, broker: AnyBroker) -> None:
     writing = spark.range(1).selectExpr("'v' as value").write.format("moldau").options(**options(broker, topic="t"))
-    with pytest.raises(Exception, match=r"records are only ever added to a topic\. Use mode append"):
+    with pytest.raises(Exception, match=r"records can only be appended to a topic\. Use mode append"):
         writing.mode("overwrite").save()
     with pytest.raises(Exception, match=r"Ignore"):
         writing.mode("ignore").save()

@@ -16,7 +16,7 @@ pytest.importorskip("pandas", reason="needs pandas: pip install '.[spark]'")
 from moldau.spark.cluster import QueryFailed  # noqa: E402
 from moldau.spark.options import write_options  # noqa: E402
 from moldau.spark.sink.control_offsets import ControlOffsets  # noqa: E402
-from moldau.spark.sink.exactly_once import Task, finish, write_exactly_once  # noqa: E402
+from moldau.spark.sink.exactly_once import WriteTask, commit_batch, write_exactly_once  # noqa: E402
 from moldau.spark.sink.layout import Layout  # noqa: E402
 
 Consume = Callable[..., list[Record]]
@@ -30,11 +30,11 @@ class Query:
         )
 
     def write(self, batch: int, index: int, rows: Iterator[Any]) -> int:
-        task = Task(self.control, index, batch, "first run", every_batch=True)
+        task = WriteTask(self.control, index, batch, "first run", every_batch=True)
         return write_exactly_once(rows, self.options, Layout(value=0), task)
 
     def finish(self, batch: int, tasks: int, run: str = "first run") -> None:
-        finish(self.options, self.control, batch, tasks, run)
+        commit_batch(self.options, self.control, batch, tasks, run)
 
 
 def rows(*names: str) -> Iterator[Any]:
@@ -95,7 +95,7 @@ def test_of_two_attempts_the_later_one_counts(query: Query, consume: Consume) ->
         yield from rows("b")
 
     with pytest.raises(
-        QueryFailed, match="task 0 of batch 0 was shut out while it wrote, and nothing of it is written"
+        QueryFailed, match="task 0 of batch 0 was fenced while it wrote, and none of its rows are written"
     ):
         query.write(0, 0, held_up())
     query.finish(0, 1)
@@ -126,7 +126,7 @@ def test_a_transaction_that_takes_too_long(query: Query, broker: AnyBroker, cons
 def test_tasks_that_are_no_more(query: Query, consume: Consume) -> None:
     query.write(0, 0, rows("a"))
     query.write(0, 1, rows("b"))
-    with pytest.raises(QueryFailed, match="batch 0 now has 1 tasks, but task 1 has written 100 rows of it before"):
+    with pytest.raises(QueryFailed, match="batch 0 now has 1 tasks, but task 1 wrote 100 rows of it before"):
         query.finish(0, 1)
     query.finish(0, 2)
     query.write(1, 0, rows("c"))
@@ -134,11 +134,11 @@ def test_tasks_that_are_no_more(query: Query, consume: Consume) -> None:
     assert found(consume(query.control.topic)) == expected("a", "b", "c")
 
 
-def test_somebody_elses_offset(query: Query, broker: AnyBroker) -> None:
+def test_an_offset_of_another_client(query: Query, broker: AnyBroker) -> None:
     from moldau.client.direct.metadata import Cluster
     from moldau.client.direct.offsets import OffsetAndMetadata, commit
 
     with Cluster(broker.bootstrap) as cluster:
-        commit(cluster, query.control.task_group(0), {query.control.place: OffsetAndMetadata(0, "mine")})
-    with pytest.raises(QueryFailed, match="somebody else has committed an offset as the group moldau-query-of-"):
+        commit(cluster, query.control.task_group(0), {query.control.tp: OffsetAndMetadata(0, "mine")})
+    with pytest.raises(QueryFailed, match="another client has committed an offset of the group moldau-query-of-"):
         query.write(0, 0, rows("a"))

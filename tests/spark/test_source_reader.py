@@ -89,13 +89,13 @@ def test_a_topic_that_was_deleted(
     query = Query(broker.bootstrap, subscribe=names)
     assert query.batch() == [1, 1, 2, 2, 3, 3]
     raw.delete_topics([gone])
-    with pytest.raises(QueryFailed, match=f"Partition 0 of {gone} is gone.*failOnDataLoss"):
+    with pytest.raises(QueryFailed, match=f"Partition {gone}-0 was deleted.*failOnDataLoss"):
         query.batch()
     lenient = query.restarted(broker.bootstrap, subscribe=names, failOnDataLoss=False)
     produce(other, numbers(4))
     with caplog.at_level(logging.WARNING):
         assert lenient.batch() == [4]
-    assert f"Partition 0 of {gone} is gone" in caplog.text
+    assert f"Partition {gone}-0 was deleted" in caplog.text
     raw.create_topic(gone)
     produce(gone, numbers(5))
     query = lenient.restarted(broker.bootstrap, subscribe=names)
@@ -104,7 +104,7 @@ def test_a_topic_that_was_deleted(
         raw.delete_topics([gone])
         raw.create_topic(gone)
         produce(gone, numbers(*anew))
-        with pytest.raises(QueryFailed, match=f"The topic {gone} was deleted and created anew.*failOnDataLoss"):
+        with pytest.raises(QueryFailed, match=f"The topic {gone} was deleted and recreated.*failOnDataLoss"):
             query.batch()
         lenient = query.restarted(broker.bootstrap, subscribe=names, failOnDataLoss=False)
         assert lenient.batch() == anew
@@ -123,11 +123,11 @@ def test_a_batch_that_runs_again_on_another_topic_of_that_name(
     assert query.at is not None
     assert query.run(start, query.at) == [1, 2, 3]
     raw.delete_topics([topic])
-    with pytest.raises(QueryFailed, match=f"The topic {topic} is gone.*failOnDataLoss"):
+    with pytest.raises(QueryFailed, match=f"The topic {topic} was deleted.*failOnDataLoss"):
         query.run(start, query.at)
     raw.create_topic(topic)
     produce(topic, numbers(7, 8, 9))
-    with pytest.raises(QueryFailed, match=f"The topic {topic} was deleted and created anew.*failOnDataLoss"):
+    with pytest.raises(QueryFailed, match=f"The topic {topic} was deleted and recreated.*failOnDataLoss"):
         query.run(start, query.at)
     assert Query(broker.bootstrap, subscribe=topic, failOnDataLoss=False).run(start, query.at) == []
 
@@ -142,12 +142,14 @@ def test_records_that_are_deleted_while_a_batch_waits_for_its_turn(
     assert query.batch() == list(range(10))
     raw.delete_records(topic, 6)
     assert query.at is not None
-    with pytest.raises(QueryFailed, match=rf"{topic}-0 \[0, 3\) is gone: the partition begins at 6.*failOnDataLoss"):
+    with pytest.raises(
+        QueryFailed, match=rf"{topic}-0 \[0, 3\) was deleted: the log start offset is 6.*failOnDataLoss"
+    ):
         query.run(start, query.at)
     lenient = Query(broker.bootstrap, subscribe=topic, failOnDataLoss=False)
     with caplog.at_level(logging.WARNING):
         assert lenient.run(start, query.at) == [6, 7, 8, 9]
-    assert f"{topic}-0 [3, 6) is gone" in caplog.text
+    assert f"{topic}-0 [3, 6) was deleted" in caplog.text
     raw.delete_records(topic, 10)
     assert lenient.run(start, query.at) == []
 
@@ -190,7 +192,7 @@ def test_new_partitions_begin_at_their_beginning(
     third = create_topic()
     produce(third, numbers(4, 5, 6))
     raw.delete_records(third, 1)
-    with pytest.raises(QueryFailed, match=f"The new partition {third}-0 begins at 1, not at 0"):
+    with pytest.raises(QueryFailed, match=f"The log start offset of the new partition {third}-0 is 1, not 0"):
         query.batch()
     lenient = query.restarted(broker.bootstrap, subscribePattern=f"{topic}-.*", failOnDataLoss=False)
     assert lenient.batch() == [5, 6]
@@ -211,7 +213,7 @@ def test_progress_is_committed_when_a_batch_is_finished(
 
         with caplog.at_level(logging.WARNING):
             query.batch()
-        assert "These options have no effect here: kafka.max.poll.records" in caplog.text
+        assert "These options have no effect: kafka.max.poll.records" in caplog.text
         assert offset().offset == 0
         assert query.batch() is None
         assert offset().offset == 3
@@ -252,16 +254,14 @@ def test_a_group_that_others_use_is_no_reason_to_fail(
         query = Query(broker.bootstrap, **{"subscribe": topic, "kafka.group.id": topic})
         with caplog.at_level(logging.WARNING):
             assert query.batch() == [1, 2, 3]
-        assert f"The progress of the group {topic} could not be committed" in caplog.text
+        assert f"Could not commit the progress of the query to the group {topic}" in caplog.text
     finally:
         member.close()
 
 
 def test_the_columns_are_fixed(broker: AnyBroker) -> None:
     source = MoldauDataSource({"kafka.bootstrap.servers": broker.bootstrap, "subscribe": "any"})
-    with pytest.raises(
-        QueryFailed, match=r"without decode the columns are always these: key binary.*leave out .schema"
-    ):
+    with pytest.raises(QueryFailed, match=r"without decode the columns are: key binary.*leave out .schema"):
         source.reader(StructType().add("value", "string"))
     with pytest.raises(QueryFailed, match="the checkpoint was not written by format"):
         Query(broker.bootstrap, subscribe="any").reader.latestOffset(start={"any": {"0": 5}}, limit=ReadAllAvailable())

@@ -155,7 +155,7 @@ def test_records_that_were_deleted(stream: Stream, raw: RawClient, produce: Send
     stream.run(subscribe=topic, maxOffsetsPerTrigger=5)
     stream.forget_last_commit()
     raw.delete_records(topic, 7)
-    with pytest.raises(Exception, match=rf"{topic}-0 \[5, 7\) is gone: the partition begins at 7.*failOnDataLoss"):
+    with pytest.raises(Exception, match=rf"{topic}-0 \[5, 7\) was deleted: the log start offset is 7.*failOnDataLoss"):
         stream.run(subscribe=topic)
     stream.run(subscribe=topic, failOnDataLoss=False)
     assert stream.values == [0, 1, 2, 3, 4, 7, 8, 9]
@@ -194,7 +194,7 @@ def test_values_are_decoded_and_what_does_not_fit_is_put_aside(
         query = writer.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start()
         assert query.awaitTermination(SECONDS), "the query does not end"
 
-    with pytest.raises(Exception, match=rf"the record at offset \d+ of {topic}-[01] does not fit the schema"):
+    with pytest.raises(Exception, match=rf"the record at offset \d+ of {topic}-[01] does not match the schema"):
         run()
     run(deadLetters=letters)
     assert sorted((row["id"], row["name"]) for row in rows) == [(each, f"n{each}") for each in range(100)]

@@ -1,4 +1,4 @@
-"""Spark without jars: a session that just works, and options as Spark's own Kafka source and sink have them."""
+"""Spark without jars: `format("moldau")` with the options of Spark's Kafka source and sink, and a ready session."""
 
 from moldau.spark.sessions import SparkUnavailable, session
 from moldau.spark.sink.foreach_batch import sink

@@ -1,4 +1,4 @@
-"""From options to brokers: a direct client's view of the cluster, and its failures as Spark shows them to users."""
+"""Open a direct client from the options of a query, and turn its failures into the query's error."""
 
 from typing import TypeVar
 
@@ -11,11 +11,11 @@ Result = TypeVar("Result")
 
 
 class QueryFailed(Exception):
-    """A query cannot go on: one sentence why, which Spark shows as the query's error."""
+    """The query cannot continue. Spark shows the message, one sentence, as the query's error."""
 
 
 def open_cluster(connection: Connection, *, timeout_ms: int | None = None) -> Cluster:
-    """A view of the cluster for one task or one driver; the caller closes it."""
+    """A client of the cluster for one task or driver; the caller closes it."""
     return Cluster(
         [f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in connection.bootstrap],
         connection.security,
@@ -27,8 +27,8 @@ def open_cluster(connection: Connection, *, timeout_ms: int | None = None) -> Cl
     )
 
 
-def unwrap(answer: Result | Failure) -> Result:
-    """The answer; QueryFailed if there is none."""
-    if isinstance(answer, Failure):
-        raise QueryFailed(str(answer))
-    return answer
+def unwrap(result: Result | Failure) -> Result:
+    """The result; raises QueryFailed for a Failure."""
+    if isinstance(result, Failure):
+        raise QueryFailed(str(result))
+    return result

@@ -1,4 +1,4 @@
-"""Which brokers to ask, as whom and how patiently: the `kafka.*` settings that reading and writing share."""
+"""Connection: the `kafka.*` settings that reading and writing share (brokers, client id, security, timeouts)."""
 
 from dataclasses import dataclass
 
@@ -23,7 +23,7 @@ class Connection:
 
 
 def read_connection(kafka: KafkaSettings, problems: list[SettingError]) -> Connection | None:
-    """None if something is wrong with the addresses; whatever is wrong is added to the problems."""
+    """None if the addresses are invalid. Appends every problem."""
     security, wrong = read_security(kafka)
     problems += wrong
     bootstrap = _addresses(kafka.text("bootstrap.servers"))

@@ -1,4 +1,4 @@
-"""`format("moldau")`: what Spark finds under that name. Light to import: readers and writers come when asked for."""
+"""MoldauDataSource: the Python data source behind `format("moldau")`. Imports readers and writers when needed."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -33,10 +33,10 @@ class MoldauDataSource(DataSource):
         return "moldau"
 
     def schema(self) -> str:
-        """Asked for when a query is read without a schema of the user's."""
+        """Schema of a query without `.schema(…)`."""
         options = {name.lower(): str(value) for name, value in self.options.items()}
         if "decode" in options:
-            raise ValueError("decode needs to know the columns: give them with .schema(...)")
+            raise ValueError("decode needs a schema: give it with .schema(...)")
         return _columns(options.get("includeheaders", "").strip().lower() == "true")
 
     def reader(self, schema: StructType) -> "BatchReader":
@@ -50,13 +50,13 @@ class MoldauDataSource(DataSource):
         return StreamReader(self._row_reader(schema, stream=True))
 
     def writer(self, schema: Any, overwrite: bool) -> "BatchWriter":
-        """Asked for by `df.write`."""
+        """Writer of `df.write`."""
         from moldau.spark.sink.writers import batch_writer
 
         return batch_writer(self.options, schema, overwrite)
 
     def streamWriter(self, schema: Any, overwrite: bool) -> "StreamWriter":  # noqa: N802  # Spark's name
-        """Asked for by `df.writeStream`, for each of its batches."""
+        """Writer of `df.writeStream`, made for each batch."""
         from moldau.spark.sink.writers import stream_writer
 
         return stream_writer(self.options, schema)

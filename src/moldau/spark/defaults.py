@@ -1,7 +1,7 @@
-"""Options of `format("moldau")` that a session has for all its queries; what a query sets itself comes first.
+"""Defaults of a session for the options of its queries: bootstrap servers, and where streams start.
 
-They travel as environment variables, because that is what reaches the processes in which Spark makes readers and
-writers: a session's settings do not. In the session's own process they are kept here.
+They travel as environment variables, because Spark does not pass a session's settings to the processes that create
+readers and writers. In the session's own process they are kept here.
 """
 
 import os
@@ -16,11 +16,11 @@ BOOTSTRAP = "kafka.bootstrap.servers"
 STARTS = ("startingtimestamp", "startingoffsetsbytimestamp", "startingoffsets")
 STRATEGY = "startingOffsetsByTimestampStrategy"
 
-_session: dict[str, str] = {}  # of this process; those that Spark starts have variables instead
+_session: dict[str, str] = {}  # of this process; the processes that Spark starts have variables
 
 
 def set_defaults(variables: Mapping[str, str], environment: dict[str, str]) -> None:
-    """What the newest session of this process wants, here and for the processes that get this environment."""
+    """Set the defaults of the latest session, here and in the environment of processes that it starts."""
     for variable in VARIABLE_OF.values():
         environment.pop(variable, None)
     environment.update(variables)
@@ -31,7 +31,7 @@ def set_defaults(variables: Mapping[str, str], environment: dict[str, str]) -> N
 def with_defaults(
     options: Mapping[str, str], *, stream: bool = False, environment: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """The options, and what the session says where they say nothing. Only streams start where the session says."""
+    """The options, completed with the session's defaults. The start applies to streams only."""
     environment = {**os.environ, **_session} if environment is None else environment
     given = {name.lower() for name in options}
     found = dict(options)
@@ -42,7 +42,7 @@ def with_defaults(
     if stream and start and not given.intersection(STARTS):
         if start.isdecimal():
             found["startingTimestamp"] = start
-            if STRATEGY.lower() not in given:  # nothing came since then: begin with what comes
+            if STRATEGY.lower() not in given:  # no record since then: start at the end
                 found[STRATEGY] = "latest"
         else:
             found["startingOffsets"] = start

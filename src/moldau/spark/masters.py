@@ -1,4 +1,4 @@
-"""Masters: where Spark runs. Says what is wrong with one at once, where Spark would try for a minute."""
+"""Check a Spark master before Spark starts: Spark itself retries for a minute."""
 
 import re
 import socket
@@ -11,11 +11,11 @@ KINDS = "local[N], local[*], spark://HOST:PORT, yarn or k8s://HOST:PORT"
 
 
 def master_error(master: str) -> str | None:
-    """What is wrong with a master, with the remedy; None if nothing is known to be."""
+    """Error message with the remedy; None if the master looks usable."""
     if master == "yarn" or master.startswith("k8s://") or LOCAL.fullmatch(master):
         return None
     if not master.startswith(STANDALONE):
-        return f"{master!r} is not a master that Spark knows. Give {KINDS}"
+        return f"{master!r} is not a Spark master. Use {KINDS}"
     reason = ""
     for word in master.removeprefix(STANDALONE).split(","):
         host, colon, port = word.strip().rpartition(":")
@@ -29,4 +29,4 @@ def master_error(master: str) -> str | None:
             reason = (failed.strerror or str(failed) or type(failed).__name__).lower()
         else:
             return None
-    return f"cannot reach the master {master} ({reason}). Is it running there?"
+    return f"cannot reach the master {master} ({reason}). Check that it is running"

@@ -1,6 +1,6 @@
-"""Where a query reads: the topics it names and the places where it starts and ends, parsed from an option's text.
+"""Topics, start and end of a query, parsed from the text of its options.
 
-Values only: which offset a timestamp or "latest" stands for is asked of the broker by those who read.
+Values only: `source/offset_reader.py` asks the brokers for the offset of a timestamp or of "latest".
 """
 
 import json
@@ -12,7 +12,7 @@ from typing import Any
 from moldau.base.ids import TopicPartition
 from moldau.base.settings import SettingError, shortened
 
-LATEST = -1  # as Spark's JSON has them
+LATEST = -1  # as in Spark's JSON
 EARLIEST = -2
 WORDS = {"earliest": EARLIEST, "latest": LATEST}
 MAX_OFFSET = 2**63 - 1
@@ -23,14 +23,14 @@ TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 
 @dataclass(frozen=True, slots=True)
 class Subscribe:
-    """Topics by name, with all their partitions."""
+    """`subscribe`: topics by name, with all their partitions."""
 
     topics: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class SubscribePattern:
-    """Every topic in whose name it is found, anywhere, as in Spark's source; those that brokers keep never count."""
+    """`subscribePattern`: topics with a match anywhere in the name, as in Spark's source; never internal topics."""
 
     pattern: str
 
@@ -40,7 +40,7 @@ class SubscribePattern:
 
 @dataclass(frozen=True, slots=True)
 class Assign:
-    """These partitions and no others."""
+    """`assign`: single partitions."""
 
     partitions: tuple[TopicPartition, ...]
 
@@ -57,21 +57,21 @@ class GlobalOffset:
 
 @dataclass(frozen=True, slots=True)
 class SpecificOffsets:
-    """An offset for each partition; EARLIEST and LATEST stand for what they are when the query starts."""
+    """An offset for each partition; EARLIEST and LATEST are resolved when the query starts."""
 
     by_partition: Mapping[TopicPartition, int]
 
 
 @dataclass(frozen=True, slots=True)
 class GlobalTimestamp:
-    """The first record at or after this time (in ms), in every partition."""
+    """The first record at or after this timestamp (in ms), in every partition."""
 
     ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class SpecificTimestamps:
-    """The first record at or after a time of its own (in ms), for each partition."""
+    """The first record at or after a timestamp (in ms) per partition."""
 
     by_partition: Mapping[TopicPartition, int]
 
@@ -80,7 +80,7 @@ OffsetRangeLimit = GlobalOffset | SpecificOffsets | GlobalTimestamp | SpecificTi
 
 
 def read_topics(name: str, text: str) -> Subscribe | SettingError:
-    """`subscribe`: names with commas between them."""
+    """`subscribe`: names separated by commas."""
     topics = tuple(dict.fromkeys(word.strip() for word in text.split(",") if word.strip()))
     if not topics:
         return SettingError(name, f"{name} must name at least one topic, got '{shortened(text)}'")
@@ -89,7 +89,7 @@ def read_topics(name: str, text: str) -> Subscribe | SettingError:
 
 
 def read_pattern(name: str, text: str) -> SubscribePattern | SettingError:
-    """`subscribePattern`: a regular expression. Java's and Python's differ only in the exotic."""
+    """`subscribePattern`: a regular expression in Python's syntax, which is nearly Java's."""
     pattern = text.strip()
     if not pattern:
         return SettingError(name, f"{name} must be a regular expression, got nothing")
@@ -147,7 +147,7 @@ READERS: Mapping[str, Callable[[str, str], OffsetRangeLimit | SettingError]] = {
     "Timestamp": read_timestamp,
     "OffsetsByTimestamp": read_timestamps,
     "Offsets": read_offsets,
-}  # the ends of the options' names behind "starting" and "ending", in the order in which Spark prefers them
+}  # suffixes of options that begin with "starting" or "ending", in Spark's order of precedence
 
 
 def is_topic_name(name: str) -> bool:
@@ -160,7 +160,7 @@ def wrong_topic(option: str, name: str) -> SettingError:
 
 
 def uncovered(option: str, limit: OffsetRangeLimit, partitions: Iterable[TopicPartition]) -> SettingError | None:
-    """Places by partition must name every partition that is read and no other, as Spark asks."""
+    """Offsets by partition must name exactly the partitions that are read, as in Spark."""
     if not isinstance(limit, SpecificOffsets | SpecificTimestamps):
         return None
     wanted = set(partitions)
@@ -172,7 +172,7 @@ def uncovered(option: str, limit: OffsetRangeLimit, partitions: Iterable[TopicPa
 
 
 def backwards(start: OffsetRangeLimit, end: OffsetRangeLimit) -> str | None:
-    """What is wrong with a start and an end that do not fit together."""
+    """Error if the end is before the start."""
     if isinstance(start, GlobalTimestamp) and isinstance(end, GlobalTimestamp) and start.ms > end.ms:
         return f"the start ({start.ms}) is later than the end ({end.ms})"
     pairs = (start, end)
@@ -187,7 +187,7 @@ def backwards(start: OffsetRangeLimit, end: OffsetRangeLimit) -> str | None:
     for tp, first in start.by_partition.items():
         last = end.by_partition[tp]
         if first > last >= 0:
-            return f"the start of {tp} ({first}) is behind its end ({last})"
+            return f"the start of {tp} ({first}) is after its end ({last})"
     return None
 
 
@@ -226,11 +226,11 @@ def _is_whole(value: object, least: int, most: int) -> bool:
 
 
 class _Twice(ValueError):
-    """A name that one JSON object has twice."""
+    """A JSON object has a name twice."""
 
 
 def _document(text: str) -> Any:
-    """The JSON, None if it is none, or as a text what makes it ambiguous."""
+    """The JSON object; None if the text is none; a str with the error if a name occurs twice."""
     try:
         found = json.loads(text, object_pairs_hook=_without_twins)
     except _Twice as twice:

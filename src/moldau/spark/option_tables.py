@@ -1,6 +1,6 @@
-"""The tables of options for reading and writing: names as Spark's Kafka source and sink have them, and our own.
+"""Tables of the options for reading and writing: those of Spark's Kafka source and sink, and our own.
 
-What single values may be; which of them go together is for options.py.
+They define single values; options.py checks combinations.
 """
 
 import re
@@ -26,17 +26,17 @@ def _is_name(value: Value) -> str | None:
 
 
 def time_ms(text: str) -> int | None:
-    """A time as Spark's settings have it, in milliseconds; None if it is none."""
+    """Milliseconds of a duration in Spark's syntax; None if it is invalid."""
     match = TIME.fullmatch(text.strip().lower())
     return int(match[1]) * TIME_UNITS_MS[match[2]] if match and match[2] in TIME_UNITS_MS else None
 
 
 READ_OPTIONS = (
-    Setting("subscribe", Kind.STRING, doc="Topics to read, with commas between them."),
+    Setting("subscribe", Kind.STRING, doc="Topics to read, separated by commas."),
     Setting(
         "subscribePattern",
         Kind.STRING,
-        doc="Reads every topic in whose name this expression is found; ^ and $ tie it to the ends.",
+        doc="Regular expression: reads every topic with a match anywhere in its name, unless ^ and $ anchor it.",
     ),
     Setting("assign", Kind.STRING, doc='Partitions to read, as JSON: `{"orders":[0,1]}`.'),
     Setting("startingTimestamp", Kind.STRING, doc="Starts at the first record of each partition at or after this."),
@@ -51,39 +51,48 @@ READ_OPTIONS = (
         "error",
         choices=("error", "latest"),
         any_case=True,
-        doc="What to do when no record is as late as the start: fail, or start at the end.",
+        doc="If no record is at or after the starting timestamp: fail (error), or start at the end (latest).",
     ),
     Setting(
-        "failOnDataLoss", Kind.BOOL, True, doc="Whether records that are gone before they were read fail the query."
+        "failOnDataLoss",
+        Kind.BOOL,
+        True,
+        doc="Whether to fail the query when records were deleted before it read them.",
     ),
-    Setting("includeHeaders", Kind.BOOL, False, doc="Whether there is a column of headers."),
-    Setting("minPartitions", Kind.INT, least=1, doc="Splits partitions until there are about this many tasks."),
-    Setting("maxRecordsPerPartition", Kind.LONG, least=1, doc="Splits partitions into tasks of at most this many."),
-    Setting("minOffsetsPerTrigger", Kind.LONG, least=1, doc="A batch waits for this many new offsets."),
-    Setting("maxOffsetsPerTrigger", Kind.LONG, least=1, doc="A batch takes this many offsets at most."),
-    Setting("maxTriggerDelay", Kind.STRING, "15m", check=_is_time, doc="The longest wait for minOffsetsPerTrigger."),
-    Setting("groupIdPrefix", Kind.STRING, "spark-kafka-source", doc="Taken, but no group is made up here."),
-    Setting("kafkaConsumer.pollTimeoutMs", Kind.LONG, 120_000, least=1, doc="How long a task waits for records."),
-    Setting("fetchOffset.numRetries", Kind.INT, 3, least=0, doc="How often asking for offsets is tried again."),
-    Setting("fetchOffset.retryIntervalMs", Kind.LONG, 10, least=0, doc="The pause before it is."),
+    Setting("includeHeaders", Kind.BOOL, False, doc="Whether to add the column headers."),
+    Setting("minPartitions", Kind.INT, least=1, doc="Split partitions into about this many tasks."),
+    Setting(
+        "maxRecordsPerPartition", Kind.LONG, least=1, doc="Split partitions into tasks of at most this many records."
+    ),
+    Setting("minOffsetsPerTrigger", Kind.LONG, least=1, doc="Minimum number of offsets per batch."),
+    Setting("maxOffsetsPerTrigger", Kind.LONG, least=1, doc="Maximum number of offsets per batch."),
+    Setting("maxTriggerDelay", Kind.STRING, "15m", check=_is_time, doc="Maximum wait for minOffsetsPerTrigger."),
+    Setting(
+        "groupIdPrefix", Kind.STRING, "spark-kafka-source", doc="Accepted without effect: no group id is generated."
+    ),
+    Setting("kafkaConsumer.pollTimeoutMs", Kind.LONG, 120_000, least=1, doc="Maximum wait of a task for records."),
+    Setting("fetchOffset.numRetries", Kind.INT, 3, least=0, doc="Retries of offset requests."),
+    Setting("fetchOffset.retryIntervalMs", Kind.LONG, 10, least=0, doc="Backoff before such a retry."),
     Setting(
         "partition.metadata.cache.ttl.ms",
         Kind.LONG,
         -1,
         least=1,
         also=(-1,),
-        doc="Taken, but partitions are always looked up.",
+        doc="Accepted without effect: partitions are always looked up.",
     ),
-    Setting("decode", Kind.STRING, choices=("json",), any_case=True, doc="Values become the columns of the schema."),
-    Setting("deadLetters", Kind.STRING, check=_is_topic, doc="The topic for records that do not fit the schema."),
+    Setting(
+        "decode", Kind.STRING, choices=("json",), any_case=True, doc="Decode values into the columns of the schema."
+    ),
+    Setting("deadLetters", Kind.STRING, check=_is_topic, doc="Topic for records that do not match the schema."),
 )
 WRITE_OPTIONS = (
-    Setting("topic", Kind.STRING, check=_is_topic, doc="Where rows go; without it a column `topic` says so."),
+    Setting("topic", Kind.STRING, check=_is_topic, doc="Topic of all rows; without it the column `topic` is used."),
     Setting(
         "includeHeaders",
         Kind.BOOL,
         False,
-        doc="Taken, but a column of headers is always written.",
+        doc="Accepted without effect: a column `headers` is always written.",
     ),
     Setting(
         "delivery",
@@ -93,18 +102,16 @@ WRITE_OPTIONS = (
         any_case=True,
         doc="Whether a task that runs again may write its rows again.",
     ),
-    Setting(
-        "controlTopic", Kind.STRING, check=_is_topic, doc="Where control offsets are committed, if not on `topic`."
-    ),
+    Setting("controlTopic", Kind.STRING, check=_is_topic, doc="Topic of the control offsets, if not `topic`."),
     Setting(
         "failOnControlLoss",
         Kind.BOOL,
         True,
-        doc="Whether control offsets that should be there and are not fail an exactly-once query.",
+        doc="Whether missing control offsets fail an exactly-once query.",
     ),
-    Setting("sinkName", Kind.STRING, check=_is_name, doc="Tells the sinks of one query apart; it must never change."),
+    Setting("sinkName", Kind.STRING, check=_is_name, doc="Identifies a sink within its query; must not change."),
 )
 READ, WRITE = Table("reading", READ_OPTIONS), Table("writing", WRITE_OPTIONS)
 ENDS = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
 STREAM_ONLY = ("minOffsetsPerTrigger", "maxOffsetsPerTrigger", "maxTriggerDelay")
-SPARK_OPTIONS = frozenset({"checkpointlocation", "queryname"})  # set beside ours, meant for Spark itself
+SPARK_OPTIONS = frozenset({"checkpointlocation", "queryname"})  # Spark's own, set beside ours

@@ -1,6 +1,6 @@
-"""The options of `format("moldau")`: those of Spark's Kafka source and sink, and our own, parsed into frozen values.
+"""Options of `format("moldau")`, parsed into frozen values: those of Spark's Kafka source and sink, and our own.
 
-Everything wrong with them is said at once, before the query starts. No broker is asked here, and Spark is not imported.
+All problems are reported at once, before the query starts. Needs no broker and does not import Spark.
 """
 
 from collections.abc import Iterable, Mapping
@@ -34,7 +34,7 @@ STRATEGIES = {"subscribe": read_topics, "subscribePattern": read_pattern, "assig
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fetching:
-    """How a task asks for records."""
+    """Fetch settings of a task."""
 
     read_committed: bool
     min_bytes: int
@@ -46,7 +46,7 @@ class Fetching:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
-    """What to read. `end` is None for a stream; `without_effect` names what was set in vain, for a warning."""
+    """Options for reading. `end` is None for a stream; `without_effect` has ignored settings, for a warning."""
 
     topics: ConsumerStrategy
     start: OffsetRangeLimit
@@ -72,7 +72,7 @@ class ReadOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteOptions:
-    """Where and how to write. `acks` is -1, 0 or 1."""
+    """Options for writing. `acks` is -1, 0 or 1."""
 
     topic: str | None
     exactly_once: bool
@@ -91,7 +91,7 @@ class WriteOptions:
 
 
 class Given:
-    """Options as they were set, parsed and by their proper names; collects what is wrong with them."""
+    """Given options, parsed, by their proper names; collects all problems."""
 
     def __init__(self, options: Mapping[str, str], table: Table, other: Table) -> None:
         self.problems: list[SettingError] = []
@@ -133,14 +133,14 @@ class Given:
         self.problems.append(SettingError(name, f"{name} {sentence}"))
 
     def check(self) -> None:
-        """Ends here if anything is wrong, with all of it."""
+        """Raise SettingsRefused with all problems, if there are any."""
         if self.problems:
             raise SettingsRefused(self.problems)
 
 
 def _refused_name(name: str, table: Table, other: Table) -> SettingError:
     if name.lower() == "path":
-        return SettingError(name, "a path means nothing here: name topics with " + " or ".join(_aims(table)))
+        return SettingError(name, "a path has no meaning here: name topics with " + " or ".join(_aims(table)))
     names = {setting.name.lower(): setting.name for setting in other}
     if name.lower() in names:
         return SettingError(name, f"{names[name.lower()]} is an option for {other.what}, not for {table.what}")
@@ -252,7 +252,7 @@ def _topics(given: Given) -> ConsumerStrategy | None:
 
 
 def _limit(given: Given, which: str, default: OffsetRangeLimit) -> OffsetRangeLimit:
-    """Of several that are set Spark takes the first in this order; all of them must make sense."""
+    """Of several set limits the first one applies, as in Spark; all must be valid."""
     found = []
     for ending, reader in READERS.items():
         name = f"{which}{ending}"
@@ -279,12 +279,12 @@ def _check_limits(
         given.refuse("endingOffsets", "cannot be earliest (-2) in a batch query: there would be nothing to read")
     wrong = backwards(start, end)
     if wrong:
-        given.refuse(set_ends[0] if set_ends else "endingOffsets", f"does not fit where the query starts: {wrong}")
+        given.refuse(set_ends[0] if set_ends else "endingOffsets", f"does not match the start of the query: {wrong}")
     return _check_cover(given, topics, start, end)
 
 
 def _special(limit: OffsetRangeLimit) -> set[int]:
-    """The offsets that stand for a place."""
+    """The special offsets, EARLIEST and LATEST, in a limit."""
     if isinstance(limit, GlobalOffset):
         return {limit.offset}
     return (
@@ -297,7 +297,7 @@ def _special(limit: OffsetRangeLimit) -> set[int]:
 def _check_cover(
     given: Given, topics: ConsumerStrategy | None, start: OffsetRangeLimit, end: OffsetRangeLimit | None
 ) -> None:
-    """Of assigned partitions and named topics we know more than of a pattern: a place elsewhere is a mistake."""
+    """Offsets by partition must match assigned partitions or subscribed topics; a pattern is checked later."""
     for which, limit in (("starting", start), ("ending", end)):
         name = next((f"{which}{each}" for each in READERS if f"{which}{each}" in given.values), "")
         if not isinstance(limit, SpecificOffsets | SpecificTimestamps):
@@ -325,7 +325,7 @@ def _check_decoding(given: Given, topics: ConsumerStrategy | None) -> None:
     if dead is None:
         return
     if "decode" not in given.values:
-        given.refuse("deadLetters", "needs decode: only records that are decoded can fail to fit")
+        given.refuse("deadLetters", "needs decode: only decoded records can be rejected")
     if topics is not None and _reads(topics, dead):
         given.refuse("deadLetters", f"must not be a topic that the query reads, got {dead}")
 

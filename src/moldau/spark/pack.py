@@ -1,8 +1,8 @@
 """`moldau spark pack`: an archive of the packages that executors need, and the settings that make Spark use it.
 
-Spark puts Python files that it is given (--py-files) on the path as they are, often inside a zip, and compiled modules
-do not load from one. An archive (`spark.archives`) it unpacks beside each executor, and from there they load. It has
-packages and no interpreter: workers run their own Python, of the same minor version and for the same platform.
+Spark does not unpack --py-files, and compiled modules do not load from a zip file. It unpacks `spark.archives` beside
+each executor. The archive has packages and no interpreter: workers run their own Python, of the same minor version and
+platform.
 """
 
 import importlib.metadata
@@ -21,26 +21,25 @@ from pathlib import Path, PurePosixPath
 
 import moldau
 
-FOLDER = "moldau-packages"  # what the archive is called where it is unpacked
-LABEL = "moldau-pack.json"  # in the archive: for which Python and platform it is
+FOLDER = "moldau-packages"  # directory of the unpacked archive
+LABEL = "moldau-pack.json"  # in the archive: its Python and platform
 MAX_LABEL_BYTES = 1 << 16
 DEFAULT_FILE = "moldau-packages.tar.gz"
 OWN_MODULES = ("moldau", "pyspark_moldau")
-# What our source and sink import in a task, and Spark's workers beside them. The rest follows from their requirements;
-# PySpark comes with the cluster.
+# Imported by tasks and by Spark's workers. Their requirements are added; PySpark comes with the cluster.
 ROOTS = ("aiokafka", "cramjam", "crc32c", "pandas", "protobuf", "pyarrow")
 EXCLUDED = re.compile(r"(?:^|/)(?:__pycache__|tests?|include)(?:/|$)|\.(?:pyc|pyx|pxd|pxi|h|hpp|a|lib)$")
 REQUIREMENT = re.compile(r"\s*([A-Za-z0-9._-]+)")
-FASTEST = 1  # of gzip's levels: compiled modules hardly get smaller with more
+FASTEST = 1  # gzip level: higher levels hardly shrink compiled modules
 
 
 class PackFailed(Exception):
-    """No archive can be made, or one cannot be used: one sentence why, and what to do."""
+    """An archive cannot be made or used: one sentence with the reason and the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """An archive that was made: where, from which packages with their versions, how large."""
+    """A new archive: its file, packages with versions, and size in bytes."""
 
     file: Path
     packages: Mapping[str, str]
@@ -52,7 +51,7 @@ def this_python() -> str:
 
 
 def make_pack(file: Path, also: Iterable[str] = ()) -> Packed:
-    """Write the archive; `also` names more packages that a pipeline's functions import."""
+    """Write the archive; `also` has more packages that functions of a pipeline import."""
     packages = required((*ROOTS, *also))
     label = {"python": this_python(), "platform": sysconfig.get_platform(), "packages": packages}
     unfinished = file.with_name(f".{file.name}.{os.getpid()}")
@@ -73,7 +72,7 @@ def make_pack(file: Path, also: Iterable[str] = ()) -> Packed:
 
 
 def required(names: Iterable[str]) -> dict[str, str]:
-    """These packages and what they require, with versions. A requirement that is not installed is for others."""
+    """These packages and their installed requirements, with versions."""
     found: dict[str, str] = {}
     waiting = [(name, True) for name in names]
     while waiting:
@@ -102,7 +101,7 @@ def _own_files() -> Iterator[tuple[Path, str]]:
     for module in OWN_MODULES:
         spec = importlib.util.find_spec(module)
         if spec is None or spec.origin is None:
-            raise PackFailed(f"the module {module} is not installed as files, so it cannot be packed")
+            raise PackFailed(f"the module {module} is not installed as files and cannot be packed")
         origin = Path(spec.origin)
         if not spec.submodule_search_locations:
             yield origin, origin.name
@@ -116,17 +115,17 @@ def _own_files() -> Iterator[tuple[Path, str]]:
 def _files_of(package: str) -> Iterator[tuple[Path, str]]:
     distribution = importlib.metadata.distribution(package)
     if distribution.files is None:
-        raise PackFailed(f"{package} does not say which files it has. Install it with pip")
+        raise PackFailed(f"{package} has no list of its files. Install it with pip")
     for each in distribution.files:
         name = PurePosixPath(each)
         path = Path(str(distribution.locate_file(each)))
-        outside = name.is_absolute() or ".." in name.parts  # scripts, which are for this environment
+        outside = name.is_absolute() or ".." in name.parts  # scripts of this environment
         if not outside and not EXCLUDED.search(str(name)) and path.is_file():
             yield path, str(name)
 
 
 def _add_label(archive: tarfile.TarFile, label: Mapping[str, object]) -> None:
-    """First in the archive, so that reading it does not unpack the rest."""
+    """First in the archive, so that it can be read without unpacking the rest."""
     text = json.dumps(label, indent=2).encode()
     entry = tarfile.TarInfo(LABEL)
     entry.size = len(text)
@@ -134,7 +133,7 @@ def _add_label(archive: tarfile.TarFile, label: Mapping[str, object]) -> None:
 
 
 def pack_settings(file: str, given: Mapping[str, str]) -> dict[str, str]:
-    """The settings of Spark with which executors use an archive, beside those that are given."""
+    """Spark settings that make executors use the archive, merged with the given ones."""
     path = Path(file).expanduser().resolve()
     _check_label(path)
     archives = [each for each in given.get("spark.archives", "").split(",") if each]
@@ -146,12 +145,12 @@ def pack_settings(file: str, given: Mapping[str, str]) -> dict[str, str]:
 
 
 def worker_python() -> str:
-    """The command that starts the workers' Python. The driver's own processes run by the same name: see use_name()."""
+    """Command of the workers' Python. The driver's Python workers use the same one: see use_name()."""
     return f"python{this_python()}"
 
 
 def use_name() -> None:
-    """Make that command name this interpreter here: Spark starts workers of the driver and of executors alike by it."""
+    """Put this interpreter first on PATH: Spark starts Python workers of driver and executors by the same command."""
     folder = str(Path(sys.executable).parent)
     found = shutil.which(worker_python(), path=folder)
     if found is None:

@@ -1,20 +1,20 @@
-"""What a streaming query reads and writes, asked of Spark's own objects before or while it runs.
+"""Sources and sink of a streaming query, read from Spark's objects before or while it runs.
 
-PySpark has no words for it, so the JVM's objects are asked: the fields of a writer, the leaves of a plan. In one file,
-because they are not Spark's public interface.
+PySpark has no API for it, so this reads fields of the JVM's writer and leaves of its plan. They are not public, so all
+of it is in this file.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-STREAMING_RELATION = "StreamingRelation"  # the older kind of source; the other ends in V2
+STREAMING_RELATION = "StreamingRelation"  # of V1 sources; that of others ends in V2
 FORMAT = "moldau"
 
 
 @dataclass(frozen=True, slots=True)
 class SourcePlan:
-    """A source of a query: its format and options, as the user gave them."""
+    """Format and options of a source, as the user gave them."""
 
     format: str
     options: Mapping[str, str] = field(default_factory=dict, repr=False)  # they may hold passwords
@@ -22,7 +22,7 @@ class SourcePlan:
 
 @dataclass(frozen=True, slots=True)
 class SinkPlan:
-    """What a writer was told: the query's name, its sink, where its checkpoint is if it says so."""
+    """Query name, format, output mode, checkpoint (if set) and options of a writer."""
 
     name: str | None
     format: str
@@ -50,12 +50,12 @@ def sources_of_frame(frame: Any) -> list[SourcePlan]:
 
 
 def sources_of_query(query: Any) -> list[SourcePlan]:
-    """Of a query that was started."""
+    """Sources of a started query."""
     return sources_of(query._jsq.streamingQuery().analyzedPlan())
 
 
 def sink_of(writer: Any, path: str | None = None) -> SinkPlan:
-    """Of a DataStreamWriter that is about to be started."""
+    """Sink of a DataStreamWriter that is about to start."""
     given = {name.lower(): value for name, value in _scala_map(_field(writer, "extraOptions")).items()}
     options = _scala_map(_field(writer, "extraOptions"))
     if path is not None:

@@ -1,8 +1,8 @@
-"""A query's name as its group: commits the progress of named queries, for lag tools and `moldau group describe` to see.
+"""Commit the progress of named queries to a group of the query's name, for lag tools and `moldau group describe`.
 
-A reader cannot do it: Spark tells it neither the query nor its name. But Spark tells listeners, in the driver, where
-each source of a named query is once a batch is finished. A source with a `kafka.group.id` of its own is left alone, as
-its reader commits for that one. The checkpoint is the truth, the group is the report: nothing is ever read back.
+A reader does not know its query, but query listeners in the driver get the offsets of each source after a batch. A
+source with its own `kafka.group.id` is skipped, because its reader commits. The checkpoint is the source of truth:
+committed offsets are never read back.
 """
 
 import json
@@ -21,13 +21,13 @@ from moldau.spark.plans import FORMAT, SourcePlan, sources_of_query
 from moldau.spark.source import stream_offsets
 from moldau.spark.source.group_commits import GroupCommitter
 
-TIMEOUT_MS = 5000  # others listen behind us
+TIMEOUT_MS = 5000  # other listeners wait meanwhile
 
-Sources = list[Connection | None]  # by source; None for one that is not ours or commits by itself
+Sources = list[Connection | None]  # by source; None for other formats and sources that commit themselves
 
 
 class QueryGroups:
-    """Listens to one session. Knows of a query from its start to its end."""
+    """Listener of one session: holds a reporter for each named query, from start to end."""
 
     def __init__(self, spark: Any) -> None:
         self._spark = spark
@@ -35,7 +35,7 @@ class QueryGroups:
         self._reports: dict[str, QueryReporter] = {}
 
     def started(self, event: Any) -> None:
-        """In Spark's own thread, before the query reads anything."""
+        """Runs in Spark's thread, before the query reads anything."""
         if not event.name:
             return
         query = self._spark.streams.get(str(event.id))
@@ -58,8 +58,8 @@ class QueryGroups:
             self._lock.notify_all()
 
     def settle(self) -> None:
-        """When the process ends: Spark tells later than a query ends, and its last batch is to be committed too."""
-        if self._spark.sparkContext._jsc is None:  # stopped: nothing more is told
+        """At exit: wait for the last events of terminated queries, so that their last batch is committed too."""
+        if self._spark.sparkContext._jsc is None:  # stopped: no more events
             return
         running = {str(query.runId) for query in self._spark.streams.active}
         with self._lock:
@@ -67,14 +67,14 @@ class QueryGroups:
 
 
 class QueryReporter:
-    """What one query commits, and to which clusters."""
+    """Commits the progress of one query to the clusters of its sources."""
 
     def __init__(self, name: str, sources: Sources) -> None:
         self._sources = sources
         self._clusters: list[tuple[Connection, Cluster, GroupCommitter]] = []
         for connection in sources:
             if connection is not None and all(connection != each for each, _, _ in self._clusters):
-                cluster = open_cluster(connection, timeout_ms=TIMEOUT_MS)  # connects when it is asked something
+                cluster = open_cluster(connection, timeout_ms=TIMEOUT_MS)  # connects on first use
                 self._clusters.append((connection, cluster, GroupCommitter(name)))
 
     def commit(self, ends: Sequence[Any]) -> None:
@@ -91,14 +91,14 @@ def connection_of(reads: SourcePlan) -> Connection | None:
         return None
     try:
         options = read_options(with_defaults(reads.options, stream=True), stream=True)
-    except SettingsRefused:  # the query will say it better
+    except SettingsRefused:  # the query itself reports it
         return None
     return options.connection if options.group_id is None else None
 
 
 def reached(connection: Connection, sources: Sources, ends: Sequence[Any]) -> dict[TopicPartition, int]:
-    """Where the query is on one cluster: of two sources that read one partition the one that is behind."""
-    if len(sources) != len(ends):  # Spark reads a source once that the plan has twice
+    """Offsets of the query on one cluster: the lower one, if two sources read the same partition."""
+    if len(sources) != len(ends):  # Spark reads a source that the plan has twice only once
         same = all(each in (None, connection) for each in sources)
         sources = [connection if same else None] * len(ends)
     found: dict[TopicPartition, int] = {}
@@ -107,7 +107,7 @@ def reached(connection: Connection, sources: Sources, ends: Sequence[Any]) -> di
             continue
         try:
             mark = stream_offsets.read(json.loads(end))
-        except (QueryFailed, ValueError):  # not one of ours after all
+        except (QueryFailed, ValueError):  # not written by our source
             continue
         for tp, offset in mark.offsets.items():
             found[tp] = min(offset, found.get(tp, offset))

@@ -1,7 +1,7 @@
-"""Spark tells Python how queries fare: one listener, given plain functions. Imports PySpark.
+"""QueryListener: a StreamingQueryListener that calls plain functions. Imports PySpark.
 
-`started` runs before the query reads anything, in Spark's own thread: it must be quick. The others come a moment after
-what they tell.
+`started` runs in Spark's thread before the query reads anything, so it must be fast. Other events arrive a moment
+later.
 """
 
 from collections.abc import Callable
@@ -13,11 +13,11 @@ EventHandler = Callable[[Any], None]
 
 
 def ignore(event: Any) -> None:
-    """For those whom some events do not concern."""
+    """Default handler."""
 
 
 class QueryListener(StreamingQueryListener):
-    """Hands on each kind of event."""
+    """Calls one function per kind of event."""
 
     def __init__(
         self, *, started: EventHandler = ignore, progressed: EventHandler = ignore, ended: EventHandler = ignore
@@ -31,7 +31,7 @@ class QueryListener(StreamingQueryListener):
         self._progressed(event)
 
     def onQueryIdle(self, event: Any) -> None:  # noqa: N802
-        """Nothing happened."""
+        """Ignored."""
 
     def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
         self._ended(event)

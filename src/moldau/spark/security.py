@@ -1,6 +1,6 @@
-"""How a client of Spark's proves who it is and whom it trusts: from a Java client's settings to plain values.
+"""Security settings: from the `ssl.*` and `sasl.*` settings of a Java client to the values of `client.direct`.
 
-Opens no file and no connection. Java's key stores are refused with the command that turns them into PEM.
+Opens no file and no connection. Java key stores are refused, with the command that converts them to PEM.
 """
 
 from moldau.base.settings import SettingError
@@ -31,7 +31,7 @@ TO_PEM = {  # by what the store is for and its type
 
 
 def read_security(kafka: KafkaSettings) -> tuple[Security, list[SettingError]]:
-    """What the settings ask for, and everything that is wrong with them."""
+    """The security settings, and all problems with them."""
     protocol = kafka.text("security.protocol").upper()
     problems: list[SettingError] = []
     tls = _read_tls(kafka, problems) if protocol.endswith("SSL") else None
@@ -42,7 +42,7 @@ def read_security(kafka: KafkaSettings) -> tuple[Security, list[SettingError]]:
 
 
 def _left_over(kafka: KafkaSettings, prefix: str, unused: bool, wanted: str) -> list[SettingError]:
-    """Settings for a protocol that is not used: half a configuration must not become an unprotected connection."""
+    """Settings of an unused protocol: half a configuration must not become an unprotected connection."""
     full = f"kafka.{prefix}"
     protocol = kafka.text("security.protocol").upper()
     return [
@@ -82,7 +82,7 @@ def _read_tls(kafka: KafkaSettings, problems: list[SettingError]) -> Tls:
 
 
 def _read_store(kafka: KafkaSettings, store: str, problems: list[SettingError]) -> str | None:
-    """A `*.location` of Java's: used if it is PEM, refused with the way to PEM if it is not."""
+    """A Java `*.location`: used if it is PEM, else refused with the conversion command."""
     file = kafka.text(f"ssl.{store}.location")
     default = "PEM" if not file or file.lower().endswith(PEM_ENDINGS) else "JKS"
     if file.lower().endswith((".p12", ".pfx")):
@@ -94,7 +94,7 @@ def _read_store(kafka: KafkaSettings, store: str, problems: list[SettingError]) 
         problems.append(
             _wrong(
                 f"ssl.{store}.{'location' if file else 'type'}",
-                f"is of the type {kind}, which only Java reads. Make it PEM with: {command}; then set "
+                f"is of type {kind}, which only Java reads. Convert it to PEM with: {command}; then set "
                 f"kafka.ssl.{store}.type=PEM and kafka.ssl.{store}.location={made}",
             )
         )
@@ -109,11 +109,14 @@ def _read_store(kafka: KafkaSettings, store: str, problems: list[SettingError]) 
 def _one_of(
     kafka: KafkaSettings, file_name: str, text_name: str, store: str | None, problems: list[SettingError]
 ) -> str | None:
-    """The same thing can be said in three ways: in a file, as text, or in a store's file."""
+    """One value that can be given as a file, as text, or in a store's file."""
     file, text = kafka.text(file_name), kafka.text(text_name)
     if sum(map(bool, (file, text, store))) > 1:
         problems.append(
-            _wrong(file_name if file else text_name, "says what another setting says too; leave one of them")
+            _wrong(
+                file_name if file else text_name,
+                "conflicts with another setting for the same value; remove one of them",
+            )
         )
     if text and "-----BEGIN" not in text:
         problems.append(
@@ -128,7 +131,7 @@ def _read_sasl(kafka: KafkaSettings, problems: list[SettingError]) -> Sasl | Non
         problems.append(
             _wrong(
                 "sasl.mechanism",
-                f"must be one of {', '.join(MODULE_OF)}; Kafka's default, Kerberos, is not spoken here",
+                f"must be one of {', '.join(MODULE_OF)}; Kafka's default, Kerberos (GSSAPI), is not supported",
             )
         )
         return None
@@ -164,10 +167,10 @@ def _read_password(
 ) -> Sasl | None:
     options = login.options if login else {}
     if options.get("tokenauth", "").lower() == "true":
-        problems.append(_wrong("sasl.jaas.config", "has tokenauth: delegation tokens cannot be used here"))
+        problems.append(_wrong("sasl.jaas.config", "has tokenauth: delegation tokens are not supported"))
     given = [name for name in ("username", "password") if kafka.given(f"sasl.{name}")]
     if login and given:
-        problems.append(_wrong(f"sasl.{given[0]}", "says what kafka.sasl.jaas.config says too; leave one of them"))
+        problems.append(_wrong(f"sasl.{given[0]}", "is also in kafka.sasl.jaas.config; remove one of them"))
     username = options.get("username") or kafka.text("sasl.username")
     password = options.get("password") or kafka.text("sasl.password")
     if username and password:
@@ -195,7 +198,7 @@ def _read_oauth(kafka: KafkaSettings, login: Login | None, problems: list[Settin
         },
     )
     problems += [
-        _wrong("sasl.jaas.config", f"has {name}: of unsigned tokens only {UNSIGNED_CLAIM}* is known")
+        _wrong("sasl.jaas.config", f"has {name}: for unsigned tokens only {UNSIGNED_CLAIM}* is supported")
         for name in sorted(options)
         if name.startswith(UNSIGNED) and not name.startswith(UNSIGNED_CLAIM)
     ]
@@ -206,7 +209,9 @@ def _read_oauth(kafka: KafkaSettings, login: Login | None, problems: list[Settin
         lacks = "secret" if found.client_id else "id"
         problems.append(_wrong(f"{credentials}.{lacks}", "is missing, and in kafka.sasl.jaas.config too"))
     if found.endpoint and found.unsigned_claims:
-        problems.append(_wrong("sasl.jaas.config", "has unsigned claims and an endpoint for tokens; leave one of them"))
+        problems.append(
+            _wrong("sasl.jaas.config", "has unsigned claims, and a token endpoint is set; remove one of them")
+        )
     if not found.endpoint and "sub" not in found.unsigned_claims:
-        problems.append(_wrong("sasl.oauthbearer.token.endpoint.url", "is missing: where do tokens come from?"))
+        problems.append(_wrong("sasl.oauthbearer.token.endpoint.url", "must be set: it is where tokens come from"))
     return found

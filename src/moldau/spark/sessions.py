@@ -1,6 +1,6 @@
-"""`moldau.spark.session`: a SparkSession that just works. Finds Java, starts Spark, and knows `format("moldau")`.
+"""`moldau.spark.session`: finds Java, starts Spark with suitable settings, and registers `format("moldau")`.
 
-Settings that are given win over all that is chosen here.
+Settings of the caller override those chosen here.
 """
 
 import atexit
@@ -26,22 +26,22 @@ if TYPE_CHECKING:
 
 LOCAL = re.compile(r"local(?:\[(\*|\d+)(?:,\s*\d+)?\])?")
 PYTHON = "PYSPARK_PYTHON"
-PACK = "moldau.pack"  # the archive that executors on a cluster take packages from
+PACK = "moldau.pack"  # archive with the packages of executors on a cluster
 OUR_SETTINGS = (PACK, *VARIABLE_OF)
 STATE_STORE = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
-_reporting: set[str] = set()  # applications whose queries are reported
+_reporting: set[str] = set()  # applications with a QueryGroups listener
 
 
 class SparkUnavailable(Exception):
-    """Spark cannot be started here: one sentence why, and what to do."""
+    """Spark cannot start: one sentence with the reason and the remedy."""
 
 
 def session(name: str, master: str = "local[*]", **settings: object) -> "SparkSession":
     """A SparkSession of this name. Settings are Spark's own, given as `**{"spark.driver.memory": "4g"}`.
 
-    Ours are `moldau.pack`, the archive of `moldau spark pack` for executors on a cluster, and for all queries that do
-    not say it themselves `moldau.bootstrap` and `moldau.start`: whom they ask first, and where streams begin.
+    Our own are `moldau.pack`, the archive of `moldau spark pack` for executors on a cluster, and the defaults of all
+    queries: `moldau.bootstrap` (kafka.bootstrap.servers) and `moldau.start` (where streams start).
     """
     wanted = chosen_settings(name, master, read_settings(settings))
     packed = _packed(wanted)
@@ -54,7 +54,7 @@ def session(name: str, master: str = "local[*]", **settings: object) -> "SparkSe
     builder = SparkSession.builder
     for key, value in wanted.items():
         builder = builder.config(key, value)
-    if SparkContext._gateway is not None:  # Spark's JVM is there already; a process has one
+    if SparkContext._gateway is not None:  # the JVM is running; a process has one
         return _ready(builder.getOrCreate(), defaults)
     java = find_java()
     if isinstance(java, NoJava):
@@ -63,39 +63,39 @@ def session(name: str, master: str = "local[*]", **settings: object) -> "SparkSe
         with _told(f"Spark {version} on Java {java.version}", master), _jvm(java, wanted, builder):
             return _ready(builder.getOrCreate(), defaults)
     except JvmFailed as failed:
-        raise SparkUnavailable(f"Spark does not start: {failed}") from failed
+        raise SparkUnavailable(f"Spark did not start: {failed}") from failed
 
 
 def read_settings(settings: Mapping[str, object]) -> dict[str, str]:
-    """Settings as Spark writes them; what is none of its own is refused."""
+    """Settings as text; raises SparkUnavailable for names that are not Spark's."""
     for key in settings:
         if not key.startswith("spark.") and key not in OUR_SETTINGS:
             example = 'Give them as **{"spark.driver.memory": "4g"}'
-            raise SparkUnavailable(f"{key} is not a setting of Spark's: they begin with spark. {example}")
+            raise SparkUnavailable(f"{key} is not a Spark setting: their names begin with 'spark.'. {example}")
     return {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in settings.items()}
 
 
 def chosen_settings(name: str, master: str, given: Mapping[str, str]) -> dict[str, str]:
-    """What a session runs with."""
+    """The settings of a session."""
     chosen = {
         "spark.app.name": name,
         "spark.master": master,
         "spark.sql.streaming.stateStore.providerClass": STATE_STORE,
-        # A batch that is replayed must be cut into the same tasks, or exactly-once could not recognize them.
+        # A replayed batch must have the same tasks, or exactly-once cannot recognize them.
         "spark.sql.adaptive.streaming.stateless.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
     }
     cores = local_cores(given.get("spark.master", master))
     if cores is not None:
         chosen["spark.sql.shuffle.partitions"] = str(cores)
-        # Driver and executors are one process here: what the machine calls itself does not matter.
+        # Driver and executors are one process: the host name does not matter.
         chosen["spark.driver.host"] = "localhost"
         chosen["spark.driver.bindAddress"] = "127.0.0.1"
     return {**chosen, **given}
 
 
 def local_cores(master: str) -> int | None:
-    """How many tasks run at once with this master; None if it is not this machine alone."""
+    """Number of cores of a local master; None for a cluster."""
     match = LOCAL.fullmatch(master.strip())
     if match is None:
         return None
@@ -106,7 +106,7 @@ def local_cores(master: str) -> int | None:
 
 def _pyspark_version() -> str:
     if sys.platform == "win32":
-        raise SparkUnavailable("Spark pipelines do not run on Windows itself. Install Moldau in WSL2: wsl --install")
+        raise SparkUnavailable("Spark pipelines do not run natively on Windows. Install Moldau in WSL2: wsl --install")
     try:
         import pyspark
     except ImportError as missing:
@@ -119,9 +119,9 @@ def _pyspark_version() -> str:
 
 
 def _packed(settings: dict[str, str]) -> bool:
-    """Puts Spark's own settings in the place of `moldau.pack`; whether executors will use the archive."""
+    """Replace `moldau.pack` by Spark's settings; tell whether executors will use the archive."""
     file = settings.pop(PACK, None)
-    if file is None or local_cores(settings["spark.master"]) is not None:  # here everything is installed
+    if file is None or local_cores(settings["spark.master"]) is not None:  # packages are installed here
         return False
     try:
         settings.update(pack_settings(file, settings))
@@ -131,12 +131,12 @@ def _packed(settings: dict[str, str]) -> bool:
 
 
 def _defaults(settings: dict[str, str]) -> dict[str, str]:
-    """Takes out what queries are to have that do not say it themselves (defaults.py), as variables."""
+    """Remove the defaults of queries (defaults.py) from the settings, and return them as variables."""
     return {variable: settings.pop(key) for key, variable in VARIABLE_OF.items() if key in settings}
 
 
 def _use_this_python(settings: Mapping[str, str], packed: bool) -> None:
-    """Python workers run this interpreter. In an unactivated venv Spark would take another, and die without a word."""
+    """Make Python workers run this interpreter. Without an active venv Spark takes another, which fails silently."""
     if "spark.pyspark.python" in settings:
         return
     local = local_cores(settings["spark.master"]) is not None
@@ -147,12 +147,12 @@ def _use_this_python(settings: Mapping[str, str], packed: bool) -> None:
             raise SparkUnavailable(str(failed)) from failed
         os.environ[PYTHON] = worker_python()
         return
-    if local or not os.environ.get(PYTHON):  # on a cluster the environment may name the workers' own
+    if local or not os.environ.get(PYTHON):  # on a cluster the environment may name the workers' Python
         os.environ[PYTHON] = sys.executable
 
 
 def workers_can_import(package: Path, settings: Mapping[str, str]) -> bool:
-    """Whether Python workers import the same PySpark as we do, if nobody tells them where it is."""
+    """Tell whether Python workers import the same PySpark without being given a path."""
     same_python = local_cores(settings["spark.master"]) is not None and "spark.pyspark.python" not in settings
     return same_python and package.parent == Path(sysconfig.get_path("purelib"))
 
@@ -172,9 +172,9 @@ def _jvm(java: Java, settings: dict[str, str], builder: "SparkSession.Builder") 
 
 
 def _ready(spark: "SparkSession", defaults: Mapping[str, str]) -> "SparkSession":
-    """Registers our source: Spark finds it by itself, unless somebody else's `pyspark_*` module is broken.
+    """Register the source. Spark also discovers it, unless another `pyspark_*` module is broken.
 
-    And only a source that is registered here can be told how many cores there are, to plan its tasks for.
+    Also sets the number of cores, for which the source plans its tasks.
     """
     from moldau.spark.datasource import MoldauDataSource
 
@@ -186,7 +186,7 @@ def _ready(spark: "SparkSession", defaults: Mapping[str, str]) -> "SparkSession"
 
 
 def _report_to_groups(spark: "SparkSession") -> None:
-    """Once for each application: a named query's progress is committed for the group of its name."""
+    """Commit the progress of named queries to groups; once per application."""
     from moldau.spark.query_groups import QueryGroups
     from moldau.spark.query_listener import QueryListener
 
@@ -202,7 +202,7 @@ def _report_to_groups(spark: "SparkSession") -> None:
 
 @contextmanager
 def _told(what: str, master: str) -> Iterator[None]:
-    """One line on standard error, because the first seconds are long."""
+    """Print a line to standard error, because the start takes seconds."""
     begun = time.monotonic()
     terminal = sys.stderr.isatty()
     if terminal:

@@ -1,6 +1,6 @@
-"""Bearer tokens for SASL OAUTHBEARER: asked of an endpoint, read from a file or, for tests, unsigned claims of our own.
+"""Bearer tokens for SASL OAUTHBEARER: from a token endpoint, from a file or, for tests, unsigned.
 
-A source travels to Python workers with the options, and each connection calls it for a fresh token.
+A TokenSource travels to Python workers with the options; each connection calls it for a new token.
 """
 
 import base64
@@ -18,16 +18,16 @@ from moldau.client.direct.sasl import AuthenticationFailed
 
 TIMEOUT_S = 15.0
 MAX_RESPONSE_BYTES = 1 << 20
-UNSIGNED_S = 3600  # how long an unsigned token is good, as in Java's client
+UNSIGNED_S = 3600  # lifetime of an unsigned token, as in Java's client
 
 
 class TokenUnavailable(AuthenticationFailed):
-    """No token can be had: one sentence why. Never tells the secret."""
+    """No token is available: one sentence with the reason, never with the secret."""
 
 
 @dataclass(frozen=True, slots=True)
 class TokenSource:
-    """One of: an https: or http: endpoint with credentials, a file: address, or claims that nobody signs."""
+    """An https: or http: endpoint with credentials, a file: URL, or claims of an unsigned token."""
 
     endpoint: str = ""
     client_id: str = ""
@@ -73,12 +73,12 @@ def _asked(source: TokenSource) -> str:
         with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:
             said = json.loads(answer.read(MAX_RESPONSE_BYTES))
     except urllib.error.HTTPError as refused:
-        raise TokenUnavailable(f"{source.endpoint} answers {refused.code} {refused.reason}") from None
+        raise TokenUnavailable(f"{source.endpoint} returned {refused.code} {refused.reason}") from None
     except OSError as failed:
-        raise TokenUnavailable(f"{source.endpoint} cannot be asked: {failed}") from failed
+        raise TokenUnavailable(f"cannot reach {source.endpoint}: {failed}") from failed
     except ValueError:
-        raise TokenUnavailable(f"{source.endpoint} does not answer with JSON") from None
+        raise TokenUnavailable(f"the response of {source.endpoint} is not JSON") from None
     token = said.get("access_token") if isinstance(said, dict) else None
     if not isinstance(token, str) or not token:
-        raise TokenUnavailable(f"the answer of {source.endpoint} has no access_token")
+        raise TokenUnavailable(f"the response of {source.endpoint} has no access_token")
     return token

@@ -1,9 +1,9 @@
-"""Which PySpark will do, and what to say to those who have another. Imports none."""
+"""Required version of PySpark. Does not import it."""
 
 import importlib.metadata
 import re
 
-MIN_VERSION = (4, 2)  # data sources in Python have `latestOffset(start, limit)` since then
+MIN_VERSION = (4, 2)  # first with `latestOffset(start, limit)` in Python data sources
 INSTALL = "pip install '.[spark]' in a clone of Moldau"
 
 
@@ -16,9 +16,9 @@ def installed(package: str) -> str | None:
 
 
 def version_error(version: str) -> str | None:
-    """What is wrong with this version of PySpark, with the remedy; None if it will do."""
+    """Error message with the remedy for an unsuitable version of PySpark; else None."""
     numbers = re.match(r"(\d+)\.(\d+)", version)
     if numbers and (int(numbers[1]), int(numbers[2])) >= MIN_VERSION:
         return None
     wanted = ".".join(map(str, MIN_VERSION))
-    return f"Moldau needs PySpark {wanted} or later, and this is {version}. Get a newer one: {INSTALL}"
+    return f"Moldau needs PySpark {wanted} or later, found {version}. Install it with: {INSTALL}"

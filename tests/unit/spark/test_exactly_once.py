@@ -6,13 +6,13 @@ pytest.importorskip("aiokafka", reason="needs the extra: pip install '.[spark]'"
 pytest.importorskip("pandas", reason="needs the extra: pip install '.[spark]'")
 
 from moldau.spark.sink.control_offsets import BatchCommit, ControlOffsets, TaskCommit
-from moldau.spark.sink.exactly_once import Task, refusal
+from moldau.spark.sink.exactly_once import WriteTask, refusal
 
 CONTROL = ControlOffsets("q", "s", "out")
 
 
-def task(batch: int, index: int = 0, every_batch: bool = True) -> Task:
-    return Task(CONTROL, index, batch, "run", every_batch)
+def task(batch: int, index: int = 0, every_batch: bool = True) -> WriteTask:
+    return WriteTask(CONTROL, index, batch, "run", every_batch)
 
 
 def done(batch: int) -> TaskCommit:
@@ -42,21 +42,21 @@ STOPS = [
     (task(4), None, finished(4), "the offset of the group moldau-q-s-0 does not say so"),
 ]
 NEVER = [
-    (task(4), done(5), finished(4), "batch 4 is to be written, but batch 5 of this query has been already"),
-    (task(4), None, finished(5), "batch 4 is to be written, but batch 5 of this query has been already"),
+    (task(4), done(5), finished(4), "batch 4 is to be written, but batch 5 of this query is already written"),
+    (task(4), None, finished(5), "batch 4 is to be written, but batch 5 of this query is already written"),
     (task(4, index=2), None, finished(4), "batch 4 was finished with 2 tasks before, and now has a task 2"),
     (task(4, index=2), done(3), finished(4), "batch 4 was finished with 2 tasks before, and now has a task 2"),
 ]
 
 
 @pytest.mark.parametrize(("at", "own", "last"), GOES_ON)
-def test_it_goes_on(at: Task, own: TaskCommit | None, last: BatchCommit | None) -> None:
+def test_it_goes_on(at: WriteTask, own: TaskCommit | None, last: BatchCommit | None) -> None:
     assert refusal(at, own, last, fail_on_loss=True) is None
 
 
 @pytest.mark.parametrize(("at", "own", "last", "why"), STOPS)
 def test_lost_control_offsets_stop_it_unless_the_user_says_otherwise(
-    at: Task, own: TaskCommit | None, last: BatchCommit | None, why: str
+    at: WriteTask, own: TaskCommit | None, last: BatchCommit | None, why: str
 ) -> None:
     said = refusal(at, own, last, fail_on_loss=True) or ""
     assert why in said
@@ -65,7 +65,7 @@ def test_lost_control_offsets_stop_it_unless_the_user_says_otherwise(
 
 
 @pytest.mark.parametrize(("at", "own", "last", "why"), NEVER)
-def test_nobody_can_wish_for_doubles(at: Task, own: TaskCommit | None, last: BatchCommit | None, why: str) -> None:
+def test_nobody_can_wish_for_doubles(at: WriteTask, own: TaskCommit | None, last: BatchCommit | None, why: str) -> None:
     for fail_on_loss in (True, False):
         assert why in (refusal(at, own, last, fail_on_loss) or "")
 

@@ -54,7 +54,7 @@ def test_a_link_on_the_path_is_followed(tmp_path: Path) -> None:
 def test_what_is_said_when_there_is_none(tmp_path: Path) -> None:
     none = find_java(NOTHING)
     assert isinstance(none, NoJava)
-    assert none.reason.startswith("Spark needs Java, and there is none. Install Java 17")
+    assert none.reason.startswith("Spark needs Java, and none was found. Install Java 17")
     old, silent = install(tmp_path / "old", "11.0.2"), install(tmp_path / "silent", None)
     mixed = find_java({"JAVA_HOME": str(old), "PATH": str(silent / "bin")})
     assert isinstance(mixed, NoJava)

@@ -185,7 +185,7 @@ def test_rates_of_streams_mean_nothing_to_a_batch() -> None:
         ({"bootstrap.servers": "a:1"}, "did you mean kafka.bootstrap.servers?"),
         ({"xyzzy": "1"}, "xyzzy is not an option for reading; there are: subscribe,"),
         ({"topic": "orders"}, "topic is an option for writing, not for reading"),
-        ({"path": "orders"}, "a path means nothing here: name topics with subscribe or subscribePattern or assign"),
+        ({"path": "orders"}, "a path has no meaning here: name topics with subscribe or subscribePattern or assign"),
         ({"kafka.bootstrap.servers": ""}, "kafka.bootstrap.servers must be set, such as localhost:9092"),
         ({"kafka.bootstrap.servers": "localhost"}, "kafka.bootstrap.servers must be host:port with commas"),
         ({"kafka.bootstrap.servers": "localhost:0"}, "kafka.bootstrap.servers must be host:port with commas"),
@@ -241,7 +241,7 @@ def test_what_is_wrong_with_the_topics(options: dict[str, str], said: str) -> No
 @pytest.mark.parametrize(
     ("start", "end", "said"),
     [
-        ('{"orders":{"0":9}}', '{"orders":{"0":8}}', "the start of orders-0 (9) is behind its end (8)"),
+        ('{"orders":{"0":9}}', '{"orders":{"0":8}}', "the start of orders-0 (9) is after its end (8)"),
         ('{"orders":{"0":1}}', '{"orders":{"0":2,"1":2}}', "must name the same partitions; they differ in orders-1"),
     ],
 )
@@ -280,7 +280,7 @@ def test_writing() -> None:
         ({"topic": "a,b"}, "topic must be the name of one topic"),
         ({"tpoic": "a"}, "tpoic is not an option for writing; did you mean topic?"),
         ({"subscribe": "a"}, "subscribe is an option for reading, not for writing"),
-        ({"path": "a"}, "a path means nothing here: name topics with topic"),
+        ({"path": "a"}, "a path has no meaning here: name topics with topic"),
         ({"delivery": "at-most-once"}, "delivery must be one of at-least-once, exactly-once, got 'at-most-once'"),
         ({"sinkName": "a b"}, "sinkName must be up to 100 letters"),
         ({"sinkName": ""}, "sinkName must be up to 100 letters"),

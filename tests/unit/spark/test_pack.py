@@ -73,5 +73,5 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
 
 def test_settings_of_ours() -> None:
     assert read_settings({"moldau.pack": "x", "moldau.start": 17})["moldau.start"] == "17"
-    with pytest.raises(SparkUnavailable, match=r"moldau\.pakc is not a setting"):
+    with pytest.raises(SparkUnavailable, match=r"moldau\.pakc is not a Spark setting"):
         read_settings({"moldau.pakc": "x"})

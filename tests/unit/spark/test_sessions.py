@@ -58,7 +58,7 @@ def test_what_is_given_wins() -> None:
 
 
 def test_what_is_no_setting_of_sparks() -> None:
-    with pytest.raises(SparkUnavailable, match=r"shuffle_partitions is not a setting of Spark's"):
+    with pytest.raises(SparkUnavailable, match=r"shuffle_partitions is not a Spark setting"):
         read_settings({"shuffle_partitions": 7})
 
 
@@ -71,7 +71,7 @@ def test_a_pyspark_that_will_do(version: str) -> None:
 def test_a_pyspark_that_will_not(version: str) -> None:
     said = version_error(version)
     assert said is not None
-    assert said.startswith(f"Moldau needs PySpark 4.2 or later, and this is {version}. ")
+    assert said.startswith(f"Moldau needs PySpark 4.2 or later, found {version}. ")
     assert said.endswith("pip install '.[spark]' in a clone of Moldau")
 
 

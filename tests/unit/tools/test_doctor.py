@@ -42,12 +42,12 @@ def test_all_is_there_for_spark(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_is_wrong_with_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     have(monkeypatch, pyspark="3.5.1", pyarrow="26.0.1", protobuf="7")
-    monkeypatch.setattr(doctor, "find_java", lambda: NoJava("Spark needs Java, and there is none."))
+    monkeypatch.setattr(doctor, "find_java", lambda: NoJava("Spark needs Java, and none was found."))
     monkeypatch.setenv("PYSPARK_PYTHON", "/another/python")
     found = {finding.what: finding for finding in look_at_spark()}
     assert "needs PySpark 4.2 or later" in found["pyspark"].advice
     assert found["pandas"].state is State.WRONG
-    assert found["java"].advice == "Spark needs Java, and there is none."
+    assert found["java"].advice == "Spark needs Java, and none was found."
     assert found["PYSPARK_PYTHON"].state is State.NOTE
 
 

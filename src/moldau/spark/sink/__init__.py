@@ -1,1 +1,1 @@
-"""Writing: rows of a query become records of topics, at least once or exactly once."""
+"""Sink of `format("moldau")`: rows to records, at least once or exactly once."""

@@ -1,9 +1,9 @@
-"""Control offsets: what a query has written, kept by the brokers as offsets of groups that have no members.
+"""Control offsets: the batches that a query has written, as committed offsets of groups without members.
 
-A sink has one group for each of its tasks, `moldau-QUERY-SINK-TASK`, which is also the task's transactional id, and
-one for the driver, `moldau-QUERY-SINK-batches`. Each commits one offset, a batch's number, on partition 0 of one topic:
-a task in the transaction of its rows, the driver when all tasks of the batch have returned. What else there is to say
-is in the offset's metadata, as JSON. Reads and writes them; what follows from them is in exactly_once.py.
+A sink has a group per task, `moldau-QUERY-SINK-TASK`, which is also the task's transactional id, and one for the
+driver, `moldau-QUERY-SINK-batches`. Each commits one offset, the batch id, on partition 0 of one topic: a task in the
+transaction of its rows, the driver when all tasks of the batch have returned. The offset's metadata has more, as JSON.
+exactly_once.py decides what follows from them.
 """
 
 import json
@@ -20,7 +20,7 @@ from moldau.spark.cluster import QueryFailed, unwrap
 
 @dataclass(frozen=True, slots=True)
 class TaskCommit:
-    """A task has written a batch: so many rows with this digest."""
+    """A task has written so many rows of a batch, with this digest."""
 
     batch: int
     rows: int
@@ -32,7 +32,7 @@ class TaskCommit:
 
 @dataclass(frozen=True, slots=True)
 class BatchCommit:
-    """All tasks of a batch have written it. `run` is the query's start that did: empty if nobody knows."""
+    """All tasks have written the batch. `run` is the run id of the query; empty if unknown."""
 
     batch: int
     tasks: int
@@ -61,22 +61,22 @@ class ControlOffsets:
     def driver_group(self) -> str:
         return f"moldau-{self.query}-{self.sink}-batches"
 
-    def done(self, cluster: Cluster, index: int) -> TaskCommit | None:
-        """What the task has written last, once no open transaction may change it."""
+    def task_commit(self, cluster: Cluster, index: int) -> TaskCommit | None:
+        """The last commit of a task; waits while an open transaction may change it."""
         found = self._read(cluster, self.task_group(index))
         return None if found is None else TaskCommit(found[0], _number(found[1], "rows"), str(found[1].get("digest")))
 
-    def finished(self, cluster: Cluster) -> BatchCommit | None:
+    def batch_commit(self, cluster: Cluster) -> BatchCommit | None:
         found = self._read(cluster, self.driver_group)
         return (
             None if found is None else BatchCommit(found[0], _number(found[1], "tasks"), str(found[1].get("run", "")))
         )
 
-    def finish(self, cluster: Cluster, finished: BatchCommit) -> None:
-        unwrap(commit(cluster, self.driver_group, {self.tp: finished.offset()}))
+    def commit_batch(self, cluster: Cluster, batch_commit: BatchCommit) -> None:
+        unwrap(commit(cluster, self.driver_group, {self.tp: batch_commit.offset()}))
 
     def tasks_from(self, cluster: Cluster, index: int) -> list[int]:
-        """The tasks of this number and higher that have ever written anything, as far as brokers remember."""
+        """Tasks from this index on that have a committed offset."""
         start = self.task_group(0)[:-1]
         ends = [group.removeprefix(start) for group in unwrap(list_groups(cluster)) if group.startswith(start)]
         return sorted(int(end) for end in ends if end.isascii() and end.isdigit() and int(end) >= index)
@@ -92,7 +92,7 @@ class ControlOffsets:
         except ValueError:
             metadata = None
         if not isinstance(metadata, dict):
-            raise QueryFailed(f"somebody else has committed an offset as the group {group}, which is the sink's own")
+            raise QueryFailed(f"another client has committed an offset of the group {group}, which belongs to the sink")
         return found.offset, metadata
 
 

@@ -1,7 +1,7 @@
-"""What rows a task wrote, in two numbers that do not depend on their order: how many, and a sum of their hashes.
+"""Digest of a task's rows that does not depend on their order: their number, and the sum of their hashes.
 
-A task that runs again may get its rows in another order, but they must be the same rows. Hashes are pandas' (SipHash
-with a key of its own): the same in every process, and made a column at a time. They tell mistakes, not forgers.
+A task that runs again may get its rows in another order, but they must be the same rows. The hashes are pandas'
+(SipHash with a fixed key): equal in every process, and computed by column. They detect mistakes, not forgery.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ import pandas as pd
 from moldau.spark.sink.rows import Rows
 from moldau.wire.records import Header
 
-NULL = np.uint64(0x9E3779B97F4A7C15)  # what null hashes to: no other value does on purpose
+NULL = np.uint64(0x9E3779B97F4A7C15)  # hash of null
 FACTOR = np.uint64(0xD6E8FEB86659FD93)
 MASK = (1 << 64) - 1
 
@@ -27,7 +27,7 @@ class Digest:
     total: int = 0
 
     def add(self, rows: Rows, topic: str | None) -> None:
-        """`topic` is the one of all rows, if they do not name their own."""
+        """Add rows; `topic` is the topic of all rows, unless they have a topic column."""
         if not len(rows):
             return
         hashes = row_hashes(rows, topic)
@@ -39,7 +39,7 @@ class Digest:
 
 
 def row_hashes(rows: Rows, topic: str | None) -> Any:
-    """One number for each row, of everything that decides what it becomes."""
+    """A hash per row, over all columns that become part of the record."""
     count = len(rows)
     partitions = [-1 if each is None else each for each in rows.partitions or [-1] * count]
     columns = (
@@ -62,12 +62,12 @@ def _hashed(column: Any) -> Any:
 
 
 def _alike(value: str | bytes, count: int) -> Any:
-    """The hashes of a column that has the same value everywhere."""
+    """Hashes of a constant column."""
     return np.full(count, _hashed(np.array([value], object))[0])
 
 
 def _packed(headers: Any) -> Any:
-    """Headers as bytes, with lengths between them; a row without any is empty."""
+    """Headers as bytes with lengths; empty for a row without headers."""
     packed = np.empty(len(headers), object)
     packed[:] = [b"".join(map(_pack, row)) for row in headers]
     return packed
@@ -80,7 +80,7 @@ def _pack(header: Header) -> bytes:
 
 
 def _mixed(column: Any) -> Any:
-    """Spreads every bit over all of them, so that sums of similar rows differ (the end of 64-bit murmur3)."""
+    """Mix all bits, so that sums of similar rows differ (finalizer of 64-bit murmur3)."""
     column = (column ^ column >> np.uint64(33)) * np.uint64(0xFF51AFD7ED558CCD)
     column = (column ^ column >> np.uint64(33)) * np.uint64(0xC4CEB9FE1A85EC53)
     return column ^ column >> np.uint64(33)

@@ -1,21 +1,21 @@
-"""Exactly once: a task's rows and the note that they are written are one transaction; a repeated task finds the note.
+"""Exactly-once writes: a task commits rows and control offset in one transaction; a repeated task finds the offset.
 
-A task begins its transactional producer first, which ends whatever an earlier attempt of it left open and shuts that
-attempt out for good; then it reads its control offset (control.py). If that tells of the batch at hand, the rows are
-read but not written: their number and digest must be those of the note. Otherwise they are written, the control offset
-goes into the same transaction, and the transaction ends.
+A task first starts its transactional producer, which aborts the open transaction of an earlier attempt and fences it.
+Then it reads its control offset (control_offsets.py). If that is of the current batch, the task reads its rows without
+writing them: their number and digest must be those of the control offset. Otherwise it writes the rows and commits the
+control offset in the same transaction.
 
-This is atomic for each task, not for a batch: Spark has no way to end many transactions at once. With `coalesce(1)` a
-batch is one task and so one transaction.
+This is atomic per task, not per batch: Spark has no way to commit many transactions at once. With `coalesce(1)` a batch
+is one task and so one transaction.
 
-A batch that Spark repeats must be cut into tasks as before. What would not be is found out: a task whose rows changed
-stops the query; so do tasks that had written rows of the batch and are not among its tasks any more, which the driver
-looks for in the first batch after each start (Spark repeats a batch only then). Rows of such a batch that other tasks
-have written meanwhile stay written: this is an alarm, and the query does not get past it.
+A replayed batch must have the same tasks. Differences are detected: a task with other rows fails the query, and so do
+tasks that had written rows of the batch and no longer exist; the driver looks for those in the first batch after each
+start (Spark replays a batch only then). Rows that other tasks have written meanwhile stay written: the query fails and
+does not continue.
 
 Control offsets expire (`offsets.retention.minutes` after the last commit) and can be deleted. The driver's offset is
-older than those of tasks that it does not cover, so it goes first, and a query whose driver's offset is missing or too
-old does not guess (`refusal`). Only a query's very first batch cannot be told from one whose offsets are gone.
+older than those of the tasks that it does not cover, so it expires first; a query with a missing or outdated driver's
+offset does not guess (`refusal`). Only the first batch of a query cannot be told from one with expired offsets.
 """
 
 from collections.abc import Iterator
@@ -36,39 +36,39 @@ if TYPE_CHECKING:
     from moldau.spark.sink.digest import Digest
 
 LOST = (
-    "Without them nobody knows whether rows of this batch were written before. Control offsets expire with "
-    "offsets.retention.minutes, go when the topic {topic} is deleted, and are missing when exactly-once is new to this "
+    "Without them it is unknown whether rows of this batch were written before. Control offsets expire with "
+    "offsets.retention.minutes, are deleted with the topic {topic}, and are missing when exactly-once is new to this "
     "checkpoint, when sinkName or the topic was changed, or when a sink in foreachBatch is not called for each batch. "
     "If no row of batch {batch} can have been written, or you accept that it is written twice, start the query once "
     "with failOnControlLoss=false"
 )
 OTHER_ROWS = (
-    "A batch that is repeated must have the same rows in the same tasks. Look for rand() and the like, for a source "
-    "that is not read the same way twice, for a core count or settings of parallelism that have changed, for adaptive "
+    "A repeated batch must have the same rows in the same tasks. Look for rand() and similar functions, for a source "
+    "that does not return the same rows twice, for a changed number of cores or parallelism settings, for adaptive "
     "execution (spark.sql.adaptive.streaming.stateless.enabled)"
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
-    """Which part of which batch a task is. `run` is the query's start; empty if nobody knows."""
+class WriteTask:
+    """A task of a batch. `run` is the run id of the query; empty if unknown."""
 
     control: ControlOffsets
     index: int
     batch: int
     run: str
-    every_batch: bool  # Spark calls a stream's sink for each batch; foreachBatch may not call ours
+    every_batch: bool  # Spark calls a stream's sink for each batch; a foreachBatch function may skip ours
 
 
-def write_exactly_once(batches: Iterator[Any], options: WriteOptions, layout: Layout, task: Task) -> int:
-    """How many rows are written, now or before."""
+def write_exactly_once(batches: Iterator[Any], options: WriteOptions, layout: Layout, task: WriteTask) -> int:
+    """Number of rows written, now or before."""
     with _cluster(options) as cluster, _producer(cluster, options, task.control.task_group(task.index)) as producer:
         unwrap(producer.start())
         output = RecordWriter(cluster, producer, options)
         output.topic(task.control.topic)
-        own = task.control.done(cluster, task.index)
-        # In this order: while the driver's offset is there, the task's, which is younger, was there too.
-        last = task.control.finished(cluster)
+        own = task.control.task_commit(cluster, task.index)
+        # In this order: if the driver's offset exists, the task's, which is newer, existed too.
+        last = task.control.batch_commit(cluster)
         problem = refusal(task, own, last, options.fail_on_control_loss)
         if problem:
             raise QueryFailed(problem)
@@ -81,7 +81,7 @@ def _write(
     batches: Iterator[Any],
     options: WriteOptions,
     layout: Layout,
-    task: Task,
+    task: WriteTask,
     producer: TransactionalProducer,
     output: RecordWriter,
 ) -> int:
@@ -98,15 +98,17 @@ def _write(
         _check_fenced(producer, task, options, failure)
         producer.abort()
         raise
-    # From here on it may be committed even if this fails: the next attempt finds out, so nothing is aborted.
+    # From here on it may be committed even if this fails: do not abort, the next attempt finds out.
     problem = producer.commit()
     _check_fenced(producer, task, options)
     unwrap(problem)
     return digest.rows
 
 
-def _read_again(batches: Iterator[Any], options: WriteOptions, layout: Layout, task: Task, before: TaskCommit) -> int:
-    """The task has written this batch: only looks whether it would write the same again."""
+def _read_again(
+    batches: Iterator[Any], options: WriteOptions, layout: Layout, task: WriteTask, before: TaskCommit
+) -> int:
+    """The task has written this batch: check that it would write the same rows."""
     digest = _digest()
     for batch in batches:
         digest.add(rows_of(batch, layout), options.topic)
@@ -119,24 +121,24 @@ def _read_again(batches: Iterator[Any], options: WriteOptions, layout: Layout, t
 
 
 def _check_fenced(
-    producer: TransactionalProducer, task: Task, options: WriteOptions, cause: BaseException | None = None
+    producer: TransactionalProducer, task: WriteTask, options: WriteOptions, cause: BaseException | None = None
 ) -> None:
     if producer.failure is not None and producer.failure.fenced:
         raise QueryFailed(
-            f"task {task.index} of batch {task.batch} was shut out while it wrote, and nothing of it is written: "
-            "either another attempt of it has begun (the query runs twice, or spark.speculation is on, which cannot go "
-            "with exactly-once), or it took longer than kafka.transaction.timeout.ms "
+            f"task {task.index} of batch {task.batch} was fenced while it wrote, and none of its rows are written: "
+            "either another attempt of it has started (the query runs twice, or spark.speculation is on, which "
+            "exactly-once does not support), or it took longer than kafka.transaction.timeout.ms "
             f"({options.transaction_timeout_ms} ms): {producer.failure}"
         ) from cause
 
 
-def refusal(task: Task, own: TaskCommit | None, last: BatchCommit | None, fail_on_loss: bool) -> str | None:
-    """Why a task must not go on, given the control offsets of the task itself and of the driver; None if it may."""
+def refusal(task: WriteTask, own: TaskCommit | None, last: BatchCommit | None, fail_on_loss: bool) -> str | None:
+    """The reason why a task must not continue, from the control offsets of the task and the driver; else None."""
     newest = max(own.batch if own else -1, last.batch if last else -1)
     if newest > task.batch:
         return (
-            f"batch {task.batch} is to be written, but batch {newest} of this query has been already: the checkpoint "
-            "is older than what was written from it, or the query runs twice. Going on would write rows a second time"
+            f"batch {task.batch} is to be written, but batch {newest} of this query is already written: the checkpoint "
+            "is older than the written rows, or the query runs twice. Continuing would write rows twice"
         )
     if own is not None and own.batch == task.batch:
         return None
@@ -149,7 +151,7 @@ def refusal(task: Task, own: TaskCommit | None, last: BatchCommit | None, fail_o
     return f"{lost}. {LOST.format(topic=task.control.topic, batch=task.batch)}"
 
 
-def _lost(task: Task, own: TaskCommit | None, last: BatchCommit | None) -> str | None:
+def _lost(task: WriteTask, own: TaskCommit | None, last: BatchCommit | None) -> str | None:
     if last is None:
         group = task.control.driver_group
         return f"this is batch {task.batch}, but there is no offset of the group {group}" if task.batch else None
@@ -161,30 +163,32 @@ def _lost(task: Task, own: TaskCommit | None, last: BatchCommit | None) -> str |
     return None
 
 
-def finish(options: WriteOptions, control: ControlOffsets, batch: int, tasks: int, run: str) -> None:
-    """On the driver, when all tasks of a batch have returned and before Spark takes it for done."""
+def commit_batch(options: WriteOptions, control: ControlOffsets, batch: int, tasks: int, run: str) -> None:
+    """On the driver: all tasks of a batch have returned, and Spark has not committed it yet."""
     with _cluster(options) as cluster:
-        last = control.finished(cluster)
+        last = control.batch_commit(cluster)
         if not run or last is None or last.run != run:
-            _look_for_others(cluster, options, control, batch, tasks)
-        control.finish(cluster, BatchCommit(batch, tasks, run))
+            _check_missing_tasks(cluster, options, control, batch, tasks)
+        control.commit_batch(cluster, BatchCommit(batch, tasks, run))
 
 
-def _look_for_others(cluster: Cluster, options: WriteOptions, control: ControlOffsets, batch: int, tasks: int) -> None:
-    """Tasks of an earlier attempt that this one did not have; they are shut out before they are asked."""
+def _check_missing_tasks(
+    cluster: Cluster, options: WriteOptions, control: ControlOffsets, batch: int, tasks: int
+) -> None:
+    """Look for tasks of an earlier attempt that this one does not have; fence them before reading their offsets."""
     for index in control.tasks_from(cluster, tasks):
         with _producer(cluster, options, control.task_group(index)) as producer:
             unwrap(producer.start())
-        done = control.done(cluster, index)
-        if done is not None and done.batch == batch and done.rows:
+        task_commit = control.task_commit(cluster, index)
+        if task_commit is not None and task_commit.batch == batch and task_commit.rows:
             raise QueryFailed(
-                f"batch {batch} now has {tasks} tasks, but task {index} has written {done.rows} rows of it before, "
-                f"which are written twice now. {OTHER_ROWS}"
+                f"batch {batch} now has {tasks} tasks, but task {index} wrote {task_commit.rows} rows of it before, "
+                f"which are now written twice. {OTHER_ROWS}"
             )
 
 
 def _digest() -> "Digest":
-    from moldau.spark.sink.digest import Digest  # with pandas, which takes longest to import, and a driver needs none
+    from moldau.spark.sink.digest import Digest  # imports pandas: slow, and not needed on the driver
 
     return Digest()
 

@@ -1,7 +1,4 @@
-"""Which columns of a query go to topics, and of what type: those of Spark's Kafka sink. Light, and looks at no row.
-
-As there, columns of other names are let be.
-"""
+"""Columns that the sink writes, and their types, as in Spark's Kafka sink. Other columns are ignored."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -20,7 +17,7 @@ TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where the columns are in a batch; None for one that is not there."""
+    """Index of each column in a batch; None for an absent one."""
 
     value: int
     key: int | None = None
@@ -30,18 +27,18 @@ class Layout:
 
 
 def layout_of(schema: Any, topic: str | None) -> Layout:
-    """Of a Spark schema; SettingsRefused with everything that does not fit. An option `topic` wins over the column."""
+    """Layout of a Spark schema; raises SettingsRefused with all problems. The option `topic` overrides the column."""
     types = {field.name: (index, field.dataType.simpleString()) for index, field in enumerate(schema.fields)}
     wanted = [name for name in TYPES if name in types and not (name == "topic" and topic)]
     problems = [
-        f"the column {name} must be {' or '.join(TYPES[name])}, and is {types[name][1]}"
+        f"the column {name} must be {' or '.join(TYPES[name])}, not {types[name][1]}"
         for name in wanted
         if types[name][1] not in TYPES[name]
     ]
     if "value" not in types:
         problems.append(f"there must be a column value ({' or '.join(TEXT)}); there are: {', '.join(types) or 'none'}")
     if not topic and "topic" not in types:
-        problems.append("either the option topic or a column topic (string) must say where rows go")
+        problems.append("either the option topic or a column topic (string) must name the topic")
     if problems:
         raise SettingsRefused([SettingError("schema", "these rows cannot be written: " + "; ".join(problems))])
     return Layout(**{name: types[name][0] for name in wanted})

@@ -1,6 +1,6 @@
-"""What a task writes with: columns to topics, through a producer of either kind. Knows nothing of Spark or batches.
+"""RecordWriter: writes rows of a task to topics through a producer, transactional or not.
 
-A topic that does not exist is created by the broker, where it is set to do so, as it is for Java's producer.
+As with Java's producer, a broker may create a missing topic.
 """
 
 from collections.abc import Sequence
@@ -18,8 +18,8 @@ from moldau.spark.sink.rows import Rows
 HINTS = {
     WireError.MESSAGE_TOO_LARGE: "a single record is larger than the topic's max.message.bytes or than "
     "kafka.max.request.size",
-    WireError.INVALID_TRANSACTION_TIMEOUT: "set kafka.transaction.timeout.ms to what brokers allow "
-    "(their transaction.max.timeout.ms)",
+    WireError.INVALID_TRANSACTION_TIMEOUT: "set kafka.transaction.timeout.ms to at most the brokers' "
+    "transaction.max.timeout.ms",
 }
 
 
@@ -31,7 +31,7 @@ class RecordWriter:
         self._options = options
 
     def write(self, rows: Rows) -> None:
-        """QueryFailed if they cannot be sent; they have arrived after `flush`."""
+        """Send rows; they are acknowledged after `flush`. Raises QueryFailed."""
         if not len(rows):
             return
         keys, values = rows.keys.tolist(), rows.values.tolist()
@@ -48,10 +48,10 @@ class RecordWriter:
         unwrap(self._producer.flush())
 
     def topic(self, name: str) -> Topic:
-        """The topic, created if need be; QueryFailed if it is not to be had."""
+        """The topic, created if the broker does so; raises QueryFailed."""
         found = self._cluster.topic(name, create=True)
         if isinstance(found, Failure):
-            raise QueryFailed(f"the topic {name} cannot be written to: {found}")
+            raise QueryFailed(f"cannot write to the topic {name}: {found}")
         return found
 
     def _send(self, topic: str, keys: Any, values: Any, headers: Any, partitions: Any) -> None:
@@ -63,7 +63,7 @@ class RecordWriter:
         unwrap(self._producer.write(topic, keys, values, headers=headers, partitions=partitions))
 
     def _expect(self, topic: str, partitions: set[int]) -> None:
-        """They may have been added since the topic was looked at."""
+        """Refresh the metadata: the partitions may be new."""
         self._cluster.forget(topic)
         known = self.topic(topic).leaders
         missing = partitions - known.keys()
@@ -77,7 +77,7 @@ def _some(column: Sequence[Any] | None, chosen: Sequence[bool]) -> Sequence[Any]
 
 
 def unwrap(problem: Failure | None) -> None:
-    """QueryFailed with what to do about it, if that is known."""
+    """Raise QueryFailed for a failure, with a hint if there is one."""
     if problem is not None:
         hint = HINTS.get(problem.code)  # type: ignore[call-overload]
         raise QueryFailed(f"{problem}; {hint}" if hint else str(problem))

@@ -1,4 +1,4 @@
-"""Rows on their way to a topic: Arrow batches as columns of bytes. Sends nothing."""
+"""Rows: the columns of an Arrow batch as bytes, ready for a producer."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -9,7 +9,7 @@ from moldau.spark.sink.layout import Layout
 
 
 class Rows(NamedTuple):
-    """The rows of one Arrow batch. `keys` and `values` are arrays of bytes and None, and so are `topics` of text."""
+    """Rows of one Arrow batch: `keys` and `values` are arrays of bytes or None, `topics` of str."""
 
     keys: Any
     values: Any
@@ -22,7 +22,7 @@ class Rows(NamedTuple):
 
 
 def rows_of(batch: Any, layout: Layout) -> Rows:
-    """The columns of an Arrow batch. QueryFailed if a row has no topic or a header no name."""
+    """Columns of an Arrow batch; raises QueryFailed for a null topic or header name."""
     return Rows(
         keys=_nothing(len(batch)) if layout.key is None else _bytes(batch.column(layout.key)),
         values=_bytes(batch.column(layout.value)),
@@ -39,7 +39,7 @@ def _nothing(count: int) -> Any:
 
 
 def _bytes(column: Any) -> Any:
-    """An object array: made in one go, a third faster than `to_pylist`. Text becomes UTF-8 without being looked at."""
+    """An object array, a third faster than `to_pylist`. Strings become UTF-8 without decoding."""
     if "string" in str(column.type):
         column = column.cast("large_binary" if str(column.type).startswith("large") else "binary")
     return column.to_numpy(zero_copy_only=False)
@@ -47,12 +47,12 @@ def _bytes(column: Any) -> Any:
 
 def _topics(column: Any) -> Any:
     if column.null_count:
-        raise QueryFailed("a row has null for its topic: give every row one, or name it with the option topic")
+        raise QueryFailed("a row has null as its topic: give each row a topic, or set the option topic")
     return column.to_numpy(zero_copy_only=False)
 
 
 def _partitions(column: Any) -> list[int | None] | None:
-    """None if no row asks for a partition."""
+    """None if no row has a partition."""
     if column.null_count == len(column):
         return None
     found: list[int | None] = column.to_pylist()
@@ -66,7 +66,7 @@ def _headers(column: Any) -> Sequence[Headers] | None:
     lists = column.combine_chunks() if hasattr(column, "combine_chunks") else column
     inner = lists.flatten()
     if inner.null_count or inner.field(0).null_count:
-        raise QueryFailed("a row has a header without a name: null is not allowed there")
+        raise QueryFailed("a row has a header with null as its name, which is not allowed")
     names: list[str] = inner.field(0).to_pylist()
     contents: list[bytes | None] = inner.field(1).to_pylist()
     pairs = list(zip(names, contents, strict=True))

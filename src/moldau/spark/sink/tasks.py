@@ -1,6 +1,6 @@
-"""What a Python worker does with a task's rows: writes them at least once, or hands them to exactly_once.py.
+"""Write task in a Python worker: at least once here, exactly once in exactly_once.py.
 
-Heavy to import, and imported where rows are: Spark makes writers in other processes, for each batch.
+Slow to import, so only tasks import it: Spark creates writers in other processes, for each batch.
 """
 
 from collections.abc import Iterator
@@ -13,15 +13,15 @@ from moldau.client.direct.produce import Producer
 from moldau.spark.cluster import QueryFailed, open_cluster
 from moldau.spark.options import WriteOptions
 from moldau.spark.sink.control_offsets import ControlOffsets
-from moldau.spark.sink.exactly_once import Task, write_exactly_once
+from moldau.spark.sink.exactly_once import WriteTask, write_exactly_once
 from moldau.spark.sink.foreach_batch import NO_SPECULATION, NO_STREAM, QUERY_ID, SPECULATION
 from moldau.spark.sink.layout import Layout
 from moldau.spark.sink.record_writer import RecordWriter, unwrap
 from moldau.spark.sink.rows import rows_of
 from moldau.wire.compression import Codec
 
-ONLY_SINK = "sink"  # the name of a stream's sink: it has no other
-BATCH_ID, RUN_ID = "streaming.sql.batchId", "spark.jobGroup.id"  # what Spark tells the tasks of a stream
+ONLY_SINK = "sink"  # name of a stream's only sink
+BATCH_ID, RUN_ID = "streaming.sql.batchId", "spark.jobGroup.id"  # local properties of a stream's tasks
 
 
 def write(
@@ -32,8 +32,8 @@ def write(
     batch: str | None = None,
     *,
     every_batch: bool = False,
-) -> tuple[int, Task | None]:
-    """How many rows this task has written, and which task it is if that matters."""
+) -> tuple[int, WriteTask | None]:
+    """Number of rows written, and the task if exactly-once."""
     if not options.exactly_once:
         return write_at_least_once(batches, options, layout), None
     task = this_task(options, query, batch, every_batch=every_batch)
@@ -41,7 +41,7 @@ def write(
 
 
 def write_at_least_once(batches: Iterator[Any], options: WriteOptions, layout: Layout) -> int:
-    """A task: returns when every row is acknowledged. One that fails or is repeated may leave rows twice."""
+    """Write and wait for all acknowledgements. A repeated task may write duplicates."""
     with (
         open_cluster(options.connection, timeout_ms=options.delivery_timeout_ms) as cluster,
         Producer(
@@ -62,8 +62,8 @@ def write_at_least_once(batches: Iterator[Any], options: WriteOptions, layout: L
         return output.rows
 
 
-def this_task(options: WriteOptions, query: str | None, batch: str | None, *, every_batch: bool) -> Task:
-    """Which task this Python worker runs, by what Spark or the sink for foreachBatch says."""
+def this_task(options: WriteOptions, query: str | None, batch: str | None, *, every_batch: bool) -> WriteTask:
+    """The task of this Python worker, from Spark's local properties or the foreachBatch sink."""
     context = TaskContext.get()
     assert context is not None, "a task runs this"
     query = query or context.getLocalProperty(QUERY_ID)
@@ -75,11 +75,11 @@ def this_task(options: WriteOptions, query: str | None, batch: str | None, *, ev
     assert options.control_topic is not None, "checked with the options"
     control = ControlOffsets(query, options.sink_name or ONLY_SINK, options.control_topic)
     run = _run(context.getLocalProperty(RUN_ID))
-    return Task(control, context.partitionId(), int(batch), run, every_batch)
+    return WriteTask(control, context.partitionId(), int(batch), run, every_batch)
 
 
 def _run(group: str | None) -> str:
-    """Streams run their jobs in a group that is named for the start of the query, unless somebody else names it."""
+    """The run id of the query: a stream uses it as its job group, unless the user sets another."""
     try:
         return str(UUID(group or ""))
     except ValueError:

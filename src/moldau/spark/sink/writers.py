@@ -1,7 +1,7 @@
-"""The writers that Spark calls: a batch's and a stream's. Check options and columns, before any task runs.
+"""BatchWriter and StreamWriter, which Spark calls. They check options and columns before any task runs.
 
-Writers travel to Python workers, where each task calls `write` with its rows; `commit` is called on the driver when all
-tasks of a batch have returned. Light to import: what a task does is in tasks.py.
+Spark pickles them for Python workers, where each task calls `write`, and calls `commit` on the driver when all tasks of
+a batch have returned. Fast to import: tasks.py does the work of a task.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,19 +16,19 @@ from moldau.spark.sink.foreach_batch import BATCH, NAMELESS, QUERY
 from moldau.spark.sink.layout import layout_of
 
 if TYPE_CHECKING:
-    from moldau.spark.sink.exactly_once import Task
+    from moldau.spark.sink.exactly_once import WriteTask
 
 
 @dataclass
 class Written(WriterCommitMessage):
-    """What a task tells the driver: how many rows it has written, and as which task, if that matters."""
+    """Message of a task to the driver: number of rows, and the task if exactly-once."""
 
     rows: int
-    task: "Task | None" = None
+    task: "WriteTask | None" = None
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """`df.write.format("moldau")`, also within foreachBatch, where it may be told which batch this is."""
+    """`df.write.format("moldau")`; inside foreachBatch it may get the query and batch."""
 
     def __init__(self, options: WriteOptions, schema: Any, query: str | None, batch: str | None) -> None:
         if options.exactly_once and not options.sink_name:
@@ -48,7 +48,7 @@ class BatchWriter(DataSourceArrowWriter):
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """`df.writeStream.format("moldau")`. Made anew for every batch, and once more to commit it."""
+    """`df.writeStream.format("moldau")`. Spark creates one per batch, and another to commit it."""
 
     def __init__(self, options: WriteOptions, schema: Any) -> None:
         self.options = options
@@ -64,9 +64,9 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
 
 def batch_writer(options: Mapping[str, str], schema: Any, overwrite: bool) -> BatchWriter:
-    """Refuses whatever is wrong with options and columns."""
+    """Raises SettingsRefused with all problems of options and columns."""
     if overwrite:
-        sentence = "mode overwrite cannot be had: records are only ever added to a topic. Use mode append"
+        sentence = "mode overwrite is not supported: records can only be appended to a topic. Use mode append"
         raise SettingsRefused([SettingError("mode", sentence)])
     given = {name.lower(): value for name, value in options.items()}
     query, batch = given.pop(QUERY, None), given.pop(BATCH, None)
@@ -74,7 +74,7 @@ def batch_writer(options: Mapping[str, str], schema: Any, overwrite: bool) -> Ba
 
 
 def stream_writer(options: Mapping[str, str], schema: Any) -> StreamWriter:
-    """In output mode complete, too, each batch's rows are added to what is there, as by Spark's Kafka sink."""
+    """Output mode complete also appends the rows of each batch, as Spark's Kafka sink does."""
     return StreamWriter(write_options(options), schema)
 
 
@@ -82,7 +82,7 @@ def finish_batch(options: WriteOptions, messages: Sequence[Any]) -> None:
     """On the driver: all tasks have returned."""
     tasks = [message.task for message in messages if message is not None and message.task is not None]
     if tasks:
-        from moldau.spark.sink.exactly_once import finish
+        from moldau.spark.sink.exactly_once import commit_batch
 
         first = tasks[0]
-        finish(options, first.control, first.batch, len(tasks), first.run)
+        commit_batch(options, first.control, first.batch, len(tasks), first.run)

@@ -1,1 +1,1 @@
-"""Reading `format("moldau")`: batch queries and streams, straight from brokers into Arrow."""
+"""Source of `format("moldau")`: batch and streaming reads, from brokers directly into Arrow."""

@@ -1,4 +1,4 @@
-"""Batch queries: `spark.read.format("moldau")`. Knows where to start and end, and leaves the reading to tasks."""
+"""BatchReader: `spark.read.format("moldau")`. Resolves start and end offsets and plans the tasks."""
 
 import os
 from collections.abc import Iterator
@@ -11,12 +11,12 @@ from moldau.base.ids import TopicPartition
 from moldau.spark.cluster import QueryFailed
 from moldau.spark.source.data_loss import DataLoss
 from moldau.spark.source.offset_reader import OffsetReader
-from moldau.spark.source.plan import OffsetRange, Task, known_cores, split
+from moldau.spark.source.plan import OffsetRange, ReadTask, known_cores, split
 from moldau.spark.source.row_reader import RowReader
 
 
 class BatchReader(DataSourceReader):
-    """Spark sends copies of it to tasks: it has options and nothing that is open."""
+    """Spark pickles it for tasks, so it holds options and no connections."""
 
     def __init__(self, row_reader: RowReader) -> None:
         self._row_reader = row_reader
@@ -32,18 +32,16 @@ class BatchReader(DataSourceReader):
             min_partitions=self._options.min_partitions,
             max_records=self._options.max_records_per_partition,
         )
-        return [InputPartition(Task(piece, found.topic_ids.get(piece.topic))) for piece in pieces]
+        return [InputPartition(ReadTask(piece, found.topic_ids.get(piece.topic))) for piece in pieces]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        if partition.value is None:  # what Spark makes of an empty list
+        if partition.value is None:  # Spark's placeholder for an empty list
             return iter(())
         return self._row_reader.rows(partition.value)
 
     def _ranges(self, offset_reader: OffsetReader, partitions: tuple[TopicPartition, ...]) -> list[OffsetRange]:
         assert self._options.end is not None, "a batch query has an end"
-        earliest = offset_reader.earliest(
-            partitions
-        )  # asked for first, and the latest last: what moves meanwhile is no loss
+        earliest = offset_reader.earliest(partitions)  # first, and the latest last: changes in between are no data loss
         starts = offset_reader.resolve(self._options.start, partitions, "starting")
         ends = offset_reader.resolve(self._options.end, partitions, "ending")
         latest = offset_reader.latest(partitions)
@@ -56,14 +54,16 @@ class BatchReader(DataSourceReader):
 
 
 def _checked(wanted: OffsetRange, earliest: int, latest: int, loss: DataLoss) -> OffsetRange:
-    """The part of a range that is there."""
+    """The part of a range that exists."""
     if wanted.start > wanted.end:
         name = f"{wanted.topic}-{wanted.partition}"
-        raise QueryFailed(f"the query would end in {name} at {wanted.end}, before its start at {wanted.start}")
+        raise QueryFailed(f"the query would end in {name} at offset {wanted.end}, before its start at {wanted.start}")
     if wanted.start < earliest:
-        loss.report(f"{wanted._replace(end=min(earliest, wanted.end))} is gone: the partition begins at {earliest}")
+        loss.report(f"{wanted._replace(end=min(earliest, wanted.end))} was deleted: the log start offset is {earliest}")
         wanted = wanted._replace(start=earliest)
     if wanted.end > latest:
-        loss.report(f"{wanted._replace(start=max(latest, wanted.start))} is not there: the partition ends at {latest}")
+        loss.report(
+            f"{wanted._replace(start=max(latest, wanted.start))} does not exist: the partition ends at {latest}"
+        )
         wanted = wanted._replace(end=latest)
     return wanted

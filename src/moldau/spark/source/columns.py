@@ -1,8 +1,8 @@
-"""From what Arrow's JSON parser can be trusted with to the columns of a schema. Defines nothing: `documents` does.
+"""Convert columns of Arrow's JSON parser to the types of a schema, as strictly as `documents` defines them.
 
-Times and binary are read as strings, floats as doubles, and then made what they are to be: whole columns at once,
-after a look at how they are written. Whatever is not plainly right is a Doubt, for `documents` to settle. Maps and
-decimals it cannot be trusted with at all: the one it does not know, the other overflows in silence (pyarrow 26).
+The parser reads timestamps, dates and binary as strings and floats as doubles; they are checked and converted by
+column. A value that is not clearly valid raises Uncertain, and `documents` decides. Maps and decimals are not read this
+way: the parser does not support maps, and its decimals overflow silently (pyarrow 26).
 """
 
 from collections.abc import Callable
@@ -26,11 +26,11 @@ TOO_FINE: Final = r"(\.\d{6})\d+"
 
 
 class Uncertain(Exception):
-    """It may or may not fit."""
+    """A value may or may not match the schema."""
 
 
 def parser_schema(schema: pa.Schema) -> pa.Schema | None:
-    """What the parser reads instead; None if it has no way to."""
+    """The schema for the parser; None if it cannot read one of the types."""
     kinds = [(field.name, _plain(field.type)) for field in schema]
     return None if not kinds or any(kind is None for _, kind in kinds) else pa.schema(kinds)
 
@@ -49,7 +49,7 @@ def _plain(kind: pa.DataType) -> pa.DataType | None:
 
 
 def convert(array: Any, field: pa.Field) -> Any:
-    """The column that the field asks for. Raises Doubt, or pa.ArrowInvalid."""
+    """Convert a column to the field's type; raises Uncertain or pa.ArrowInvalid."""
     if not field.nullable and array.null_count:
         raise Uncertain
     kind = field.type
@@ -62,7 +62,7 @@ def convert(array: Any, field: pa.Field) -> Any:
 
 
 def _convert_struct(array: Any, kind: pa.DataType) -> Any:
-    """Where the whole struct is null its columns may be, whatever they say of themselves."""
+    """Where the struct is null, its columns may be null even if they are not nullable."""
     fields = [kind.field(index) for index in range(kind.num_fields)]
     there = array.is_valid()
     children = []
@@ -107,7 +107,7 @@ def _cut(array: Any) -> Any:
 
 
 def _in_range(times: Any) -> Any:
-    """Of what Python's times can be, and Spark's are."""
+    """Check for the years 1 to 9999, the range of Python's datetime and Spark's timestamp."""
     plain = times.cast(TIMESTAMP_NTZ)
     _require(pc.and_(pc.greater_equal(plain, FIRST_TIME), pc.less_equal(plain, LAST_TIME)))
     return times

@@ -1,4 +1,4 @@
-"""`failOnDataLoss`: what happens when records are gone before they were read. Finds no loss itself."""
+"""`failOnDataLoss`: fail or warn when records were deleted before the query read them."""
 
 import logging
 from dataclasses import dataclass
@@ -6,17 +6,17 @@ from dataclasses import dataclass
 from moldau.spark.cluster import QueryFailed
 
 logger = logging.getLogger("moldau.spark")
-REASON = "Records may have been lost: they were deleted, or their topic was, before the query had read them"
-REMEDY = "To go on without them set the option failOnDataLoss to false"
+REASON = "Some data may have been lost: records or their topic were deleted before the query read them"
+REMEDY = "To continue without them, set the option failOnDataLoss to false"
 
 
 @dataclass(frozen=True, slots=True)
 class DataLoss:
-    """Fails the query, or warns and lets it go on with what is there."""
+    """Fails the query, or logs a warning and lets it continue."""
 
     fails: bool
 
     def report(self, what: str) -> None:
         if self.fails:
             raise QueryFailed(f"{REASON}. {what}. {REMEDY}.")
-        logger.warning("%s. %s. The query goes on, because failOnDataLoss is false.", REASON, what)
+        logger.warning("%s. %s. The query continues, because failOnDataLoss is false.", REASON, what)

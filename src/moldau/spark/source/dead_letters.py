@@ -1,7 +1,7 @@
-"""What becomes of records that do not fit: a topic of their own, or the end of the query. Decodes nothing.
+"""Records that do not match the schema: write them to a dead-letter topic, or fail the query.
 
-A dead letter has the record's key, value and headers as they were, and headers more that say what became of it
-(HEADERS). It is written at least once: a task that runs again writes its dead letters again.
+A dead letter has the record's key, value and headers, and more headers with its origin and the reason (HEADERS). It is
+written at least once: a task that runs again writes its dead letters again.
 """
 
 from collections.abc import Sequence
@@ -16,24 +16,24 @@ from moldau.spark.cluster import QueryFailed, open_cluster, unwrap
 from moldau.spark.connection import Connection
 from moldau.spark.source.decode import Rejected
 
-# Where the letter came from, as text in UTF-8: the time is the record's own, in ms since 1970.
+# UTF-8 text; the timestamp is the record's, in ms since the Unix epoch.
 HEADERS: Final = ("moldau.reason", "moldau.topic", "moldau.partition", "moldau.offset", "moldau.timestamp")
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class RecordRejected(QueryFailed):
-    """A record does not fit the schema, and nobody said where to put it."""
+    """A record does not match the schema, and there is no dead-letter topic."""
 
     def __init__(self, topic: str, partition: int, offset: int, reason: str) -> None:
         super().__init__(
-            f"the record at offset {offset} of {topic}-{partition} does not fit the schema: {reason}. "
-            'option("deadLetters", "topic") would put such records aside'
+            f"the record at offset {offset} of {topic}-{partition} does not match the schema: {reason}. "
+            'To write such records to a topic instead, set option("deadLetters", "topic")'
         )
         self.topic, self.partition, self.offset, self.reason = topic, partition, offset, reason
 
 
 class RejectHandler(Protocol):
-    """Takes rejected records of a batch in Kafka's columns. A context manager: leaving it delivers what was taken."""
+    """Handles rejected records of a batch with Kafka's columns. A context manager: leaving it delivers them."""
 
     def take(self, batch: Any, rejected: Sequence[Rejected]) -> None: ...
 
@@ -45,7 +45,7 @@ class RejectHandler(Protocol):
 
 
 def reject_handler(connection: Connection, dead_letters: str | None) -> RejectHandler:
-    """For one task. With a topic for dead letters its batches need their headers."""
+    """The handler of one task. With a dead-letter topic, batches need the column headers."""
     return FailOnReject() if dead_letters is None else DeadLetters(connection, dead_letters)
 
 
@@ -67,7 +67,7 @@ class FailOnReject:
 
 
 class DeadLetters:
-    """Connects when the first letter is written: most tasks have none."""
+    """Connects for the first dead letter: most tasks have none."""
 
     def __init__(self, connection: Connection, topic: str) -> None:
         self._connection = connection
@@ -81,7 +81,7 @@ class DeadLetters:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """A task that failed runs again, and need not wait for its letters."""
+        """A failed task runs again, so it does not wait for its dead letters."""
         try:
             if kind is None and self._producer is not None:
                 self._worked(self._producer.flush())
@@ -115,7 +115,7 @@ class DeadLetters:
         try:
             unwrap(problem)
         except QueryFailed as failure:
-            raise QueryFailed(f"dead letters cannot be written to {self._topic}: {failure}") from None
+            raise QueryFailed(f"cannot write dead letters to {self._topic}: {failure}") from None
 
 
 def _headers(row: dict[str, Any], reason: str) -> Headers:

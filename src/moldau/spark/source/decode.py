@@ -1,13 +1,12 @@
-"""JSON values as typed columns, many at a time: `option("decode", "json")` with a schema.
+"""Decoder: JSON values to typed columns, in bulk, for `option("decode", "json")` with a schema.
 
-What fits is defined by `documents`. Here Arrow's parser reads all documents of a batch at once, into types about which
-it is as strict as that definition; what it is lenient about is looked at afterwards. If it refuses, or there is a
-doubt, the batch is divided until the documents in question are few enough to be read one at a time. So one bad record
-costs little, and what is accepted does not depend on its neighbours.
+`documents` defines which documents match. Arrow's parser reads all documents of a batch at once, into types for which
+it is as strict as that definition; the rest is checked afterwards. If the parser fails or a value is uncertain, the
+batch is split until the documents in question are few enough to be read one at a time. So one bad record costs little,
+and the result does not depend on neighbouring records.
 
-The parser takes a stream of documents and does not care where one value ends. A mark before each of them, with a name
-that nobody can guess, shows that each value was one document. (It also keeps `null` from being the first of the stream,
-which pyarrow 26 does not survive.)
+The parser reads a stream of documents and ignores where a record ends. A marker document with a random name before each
+value proves that each value was one document. (It also keeps `null` from being first, which crashes pyarrow 26.)
 """
 
 import secrets
@@ -24,22 +23,22 @@ from moldau.spark.cluster import QueryFailed
 from moldau.spark.source.columns import Uncertain, convert, parser_schema
 from moldau.spark.source.documents import NO_VALUE, SchemaMismatch, UnsupportedColumn, document_reader
 
-FEW: Final = 128  # documents that are not worth a call of the parser: it costs as much as reading many of them
-PARTS: Final = 8  # of a batch with something about it
-MAX_BRACKETS: Final = 400  # more might be nested more deeply than Python's parser goes, which Arrow's would not notice
-OBJECT: Final = r"^[ \t\r\n]*\{"  # Arrow's parser takes null for one
-NOT_JSON: Final = r"[\[:,]\s*-?(?:NaN|Inf)"  # and these for numbers
+FEW: Final = 128  # documents: a call of the parser costs as much as reading this many one by one
+PARTS: Final = 8  # into which an uncertain batch is split
+MAX_BRACKETS: Final = 400  # more may exceed the nesting limit of Python's parser, which Arrow's does not have
+OBJECT: Final = r"^[ \t\r\n]*\{"  # Arrow's parser accepts null as an object
+NOT_JSON: Final = r"[\[:,]\s*-?(?:NaN|Inf)"  # Arrow's parser accepts these as numbers
 
 
 class Rejected(NamedTuple):
-    """A record that does not fit: its row in the batch, and why."""
+    """A record that does not match: its row in the batch, and the reason."""
 
     row: int
     reason: str
 
 
 class Decoder:
-    """Picklable. `schema` is the one that Spark expects of the batches."""
+    """Picklable. `schema` is the Arrow schema that Spark expects."""
 
     def __init__(self, columns: StructType) -> None:
         self._columns = columns
@@ -54,12 +53,12 @@ class Decoder:
         return Decoder, (self._columns,)
 
     def decode(self, batch: Any) -> tuple[Any, list[Rejected]]:
-        """Of a RecordBatch with a column `value`: those that fit as a RecordBatch of the schema, and the others."""
+        """Decode the column `value` of a RecordBatch: the matching rows in the schema, and the rejected ones."""
         values = batch.column("value")
         rejected: list[Rejected] = []
         if not values.null_count:
             return self._decode(values, range(len(values)), rejected), rejected
-        # Tombstones are the misfits that come in numbers: they must not make the others slow.
+        # Tombstones are rejected first: there may be many, and they must not slow down the others.
         there = values.is_valid().to_pylist()
         rejected += [Rejected(row, NO_VALUE) for row, is_there in enumerate(there) if not is_there]
         found = self._decode(values.drop_null(), [row for row, is_there in enumerate(there) if is_there], rejected)
@@ -93,11 +92,11 @@ class Decoder:
         return pa.record_batch(columns, schema=self.schema)
 
     def _at_once(self, values: Any) -> Any | None:
-        """None if it cannot be done, or might be done differently from `documents`."""
+        """None if the result could differ from `documents`."""
         if _doubtful(values):
             return None
         try:
-            values.cast(pa.string())  # only for its check that they are UTF-8
+            values.cast(pa.string())  # checks that they are UTF-8
             table = self._parse(values)
             if table is None:
                 return None

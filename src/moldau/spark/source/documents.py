@@ -1,24 +1,23 @@
-"""What a JSON document must be to fit a schema, one document at a time: slow and plain. Knows nothing of Spark.
+"""Definition of a JSON document that matches a schema, one document at a time. `decode` is faster and agrees with it.
 
-This is the definition; `decode` is faster and agrees with it. A document is UTF-8 and one JSON object (RFC 8259: no
-NaN, no comments). Names are matched exactly, those that the schema does not have are ignored, those that the document
-does not have are null. A column that may not be null refuses null and absence, and a name that the schema has may be
-in an object once.
+A document is UTF-8 and one JSON object (RFC 8259: no NaN, no comments). Names match exactly; names that are not in the
+schema are ignored, and missing names are null. A column that is not nullable rejects null and absence. A name of the
+schema may occur only once in an object.
 
-| column | what it takes |
+| column | accepted JSON |
 |---|---|
 | byte, short, int, bigint | a number without fraction and exponent, in range |
-| float, double | any number that is finite in it; what is finer is rounded |
-| decimal | a number, or a string with one, that is exact in it |
+| float, double | a number that is finite in the type; rounded to it |
+| decimal | a number, or a string with one, that is exact in the type |
 | boolean, string | true and false; a string |
 | binary | a string of Base64, as Spark writes binary columns |
 | date | a string as 2026-11-16 |
 | timestamp | a string as 2026-11-16T10:00[:00[.123456789]] with Z, +02, +0200 or +02:00, or without for UTC; |
-| | a space may stand for T; what is finer than a microsecond is cut off, as Spark does |
+| | a space may replace T; digits after the microseconds are cut off, as in Spark |
 | timestamp_ntz | the same without a zone |
-| array, struct, map | an array; an object; an object, whose names must differ |
+| array, struct, map | an array; an object; an object with distinct names |
 
-Nothing is taken for something else: no number from a string, no string from a number, no timestamp from a number.
+No type is converted to another: no number from a string, no string from a number, no timestamp from a number.
 """
 
 import binascii
@@ -36,20 +35,20 @@ import pyarrow as pa
 
 from moldau.base.settings import shortened
 
-Reader = Callable[[Any], Any]  # from what JSON has to what Arrow takes; raises Misfit
+Reader = Callable[[Any], Any]  # from JSON to Arrow; raises SchemaMismatch
 
 TIME: Final = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)[T ](\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)?(?:(Z)|([+-])(\d\d):?(\d\d)?)?", re.ASCII
 )
 DATE: Final = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 NUMBER: Final = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?", re.ASCII)
-MAX_DIGITS: Final = 40  # of a whole number that may fit some column: more are not looked at
-NO_VALUE: Final = "no value"  # of a record that marks a key as deleted
-MAX_FLOAT: Final = 3.4028235677973366e38  # from here on a double is infinite as a float
+MAX_DIGITS: Final = 40  # of an integer; no column has more
+NO_VALUE: Final = "no value"  # of a tombstone
+MAX_FLOAT: Final = 3.4028235677973366e38  # a double from here on is infinite as a float
 
 
 class SchemaMismatch(Exception):
-    """A document does not fit. `path` is where, from the outside in."""
+    """A document does not match. `path` leads to the column, from the outside in."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -65,23 +64,23 @@ class SchemaMismatch(Exception):
 
 
 class UnsupportedColumn(ValueError):
-    """A column's type that no JSON can fill."""
+    """A column type without a JSON form."""
 
 
 class _Number(str):
-    """As it was written: which kind of number it is depends on the column."""
+    """A number as text: the column decides its type."""
 
     __slots__ = ()
 
 
 class _Ambiguous(dict[str, Any]):
-    """An object that has some names more than once."""
+    """An object with duplicate names."""
 
     twice: frozenset[str]
 
 
 def document_reader(schema: pa.Schema) -> Callable[[bytes | None], dict[str, Any]]:
-    """Reads a record's value into a row of the schema. Raises Misfit. UnknownColumn for a schema that cannot be."""
+    """A function from a record's value to a row; raises SchemaMismatch. Raises UnsupportedColumn for the schema."""
     row = _struct(list(schema))
     return lambda value: row(parse(value))
 
@@ -123,7 +122,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def reader_of(kind: pa.DataType) -> Reader:
-    """What reads one column of this type."""
+    """Reader of a column of this type."""
     if pa.types.is_struct(kind):
         return _struct([kind.field(index) for index in range(kind.num_fields)])
     if pa.types.is_list(kind):
@@ -136,7 +135,7 @@ def reader_of(kind: pa.DataType) -> Reader:
         return _whole(kind.bit_width)
     if kind in SIMPLE:
         return SIMPLE[kind]
-    raise UnsupportedColumn(f"there is no JSON for the type {kind}")
+    raise UnsupportedColumn(f"the type {kind} has no JSON form")
 
 
 def _struct(fields: list[pa.Field]) -> Reader:
@@ -150,14 +149,14 @@ def _struct(fields: list[pa.Field]) -> Reader:
             raise _not("an object", value)
         twice = sorted(names & value.twice) if isinstance(value, _Ambiguous) else ()
         if twice:
-            raise SchemaMismatch("it is there twice").within(twice[0])
+            raise SchemaMismatch("it occurs twice").within(twice[0])
         return {name: column(value.get(name)) for name, column in readers}
 
     return read
 
 
 def _in_column(field: pa.Field) -> Reader:
-    """With null, and with the column's name in what goes wrong."""
+    """Handles null, and adds the column's name to errors."""
     name, nullable, reader = field.name, field.nullable, _named(field)
 
     def read(value: Any) -> Any:
@@ -200,7 +199,7 @@ def _map(kind: pa.MapType) -> Reader:
         if not isinstance(value, dict):
             raise _not("an object", value)
         if isinstance(value, _Ambiguous):
-            raise SchemaMismatch("it is there twice").within(shortened(min(value.twice)))
+            raise SchemaMismatch("it occurs twice").within(shortened(min(value.twice)))
         return [(_text(name), reader(each)) for name, each in value.items()]
 
     return read
@@ -277,7 +276,7 @@ def _text(value: str) -> str:
 
 
 def base64_bytes(value: Any) -> bytes:
-    """Whoever writes Base64 writes ASCII, with its padding, and no white space."""
+    """Base64 in ASCII, with padding and without white space."""
     try:
         return b64decode(_string(value).encode("ascii"), validate=True)
     except (binascii.Error, UnicodeEncodeError):
@@ -290,7 +289,7 @@ def _date(value: Any) -> date:
         if DATE.fullmatch(text):
             return date.fromisoformat(text)
     except ValueError:
-        raise SchemaMismatch(f"there is no {text}") from None
+        raise SchemaMismatch(f"{text} does not exist") from None
     raise _not("a date such as 2026-11-16", value)
 
 
@@ -326,7 +325,7 @@ def _time(value: Any) -> tuple[datetime, timezone | None]:
             raise ValueError("an hour has 60 minutes")
         return local, timezone(-away if sign == "-" else away)
     except ValueError:
-        raise SchemaMismatch(f"there is no {value}") from None
+        raise SchemaMismatch(f"{value} does not exist") from None
 
 
 SIMPLE: Final[dict[pa.DataType, Reader]] = {

@@ -1,4 +1,4 @@
-"""A query as a group: commits how far it is, for lag tools to see. Reads nothing back: the checkpoint is the truth."""
+"""GroupCommitter: commits the progress of a query to a consumer group, for lag tools. Never reads it back."""
 
 import logging
 from collections.abc import Mapping
@@ -12,19 +12,23 @@ logger = logging.getLogger("moldau.spark")
 
 
 class GroupCommitter:
-    """What is committed for the group, which may be None: then nothing is."""
+    """Commits nothing if the group id is None."""
 
     def __init__(self, group_id: str | None) -> None:
         self._group_id = group_id
         self._committed: dict[TopicPartition, int] = {}
 
     def report(self, cluster: Cluster, offsets: Mapping[TopicPartition, int]) -> None:
-        """Commits what has changed. A commit that fails is a warning: the next batch commits again."""
+        """Commit changed offsets. A failure is logged as a warning: the next batch commits again."""
         changed = {tp: offset for tp, offset in offsets.items() if self._committed.get(tp) != offset}
         if self._group_id is None or not changed:
             return
-        answer = commit(cluster, self._group_id, {tp: OffsetAndMetadata(offset) for tp, offset in changed.items()})
-        if isinstance(answer, Failure):
-            logger.warning("The progress of the group %s could not be committed: %s", self._group_id, answer)
+        result = commit(cluster, self._group_id, {tp: OffsetAndMetadata(offset) for tp, offset in changed.items()})
+        if isinstance(result, Failure):
+            logger.warning(
+                "Could not commit the progress of the query to the group %s; the next batch tries again: %s",
+                self._group_id,
+                result,
+            )
         else:
             self._committed |= changed

@@ -1,7 +1,4 @@
-"""Asks brokers what there is to read: the partitions of a query's topics, and the offsets that its limits stand for.
-
-For the driver only: tasks are told what to read.
-"""
+"""OffsetReader: resolves the partitions of a query and the offsets of its limits. For the driver only."""
 
 import logging
 from collections.abc import Collection, Iterable, Mapping
@@ -28,7 +25,7 @@ from moldau.spark.offsets import (
 from moldau.spark.options import ReadOptions
 
 logger = logging.getLogger("moldau.spark")
-NOT_FOUND = -1  # as an offset: no record is that late
+NOT_FOUND = -1  # offset: no record at or after the timestamp
 ENDINGS = {
     SpecificOffsets: "Offsets",
     SpecificTimestamps: "OffsetsByTimestamp",
@@ -38,15 +35,15 @@ ENDINGS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """Partitions that are there, and the ids of their topics (none on brokers that have no ids)."""
+class ResolvedPartitions:
+    """Existing partitions, and the ids of their topics (empty on brokers without topic ids)."""
 
     partitions: tuple[TopicPartition, ...]
     topic_ids: Mapping[str, str]
 
 
 class OffsetReader:
-    """One view of the cluster for a whole query; `close` it, or let it go with its process."""
+    """One client for a whole query; closed by `close` or with its process."""
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
@@ -58,7 +55,7 @@ class OffsetReader:
         if self._cluster is None:
             self._cluster = open_cluster(self._options.connection)
             if self._options.without_effect:
-                logger.warning("These options have no effect here: %s", ", ".join(self._options.without_effect))
+                logger.warning("These options have no effect: %s", ", ".join(self._options.without_effect))
         return self._cluster
 
     def close(self) -> None:
@@ -68,24 +65,26 @@ class OffsetReader:
 
     # ── partitions ──────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def partitions(self, *, missing: bool = False) -> Found:
-        """What the query reads now. Topics and partitions that are named and not there fail it, unless `missing`."""
+    def partitions(self, *, missing: bool = False) -> ResolvedPartitions:
+        """The partitions of the query now. A missing topic or partition fails it, unless `missing`."""
         wanted = self._options.topics
         match wanted:
             case SubscribePattern():
                 topics = self._topics(None, missing=True)
                 chosen = [each for each in topics if not each.internal and wanted.matches(each.name)]
-                return _found(chosen, [tp for each in chosen for tp in each.partitions])
+                return _resolved(chosen, [tp for each in chosen for tp in each.partitions])
             case Subscribe():
                 chosen = self._topics(wanted.topics, missing=missing)
-                return _found(chosen, [tp for each in chosen for tp in each.partitions])
+                return _resolved(chosen, [tp for each in chosen for tp in each.partitions])
             case Assign():
                 chosen = self._topics(sorted({tp.topic for tp in wanted.partitions}), missing=missing)
                 there = {tp for each in chosen for tp in each.partitions}
                 gone = [str(tp) for tp in wanted.partitions if TopicPartition(*tp) not in there]
                 if gone and not missing:
                     raise QueryFailed(f"assign names partitions that do not exist: {', '.join(gone)}")
-                return _found(chosen, [TopicPartition(*tp) for tp in wanted.partitions if TopicPartition(*tp) in there])
+                return _resolved(
+                    chosen, [TopicPartition(*tp) for tp in wanted.partitions if TopicPartition(*tp) in there]
+                )
 
     def _topics(self, names: Collection[str] | None, *, missing: bool) -> list[Topic]:
         described = unwrap(self.cluster.describe(None if names is None else list(names)))
@@ -105,11 +104,11 @@ class OffsetReader:
         return self._ask(dict.fromkeys(partitions, EARLIEST))
 
     def latest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The ends; the last stable offsets under read_committed."""
+        """Log end offsets; last stable offsets under read_committed."""
         return self._ask(dict.fromkeys(partitions, LATEST))
 
     def _ask(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """A topic that was deleted a moment ago is not in the answer."""
+        """Offsets by partition, without topics that were just deleted."""
         found: dict[TopicPartition, int] = {}
         for tp, answer in self._answers(times).items():
             if not isinstance(answer, Failure):
@@ -124,7 +123,7 @@ class OffsetReader:
     def resolve(
         self, limit: OffsetRangeLimit, partitions: Iterable[TopicPartition], which: str
     ) -> dict[TopicPartition, int]:
-        """The offsets that a limit stands for; `which` is starting or ending."""
+        """The offsets of a limit; `which` is starting or ending."""
         partitions = tuple(partitions)
         option = f"{which}{ENDINGS[type(limit)]}"
         wrong = uncovered(option, limit, [TopicPartition(*tp) for tp in partitions])
@@ -147,17 +146,17 @@ class OffsetReader:
         if late and which == "starting" and self._options.when_too_late == "error":
             names = ", ".join(f"{tp.topic}-{tp.partition} ({times[tp]})" for tp in sorted(late))
             raise QueryFailed(
-                f"{option}: no record is as late as that in {names}. To start at the end there, "
+                f"{option}: no record is at or after the timestamp in {names}. To start at the end there, "
                 "set startingOffsetsByTimestampStrategy to latest"
             )
         return _known(found) | self.latest(late)
 
 
 def _known(offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-    """Those that are offsets, and do not stand for one."""
+    """Offsets without the special values."""
     return {tp: offset for tp, offset in offsets.items() if offset >= 0}
 
 
-def _found(topics: Iterable[Topic], partitions: Iterable[TopicPartition]) -> Found:
+def _resolved(topics: Iterable[Topic], partitions: Iterable[TopicPartition]) -> ResolvedPartitions:
     ids = {topic.name: str(topic.topic_id) for topic in topics if topic.topic_id.int}
-    return Found(tuple(sorted(partitions)), ids)
+    return ResolvedPartitions(tuple(sorted(partitions)), ids)

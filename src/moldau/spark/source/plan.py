@@ -1,7 +1,7 @@
-"""From ranges of offsets to tasks, so that all cores have work. Asks nobody: the same input is cut the same way.
+"""Split offset ranges into tasks, so that all cores have work. Pure: equal input gives equal tasks.
 
-`minPartitions` and `maxRecordsPerPartition` do what they do in Spark's Kafka source. If neither is set, a partition is
-cut into as many pieces as make about one for each core, but not into crumbs.
+`minPartitions` and `maxRecordsPerPartition` work as in Spark's Kafka source. Without them partitions are split into
+about one task per core, but not into tasks of fewer than 50,000 offsets.
 """
 
 import os
@@ -9,12 +9,12 @@ from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from typing import NamedTuple
 
-LEAST = 50_000  # offsets: a smaller piece costs more to start than it saves
-CORES = "MOLDAU_SPARK_CORES"  # in the environment of Python workers: how many tasks run at once
+MIN_OFFSETS = 50_000  # offsets: starting a smaller task costs more than it saves
+CORES = "MOLDAU_SPARK_CORES"  # environment variable of Python workers: number of tasks that run at once
 
 
 class OffsetRange(NamedTuple):
-    """Offsets of one partition, `end` not among them."""
+    """Offsets [start, end) of one partition."""
 
     topic: str
     partition: int
@@ -29,15 +29,15 @@ class OffsetRange(NamedTuple):
         return f"{self.topic}-{self.partition} [{self.start}, {self.end})"
 
 
-class Task(NamedTuple):
-    """A range, and the id of its topic if that is known."""
+class ReadTask(NamedTuple):
+    """A range, and the id of its topic if known."""
 
     range: OffsetRange
     topic_id: str | None
 
 
 def known_cores(environment: Mapping[str, str]) -> int:
-    """As many as Spark runs tasks at once if our session said so; else as many as this machine has."""
+    """Spark's parallelism, if our session set it; else the cores of this machine."""
     told = environment.get(CORES, "")
     if told.isascii() and told.isdigit() and int(told) > 0:
         return int(told)
@@ -47,10 +47,10 @@ def known_cores(environment: Mapping[str, str]) -> int:
 def split(
     ranges: Iterable[OffsetRange], *, cores: int, min_partitions: int | None = None, max_records: int | None = None
 ) -> list[OffsetRange]:
-    """What each task reads, by topic, partition and offset."""
+    """The range of each task, ordered by topic, partition and offset."""
     pieces = sorted(each for each in ranges if each.size > 0)
     if min_partitions is None and max_records is None:
-        target = max(LEAST, -(-sum(each.size for each in pieces) // cores))
+        target = max(MIN_OFFSETS, -(-sum(each.size for each in pieces) // cores))
         return [piece for each in pieces for piece in cut(each, _rounded(each.size, target))]
     if max_records is not None:
         pieces = [piece for each in pieces for piece in cut(each, -(-each.size // max_records))]
@@ -60,14 +60,14 @@ def split(
 
 
 def cut(whole: OffsetRange, parts: int) -> list[OffsetRange]:
-    """Pieces that differ by one offset at most; fewer if there are not so many offsets."""
+    """Split into parts that differ by one offset at most; fewer parts if there are fewer offsets."""
     parts = max(1, min(parts, whole.size))
     marks = [whole.start + whole.size * number // parts for number in range(parts + 1)]
     return [whole._replace(start=start, end=end) for start, end in pairwise(marks)]
 
 
 def _at_least(pieces: list[OffsetRange], count: int) -> list[OffsetRange]:
-    """Large pieces are cut by their share of the whole. Those too small to be cut keep out of the reckoning."""
+    """Split large ranges by their share of the total; ranges too small to split do not count."""
     total = sum(each.size for each in pieces)
     small = {each for each in pieces if _rounded(each.size * count, total) == 1}
     large_total = total - sum(each.size for each in small)

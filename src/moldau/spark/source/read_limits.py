@@ -1,4 +1,4 @@
-"""How much one batch of a stream takes: minOffsetsPerTrigger, maxTriggerDelay, maxOffsetsPerTrigger. Pure."""
+"""Limits of a micro-batch: minOffsetsPerTrigger, maxTriggerDelay and maxOffsetsPerTrigger. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,14 +8,14 @@ from moldau.base.ids import TopicPartition
 
 @dataclass(slots=True)
 class TriggerDelay:
-    """Whether a batch waits for more records. The first never does, and none longer than `longest_s`."""
+    """Decides whether a batch waits for more records. The first one never waits, and none longer than `max_s`."""
 
     least: int
-    longest_s: float
-    last_s: float | None = None  # when a batch last began
+    max_s: float
+    last_s: float | None = None  # start of the last batch
 
-    def waits(self, available: int, now_s: float) -> bool:
-        late = self.last_s is None or now_s - self.last_s >= self.longest_s
+    def should_wait(self, available: int, now_s: float) -> bool:
+        late = self.last_s is None or now_s - self.last_s >= self.max_s
         if available >= self.least or late:
             self.last_s = now_s
             return False
@@ -25,7 +25,7 @@ class TriggerDelay:
 def limit_offsets(
     limit: int, starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
-    """Ends that are nearer: each partition gets its share of the limit, and at least one offset if it has any."""
+    """End offsets within the limit: each partition gets its share, and at least one offset if it has any."""
     sizes = {tp: end - starts[tp] for tp, end in ends.items() if end > starts[tp]}
     total = sum(sizes.values())
     if total <= limit:

@@ -1,6 +1,6 @@
-"""What the tasks of a query share: its options, and which columns it gives. Spark sends copies of it to them.
+"""RowReader: options and decoder of a query. Spark pickles it for tasks.
 
-The driver imports this, but nothing that reads records: that would cost each query a third of its start.
+The driver imports this module, but none that reads records: that would take a third of a query's start.
 """
 
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from pyspark.sql.types import StructType
 
 from moldau.spark.cluster import QueryFailed
 from moldau.spark.options import ReadOptions
-from moldau.spark.source.plan import Task
+from moldau.spark.source.plan import ReadTask
 
 if TYPE_CHECKING:
     from moldau.spark.source.decode import Decoder
@@ -19,20 +19,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RowReader:
-    """With a decoder values become the columns of the user's schema; without one records have Kafka's columns."""
+    """Reads Kafka's columns or, with a decoder, the columns of the user's schema."""
 
     options: ReadOptions
     decoder: "Decoder | None"
 
-    def rows(self, task: Task) -> Iterator[Any]:
-        """Arrow record batches of these columns."""
+    def rows(self, task: ReadTask) -> Iterator[Any]:
+        """Arrow RecordBatches of a task."""
         from moldau.spark.source.task import read_task
 
         batches = read_task(self.options, task)
         return batches if self.decoder is None else self._decoded(self.decoder, batches)
 
     def _decoded(self, decoder: "Decoder", batches: Iterator[Any]) -> Iterator[Any]:
-        """What does not fit is delivered to its topic before the task is done, or stops it."""
+        """Records that do not match go to the dead-letter topic before the task ends, or fail it."""
         from moldau.spark.source.dead_letters import reject_handler
 
         with reject_handler(self.options.connection, self.options.dead_letters) as misfits:
@@ -44,7 +44,7 @@ class RowReader:
 
 
 def row_reader(options: ReadOptions, schema: StructType, columns: str) -> RowReader:
-    """`schema` is what Spark expects, `columns` are Kafka's, which cannot be others unless values are decoded."""
+    """`schema` is the one Spark expects; without decode it must be Kafka's `columns`."""
     if options.decode is not None:
         from moldau.spark.source.decode import Decoder
 
@@ -52,5 +52,5 @@ def row_reader(options: ReadOptions, schema: StructType, columns: str) -> RowRea
     expected = columns.replace(" ", "")
     if "".join(f",{field.name}{field.dataType.simpleString()}" for field in schema)[1:] != expected:
         remedy = 'leave out .schema(...), or add option("decode", "json")'
-        raise QueryFailed(f"without decode the columns are always these: {columns}; {remedy}")
+        raise QueryFailed(f"without decode the columns are: {columns}; {remedy}")
     return RowReader(options, None)

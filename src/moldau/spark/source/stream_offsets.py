@@ -1,7 +1,7 @@
-"""Where a stream is, as Spark keeps it in its checkpoint: offsets, and the cuts of the batch that ends there.
+"""StreamOffset: the offset of a stream in Spark's checkpoint, with the task boundaries of the batch that ends there.
 
-A batch that runs again is read from these cuts alone. So it has the same tasks with the same records after a restart
-with more or fewer cores, and when `latest`, a timestamp or a new partition would by now mean another start.
+A replayed batch is planned from these boundaries alone. So it has the same tasks with the same records after a restart
+with another number of cores, and when `latest`, a timestamp or a new partition would now give another start.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,7 +18,7 @@ OFFSETS, CUTS, IDS = "offsets", "cuts", "topicIds"
 
 @dataclass(frozen=True, slots=True)
 class StreamOffset:
-    """`offsets` come next in each partition; `tasks` led here; an id tells a topic from a later one of its name."""
+    """Next offset of each partition, topic ids (they change when a topic is recreated), and the batch's tasks."""
 
     offsets: Mapping[TopicPartition, int]
     topic_ids: Mapping[str, str] = field(default_factory=dict)
@@ -26,7 +26,7 @@ class StreamOffset:
 
 
 def write(mark: StreamOffset) -> dict[str, Any]:
-    """JSON for Spark, in an order that never changes: Spark compares marks as texts."""
+    """JSON for Spark, in a stable order: Spark compares offsets as text."""
     cuts: dict[TopicPartition, list[int]] = {}
     for piece in sorted(mark.tasks):
         cuts.setdefault(TopicPartition(piece.topic, piece.partition), [piece.start]).append(piece.end)
@@ -35,7 +35,7 @@ def write(mark: StreamOffset) -> dict[str, Any]:
 
 
 def read(document: Mapping[str, Any]) -> StreamOffset:
-    """What `write` has written; QueryFailed if it is something else."""
+    """Parse the JSON of `write`; raises QueryFailed for anything else."""
     try:
         offsets = {tp: _offset(value) for tp, value in _partitions(document[OFFSETS])}
         cuts = {tp: [_offset(each) for each in value] for tp, value in _partitions(document[CUTS])}

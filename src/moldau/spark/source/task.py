@@ -1,6 +1,6 @@
-"""What a task does: fetches a range of offsets, decodes it and yields Arrow record batches. Plans nothing.
+"""Read task: fetches a range of offsets and yields Arrow RecordBatches.
 
-While one answer is decoded the next is on its way (`client.direct.fetch`); no more than these two are in memory.
+While one response is decoded, the next is being fetched (`client.direct.fetch`); at most two are in memory.
 """
 
 from collections.abc import Iterator
@@ -18,18 +18,18 @@ from moldau.client.direct.offsets import EARLIEST, READ_COMMITTED, READ_UNCOMMIT
 from moldau.spark.cluster import QueryFailed, open_cluster, unwrap
 from moldau.spark.options import Fetching, ReadOptions
 from moldau.spark.source.data_loss import DataLoss
-from moldau.spark.source.plan import OffsetRange, Task
+from moldau.spark.source.plan import OffsetRange, ReadTask
 from moldau.wire.compression import CorruptRecords
 
 GONE = frozenset({WireError.UNKNOWN_TOPIC_OR_PARTITION, WireError.UNKNOWN_TOPIC_ID, INCONSISTENT_TOPIC_ID})
 
 
-def read_task(options: ReadOptions, task: Task) -> Iterator[Any]:
-    """The records as pyarrow RecordBatches in the columns of Spark's Kafka source; headers also for dead letters."""
+def read_task(options: ReadOptions, task: ReadTask) -> Iterator[Any]:
+    """The records as pyarrow RecordBatches with the columns of Spark's Kafka source; dead letters need headers."""
     with open_cluster(options.connection, timeout_ms=options.poll_timeout_ms) as cluster:
         loss = DataLoss(options.fail_on_data_loss)
         tp = TopicPartition(task.range.topic, task.range.partition)
-        gone = _why_gone(cluster, task)
+        gone = _deletion(cluster, task)
         if gone is not None:
             loss.report(gone)
             return
@@ -37,35 +37,35 @@ def read_task(options: ReadOptions, task: Task) -> Iterator[Any]:
         for position, chunk in _chunks(cluster, task.range, options.fetching, loss):
             try:
                 yield from record_batches(chunk.batches, tp, start=position, end=task.range.end, headers=headers)
-            except (CorruptRecords, ArrowInvalid) as broken:  # the latter: a time that is too large for Spark's
+            except (CorruptRecords, ArrowInvalid) as broken:  # ArrowInvalid: a timestamp out of Spark's range
                 raise QueryFailed(f"{task.range} could not be read: {broken}") from broken
 
 
-def _why_gone(cluster: Cluster, task: Task) -> str | None:
-    """A batch that runs again may name a topic that has been deleted since, or that is another by now."""
+def _deletion(cluster: Cluster, task: ReadTask) -> str | None:
+    """A replayed batch may name a topic that was deleted or recreated since."""
     topic = cluster.topic(task.range.topic)
     if isinstance(topic, Failure) and topic.code == WireError.UNKNOWN_TOPIC_OR_PARTITION:
-        return f"The topic {task.range.topic} is gone"
+        return f"The topic {task.range.topic} was deleted"
     topic = unwrap(topic)
     assert isinstance(topic, Topic)
     if task.range.partition not in topic.leaders:
-        return f"Partition {task.range.partition} of {task.range.topic} is gone"
+        return f"Partition {task.range.topic}-{task.range.partition} was deleted"
     if task.topic_id is not None and topic.topic_id.int and str(topic.topic_id) != task.topic_id:
-        return f"The topic {task.range.topic} was deleted and created anew"
+        return f"The topic {task.range.topic} was deleted and recreated"
     return None
 
 
 def _chunks(
     cluster: Cluster, wanted: OffsetRange, fetching: Fetching, loss: DataLoss
 ) -> Iterator[tuple[int, FetchedBatches]]:
-    """The batches of a range, each time with the first offset wanted of them; skips what is gone, if it may."""
+    """The batches of a range, each with the first wanted offset; skips deleted records if that is allowed."""
     tp = TopicPartition(wanted.topic, wanted.partition)
     isolation = READ_COMMITTED if fetching.read_committed else READ_UNCOMMITTED
     position = wanted.start
     while position < wanted.end:
         for answer in read_range(cluster, tp, position, wanted.end, isolation=isolation, sizes=sizes(fetching)):
             if isinstance(answer, Failure):
-                position = _behind_gap(cluster, wanted._replace(start=position), answer, loss)
+                position = _position_after_gap(cluster, wanted._replace(start=position), answer, loss)
                 break
             yield position, answer
             position = answer.next_offset
@@ -73,8 +73,8 @@ def _chunks(
             return
 
 
-def _behind_gap(cluster: Cluster, left: OffsetRange, problem: Failure, loss: DataLoss) -> int:
-    """Where reading goes on after a failure that means lost records."""
+def _position_after_gap(cluster: Cluster, left: OffsetRange, problem: Failure, loss: DataLoss) -> int:
+    """The next position after a failure that means data loss."""
     if problem.code in GONE:
         loss.report(f"{left} could not be read: {problem}")
         return left.end
@@ -85,7 +85,7 @@ def _behind_gap(cluster: Cluster, left: OffsetRange, problem: Failure, loss: Dat
     if earliest <= left.start:
         loss.report(f"{left} could not be read: the partition ends before it")
         return left.end
-    loss.report(f"{left._replace(end=min(earliest, left.end))} is gone: the partition begins at {earliest}")
+    loss.report(f"{left._replace(end=min(earliest, left.end))} was deleted: the log start offset is {earliest}")
     return earliest
 
 

@@ -54,5 +54,5 @@ def test_a_second_run_does_not_load_the_file(spec: PipelineSpec) -> None:
 
 
 def test_a_master_that_spark_does_not_know(tmp_path: Path) -> None:
-    with pytest.raises(SparkStartError, match="'lokal' is not a master"):
+    with pytest.raises(SparkStartError, match="'lokal' is not a Spark master"):
         run_pipeline(PipelineSpec("orders.py", "orders", str(tmp_path), "lokal"), RunListener())

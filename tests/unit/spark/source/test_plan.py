@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moldau.spark.source.plan import CORES, LEAST, OffsetRange, cut, known_cores, split
+from moldau.spark.source.plan import CORES, MIN_OFFSETS, OffsetRange, cut, known_cores, split
 
 PLACES = st.tuples(st.sampled_from(["a", "b"]), st.integers(0, 3))
 RANGES = st.dictionaries(PLACES, st.tuples(st.integers(0, 10**6), st.integers(0, 3 * 10**6)), max_size=8).map(
@@ -35,10 +35,10 @@ def test_tasks_are_the_ranges_in_order(
 @given(RANGES, st.integers(1, 64))
 def test_by_default_no_core_has_much_more_than_its_share(ranges: list[OffsetRange], cores: int) -> None:
     tasks = split(ranges, cores=cores)
-    share = max(LEAST, sum(each.size for each in ranges) / cores)
+    share = max(MIN_OFFSETS, sum(each.size for each in ranges) / cores)
     assert all(task.size <= 1.5 * share + 1 for task in tasks)
     wholes = {(each.topic, each.partition): each for each in ranges}
-    assert all(task.size >= LEAST // 2 or task == wholes[task.topic, task.partition] for task in tasks)
+    assert all(task.size >= MIN_OFFSETS // 2 or task == wholes[task.topic, task.partition] for task in tasks)
 
 
 def test_one_partition_is_work_for_all_cores() -> None:

@@ -30,9 +30,9 @@ def test_shares_are_proportional() -> None:
 
 
 def test_a_batch_waits_for_enough_records_or_long_enough() -> None:
-    waiting = TriggerDelay(least=10, longest_s=60)
-    assert not waiting.waits(1, now_s=1000), "the first one does not wait"
-    assert waiting.waits(9, now_s=1059)
-    assert not waiting.waits(10, now_s=1059)
-    assert waiting.waits(9, now_s=1118)
-    assert not waiting.waits(0, now_s=1119)
+    waiting = TriggerDelay(least=10, max_s=60)
+    assert not waiting.should_wait(1, now_s=1000), "the first one does not wait"
+    assert waiting.should_wait(9, now_s=1059)
+    assert not waiting.should_wait(10, now_s=1059)
+    assert waiting.should_wait(9, now_s=1118)
+    assert not waiting.should_wait(0, now_s=1119)
