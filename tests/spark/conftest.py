@@ -8,12 +8,15 @@ are in one of them (support/repository/distribution.py).
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from support.brokers.processes import AnyBroker, broker_environment
 from support.clients.confluent import Record, read, write
+
+if TYPE_CHECKING:
+    from support.spark.class_archive import ClassArchive
 
 ROOT = Path(__file__).parents[2]
 WITHOUT_PYSPARK = "needs PySpark: pip install '.[spark]'"
@@ -33,33 +36,34 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def shared_classes() -> Iterator[None]:
-    """Spark's JVMs map an archive of their classes instead of loading each from a jar."""
+def class_archive() -> "Iterator[ClassArchive]":
+    """Spark's JVMs map an archive of their classes, if there is one, instead of loading each from a jar."""
     pytest.importorskip("pyspark", reason=WITHOUT_PYSPARK)
-    from support.spark.class_archive import java_options
+    from support.spark.class_archive import ClassArchive
 
+    archive = ClassArchive()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("JDK_JAVA_OPTIONS", f"{os.environ.get('JDK_JAVA_OPTIONS', '')} {java_options()}".strip())
-        yield
+        patch.setenv("JDK_JAVA_OPTIONS", f"{os.environ.get('JDK_JAVA_OPTIONS', '')} {archive.use_options}".strip())
+        yield archive
 
 
 @pytest.fixture(scope="session")
-def python_path(shared_classes: None) -> str:
+def python_path(class_archive: "ClassArchive") -> str:
     """PYTHONPATH of Python workers: the Moldau that is tested, and the tests, whose functions they may run."""
     inherited = broker_environment()["PYTHONPATH"]
     return os.pathsep.join((inherited, str(ROOT / "tests"), str(ROOT)))
 
 
 @pytest.fixture(scope="session")
-def spark(python_path: str) -> Iterator[Any]:
+def spark(python_path: str, class_archive: "ClassArchive") -> Iterator[Any]:
     """A session with two cores, for all tests that do not stop or kill it."""
-    pytest.importorskip("pyspark", reason=WITHOUT_PYSPARK)
-    from moldau.spark import session
+    from moldau.spark import jvm, session
 
     os.environ["PYTHONPATH"] = python_path
-    started = session("tests", "local[2]", **SETTINGS)
+    started = session("tests", "local[2]", **SETTINGS, **{"spark.driver.extraJavaOptions": class_archive.dump_options})
     yield started
     started.stop()
+    class_archive.finish(jvm._running[0])
 
 
 @pytest.fixture(autouse=True)

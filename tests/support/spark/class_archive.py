@@ -1,63 +1,79 @@
-"""Class data sharing for the Spark JVMs of tests: an archive of loaded classes, made once and kept in the user's cache.
+"""Class data sharing for the Spark JVMs of tests: an archive of loaded classes in the user's cache.
 
-A short Spark JVM spends half of its CPU on loading and verifying some 10,000 classes. A dynamic archive (Java 13+,
-`-XX:ArchiveClassesAtExit`) holds them ready to be mapped. A JVM with another Java or another class path ignores it.
+A short Spark JVM spends half of its CPU on loading and verifying some 10,000 classes. A dynamic archive (Java 13+)
+holds them ready to be mapped. The JVM of the shared session writes it at its end, if there is none, for later test
+runs. A JVM with another Java or another class path ignores it.
 """
 
-import fcntl
 import hashlib
 import os
 import subprocess
-import sys
+import time
 from pathlib import Path
 
 from moldau.spark.java import Java, find_java
 
-TRAINING = Path(__file__).with_name("training.py")
-TIMEOUT_S = 600
+EXIT_S = 300
+KEPT_S = 30 * 86_400  # archives of other environments, 170 MB each
 QUIET = "-Xlog:disable"  # a JVM that cannot use the archive would warn on its standard output, which scripts read
 
 
-def java_options() -> str:
-    """Options for JDK_JAVA_OPTIONS with which Spark's JVMs use the archive; empty if there is none."""
-    java = find_java()
-    if not isinstance(java, Java) or not (java.home / "lib" / "server" / "classes.jsa").exists():
-        return ""
-    archive = _archive(java)
-    return f"-XX:SharedArchiveFile={archive} {QUIET}" if archive is not None else ""
+class ClassArchive:
+    """The archive for the Java and the PySpark of this environment."""
+
+    def __init__(self) -> None:
+        self._path = _path()
+
+    @property
+    def exists(self) -> bool:
+        return self._path is not None and self._path.exists()
+
+    @property
+    def use_options(self) -> str:
+        """Java options to use the archive; empty if there is none."""
+        return f"-XX:SharedArchiveFile={self._path} {QUIET}" if self.exists else ""
+
+    @property
+    def dump_options(self) -> str:
+        """Java options to write the archive at the end of the JVM; empty if there is one, or cannot be."""
+        return f"-XX:ArchiveClassesAtExit={self._unfinished} {QUIET}" if self._path and not self.exists else ""
+
+    def finish(self, jvm: "subprocess.Popen[bytes]") -> None:
+        """End the JVM, wait for its archive, and put it in place."""
+        if self._path is None or self.exists:
+            return
+        assert jvm.stdin is not None
+        jvm.stdin.close()  # Spark's JVM exits when its standard input ends
+        try:
+            jvm.wait(EXIT_S)
+        except subprocess.TimeoutExpired:
+            jvm.kill()
+            jvm.wait()
+        if jvm.returncode == 0 and self._unfinished.exists():
+            for other in self._path.parent.glob("spark-*.jsa"):
+                if time.time() - other.stat().st_mtime > KEPT_S:
+                    other.unlink()
+            self._unfinished.rename(self._path)
+        self._unfinished.unlink(missing_ok=True)
+
+    @property
+    def _unfinished(self) -> Path:
+        assert self._path is not None
+        return self._path.with_suffix(f".{os.getpid()}")
 
 
-def _archive(java: Java) -> Path | None:
+def _path() -> Path | None:
+    """None without Java or without its own archive, on which a dynamic one is based."""
     import pyspark
 
+    java = find_java()
+    if not isinstance(java, Java) or not (java.home / "lib" / "server" / "classes.jsa").exists():
+        return None
     jars = Path(pyspark.__file__).parent / "jars"
+    release = java.home / "release"
     key = hashlib.sha256()
-    for part in (java.home, (java.home / "release").read_text(), jars, *sorted(os.listdir(jars)), TRAINING.read_text()):
+    for part in (java.home, release.read_text() if release.exists() else "", jars, *sorted(os.listdir(jars))):
         key.update(f"{part}\n".encode())
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "moldau-tests"
-    archive = cache / f"spark-{key.hexdigest()[:16]}.jsa"
     cache.mkdir(parents=True, exist_ok=True)
-    with open(cache / "lock", "w") as lock:  # one process makes it, the others wait
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not archive.exists():
-            for old in cache.glob("spark-*.jsa"):
-                old.unlink()
-            _make(archive)
-    return archive if archive.exists() else None
-
-
-def _make(archive: Path) -> None:
-    """Run a few queries in a JVM that dumps its classes at its end."""
-    unfinished = archive.with_suffix(".tmp")
-    unfinished.unlink(missing_ok=True)
-    options = f"{os.environ.get('JDK_JAVA_OPTIONS', '')} -XX:ArchiveClassesAtExit={unfinished} {QUIET}"
-    done = subprocess.run(
-        [sys.executable, str(TRAINING)],
-        env={**os.environ, "JDK_JAVA_OPTIONS": options.strip()},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        timeout=TIMEOUT_S,
-        check=False,
-    )
-    if done.returncode == 0 and unfinished.exists():
-        unfinished.rename(archive)
+    return cache / f"spark-{key.hexdigest()[:16]}.jsa"
