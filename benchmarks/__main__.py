@@ -45,9 +45,11 @@ class Consumer(enum.Enum):
     CONFLUENT = "confluent-kafka"
 
 
-Workdir = Annotated[Path | None, typer.Option(help="Where brokers keep their data meanwhile.")]
-Quick = Annotated[bool, typer.Option("--quick", help="Small counts: shows that everything runs; not for figures.")]
-Kafka = Annotated[bool, typer.Option("--kafka", help="Apache Kafka instead of ours.")]
+Workdir = Annotated[Path | None, typer.Option(help="Directory for the brokers' data.")]
+Quick = Annotated[
+    bool, typer.Option("--quick", help="Small counts, to check that everything runs; the figures mean nothing.")
+]
+Kafka = Annotated[bool, typer.Option("--kafka", help="Measure Apache Kafka instead of Moldau.")]
 
 
 @app.callback(invoke_without_command=True)
@@ -60,15 +62,15 @@ def main(
     self_check: Annotated[
         bool, typer.Option("--self-check", help="Apache Kafka in both roles: ratios show the noise of the machine.")
     ] = False,
-    soak: Annotated[bool, typer.Option("--soak", help="Instead, a steady load on ours: does anything creep?")] = False,
+    soak: Annotated[
+        bool, typer.Option("--soak", help="Instead, run a steady load on Moldau and watch for growth.")
+    ] = False,
     minutes: Annotated[float, typer.Option(help="How long to soak.")] = 60,
-    consumer: Annotated[
-        Consumer | None, typer.Option(help="What reads: kcat, if there, costs the machine less.")
-    ] = None,
+    consumer: Annotated[Consumer | None, typer.Option(help="The consumer; kcat, if installed, uses less CPU.")] = None,
     workdir: Workdir = None,
 ) -> None:
     """Compare Moldau with Apache Kafka, in alternating rounds."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that it cleans up as Ctrl-C does
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # clean up as after Ctrl-C
     if context.invoked_subcommand is not None:
         return
     wanted = measures.chosen(only or [])
@@ -99,7 +101,7 @@ def spark(
     side: Annotated[str | None, typer.Option(help="Only one side: ours or theirs.")] = None,
     workdir: Workdir = None,
 ) -> None:
-    """Our source and sink beside Spark's own Kafka connector, on a broker of ours."""
+    """Compare our Spark source and sink with Spark's own Kafka connector, on a Moldau broker."""
     wanted = spark_measures.chosen(only or [])
     if not wanted:
         console.print(f"No such measure; there are: {', '.join(measure.name for measure in spark_measures.MEASURES)}")
@@ -114,7 +116,7 @@ def spark(
             keep=lambda found: report.save(found, path),
         )  # fmt: skip
     if trial:
-        console.print("[yellow]A trial: its figures say that everything runs, not how fast.")
+        console.print("[yellow]A trial run: its figures are no measurement.")
     report.show_spark(results, console)
     console.print(f"Figures of all rounds: {path}")
     if results["failures"]:
@@ -123,13 +125,13 @@ def spark(
 
 @app.command()
 def cluster(
-    only: Annotated[list[str] | None, typer.Option(help="How a measure's name begins; may be repeated.")] = None,
+    only: Annotated[list[str] | None, typer.Option(help="Prefix of a measure's name; may be repeated.")] = None,
     rounds: Annotated[int, typer.Option(min=1, help="Rounds per cluster; the median counts.")] = 3,
     quick: Quick = False,
     no_kafka: Annotated[bool, typer.Option("--no-kafka", help="Ours alone.")] = False,
     workdir: Workdir = None,
 ) -> None:
-    """Three brokers beside three of Apache Kafka: replicated produce and consume, fail-over, memory."""
+    """Compare clusters of three brokers: replicated produce and consume, failover, memory."""
     if not clustered.chosen(only or []):
         console.print(f"No such measure; there are: {', '.join(measure.name for measure in clustered.MEASURES)}")
         raise typer.Exit(2)
@@ -145,12 +147,12 @@ def cluster(
 
 @app.command()
 def cpu(
-    only: Annotated[str, typer.Option(help="Only replays whose name contains this.")] = "",
+    only: Annotated[str, typer.Option(help="Only replays with this in their name.")] = "",
     scale: Annotated[float, typer.Option(help="Times as many requests.")] = 1.0,
     kafka: Kafka = False,
     workdir: Workdir = None,
 ) -> None:
-    """Broker CPU per request and record, replaying the same frames: the counter for development."""
+    """Measure broker CPU per request and record by replaying the same frames; the fast benchmark for development."""
     table = Table("replay", *(Column(name, justify="right") for name in ("requests", "µs/request", "µs/record", "1/s")))
     with _scratch(workdir) as scratch, running(_one(kafka), scratch, "cpu") as peer:
         for replay in counter.REPLAYS:
@@ -174,7 +176,7 @@ def isolation(
     kafka: Kafka = False,
     workdir: Workdir = None,
 ) -> None:
-    """Whether large logs, many partitions, cold readers or fsyncs disturb a producer."""
+    """Measure how large logs, many partitions, cold readers and fsyncs affect a producer."""
     extent = studies.QUICK if quick else studies.FULL if full else studies.NORMAL
     with _scratch(workdir) as scratch, console.status("") as status:
         rows = studies.study(_one(kafka), scratch, extent, only or [], _saying(status))
@@ -184,7 +186,7 @@ def isolation(
 
 @app.command()
 def fsync(quick: Quick = False, workdir: Workdir = None) -> None:
-    """What group commit gains for producers that wait for fsync."""
+    """Measure the gain of group commit for producers that wait for fsync."""
     table = Table(*(Column(name, justify="right") for name in ("producers", "requests/s", "gain")))
     with _scratch(workdir) as scratch:
         for row in group_commit.study(scratch, quick=quick):
@@ -195,11 +197,11 @@ def fsync(quick: Quick = False, workdir: Workdir = None) -> None:
 
 @app.command()
 def loading(
-    commits: Annotated[int, typer.Option(min=1000, help="Offsets that were committed.")] = 10_000_000,
-    keys: Annotated[int, typer.Option(min=1000, help="Of so many partitions of groups.")] = 10_000,
+    commits: Annotated[int, typer.Option(min=1000, help="Number of offset commits.")] = 10_000_000,
+    keys: Annotated[int, typer.Option(min=1000, help="Number of different group and partition pairs.")] = 10_000,
     workdir: Workdir = None,
 ) -> None:
-    """How long a broker takes to know committed offsets again, before and after compaction."""
+    """Measure how long a broker takes to load committed offsets, before and after compaction."""
     table = Table("log", "MiB", "seconds until every group is answered")
     with _scratch(workdir) as scratch, console.status("") as status:
         for row in offsets.study(scratch, commits, keys, _saying(status)):
@@ -210,13 +212,15 @@ def loading(
 
 @app.command()
 def compaction(
-    rounds: Annotated[int, typer.Option(min=1, help="Cleanings that count; the median does.")] = 3,
+    rounds: Annotated[int, typer.Option(min=1, help="Measured cleanings; the median is reported.")] = 3,
     records: Annotated[int, typer.Option(min=1000, help="Records of the log.")] = 1_000_000,
-    seconds: Annotated[float, typer.Option(help="How long a producer is watched beside it; 0: not at all.")] = 8,
+    seconds: Annotated[
+        float, typer.Option(help="How long to measure a producer during cleaning; 0 for not at all.")
+    ] = 8,
     no_kafka: Annotated[bool, typer.Option("--no-kafka", help="Ours alone.")] = False,
     workdir: Workdir = None,
 ) -> None:
-    """The cleaner's speed beside Apache Kafka's on the same log, and a producer's p99 while it works."""
+    """Compare the log cleaner with Apache Kafka's on the same log, and measure a producer's p99 meanwhile."""
     found = kafka_jars.obtain()
     jars = None if no_kafka or isinstance(found, str) or not found.compiles else found
     with console.status("") as status:
@@ -264,7 +268,7 @@ def _saying(status: Status) -> Callable[[str], None]:
 
 
 def _one(kafka: bool) -> Kind:
-    """Ours, or Apache Kafka where a command is to show how that does."""
+    """Moldau, or Apache Kafka if requested."""
     if not kafka:
         return Moldau()
     found = kafka_jars.obtain()
@@ -284,7 +288,7 @@ def _roles(no_kafka: bool, self_check: bool) -> tuple[Jars | None, Kind, Kind | 
 
 
 def _flavours(side: str | None) -> list[sides.Flavour]:
-    """Both Sparks, or the one that is asked for; ours alone where the connector cannot be had."""
+    """Both sides, or the requested one; only ours if the connector is not available."""
     if side == "ours":
         return [sides.ours()]
     found = connector.obtain()
@@ -305,7 +309,7 @@ def _publish_cluster(results: dict[str, Any], *, quick: bool) -> None:
 
 def _publish(results: dict[str, Any], *, quick: bool) -> None:
     if quick:
-        console.print("[yellow]A trial: its figures say that everything runs, not how fast.")
+        console.print("[yellow]A trial run: its figures are no measurement.")
     report.show(results, console)
     report.show_isolation(results.get("isolation", []), console)
     path = report.TRIAL if quick else report.RESULTS

@@ -1,7 +1,7 @@
-"""Three brokers beside three of Apache Kafka: replicated produce and consume, fail-over, memory. Gives a plain value.
+"""Comparison of clusters of three brokers: replicated produce and consume, failover, memory. Returns a plain value.
 
-Both clusters are up; one is under load at a time. Fail-over is measured on clusters with their default settings, and on
-others whose sessions are equally long.
+Both clusters run; one is under load at a time. Failover is measured with default settings, and with equal session
+timeouts.
 """
 
 import contextlib
@@ -59,7 +59,7 @@ MEASURES = [
 
 
 def chosen(only: list[str]) -> list[Measure]:
-    """Those whose name or workload begins with one of these; all for none."""
+    """The measures with one of these prefixes in name or workload; all if there are none."""
     names = tuple(only)
     return [each for each in MEASURES if not names or each.name.startswith(names) or each.workload.startswith(names)]
 
@@ -75,7 +75,7 @@ def compare(
     say: Say,
     only: list[str] | None = None,
 ) -> dict[str, Any]:
-    """Medians of alternating rounds; without Kafka's jars ours alone."""
+    """Medians of alternating rounds; Moldau alone without Kafka's jars."""
     theirs = jars if kafka else None
     wanted = chosen(only or [])
     taken: dict[str, dict[str, list[Figures]]] = {}
@@ -106,7 +106,7 @@ def compare(
 def _works(
     jars: Jars | None, extent: Extent, consumer: str, rounds: int
 ) -> list[tuple[bool, dict[str, tuple[int, Work]]]]:
-    """What is done how often: on clusters with their defaults, and on those with equal sessions."""
+    """Workloads and rounds: on clusters with default settings, and with equal session timeouts."""
     count, partitions = extent.failovers, extent.led_by_one
     defaults: dict[str, tuple[int, Work]] = {
         "load": (rounds, lambda cluster: _load(jars, cluster, extent, consumer)),
@@ -147,14 +147,14 @@ def _clusters(kinds: list[tuple[str, ClusterKind]], workdir: Path, say: Say) -> 
 def _rounds(name: str, both: list[RunningCluster], rounds: int, say: Say, run: Work) -> dict[str, list[Figures]]:
     taken: dict[str, list[Figures]] = {cluster.label: [] for cluster in both}
     for number in range(rounds):
-        for cluster in both if number % 2 == 0 else reversed(both):  # neither always follows the other
+        for cluster in both if number % 2 == 0 else reversed(both):  # neither always goes second
             say(f"{name}, round {number + 1} of {rounds}: {cluster.label}")
             taken[cluster.label].append(run(cluster))
     return taken
 
 
 def _load(jars: Jars | None, cluster: RunningCluster, extent: Extent, consumer: str) -> Figures:
-    """Written by Kafka's own perf tool with acks=all, idempotent as by default; then read once."""
+    """Write with Kafka's ProducerPerformance, acks=all and idempotent as by default; then read once."""
     count = extent.records
     with cluster.topic(PARTITIONS) as topic:
         began = cluster.cpu_seconds()

@@ -1,6 +1,6 @@
-"""Three brokers of a kind as one: Moldau's on a ZooKeeper, and Apache Kafka's, each broker and controller at once.
+"""Clusters of three brokers: Moldau on ZooKeeper, and Apache Kafka with combined brokers and controllers.
 
-Built of `peers`; watched from the outside, like them. Knows nothing of load.
+Built from `peers` and measured from the outside, like them. Generates no load.
 """
 
 import contextlib
@@ -40,7 +40,7 @@ REPLICATED = {  # of both
 
 
 class ClusterKind(Protocol):
-    """How one sort of cluster is made: what it needs beside its brokers, and each of them."""
+    """How to build one kind of cluster: its brokers, and the processes that they need."""
 
     @property
     def name(self) -> str: ...
@@ -49,13 +49,13 @@ class ClusterKind(Protocol):
     def version(self) -> str: ...
 
     def nodes(self, stack: contextlib.ExitStack, home: Path) -> "Nodes":
-        """Prepared, not started; what else runs is ended by the stack."""
+        """The nodes, prepared but not started; the stack ends other processes."""
 
 
 @dataclass(slots=True)
 class Nodes:
     peers: list[Peer]
-    beside: list[int] = field(default_factory=list)  # processes that the brokers need: ZooKeeper's
+    beside: list[int] = field(default_factory=list)  # ZooKeeper processes
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +156,7 @@ def _listening_on(addresses: str) -> list[int]:
 
 @dataclass(slots=True)
 class RunningCluster:
-    """Counts its brokers as one. ZooKeeper is told apart: it is the user's own."""
+    """A running cluster; figures are sums over its brokers, without ZooKeeper."""
 
     label: str
     kind: ClusterKind
@@ -167,13 +167,13 @@ class RunningCluster:
         return ",".join(peer.bootstrap for peer in self.nodes.peers)
 
     def leader_of(self, topic: str) -> int:
-        """Of its first partition."""
+        """The leader of its first partition."""
         found = self._admin().list_topics(topic, timeout=LIMIT_S).topics[topic].partitions[0].leader
         return int(found)
 
     @contextlib.contextmanager
     def topic(self, partitions: int) -> Iterator[Topic]:
-        """A topic of its own, on all brokers and in sync there; it is deleted with its files at the end."""
+        """A new topic, in sync on all brokers; deleted with its files at the end."""
         name, admin = f"bench-{next(_numbers)}", self._admin()
         wanted = NewTopic(name, num_partitions=partitions, replication_factor=BROKERS)
         admin.create_topics([wanted], operation_timeout=LIMIT_S)[name].result(LIMIT_S)
@@ -186,7 +186,7 @@ class RunningCluster:
             os.sync()
 
     def await_known(self) -> None:
-        """Every broker knows every other."""
+        """Wait until every broker knows all others."""
         deadline = time.monotonic() + LIMIT_S
         for peer in self.nodes.peers:
             admin = AdminClient({"bootstrap.servers": peer.bootstrap, "log_level": 0})
@@ -225,7 +225,7 @@ class RunningCluster:
 
 @contextlib.contextmanager
 def running_cluster(kind: ClusterKind, workdir: Path, label: str) -> Iterator[RunningCluster]:
-    """On fresh directories under `workdir`; processes and directories are gone afterwards, whatever happens."""
+    """Run a cluster in new directories under `workdir`; processes and directories are always removed."""
     home = workdir / f"{label}-{free_port()}"
     home.mkdir(parents=True)
     with contextlib.ExitStack() as stack:

@@ -44,7 +44,7 @@ VALUE_BYTES = 100
 SEGMENT_BYTES = 64 * 1024 * 1024
 KEY_MEMORY = 134_217_728 * 9 // 10  # a broker's defaults
 CHUNK = 524_288 // 2
-CLEANS_PER_S = 700_000  # records: so many are prepared for each second that a producer is watched
+CLEANS_PER_S = 700_000  # records to prepare for each second of the producer measurement
 COMPACTED = {"cleanup.policy": "compact", "segment.bytes": "104857600"}  # as of __consumer_offsets
 
 
@@ -96,7 +96,7 @@ def write_log(directory: Path, case: Case, records: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """Of one cleaning."""
+    """Figures of one cleaning."""
 
     records: int
     kept: int
@@ -190,7 +190,7 @@ def _copies(source: Path, scratch: Path, name: str, rounds: int) -> list[Path]:
 
 
 class Compacting(Moldau):
-    """Looks for dirty logs without a long pause."""
+    """A broker that checks for dirty logs often."""
 
     def command(self, home: Path, port: int) -> list[str]:
         return [*Moldau.command(self, home, port), "--set", "log.cleaner.backoff.ms=50"]
@@ -202,7 +202,7 @@ def beside(scratch: Path, seconds: float, pairs: int, say: Say) -> Finding:
     data = batches(CASES[0], 200 * BATCH_RECORDS, time.time_ns() // 1_000_000)
     with running(Compacting(), scratch, "compacting") as peer:
         probe = topics.create(peer, PARTITIONS)
-        drive.latency(peer, probe, rate=RATE, seconds=min(seconds, 5))  # warms both ends
+        drive.latency(peer, probe, rate=RATE, seconds=min(seconds, 5))  # warm up both ends
         for number in range(pairs):
             say(f"p99 alone, and while a log is compacted: {number + 1} of {pairs}")
             dirty = topics.create(peer, 1, {**COMPACTED, "min.cleanable.dirty.ratio": "1.0"})
@@ -245,7 +245,7 @@ def _make_due(peer: Peer, target: Topic) -> None:
 
 
 def _cleaner_cpu(peer: Peer) -> float:
-    """CPU seconds of the broker's cleaners so far, those that have ended too."""
+    """CPU seconds of the broker's cleaner processes so far, including ended ones."""
     broker = psutil.Process(peer.pid)
     ended = broker.cpu_times()
     return float(ended.children_user + ended.children_system) + sum(cpu_seconds(each.pid) for each in broker.children())

@@ -1,4 +1,4 @@
-"""The comparison itself: both brokers up, warmed, and loaded in turn, round by round; gives a plain results value.
+"""The comparison itself: both brokers up, warmed, and loaded in turn, round by round; returns a plain value.
 
 Only one broker is under load at a time. The other one idles; it is not paused, because a paused Apache Kafka finds its
 own broker session expired when it wakes. What the idle one uses meanwhile is recorded beside each round.
@@ -39,7 +39,7 @@ def compare(
         for workload in workloads_of(measures):
             taken[workload.name] = {peer.label: [] for peer in peers}
             for number in range(rounds):
-                # The one that goes first changes with each round, so that neither always follows the other.
+                # The order alternates, so that neither always goes second.
                 for peer in peers if number % 2 == 0 else reversed(peers):
                     say(f"{workload.name}, round {number + 1} of {rounds}: {peer.label}")
                     idle = _idle_cpu(peers, peer)

@@ -20,7 +20,7 @@ from benchmarks.topics import Topic
 
 
 class Served(Protocol):
-    """Whatever clients can reach: one broker, or a cluster."""
+    """A target for clients: one broker, or a cluster."""
 
     @property
     def bootstrap(self) -> str: ...
@@ -89,7 +89,7 @@ class ConsumeResult:
 
 
 def parse_summary(output: str) -> ProduceResult:
-    """The last summary of ProducerPerformance: that of the steady state where a warm-up was asked for.
+    """The last summary of ProducerPerformance: of the steady state if there was a warm-up.
 
     Its progress lines look alike but have no percentiles.
     """
@@ -101,7 +101,7 @@ def parse_summary(output: str) -> ProduceResult:
 
 
 def produce(jars: Jars | None, peer: Served, topic: Topic, load: ProduceLoad) -> ProduceResult:
-    """Kafka's ProducerPerformance; librdkafka where there is no Java, with a rate but no latencies."""
+    """Kafka's ProducerPerformance; librdkafka without Java, with a rate but no latencies."""
     if jars is None:
         return _produce_with_librdkafka(peer, topic, load)
     arguments = ["--bootstrap-server", peer.bootstrap, "--topic", topic.name, "--record-size", str(load.record_size)]
@@ -148,7 +148,7 @@ def _consume_with_kcat(peer: Served, topic: Topic, records: int) -> ConsumeResul
 
 
 def coordinated(jars: Jars, peer: Peer, topic: Topic, load: CoordinatedLoad) -> dict[str, float]:
-    """Kafka's own consumers or transactional producers, as many as wanted, each in a loop."""
+    """Run Kafka's consumers or transactional producers, each in a loop."""
     arguments = [load.mode, peer.bootstrap, topic.name, str(load.clients), str(load.warm_up), str(load.count)]
     result: dict[str, float] = json.loads(_run(jars.command(str(COORDINATED), *arguments, options=PERF_JVM)))
     return result
@@ -179,7 +179,7 @@ def work(job: str, **arguments: Any) -> dict[str, float]:
 
 @contextlib.contextmanager
 def disturbing(job: str, **arguments: Any) -> Iterator[dict[str, float]]:
-    """Runs an endless job of `benchmarks.worker` meanwhile; what it did is in the mapping afterwards."""
+    """Run an endless job of `benchmarks.worker` in the background; its result is in the mapping afterwards."""
     outcome: dict[str, float] = {}
     process = subprocess.Popen(
         _worker(job, arguments), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True

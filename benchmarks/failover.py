@@ -1,4 +1,4 @@
-"""How long a producer waits when the leader of its partition goes: the longest gap between two acknowledgements."""
+"""Failover as a producer sees it: the longest gap between two acknowledgements when the leader is lost."""
 
 import itertools
 import os
@@ -13,9 +13,9 @@ from confluent_kafka import KafkaError, Message, Producer
 from benchmarks.clusters import RunningCluster
 
 INTERVAL_S = 0.005  # between two records
-STEADY_S = 2.0  # how long acknowledgements come before the leader goes, and after they have come again
+STEADY_S = 2.0  # steady acknowledgements before the fault and after recovery
 LIMIT_S = 90.0
-RESTED_S = 0.5  # no acknowledgement is this late by itself
+RESTED_S = 0.5  # acknowledgements are never this late without a fault
 HASTY: dict[str, Any] = {"socket.timeout.ms": 2_000, "topic.metadata.refresh.interval.ms": 500}
 
 
@@ -56,7 +56,7 @@ class _Watch:
 
 
 def gap_ms(cluster: RunningCluster, topic: str, away: Callable[[int], None], settings: dict[str, Any]) -> float:
-    """`away` makes the broker with this index go; the topic's only partition has it as its leader."""
+    """`away` stops the broker with this index, the leader of the topic's only partition."""
     leader = cluster.leader_of(topic)
     with _Watch(cluster.bootstrap, topic, settings) as watch:
         _wait(lambda: len(watch.times) > 1 and watch.times[-1] - watch.times[0] > STEADY_S, "the first records")
@@ -68,7 +68,7 @@ def gap_ms(cluster: RunningCluster, topic: str, away: Callable[[int], None], set
 
 
 def _is_back(times: list[float], gone: float) -> bool:
-    """Another leader has acknowledged for a while: what was on its way when the old one went does not count."""
+    """Whether a new leader has acknowledged for a while: what was in flight at the fault does not count."""
     now = time.perf_counter()
     if now - gone < STEADY_S or not times or now - times[-1] > RESTED_S:
         return False
@@ -85,7 +85,7 @@ def _wait(holds: Callable[[], bool], what: str) -> None:
 
 
 def kill(cluster: RunningCluster, topic: str) -> float:
-    """kill -9, with the client's own defaults; the broker is started again afterwards."""
+    """kill -9, with the client's defaults; the broker is restarted afterwards."""
     gone: list[int] = []
 
     def away(index: int) -> None:
@@ -100,7 +100,7 @@ def kill(cluster: RunningCluster, topic: str) -> float:
 
 
 def pause(cluster: RunningCluster, topic: str) -> float:
-    """SIGSTOP: nothing tells but the end of the session. The client is one that asks again soon."""
+    """SIGSTOP: only the expired session shows it. The client refreshes metadata often."""
     gone: list[int] = []
 
     def away(index: int) -> None:

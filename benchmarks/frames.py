@@ -24,7 +24,7 @@ _PARTITION_ANSWER = Struct(">ihqqqbbb")  # Produce: index, error, base offset, t
 _READ_SIZE = 1 << 20
 
 
-NOT_YET = {3, 6, 100}  # unknown topic, not the leader, unknown topic id: a topic that is still being made
+NOT_YET = {3, 6, 100}  # unknown topic, not the leader, unknown topic id: the topic is still being created
 
 
 class Answer(NamedTuple):
@@ -35,7 +35,7 @@ class Answer(NamedTuple):
 
 
 class RefusedError(Exception):
-    """The broker answered a frame of the benchmark with an error: the measure would be worthless."""
+    """The broker answered a frame of the benchmark with an error, which makes the figure worthless."""
 
     def __init__(self, message: str, error: int) -> None:
         super().__init__(message)
@@ -43,7 +43,7 @@ class RefusedError(Exception):
 
 
 class Connection:
-    """A blocking connection that keeps answers in order and throws most of their bytes away."""
+    """A blocking connection that reads responses in order and discards most of their bytes."""
 
     def __init__(self, address: tuple[str, int], timeout_s: float = 60.0) -> None:
         self._socket = socket.create_connection(address, timeout=timeout_s)
@@ -110,7 +110,7 @@ def answers(address: tuple[str, int]) -> bool:
 
 
 def batch(records: int, value_size: int, *, producer_id: int = -1, epoch: int = -1, base_sequence: int = -1) -> bytes:
-    """A record batch of equal records with null keys; the values are not compressible at a glance, nor need they be."""
+    """A record batch of equal records with null keys; the values hardly compress."""
     value = bytes(index * 37 % 251 for index in range(value_size))
     body = b"".join(_record(offset, value) for offset in range(records))
     now = int(time.time() * 1000)
@@ -188,7 +188,7 @@ def fetch(topic: uuid.UUID, offsets: Sequence[tuple[int, int]], *, partition_byt
 
 
 class Fetched(NamedTuple):
-    """What the head of a Fetch answer tells of its first partition."""
+    """The first partition of a Fetch response, from its first bytes."""
 
     high_watermark: int
     records_size: int

@@ -1,4 +1,4 @@
-"""What group commit gains: producers that wait for fsync, one alone and many together, on a disk of a known slowness.
+"""The gain of group commit: one and many producers that wait for fsync, on a disk with a fixed fsync time.
 
 The broker runs with an fsync that takes a fixed time longer than the disk's own, so that the figure is about the broker
 and not about the machine. Each producer has one request of one record on its way; `flush.messages=1`.
@@ -55,7 +55,7 @@ class SlowDisk:
 class Committed(NamedTuple):
     producers: int
     requests_per_s: float
-    gain: float  # over one producer, each of whose requests has an fsync of its own
+    gain: float  # over one producer, with an fsync for each request
 
 
 def study(workdir: Path, *, quick: bool) -> list[Committed]:
@@ -72,7 +72,7 @@ def study(workdir: Path, *, quick: bool) -> list[Committed]:
 
 
 def _rate(peer: Peer, request: bytes, producers: int, seconds: float) -> float:
-    """Acknowledged requests per second of so many producers, each with a connection and a thread of its own."""
+    """Acknowledged requests per second of this many producers, each with its own connection and thread."""
     end = time.perf_counter() + seconds
     counts = [0] * producers
 

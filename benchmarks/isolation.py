@@ -1,5 +1,5 @@
-"""Does one thing disturb another? Append cost in a large log, start-up with many partitions, and a producer's p99 while
-others ask for metadata, read cold data or force fsyncs. On one broker; knows nothing of ratios between brokers."""
+"""Interference on one broker: append cost in a large log, start-up with many partitions, and a producer's p99 beside
+metadata requests, cold reads and fsyncs."""
 
 import contextlib
 import os
@@ -26,7 +26,7 @@ BIG_RECORD = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """How large the logs and how many the partitions are; `--full` takes what the figures are promised for."""
+    """Sizes of logs and numbers of partitions; `--full` is for published figures."""
 
     large_log_bytes: int
     cold_bytes: int
@@ -141,7 +141,7 @@ def disturbances(kind: Kind, workdir: Path, extent: Extent, say: Say) -> list[Fi
         say(f"writing {extent.cold_bytes / GB:.1f} GB to read back cold")
         records = _fill_bytes(peer, cold, extent.cold_bytes)
         os.sync()
-        _p99(peer, probe, min(extent.probe_s, 5))  # warms both ends
+        _p99(peer, probe, min(extent.probe_s, 5))  # warm up both ends
         where = {"host": peer.address[0], "port": peer.address[1]}
         reading = {
             "topic": cold.name, "topic_id": str(cold.id), "data": str(peer.data), "partitions": PARTITIONS,

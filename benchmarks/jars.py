@@ -19,9 +19,7 @@ from pathlib import Path
 KAFKA_VERSION = "4.3.1"
 ARTIFACTS = tuple(f"org.apache.kafka:{name}:{KAFKA_VERSION}" for name in ("kafka_2.13", "kafka-tools", "kafka-streams"))
 OLDEST_JAVA = 17
-DONE = (
-    "complete"  # written last, with what was asked for: a download that was interrupted or asked for less is repeated
-)
+DONE = "complete"  # written last, with the artifacts: an interrupted or different download is repeated
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +35,12 @@ class Jars:
 
     @property
     def compiles(self) -> bool:
-        """Whether it is a JDK, which runs a source file as it is, and not a mere JRE."""
+        """Whether it is a JDK, which can run a source file, and not only a JRE."""
         return shutil.which("javac", path=str(Path(self.java).resolve().parent)) is not None
 
 
 def obtain() -> Jars | str:
-    """The jars, downloaded where necessary; or, in words, why there are none and how to get them."""
+    """The jars, downloaded if necessary; or a text with the reason why not, and how to get them."""
     home = os.environ.get("JAVA_HOME")
     java = shutil.which("java", path=f"{home}/bin") if home else shutil.which("java")
     version = _java_version(java) if java else ""
@@ -62,7 +60,7 @@ def cache() -> Path:
 
 
 def download(name: str, artifacts: tuple[str, ...]) -> Path | str:
-    """A folder whose `libs` has these artifacts (`group:name:version`) and all that they need; or why there is none.
+    """A folder with these artifacts (`group:name:version`) and their dependencies in `libs`; or why there is none.
 
     One process at a time fetches it.
     """
@@ -93,7 +91,7 @@ def _is_complete(directory: Path, project: str) -> bool:
 
 
 def _project(artifacts: tuple[str, ...]) -> str:
-    """A Maven project whose only purpose is its dependencies."""
+    """A Maven project with nothing but dependencies."""
     dependencies = "".join(
         f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId>"
         f"<version>{version}</version></dependency>"
@@ -106,7 +104,7 @@ def _project(artifacts: tuple[str, ...]) -> str:
 
 
 def _java_version(java: str) -> str:
-    """`17.0.15`; empty if it cannot be told."""
+    """The version, such as `17.0.15`; empty if unknown."""
     text = subprocess.run([java, "-version"], capture_output=True, text=True).stderr
     found = re.search(r'version "([^"]+)"', text)
     return found.group(1) if found else ""

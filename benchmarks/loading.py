@@ -1,4 +1,4 @@
-"""How long a broker takes to know its groups' committed offsets again: many commits over few keys, raw and compacted.
+"""Time to load committed offsets: many commits of few keys, before and after compaction.
 
 The commits are written into the logs of a stopped broker, as it would have written them itself. The time is from the
 broker's start until an offset of the last group is answered.
@@ -25,7 +25,7 @@ from moldau.wire.records import encode_pairs
 
 TOPIC = "__consumer_offsets"
 GROUPS, SHARDS = 100, 50
-AT_ONCE = 10  # partitions that one commit names
+AT_ONCE = 10  # partitions in one commit
 SEGMENT_BYTES = 100 * 1024 * 1024
 LIMIT_S = 600.0
 
@@ -41,7 +41,7 @@ def study(workdir: Path, commits: int, keys: int, say: Callable[[str], None]) ->
     directory = workdir / "data"
     broker = Broker(directory, log_cleaner_enable=False).start()
     _create(broker, keys // GROUPS)
-    _ask(broker, "group-0")  # creates the topic of committed offsets
+    _ask(broker, "group-0")  # creates __consumer_offsets
     broker.stop()
     say(f"writing {commits:,} commits")
     _write(directory, commits, keys)

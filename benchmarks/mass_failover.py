@@ -1,4 +1,4 @@
-"""How long many partitions are without a leader when the broker goes that leads them all.
+"""Failover time of many partitions when the broker that leads all of them is killed.
 
 Measured from the kill, so the time until it is noticed is in it: until every broker that is left names a new leader for
 every partition, and until each of them has taken a record with acks=all.
@@ -22,16 +22,16 @@ from moldau.wire.messages.metadata import MetadataRequest, MetadataRequestTopic,
 from moldau.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 
 TOPIC = "led-by-one"
-LOOK_S = 0.05  # between two looks at a broker's metadata
+LOOK_S = 0.05  # between two metadata requests
 ACKS_ALL = -1
-NOBODY = 0
+NO_LEADER = 0
 RECORD = batch(1, 100)
 
 Leaders = dict[int, int]  # partition → broker, for those that have one
 
 
 def measure(cluster: RunningCluster, partitions: int, *, controller: bool) -> Figures:
-    """kill -9 of the broker that leads everything, and is the controller or is not; it is started again afterwards."""
+    """kill -9 the leader of all partitions, with or without the controller; restart it afterwards."""
     victim = _victim(cluster, controller=controller)
     with _led_by(cluster, victim, partitions):
         _warm(cluster, victim, partitions)
@@ -63,7 +63,7 @@ def _victim(cluster: RunningCluster, *, controller: bool) -> int:
 
 @contextlib.contextmanager
 def _led_by(cluster: RunningCluster, leader: int, partitions: int) -> Iterator[None]:
-    """A topic whose partitions all have their first replica on one broker, in sync on all of them."""
+    """A topic with one preferred leader for all partitions, in sync on all brokers."""
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
     order = [leader, *(each for each in range(1, BROKERS + 1) if each != leader)]
     wanted = NewTopic(TOPIC, num_partitions=partitions, replica_assignment=[order] * partitions)
@@ -78,7 +78,7 @@ def _led_by(cluster: RunningCluster, leader: int, partitions: int) -> Iterator[N
 
 def _warm(cluster: RunningCluster, leader: int, partitions: int) -> None:
     """A record with acks=all in each partition: every replica of it is open, and is copied."""
-    watch = _Watch(cluster.nodes.peers[leader - 1], NOBODY, partitions)
+    watch = _Watch(cluster.nodes.peers[leader - 1], NO_LEADER, partitions)
     producer = _Producer(cluster, [watch], partitions)
     for each in (watch, producer):
         each.start()

@@ -1,4 +1,4 @@
-"""What is measured: a table of workloads (how to run one round on one broker) and of measures (figures from them).
+"""The tables of workloads (one round on one broker) and of measures (figures from them).
 
 Every round makes its own topic and deletes it, so the rounds do not see each other. Knows nothing of printing.
 """
@@ -24,7 +24,7 @@ Figures = dict[str, float]
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How many records each workload sends, or what else it counts; `--quick` shows only that everything runs."""
+    """Numbers of records, or of what else a workload counts; `--quick` only checks that everything runs."""
 
     warm_up: int
     produce: int
@@ -50,7 +50,7 @@ QUICK = Sizes(
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What a workload needs beside the broker it loads."""
+    """What a workload needs in addition to its broker."""
 
     jars: Jars | None
     sizes: Sizes
@@ -120,7 +120,7 @@ def _latency_librdkafka(setting: Setting, peer: Peer) -> Figures:
 
 
 def _coordinated(mode: str, clients: int, count: Callable[[Sizes], int]) -> Callable[[Setting, Peer], Figures]:
-    """Commits or transactions; a third more than is counted goes ahead, because Java is slow at first."""
+    """Commits or transactions, after a warm-up of a third as many, because Java is slow at first."""
 
     def run(setting: Setting, peer: Peer) -> Figures:
         if setting.jars is None or not setting.jars.compiles:
@@ -145,7 +145,7 @@ def _rebalance(protocol: str) -> Callable[[Setting, Peer], Figures]:
 
 
 def _memory(setting: Setting, peer: Peer) -> Figures:
-    """A broker of its own, so that the figure is that of these records alone."""
+    """Use a separate broker, so that the figure is for these records alone."""
     load = drive.ProduceLoad(setting.sizes.memory, 100)
     with running(peer.kind, setting.workdir, peer.label) as fresh:
         idle = fresh.rss_bytes()
@@ -298,7 +298,7 @@ def warm_up(setting: Setting, peer: Peer) -> None:
 
 
 def chosen(only: list[str]) -> list[Measure]:
-    """The measures whose name or workload is asked for; all if none is."""
+    """The measures with one of these names or workloads; all if there are none."""
     return [measure for measure in MEASURES if not only or {measure.name, measure.workload} & set(only)]
 
 

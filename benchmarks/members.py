@@ -1,4 +1,4 @@
-"""Rebalances, timed: members of a group as light as can be, on raw connections, under either protocol.
+"""Duration of rebalances: group members with minimal cost on raw connections, for both group protocols.
 
 Half of the members are there and stable, then the other half joins at once; the time runs until every member has its
 share of one assignment that is complete, has nothing twice, and is of one generation (or epoch). Members answer a
@@ -39,8 +39,8 @@ from moldau.wire.messages.join_group import JoinGroupProtocol, JoinGroupRequest,
 from moldau.wire.messages.leave_group import LeaveGroupMember, LeaveGroupRequest, LeaveGroupResponse
 from moldau.wire.messages.sync_group import SyncGroupAssignment, SyncGroupRequest, SyncGroupResponse
 
-PACE_S = 0.1  # between two heartbeats of a member that has nothing to say
-SETTLE_S = 3 * PACE_S  # so that those who are there beat out of step, as they would after a while
+PACE_S = 0.1  # heartbeat interval of a member without news
+SETTLE_S = 3 * PACE_S  # lets the heartbeats of members drift apart, as in a running group
 LIMIT_S = 60.0
 SESSION_MS, REBALANCE_MS = 45_000, 300_000  # the Java consumer's
 ASSIGNOR = "range"
@@ -51,7 +51,7 @@ Answer = TypeVar("Answer")
 
 
 class RefusedError(Exception):
-    """The broker refused a member what it should have got: the measure would be worthless."""
+    """The broker rejected a request of a member, which makes the figure worthless."""
 
 
 class Link(asyncio.Protocol):
@@ -98,7 +98,7 @@ class Link(asyncio.Protocol):
 
 @dataclass(slots=True)
 class Group:
-    """What the members have, seen from outside; says when they agree."""
+    """The assignments of all members; tells when the group is stable."""
 
     id: str
     topic: str
@@ -128,14 +128,14 @@ class Group:
 
 class Member(Protocol):
     async def live(self) -> None:
-        """Joins, and beats until it is over."""
+        """Join, and send heartbeats until the end."""
 
     async def leave(self) -> None: ...
 
 
 @dataclass(slots=True)
 class ClassicMember:
-    """Gives up everything in a rebalance and joins again (KIP-394, the eager way); the leader assigns in turn."""
+    """Revokes everything in a rebalance and rejoins (eager, KIP-394); the leader assigns round robin."""
 
     group: Group
     link: Link
@@ -205,7 +205,7 @@ class ClassicMember:
 
 @dataclass(slots=True)
 class ConsumerMember:
-    """Takes and gives up what the broker says, at once, and says so at once (KIP-848)."""
+    """Adopts and revokes partitions at once, and acknowledges at once (KIP-848)."""
 
     group: Group
     link: Link
@@ -294,14 +294,14 @@ async def _until_stable(group: Group, living: list[asyncio.Task[None]]) -> None:
     stable = asyncio.create_task(group.stable.wait())
     done, _ = await asyncio.wait([stable, *living], timeout=LIMIT_S, return_when=asyncio.FIRST_COMPLETED)
     for task in done:
-        task.result()  # a member ends by itself only if it was refused
+        task.result()  # a member ends by itself only after an error
     if not done:
         stable.cancel()
         raise TimeoutError(f"no stable group of {group.expected} members in {LIMIT_S} s")
 
 
 async def _all_leave(group: Group, members: list[Member], links: list[Link], living: list[asyncio.Task[None]]) -> None:
-    """So that no sessions end, and nobody rebalances, while the next group is timed."""
+    """Leave the group, so that no session expires while the next group is measured."""
     group.over = True
     await asyncio.gather(*living)
     await asyncio.gather(*(member.leave() for member in members))
@@ -310,15 +310,15 @@ async def _all_leave(group: Group, members: list[Member], links: list[Link], liv
 
 
 async def _when_coordinated(job: dict[str, Any], group: str) -> None:
-    """The very first group makes the topic of the groups, and that takes a moment."""
+    """Wait until the first group has created __consumer_offsets."""
     link = await Link.to(job["host"], job["port"])
     deadline = time.monotonic() + LIMIT_S
     while True:
         found = await link.ask(FindCoordinatorRequest(coordinator_keys=(group,)), FindCoordinatorResponse, 4)
         error = found.coordinators[0].error_code
         if not error:
-            nobody = HeartbeatRequest(group_id=group, generation_id=0, member_id="nobody")
-            error = (await link.ask(nobody, HeartbeatResponse, 4)).error_code
+            unknown = HeartbeatRequest(group_id=group, generation_id=0, member_id="unknown")
+            error = (await link.ask(unknown, HeartbeatResponse, 4)).error_code
         if error == UNKNOWN_MEMBER_ID:
             break
         if error not in NOT_YET or time.monotonic() > deadline:

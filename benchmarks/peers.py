@@ -1,4 +1,4 @@
-"""The two brokers as processes: started, watched from the outside (CPU, memory) and stopped. Knows nothing of load."""
+"""The two brokers as processes: started, watched from the outside (CPU, memory) and stopped. Generates no load."""
 
 import contextlib
 import os
@@ -41,7 +41,7 @@ SETTINGS = {  # of both
 
 
 class Kind(Protocol):
-    """How one sort of broker is prepared and started."""
+    """How to prepare and start one kind of broker."""
 
     @property
     def name(self) -> str: ...
@@ -50,13 +50,13 @@ class Kind(Protocol):
     def version(self) -> str: ...
 
     def prepare(self, home: Path, port: int) -> None:
-        """What has to be there before the first start; not part of the time to ready."""
+        """Prepare the first start; not part of the start-up time."""
 
     def command(self, home: Path, port: int) -> list[str]: ...
 
 
 def _environment() -> dict[str, str]:
-    """Ours, less a developer's switch that makes Python compile everything anew: an installed program does not."""
+    """Our environment without a developer's switch that makes Python recompile everything."""
     return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
@@ -104,7 +104,7 @@ class ApacheKafka:
 
 
 def format_storage(jars: Jars, properties: Path) -> None:
-    """What Apache Kafka wants done to its directories before its first start."""
+    """Format Apache Kafka's directories before its first start."""
     arguments = ("format", "--cluster-id", CLUSTER, "--config", str(properties))
     command = jars.command("kafka.tools.StorageTool", *arguments)
     subprocess.run(command, check=True, capture_output=True)
@@ -146,7 +146,7 @@ class Peer:
         return int(psutil.Process(self.pid).memory_info().rss)
 
     def disk_read_bytes(self) -> int:
-        """Bytes that really came from the disk, not from the page cache."""
+        """Bytes read from the disk, without the page cache."""
         return int(psutil.Process(self.pid).io_counters().read_bytes)
 
     def open_files(self) -> int:
@@ -158,7 +158,7 @@ class Peer:
         return self.await_ready()
 
     def launch(self) -> None:
-        """Starts the process, and does not wait: one of several may need the others to get ready."""
+        """Start the process without waiting: a broker of a cluster may need the others to get ready."""
         with (self.home / "output.log").open("ab") as output:
             self._began = time.perf_counter()
             self._process = subprocess.Popen(
@@ -206,7 +206,7 @@ def cpu_seconds(pid: int) -> float:
 
 @contextlib.contextmanager
 def running(kind: Kind, workdir: Path, label: str) -> Iterator[Peer]:
-    """A broker on a fresh directory under `workdir`; process and directory are gone afterwards, whatever happens."""
+    """A broker on a fresh directory under `workdir`; process and directory are always removed."""
     home = workdir / f"{label}-{free_port()}"
     home.mkdir(parents=True)
     peer = Peer(label, kind, home, free_port())

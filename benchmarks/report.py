@@ -1,4 +1,4 @@
-"""What a person sees of the results: a table in the terminal, a JSON file, and the README's chart."""
+"""Reports of results: a table in the terminal, a JSON file, and the chart."""
 
 import json
 from pathlib import Path
@@ -15,7 +15,7 @@ SPARK = Path("benchmarks/results/spark.json")
 ISOLATION = Path("benchmarks/results/isolation.json")
 COMPACTION = ISOLATION.with_name("compaction.json")
 CLUSTER = ISOLATION.with_name("cluster.json")
-TRIAL = Path("benchmarks/results/trial.json")  # quick runs, which must not take the place of figures
+TRIAL = Path("benchmarks/results/trial.json")  # quick runs, which must not replace measured figures
 CHART = Path("docs/bench.svg")
 VERDICTS = {True: "[green]reached", False: "[red]missed", None: "–"}
 

@@ -1,4 +1,4 @@
-"""Hours under a steady load: does memory, the number of open files or the CPU per record creep? On one broker."""
+"""Hours of steady load on one broker, to find growth of memory, open files or CPU per record."""
 
 import time
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ RETENTION = {"retention.bytes": str(64 * MIB), "segment.bytes": str(16 * MIB), "
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """The broker after one more stretch of load, and the producer's p99 in it."""
+    """The broker after a period of load, and the producer's p99 in it."""
 
     minutes: float
     records: int

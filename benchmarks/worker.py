@@ -1,4 +1,4 @@
-"""Load that runs in a process of its own: `python -m benchmarks.worker JOB JSON` prints one JSON line. Not for people.
+"""Load that runs in a process of its own: `python -m benchmarks.worker JOB JSON` prints one JSON line. Internal.
 
 Each job is one function and one row in JOBS; `drive` and `isolation` start them.
 """
@@ -21,11 +21,11 @@ from benchmarks.spark import passage
 
 CONSUME_BATCH = 10_000
 CONSUME_LIMIT_S = 300.0
-POLITE = 5  # disturbances yield the processor to the producer whose latency is measured
+POLITE = 5  # other load has a lower priority than the measured producer
 
 
 def consume(job: dict[str, Any]) -> dict[str, float]:
-    """Reads a whole topic by partition with librdkafka, everything as large as it goes."""
+    """Reads a whole topic by partition with librdkafka, with the largest buffers."""
     consumer = Consumer(
         {
             "bootstrap.servers": job["bootstrap"],
@@ -53,7 +53,7 @@ def consume(job: dict[str, Any]) -> dict[str, float]:
 
 
 def produce(job: dict[str, Any]) -> dict[str, float]:
-    """As many records as librdkafka takes; stands in for ProducerPerformance on machines without Java."""
+    """Send as fast as librdkafka can; replaces ProducerPerformance on machines without Java."""
     producer = Producer(
         {"bootstrap.servers": job["bootstrap"], "queue.buffering.max.messages": 1_000_000, **job["settings"]}
     )
@@ -118,7 +118,7 @@ PERCENTILES = (("50", 0.5), ("95", 0.95), ("99", 0.99), ("999", 0.999))
 
 
 def ask_metadata(job: dict[str, Any]) -> dict[str, float]:
-    """Asks for the metadata of all topics, again and again, until it is told to stop."""
+    """Request the metadata of all topics until it is stopped."""
     request = frames.metadata_of_all_topics()
     return _until_stopped(job, lambda connection: iter(lambda: connection.ask(request).size, 0))
 

@@ -1,6 +1,6 @@
-"""The comparison of the two Sparks: both up on one broker of ours, warmed, then jobs in turn, round by round.
+"""Comparison of our Spark connector with Spark's own, on one Moldau broker: warm-up, then alternating rounds.
 
-What fails is noted and costs its own round only. Gives a plain results value after every workload.
+A failure is noted and costs only its round. Returns a plain results value after every workload.
 """
 
 import contextlib
@@ -51,7 +51,7 @@ def _run(
     taken: dict[str, list[Figures]] = {side.label: [] for side in sides}
     _check(bench, sides, workload, failures, say)
     for number in range(0 if workload.warm else 1, rounds + 1):
-        # The one that goes first changes with each round, so that neither always follows the other.
+        # The order alternates, so that neither always goes second.
         found: dict[str, Figures] = {}
         for side in sides if number % 2 else reversed(sides):
             say(f"{workload.name}, {f'round {number} of {rounds}' if number else 'warming'}: {side.label}")

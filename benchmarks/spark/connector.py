@@ -1,6 +1,6 @@
 """Spark's own Kafka connector and the PySpark it belongs to: a venv and jars in the user's cache, set up once.
 
-They are the newest pair whose jars are all on Maven Central. Knows nothing of measures.
+The newest versions with all jars on Maven Central.
 """
 
 import fcntl
@@ -19,14 +19,14 @@ DONE = "complete"  # written last
 
 @dataclass(frozen=True, slots=True)
 class Connector:
-    """The Python whose PySpark it is, and the jars to give to Spark."""
+    """The Python with that PySpark, and the jars for Spark."""
 
     python: Path
     jars: tuple[Path, ...]
 
 
 def obtain() -> Connector | str:
-    """The connector, set up where necessary; or, in words, why there is none."""
+    """The connector, set up if necessary; or a text with the reason why not."""
     directory = jars.download(f"spark-connector-{VERSION}", (ARTIFACT,))
     if isinstance(directory, str):
         return directory

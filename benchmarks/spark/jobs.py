@@ -1,4 +1,4 @@
-"""What runs inside a Spark driver, ours or the connector's: a JSON line in, a job, a JSON line out. Not for people.
+"""Program inside a Spark driver, ours or the connector's: a job as a line of JSON in, its result out. Internal.
 
 `python -P jobs.py SETTINGS` starts a session and says so; `sides` speaks with it. It may import nothing but PySpark,
 because the connector's environment has nothing else; Moldau only where its format is asked for.
@@ -21,7 +21,7 @@ Job = dict[str, Any]
 Answer = dict[str, Any]
 
 LIMIT_S = 600
-SINK_TASKS = 4  # parts of what a sink is given
+SINK_TASKS = 4  # partitions of the rows for a sink
 PAD = "~"
 TEN_DIGITS = 10**9
 READ_DIGEST = "bit_xor(xxhash64(key, value, topic, partition, offset, timestamp, timestampType))"

@@ -20,12 +20,12 @@ PARTITIONS = 4
 BATCH_RECORDS = {100: BATCH_RECORDS_100, 1_000: 16}  # in 16 KB, the clients' default
 COPY_PARTITIONS = 2
 COPY_RATE = 200
-LEAST_S = 0.001  # of what is left when the base is taken off
+LEAST_S = 0.001  # minimum after subtracting the base
 
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How many records; `--quick` shows only that everything runs."""
+    """Numbers of records; `--quick` only checks that everything runs."""
 
     read: dict[int, int]  # by size of the value
     write: dict[int, int]
@@ -240,7 +240,7 @@ MEASURES = (
 
 
 def chosen(only: list[str]) -> list[Measure]:
-    """The measures whose name or workload is asked for; all if none is."""
+    """The measures with one of these names or workloads; all if there are none."""
     return [measure for measure in MEASURES if not only or {measure.name, measure.workload} & set(only)]
 
 

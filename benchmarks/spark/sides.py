@@ -34,11 +34,11 @@ LIMIT_S = 600.0
 STOP_LIMIT_S = 20.0
 SAMPLE_S = 0.1
 MIB = 1 << 20
-OTHERS = ("SPARK_", "PYSPARK_")  # what an environment may say about some other Spark
+OTHERS = ("SPARK_", "PYSPARK_")  # environment variables for another Spark
 
 
 class JobFailed(RuntimeError):
-    """A job raised, took too long, or its Spark died: this round is worth nothing."""
+    """A job failed, timed out, or its Spark died: the round does not count."""
 
 
 @dataclass(frozen=True, slots=True)
