@@ -348,7 +348,7 @@ def transaction_config(config: BrokerConfig, image: ClusterImage) -> Transaction
 
 
 class _EndingTransaction:
-    """A transaction whose markers are being written."""
+    """A transaction in the Prepare state: its markers are being written."""
 
     __slots__ = ("failed", "shard", "unmarked", "waiting", "watchers", "work")
 
