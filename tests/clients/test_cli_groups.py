@@ -83,8 +83,8 @@ def committed(admin: AdminClient, group: str) -> dict[int, int]:
 
 
 def commit(admin: AdminClient, group: str, topic: str, offset: int, partitions: tuple[int, ...] = (0, 1)) -> None:
-    places = [TopicPartition(topic, partition, offset) for partition in partitions]
-    future = admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, places)])[group]
+    offsets = [TopicPartition(topic, partition, offset) for partition in partitions]
+    future = admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, offsets)])[group]
     assert all(one.error is None for one in future.result().topic_partitions or ())
 
 

@@ -51,8 +51,8 @@ class TestLooking:
         (found,) = rows(moldau, "describe", transactional_id)
         assert found["state"] == "Ongoing"
         assert (found["producer_id"], found["coordinator"]) == (listed["producer_id"], listed["coordinator"])
-        places = sorted((place["topic"], place["partition"]) for place in found["partitions"])
-        assert places == [(ongoing, 0), (ongoing, 1)]
+        partitions = sorted((row["topic"], row["partition"]) for row in found["partitions"])
+        assert partitions == [(ongoing, 0), (ongoing, 1)]
         assert found["timeout_ms"] == 60_000
         assert 0 <= found["running_seconds"] < 600
         producers = rows(moldau, "producers", ongoing)
@@ -91,8 +91,8 @@ class TestLooking:
         fail(moldau("txn", "producers", name, "--broker", "4711"), 1, "no broker 4711")
         fail(moldau("txn", "find-hanging", "--topic", "cli-none"), 1, "no topic 'cli-none'")
         fail(moldau("txn", "abort", "--transactional-id", "cli-none", "-y"), 1, "no transactional id 'cli-none'")
-        place = ("--topic", name, "--partition", "0", "--yes")
-        fail(moldau("txn", "abort", *place, "--start-offset", "5"), 1, "no open transaction", "moldau txn producers")
+        where = ("--topic", name, "--partition", "0", "--yes")
+        fail(moldau("txn", "abort", *where, "--start-offset", "5"), 1, "no open transaction", "moldau txn producers")
         fail(moldau("txn", "list", "-b", "127.0.0.1:1"), 1, "127.0.0.1:1", "moldau up")
         fail(moldau("txn", "list", "-X", "security.protocol=ssl"), 1, "ssl")
 

@@ -18,8 +18,8 @@ def running(
     directory: Path, port: int, zookeeper_port: int, *arguments: str, said: list[str] | None = None
 ) -> Iterator[Run]:
     bootstrap = f"localhost:{port}"
-    places = ("--dir", str(directory), "--port", str(port), "--zookeeper-port", str(zookeeper_port))
-    process = start(bootstrap, "cluster", "up", *places, *arguments)
+    options = ("--dir", str(directory), "--port", str(port), "--zookeeper-port", str(zookeeper_port))
+    process = start(bootstrap, "cluster", "up", *options, *arguments)
     try:
         lines = _await_ready(process)
         if said is not None:

@@ -42,8 +42,8 @@ def content(path: Path) -> dict[str, bytes]:
     return {str(each.relative_to(path)): each.read_bytes() for each in path.rglob("*") if each.is_file()}
 
 
-def last(path: Path, suffix: str, place: int = -1) -> Path:
-    return sorted((path / "topic-0").glob(f"*{suffix}"))[place]
+def last(path: Path, suffix: str, index: int = -1) -> Path:
+    return sorted((path / "topic-0").glob(f"*{suffix}"))[index]
 
 
 def test_nothing_is_wrong(tmp_path: Path) -> None:
@@ -135,8 +135,8 @@ def test_damage_is_named_with_what_becomes_of_it(tmp_path: Path, what: str) -> N
 
 
 @pytest.mark.parametrize("clean", [True, False])
-@pytest.mark.parametrize("place", [0, -1], ids=["the first segment", "the last"])
-def test_a_flipped_byte_anywhere_is_told_as_the_next_start_takes_it(tmp_path: Path, clean: bool, place: int) -> None:
+@pytest.mark.parametrize("index", [0, -1], ids=["the first segment", "the last"])
+def test_a_flipped_byte_anywhere_is_told_as_the_next_start_takes_it(tmp_path: Path, clean: bool, index: int) -> None:
     directory = LogDirectory.open(tmp_path)
     log = open_log(tmp_path, CONFIG)
     for number in range(17):
@@ -147,7 +147,7 @@ def test_a_flipped_byte_anywhere_is_told_as_the_next_start_takes_it(tmp_path: Pa
     point = log.durability.checkpoint
     directory.write_checkpoints({("topic", 0): point}, {}, {})
     directory.close(clean=clean)
-    before, victim = content(tmp_path), last(tmp_path, ".log", place)
+    before, victim = content(tmp_path), last(tmp_path, ".log", index)
     data = victim.read_bytes()
     for at in range(3, len(data), 13):
         victim.write_bytes(data[:at] + bytes([data[at] ^ 0x40]) + data[at + 1 :])
