@@ -1,4 +1,4 @@
-"""Orders that keep coming: a thread that produces them, evenly, until it is stopped."""
+"""Orders: a thread that produces orders at a steady rate until it is stopped."""
 
 import json
 import random

@@ -20,10 +20,10 @@ def main(spark: Any) -> None:
     source = spark.readStream.format("moldau").option("subscribe", "orders").option("decode", "json")
     revenue = total(source.schema(SCHEMA).load())
 
-    # Windows as they grow: each batch writes the ones that it changed.
+    # Output mode update: each batch writes the windows that it changed.
     growing = as_records(revenue).writeStream.queryName("revenue").outputMode("update")
     growing.foreachBatch(sink(topic="revenue")).trigger(processingTime="1 second").start()
-    # Windows that no order can change any more, for other tools to read.
+    # Output mode append: windows behind the watermark, for other tools.
     final = revenue.writeStream.queryName("revenue-archive").outputMode("append").format("parquet")
     final.trigger(processingTime="5 seconds").start(os.path.abspath(folder))
 

@@ -1,7 +1,7 @@
-"""A guard over a child process, which is killed when we end, however we end: `kill -9` included.
+"""Guard: kills a child process when this process ends in any way, `kill -9` included.
 
-Not how children are stopped. The guard is a shell that waits for a line from us; the end of its pipe says that nobody
-is left to send one.
+The guard is a shell that waits for a line from us. When its pipe closes without one, this process is gone. Children are
+normally stopped without it.
 """
 
 import contextlib
@@ -11,7 +11,7 @@ WATCH = 'read -r dismissed || kill -9 "$1"'
 
 
 class Guard:
-    """Begins with the child; `dismiss` it once the child has been waited for."""
+    """Create it with the child; `dismiss` it when the child has been waited for."""
 
     def __init__(self, pid: int) -> None:
         self._shell = subprocess.Popen(
@@ -19,10 +19,10 @@ class Guard:
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            process_group=0,  # Ctrl-C is not for it
+            process_group=0,  # not killed by Ctrl-C
         )
 
     def dismiss(self) -> None:
         if self._shell.returncode is None:
-            with contextlib.suppress(BrokenPipeError):  # somebody killed it
+            with contextlib.suppress(BrokenPipeError):  # it was killed
                 self._shell.communicate(b"\n")

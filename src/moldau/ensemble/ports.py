@@ -1,4 +1,4 @@
-"""Ports for servers of this machine that are stopped and started again, and keep their port in between."""
+"""Free ports for local servers that keep their port over restarts."""
 
 import contextlib
 import random
@@ -6,11 +6,11 @@ import socket
 from collections.abc import Sequence
 
 HOST = "127.0.0.1"
-PORTS = range(20_000, 32_000)  # below those of outgoing connections: none takes a port while its server is away
+PORTS = range(20_000, 32_000)  # below the ephemeral range: no outgoing connection takes a port while its server is down
 
 
 def free_ports(count: int, among: Sequence[int] = PORTS) -> list[int]:
-    """Ports that nobody has now, in no order: who asks at the same time gets others. None is given twice."""
+    """Distinct free ports in random order, so that concurrent callers get others."""
     found: list[int] = []
     for port in random.SystemRandom().sample(among, len(among)):
         with socket.socket() as probe, contextlib.suppress(OSError):
@@ -19,4 +19,4 @@ def free_ports(count: int, among: Sequence[int] = PORTS) -> list[int]:
             found.append(port)
         if len(found) == count:
             return found
-    raise OSError(f"there are no {count} free ports from {among[0]} to {among[-1]}")
+    raise OSError(f"fewer than {count} ports are free from {among[0]} to {among[-1]}")

@@ -1,7 +1,6 @@
-"""Real ZooKeeper servers as child processes: configuration, start, kill, stop. Not a client, and no broker uses it.
+"""ZooKeeper servers as child processes, for tools and tests: configuration, start, kill, stop.
 
-The server comes with PySpark, which has it among its jars, and so nothing else needs to be installed. It runs on any
-Java that Spark runs on.
+The server is one of PySpark's jars, so nothing else needs to be installed. It runs on the same Java as Spark.
 """
 
 import contextlib
@@ -20,15 +19,15 @@ from moldau.ensemble.ports import HOST, free_ports
 
 MAIN_CLASS = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 INSTALL = "pip install '.[cluster,spark]' in a clone of Moldau"
-# What the server loads, and no more: a class path of all of Spark's jars takes twice as long to start.
+# Only the jars that the server needs: with all of Spark's jars it takes twice as long to start.
 JARS = ("zookeeper-[0-9]*.jar", "zookeeper-jute-*.jar", "metrics-core-*.jar", "slf4j-api-*.jar", "snappy-java-*.jar")
 LOG_JARS = ("log4j-api-*.jar", "log4j-core-*.jar", "log4j-slf4j2-impl-*.jar")
-# A small server that starts at once: no second compiler, no threads for collecting garbage, classes from the archive.
+# For a fast start: no C2 compiler, serial garbage collector, shared classes.
 JAVA_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-XX:-UsePerfData")
 SERVER_OPTIONS = (
     "-Dzookeeper.jmx.log4j.disable=true",
     "-Dzookeeper.admin.enableServer=false",
-    # Servers that start together miss each other's first notifications: say it again soon, not after up to a minute.
+    # Servers that start together miss each other's first notifications: repeat them soon, not after up to a minute.
     "-Dzookeeper.fastleader.maxNotificationInterval=400",
 )
 LOG_CONFIGURATION = """\
@@ -41,7 +40,7 @@ appender.console.target = SYSTEM_ERR
 appender.console.layout.type = PatternLayout
 appender.console.layout.pattern = %d %p %c{1}: %m%n%xEx
 """
-SERVER = "server-"  # and a number: a server's directory
+SERVER = "server-"  # with a number: directory of a server
 START_S = 120.0
 STOP_S = 20.0
 ASK_S = 2.0
@@ -49,24 +48,24 @@ POLL_S = 0.02
 
 
 class EnsembleFailed(Exception):
-    """The servers did not start; the text says why."""
+    """The servers did not start; the text has the reason."""
 
 
 class EnsembleMissing(EnsembleFailed):
-    """PySpark or Java is not there; the text says how to get it."""
+    """PySpark or Java is missing; the text says how to install it."""
 
 
 class PortTaken(EnsembleFailed):
-    """Another program listens there."""
+    """Another program listens on the port."""
 
 
 class DirectoryTaken(EnsembleFailed):
-    """Other servers use the directory, or have left data of theirs in it."""
+    """Other servers use the directory, or it has data of another ensemble."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """One server's three: clients, the other servers, and elections. A server that is alone uses the first only."""
+    """Client, peer and election port of a server. A standalone server uses only the first."""
 
     client: int
     peer: int
@@ -75,25 +74,27 @@ class Ports:
 
 @dataclass(frozen=True, slots=True)
 class Tuning:
-    """What differs between an ensemble that keeps data and one that lives as long as a test."""
+    """Settings that differ between a durable ensemble and one for a test."""
 
-    tick_ms: int = 2000  # sessions are at least two ticks long
+    tick_ms: int = 2000  # the minimum session timeout is two ticks
     force_sync: bool = True
-    log: bool = True  # costs half a second at start
+    log: bool = True  # adds half a second to the start
     heap_mb: int = 512
 
 
 def find_command(log: bool) -> list[str]:
-    """Java and the class path, or EnsembleMissing with what is missing."""
-    from moldau.spark.java import NoJava, find_java  # here: most who import `moldau.testing` start no server
+    """Command with Java and class path; raises EnsembleMissing."""
+    from moldau.spark.java import NoJava, find_java  # here: most imports of `moldau.testing` start no server
 
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
-        raise EnsembleMissing(f"the ZooKeeper server comes with PySpark, which is not installed. Get it: {INSTALL}")
+        raise EnsembleMissing(
+            f"the ZooKeeper server is part of PySpark, which is not installed. Install it with: {INSTALL}"
+        )
     jars = Path(spec.origin).parent / "jars"
     found = [path for name in (*JARS, *(LOG_JARS if log else ())) for path in sorted(jars.glob(name))]
     if not any(path.name.startswith("zookeeper-") for path in found):
-        raise EnsembleMissing(f"this PySpark has no ZooKeeper server in {jars}. Get one that has: {INSTALL}")
+        raise EnsembleMissing(f"this PySpark has no ZooKeeper server in {jars}. Install another one with: {INSTALL}")
     java = find_java(asker="ZooKeeper")
     if isinstance(java, NoJava):
         raise EnsembleMissing(java.reason)
@@ -101,10 +102,10 @@ def find_command(log: bool) -> list[str]:
 
 
 class Server:
-    """One server process, with its configuration, data and log in a directory of its own."""
+    """One server process, with its own directory for configuration, data and log."""
 
     def __init__(self, number: int, directory: Path, ports: Sequence[Ports], tuning: Tuning) -> None:
-        self._number = number  # from 1, as ZooKeeper counts
+        self._number = number  # from 1, as in ZooKeeper
         self._directory = directory
         self._ports = ports
         self._tuning = tuning
@@ -117,11 +118,11 @@ class Server:
 
     @property
     def pid(self) -> int | None:
-        """None if it does not run."""
+        """Process id; None if it does not run."""
         return self._process.pid if self._process is not None and self._process.poll() is None else None
 
     def launch(self, command: Sequence[str], claim: IO[bytes]) -> None:
-        """Start the process; `serves` tells when it is ready. It keeps the claim on the directory until it ends."""
+        """Start the process; `serves` tells when it is ready. It inherits the lock of the directory."""
         if self.pid is not None:
             return
         (self._directory / "data").mkdir(exist_ok=True)
@@ -136,7 +137,7 @@ class Server:
             logging.write_text(LOG_CONFIGURATION)
             options.append(f"-Dlog4j2.configurationFile={logging}")
         with open(self._log, "ab") as log:
-            # A process group of its own: Ctrl-C is for us, who then stop the server in order.
+            # A separate process group: Ctrl-C goes to us, and we stop the server cleanly.
             self._process = subprocess.Popen(
                 [*command, *options, MAIN_CLASS, str(configuration)],
                 stdin=subprocess.DEVNULL,
@@ -145,13 +146,13 @@ class Server:
                 process_group=0,
                 pass_fds=(claim.fileno(),),
             )
-        self._dismiss_guard()  # of a server that ended by itself
+        self._dismiss_guard()  # of a server that exited
         self._guard = Guard(self._process.pid)
 
     def serves(self) -> bool:
-        """Whether it answers as a leader, a follower or alone; EnsembleFailed if it has ended."""
+        """Tell whether it serves as leader, follower or standalone; raises EnsembleFailed if it has exited."""
         if self._process is None or self._process.poll() is not None:
-            raise EnsembleFailed(f"the ZooKeeper server on port {self.port} ended at once: {self.last_words()}")
+            raise EnsembleFailed(f"the ZooKeeper server on port {self.port} exited: {self.last_words()}")
         try:
             with socket.create_connection((HOST, self.port), ASK_S) as link:
                 link.sendall(b"srvr")
@@ -161,9 +162,9 @@ class Server:
         return b"Mode: " in answer
 
     def last_words(self) -> str:
-        """The last line of what it said, and where the rest is."""
+        """The last line of its log, and the path of the log."""
         said = [line for line in self._log.read_text(errors="replace").splitlines() if line and line[0] not in " \t"]
-        return f"{said[-1] if said else 'it said nothing'} (see {self._log})"
+        return f"{said[-1] if said else 'its log is empty'} (see {self._log})"
 
     def signal(self, number: signal.Signals) -> None:
         if self._process is not None and self.pid is not None:
@@ -176,7 +177,7 @@ class Server:
         self._dismiss_guard()
 
     def ask_to_stop(self) -> None:
-        self.signal(signal.SIGCONT)  # a paused process would not hear the other one
+        self.signal(signal.SIGCONT)  # a paused process does not handle SIGTERM
         self.signal(signal.SIGTERM)
 
     def wait_until_stopped(self) -> None:
@@ -204,8 +205,8 @@ class Server:
             f"clientPortAddress={HOST}",
             f"tickTime={self._tuning.tick_ms}",
             "maxSessionTimeout=120000",
-            "maxClientCnxns=0",  # all clients of a machine share one address
-            "preAllocSize=4096",  # KB; 64 MB for each file of the transaction log is much for a laptop
+            "maxClientCnxns=0",  # no limit: all clients of a machine share one address
+            "preAllocSize=4096",  # KB; the default is 64 MB per transaction log file
             "autopurge.purgeInterval=24",
             "admin.enableServer=false",
         ]
@@ -220,7 +221,7 @@ class Server:
 
 
 class Ensemble:
-    """Servers that know each other. Nothing runs before `start`; `stop` leaves the data where it is."""
+    """An ensemble of servers. Nothing runs before `start`; `stop` keeps the data."""
 
     def __init__(self, directory: Path, ports: Sequence[Ports], tuning: Tuning) -> None:
         self._tuning = tuning
@@ -236,12 +237,12 @@ class Ensemble:
         return ",".join(f"{HOST}:{server.port}" for server in self.servers)
 
     def start(self) -> None:
-        """Start all that do not run, and wait until each serves."""
+        """Start all servers that do not run, and wait until each one serves."""
         self.launch()
         self.wait_until_serving(self.servers)
 
     def launch(self) -> None:
-        """Start the processes of all that do not run."""
+        """Start the processes of all servers that do not run."""
         command = find_command(self._tuning.log)
         claim = self._claim_directory()
         self._check_ports()
@@ -252,7 +253,7 @@ class Ensemble:
             raise EnsembleFailed(f"cannot use {error.filename or self._directory}: {error.strerror}") from None
 
     def restart(self, server: Server, *, wait: bool) -> None:
-        """Start one again, which is killed first if it runs."""
+        """Start a server again, and kill it first if it runs."""
         server.kill()
         server.launch(find_command(self._tuning.log), self._claim_directory())
         if wait:
@@ -273,7 +274,7 @@ class Ensemble:
             while not server.serves():
                 if time.monotonic() > until:
                     raise EnsembleFailed(
-                        f"the ZooKeeper server on port {server.port} does not serve after {START_S:.0f} s: "
+                        f"the ZooKeeper server on port {server.port} did not start serving within {START_S:.0f} s: "
                         f"{server.last_words()}"
                     )
                 time.sleep(POLL_S)
@@ -290,7 +291,7 @@ class Ensemble:
                         raise PortTaken(f"port {port} is in use") from None
 
     def _claim_directory(self) -> IO[bytes]:
-        """ZooKeeper does not notice when two servers have the same data. The lock lasts while any of ours runs."""
+        """Lock the directory: ZooKeeper does not detect two servers on the same data. Held while any server runs."""
         if self._claim is None:
             try:
                 self._directory.mkdir(parents=True, exist_ok=True)
@@ -304,7 +305,7 @@ class Ensemble:
         return self._claim
 
     def _check_directory(self, claim: IO[bytes]) -> None:
-        import fcntl  # here: who imports `moldau.testing` on Windows need not start a server
+        import fcntl  # here: it does not exist on Windows, where `moldau.testing` can be imported
 
         try:
             fcntl.flock(claim, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -312,7 +313,7 @@ class Ensemble:
             raise DirectoryTaken(f"another ZooKeeper uses the directory {self._directory}") from None
         there, wanted = len(list(self._directory.glob(f"{SERVER}[0-9]*"))), len(self.servers)
         if there not in (0, wanted):
-            raise DirectoryTaken(f"{self._directory} has the data of an ensemble of {there}, not of {wanted}")
+            raise DirectoryTaken(f"{self._directory} has data of an ensemble of {there}, not of {wanted}")
         for number in range(1, wanted + 1):
             (self._directory / f"{SERVER}{number}").mkdir(exist_ok=True)
 

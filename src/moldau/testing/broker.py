@@ -1,4 +1,4 @@
-"""A real broker in a process of its own, on a free port, with its data in a temporary directory."""
+"""Broker: a real broker in its own process, on a free port, with its data in a temporary directory."""
 
 import contextlib
 import os
@@ -13,21 +13,21 @@ from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
 
-PASSED = b"passed"  # and the one that says that time has passed
-READY = b"ready "  # the line that `python -m moldau.testing.serve` prints once the broker answers: its address follows
+PASSED = b"passed"  # the line after `pass_time`
+READY = b"ready "  # the first line of `python -m moldau.testing.serve`, with the address
 START_SECONDS = 30.0
 STOP_SECONDS = 30.0
 
 
 class BrokerFailed(Exception):
-    """The broker did not start or stop as it should; the text ends with what it said."""
+    """The broker did not start or stop cleanly; the text ends with its log."""
 
 
 class Broker:
     """`with Broker() as broker: broker.bootstrap_servers` — stopped, and its data removed, at the end.
 
-    Settings are Kafka's, with underscores for dots: `Broker(num_partitions=3)`. With `directory` the data stays.
-    A group's first member gets its partitions at once, unless `group_initial_rebalance_delay_ms` says otherwise.
+    Settings are Kafka's, with underscores for dots: `Broker(num_partitions=3)`. With `directory` the data is kept.
+    `group_initial_rebalance_delay_ms` is 0 unless set, so a group's first member gets its partitions at once.
     """
 
     def __init__(self, directory: str | Path | None = None, **settings: object) -> None:
@@ -49,7 +49,7 @@ class Broker:
         command.append(f"clock.ahead.ms={self._ahead_ms}")
         self._log.parent.mkdir(parents=True, exist_ok=True)
         with open(self._log, "ab") as log:
-            # A process group of its own: Ctrl-C is for the test, which then stops the broker.
+            # A separate process group: Ctrl-C goes to the test, which stops the broker.
             self._process = subprocess.Popen(
                 command, stdout=subprocess.PIPE, stderr=log, stdin=subprocess.PIPE, process_group=0
             )
@@ -78,7 +78,7 @@ class Broker:
             raise BrokerFailed(f"the broker ended with {code}:\n{self.log_text()}")
 
     def pass_time(self, span: timedelta) -> None:
-        """Have the broker believe that so much time has passed, and do what was due by then: retention, for one."""
+        """Advance the broker's clock, and wait until it has done everything that is due, such as retention."""
         process = self._process
         if process is None or process.stdin is None:
             raise BrokerFailed("the broker is not running")
@@ -87,10 +87,10 @@ class Broker:
         process.stdin.write(b"%d\n" % span_ms)
         process.stdin.flush()
         if not self._first_line(process).startswith(PASSED):
-            raise BrokerFailed(f"the broker did not let time pass:\n{self.log_text()}")
+            raise BrokerFailed(f"the broker did not advance its clock:\n{self.log_text()}")
 
     def kill(self) -> None:
-        """End it at once, as `kill -9` does."""
+        """Kill the process, as `kill -9` does."""
         process = self._process
         if process is not None:
             process.kill()
@@ -102,12 +102,12 @@ class Broker:
         os.kill(self.pid, number)
 
     def log_text(self) -> str:
-        """What the broker logged."""
+        """The broker's log."""
         return self._log.read_text(errors="replace") if self._log.exists() else ""
 
     @property
     def alive(self) -> bool:
-        """Whether its process is there."""
+        """Tell whether its process runs."""
         return self._process is not None and self._process.poll() is None
 
     @property
@@ -131,7 +131,7 @@ class Broker:
         assert process.stdout is not None
         fd = process.stdout.fileno()
         line, until = b"", time.monotonic() + START_SECONDS
-        poll = select.poll()  # unlike select, whatever the number of files that the test has open
+        poll = select.poll()  # unlike select, works with any number of open files
         poll.register(fd, select.POLLIN)
         while not line.endswith(b"\n"):
             readable = poll.poll(max(until - time.monotonic(), 0) * 1000)

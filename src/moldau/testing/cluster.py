@@ -35,9 +35,9 @@ Direction = Literal["both", "in", "out"]
 Found = TypeVar("Found")
 Response = TypeVar("Response")
 
-ZOOKEEPER = "zookeeper-"  # and the number of a server: the other parties of a broker's network
+ZOOKEEPER = "zookeeper-"  # and the number of a server: other parties of the proxied network
 NO_LEADER = -1
-# What a test does not want to wait for, and internal topics that it has the time to create.
+# Short timeouts, and internal topics that are small enough to be created quickly.
 SHORT_WAITS = {
     "zookeeper.session.timeout.ms": 2000,
     "zookeeper.connection.timeout.ms": 30_000,
@@ -45,13 +45,13 @@ SHORT_WAITS = {
     "offsets.topic.num.partitions": 5,
     "transaction.state.log.num.partitions": 5,
 }
-PATIENCE_S = 60.0  # for what must come true; it says that something is broken, not that it is slow
+PATIENCE_S = 60.0  # for `wait_for`: long enough that a timeout means a failure, not a slow machine
 ASK_AGAIN_S = 0.05
 ASK_S = 10.0
 
 
 class Cluster:
-    """Brokers 1 to `brokers`. Settings are Kafka's, with underscores for dots, and hold for all of them.
+    """Brokers 1 to `brokers`. Settings are Kafka's, with underscores for dots, and apply to all brokers.
 
     `racks` names the rack of each broker. Without `proxies` brokers talk directly, and cannot be isolated. With
     `directory` the data stays, and brokers are stopped in order; without, they are killed in the end and all is gone.
@@ -86,17 +86,17 @@ class Cluster:
         ]
         self._network = Network(self._pids) if proxies else None
         self._brokers: dict[int, Broker] = {}
-        self._doors: dict[int, Proxy] = {}  # where the other brokers reach each one
+        self._doors: dict[int, Proxy] = {}  # through which other brokers reach each one
         self._running: set[int] = set()
         self._paused: set[int] = set()
         self._isolated: set[int] = set()
-        self._uninformed: set[int] = set()  # of what ZooKeeper knows
+        self._uninformed: set[int] = set()  # brokers without ZooKeeper
 
-    # What there is.
+    # State.
 
     @property
     def broker_ids(self) -> list[int]:
-        """All of them, those that do not run included."""
+        """Ids of all brokers, running or not."""
         return sorted(self._brokers)
 
     @property
@@ -109,33 +109,33 @@ class Cluster:
 
     @property
     def controller(self) -> int:
-        """The id of the broker that decides."""
+        """Id of the controller."""
         return self.metadata().controller_id
 
     def broker(self, broker_id: int) -> Broker:
-        """LookupError if there is none with this id."""
+        """The broker with this id; raises LookupError."""
         if broker_id not in self._brokers:
             raise LookupError(f"there is no broker {broker_id}, only {', '.join(map(str, self.broker_ids)) or 'none'}")
         return self._brokers[broker_id]
 
     def log_text(self, broker_id: int) -> str:
-        """What this broker logged, in all its lives."""
+        """The log of this broker, over all restarts."""
         return self.broker(broker_id).log_text()
 
     def leader_of(self, topic: str, partition: int = 0) -> int:
-        """The id of its leader, -1 if it has none just now; LookupError if there is no such partition."""
+        """Id of the partition's leader, -1 without one; raises LookupError for an unknown partition."""
         found = self._latest(topic, partition)
         if found is None:
             raise LookupError(f"there is no partition {topic}-{partition}")
         return found.leader_id
 
     def in_sync(self, topic: str, partition: int = 0) -> set[int]:
-        """The ids of its in-sync replicas."""
+        """Ids of the partition's in-sync replicas."""
         found = self._latest(topic, partition)
         return set(found.isr_nodes) if found is not None else set()
 
     def _latest(self, topic: str, partition: int) -> MetadataResponsePartition | None:
-        """As those see it who have heard of the last election, its leader above all: one just healed may not have."""
+        """Metadata with the highest leader epoch: a broker that was just healed may have stale metadata."""
         seen: list[tuple[int, bool, MetadataResponsePartition]] = []
         problem: Exception = BrokerFailed("no broker is running")
         answered = False
@@ -154,12 +154,12 @@ class Cluster:
         return max(seen, key=lambda each: each[:2])[2] if seen else None
 
     def _reachable(self) -> list[int]:
-        """Those that answer, with those at the end that may not know what is new."""
+        """Reachable brokers; those that may have stale metadata come last."""
         cut_off = self._isolated | self._uninformed
         return sorted((each for each in self.running if each not in self._paused), key=lambda each: each in cut_off)
 
     def metadata(self, topic: str | None = None, *, of: int | None = None) -> MetadataResponse:
-        """What a broker knows: the one asked for, or else one that is neither paused nor isolated."""
+        """Metadata from this broker, or from one that is neither paused nor isolated."""
         asked = [of] if of is not None else self._reachable()
         topics = None if topic is None else (MetadataRequestTopic(name=topic),)
         problem: Exception = BrokerFailed("no broker is running")
@@ -173,14 +173,14 @@ class Cluster:
         raise problem
 
     def registered(self, of: int) -> set[int]:
-        """Brokers that a broker knows to be there. Metadata still lists one that died a moment ago."""
+        """Live brokers as a broker sees them. Metadata still lists one that has just died."""
         answer = self._ask(
             of, DescribeClusterRequest(include_cluster_authorized_operations=False), DescribeClusterResponse
         )
         return {row.broker_id for row in answer.brokers}
 
     def wait_for(self, condition: Callable[[], Found], what: str = "the condition") -> Found:
-        """Until the condition is true, which is then returned. Brokers that do not answer make it untrue."""
+        """Wait until the condition is true, and return its value. Unreachable brokers count as false."""
         until = time.monotonic() + PATIENCE_S
         while True:
             with contextlib.suppress(OSError, LookupError):
@@ -191,10 +191,10 @@ class Cluster:
                 raise TimeoutError(f"{what} did not come true within {PATIENCE_S:.0f} s")
             time.sleep(ASK_AGAIN_S)
 
-    # What can happen to it.
+    # Faults.
 
     def start(self, broker_id: int) -> None:
-        """Start a broker that does not run; it answers when this returns."""
+        """Start a stopped broker, and wait until it is ready."""
         if broker_id in self._running:
             return
         broker, door = self.broker(broker_id), self._doors.get(broker_id)
@@ -206,14 +206,14 @@ class Cluster:
             door.target_runs = True
 
     def stop(self, broker_id: int) -> None:
-        """Stop a broker in order, as SIGTERM does: it hands over its partitions first."""
+        """Stop a broker cleanly, as SIGTERM does, with controlled shutdown."""
         self.resume(broker_id)
         self._running.discard(broker_id)
         self.broker(broker_id).stop()
         self._close_door(broker_id)
 
     def kill(self, broker_id: int) -> None:
-        """End a broker at once, as `kill -9` does."""
+        """Kill a broker, as `kill -9` does."""
         broker = self.broker(broker_id)
         self._close_door(broker_id)
         self._running.discard(broker_id)
@@ -221,26 +221,26 @@ class Cluster:
         broker.kill()
 
     def restart(self, broker_id: int) -> None:
-        """Stop it in order, if it runs, and start it again."""
+        """Stop a broker cleanly, if it runs, and start it again."""
         if broker_id in self._running:
             self.stop(broker_id)
         self.start(broker_id)
 
     def pause(self, broker_id: int) -> None:
-        """Stop it in its tracks (SIGSTOP): its connections stay open and say nothing."""
+        """Pause a broker (SIGSTOP): its connections stay open and are silent."""
         self._signal(broker_id, signal.SIGSTOP)
         self._paused.add(broker_id)
 
     def resume(self, broker_id: int) -> None:
-        """Let a paused broker go on."""
+        """Resume a paused broker (SIGCONT)."""
         if broker_id in self._paused:
             self._signal(broker_id, signal.SIGCONT)
             self._paused.discard(broker_id)
 
     def isolate(self, broker_id: int, direction: Direction = "both", *, zookeeper: bool = True) -> None:
-        """Cut a broker off from the others and, unless told otherwise, from ZooKeeper. Its clients still reach it.
+        """Isolate a broker from the others and, by default, from ZooKeeper. Clients still reach it.
 
-        "out": nothing that it sends arrives, neither what it asks nor what it answers; "in": nothing arrives at it.
+        "out": nothing that it sends arrives, neither requests nor responses; "in": nothing arrives at it.
         """
         self.broker(broker_id)
         if direction not in get_args(Direction):
@@ -250,22 +250,22 @@ class Cluster:
         self._isolated.add(broker_id)
 
     def cut(self, sender: int, receiver: int) -> None:
-        """Nothing that one broker sends to the other arrives: connections of both ways halve."""
+        """Drop everything that one broker sends to the other, on connections in both directions."""
         self.broker(sender), self.broker(receiver)
         self._proxied().hold(sender, receiver)
 
     def isolate_from_zookeeper(self, broker_id: int) -> None:
-        """The broker and ZooKeeper do not hear of each other; brokers do."""
+        """Isolate a broker from ZooKeeper only."""
         self.broker(broker_id)
         self._cut_off(broker_id, self._servers, "both")
         self._uninformed.add(broker_id)
 
     def isolate_zookeeper(self, node: int, direction: Direction = "both") -> None:
-        """Cut a server of ZooKeeper, counted from 0, off from all brokers; the servers still hear of each other."""
+        """Isolate a ZooKeeper server, numbered from 0, from all brokers; the servers still reach each other."""
         self._cut_off(self._servers[node], self.broker_ids, direction)
 
     def heal(self) -> None:
-        """The network is whole again; what was held up arrives."""
+        """Restore the network; held-up bytes arrive."""
         self._proxied().heal()
         self._isolated.clear()
         self._uninformed.clear()
@@ -273,14 +273,14 @@ class Cluster:
             self._doors[broker_id].refuse()
 
     def add_broker(self, rack: str | None = None) -> int:
-        """One more broker joins; returns its id."""
+        """Add a broker; returns its id."""
         broker_id = max(self._brokers, default=0) + 1
         self._prepare(broker_id, rack)
         self.start(broker_id)
         self._await_all_known()
         return broker_id
 
-    # How it is made.
+    # Construction.
 
     def __enter__(self) -> "Cluster":
         try:
@@ -306,7 +306,7 @@ class Cluster:
             self._end()
 
     def _prepare(self, broker_id: int, rack: str | None) -> None:
-        """A broker's ports, proxies and settings."""
+        """Ports, proxies and settings of a broker."""
         client_port, inner_port = free_ports(2)
         advertised, ensemble = f"{HOST}:{inner_port}", self.zookeeper.connect
         if self._network is not None:
@@ -332,7 +332,7 @@ class Cluster:
         self._brokers[broker_id] = Broker(self.directory / f"broker-{broker_id}", **underscored)
 
     def _await_all_known(self) -> None:
-        """Those that are paused or isolated know of nothing, and are not waited for."""
+        """Paused and isolated brokers have no news, and are not waited for."""
         waited = self._running - self._paused - self._isolated
 
         def known() -> bool:
@@ -372,7 +372,7 @@ class Cluster:
         return self._network
 
     def _end(self) -> None:
-        """Whatever still runs is killed; what is ours is removed."""
+        """Kill running processes, and remove our own data."""
         with contextlib.ExitStack() as ending:
             if self._own is not None:
                 ending.callback(shutil.rmtree, self._own, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""The pytest plugin: a real broker (`moldau_broker`) for the whole test session, and Spark on it (`moldau_spark`)."""
+"""Pytest plugin with the session fixtures `moldau_broker`, a real broker, and `moldau_spark`, Spark on it."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -29,5 +29,5 @@ def moldau_spark(moldau_broker: Broker) -> "Iterator[MoldauSpark]":
         try:
             found = stack.enter_context(spark_with(moldau_broker))
         except SparkUnavailable as missing:
-            pytest.fail(str(missing), pytrace=False)  # the one line says what to install
+            pytest.fail(str(missing), pytrace=False)  # the message says what to install
         yield found

@@ -1,10 +1,10 @@
-"""TCP proxies between the processes of a test's cluster, so that a network can fail. Knows nothing of Kafka.
+"""TCP proxies between the processes of a test's cluster, for network faults.
 
-What one party sends to another can be held up. Nothing is lost and nobody is told: bytes and the ends of connections
-wait where they are and go on when the network heals, as TCP would send them again. A connection that is made meanwhile
-is accepted and silent, and ends when the network heals, since in truth it would not have come about.
+Bytes and closes from one party to another can be held up. Nothing is lost or reset: they continue when the network
+heals, as TCP would retransmit them. A connection made meanwhile is accepted, stays silent, and closes when the network
+heals, because it could not have been made.
 
-Whose connection it is, the kernel knows (Linux): which process has the socket at the other end.
+The kernel tells which process a connection belongs to (Linux).
 """
 
 import asyncio
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 class Network:
-    """The proxies of one cluster, on an event loop in a thread of its own. `pids` tells the parties that may call."""
+    """Proxies of one cluster, on an event loop in a separate thread. `pids` has the processes that may connect."""
 
     def __init__(self, pids: Callable[[], Mapping[Party, int]] = dict) -> None:
         self.pids = pids
@@ -41,22 +41,22 @@ class Network:
         self._thread.start()
 
     def hold(self, sender: Party, receiver: Party) -> None:
-        """From now on nothing that `sender` sends arrives at `receiver`."""
+        """Hold up everything that `sender` sends to `receiver`."""
         self._call(self._set_held(self._held | {(sender, receiver)}))
 
     def heal(self) -> None:
-        """Everything arrives again."""
+        """Release everything that is held up."""
         self._call(self._set_held(set()))
 
     def proxy(self, target: Party, port: int, source: Party = None) -> "Proxy":
-        """A proxy in front of a port of the target, for one source, or for whoever it is that calls."""
+        """A proxy in front of a port of the target, for one source or any."""
         made = Proxy(self, target, port, source)
         self._proxies.append(made)
         made.listen()
         return made
 
     def close(self) -> None:
-        """Take no more connections, end those that are open, and the thread."""
+        """Close the proxies, their connections and the thread."""
         if self._thread.is_alive():
             self._call(self._end())
             self._loop.call_soon_threadsafe(self._loop.stop)
@@ -64,7 +64,7 @@ class Network:
             self._loop.close()
 
     def is_held(self, sender: Party, receiver: Party) -> bool:
-        """A party that is not known (None) may be any."""
+        """An unknown party (None) may be any."""
         if sender is None or receiver is None:
             return any(each[0] == sender or each[1] == receiver for each in self._held)
         return (sender, receiver) in self._held
@@ -74,7 +74,7 @@ class Network:
             await self._changed.wait()
 
     def keep(self, connection: "asyncio.Task[None]") -> bool:
-        """Whether the connection may go on: not one that was accepted just when the network ended."""
+        """Tell whether to keep a connection: not one that was accepted while the network closed."""
         if not self._ending:
             self._connections.add(connection)
             connection.add_done_callback(self._connections.discard)
@@ -94,18 +94,18 @@ class Network:
             await proxy._refuse()
         for each in self._connections:
             each.cancel()
-        # Beside those connections there may be tasks of ones that were accepted and have not begun: they end by
-        # themselves. Whatever outlived the loop would complain when it is collected.
+        # Tasks of connections that were accepted and not yet started end by themselves. Tasks that outlive the loop
+        # would warn when they are collected.
         while others := asyncio.all_tasks() - {asyncio.current_task()}:
             await asyncio.wait(others)
 
 
 class Proxy:
-    """One address for one port of a process. Refuses connections when the process would."""
+    """Proxy for one port of a process. Refuses connections when the process would."""
 
     def __init__(self, network: Network, target: Party, port_behind: int, source: Party) -> None:
         self.port = 0
-        self.target_runs = False  # once it does, a refused connection means that it has ended
+        self.target_runs = False  # afterwards a refused connection means that it has exited
         self._network = network
         self._target = target
         self._port_behind = port_behind
@@ -118,11 +118,11 @@ class Proxy:
         return f"{HOST}:{self.port}"
 
     def listen(self) -> None:
-        """Take connections, always on the same port."""
+        """Listen, always on the same port."""
         self._network._call(self._listen())
 
     def refuse(self) -> None:
-        """Take no more connections: nobody is behind. Those that are open go on."""
+        """Stop listening, because the target is down. Open connections stay."""
         self._network._call(self._refuse())
 
     async def _listen(self) -> None:
@@ -137,7 +137,7 @@ class Proxy:
             server, self._server = self._server, None
             if server is None:
                 return
-            # What is accepted already gets its connection first: nobody would ever end one whose server is closed.
+            # Handle accepted connections first: asyncio never closes them once their server is closed.
             for each in server.sockets:
                 asyncio.get_running_loop().remove_reader(each.fileno())
             await asyncio.sleep(0)
@@ -181,7 +181,7 @@ class Proxy:
         near: tuple[asyncio.StreamReader, asyncio.StreamWriter],
         far: tuple[asyncio.StreamReader, asyncio.StreamWriter],
     ) -> None:
-        """Until either side ends the connection, and that has arrived at the other one."""
+        """Copy until either side closes the connection and the other side has seen it."""
         ways = (
             asyncio.create_task(self._one_way(near[0], far[1], source, self._target)),
             asyncio.create_task(self._one_way(far[0], near[1], self._target, source)),
@@ -209,10 +209,10 @@ class Proxy:
 
 
 def find_caller(port: int, called: int, pids: Mapping[Party, int]) -> Party:
-    """Which of these processes has the socket that connects this port of this machine to the port called; or None."""
+    """The process with the socket that connects this local port to the called port; or None."""
     try:
         rows = [line.split() for line in SOCKETS.read_text().splitlines()[1:]]
-    except OSError:  # no Linux
+    except OSError:  # not Linux
         return None
     ends = (f":{port:04X}", f":{called:04X}")
     inodes = {f"socket:[{row[9]}]" for row in rows if row[1].endswith(ends[0]) and row[2].endswith(ends[1])}
@@ -227,13 +227,13 @@ def _open_files(pid: int) -> set[str]:
     try:
         for each in os.scandir(f"/proc/{pid}/fd"):
             found.add(os.readlink(each.path))
-    except OSError:  # the process, or this file of it, has gone meanwhile
+    except OSError:  # the process or file descriptor is gone
         return found
     return found
 
 
 def _reset(writer: asyncio.StreamWriter) -> None:
-    """The connection ends as one does whose process was killed."""
+    """Reset the connection, as when its process is killed."""
     link = writer.get_extra_info("socket")
     if link is not None and link.fileno() >= 0:
         link.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, NO_LINGER)

@@ -1,8 +1,8 @@
-"""The broker process of `moldau.testing.Broker`: settings as arguments, its address on standard output once it answers.
+"""Process of `moldau.testing.Broker`: settings as arguments, its address on standard output once it is ready.
 
-Without the command line's parser it starts sooner, which counts in a test. A number of milliseconds on standard input
-makes that time pass, and is answered when all that was due by then is done. When that pipe ends, so does the
-broker: the test was killed, and nobody is left to stop it.
+It has no command line parser, because it starts faster without. A number of milliseconds on standard input advances the
+clock; the response comes when everything due is done. When standard input closes, the test was killed, and the broker
+exits.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ import threading
 from moldau.broker.clock import Clock
 from moldau.broker.node import Started, run
 
-AHEAD = "clock.ahead.ms"  # no setting of a broker: how much later it is in this test than it really is
+AHEAD = "clock.ahead.ms"  # not a broker setting: offset of the test's clock
 
 
 def main() -> None:
@@ -32,11 +32,11 @@ def main() -> None:
 
 
 def _follow(clock: Clock, loop: asyncio.AbstractEventLoop) -> None:
-    # Read without a buffer, whose lock a daemon thread would hold while the interpreter ends.
+    # Unbuffered: a daemon thread would hold the buffer's lock while the interpreter exits.
     while line := os.read(0, 64):
         asyncio.run_coroutine_threadsafe(clock.pass_time(int(line)), loop).result()
         print("passed", flush=True)
-    os.kill(os.getpid(), signal.SIGKILL)  # in order it might wait for others who are gone, too
+    os.kill(os.getpid(), signal.SIGKILL)  # a clean shutdown might wait for brokers that were killed too
 
 
 if __name__ == "__main__":

