@@ -11,7 +11,7 @@ import pytest
 from chaos.checker import check
 from chaos.history import Acked
 from moldau.metadata import elections
-from moldau.replication.isr import Isr, Wish
+from moldau.replication.isr import Isr, PendingIsr
 from support.replication.simulated_cluster import SimulatedCluster
 
 LIVES = 20_000 if os.environ.get("MOLDAU_FULL") else 200
@@ -73,14 +73,14 @@ def test_a_broker_that_is_lost_for_good_stops_nobody(portion: int) -> None:
 
 def count_the_smaller_set(monkeypatch: pytest.MonkeyPatch) -> None:
     """Against KIP-497: who may still be in the ISR is not waited for."""
-    wish = Isr.wish
+    propose = Isr.propose
 
-    def narrow(isr: Isr, members: set[int]) -> Wish:
-        wished = wish(isr, members)
-        isr.maximal = frozenset(wished.isr)
-        return wished
+    def narrow(isr: Isr, members: set[int]) -> PendingIsr:
+        proposed = propose(isr, members)
+        isr.maximal = frozenset(proposed.isr)
+        return proposed
 
-    monkeypatch.setattr(Isr, "wish", narrow)
+    monkeypatch.setattr(Isr, "propose", narrow)
 
 
 def commit_with_too_few(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -52,28 +52,28 @@ class Arithmetic(RuleBasedStateMachine):
 
     @precondition(lambda self: self.isr.pending is None)
     @rule(broker=st.sampled_from(FOLLOWERS))
-    def wish_to_grow(self, broker: int) -> None:
+    def propose_to_grow(self, broker: int) -> None:
         if self.isr.may_join(broker, self.epoch_of):
             assert self.has[broker] >= self.isr.high_watermark
-            self.isr.wish({*self.isr.committed, broker})
+            self.isr.propose({*self.isr.committed, broker})
 
     @precondition(lambda self: self.isr.pending is None)
     @rule()
-    def wish_to_shrink(self) -> None:
-        laggards = self.isr.laggards(self.end, self.now, LAG_MS)
+    def propose_to_shrink(self) -> None:
+        laggards = self.isr.lagging(self.end, self.now, LAG_MS)
         assert LEADER not in laggards
         if laggards:
-            self.isr.wish(self.isr.committed.difference(laggards))
+            self.isr.propose(self.isr.committed.difference(laggards))
 
     @precondition(lambda self: self.isr.pending is not None)
     @rule(fate=st.sampled_from(("granted", "refused", "other change")))
     def decide(self, fate: str) -> None:
-        wish, isr = self.isr.pending, self.isr
-        assert wish is not None
+        pending, isr = self.isr.pending, self.isr
+        assert pending is not None
         if fate == "granted":
-            assert isr.adopt(isr.replicas, wish.isr, isr.partition_epoch + 1, self.now)
+            assert isr.adopt(isr.replicas, pending.isr, isr.partition_epoch + 1, self.now)
         elif fate == "refused":
-            isr.drop_wish()
+            isr.drop_pending()
         else:
             isr.adopt(isr.replicas, isr.committed, isr.partition_epoch + 1, self.now)
         self.advance()
@@ -124,10 +124,10 @@ def test_a_new_member_counts_before_the_controller_has_answered() -> None:
     for broker in (2, 3):
         isr.followers[broker].fetched(10, 0, 7, 10, 0)
     assert isr.advance(10, 1, 0, LAG_MS, lambda _: 7)
-    isr.wish({1, 2, 3})
+    isr.propose({1, 2, 3})
     isr.followers[2].fetched(20, 0, 7, 20, 5)
     assert not isr.advance(20, 1, 10_000, LAG_MS, lambda _: 7), "broker 3 may be in the ISR already"
-    isr.drop_wish()
+    isr.drop_pending()
     assert isr.advance(20, 1, 10_000, LAG_MS, lambda _: 7)
 
 
@@ -151,6 +151,6 @@ def test_who_restarted_since_its_fetch_does_not_join() -> None:
 
 def test_a_member_that_lost_committed_records_is_noticed() -> None:
     isr = Isr(1, (1, 2), (1, 2), 5, epoch_start=4, high_watermark=4, now=0)
-    assert not isr.bereft(2), "it has not said yet what it has"
+    assert not isr.lacks_committed(2), "it has not said yet what it has"
     isr.followers[2].fetched(3, 0, 7, 4, 0)
-    assert isr.bereft(2)
+    assert isr.lacks_committed(2)

@@ -30,10 +30,10 @@ async def live(world: World) -> None:
             world.alter(node)
         case "time":
             world.clock += world.random.choice((1, 50, 400, LAG_MS + 1))
-        case "shrink" if node.alive and hasattr(node.partition.role, "shrink"):
-            node.partition.role.shrink()  # type: ignore[union-attr]
+        case "shrink" if node.alive and hasattr(node.partition.role, "shrink_isr"):
+            node.partition.role.shrink_isr()  # type: ignore[union-attr]
         case "checkpoint" if node.alive:
-            node.checkpoint()
+            node.write_checkpoint()
         case "fault":
             await fault(world, node)
         case "late" if world.delayed:

@@ -60,7 +60,7 @@ def _with_session(
     follower = _follower_session(ctx, session, ask)
     said = {(token, row.partition) for token, rows in ask.topics for row in rows}
     follower.touched.update(dict.fromkeys(said))
-    if follower.due(ask.replica_epoch, ctx.replicas.around.now()):
+    if follower.due(ask.replica_epoch, ctx.replicas.cluster.now()):
         said |= _look_at_all(ctx, ask, session, follower, said)
     known = session.partitions
     rows = [(name[0], known[name].asked) for name in follower.touched if name in said and name in known]
@@ -78,7 +78,7 @@ def _with_session(
 
 
 def _follower_session(ctx: DataContext, session: FetchSession, ask: FetchBody) -> FollowerSession:
-    now, follower = ctx.replicas.around.now(), session.follower
+    now, follower = ctx.replicas.cluster.now(), session.follower
     if follower is None:
         follower = session.follower = FollowerSession(now)
     else:

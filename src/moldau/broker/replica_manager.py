@@ -7,6 +7,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -17,17 +18,17 @@ from moldau.broker.settings import BrokerConfig
 from moldau.log.repair import corruption_check, valid_to
 from moldau.metadata.image import ClusterImage
 from moldau.net.peer import PeerLost
-from moldau.replication.altering import Granted, IsrChanges, Proposal
-from moldau.replication.fetcher import FetchSettings, Hands
+from moldau.replication.cluster_view import ClusterView
+from moldau.replication.fetcher import Bounds, FetchSettings, LeaderConnection
 from moldau.replication.fetchers import Fetchers, ask_bounds
 from moldau.replication.follower import Follower
+from moldau.replication.isr_changes import Granted, IsrChanges, Proposal
 from moldau.replication.leader import Leader
+from moldau.replication.offline_replicas import OfflineReplicaReporter
 from moldau.replication.owners import NO_OWNER
 from moldau.replication.partition import Partition
 from moldau.replication.replicas import Replicas
-from moldau.replication.roles import Surroundings
 from moldau.replication.throttle import Throttle
-from moldau.replication.withdrawing import Withdrawals
 from moldau.wire.fetching import FetchLimits
 from moldau.wire.messages.alter_partition import (
     AlterPartitionData,
@@ -66,27 +67,20 @@ class ReplicaManager:
         self._repairs: dict[Partition, asyncio.Task[None]] = {}
         self.throttle = Throttle()  # of replication to this broker
         self._changes = IsrChanges(self._alter, self._epoch_of, node_id)
-        self._withdrawals = Withdrawals(self._alter, replicas, image, node_id)
+        self._offline_replicas = OfflineReplicaReporter(self._alter, replicas, image, node_id)
         lag_ms = config().replica_lag_time_max_ms
         # Lag is measured with a monotonic clock: setting the machine's clock must not shrink the ISR.
         steady = asyncio.get_running_loop().time
-        replicas.around = Surroundings(node_id, lambda: int(steady() * 1000), self._epoch_of, self._changes.ask, lag_ms)
-        hands = Hands(
-            replica=lambda: (node_id, lifecycle.registration.epoch),
-            settings=self._settings,
-            now=now,
-            remove_later=replicas.deletes.schedule,
-            bounds=lambda link, partitions: ask_bounds(link, partitions, node_id),
-            throttle=self.throttle,
-            checkpoint=replicas.checkpoint,
+        replicas.cluster = ClusterView(
+            node_id, lambda: int(steady() * 1000), self._epoch_of, self._changes.propose, lag_ms
         )
-        self._fetchers = Fetchers(peers.to, hands, config().num_replica_fetchers)
+        self._fetchers = Fetchers(peers.to, self, config().num_replica_fetchers)
 
     def start(self) -> None:
         """Start fetchers for the partitions that other brokers lead; the logs are open."""
         self._replicas.owner = self
         self._changes.start()
-        self._withdrawals.start()
+        self._offline_replicas.start()
         for partition in self._replicas:
             self._assign(partition)
 
@@ -96,7 +90,7 @@ class ReplicaManager:
             task.cancel()
         await asyncio.gather(*self._repairs.values(), return_exceptions=True)
         await self._changes.stop()
-        await self._withdrawals.stop()
+        await self._offline_replicas.stop()
         await self._fetchers.stop()
 
     def _assign(self, partition: Partition) -> None:
@@ -139,7 +133,7 @@ class ReplicaManager:
         self._fetchers.dismiss(partition)
 
     def went_offline(self) -> None:
-        self._withdrawals.look()
+        self._offline_replicas.look()
 
     def all_directories_failed(self, reason: str) -> None:
         self._give_up(reason)
@@ -172,7 +166,7 @@ class ReplicaManager:
                     problem,
                 )
                 await asyncio.sleep(REPAIR_RETRY_S)
-        await partition.left_alone()
+        await partition.quiesce()
         partition.stand(replace(partition.standing, corrupt=False))
         if self._has(partition) and isinstance(partition.role, Follower) and not partition.offline:
             try:
@@ -188,11 +182,11 @@ class ReplicaManager:
         return self._replicas.get(partition.topic, partition.index) is partition
 
     def follow(self, old: ClusterImage, new: ClusterImage) -> None:
-        self._withdrawals.look()
+        self._offline_replicas.look()
         if old.brokers != new.brokers:
             for _, leader in self._led():
                 leader.reconsider()
-                leader.invite()
+                leader.expand_isr()
 
     # ── periodic ──
 
@@ -204,8 +198,8 @@ class ReplicaManager:
         if before is not None and now - before > PAUSED * every:
             return
         for place, (_, leader) in enumerate(self._led()):
-            leader.shrink()
-            leader.invite()
+            leader.shrink_isr()
+            leader.expand_isr()
             if place % AT_A_TIME == AT_A_TIME - 1:
                 await asyncio.sleep(0)
 
@@ -214,7 +208,7 @@ class ReplicaManager:
         values = self._config().values
         self.throttle.rate = int(str(values["follower.replication.throttled.rate"]))
         self._replicas.sending.rate = int(str(values["leader.replication.throttled.rate"]))
-        self._replicas.around.lag_ms = self._config().replica_lag_time_max_ms
+        self._replicas.cluster.lag_ms = self._config().replica_lag_time_max_ms
 
     def _led(self) -> Iterator[tuple[Partition, Leader]]:
         for partition in self._replicas:
@@ -227,7 +221,24 @@ class ReplicaManager:
         broker = self._image().brokers.get(broker_id)
         return None if broker is None or broker.leaving else broker.epoch
 
-    def _settings(self) -> FetchSettings:
+    # ── what fetchers ask ──
+
+    def replica(self) -> tuple[int, int]:
+        return self._node_id, self._lifecycle.registration.epoch
+
+    def now(self) -> int:
+        return self._now()
+
+    def delete_later(self, paths: list[Path], delay_ms: int) -> None:
+        self._replicas.deletes.schedule(paths, delay_ms)
+
+    async def bounds(self, leader: LeaderConnection, partitions: list[Partition]) -> dict[Partition, Bounds]:
+        return await ask_bounds(leader, partitions, self._node_id)
+
+    async def checkpoint(self) -> bool:
+        return await self._replicas.checkpoint()
+
+    def fetch_settings(self) -> FetchSettings:
         config = self._config()
         limits = FetchLimits(
             config.replica_fetch_wait_max_ms, config.replica_fetch_min_bytes, config.replica_fetch_response_max_bytes

@@ -1,19 +1,20 @@
-"""Copies partitions from one leading broker: asks it for all of them again and again, and appends what comes.
+"""Copies partitions from one leader: fetches all of them again and again, and appends the records.
 
-One connection and one task; a fetch session keeps the requests short. A partition whose fetch failed is left out for a
-moment, which grows with each failure, and is tried again; the image changing is what usually helps.
+One connection and one task; a fetch session keeps requests short. A partition whose fetch failed is left out for a
+backoff that grows with each failure. Usually a new image solves it.
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from moldau.base.errors import WireError
+from moldau.base.ids import Epoch
 from moldau.log.follower_append import CorruptFetchError
 from moldau.log.segment import CorruptLogError
 from moldau.net.peer import PeerLost, PeerResponse
+from moldau.replication.delayed_fetch import PartitionKey
 from moldau.replication.follower import Follower
 from moldau.replication.partition import Partition
 from moldau.replication.throttle import UNLIMITED, Throttle, named
@@ -31,15 +32,15 @@ from moldau.wire.primitives import MalformedMessage
 
 logger = logging.getLogger("moldau.replication")
 
-TURN_BYTES = 1024 * 1024  # appended before others on the loop get their turn
+TURN_BYTES = 1024 * 1024  # appended before the event loop serves others
 LEAST_BACKOFF_S = 0.02
-DISK_S = 3600.0  # and for so long at most while its disk is waited for, which then says so
-THROTTLED_S = 0.1  # a partition is left out for so long when its throttle has no room
+DISK_S = 3600.0  # at most, while a flush is awaited, whose end wakes the fetcher
+THROTTLED_S = 0.1  # a partition is left out for so long when the throttle is exceeded
 NEW_SESSION = (0, 0)
 UNSAID = -1
 LAST_EPOCH = 2**31 - 1
 EXPECTED = frozenset(
-    {  # while leaders change, and one of the two brokers knows it and the other does not yet
+    {  # while a leader changes, and only one of the two brokers knows it yet
         WireError.NOT_LEADER_OR_FOLLOWER,
         WireError.FENCED_LEADER_EPOCH,
         WireError.UNKNOWN_LEADER_EPOCH,
@@ -48,11 +49,9 @@ EXPECTED = frozenset(
     }
 )
 
-Place = tuple[bytes, int]  # topic id and index
 
-
-class Link(Protocol):
-    """What a fetcher needs of the connection to its leader: `net.peer.Peer` has it."""
+class LeaderConnection(Protocol):
+    """The connection to the leader: `net.peer.Peer` is one."""
 
     async def ask_raw(self, api_key: int, version: int, body: bytes, timeout_ms: int | None = None) -> PeerResponse: ...
 
@@ -71,7 +70,7 @@ class FetchSettings(NamedTuple):
 class Received(NamedTuple):
     fetched: FetchedAll
     frame: memoryview
-    told: dict[Place, Wanted]  # what was asked
+    told: dict[PartitionKey, Wanted]  # what was fetched
 
 
 Waiting = asyncio.Future[Received]
@@ -84,63 +83,70 @@ class Bounds(NamedTuple):
     end: int
 
 
-class Hands(NamedTuple):
-    """What a fetcher needs of its keeper."""
-
-    replica: Callable[[], tuple[int, int]]  # this broker's id and epoch
-    settings: Callable[[], FetchSettings]
-    now: Callable[[], int]
-    remove_later: Callable[[list[Path], int], None]
-    bounds: Callable[[Link, list[Partition]], Awaitable[dict[Partition, Bounds]]]
+class FetcherOwner(Protocol):
     throttle: Throttle
-    checkpoint: Callable[[], Awaitable[bool]]  # writes recovery points down; whether that went well
+
+    def replica(self) -> tuple[int, Epoch]:
+        """This broker's id and epoch."""
+
+    def fetch_settings(self) -> FetchSettings: ...
+
+    def now(self) -> int: ...
+
+    def delete_later(self, paths: list[Path], delay_ms: int) -> None: ...
+
+    async def bounds(self, leader: "LeaderConnection", partitions: list[Partition]) -> dict[Partition, Bounds]:
+        """Where the leader's logs of these partitions start and end."""
+
+    async def checkpoint(self) -> bool:
+        """Write recovery points to disk; whether that succeeded."""
 
 
 class Fetcher:
-    def __init__(self, leader: int, link: Link, hands: Hands) -> None:
+    def __init__(self, leader: int, link: LeaderConnection, owner: FetcherOwner) -> None:
         self.leader = leader
         self._link = link
-        self._hands = hands
-        self._partitions: dict[Place, Partition] = {}
-        self._resting: dict[Place, float] = {}  # partitions that are left out, and until when in the loop's time
-        self._failures: dict[Place, int] = {}
-        self._dirty: set[Place] = set()  # what the leader's session does not know as it is
-        self._told: dict[Place, Wanted] = {}  # what it knows
-        self._left_out: set[Place] = set()  # what it may have to forget
+        self._owner = owner
+        self._partitions: dict[PartitionKey, Partition] = {}
+        self._resting: dict[PartitionKey, float] = {}  # partitions that are left out, with the end of their backoff
+        self._failures: dict[PartitionKey, int] = {}
+        self._dirty: set[PartitionKey] = set()  # partitions to name in the next request
+        self._told: dict[PartitionKey, Wanted] = {}  # partitions as the fetch session has them
+        self._left_out: set[PartitionKey] = set()  # partitions that the session may have to forget
         self._session = NEW_SESSION
-        self._misses = 0  # requests in a row without an answer
-        self._retreated = False  # a log was cut before its recovery point, and the checkpoint does not say so yet
+        self._misses = 0  # requests in a row without a response
+        self._retreated = False  # a log was truncated below its recovery point, and the checkpoint does not say so yet
         self._wake = asyncio.Event()
-        self._task = asyncio.get_running_loop().create_task(self._run(), name=f"copying from broker {leader}")
+        self._task = asyncio.get_running_loop().create_task(self._run(), name=f"fetcher of broker {leader}")
 
     @property
     def idle(self) -> bool:
         return not self._partitions
 
     def add(self, partition: Partition) -> None:
-        """Copy a partition, or go on with it under another leader epoch."""
-        place = _place(partition)
-        self._partitions[place] = partition
-        self._resting.pop(place, None)
-        self._failures.pop(place, None)
-        self._say_again(place)
-        self._dirty.add(place)
+        """Copy a partition, or continue with another leader epoch."""
+        key = _key_of(partition)
+        self._partitions[key] = partition
+        self._resting.pop(key, None)
+        self._failures.pop(key, None)
+        self._say_again(key)
+        self._dirty.add(key)
         self._wake.set()
 
-    def _say_again(self, place: Place) -> None:
-        """What the leader was told, or answered, does not count: it has to hear the same again."""
-        told = self._told.get(place)
+    def _say_again(self, key: PartitionKey) -> None:
+        """Name the partition in the next request, even if nothing changed."""
+        told = self._told.get(key)
         if told is not None:
-            self._told[place] = told._replace(offset=UNSAID)
+            self._told[key] = told._replace(offset=UNSAID)
 
     def remove(self, partition: Partition) -> None:
-        place = _place(partition)
-        if self._partitions.get(place) is partition:
-            del self._partitions[place]
-            self._resting.pop(place, None)
-            self._failures.pop(place, None)
-            self._dirty.discard(place)
-            self._left_out.add(place)
+        key = _key_of(partition)
+        if self._partitions.get(key) is partition:
+            del self._partitions[key]
+            self._resting.pop(key, None)
+            self._failures.pop(key, None)
+            self._dirty.discard(key)
+            self._left_out.add(key)
 
     async def stop(self) -> None:
         self._task.cancel()
@@ -156,29 +162,29 @@ class Fetcher:
                 await self._round()
                 self._misses = 0
             except PeerLost as lost:
-                logger.info("copying from broker %d: %s", self.leader, lost.reason)
+                logger.info("Fetching from broker %d failed and is retried: %s", self.leader, lost.reason)
                 await self._rest()
             except MalformedMessage as problem:
-                logger.error("broker %d answered a fetch with nonsense: %s", self.leader, problem)
+                logger.error("Broker %d sent a malformed Fetch response; reconnecting: %s", self.leader, problem)
                 self._link.disconnect("a fetch response was malformed")
                 await self._rest()
             except Exception:
-                logger.exception("copying from broker %d failed", self.leader)
+                logger.exception("Fetching from broker %d failed and is retried", self.leader)
                 await self._rest()
 
     async def _rest(self) -> None:
         self._forget_session()
-        pause = min(LEAST_BACKOFF_S * 2**self._misses, self._hands.settings().backoff_ms / 1000)
+        pause = min(LEAST_BACKOFF_S * 2**self._misses, self._owner.fetch_settings().backoff_ms / 1000)
         self._misses = min(self._misses + 1, 10)
         await asyncio.sleep(pause)
 
     def _forget_session(self) -> None:
         self._session = NEW_SESSION
         self._told = {}
-        self._dirty.update(place for place in self._partitions if place not in self._resting)
+        self._dirty.update(key for key in self._partitions if key not in self._resting)
 
     async def _something_to_ask(self) -> bool:
-        """Whether there is a partition to ask for; waits for one otherwise."""
+        """Whether there is a partition to fetch; waits for one otherwise."""
         now = self._end_rests()
         if len(self._partitions) > len(self._resting):
             return True
@@ -191,11 +197,11 @@ class Fetcher:
         return False
 
     def _end_rests(self) -> float:
-        """Partitions that were left out for long enough are asked for again. The loop's time, by which that goes."""
+        """Fetch partitions again whose backoff is over. Returns the event loop's time."""
         now = asyncio.get_running_loop().time()
-        for place in [place for place, until in self._resting.items() if until <= now]:
-            del self._resting[place]
-            self._dirty.add(place)
+        for key in [key for key, until in self._resting.items() if until <= now]:
+            del self._resting[key]
+            self._dirty.add(key)
         return now
 
     async def _round(self) -> None:
@@ -210,8 +216,8 @@ class Fetcher:
                 each.cancel()
 
     async def _interrupt(self, asked: Waiting) -> list[Waiting]:
-        """A request waits at the leader for records. If a partition comes to be copied meanwhile, or was left out for
-        long enough, the next one goes out at once, and the leader answers the one before it.
+        """While a request waits at the leader, a partition may be added, or its backoff may end. Then the next request
+        is sent at once, and the leader answers the one before it.
         """
         woken = asyncio.ensure_future(self._wake.wait())
         rested = min(self._resting.values()) - asyncio.get_running_loop().time() if self._resting else None
@@ -222,11 +228,11 @@ class Fetcher:
         if asked.done() or self._session == NEW_SESSION:
             return []
         self._end_rests()
-        self._told = dict(self._told)  # the first answer is to what was asked with it
+        self._told = dict(self._told)  # the first response belongs to the first request
         return [self._send()]
 
     def _send(self) -> Waiting:
-        settings = self._hands.settings()
+        settings = self._owner.fetch_settings()
         body = self._request(settings)
         self._wake.clear()
         session_id, epoch = self._session
@@ -235,57 +241,57 @@ class Fetcher:
         timeout_ms = settings.limits.wait_ms + settings.timeout_ms
         return asyncio.ensure_future(self._ask(body, timeout_ms, self._told))
 
-    async def _ask(self, body: bytes, timeout_ms: int, told: dict[Place, Wanted]) -> Received:
+    async def _ask(self, body: bytes, timeout_ms: int, told: dict[PartitionKey, Wanted]) -> Received:
         answer = await self._link.ask_raw(FETCH, VERSION, body, timeout_ms)
         return Received(read_fetch_response(answer.frame, answer.at), answer.frame, told)
 
     def _request(self, settings: FetchSettings) -> bytes:
         topics: dict[bytes, list[Wanted]] = {}
-        throttle = self._hands.throttle
-        for place in self._dirty:
-            partition = self._partitions[place]
-            if throttle.rate != UNLIMITED and self._throttled(partition) and throttle.exceeded(self._hands.now()):
-                self._resting[place] = asyncio.get_running_loop().time() + THROTTLED_S
-                self._left_out.add(place)
-            if place in self._resting:
+        throttle = self._owner.throttle
+        for key in self._dirty:
+            partition = self._partitions[key]
+            if throttle.rate != UNLIMITED and self._throttled(partition) and throttle.exceeded(self._owner.now()):
+                self._resting[key] = asyncio.get_running_loop().time() + THROTTLED_S
+                self._left_out.add(key)
+            if key in self._resting:
                 continue
             log = partition.log
             wanted = Wanted(
-                place[1],
+                key[1],
                 partition.leader_epoch,
                 log.end_offset,
                 log.epochs.latest,
                 log.start_offset,
                 settings.partition_bytes,
             )
-            if self._told.get(place) == wanted:
+            if self._told.get(key) == wanted:
                 continue
-            self._told[place] = wanted
-            topics.setdefault(place[0], []).append(wanted)
+            self._told[key] = wanted
+            topics.setdefault(key[0], []).append(wanted)
         self._dirty.clear()
         forgotten: dict[bytes, list[int]] = {}
-        for place in self._left_out:
-            left_out = place not in self._partitions or place in self._resting
-            if left_out and self._told.pop(place, None) is not None and self._session != NEW_SESSION:
-                forgotten.setdefault(place[0], []).append(place[1])
+        for key in self._left_out:
+            left_out = key not in self._partitions or key in self._resting
+            if left_out and self._told.pop(key, None) is not None and self._session != NEW_SESSION:
+                forgotten.setdefault(key[0], []).append(key[1])
         self._left_out.clear()
-        replica = self._hands.replica()
+        replica = self._owner.replica()
         return pack_fetch_request(
             replica, settings.limits, self._session, list(topics.items()), list(forgotten.items())
         )
 
     def _throttled(self, partition: Partition) -> bool:
-        """KIP-73: replicas in sync are not, they must stay so."""
-        here = self._hands.replica()[0]
+        """Whether a partition is throttled (KIP-73). In-sync replicas are not: they must stay so."""
+        here = self._owner.replica()[0]
         in_sync = partition.state is not None and here in partition.state.isr
         return not in_sync and named(
             partition.log.config.follower_replication_throttled_replicas, partition.index, here
         )
 
-    # ── answers ──
+    # ── responses ──
 
-    async def _take(self, fetched: FetchedAll, frame: memoryview, asked: dict[Place, Wanted]) -> None:
-        if fetched.error or not fetched.session_id:  # without a session each request says everything
+    async def _take(self, fetched: FetchedAll, frame: memoryview, asked: dict[PartitionKey, Wanted]) -> None:
+        if fetched.error or not fetched.session_id:  # without a session each request names all partitions
             self._forget_session()
         elif self._session == NEW_SESSION:
             self._session = (fetched.session_id, 1)
@@ -293,126 +299,127 @@ class Fetcher:
         lost: list[Partition] = []
         for topic_id, rows in fetched.topics:
             for row in rows:
-                place = (topic_id, row.partition)
-                if row.diverging is not None and place in self._partitions:
-                    await self._partitions[place].left_alone()
-                partition = self._partitions.get(place)
-                told = asked.get(place)
+                key = (topic_id, row.partition)
+                if row.diverging is not None and key in self._partitions:
+                    await self._partitions[key].quiesce()
+                partition = self._partitions.get(key)
+                told = asked.get(key)
                 if partition is None or told is None or told.leader_epoch != partition.leader_epoch:
-                    continue  # of a partition that is not followed any more, or not under this leader
+                    continue  # not followed any more, or under another leader epoch
                 if row.error == WireError.OFFSET_OUT_OF_RANGE:
                     lost.append(partition)
                 else:
-                    self._take_one(place, partition, told, row, frame)
+                    self._take_one(key, partition, told, row, frame)
                 appended += row.stop - row.start
                 if appended >= TURN_BYTES:
                     appended = 0
                     await asyncio.sleep(0)
         if lost:
             await self._find_again(lost)
-        if self._retreated:  # before anything is appended: after a power cut that would be trusted unread
-            self._retreated = not await self._hands.checkpoint()
+        if self._retreated:  # before the next append: after a power cut, recovery would trust it unread
+            self._retreated = not await self._owner.checkpoint()
 
-    def _take_one(self, place: Place, partition: Partition, told: Wanted, row: Fetched, frame: memoryview) -> None:
+    def _take_one(self, key: PartitionKey, partition: Partition, told: Wanted, row: Fetched, frame: memoryview) -> None:
         role = partition.role
         if row.error:
-            self._pause(place, partition, row.error)
+            self._pause(key, partition, row.error)
             return
         if not isinstance(role, Follower) or partition.offline or told.offset != partition.log.end_offset:
-            self._dirty.add(place)
+            self._dirty.add(key)
             return
         if partition.standing.moving:
-            self._pause(place, partition, WireError.NONE)
+            self._pause(key, partition, WireError.NONE)
             return
-        now = self._hands.now()
+        now = self._owner.now()
         try:
             if row.diverging is not None:
                 safe = partition.log.recovery_point
-                removed = role.part_ways(*row.diverging, now)
+                removed = role.truncate_to_divergence(*row.diverging, now)
                 self._retreated |= partition.log.recovery_point < safe
             else:
                 removed = role.append(frame[row.start : row.stop], row.high_watermark, row.log_start, now)
-                if self._hands.throttle.rate != UNLIMITED and self._throttled(partition):
-                    self._hands.throttle.record(row.stop - row.start, now)
-            self._failures.pop(place, None)
-            if not self._waits_for_disk(place, partition):
-                self._dirty.add(place)
+                if self._owner.throttle.rate != UNLIMITED and self._throttled(partition):
+                    self._owner.throttle.record(row.stop - row.start, now)
+            self._failures.pop(key, None)
+            if not self._waits_for_disk(key, partition):
+                self._dirty.add(key)
             if told.offset == partition.log.end_offset and (row.diverging is not None or row.stop > row.start):
-                self._pause(place, partition, WireError.NONE)  # nothing came of it: not again at once
+                self._pause(key, partition, WireError.NONE)  # no progress: not again at once
             if removed:
-                self._hands.remove_later(removed, partition.log.config.file_delete_delay_ms)
+                self._owner.delete_later(removed, partition.log.config.file_delete_delay_ms)
         except CorruptFetchError as problem:
-            logger.error("what broker %d sent of %s-%d is broken: %s", self.leader, *_name(partition), problem)
-            self._pause(place, partition, WireError.CORRUPT_MESSAGE)
+            logger.error("Broker %d sent corrupt records of %s; retrying: %s", self.leader, partition.name, problem)
+            self._pause(key, partition, WireError.CORRUPT_MESSAGE)
         except (OSError, CorruptLogError) as problem:
-            self._spoiled(place, partition, problem)
+            self._append_failed(key, partition, problem)
 
-    def _spoiled(self, place: Place, partition: Partition, problem: OSError | CorruptLogError) -> None:
-        """What came could not be written, or what is here not be read, which is to be copied anew."""
+    def _append_failed(self, key: PartitionKey, partition: Partition, problem: OSError | CorruptLogError) -> None:
+        """The records could not be written, or this log is corrupt and has to be copied again."""
         if isinstance(problem, OSError):
             partition.write_failed(problem, "Appending to")
         else:
             logger.error("The log of %s is corrupt, and is copied again from its leader: %s", partition.name, problem)
             partition.cannot_read()
-        self._pause(place, partition, WireError.KAFKA_STORAGE_ERROR)
+        self._pause(key, partition, WireError.KAFKA_STORAGE_ERROR)
 
-    def _waits_for_disk(self, place: Place, partition: Partition) -> bool:
-        """flush.messages: whoever asks for what comes next tells the leader that all before it is safe here."""
+    def _waits_for_disk(self, key: PartitionKey, partition: Partition) -> bool:
+        """flush.messages: the next fetch offset tells the leader that all records before it are on disk here."""
         log = partition.log
         if log.end_offset - log.recovery_point < log.config.flush_messages:
             return False
-        self._leave_out(place, DISK_S)
-        partition.flusher.when_durable(log.end_offset, lambda _: self._flushed(place))
+        self._leave_out(key, DISK_S)
+        partition.flusher.when_durable(log.end_offset, lambda _: self._flushed(key))
         return True
 
-    def _flushed(self, place: Place) -> None:
-        if place in self._resting:
-            self._resting[place] = 0
+    def _flushed(self, key: PartitionKey) -> None:
+        if key in self._resting:
+            self._resting[key] = 0
             self._wake.set()
 
-    def _pause(self, place: Place, partition: Partition, error: int) -> None:
-        if self._partitions.get(place) is not partition:
-            return  # its disk failed just now, and it is not copied any more
-        failures = self._failures.get(place, 0)
-        self._failures[place] = min(failures + 1, 10)
+    def _pause(self, key: PartitionKey, partition: Partition, error: int) -> None:
+        if self._partitions.get(key) is not partition:
+            return  # its disk failed just now
+        failures = self._failures.get(key, 0)
+        self._failures[key] = min(failures + 1, 10)
         if error and error not in EXPECTED and failures == 0:
-            logger.warning("copying %s-%d from broker %d: %s", *_name(partition), self.leader, WireError(error).name)
-        self._leave_out(place, min(LEAST_BACKOFF_S * 2**failures, self._hands.settings().backoff_ms / 1000))
+            logger.warning(
+                "Fetching %s from broker %d failed and is retried: %s",
+                partition.name,
+                self.leader,
+                WireError(error).name,
+            )
+        self._leave_out(key, min(LEAST_BACKOFF_S * 2**failures, self._owner.fetch_settings().backoff_ms / 1000))
 
-    def _leave_out(self, place: Place, pause_s: float) -> None:
-        self._resting[place] = asyncio.get_running_loop().time() + pause_s
-        self._left_out.add(place)
-        self._say_again(place)
+    def _leave_out(self, key: PartitionKey, pause_s: float) -> None:
+        self._resting[key] = asyncio.get_running_loop().time() + pause_s
+        self._left_out.add(key)
+        self._say_again(key)
 
     async def _find_again(self, lost: list[Partition]) -> None:
-        """Their next offset is not in the leader's log: it lost its end, or retention took its beginning."""
+        """Handle OFFSET_OUT_OF_RANGE: the leader's log lost its end, or retention moved its start."""
         epochs = {each: each.leader_epoch for each in lost}
-        bounds = await self._hands.bounds(self._link, lost)
-        now = self._hands.now()
+        bounds = await self._owner.bounds(self._link, lost)
+        now = self._owner.now()
         for partition in lost:
-            await partition.left_alone()
+            await partition.quiesce()
             role, found = partition.role, bounds.get(partition)
-            place = _place(partition)
-            if self._partitions.get(place) is not partition or not isinstance(role, Follower):
+            key = _key_of(partition)
+            if self._partitions.get(key) is not partition or not isinstance(role, Follower):
                 continue
-            self._dirty.add(place)
+            self._dirty.add(key)
             end = partition.log.end_offset
             outdated = partition.standing.moving or partition.leader_epoch != epochs[partition]
             if found is None or outdated or found.start <= end <= found.end:
-                self._pause(place, partition, WireError.NONE)
+                self._pause(key, partition, WireError.NONE)
                 continue
             try:
                 safe = partition.log.recovery_point
                 removed = role.truncate(found.end, now) if found.end < end else role.restart(found.start, now)
                 self._retreated |= partition.log.recovery_point < safe
-                self._hands.remove_later(removed, partition.log.config.file_delete_delay_ms)
+                self._owner.delete_later(removed, partition.log.config.file_delete_delay_ms)
             except (OSError, CorruptLogError) as problem:
-                self._spoiled(place, partition, problem)
+                self._append_failed(key, partition, problem)
 
 
-def _place(partition: Partition) -> Place:
+def _key_of(partition: Partition) -> PartitionKey:
     return partition.log.topic_id.bytes, partition.index
-
-
-def _name(partition: Partition) -> tuple[str, int]:
-    return partition.topic, partition.index

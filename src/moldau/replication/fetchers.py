@@ -1,10 +1,10 @@
-"""Which fetcher copies which partition: one for each leading broker, or `num.replica.fetchers` of them."""
+"""Assigns partitions to fetchers: `num.replica.fetchers` for each leader."""
 
 import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from moldau.replication.fetcher import Bounds, Fetcher, Hands, Link
+from moldau.replication.fetcher import Bounds, Fetcher, FetcherOwner, LeaderConnection
 from moldau.replication.follower import Follower
 from moldau.replication.partition import Partition
 from moldau.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -15,15 +15,15 @@ PURPOSE = "copying"  # of the connections, with a number where there are several
 
 
 class Fetchers:
-    def __init__(self, link: Callable[[int, str], Link], hands: Hands, per_leader: int) -> None:
+    def __init__(self, link: Callable[[int, str], LeaderConnection], owner: FetcherOwner, per_leader: int) -> None:
         self._link = link
-        self._hands = hands
+        self._owner = owner
         self._per_leader = per_leader
         self._fetchers: dict[tuple[int, int], Fetcher] = {}
         self._of: dict[Partition, Fetcher] = {}
 
     def assign(self, partition: Partition) -> None:
-        """The partition's role is another: it is copied from its leader, or not at all."""
+        """The role changed: copy the partition from its leader, or not at all."""
         role = partition.role
         wanted: Fetcher | None = None
         if isinstance(role, Follower) and role.leader >= 0 and not partition.offline:
@@ -45,7 +45,7 @@ class Fetchers:
         fetcher = self._fetchers.get((leader, number))
         if fetcher is None:
             link = self._link(leader, PURPOSE if number == 0 else f"{PURPOSE}-{number}")
-            fetcher = self._fetchers[leader, number] = Fetcher(leader, link, self._hands)
+            fetcher = self._fetchers[leader, number] = Fetcher(leader, link, self._owner)
         return fetcher
 
     async def stop(self) -> None:
@@ -55,14 +55,16 @@ class Fetchers:
         await asyncio.gather(*(fetcher.stop() for fetcher in fetchers))
 
 
-async def ask_bounds(link: Link, partitions: list[Partition], replica_id: int) -> dict[Partition, Bounds]:
-    """Where these partitions begin and end on their leader. Those that it does not tell of are left out."""
+async def ask_bounds(link: LeaderConnection, partitions: list[Partition], replica_id: int) -> dict[Partition, Bounds]:
+    """The log start and end offsets on the leader. Partitions without an answer are left out."""
     starts = await _ask(link, partitions, replica_id, EARLIEST)
     ends = await _ask(link, partitions, replica_id, LATEST)
     return {each: Bounds(starts[each], ends[each]) for each in partitions if each in starts and each in ends}
 
 
-async def _ask(link: Link, partitions: list[Partition], replica_id: int, timestamp: int) -> dict[Partition, int]:
+async def _ask(
+    link: LeaderConnection, partitions: list[Partition], replica_id: int, timestamp: int
+) -> dict[Partition, int]:
     by_name = {(each.topic, each.index): each for each in partitions}
     topics: dict[str, list[ListOffsetsPartition]] = {}
     for each in partitions:

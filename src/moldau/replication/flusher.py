@@ -18,14 +18,14 @@ WriteFailed = Callable[[OSError, str], Refusal]
 
 
 class Flusher:
-    __slots__ = ("_again", "_log", "_task", "_waiting", "_write_failed", "put_off")
+    __slots__ = ("_again", "_log", "_task", "_waiting", "_write_failed", "retry_later")
 
     def __init__(self, log: Log, write_failed: WriteFailed) -> None:
         self._log = log
         self._write_failed = write_failed
         self._waiting: list[tuple[Offset, Durable]] = []
         self._again = False
-        self.put_off = False  # the disk was full: the round is to be tried again
+        self.retry_later = False  # the disk was full: the round is to be tried again
         self._task: asyncio.Task[None] | None = None
 
     def soon(self) -> None:
@@ -50,7 +50,7 @@ class Flusher:
                 except OSError as problem:
                     self._failed(job, problem)
                     continue  # batches that came meanwhile wait for the next round
-                self.put_off = False
+                self.retry_later = False
                 self._log.finish_flush(job)
                 self._tell(None, job.end_offset)
         finally:
@@ -60,7 +60,7 @@ class Flusher:
         """`job`: None if the round could not even begin, for want of a file descriptor."""
         end_offset = self._log.end_offset
         if is_transient(problem):
-            self.put_off = True
+            self.retry_later = True
             if job is not None:
                 self._log.durability.abandon(job)
                 end_offset = job.end_offset

@@ -1,7 +1,7 @@
-"""The follower's role of a replicated partition: takes what its leader sends into the log, as it is.
+"""The follower role of a replicated partition: appends what its leader sends, unchanged.
 
-Where the two logs part, the leader's counts: it says in which epoch and where (KIP-595), and what lies behind is cut
-off here. That never reaches below the high watermark, unless a leader was elected that lacks what was committed.
+Where the logs diverge, the leader's counts: it names the epoch and its end offset (KIP-595), and the follower truncates
+there. That is never below the high watermark, unless the elected leader lacks committed records.
 """
 
 import logging
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from moldau.log.follower_append import CorruptFetchError, parse_fetched
 from moldau.log.repair import drop_segments
 from moldau.metadata.image import PartitionState
-from moldau.replication.roles import Uncommitted
+from moldau.replication.uncommitted import Uncommitted
 
 if TYPE_CHECKING:
     from moldau.replication.partition import Partition
@@ -48,17 +48,16 @@ class Follower:
         return removed + log.advance_start(min(log_start, self.high_watermark))
 
     def _commit(self, high_watermark: int) -> None:
-        """What is committed stays committed, even if a new leader does not know yet that it is."""
+        """The high watermark never goes back, even if a new leader does not know it yet."""
         reached = min(high_watermark, self._partition.log.end_offset)
         if reached > self.high_watermark:
             self.high_watermark = reached
             self._stable = self._partition.tell_readers(self._uncommitted.take(reached), self._stable)
 
-    def part_ways(self, epoch: int, end: int, now: int) -> list[Path]:
-        """The leader's log parts from this one: its largest epoch up to ours is `epoch`, which ended at `end`.
+    def truncate_to_divergence(self, epoch: int, end: int, now: int) -> list[Path]:
+        """The leader's log diverges: its largest epoch up to ours is `epoch`, which ended at `end`.
 
-        If this log does not know that epoch either, it goes back to the end of the one before it, and the leader is
-        asked again.
+        If this log does not know that epoch, it is truncated to the end of the epoch before it, and fetches again.
         """
         log = self._partition.log
         known, known_end = log.end_offset_for_epoch(epoch)
@@ -71,33 +70,29 @@ class Follower:
         partition = self._partition
         if offset < min(self.high_watermark, partition.log.end_offset):
             logger.error(
-                "%s-%d is cut off at offset %d, although everything before %d was committed: a leader was elected that "
-                "did not have it",
-                partition.topic,
-                partition.index,
+                "Truncating %s to offset %d, below its high watermark %d: the elected leader lacks committed records "
+                "(unclean leader election), which are lost.",
+                partition.name,
                 offset,
                 self.high_watermark,
             )
         elif offset < partition.log.end_offset:
             logger.info(
-                "%s-%d is cut off at offset %d of %d, where its leader's log parts",
-                partition.topic,
-                partition.index,
-                offset,
+                "Truncating %s from offset %d to %d, where its leader's log diverges.",
+                partition.name,
                 partition.log.end_offset,
+                offset,
             )
         removed = partition.log.truncate_to(offset, now)
         self._cut()
         return removed
 
     def discard(self, offset: int, now: int) -> list[Path]:
-        """The segment that begins at `offset` is damaged. The leader has all that is in it and behind."""
+        """The log is corrupt from the segment at `offset` on. The leader has these records."""
         partition = self._partition
         if offset >= partition.log.end_offset:
             return []
-        logger.error(
-            "%s-%d is damaged behind offset %d, and copied anew from there", partition.topic, partition.index, offset
-        )
+        logger.error("The log of %s is corrupt; copying it again from offset %d on.", partition.name, offset)
         required = max(partition.standing.required_offset, self.high_watermark)
         partition.stand(replace(partition.standing, required_offset=required))
         removed = drop_segments(partition.log, offset, now)
@@ -105,11 +100,9 @@ class Follower:
         return removed
 
     def restart(self, offset: int, now: int) -> list[Path]:
-        """Nothing of this log is in the leader's any more: begin where that one begins."""
+        """The leader has none of these records any more: begin where its log starts."""
         partition = self._partition
-        logger.warning(
-            "%s-%d begins anew at offset %d, as its leader's log does", partition.topic, partition.index, offset
-        )
+        logger.warning("The leader's log of %s starts at offset %d; restarting there.", partition.name, offset)
         removed = partition.log.truncate_fully_and_start_at(offset, now)
         self.high_watermark = max(self.high_watermark, offset)
         self._cut()

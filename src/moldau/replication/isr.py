@@ -1,22 +1,24 @@
-"""What a leader knows of its followers: how far each one is, who is in sync, what is committed. Pure arithmetic.
+"""What a leader knows of its followers: their end offsets, the ISR, the high watermark. Pure arithmetic.
 
-The in-sync replicas (ISR) are the controller's to decide. While a change that the leader has asked for is under way,
-the larger of the two sets counts (KIP-497): who may be in the ISR may be elected, and must have all that is committed.
-Nothing is committed while the ISR is smaller than min.insync.replicas (KIP-966). A replica joins with the broker epoch
-that it fetched with (KIP-903), so that one that was restarted meanwhile, and may have lost records, does not slip in.
+The controller decides the ISR. While a change that the leader proposed is pending, the larger of the two sets counts
+(KIP-497): a replica that may be in the ISR may be elected, and must have all committed records. Nothing is committed
+while the ISR is smaller than min.insync.replicas (KIP-966). A replica joins with the broker epoch that it fetched with
+(KIP-903): a broker that restarted meanwhile may have lost records, and has to fetch again first.
 """
 
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-UNKNOWN = -1  # an offset or epoch that was not told yet
+UNKNOWN = -1  # an offset or epoch that is not known yet
 NEVER = -(2**62)  # a time that is always too long ago
 
-EpochOf = Callable[[int], int | None]  # the epoch of a broker that may join an ISR; None: it is gone or leaving
+EpochOf = Callable[
+    [int], int | None
+]  # the epoch of a broker that may join an ISR; None: it is not registered, or shutting down
 
 
 class Progress:
-    """One follower as its fetches show it."""
+    """One follower, as its fetches show it."""
 
     __slots__ = (
         "_fetched_at",
@@ -40,10 +42,10 @@ class Progress:
         self._leader_end = UNKNOWN  # where the leader's log ended at the last fetch
 
     def fetched(self, offset: int, log_start: int, broker_epoch: int, leader_end: int, now: int) -> None:
-        """It asks for what comes at `offset`, so it has what lies before.
+        """The follower fetches from `offset`: it has all records before it.
 
-        Who asks for the end of the leader's log has caught up now. Who asks for what was the end when it asked last was
-        caught up then: under load nobody is ever quite at the end.
+        A fetch at the leader's end offset means that it has caught up now. A fetch at what was the end at its previous
+        fetch means that it had caught up then: under load no follower is ever quite at the end.
         """
         if offset >= leader_end:
             self.caught_up_at = max(self.caught_up_at, now)
@@ -56,13 +58,13 @@ class Progress:
         self._leader_end = leader_end
 
     def sent(self, offset: int) -> int:
-        """It gets what lies at `offset`; for the how-many-th time in a row."""
+        """The follower gets the records at `offset`; how many times in a row it did."""
         self._times_sent = self._times_sent + 1 if offset == self._sent else 1
         self._sent = offset
         return self._times_sent
 
     def was_at(self, leader_end: int, asked_at: int) -> None:
-        """At its last request, of which nobody told this partition, it had all there was: the end was the same."""
+        """At its last request, which did not name this partition, the follower had caught up: the end was the same."""
         if self.end_offset == leader_end:
             self.caught_up_at = max(self.caught_up_at, asked_at)
             self._fetched_at = max(self._fetched_at, asked_at)
@@ -72,12 +74,12 @@ class Progress:
         return self.end_offset == leader_end or now - self.caught_up_at <= lag_ms
 
 
-class Wish(NamedTuple):
-    """An ISR that the leader asks for, on top of the partition epoch that it knows."""
+class PendingIsr(NamedTuple):
+    """An ISR that the leader proposed, based on the partition epoch that it knows."""
 
     isr: tuple[int, ...]
     partition_epoch: int
-    joining: tuple[tuple[int, int], ...] = ()  # whom it lets in, with the epochs that they fetched with
+    joining: tuple[tuple[int, int], ...] = ()  # brokers that it adds, with the epochs that they fetched with
 
 
 class Isr:
@@ -111,19 +113,19 @@ class Isr:
         self.committed = frozenset(committed)
         self.maximal = self.committed
         self.partition_epoch = partition_epoch
-        self.pending: Wish | None = None
-        self.epoch_start = epoch_start  # where this leader began: what it had before may not be committed yet
+        self.pending: PendingIsr | None = None
+        self.epoch_start = epoch_start  # where this leader epoch began: records before it may not be committed yet
         self.high_watermark = high_watermark
-        # Of an old leader nothing is taken over: a member whose end is unknown holds the high watermark where it is.
+        # Nothing is taken over from an earlier epoch: a member with an unknown end offset holds the high watermark.
         self.followers = {each: Progress(self._since(each, now)) for each in self.replicas if each != here}
 
     def _since(self, broker: int, now: int) -> int:
         return now if broker in self.committed else NEVER
 
-    # ── changes that the controller has made ──
+    # ── decisions of the controller ──
 
     def adopt(self, replicas: tuple[int, ...], committed: Iterable[int], partition_epoch: int, now: int) -> bool:
-        """The controller's newest word; whether it is news. What was asked for is answered by it, either way."""
+        """Take the controller's newest state; whether it is new. It settles a pending proposal, either way."""
         if partition_epoch <= self.partition_epoch:
             return False
         self.replicas = replicas
@@ -135,13 +137,13 @@ class Isr:
         return True
 
     def begin_anew(self, broker: int) -> None:
-        """What a follower fetched so far says nothing of what it has now."""
+        """Forget a follower's progress: it may have lost records."""
         self.followers[broker] = Progress(NEVER)
 
-    # ── changes that the leader wishes ──
+    # ── proposals of the leader ──
 
-    def wish(self, isr: Iterable[int]) -> Wish:
-        """One change at a time is under way; until it is decided the larger set counts."""
+    def propose(self, isr: Iterable[int]) -> PendingIsr:
+        """One proposal is pending at a time; until it is decided the larger set counts."""
         assert self.pending is None
         members = tuple(each for each in self.replicas if each in set(isr))
         joining = tuple(
@@ -149,41 +151,40 @@ class Isr:
             for each, known in self.followers.items()
             if each in members and each not in self.committed
         )
-        self.pending = Wish(members, self.partition_epoch, joining)
+        self.pending = PendingIsr(members, self.partition_epoch, joining)
         self.maximal = self.maximal.union(self.pending.isr)
         return self.pending
 
-    def abandon_wish(self) -> None:
-        """Another one is more urgent. It may still be granted, so whom it names goes on counting."""
+    def abandon_pending(self) -> None:
+        """Another proposal is more urgent. This one may still be granted, so its members go on counting."""
         self.pending = None
 
-    def drop_wish(self) -> None:
-        """It was certainly not granted."""
+    def drop_pending(self) -> None:
+        """The pending proposal was certainly not granted."""
         self.pending = None
         self.maximal = self.committed
 
-    def hopeless(self, epoch_of: EpochOf) -> bool:
-        """Whether the wish was not granted and never will be: whom it lets in is gone, or has registered anew.
+    def proposal_cannot_succeed(self, epoch_of: EpochOf) -> bool:
+        """Whether the pending proposal was not granted and never will be: a broker that it adds is gone, or registered
+        again.
 
-        The image that says so has every change before it, so a grant would be known; and after it there can be none.
-        Without this, a wish whose answer got lost would have the leader wait for ever for one that does not come back.
+        The image that says so includes every change before it, so a grant would be known; and there can be none after
+        it. Without this check, a leader that lost a response would wait for ever for a broker that is gone.
         """
         return self.pending is not None and any(epoch_of(broker) != epoch for broker, epoch in self.pending.joining)
 
-    def laggards(self, leader_end: int, now: int, lag_ms: int) -> list[int]:
-        """Members that were not caught up within replica.lag.time.max.ms."""
+    def lagging(self, leader_end: int, now: int, lag_ms: int) -> list[int]:
+        """Members that have not caught up for replica.lag.time.max.ms."""
         members = [(each, self.followers.get(each)) for each in self.committed if each != self._here]
         return [each for each, known in members if known is None or not known.keeps_up(leader_end, now, lag_ms)]
 
-    def bereft(self, broker: int) -> bool:
-        """Whether a member lacks what is committed: it has lost records, and must not be elected."""
+    def lacks_committed(self, broker: int) -> bool:
+        """Whether a member lacks committed records: it has lost them, and must not be elected."""
         known = self.followers.get(broker)
         return broker in self.committed and known is not None and UNKNOWN < known.end_offset < self.high_watermark
 
     def may_join(self, broker: int, epoch_of: EpochOf) -> bool:
-        """Whether to ask for a follower to become a member: it has all that is committed, and all that this leader
-        began with.
-        """
+        """Whether to propose a follower as a member: it has all committed records, and all before this epoch."""
         known = self.followers.get(broker)
         if known is None or self.pending is not None or broker in self.committed:
             return False
@@ -195,20 +196,20 @@ class Isr:
         epoch = epoch_of(broker)
         return epoch is not None and epoch == known.broker_epoch
 
-    # ── what is committed ──
+    # ── the high watermark ──
 
     def required(self, min_isr: int) -> int:
-        """min.insync.replicas, as far as there are replicas."""
+        """min.insync.replicas, or the number of replicas if that is smaller."""
         return min(min_isr, len(self.replicas))
 
     def enough(self, min_isr: int) -> bool:
         return len(self.committed) >= self.required(min_isr)
 
     def advance(self, leader_end: int, min_isr: int, now: int, lag_ms: int, epoch_of: EpochOf) -> bool:
-        """Moves the high watermark to what every member has; whether it moved.
+        """Move the high watermark to the smallest end offset of the members; whether it moved.
 
-        A follower that keeps up and may join is waited for like a member: it has to reach the high watermark to join,
-        and never would if that ran ahead of it with every batch.
+        A follower that keeps up and may join counts like a member: it has to reach the high watermark to join, and
+        never would if that moved ahead with every batch.
         """
         if not self.enough(min_isr):
             return False

@@ -17,7 +17,7 @@ from moldau.log.directory import LogDirectory
 from moldau.log.partition_locations import interrupted_moves, locate_partitions
 from moldau.metadata.image import Topic
 from moldau.replication.disk_full import FullDirectories
-from moldau.replication.opening import Opening
+from moldau.replication.opener import Opening
 from moldau.replication.partition import Partition
 
 logger = logging.getLogger("moldau.replication")

@@ -12,8 +12,8 @@ from moldau.log.directory import LogDirectory
 from moldau.log.log import Log
 from moldau.replication.delayed_deletes import DelayedDeletes
 from moldau.replication.log_directories import LogDirectories
-from moldau.replication.moving import Move
-from moldau.replication.opening import Opener
+from moldau.replication.move import Move
+from moldau.replication.opener import Opener
 from moldau.replication.partition import Partition
 
 logger = logging.getLogger("moldau.replication")

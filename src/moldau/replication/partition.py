@@ -21,13 +21,13 @@ from moldau.log.retention import delete_old_segments
 from moldau.log.segment import CorruptLogError
 from moldau.metadata.image import PartitionState
 from moldau.replication.appender import NEVER, NO_APPEND_TIME, Appended, Appender, Outcome
+from moldau.replication.cluster_view import ClusterView
 from moldau.replication.delayed_fetch import DelayedFetch, FollowerSession
 from moldau.replication.disk_full import describe
 from moldau.replication.flusher import Flusher
 from moldau.replication.follower import Follower
 from moldau.replication.leader import Leader
 from moldau.replication.owners import NO_OWNER, PartitionOwner
-from moldau.replication.roles import Surroundings
 from moldau.replication.standing import Role, Standing, assigned, removed
 
 logger = logging.getLogger("moldau.replication")
@@ -106,11 +106,11 @@ class Partition:
 
     @property
     def last_stable_offset(self) -> int:
-        """Where readers of committed records end: before it every transaction is committed or aborted."""
+        """Where read_committed consumers end: before it every transaction is committed or aborted."""
         return self.log.last_stable_offset(self.high_watermark)
 
     def fenced(self, claimed: int) -> WireError:
-        """What a client hears that claims a leader epoch other than the current one; NONE where they agree."""
+        """The error for a client with another leader epoch; NONE where they agree."""
         if claimed in (-1, self.leader_epoch):
             return WireError.NONE
         return WireError.FENCED_LEADER_EPOCH if claimed < self.leader_epoch else WireError.UNKNOWN_LEADER_EPOCH
@@ -119,7 +119,7 @@ class Partition:
         return WireError.NONE if self.standing.leads else WireError.NOT_LEADER_OR_FOLLOWER
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """The largest epoch up to the asked one, and where it ended. An empty log knows its current epoch too."""
+        """The largest epoch up to `epoch`, and its end offset. An empty log knows its current epoch too."""
         if epoch == self.leader_epoch:
             return epoch, self.log.end_offset
         return self.log.end_offset_for_epoch(epoch)
@@ -130,21 +130,21 @@ class Partition:
 
     # ── leading and following ──
 
-    def assign(self, state: PartitionState, around: Surroundings, high_watermark: int | None = None) -> None:
-        """Take the part that the image gives to this broker. `high_watermark`: what is known of it, at the start."""
+    def assign(self, state: PartitionState, cluster: ClusterView, high_watermark: int | None = None) -> None:
+        """Take the role that the image gives to this broker. `high_watermark`: from the checkpoint, at the start."""
         old, self.state = self.state, state
-        here, end = around.node_id, self.log.end_offset
+        here, end = cluster.node_id, self.log.end_offset
         known = min(max(self.high_watermark if high_watermark is None else high_watermark, self.log.start_offset), end)
         standing = assigned(self.standing, here, old, state, end, high_watermark)
         self.stand(standing)
         if standing.role is Role.FOLLOWER:
-            self._follow(state, around, known, old)
+            self._follow(state, cluster, known, old)
         elif standing.role is Role.SOLE:
             self._lead_alone()
         else:
-            self._lead(state, around, known, old)
+            self._lead(state, cluster, known, old)
             if standing.must_resign and isinstance(self.role, Leader):
-                self.role.resign()  # the controller may not know that it cannot lead, and have elected it again
+                self.role.resign()  # the controller may have elected it again without knowing
         self.leader_epoch = state.leader_epoch
 
     def stand(self, standing: Standing) -> None:
@@ -158,7 +158,7 @@ class Partition:
         if role is not None:
             self.changed()
 
-    def _lead(self, state: PartitionState, around: Surroundings, known: int, old: PartitionState | None) -> None:
+    def _lead(self, state: PartitionState, cluster: ClusterView, known: int, old: PartitionState | None) -> None:
         role, end = self.role, self.log.end_offset
         if self.standing.leads and state.leader_epoch > self.log.epochs.latest:
             # KIP-101: the epoch begins here, even without a record. Not if this replica cannot lead: it may have lost
@@ -172,12 +172,12 @@ class Partition:
         if isinstance(role, Leader):
             role.begin_epoch(state, end)
         else:
-            self.role = leader = Leader(self, state, around, known, end)
+            self.role = leader = Leader(self, state, cluster, known, end)
             leader.count()
             leader.advance()
         self.changed()
 
-    def _follow(self, state: PartitionState, around: Surroundings, known: int, old: PartitionState | None) -> None:
+    def _follow(self, state: PartitionState, cluster: ClusterView, known: int, old: PartitionState | None) -> None:
         role = self.role
         if self.log.producer_state.unreplicated is None:
             self.log.producer_state.unreplicated = deque()
@@ -192,7 +192,7 @@ class Partition:
             self.follower_sessions.clear()
 
     def adopt(self, log: Log) -> None:
-        """Go on with another log of the same records."""
+        """Continue with another log of the same records."""
         old = self.log
         log.configure(old.config)
         log.on_roll, old.on_roll = old.on_roll, None
@@ -202,15 +202,15 @@ class Partition:
         self.flusher = Flusher(log, self.write_failed)
 
     def dismiss(self) -> None:
-        """The partition is not this broker's any more: whoever waits here has to look for it elsewhere."""
+        """The partition was taken from this broker: delayed fetches and produces are answered now."""
         self.stand(removed(self.standing))
         if isinstance(self.role, Leader):
             self.role.end()
-            self.role.isr.drop_wish()
+            self.role.isr.drop_pending()
         self.changed()
 
     def tell_readers(self, size: int, stable: int) -> int:
-        """So many bytes were committed; the last stable offset was `stable`, and what it is now is returned."""
+        """So many bytes were committed; the last stable offset was `stable`. Returns the new one."""
         now_stable = self.last_stable_offset
         if self.follower_sessions:
             self.touch()
@@ -239,16 +239,16 @@ class Partition:
                 delayed.grown(decided)
 
     def bytes_between(self, start: int, end: int) -> int:
-        """As the log says, for who waits. If it cannot be read, that is no reason not to tell the others."""
+        """Bytes between two offsets; an estimate if the log cannot be read, which is reported."""
         try:
             return self.log.segments.bytes_between(start, end)
         except (CorruptLogError, OSError) as problem:
-            logger.error("reading %s-%d failed: %s", self.topic, self.index, problem)
+            logger.error("Reading %s failed: %s", self.name, problem)
             self.cannot_read(problem)
             return end - start
 
     async def committed(self, offset: int) -> None:
-        """Until all records before this offset are committed, or somebody else leads."""
+        """Wait until all records before this offset are committed, or another broker leads."""
         role = self.role
         if isinstance(role, Leader) and role.high_watermark < offset:
             reached = asyncio.Event()
@@ -285,7 +285,7 @@ class Partition:
         self.owner.log_corrupt(self)
 
     def go_offline(self) -> None:
-        """Its disk failed: what is on it cannot be trusted before a restart has checked it."""
+        """The disk failed: its logs cannot be trusted before a restart has checked them."""
         self.stand(replace(self.standing, offline=True))
         if isinstance(self.role, Leader):
             self.role.end(Refusal.of(WireError.KAFKA_STORAGE_ERROR))
@@ -293,10 +293,10 @@ class Partition:
         self.changed()
 
     def flush_if_due(self, now: int) -> None:
-        """flush.ms: records do not stay off the disk for longer than that. Called from time to time."""
+        """Apply flush.ms: flush records that are older. Called from time to time."""
         log = self.log
         offline = self.standing.offline
-        if self.flusher.put_off and not offline:
+        if self.flusher.retry_later and not offline:
             self.flusher.soon()
         if offline or log.config.flush_ms == NEVER or log.end_offset <= log.recovery_point:
             self._dirty_since = None
@@ -308,35 +308,35 @@ class Partition:
             self.flusher.soon()
 
     def retire(self, now: int) -> list[Path]:
-        """Retention: files of segments that left the log, to be removed later."""
+        """Apply retention; returns files of removed segments, to be deleted later."""
         if self.standing.offline or self.standing.moving:
             return []
         removed: list[Path] = []
         try:
             removed = delete_old_segments(self.log, now, self.high_watermark)
-            self.log.roll_if_due(now)  # behind it: a full disk may have no room for a new segment
+            self.log.roll_if_due(now)  # after retention: a full disk may have no space for a new segment
         except OSError as problem:
             self.write_failed(problem, "Retention of")
         return removed
 
     def touch(self) -> None:
-        """There is something to tell to followers that copy this partition."""
+        """Followers have to look at this partition."""
         for session in self.follower_sessions.values():
             session.touch(self.topic_id_partition, 0)
 
     def changed(self) -> None:
-        """The partition is not what it was (deleted, truncated): whoever waits for it has to look again."""
+        """The partition was deleted, truncated or changed its role: delayed fetches have to look again."""
         self.touch()
         for delayed in list(self.delayed_fetches):
             delayed.fire_soon()
 
-    async def left_alone(self) -> None:
-        """Until nobody else works on its log: what is about to be cut off would come back with what they write."""
+    async def quiesce(self) -> None:
+        """Wait until no cleaner, flush or move writes to the log: they would bring truncated records back."""
         if self.cleaning is not None:
             await self.cleaning.stop()
         await self.appender.queue.stop()
         await self.flusher.stop()
 
     async def stop(self) -> None:
-        await self.left_alone()
+        await self.quiesce()
         self.changed()

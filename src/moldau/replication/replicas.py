@@ -16,14 +16,14 @@ from moldau.log import files
 from moldau.log.directory import LogDirectory
 from moldau.log.settings import LogConfig
 from moldau.metadata.image import ClusterImage, PartitionState, Topic
+from moldau.replication.cluster_view import standalone
 from moldau.replication.delayed_deletes import DelayedDeletes
-from moldau.replication.loading import open_all
 from moldau.replication.log_directories import LogDirectories
 from moldau.replication.moves import Moves
-from moldau.replication.opening import Opener, Opening
+from moldau.replication.opener import Opener, Opening
 from moldau.replication.owners import NO_OWNER, ReplicasOwner
+from moldau.replication.parallel_open import open_all
 from moldau.replication.partition import Partition
-from moldau.replication.roles import alone
 from moldau.replication.throttle import Throttle
 
 logger = logging.getLogger("moldau.replication")
@@ -48,7 +48,7 @@ class Replicas:
         self.by_name: dict[bytes, Row] = {}
         self.by_id: dict[bytes, Row] = {}
         self.owner: ReplicasOwner = NO_OWNER
-        self.around = alone(node_id, now)  # the cluster, once there is one
+        self.cluster = standalone(node_id, now)  # the cluster, once there is one
         self.sending = Throttle()  # of what leaders here send to throttled followers
         self._node_id = node_id
         self._configure = configure
@@ -84,7 +84,7 @@ class Replicas:
     @property
     def waiting_for_space(self) -> Collection[TopicPartition]:
         """Partitions that are offline only until there is space on their disk."""
-        return self._opener.put_off
+        return self._opener.retry_later
 
     @property
     def last_producer_id(self) -> int:
@@ -184,7 +184,7 @@ class Replicas:
         return openings, dropped
 
     def _assign(self, partition: Partition, state: PartitionState, high_watermark: Offset | None = None) -> None:
-        partition.assign(state, self.around, high_watermark)
+        partition.assign(state, self.cluster, high_watermark)
         self.owner.role_changed(partition)
 
     def _dismiss(self, partition: Partition) -> None:
@@ -210,7 +210,7 @@ class Replicas:
         return dropped
 
     def _forget_unopened(self, name: TopicPartition) -> None:
-        self._opener.put_off.discard(name)
+        self._opener.retry_later.discard(name)
         self.directories.forget_unopened(name)
 
     def _opening(self, topic: Topic, state: PartitionState, *, new: bool) -> Opening:
@@ -249,7 +249,7 @@ class Replicas:
         self.directories.add(partition, opening.directory)
         partition.owner = self
         high_watermark = opening.directory.high_watermarks.get(partition.topic_partition, 0)
-        partition.assign(opening.state, self.around, high_watermark)
+        partition.assign(opening.state, self.cluster, high_watermark)
         if opening.directory.offline:
             partition.go_offline()
         self.directories.update_offline()
@@ -325,8 +325,8 @@ class Replicas:
 
     def reopen(self) -> None:
         """Try again to open partitions whose disk was full; say which disks are full no longer."""
-        openings = [each._replace(new=False) for each in self.directories.take_unopened(self._opener.put_off)]
-        self._opener.put_off.clear()
+        openings = [each._replace(new=False) for each in self.directories.take_unopened(self._opener.retry_later)]
+        self._opener.retry_later.clear()
         if openings:
             self._last = asyncio.get_running_loop().create_task(self._carry_out(self._last, [], openings))
         self.directories.full.look()

@@ -1,7 +1,7 @@
 """Throttles of replication (KIP-73): how much a broker may copy, or send, for the replicas that topics' settings name.
 
-Pure arithmetic: time is an argument. Only replicas that are not in sync are to be held up, which is for the caller
-to see to: a throttled replica that has caught up must stay so.
+Pure arithmetic: time is an argument. Callers throttle only replicas that are not in sync: one that has caught up must
+stay so.
 """
 
 from collections.abc import Sequence
@@ -16,17 +16,17 @@ def named(setting: Sequence[str], index: int, broker_id: int) -> bool:
 
 
 class Throttle:
-    """One side of a broker, leader's or follower's. What went over the limit is made up for by waiting."""
+    """The leader's or the follower's side of a broker. What went over the limit is made up for by waiting."""
 
     __slots__ = ("_at_ms", "_owed", "rate")
 
     def __init__(self, rate: int = UNLIMITED) -> None:
         self.rate = rate  # bytes per second; may be set at any time
-        self._owed = 0.0  # bytes beyond what the rate allowed so far; less than zero: saved up
+        self._owed = 0.0  # bytes over the limit; negative: unused
         self._at_ms = 0
 
     def record(self, size: int, now_ms: int) -> None:
-        """So many bytes were copied or sent for throttled replicas."""
+        """Count bytes that were copied or sent for throttled replicas."""
         self._pass_time(now_ms)
         self._owed += size
 
@@ -40,7 +40,7 @@ class Throttle:
         return self.wait_ms(now_ms) > 0
 
     def wait_ms(self, now_ms: int) -> int:
-        """How long it takes until they need not."""
+        """How long throttled replicas have to wait."""
         if self.rate >= UNLIMITED:
             return 0
         self._pass_time(now_ms)

@@ -29,15 +29,15 @@ from moldau.metadata.elections import (
 )
 from moldau.metadata.image import Broker, ClusterImage, PartitionState
 from moldau.net.peer import PeerLost, PeerResponse
-from moldau.replication.altering import Granted, IsrChanges, Proposal
 from moldau.replication.appender import Appended, Outcome
-from moldau.replication.fetcher import Fetcher, FetchSettings, Hands
+from moldau.replication.cluster_view import ClusterView
+from moldau.replication.fetcher import Bounds, Fetcher, FetchSettings, LeaderConnection
 from moldau.replication.fetchers import ask_bounds
 from moldau.replication.follower import Follower
-from moldau.replication.isr import Wish
+from moldau.replication.isr import PendingIsr
+from moldau.replication.isr_changes import Granted, IsrChanges, Proposal
 from moldau.replication.leader import ALL, Leader
 from moldau.replication.partition import Partition
-from moldau.replication.roles import Surroundings
 from moldau.replication.standing import Standing
 from moldau.replication.throttle import Throttle
 from moldau.wire.batch import read_header
@@ -100,6 +100,7 @@ class Node:
         self.checkpointed = (0, 0)  # high watermark and recovery point, as a checkpoint has them
         self.fetchers: dict[int, Stepped] = {}
         self.rounds: dict[int, asyncio.Task[None]] = {}
+        self.throttle = Throttle()
 
     def start(self, image: ClusterImage, *, trusted: bool = True) -> None:
         high_watermark, recovery_point = self.checkpointed
@@ -108,11 +109,11 @@ class Node:
         self.alive = True
         self.sessions = FetchSessionCache(10)
         self.changes = IsrChanges(_unused, self._epoch_of, self.id)
-        self.around = Surroundings(self.id, self.world.now, self._epoch_of, self.changes.ask, LAG_MS)
+        self.view = ClusterView(self.id, self.world.now, self._epoch_of, self.changes.propose, LAG_MS)
         lossy = not trusted or log.generation
         standing = Standing(fenced_epoch=self.state.leader_epoch if lossy else -1)
         self.partition = Partition(TOPIC, 0, log, 0, standing=standing)
-        self.partition.assign(self.state, self.around, high_watermark)
+        self.partition.assign(self.state, self.view, high_watermark)
         self.follow()
 
     @property
@@ -128,11 +129,11 @@ class Node:
     def learn(self, image: ClusterImage) -> None:
         old, self.image = self.state, image
         if old != self.state:
-            self.partition.assign(self.state, self.around)
+            self.partition.assign(self.state, self.view)
             self.follow()
         if isinstance(self.partition.role, Leader):
             self.partition.role.reconsider()
-            self.partition.role.invite()
+            self.partition.role.expand_isr()
 
     def follow(self) -> None:
         role = self.partition.role
@@ -142,19 +143,25 @@ class Node:
                 fetcher.remove(self.partition)
         if leader >= 0:
             if leader not in self.fetchers:
-                self.fetchers[leader] = Stepped(leader, Link(self.world, self, leader), self._hands())
+                self.fetchers[leader] = Stepped(leader, Link(self.world, self, leader), self)
             self.fetchers[leader].add(self.partition)
 
-    def _hands(self) -> Hands:
-        return Hands(
-            replica=lambda: (self.id, self.epoch),
-            settings=lambda: SETTINGS,
-            now=self.world.now,
-            remove_later=lambda paths, _: remove(paths),
-            bounds=lambda link, partitions: ask_bounds(link, partitions, self.id),
-            throttle=Throttle(),
-            checkpoint=self._write_checkpoint,
-        )
+    # ── the owner of its fetchers ──
+
+    def replica(self) -> tuple[int, int]:
+        return self.id, self.epoch
+
+    def fetch_settings(self) -> FetchSettings:
+        return SETTINGS
+
+    def now(self) -> int:
+        return self.world.now()
+
+    def delete_later(self, paths: list[Path], delay_ms: int) -> None:
+        remove(paths)
+
+    async def bounds(self, leader: LeaderConnection, partitions: list[Partition]) -> dict[Partition, Bounds]:
+        return await ask_bounds(leader, partitions, self.id)
 
     def fetch_once(self) -> None:
         for leader, fetcher in self.fetchers.items():
@@ -171,7 +178,7 @@ class Node:
             find=lambda topics, token, index: topics[token][index],
             get=lambda topic, index: self.partition,
             sending=Throttle(),
-            around=self.around,
+            cluster=self.view,
         )
         config = SimpleNamespace(fetch_max_bytes=1 << 30, node_id=self.id, replica_selector_class=None)
         return SimpleNamespace(
@@ -188,11 +195,11 @@ class Node:
         assert isinstance(parts, list)
         return b"".join(read(part) if isinstance(part, Slice) else bytes(part) for part in parts)[4:]  # type: ignore[arg-type]
 
-    async def _write_checkpoint(self) -> bool:
-        self.checkpoint()
+    async def checkpoint(self) -> bool:
+        self.write_checkpoint()
         return True
 
-    def checkpoint(self) -> None:
+    def write_checkpoint(self) -> None:
         self.checkpointed = (self.partition.high_watermark, self.partition.log.durability.checkpoint)
 
     async def kill(self) -> None:
@@ -206,7 +213,7 @@ class Node:
 
 
 async def _unused(proposals: Sequence[Proposal]) -> Sequence[Granted | WireError]:
-    raise AssertionError("the test carries wishes to the controller itself")
+    raise AssertionError("the test carries proposals to the controller itself")
 
 
 class World:
@@ -317,19 +324,19 @@ class World:
         self.register(node, trusted=trusted)
 
     def alter(self, node: Node) -> None:
-        """A leader's wish reaches the controller, or not, and so does the answer."""
-        wishes: list[tuple[Partition, Wish, Proposal]] = node.changes._wishes()
-        if not wishes:
+        """A proposal of a leader reaches the controller, or not, and so does the answer."""
+        proposals: list[tuple[Partition, PendingIsr, Proposal]] = node.changes._pending()
+        if not proposals:
             return
-        ((partition, wish, proposal),) = wishes
+        ((partition, pending, proposal),) = proposals
         lost_there, lost_back = (self.random.random() < self.trouble for _ in range(2))
         answer = None if lost_there else self._alter(node, proposal)
         if answer is None or lost_back:
-            node.changes._unsure[partition] = wish
-            node.changes.ask(partition)
+            node.changes._outcome_unknown[partition] = pending
+            node.changes.propose(partition)
             return
-        for again in node.changes._decided(wishes, [answer]):
-            node.changes.ask(again)
+        for again in node.changes._take_responses(proposals, [answer]):
+            node.changes.propose(again)
 
     def _alter(self, node: Node, proposal: Proposal) -> Granted | WireError:
         asked = ProposedIsr(

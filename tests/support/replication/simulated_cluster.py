@@ -24,8 +24,8 @@ from moldau.metadata.elections import (
 )
 from moldau.metadata.image import Broker, ClusterImage, PartitionState
 from moldau.metadata.reassignment import cancel, reassign
-from moldau.replication.altering import REFUSED
-from moldau.replication.isr import Isr, Wish
+from moldau.replication.isr import Isr, PendingIsr
+from moldau.replication.isr_changes import REFUSED
 
 TOPIC, PLACE, TOPIC_ID = "topic", "topic/0", UUID(int=7)
 MIN_ISR = 2
@@ -80,7 +80,7 @@ class Node:
     alive: bool = True
     paused: bool = False
     unclean: bool = False  # it has lost records, and registers as one that has
-    asked: Wish | None = None  # the last one
+    asked: PendingIsr | None = None  # the last one
     unsure: bool = False  # whether that was granted already
     fetching: bool = False  # a fetch of its is under way
 
@@ -99,7 +99,9 @@ class SimulatedCluster:
         self.nodes = {number: Node(number) for number in range(1, brokers + 1)}
         self.requests: list[tuple[int, Fetch]] = []  # to whom
         self.answers: list[tuple[int, Records]] = []
-        self.wishes: list[tuple[int, int, int, Wish, dict[int, int]]] = []  # who, broker epoch, leader epoch, what
+        self.proposals: list[
+            tuple[int, int, int, PendingIsr, dict[int, int]]
+        ] = []  # who, broker epoch, leader epoch, what
         self.cut_off: set[int] = set()
         self._number = 0
         self._position = 0
@@ -161,10 +163,10 @@ class SimulatedCluster:
                     self.follow_feed(node)
                 self.fetch(node)
             self.now += STEP_MS
-            while self.requests or self.answers or self.wishes:
+            while self.requests or self.answers or self.proposals:
                 self.deliver_request()
                 self.deliver_answer()
-                self.decide_wish()
+                self.decide_proposal()
             for node in nodes:
                 self.watch_isr(node)
 
@@ -239,7 +241,7 @@ class SimulatedCluster:
         if asked.sender not in node.isr.committed and node.isr.may_join(
             asked.sender, lambda broker: self._epoch_of(node, broker)
         ):
-            self._ask(node, node.isr.wish({*node.isr.committed, asked.sender}))
+            self._ask(node, node.isr.propose({*node.isr.committed, asked.sender}))
         self._advance(node)
         many = self.dice.randrange(1, 6)
         return Records(
@@ -268,22 +270,22 @@ class SimulatedCluster:
         node.high_watermark = min(node.high_watermark, len(node.log))
         node.synced = min(node.synced, len(node.log))
 
-    def decide_wish(self) -> None:
+    def decide_proposal(self) -> None:
         """At the controller. Its answer may be lost: the feed tells then."""
-        if not self.wishes:
+        if not self.proposals:
             return
-        who, broker_epoch, leader_epoch, wish, members = self.wishes.pop(0)
+        who, broker_epoch, leader_epoch, pending, members = self.proposals.pop(0)
         node = self.nodes[who]
         if who in self.cut_off or (self.dice.random() < 0.1 and self.cut_off):
             return
-        asked = ProposedIsr(TOPIC_ID, 0, leader_epoch, wish.partition_epoch, members)
+        asked = ProposedIsr(TOPIC_ID, 0, leader_epoch, pending.partition_epoch, members)
         decision = alter_partition(self.image, who, broker_epoch, asked, RULES)
         if not isinstance(decision, Refusal):
             self._commit(decision)
             return
         certain = decision.error in REFUSED and not node.unsure
-        if certain and self._acts(node) and node.isr is not None and node.isr.pending is wish:
-            node.isr.drop_wish()
+        if certain and self._acts(node) and node.isr is not None and node.isr.pending is pending:
+            node.isr.drop_pending()
 
     def follow_somebody(self) -> None:
         self.follow_feed(self._somebody())
@@ -302,8 +304,8 @@ class SimulatedCluster:
         if TOPIC in image.topics:
             self._take(node, image.topics[TOPIC].partitions[0])
         if node.isr is not None:
-            if node.isr.hopeless(lambda broker: self._epoch_of(node, broker)):
-                node.isr.drop_wish()
+            if node.isr.proposal_cannot_succeed(lambda broker: self._epoch_of(node, broker)):
+                node.isr.drop_pending()
             self._advance(node)
         return None
 
@@ -340,9 +342,9 @@ class SimulatedCluster:
             return None
         if node.isr.pending is not None:
             return self._ask(node, node.isr.pending)
-        laggards = node.isr.laggards(len(node.log), self.now, LAG_MS)
+        laggards = node.isr.lagging(len(node.log), self.now, LAG_MS)
         if laggards:
-            self._ask(node, node.isr.wish(node.isr.committed.difference(laggards)))
+            self._ask(node, node.isr.propose(node.isr.committed.difference(laggards)))
         return None
 
     # ── what is done to them ──
@@ -451,17 +453,17 @@ class SimulatedCluster:
         found = self._image_of(node).brokers.get(broker)
         return None if found is None or found.leaving else found.epoch
 
-    def _ask(self, node: Node, wish: Wish) -> None:
+    def _ask(self, node: Node, pending: PendingIsr) -> None:
         """What is asked again may have been granted the first time: a refusal says nothing then."""
         assert node.isr is not None
-        node.unsure, node.asked = node.asked is wish, wish
-        joining = dict(wish.joining)
+        node.unsure, node.asked = node.asked is pending, pending
+        joining = dict(pending.joining)
         members = {
             each: node.epoch if each == node.id else joining.get(each, node.isr.followers[each].broker_epoch)
-            for each in wish.isr
+            for each in pending.isr
             if each == node.id or each in node.isr.followers
         }
-        self.wishes.append((node.id, node.epoch, node.leader_epoch, wish, members))
+        self.proposals.append((node.id, node.epoch, node.leader_epoch, pending, members))
 
     def _advance(self, node: Node) -> None:
         assert node.isr is not None
@@ -502,7 +504,7 @@ WEIGHTED = {
     SimulatedCluster.deliver_request: 14,
     SimulatedCluster.deliver_answer: 14,
     SimulatedCluster.follow_somebody: 10,
-    SimulatedCluster.decide_wish: 6,
+    SimulatedCluster.decide_proposal: 6,
     SimulatedCluster.watch_somebody: 4,
     SimulatedCluster.sync: 2,
     SimulatedCluster.kill: 0.5,

@@ -100,13 +100,13 @@ def test_a_follower_that_goes_on_is_not_forgotten_for_long(tmp_path: Path) -> No
         role = leader.partition.role
         assert isinstance(role, Leader)
         left = replace(leader.state, isr=(1, 3), partition_epoch=leader.state.partition_epoch + 1)
-        leader.partition.assign(left, leader.around)
-        assert role.wished() is None
+        leader.partition.assign(left, leader.view)
+        assert role.pending_isr is None
         world.clock += LOOK_AT_ALL_MS
         second.ask(None)
-        wish = role.wished()
-        assert wish is not None
-        assert wish.isr == (1, 2, 3)
+        pending = role.pending_isr
+        assert pending is not None
+        assert pending.isr == (1, 2, 3)
 
     run("asyncio", main())
 

@@ -54,7 +54,7 @@ def test_a_checkpoint_tells_of_a_cut_before_anything_is_appended_behind_it(tmp_p
     async def main() -> None:
         world, leader, follower = parted(tmp_path, 9)
         flush(follower.partition.log)
-        follower.checkpoint()
+        follower.write_checkpoint()
         _, synced = follower.checkpointed
         assert synced == follower.partition.log.end_offset > leader.partition.log.end_offset
         await follower.fetchers[1].step()

@@ -14,10 +14,10 @@ from moldau.log.log import Log
 from moldau.log.segment import CorruptLogError
 from moldau.metadata.image import PartitionState
 from moldau.net.peer import PeerResponse
-from moldau.replication.fetcher import Bounds, Fetcher, FetchSettings, Hands, Link
+from moldau.replication.cluster_view import ClusterView
+from moldau.replication.fetcher import Bounds, Fetcher, FetchSettings, LeaderConnection
 from moldau.replication.owners import NoOwner
 from moldau.replication.partition import Partition
-from moldau.replication.roles import Surroundings
 from moldau.replication.throttle import Throttle
 from moldau.wire.codec import encode
 from moldau.wire.fetching import VERSION, FetchLimits
@@ -27,7 +27,7 @@ from support.net.loops import run, until
 
 HERE, LEADER = 1, 2
 STATE = PartitionState(0, (HERE, LEADER), (LEADER,), LEADER, leader_epoch=4, partition_epoch=7)
-AROUND = Surroundings(HERE, lambda: NOW, {1: 10, 2: 20}.get, lambda _: None, 1000)
+AROUND = ClusterView(HERE, lambda: NOW, {1: 10, 2: 20}.get, lambda _: None, 1000)
 SETTINGS = FetchSettings(FetchLimits(500, 1, 1 << 20), 1 << 20, 20, 1000)
 
 
@@ -58,16 +58,8 @@ class Copying:
         self.asked = 0
         self.checkpoints: list[int] = []
         self.before_bounds: Callable[[], None] = lambda: None
-        hands = Hands(
-            replica=lambda: (HERE, 10),
-            settings=lambda: SETTINGS,
-            now=lambda: NOW,
-            remove_later=lambda paths, _: None,
-            bounds=self._bounds,
-            throttle=Throttle(),
-            checkpoint=self._checkpoint,
-        )
-        self.fetcher = Fetcher(LEADER, self, hands)
+        self.throttle = Throttle()
+        self.fetcher = Fetcher(LEADER, self, self)
 
     async def ask_raw(self, api_key: int, version: int, body: bytes, timeout_ms: int | None = None) -> PeerResponse:
         self.asked += 1
@@ -90,11 +82,23 @@ class Copying:
     def disconnect(self, reason: str) -> None:
         raise AssertionError(reason)
 
-    async def _bounds(self, link: Link, partitions: list[Partition]) -> dict[Partition, Bounds]:
+    def replica(self) -> tuple[int, int]:
+        return HERE, 10
+
+    def fetch_settings(self) -> FetchSettings:
+        return SETTINGS
+
+    def now(self) -> int:
+        return NOW
+
+    def delete_later(self, paths: list[Path], delay_ms: int) -> None:
+        """Nothing is removed."""
+
+    async def bounds(self, leader: LeaderConnection, partitions: list[Partition]) -> dict[Partition, Bounds]:
         self.before_bounds()
         return dict.fromkeys(partitions, Bounds(0, 1))
 
-    async def _checkpoint(self) -> bool:
+    async def checkpoint(self) -> bool:
         self.checkpoints.append(self.asked)
         return True
 

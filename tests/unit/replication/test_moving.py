@@ -19,9 +19,9 @@ from moldau.log.log import Log
 from moldau.log.segment import Segment
 from moldau.log.settings import LogConfig
 from moldau.metadata.image import ClusterImage, PartitionState, Topic
-from moldau.replication import moving
+from moldau.replication import move as moving
 from moldau.replication.moves import Moves
-from moldau.replication.opening import Opener
+from moldau.replication.opener import Opener
 from moldau.replication.partition import Partition
 from moldau.replication.replicas import Replicas
 from moldau.wire.records import decode_records

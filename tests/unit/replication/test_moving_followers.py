@@ -10,7 +10,7 @@ from moldau.log.directory import LogDirectory
 from moldau.log.settings import LogConfig
 from moldau.metadata.image import ClusterImage, PartitionState, Topic
 from moldau.replication.follower import Follower
-from moldau.replication.moving import Move
+from moldau.replication.move import Move
 from moldau.replication.partition import Partition
 from moldau.replication.replicas import Replicas
 from support.log.logs import NOW, batch
@@ -51,7 +51,7 @@ def test_what_the_leader_never_had_is_not_in_the_copy(tmp_path: Path, monkeypatc
             target = next(each for each in directories if replicas.directories.of(partition) is not each)
             await replicas.moves.begin(partition, target)
             await until(copied.is_set)
-            follower(partition).part_ways(3, 2, NOW)
+            follower(partition).truncate_to_divergence(3, 2, NOW)
             follower(partition).append(copies(4, 2, 3, 4), 5, 0, NOW)
             go_on.set()
             await until(lambda: not replicas.moves)

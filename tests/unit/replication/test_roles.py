@@ -16,13 +16,14 @@ from moldau.log.segments import Segments
 from moldau.log.settings import LogConfig
 from moldau.metadata.image import PartitionState
 from moldau.replication.appender import Appended, Outcome
+from moldau.replication.cluster_view import ClusterView
 from moldau.replication.delayed_fetch import DelayedFetch
 from moldau.replication.follower import Follower
-from moldau.replication.leader import ALL, IN_VAIN, Leader
+from moldau.replication.leader import ALL, RESENDS_BEFORE_CHECK, Leader
 from moldau.replication.owners import NoOwner
 from moldau.replication.partition import Partition
-from moldau.replication.roles import STRETCHES_AT_MOST, Surroundings, Uncommitted
 from moldau.replication.standing import Standing
+from moldau.replication.uncommitted import RANGES_AT_MOST, Uncommitted
 from support.log.logs import NOW, batch, open_log, read, whole_batches
 from support.net.loops import run, turns, until
 
@@ -38,7 +39,7 @@ class Cluster:
         self.now = NOW
         self.epochs: dict[int, int | None] = {1: 10, 2: 20, 3: 30}
         self.asked: list[Partition] = []
-        self.around = Surroundings(HERE, lambda: self.now, self.epochs.get, self.asked.append, 1000)
+        self.view = ClusterView(HERE, lambda: self.now, self.epochs.get, self.asked.append, 1000)
 
 
 class Owner(NoOwner):
@@ -59,7 +60,7 @@ def a_partition(
     directory: Path, cluster: Cluster, state: PartitionState = LED, config: LogConfig = TWO, known: int = 0
 ) -> Partition:
     partition = Partition("topic", 0, open_log(directory, config), 0)
-    partition.assign(state, cluster.around, known)
+    partition.assign(state, cluster.view, known)
     return partition
 
 
@@ -122,7 +123,7 @@ def test_too_few_in_sync_replicas(tmp_path: Path) -> None:
     assert partition.log.end_offset == 0
     assert produce(partition, acks=1) == Appended(0, -1, 0)
     assert partition.high_watermark == 0, "KIP-966: nothing is committed by too few"
-    partition.assign(replace(LED, isr=(1, 2), partition_epoch=8), cluster.around)
+    partition.assign(replace(LED, isr=(1, 2), partition_epoch=8), cluster.view)
     waiting = produce(partition)
     assert waiting == []
     fetched(partition, 2, 2)
@@ -133,7 +134,7 @@ def test_whoever_waits_hears_that_the_leader_is_another(tmp_path: Path) -> None:
     cluster = Cluster()
     partition = a_partition(tmp_path, cluster)
     waiting = produce(partition)
-    partition.assign(replace(LED, leader=2, leader_epoch=5, partition_epoch=8), cluster.around)
+    partition.assign(replace(LED, leader=2, leader_epoch=5, partition_epoch=8), cluster.view)
     assert isinstance(waiting, list)
     (outcome,) = waiting
     assert isinstance(outcome, Refusal)
@@ -153,7 +154,7 @@ def test_elected_again_keeps_those_who_wait_and_trusts_no_old_fetch(tmp_path: Pa
     partition = a_partition(tmp_path, cluster)
     waiting = produce(partition)
     fetched(partition, 2, 1)
-    partition.assign(replace(LED, leader_epoch=5, partition_epoch=8), cluster.around)
+    partition.assign(replace(LED, leader_epoch=5, partition_epoch=8), cluster.view)
     fetched(partition, 3, 1)
     assert waiting == [], "broker 2 has to show again what it has"
     fetched(partition, 2, 1)
@@ -186,22 +187,22 @@ def test_who_may_join_is_asked_for_once_and_counts_at_once(tmp_path: Path) -> No
     assert leader(partition).isr.maximal == {1, 2, 3}
     leader(partition).granted((1, 2, 3), 8)
     assert leader(partition).isr.committed == {1, 2, 3}
-    assert leader(partition).wished() is None
+    assert leader(partition).pending_isr is None
 
 
-def test_laggards_are_asked_to_leave(tmp_path: Path) -> None:
+def test_lagging_replicas_are_asked_to_leave(tmp_path: Path) -> None:
     cluster = Cluster()
     partition = a_partition(tmp_path, cluster)
     produce(partition, acks=1)
     fetched(partition, 2, 1)
     cluster.now += 900
-    leader(partition).shrink()
+    leader(partition).shrink_isr()
     assert cluster.asked == []
     cluster.now += 200
     fetched(partition, 2, 1)
-    leader(partition).shrink()
+    leader(partition).shrink_isr()
     assert cluster.asked == [partition]
-    assert leader(partition).wished().isr == (1, 2)  # type: ignore[union-attr]
+    assert leader(partition).pending_isr.isr == (1, 2)  # type: ignore[union-attr]
     assert leader(partition).isr.maximal == {1, 2, 3}, "until it is decided the larger set counts"
 
 
@@ -213,16 +214,16 @@ def test_who_left_because_its_disk_failed_is_not_waited_for_nor_invited_before_i
     waiting = produce(partition)
     fetched(partition, 3, 1)
     assert waiting == []
-    partition.assign(replace(LED, isr=(1, 3), partition_epoch=8), cluster.around)
+    partition.assign(replace(LED, isr=(1, 3), partition_epoch=8), cluster.view)
     assert isinstance(waiting, list)
     assert len(waiting) == 1, "what the others have is committed"
     leader(partition).heard(2, 20, 0)
-    leader(partition).invite()
-    assert leader(partition).wished() is None
+    leader(partition).expand_isr()
+    assert leader(partition).pending_isr is None
     fetched(partition, 2, 1)
-    wish = leader(partition).wished()
-    assert wish is not None
-    assert wish.isr == (1, 2, 3)
+    pending = leader(partition).pending_isr
+    assert pending is not None
+    assert pending.isr == (1, 2, 3)
 
 
 @pytest.mark.parametrize("again", [True, False], ids=["registered again", "lagged"])
@@ -235,12 +236,12 @@ def test_who_left_for_another_reason_is_invited_by_what_it_has(tmp_path: Path, a
     if again:
         cluster.epochs[2] = 21
     else:
-        leader(partition).isr.wish({1, 3})
-    partition.assign(replace(LED, isr=(1, 3), partition_epoch=8), cluster.around)
+        leader(partition).isr.propose({1, 3})
+    partition.assign(replace(LED, isr=(1, 3), partition_epoch=8), cluster.view)
     leader(partition).heard(2, cluster.epochs[2] or 0, 0)
-    wish = leader(partition).wished()
-    assert wish is not None
-    assert wish.isr == (1, 2, 3)
+    pending = leader(partition).pending_isr
+    assert pending is not None
+    assert pending.isr == (1, 2, 3)
 
 
 def test_a_broken_disk_ends_leadership(tmp_path: Path) -> None:
@@ -250,20 +251,20 @@ def test_a_broken_disk_ends_leadership(tmp_path: Path) -> None:
     partition.go_offline()
     assert isinstance(waiting, list)
     assert [each.error for each in waiting if isinstance(each, Refusal)] == [WireError.KAFKA_STORAGE_ERROR]
-    assert leader(partition).wished().isr == (2, 3)  # type: ignore[union-attr]
+    assert leader(partition).pending_isr.isr == (2, 3)  # type: ignore[union-attr]
 
 
 def test_who_is_elected_again_with_a_broken_disk_resigns_again(tmp_path: Path) -> None:
     cluster = Cluster()
     partition = a_partition(tmp_path, cluster)
     partition.go_offline()
-    assert leader(partition).wished().isr == (2, 3)  # type: ignore[union-attr]
+    assert leader(partition).pending_isr.isr == (2, 3)  # type: ignore[union-attr]
     nobody = replace(LED, isr=(1,), elr=(2,), leader=-1, leader_epoch=5, partition_epoch=8)
-    partition.assign(nobody, cluster.around)
+    partition.assign(nobody, cluster.view)
     cluster.asked.clear()
-    partition.assign(replace(nobody, leader=HERE, leader_epoch=6, partition_epoch=9), cluster.around)
+    partition.assign(replace(nobody, leader=HERE, leader_epoch=6, partition_epoch=9), cluster.view)
     assert cluster.asked == [partition], "broker 2 is back, has everything, and could lead"
-    assert leader(partition).wished().isr == ()  # type: ignore[union-attr]
+    assert leader(partition).pending_isr.isr == ()  # type: ignore[union-attr]
 
 
 def test_a_batch_whose_place_another_leader_took_is_not_acknowledged(
@@ -278,10 +279,10 @@ def test_a_batch_whose_place_another_leader_took_is_not_acknowledged(
         cluster = Cluster()
         partition = a_partition(tmp_path, cluster, config=LogConfig(min_insync_replicas=2, flush_messages=1))
         waiting = produce(partition)
-        partition.assign(replace(FOLLOWED, leader_epoch=5, partition_epoch=8), cluster.around)
+        partition.assign(replace(FOLLOWED, leader_epoch=5, partition_epoch=8), cluster.view)
         follower(partition).truncate(0, NOW)
         follower(partition).append(copy(1, 0, 5), 1, 0, NOW)
-        partition.assign(replace(LED, leader_epoch=6, partition_epoch=9), cluster.around)
+        partition.assign(replace(LED, leader_epoch=6, partition_epoch=9), cluster.view)
         for broker in (2, 3):
             fetched(partition, broker, 1)
         assert partition.high_watermark == 1
@@ -307,16 +308,16 @@ def test_a_log_that_cannot_be_read_is_its_own_trouble_when_it_becomes_the_leader
         raise CorruptLogError("zeros")
 
     monkeypatch.setattr(Segments, "bytes_between", unreadable)
-    partition.assign(replace(LED, leader_epoch=5, partition_epoch=8), cluster.around)
+    partition.assign(replace(LED, leader_epoch=5, partition_epoch=8), cluster.view)
     assert partition.standing.corrupt
-    assert leader(partition).wished().isr == (2, 3)  # type: ignore[union-attr]
+    assert leader(partition).pending_isr.isr == (2, 3)  # type: ignore[union-attr]
 
 
 def test_the_last_replica_alone_commits_at_once(tmp_path: Path) -> None:
     cluster = Cluster()
     partition = a_partition(tmp_path, cluster)
     waiting = produce(partition)
-    partition.assign(replace(LED, replicas=(1,), isr=(1,), partition_epoch=8), cluster.around)
+    partition.assign(replace(LED, replicas=(1,), isr=(1,), partition_epoch=8), cluster.view)
     assert waiting == [Appended(0, -1, 0)]
     assert partition.role is None
     assert partition.sole_online_replica
@@ -329,7 +330,7 @@ def test_more_replicas_are_waited_for_from_where_they_come(tmp_path: Path) -> No
     alone = replace(LED, replicas=(1,), isr=(1,))
     partition = a_partition(tmp_path, cluster, alone, LogConfig())
     produce(partition)
-    partition.assign(replace(alone, replicas=(1, 2), adding=(2,), partition_epoch=8), cluster.around)
+    partition.assign(replace(alone, replicas=(1, 2), adding=(2,), partition_epoch=8), cluster.view)
     assert partition.high_watermark == 1
     assert produce(partition) == Appended(1, -1, 0)
     fetched(partition, 2, 2)
@@ -390,7 +391,7 @@ def test_a_coordinator_can_wait_for_what_was_written_before(tmp_path: Path) -> N
         produce(partition, acks=1)
         waiting = asyncio.create_task(partition.committed(2))
         await turns()
-        partition.assign(replace(LED, leader=2, leader_epoch=5, partition_epoch=8), cluster.around)
+        partition.assign(replace(LED, leader=2, leader_epoch=5, partition_epoch=8), cluster.view)
         await waiting
 
     run("asyncio", main())
@@ -436,11 +437,13 @@ def test_logs_part_where_the_epochs_do(tmp_path: Path) -> None:
     partition = a_partition(tmp_path, Cluster(), FOLLOWED)
     role = follower(partition)
     role.append(memoryview(bytes(copy(2, 0, 1)) + bytes(copy(2, 2, 3)) + bytes(copy(2, 4, 4))), 2, 0, NOW)
-    role.part_ways(3, 3, NOW)  # the leader has epoch 3 up to offset 3, and never saw epoch 4
+    role.truncate_to_divergence(3, 3, NOW)  # the leader has epoch 3 up to offset 3, and never saw epoch 4
     assert partition.log.end_offset == 2
     assert partition.log.epochs.entries() == [(1, 0)]
     role.append(memoryview(bytes(copy(2, 2, 4)) + bytes(copy(1, 4, 5))), 2, 0, NOW)
-    role.part_ways(2, 7, NOW)  # an epoch that is not here: back to the end of the one before it, and ask again
+    role.truncate_to_divergence(
+        2, 7, NOW
+    )  # an epoch that is not here: back to the end of the one before it, and ask again
     assert partition.log.end_offset == 2
 
 
@@ -449,14 +452,14 @@ def test_cutting_committed_records_is_told_loudly(tmp_path: Path, caplog: pytest
     follower(partition).append(memoryview(bytes(copy(1, 0)) + bytes(copy(1, 1))), 2, 0, NOW)
     follower(partition).truncate(1, NOW)
     assert partition.high_watermark == 1
-    assert "although everything before 2 was committed" in caplog.text
+    assert "below its high watermark 2" in caplog.text
 
 
 def test_a_new_leader_goes_on_from_what_it_knows_is_committed(tmp_path: Path) -> None:
     cluster = Cluster()
     partition = a_partition(tmp_path, cluster, FOLLOWED)
     follower(partition).append(memoryview(bytes(copy(2, 0)) + bytes(copy(2, 2))), 2, 0, NOW)
-    partition.assign(replace(LED, leader_epoch=5, partition_epoch=8), cluster.around)
+    partition.assign(replace(LED, leader_epoch=5, partition_epoch=8), cluster.view)
     assert partition.high_watermark == 2
     assert leader(partition).isr.epoch_start == 4
     assert partition.log.epochs.entries() == [(4, 0), (5, 4)]
@@ -485,12 +488,12 @@ def test_what_an_unclean_election_gave_up_is_owed_by_nobody(tmp_path: Path) -> N
     """Otherwise replicas would pass the leadership to each other until there is as much again."""
     cluster = Cluster()
     partition = a_partition(tmp_path, cluster, replace(FOLLOWED, isr=(2, 3)), known=5)
-    partition.assign(replace(FOLLOWED, leader=3, isr=(3,), leader_epoch=5, partition_epoch=8), cluster.around)
-    partition.assign(replace(FOLLOWED, leader=3, isr=(1, 3), leader_epoch=5, partition_epoch=9), cluster.around)
-    partition.assign(replace(LED, isr=(1, 3), leader_epoch=6, partition_epoch=10), cluster.around)
+    partition.assign(replace(FOLLOWED, leader=3, isr=(3,), leader_epoch=5, partition_epoch=8), cluster.view)
+    partition.assign(replace(FOLLOWED, leader=3, isr=(1, 3), leader_epoch=5, partition_epoch=9), cluster.view)
+    partition.assign(replace(LED, isr=(1, 3), leader_epoch=6, partition_epoch=10), cluster.view)
     assert partition.leads
     again = a_partition(tmp_path / "again", cluster, replace(LED, isr=(1,)), known=5)
-    again.assign(replace(LED, isr=(1, 2), partition_epoch=8), cluster.around)
+    again.assign(replace(LED, isr=(1, 2), partition_epoch=8), cluster.view)
     assert again.leads, "it led alone: what it has is what counts"
 
 
@@ -498,10 +501,10 @@ def test_no_leader_goes_on_in_an_epoch_whose_records_it_may_have_lost(tmp_path: 
     cluster = Cluster()
     fenced = Standing(fenced_epoch=LED.leader_epoch)
     partition = Partition("topic", 0, open_log(tmp_path, TWO), 0, standing=fenced)
-    partition.assign(LED, cluster.around, 0)
+    partition.assign(LED, cluster.view, 0)
     assert isinstance(produce(partition, acks=1), Refusal)
-    assert leader(partition).wished().isr == (2, 3)  # type: ignore[union-attr]
-    partition.assign(replace(LED, leader_epoch=5, partition_epoch=8), cluster.around)
+    assert leader(partition).pending_isr.isr == (2, 3)  # type: ignore[union-attr]
+    partition.assign(replace(LED, leader_epoch=5, partition_epoch=8), cluster.view)
     assert produce(partition, acks=1) == Appended(0, -1, 0)
 
 
@@ -510,12 +513,12 @@ def test_a_leader_that_cannot_lead_its_epoch_does_not_say_where_it_began(tmp_pat
     cluster = Cluster()
     fenced = Standing(fenced_epoch=LED.leader_epoch)
     partition = Partition("topic", 0, open_log(tmp_path, TWO), 0, standing=fenced)
-    partition.assign(LED, cluster.around, 0)
+    partition.assign(LED, cluster.view, 0)
     assert partition.log.epochs.entries() == []
-    partition.assign(replace(FOLLOWED, leader_epoch=5, partition_epoch=8), cluster.around)
+    partition.assign(replace(FOLLOWED, leader_epoch=5, partition_epoch=8), cluster.view)
     lost = [copy(3, 0, 0), copy(1, 3, 0), copy(1, 4, LED.leader_epoch), copy(1, 5, 5)]
     follower(partition).append(memoryview(b"".join(lost)), 6, 0, NOW)
-    partition.assign(replace(LED, leader_epoch=6, partition_epoch=9), cluster.around)
+    partition.assign(replace(LED, leader_epoch=6, partition_epoch=9), cluster.view)
     assert partition.log.epochs.entries() == [(0, 0), (LED.leader_epoch, 4), (5, 5), (6, 6)]
 
 
@@ -524,11 +527,11 @@ def test_a_damaged_follower_is_cut_and_does_not_lead_until_it_has_all_again(tmp_
     partition = a_partition(tmp_path, cluster, FOLLOWED)
     follower(partition).append(memoryview(bytes(copy(1, 0)) + bytes(copy(1, 1))), 2, 0, NOW)
     follower(partition).discard(1, NOW)
-    partition.assign(replace(LED, leader_epoch=5, partition_epoch=8), cluster.around)
+    partition.assign(replace(LED, leader_epoch=5, partition_epoch=8), cluster.view)
     assert not partition.leads
-    partition.assign(replace(FOLLOWED, leader_epoch=6, partition_epoch=9), cluster.around)
+    partition.assign(replace(FOLLOWED, leader_epoch=6, partition_epoch=9), cluster.view)
     follower(partition).append(copy(1, 1), 2, 0, NOW)
-    partition.assign(replace(LED, leader_epoch=7, partition_epoch=10), cluster.around)
+    partition.assign(replace(LED, leader_epoch=7, partition_epoch=10), cluster.view)
     assert partition.leads
 
 
@@ -538,19 +541,19 @@ def test_a_replica_without_its_log_does_not_lead_before_it_was_in_sync_again(
 ) -> None:
     cluster = Cluster()
     partition = Partition("topic", 0, open_log(tmp_path, TWO), 0, standing=Standing(log_replaced=True))
-    partition.assign(replace(LED, isr=isr), cluster.around, 0)
+    partition.assign(replace(LED, isr=isr), cluster.view, 0)
     assert not partition.leads
     assert cluster.asked == [partition], "it resigns"
-    partition.assign(replace(FOLLOWED, isr=(2,), leader_epoch=5, partition_epoch=8), cluster.around)
-    partition.assign(replace(FOLLOWED, isr=(1, 2), leader_epoch=5, partition_epoch=9), cluster.around)
-    partition.assign(replace(LED, leader_epoch=6, partition_epoch=10), cluster.around)
+    partition.assign(replace(FOLLOWED, isr=(2,), leader_epoch=5, partition_epoch=8), cluster.view)
+    partition.assign(replace(FOLLOWED, isr=(1, 2), leader_epoch=5, partition_epoch=9), cluster.view)
+    partition.assign(replace(LED, leader_epoch=6, partition_epoch=10), cluster.view)
     assert partition.leads
 
 
 def test_records_that_a_follower_gets_again_and_again_are_looked_at_once(tmp_path: Path) -> None:
     partition = a_partition(tmp_path, Cluster())
     partition.owner = owner = Owner()
-    for _ in range(IN_VAIN - 1):
+    for _ in range(RESENDS_BEFORE_CHECK - 1):
         leader(partition).sent(2, 7)
         leader(partition).sent(3, 7)
     leader(partition).sent(2, 8)
@@ -572,11 +575,11 @@ def test_a_leader_that_cannot_read_leaves_it_to_others(tmp_path: Path) -> None:
 
 def test_bytes_that_are_not_committed_are_counted_within_bounds() -> None:
     uncommitted = Uncommitted()
-    for end in range(STRETCHES_AT_MOST + 100):
+    for end in range(RANGES_AT_MOST + 100):
         uncommitted.add(end + 1, 10)
     assert uncommitted.take(10) == 100
-    uncommitted.cut(STRETCHES_AT_MOST - 1)
-    assert uncommitted.take(10**6) == (STRETCHES_AT_MOST - 11) * 10
+    uncommitted.cut(RANGES_AT_MOST - 1)
+    assert uncommitted.take(10**6) == (RANGES_AT_MOST - 11) * 10
 
 
 def test_whoever_waited_may_write_on_when_the_leader_is_alone_however_many_they_are(tmp_path: Path) -> None:
@@ -601,6 +604,6 @@ def test_whoever_waited_may_write_on_when_the_leader_is_alone_however_many_they_
     for _ in range(300):
         write(then_on=True)
     assert told == []
-    partition.assign(replace(LED, isr=(HERE,), partition_epoch=8), cluster.around)
+    partition.assign(replace(LED, isr=(HERE,), partition_epoch=8), cluster.view)
     assert told == list(range(600)), "all of them, in the order in which they were written"
     assert partition.high_watermark == 600

@@ -6,7 +6,7 @@ from moldau.base.errors import WireError
 from moldau.broker.call import Call
 from moldau.broker.context import DataContext
 from moldau.log.directory import LogDirectory
-from moldau.replication.moving import Move
+from moldau.replication.move import Move
 from moldau.replication.partition import Partition
 from moldau.wire.messages.describe_log_dirs import (
     DescribeLogDirsPartition,

@@ -1,4 +1,4 @@
-"""Opens many logs at start-up, with threads of its own for each directory: it may be another disk. Tells progress."""
+"""Opens many logs at start-up, with threads of its own for each log directory, and logs the progress."""
 
 import logging
 import time
@@ -18,7 +18,7 @@ TELL_S = 5.0  # between two lines of progress about a directory
 
 
 class Progress:
-    """How many of each directory's logs are open; told now and then, and not at all where it goes quickly."""
+    """How many logs of each directory are open; logged every few seconds, and not at all if it goes quickly."""
 
     def __init__(self, total: Counter[Path], clock: Callable[[], float] = time.monotonic) -> None:
         self._total = total
@@ -30,13 +30,13 @@ class Progress:
         self._done[directory] += 1
         if self._clock() - self._told[directory] >= TELL_S:
             self._told[directory] = self._clock()
-            logger.info("opened %d of %d logs in %s", self._done[directory], self._total[directory], directory)
+            logger.info("Opened %d of %d logs in %s", self._done[directory], self._total[directory], directory)
 
 
 def open_all(
     jobs: Iterable[T], directory_of: Callable[[T], Path], work: Callable[[T], R], threads: int
 ) -> Iterator[tuple[T, R]]:
-    """Each job with what came of it, in the order in which they are done."""
+    """Each job with its result, in the order in which they are done."""
     waiting = list(jobs)
     total = Counter(map(directory_of, waiting))
     progress = Progress(total)

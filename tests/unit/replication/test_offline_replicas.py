@@ -16,10 +16,10 @@ from moldau.log.log import Log
 from moldau.log.settings import LogConfig
 from moldau.metadata.image import Broker, ClusterImage, PartitionState, Topic
 from moldau.net.peer import PeerLost
-from moldau.replication.altering import Granted, Proposal
+from moldau.replication.isr_changes import Granted, Proposal
+from moldau.replication.offline_replicas import OfflineReplicaReporter
 from moldau.replication.owners import NoOwner
 from moldau.replication.replicas import Replicas
-from moldau.replication.withdrawing import Withdrawals
 from support.log.logs import NOW
 from support.net.loops import run, turns, until
 
@@ -45,7 +45,7 @@ class Here:
         self.replicas.load(self.image, 1, lambda: False)
         self.asked: list[Proposal] = []
         self._answers = list(answers)
-        self.withdrawals = Withdrawals(self._alter, self.replicas, lambda: self.image, HERE)
+        self.withdrawals = OfflineReplicaReporter(self._alter, self.replicas, lambda: self.image, HERE)
         self.replicas.owner = owner = NoOwner()
         owner.went_offline = self.withdrawals.look  # type: ignore[method-assign]
         self.withdrawals.start()

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from moldau.replication import loading
-from moldau.replication.loading import Progress, open_all
+from moldau.replication import parallel_open
+from moldau.replication.parallel_open import Progress, open_all
 
 ONE, TWO = Path("/one"), Path("/two")
 
@@ -30,6 +30,6 @@ def test_progress_is_told_now_and_then(caplog: pytest.LogCaptureFixture) -> None
     progress = Progress(Counter({ONE: 100, TWO: 2}), lambda: now)
     with caplog.at_level(logging.INFO, "moldau.replication"):
         for _ in range(50):
-            now += loading.TELL_S / 10
+            now += parallel_open.TELL_S / 10
             progress.opened(ONE)
-    assert caplog.messages == [f"opened {count} of 100 logs in /one" for count in (10, 20, 30, 40, 50)]
+    assert caplog.messages == [f"Opened {count} of 100 logs in /one" for count in (10, 20, 30, 40, 50)]

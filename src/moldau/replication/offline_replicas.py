@@ -1,8 +1,8 @@
-"""Asks the controller to leave this broker out where it has no log to lead or follow with: its disk failed.
+"""Asks the controller to remove this broker from the ISR of partitions whose logs are offline here.
 
-Otherwise a leader without a log would stay, and others wait for a follower of that kind until it lags. What is asked
-follows from the image and from what is offline here, again and again until the two agree, so nothing depends on an
-answer. A leader whose log was open before resigns by itself, as part of its role.
+Otherwise a leader without a log would stay leader, and others would wait for such a follower until it lags. Requests
+follow from the image and from what is offline, until the two agree, so nothing depends on a response. A leader whose
+log was open before resigns by itself, as part of its role.
 """
 
 import asyncio
@@ -12,15 +12,15 @@ from itertools import islice
 
 from moldau.metadata.image import ClusterImage, PartitionState
 from moldau.net.peer import PeerLost
-from moldau.replication.altering import AT_ONCE, AlterIsr, Granted, Proposal, backoff_s
 from moldau.replication.isr import UNKNOWN
+from moldau.replication.isr_changes import AT_ONCE, AlterIsr, Granted, Proposal, backoff_s
 from moldau.replication.leader import Leader
 from moldau.replication.replicas import Replicas
 
 logger = logging.getLogger("moldau.replication")
 
 
-class Withdrawals:
+class OfflineReplicaReporter:
     def __init__(self, alter: AlterIsr, replicas: Replicas, image: Callable[[], ClusterImage], node_id: int) -> None:
         self._alter = alter
         self._replicas = replicas
@@ -30,12 +30,12 @@ class Withdrawals:
         self._task: asyncio.Task[None] | None = None
 
     def look(self) -> None:
-        """More is offline, or the image is another."""
+        """More partitions are offline, or the image changed."""
         if self._replicas.offline:
             self._due.set()
 
     def start(self) -> None:
-        self._task = asyncio.get_running_loop().create_task(self._run(), name="withdrawals")
+        self._task = asyncio.get_running_loop().create_task(self._run(), name="offline replicas")
         self.look()
 
     async def stop(self) -> None:
@@ -53,19 +53,19 @@ class Withdrawals:
                 await asyncio.sleep(backoff_s(failures))
 
     async def _ask(self, proposals: list[Proposal]) -> bool:
-        """Whether something of it was granted; the image will say so."""
-        logger.info("asking to be left out of the replicas in sync of %d partitions, which failed here", len(proposals))
+        """Whether some proposal was granted; the image will say so."""
+        logger.info("Leaving the ISR of %d partitions, whose logs are offline on this broker.", len(proposals))
         try:
             return any(isinstance(answer, Granted) for answer in await self._alter(proposals))
         except PeerLost as lost:
-            logger.info("the controller did not answer: %s", lost.reason)
+            logger.info("AlterPartition got no response from the controller and is sent again: %s", lost.reason)
         except Exception:
-            logger.exception("asking to be left out of the replicas in sync failed")
+            logger.exception("Leaving the ISR of offline partitions failed and is tried again")
         return False
 
     def _proposals(self) -> Iterator[Proposal]:
         image = self._image()
-        if self._node_id not in image.brokers:  # nobody listens to it; what it found out it says when it registers
+        if self._node_id not in image.brokers:  # not registered: it reports offline partitions when it registers
             return
         for name, index in self._replicas.offline:
             topic, state = image.topics.get(name), image.partition(name, index)
@@ -80,10 +80,10 @@ class Withdrawals:
         return partition is not None and isinstance(partition.role, Leader)
 
     def _is_counted_on(self, image: ClusterImage, topic: str, state: PartitionState) -> bool:
-        """Whether somebody waits for this broker that could do without it.
+        """Whether another live member of the ISR can go on without this broker.
 
-        A leader that nobody can replace goes too, so that all clients hear that there is none, or one is elected that
-        lacks records where its topic allows that. Unless it only waits for room on its disk.
+        A leader without a successor leaves too: then clients hear that there is no leader, or, with unclean leader
+        election, a replica is elected that lacks records. Unless the log only waits for space on its disk.
         """
         here = self._node_id
         if here in state.isr and any(each != here and each in image.brokers for each in state.isr):

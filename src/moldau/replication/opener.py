@@ -49,7 +49,7 @@ class Opener:
         full: FullDirectories,
     ) -> None:
         self.trusted = True  # False: what was written before this start may be lost, by a power cut
-        self.put_off: set[TopicPartition] = set()  # partitions that wait for space on their disk to be opened
+        self.retry_later: set[TopicPartition] = set()  # partitions that wait for space on their disk to be opened
         self._node_id = node_id
         self._topics = topics
         self._full = full
@@ -75,7 +75,7 @@ class Opener:
         except (OSError, CorruptLogError) as problem:
             if isinstance(problem, OSError) and files.is_transient(problem):
                 self._full.refused(opening.directory.path, str(name), problem, "offline")
-                self.put_off.add(name)
+                self.retry_later.add(name)
             else:
                 logger.error("Partition %s is offline: %s", name, problem)
             return None

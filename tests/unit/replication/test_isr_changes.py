@@ -1,4 +1,4 @@
-"""Asking the controller for another ISR: batched, one wish at a time, and never trusting a lost answer."""
+"""Asking the controller for another ISR: batched, one proposal at a time, and never trusting a lost answer."""
 
 import asyncio
 from collections.abc import Sequence
@@ -8,10 +8,10 @@ from pathlib import Path
 from moldau.base.errors import WireError
 from moldau.metadata.image import PartitionState
 from moldau.net.peer import PeerLost
-from moldau.replication.altering import AT_ONCE, Granted, IsrChanges, Proposal
+from moldau.replication.cluster_view import ClusterView
+from moldau.replication.isr_changes import AT_ONCE, Granted, IsrChanges, Proposal
 from moldau.replication.leader import Leader
 from moldau.replication.partition import Partition
-from moldau.replication.roles import Surroundings
 from support.log.logs import NOW, open_log
 from support.net.loops import run, until
 
@@ -25,9 +25,9 @@ class Asked:
         self.answers = list(answers)
         self.proposals: list[Proposal] = []
         self.changes = IsrChanges(self._alter, {1: 10, 2: 20, 3: 30}.get, 1)
-        self.around = Surroundings(1, lambda: NOW, {1: 10, 2: 20, 3: 30}.get, self.changes.ask, 1000)
+        self.view = ClusterView(1, lambda: NOW, {1: 10, 2: 20, 3: 30}.get, self.changes.propose, 1000)
         self.partition = Partition("topic", 0, open_log(directory), 0)
-        self.partition.assign(STATE, self.around, 0)
+        self.partition.assign(STATE, self.view, 0)
         self.changes.start()
 
     async def _alter(self, proposals: Sequence[Proposal]) -> Sequence[Granted | WireError]:
@@ -42,20 +42,20 @@ class Asked:
         assert isinstance(self.partition.role, Leader)
         return self.partition.role
 
-    def wish(self) -> None:
+    def propose(self) -> None:
         self.leader.fetched(3, 0, 0, 30)
-        assert self.leader.wished() is not None
+        assert self.leader.pending_isr is not None
 
 
 GRANTED = Granted((1, 2, 3), 1, 4, 8)
 
 
-def test_a_wish_names_epochs_and_becomes_true(tmp_path: Path) -> None:
+def test_a_proposal_names_epochs_and_becomes_true(tmp_path: Path) -> None:
     async def main() -> None:
         asked = Asked(tmp_path, GRANTED)
         asked.leader.fetched(2, 0, 0, 20)
-        asked.wish()
-        await until(lambda: asked.leader.wished() is None)
+        asked.propose()
+        await until(lambda: asked.leader.pending_isr is None)
         assert asked.proposals == [Proposal(asked.partition.log.topic_id, 0, 4, 7, ((1, 10), (2, 20), (3, 30)))]
         assert asked.leader.isr.committed == {1, 2, 3}
         await asked.changes.stop()
@@ -63,13 +63,13 @@ def test_a_wish_names_epochs_and_becomes_true(tmp_path: Path) -> None:
     run("asyncio", main())
 
 
-def test_a_lost_answer_is_asked_again_word_by_word_and_counts_until_then(tmp_path: Path) -> None:
+def test_a_lost_answer_is_sent_again_unchanged_and_counts_until_then(tmp_path: Path) -> None:
     async def main() -> None:
         asked = Asked(tmp_path, PeerLost("gone"), WireError.INELIGIBLE_REPLICA, PeerLost("gone"), GRANTED)
-        asked.wish()
+        asked.propose()
         await until(lambda: len(asked.proposals) == 3)
         assert asked.leader.isr.maximal == {1, 2, 3}, "the first attempt may have been granted"
-        await until(lambda: asked.leader.wished() is None)
+        await until(lambda: asked.leader.pending_isr is None)
         assert len(set(asked.proposals)) == 1
         await asked.changes.stop()
 
@@ -79,8 +79,8 @@ def test_a_lost_answer_is_asked_again_word_by_word_and_counts_until_then(tmp_pat
 def test_a_refusal_is_final_and_does_not_count_any_more(tmp_path: Path) -> None:
     async def main() -> None:
         asked = Asked(tmp_path, WireError.INELIGIBLE_REPLICA)
-        asked.wish()
-        await until(lambda: asked.leader.wished() is None)
+        asked.propose()
+        await until(lambda: asked.leader.pending_isr is None)
         assert asked.leader.isr.maximal == {1, 2}
         await asked.changes.stop()
 
@@ -90,10 +90,10 @@ def test_a_refusal_is_final_and_does_not_count_any_more(tmp_path: Path) -> None:
 def test_another_version_waits_for_the_image(tmp_path: Path) -> None:
     async def main() -> None:
         asked = Asked(tmp_path, *[WireError.INVALID_UPDATE_VERSION] * 50)
-        asked.wish()
+        asked.propose()
         await until(lambda: len(asked.proposals) > 1)
         assert asked.leader.isr.maximal == {1, 2, 3}
-        asked.partition.assign(replace(STATE, isr=(1,), partition_epoch=8), asked.around)
+        asked.partition.assign(replace(STATE, isr=(1,), partition_epoch=8), asked.view)
         assert asked.leader.isr.committed == {1}
         await until(lambda: asked.proposals[-1].partition_epoch == 8)
         assert asked.proposals[-1].isr == ((1, 10), (3, 30)), "it may still join, on top of what is true now"
@@ -105,8 +105,8 @@ def test_another_version_waits_for_the_image(tmp_path: Path) -> None:
 def test_an_answer_under_another_leader_changes_nothing(tmp_path: Path) -> None:
     async def main() -> None:
         asked = Asked(tmp_path, GRANTED)
-        asked.wish()
-        asked.partition.assign(replace(STATE, leader=2, leader_epoch=5, partition_epoch=8), asked.around)
+        asked.propose()
+        asked.partition.assign(replace(STATE, leader=2, leader_epoch=5, partition_epoch=8), asked.view)
         await asyncio.sleep(0.05)
         assert asked.proposals == []
         await asked.changes.stop()
@@ -114,13 +114,13 @@ def test_an_answer_under_another_leader_changes_nothing(tmp_path: Path) -> None:
     run("asyncio", main())
 
 
-def test_wishes_behind_many_that_are_not_wished_any_more_are_asked_too(tmp_path: Path) -> None:
+def test_proposals_behind_many_that_are_not_pending_any_more_are_sent_too(tmp_path: Path) -> None:
     async def main() -> None:
         asked = Asked(tmp_path, GRANTED)
         for _ in range(AT_ONCE):
-            asked.changes.ask(Partition("other", 0, asked.partition.log, 0))
-        asked.wish()
-        await until(lambda: asked.leader.wished() is None)
+            asked.changes.propose(Partition("other", 0, asked.partition.log, 0))
+        asked.propose()
+        await until(lambda: asked.leader.pending_isr is None)
         assert asked.leader.isr.committed == {1, 2, 3}
         await asked.changes.stop()
 
