@@ -353,7 +353,7 @@ def test_another_node_id_is_told_in_one_line(left: dict[str, Left], open_copy: O
         broker.start()
     broker.process = None
     assert re.fullmatch(
-        r"moldau: the directory \S+ belongs to node 1, not to node 7; start .*node\.id=1\n", broker.log_text()
+        r"moldau: the log directory \S+ belongs to node 1, not to node 7; start .*node\.id=1\n", broker.log_text()
     )
 
 

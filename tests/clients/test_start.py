@@ -132,7 +132,7 @@ def test_an_address_that_is_not_ours(tmp_path: Path) -> None:
 
 def test_a_file_in_the_place_of_the_directory(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    assert "cannot use the directory" in refused_once(*at(tmp_path / "file"))
+    assert "cannot use the log directory" in refused_once(*at(tmp_path / "file"))
     assert "Not a directory" in refused_once(*at(tmp_path / "file" / "below"))
 
 
@@ -161,7 +161,7 @@ def test_an_unwritable_directory(tmp_path: Path) -> None:
 def test_a_directory_in_use(start_broker: StartBroker) -> None:
     first = start_broker()
     line = refused_once(*at(first.data))
-    assert line == f"moldau: the directory {first.data} is in use by another broker; stop that one first"
+    assert line == f"moldau: the log directory {first.data} is in use by another broker; stop that one first"
     with RawClient(first.bootstrap) as client:
         client.create_topic("unharmed")
 
@@ -171,7 +171,7 @@ def test_a_directory_in_use_by_apache_kafka_and_the_other_way_round(tmp_path: Pa
     kafka = owned(ApacheKafkaProcess(tmp_path / "kafka"))
     kafka.start()
     line = refused_once(*at(kafka.data))
-    assert line == f"moldau: the directory {kafka.data} is in use by another broker; stop that one first"
+    assert line == f"moldau: the log directory {kafka.data} is in use by another broker; stop that one first"
     kafka.stop()
     moldau = owned(BrokerProcess(tmp_path / "moldau"))
     shutil.copytree(kafka.data, moldau.data)
@@ -188,7 +188,7 @@ def test_one_directory_under_two_names(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "data")
     (tmp_path / "data").mkdir()
     line = refused_once(*at(tmp_path), "--set", f"log.dirs={tmp_path / 'data'},{tmp_path / 'link'}")
-    assert line == f"moldau: the directory {tmp_path / 'data'} is named twice in log.dirs"
+    assert line == f"moldau: the log directory {tmp_path / 'data'} is named twice in log.dirs"
 
 
 # ── what is wrong with the settings ──
@@ -255,7 +255,7 @@ def test_a_real_kraft_configuration_starts(tmp_path: Path, owned: Owned) -> None
     [
         (b"garbage", "is damaged"),
         (b"\xff\xfe\0\1" * 20, "is damaged"),
-        (META.replace("version=1", "version=9").encode(), "version '9' is not known"),
+        (META.replace("version=1", "version=9").encode(), "unknown version '9'"),
         (META.replace("2elvUbc5IYfLZOflgvI9og", "!").encode(), "directory.id is missing or wrong"),
         (META.replace("node.id=1", "node.id=x").encode(), "node.id or directory.id is missing or wrong"),
         (META.replace("node.id=1", "node.id=8").encode(), "belongs to node 8, not to node 1; .*--set node.id=8"),

@@ -1,7 +1,7 @@
-"""Aborted transactions of a segment, the `.txnindex` file: by it readers of committed records skip the rest (KIP-98).
+"""The `.txnindex` file: the aborted transactions of a segment, which read_committed consumers skip (KIP-98).
 
-Kafka's form: an entry of 34 bytes for each aborted transaction whose marker lies in the segment, in the markers' order.
-A file exists only where there are entries. Knows nothing of segments or producers.
+Kafka's format: an entry of 34 bytes for each aborted transaction with its marker in the segment, in the order of the
+markers. A file exists only if there are entries. Knows nothing of segments or producers.
 """
 
 from struct import Struct
@@ -19,14 +19,14 @@ class Aborted(NamedTuple):
     producer_id: int
     first_offset: int
     last_offset: int  # of the marker
-    last_stable_offset: int  # as it was right behind the marker: every transaction that began before it had ended
+    last_stable_offset: int  # just after the marker: every transaction that began before it had ended
 
     def pack(self) -> bytes:
         return ENTRY.pack(VERSION, *self)
 
 
 def find(entries: Entries, from_offset: int, upper: int) -> tuple[list[Aborted], bool]:
-    """Transactions that overlap the offsets from `from_offset` to before `upper`; and that no later entry can."""
+    """Transactions that overlap the offsets from `from_offset` to before `upper`; and whether no later entry can."""
     found = []
     for at in range(_position(entries, from_offset), len(entries), ENTRY_SIZE):
         aborted = Aborted._make(ENTRY.unpack_from(entries, at)[1:])
@@ -57,7 +57,7 @@ def sound(entries: Entries, base: int) -> bool:
 
 
 def _position(entries: Entries, offset: int) -> int:
-    """Where the first transaction stands that ended at `offset` or later."""
+    """The position of the first transaction that ended at `offset` or later."""
     low, high = 0, len(entries) // ENTRY_SIZE
     while low < high:
         middle = (low + high) >> 1

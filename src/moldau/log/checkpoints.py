@@ -1,8 +1,8 @@
 """The small text files of a log directory: their formats, reading and writing. Holds no state.
 
-Offsets by partition (`recovery-point-offset-checkpoint` and its kin), `leader-epoch-checkpoint`, `partition.metadata`
-and `meta.properties`. Each is replaced as a whole. A file that cannot be understood is an error with its name in it;
-what to do without it is the reader's to say.
+Offsets by partition (`recovery-point-offset-checkpoint` and the like), `leader-epoch-checkpoint`, `partition.metadata`
+and `meta.properties`. Each is replaced as a whole. A malformed file is an error that names it; callers know how to do
+without it.
 """
 
 from collections.abc import Mapping
@@ -27,9 +27,7 @@ class MalformedCheckpointError(ValueError):
 
 
 def _rows(path: str | Path, width: int) -> list[list[str]]:
-    """Rows of a checkpoint: version 0, the number of rows, the rows. None where the file is missing or, as Kafka
-    creates it at its start, still empty.
-    """
+    """Rows of a checkpoint: version 0, the number of rows, the rows. None if the file is missing or empty."""
     data = read_whole(path)
     if not data:
         return []
@@ -38,11 +36,11 @@ def _rows(path: str | Path, width: int) -> list[list[str]]:
         version, count = int(lines[0]), int(lines[1])
         rows = [line.split() for line in lines[2 : 2 + count]]
     except (ValueError, IndexError):
-        raise MalformedCheckpointError(f"{path}: not a checkpoint file") from None
+        raise MalformedCheckpointError(f"{path} is not a checkpoint file") from None
     if version != 0:
-        raise MalformedCheckpointError(f"{path}: version {version} is not known")
+        raise MalformedCheckpointError(f"{path}: unknown version {version}")
     if len(rows) != count or any(len(row) != width for row in rows):
-        raise MalformedCheckpointError(f"{path}: the number of its rows or columns is wrong")
+        raise MalformedCheckpointError(f"{path}: wrong number of rows or columns")
     return rows
 
 
@@ -81,11 +79,11 @@ def read_topic_id(directory: str | Path) -> UUID | None:
         return None
     fields = dict(line.partition(": ")[::2] for line in data.decode("utf-8", "replace").splitlines())
     if fields.get("version") != "0":
-        raise MalformedCheckpointError(f"{path}: version {fields.get('version')!r} is not known")
+        raise MalformedCheckpointError(f"{path}: unknown version {fields.get('version')!r}")
     try:
         return uuid_of(fields.get("topic_id", ""))
     except ValueError:
-        raise MalformedCheckpointError(f"{path}: it names no topic id") from None
+        raise MalformedCheckpointError(f"{path} has no topic id") from None
 
 
 def write_topic_id(directory: Path, topic_id: UUID, *, durable: bool = True) -> None:

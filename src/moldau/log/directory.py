@@ -1,7 +1,7 @@
-"""One log directory: whose it is, that nobody else uses it, and the checkpoints of all its partitions.
+"""LogDirectory: one of `log.dirs`, with its lock, `meta.properties` and checkpoints.
 
-The order at a clean stop matters: logs are closed, checkpoints written, and only then the marker of a clean stop. The
-marker is taken away when the directory is opened, so that a crash finds none.
+The order of a clean shutdown matters: logs are closed, checkpoints written, and only then the clean-shutdown marker.
+Opening the directory removes the marker, so that a crash leaves none.
 """
 
 import errno
@@ -36,26 +36,26 @@ LOCK = ".lock"
 METADATA_LOG = "__cluster_metadata-0"  # Apache Kafka's own, not a partition of a topic
 PARTITION = re.compile(r"(?P<topic>.+)-(?P<number>0|[1-9][0-9]{0,9})")
 PENDING_DELETION = re.compile(r".+\.[0-9a-f]+-delete")  # a long name loses its end, number included
-FUTURE = re.compile(r"(?P<topic>.+)-(?P<number>0|[1-9][0-9]{0,9})\.[0-9a-f]+-future")  # a copy that is being made
-MOVED = "moved"  # in a partition's directory: a complete copy of it is in another one
+FUTURE = re.compile(r"(?P<topic>.+)-(?P<number>0|[1-9][0-9]{0,9})\.[0-9a-f]+-future")  # Kafka's future log
+MOVED = "moved"  # in a partition's directory: its future log, in another one, is complete
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 RESERVE = ".moldau-reserve"
 RESERVE_BYTES = 1024 * 1024  # the checkpoints of about 15,000 partitions
 META_VERSION = "1"
 NO_LOCK = -1
-_held: set[Path] = set()  # locked by this process: POSIX locks do not keep a process from its own files
+_held: set[Path] = set()  # by this process: POSIX locks do not exclude their own process
 
 
 class DirectoryRefused(Exception):
-    """The directory cannot be used; the text is one clear line that says why and what to do."""
+    """The log directory cannot be used; the text says why and what to do."""
 
 
 class DirectoryFailed(DirectoryRefused):
-    """Its disk does not work. A broker that has other directories does without it."""
+    """Its disk failed. A broker with other log directories starts without it."""
 
 
 class LogDirectory:
-    """`open` locks it; `close` marks a clean stop and lets it go."""
+    """`open` locks it; `close` writes the marker of a clean shutdown and unlocks it."""
 
     __slots__ = (
         "_lock",
@@ -82,25 +82,25 @@ class LogDirectory:
         self.node_id = -1
         self.directory_id = UUID(int=0)
         self.cordoned = False  # it gets no new replicas (KIP-1066)
-        self.offline = False  # its disk failed: nothing is written to it before the next start
+        self.offline = False  # its disk failed: not used before the next start
         self.recovery_points: dict[TopicPartition, Offset] = {}
         self.high_watermarks: dict[TopicPartition, Offset] = {}
         self.log_starts: dict[TopicPartition, Offset] = {}
 
     @classmethod
     def open(cls, path: Path) -> "LogDirectory":
-        """Locks the directory, creating it where necessary, and reads what the last run left. Removes its marker.
+        """Lock the directory, create it if missing, and read its checkpoints. Removes the clean-shutdown marker.
 
-        DirectoryFailed if its disk does not let us, DirectoryRefused if something else is wrong.
+        DirectoryFailed if its disk fails, DirectoryRefused if anything else is wrong.
         """
         try:
             path.mkdir(parents=True, exist_ok=True)
             path = path.resolve()
             directory = cls(path, _lock(path))
         except FileExistsError:
-            raise DirectoryFailed(f"cannot use the directory {path}: it is a file") from None
+            raise DirectoryFailed(f"cannot use the log directory {path}: it is a file") from None
         except OSError as problem:
-            raise _unusable(f"the directory {path}", problem) from None
+            raise _unusable(f"the log directory {path}", problem) from None
         try:
             directory._read()
         except OSError as problem:
@@ -108,12 +108,12 @@ class LogDirectory:
             raise _unusable(problem.filename or path, problem) from None
         except MalformedCheckpointError as problem:
             directory._unlock()
-            raise DirectoryRefused(f"cannot use the directory {path}: {problem}") from None
+            raise DirectoryRefused(f"cannot use the log directory {path}: {problem}") from None
         return directory
 
     @classmethod
     def failed(cls, path: Path) -> "LogDirectory":
-        """One that cannot be opened: nothing is read of it or written to it, but everyone knows that it should be."""
+        """An offline log directory: configured, but not read or written."""
         directory = cls(Path(os.path.realpath(path)), NO_LOCK)
         if directory.path in _held:
             raise _named_twice(directory.path)
@@ -124,7 +124,7 @@ class LogDirectory:
     def _read(self) -> None:
         path = self.path
         self._identify(path / META_PROPERTIES)
-        self.partitions()  # a disk that cannot tell what is on it has failed
+        self.partitions()  # raises OSError if the disk failed
         marker = path / CLEAN_SHUTDOWN
         self.clean = marker.exists()
         self.recovery_points = self._offsets(RECOVERY_POINTS)
@@ -135,11 +135,11 @@ class LogDirectory:
             sync_directory(path)
 
     def _offsets(self, name: str) -> dict[TopicPartition, Offset]:
-        """A damaged checkpoint counts as none, as in Kafka: then all of the logs is checked, clean stop or not."""
+        """A malformed checkpoint counts as missing, as in Kafka; then all logs are checked."""
         try:
             return read_offsets(self.path / name)
         except MalformedCheckpointError as fault:
-            logger.warning("%s; going on without it, and checking all logs", fault)
+            logger.warning("%s. Continuing without this checkpoint; all logs of the directory are checked.", fault)
             self.clean = False
             return {}
 
@@ -148,9 +148,9 @@ class LogDirectory:
         if found is None:
             return
         if "version" not in found:
-            raise MalformedCheckpointError(f"{path} is damaged: it names no version")
+            raise MalformedCheckpointError(f"{path} is damaged: it has no version")
         if found["version"] != META_VERSION:
-            raise MalformedCheckpointError(f"{path}: version {found['version']!r} is not known")
+            raise MalformedCheckpointError(f"{path}: unknown version {found['version']!r}")
         try:
             self.cluster_id, self.node_id = found["cluster.id"], int(found["node.id"])
             self.directory_id = uuid_of(found["directory.id"])
@@ -158,7 +158,7 @@ class LogDirectory:
             raise MalformedCheckpointError(f"{path}: cluster.id, node.id or directory.id is missing or wrong") from None
 
     def ensure_owner(self, cluster_id: str, node_id: int) -> None:
-        """Writes down whose directory this is; refused if it is somebody else's."""
+        """Write `meta.properties`, or check that it names this cluster and node; DirectoryRefused if not."""
         if not self.cluster_id:
             self.cluster_id, self.node_id, self.directory_id = cluster_id, node_id, uuid4()
             properties = {
@@ -170,25 +170,25 @@ class LogDirectory:
             try:
                 write_properties(self.path / META_PROPERTIES, properties)
             except OSError as problem:
-                raise _unusable(f"the directory {self.path}", problem) from None
+                raise _unusable(f"the log directory {self.path}", problem) from None
         if self.node_id != node_id:
             raise DirectoryRefused(
-                f"the directory {self.path} belongs to node {self.node_id}, not to node {node_id}; "
+                f"the log directory {self.path} belongs to node {self.node_id}, not to node {node_id}; "
                 f"start that node with --set node.id={self.node_id}"
             )
         if self.cluster_id != cluster_id:
             raise DirectoryRefused(
-                f"the directory {self.path} belongs to cluster {self.cluster_id}, not to cluster {cluster_id}"
+                f"the log directory {self.path} belongs to cluster {self.cluster_id}, not to cluster {cluster_id}"
             )
         self._reserve.fill()
 
     def forget(self, partition: TopicPartition) -> None:
-        """The partition was deleted: a later one of its name starts without its checkpoints."""
+        """Drop the checkpoints of a deleted partition, so that a later one of its name starts without them."""
         for known in (self.recovery_points, self.high_watermarks, self.log_starts):
             known.pop(partition, None)
 
     def partitions(self) -> dict[TopicPartition, Path]:
-        """Directories of partitions; Kafka's metadata log and what waits for removal are left out."""
+        """The directories of partitions, without Kafka's metadata log and those pending deletion."""
         found = {}
         for entry in self._entries():
             name = PARTITION.fullmatch(entry.name)
@@ -197,7 +197,7 @@ class LogDirectory:
         return found
 
     def future_logs(self) -> dict[TopicPartition, Path]:
-        """Copies of partitions from other directories that an earlier run did not get to finish."""
+        """Future logs: unfinished copies of partitions from other directories."""
         found = {}
         for entry in self._entries():
             name = FUTURE.fullmatch(entry.name)
@@ -206,11 +206,11 @@ class LogDirectory:
         return found
 
     def pending_deletion(self) -> list[Path]:
-        """Directories of deleted partitions that an earlier run did not get to remove."""
+        """Directories of deleted partitions that an earlier run did not remove."""
         return [entry for entry in self._entries() if PENDING_DELETION.fullmatch(entry.name) and entry.is_dir()]
 
     def _entries(self) -> Iterable[Path]:
-        """What is in it; one whose disk failed is not asked."""
+        """The entries of the directory; none if it is offline."""
         return () if self.offline else self.path.iterdir()
 
     def write_checkpoints(
@@ -235,7 +235,7 @@ class LogDirectory:
             self._reserve.fill()
 
     def close(self, *, clean: bool, broker_epoch: Epoch = -1) -> None:
-        """`clean` says that all logs are closed and the checkpoints written."""
+        """Unlock it; `clean`: all logs are closed and the checkpoints written."""
         try:
             if clean:
                 marker = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
@@ -250,13 +250,13 @@ class LogDirectory:
 
 
 def _unusable(what: object, problem: OSError) -> DirectoryRefused:
-    """A disk that is only full has not failed: whoever looks after it makes room, and starts again."""
+    """A full disk has not failed: the broker stops, to be started again when there is room."""
     kind = DirectoryRefused if is_transient(problem) else DirectoryFailed
     return kind(f"cannot use {what}: {problem.strerror}")
 
 
 def _named_twice(path: Path) -> DirectoryRefused:
-    return DirectoryRefused(f"the directory {path} is named twice in log.dirs")
+    return DirectoryRefused(f"the log directory {path} is named twice in log.dirs")
 
 
 def _lock(directory: Path) -> int:
@@ -264,11 +264,13 @@ def _lock(directory: Path) -> int:
         raise _named_twice(directory)
     fd = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
-        fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the kind of lock that Java takes, so each sees the other's
+        fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the kind of lock that Java takes
     except OSError as error:
         os.close(fd)
         if error.errno not in (errno.EACCES, errno.EAGAIN):
             raise
-        raise DirectoryRefused(f"the directory {directory} is in use by another broker; stop that one first") from None
+        raise DirectoryRefused(
+            f"the log directory {directory} is in use by another broker; stop that one first"
+        ) from None
     _held.add(directory)
     return fd

@@ -15,7 +15,7 @@ from moldau.log.snapshots import Snapshots, snapshot_path
 
 
 class Durability:
-    """`new_files`: the directory has files whose names were not synced yet."""
+    """`new_files`: the directory has file names that were not synced yet."""
 
     __slots__ = ("_directory", "_epochs", "_segments", "_snapshots", "new_files", "recovery_point")
 
@@ -35,7 +35,7 @@ class Durability:
 
     @property
     def checkpoint(self) -> Offset:
-        """The recovery point to write down. Finished segments whose indexes are not on disk are checked again."""
+        """The recovery point to checkpoint, before finished segments without indexes on disk."""
         return self._segments.indexed_to(self.recovery_point)
 
     def complete(self, end_offset: Offset) -> bool:
@@ -62,11 +62,11 @@ class Durability:
     def finish(self, job: FlushJob, generation: int) -> None:
         """The job ran without an error: what it wrote need not be kept in memory, nor checked after a crash."""
         for segment in job.finished:
-            if segment.gone and segment.base not in self._segments.bases:  # else the names are another's by now
+            if segment.gone and segment.base not in self._segments.bases:  # else a new segment has these names
                 remove(segment.mark_deleted())  # the job made index files again for a segment that was removed
         if job.generation != generation:
             self._epochs.changed = True
-            for offset in job.snapshots:  # of a past that was cut off, or about to be written again
+            for offset in job.snapshots:  # of truncated records
                 Path(snapshot_path(self._directory, offset)).unlink(missing_ok=True)
             return
         for segment in job.finished:

@@ -1,4 +1,4 @@
-"""Open files of the log and how they change on disk: descriptors, atomic replacement, removal. Knows no formats."""
+"""Open files of the log, atomic replacement, syncing and deletion. Knows no formats."""
 
 import errno
 import os
@@ -9,21 +9,21 @@ from pathlib import Path
 from shutil import rmtree
 from typing import NamedTuple, Protocol
 
-DELETED = ".deleted"  # of a file that is out of the log and waits for its removal
+DELETED = ".deleted"  # suffix of a file that is no longer part of the log
 TEMPORARY = ".tmp"
-OPEN_SEGMENTS = 1024  # segments with open descriptors at a time; a cold one takes two (the file and its index)
+OPEN_SEGMENTS = 1024  # segments with open files; a finished one has two descriptors (log and index)
 
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
-TRANSIENT = (*FULL, errno.EMFILE, errno.ENFILE)  # nothing is lost, and later it may work again
+TRANSIENT = (*FULL, errno.EMFILE, errno.ENFILE)  # nothing is lost, and a retry may work
 
 
 class SyncFailed(OSError):
-    """The system could not write what it had accepted, and may have dropped it: a second fsync that works would lie."""
+    """A failed fsync. The kernel may have dropped the data: a second fsync that succeeds would mean nothing."""
 
 
 def is_transient(problem: OSError) -> bool:
-    """Whether it is a full disk or the like, not a broken one."""
+    """Whether an error passes without a restart: a full disk, or too many open files."""
     return problem.errno in TRANSIENT and not isinstance(problem, SyncFailed)
 
 
@@ -32,13 +32,13 @@ def out_of_space(problem: OSError) -> bool:
 
 
 class LogFile:
-    """An open `.log` file. Whoever may still read it holds a reference; the last one to let go closes it."""
+    """An open `.log` file, closed with its last reference."""
 
     __slots__ = ("__weakref__", "fd")
 
     def __init__(self, path: str) -> None:
         self.fd = -1
-        # Appending is the kernel's business: after a truncation the next write lands at the new end.
+        # O_APPEND: after a truncation the next write is at the new end.
         self.fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
 
     @property
@@ -51,16 +51,16 @@ class LogFile:
 
 
 class Slice(NamedTuple):
-    """A part of a file to send, without having read it."""
+    """A part of a file, to be sent without reading it."""
 
     file: LogFile
     position: int
     length: int
-    hot: bool  # written a moment ago: the page cache has it
+    hot: bool  # written just now, so it is in the page cache
 
 
 class Opened(Protocol):
-    """What a pool of open files needs of the segment that it opens a file for."""
+    """A segment, as the pool of open files sees it."""
 
     touched: bool
 
@@ -70,10 +70,10 @@ class Opened(Protocol):
 
 
 class OpenFiles:
-    """Bounds how many segments keep files open: second chance, so that a hit costs one attribute.
+    """A bounded pool of segments with open files, with second-chance eviction: a hit sets one attribute.
 
     Logs may be opened and closed in threads while others are in use: each step below is one call of an OrderedDict,
-    which no thread can interrupt, and a file that is taken from a segment stays open for whoever reads it just then.
+    which no thread can interrupt, and a file that is taken from a segment stays open while it is being read.
     """
 
     __slots__ = ("_open", "limit")
@@ -101,7 +101,7 @@ class OpenFiles:
         return file
 
     def leave_open(self, segment: Opened) -> None:
-        """The segment's files stay open until nobody refers to it."""
+        """Take the segment out of the pool; its files stay open while it is referenced."""
         self._open.pop(segment, None)
 
     def forget(self, segment: Opened) -> None:
@@ -110,7 +110,7 @@ class OpenFiles:
 
 
 def sync(fd: int, call: Callable[[int], None] | None = None) -> None:
-    """Makes what was written survive a power cut, or raises SyncFailed."""
+    """fsync; raises SyncFailed."""
     try:
         (call or os.fsync)(fd)
     except OSError as problem:
@@ -118,7 +118,7 @@ def sync(fd: int, call: Callable[[int], None] | None = None) -> None:
 
 
 def sync_directory(path: str | Path) -> None:
-    """Makes creations, renames and removals in a directory survive a power cut."""
+    """Make creations, renames and deletions in a directory durable."""
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         sync(fd)
@@ -127,7 +127,7 @@ def sync_directory(path: str | Path) -> None:
 
 
 def sync_file(path: str | Path) -> None:
-    """Makes a file's bytes survive a power cut; its name is its directory's business."""
+    """Make a file's content durable, but not its name."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         sync(fd)
@@ -136,7 +136,7 @@ def sync_file(path: str | Path) -> None:
 
 
 def replace(path: str | Path, data: bytes, *, durable: bool = True, sync_names: bool = True) -> None:
-    """Replaces a file as a whole: a reader, or a crash, finds the old content or the new.
+    """Replace a file atomically: readers, also after a crash, see the old content or the new.
 
     Without `sync_names` the caller syncs the directory, once for several files.
     """
@@ -147,7 +147,7 @@ def replace(path: str | Path, data: bytes, *, durable: bool = True, sync_names: 
         if durable:
             sync(fd)
     except OSError:
-        with suppress(OSError):  # a full disk gets its bytes back; what went wrong is told below
+        with suppress(OSError):  # a full disk gets its blocks back; the error is raised below
             os.unlink(temporary)
         raise
     finally:
@@ -158,11 +158,11 @@ def replace(path: str | Path, data: bytes, *, durable: bool = True, sync_names: 
 
 
 def cut_back(fd: int, size: int) -> None:
-    """Takes back a write that got only part of its bytes. If that fails, what follows would stand in a wrong place."""
+    """Undo a partial write. If that fails, later batches would be at wrong positions: an EIO."""
     try:
         os.ftruncate(fd, size)
     except OSError as problem:
-        raise OSError(errno.EIO, f"a write in part cannot be taken back: {problem.strerror}") from problem
+        raise OSError(errno.EIO, f"a partial write cannot be undone: {problem.strerror}") from problem
 
 
 def write_all(fd: int, data: bytes) -> None:
@@ -172,7 +172,7 @@ def write_all(fd: int, data: bytes) -> None:
 
 
 def write_tail(path: str, position: int, data: bytes) -> None:
-    """Makes `data` the file's content from `position` on; whatever stood behind it goes."""
+    """Replace the file's content from `position` on, and sync it."""
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         os.ftruncate(fd, position)
@@ -222,7 +222,7 @@ def mark_deleted(paths: Iterable[str]) -> list[Path]:
 
 
 def remove(paths: Iterable[Path]) -> None:
-    """Unlinks files and directory trees. Slow for large ones: belongs in a thread."""
+    """Delete files and directory trees. Slow for large ones: run it in a thread."""
     for path in paths:
         if path.is_dir():
             rmtree(path)

@@ -1,4 +1,4 @@
-"""FlushJob: makes a log durable up to an offset, in a thread. Touches only what it captured on the loop."""
+"""FlushJob: one flush of a log up to an offset, run in a thread. Uses only what it captured on the loop."""
 
 import os
 from dataclasses import dataclass, field
@@ -16,13 +16,13 @@ _sync = getattr(os, "fdatasync", os.fsync)  # macOS has no fdatasync
 class FlushJob:
     """`run` in a thread, one job per log at a time.
 
-    SyncFailed means that the directory must go offline. After another OSError, such as that of a full disk, what was
-    captured is still to be done: `Log.durability.abandon`.
+    SyncFailed means that the log directory must go offline. After another OSError, such as that of a full disk, the
+    work is still to be done: `Durability.abandon`.
     """
 
     directory: str
     end_offset: int
-    generation: int  # of the log's content when captured: a truncation makes the job void
+    generation: int  # of the log when captured: a truncation makes the job void
     files: list[LogFile] = field(default_factory=list)
     finished: list[Segment] = field(default_factory=list)
     indexes: list[tuple[str, int, bytes]] = field(default_factory=list)
@@ -32,7 +32,7 @@ class FlushJob:
     new_files: bool = False
 
     def capture(self, segment: Segment, *, whole: bool) -> None:
-        """Takes a segment in; `whole` with its indexes. The last one stays without: recovery would check it anyway."""
+        """Add a segment; `whole` with its indexes. The active one goes without: recovery checks it anyway."""
         self.files.append(segment.opened())
         if whole:
             live = segment.live
@@ -49,7 +49,7 @@ class FlushJob:
                 self.emptied.append(segment.stem + TXN_INDEX)
 
     def run(self) -> None:
-        """Writes and syncs; names last, so that no file under its final name is half written."""
+        """Write and sync; names last, so that no file under its final name is incomplete."""
         for file in self.files:
             sync(file.fd, _sync)
         for path, position, data in self.indexes:
@@ -60,7 +60,7 @@ class FlushJob:
             replace(snapshot_path(self.directory, offset), data, sync_names=False)
         if self.epochs is not None:
             replace(f"{self.directory}/{LEADER_EPOCHS}", self.epochs, sync_names=False)
-        if self.new_files:  # of a new log this one is as new as the rest
+        if self.new_files:  # in a new log this file is new too
             sync_file(f"{self.directory}/{PARTITION_METADATA}")
         if self.new_files or self.snapshots or self.epochs is not None:
             sync_directory(self.directory)

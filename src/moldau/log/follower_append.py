@@ -1,7 +1,7 @@
-"""Batches as a follower gets them from its leader: whether they are what the leader wrote, and into which segment.
+"""Batches of a leader's fetch response: checking them, and appending them to a follower's segment.
 
-A follower appends what came as it is: offsets, epochs and timestamps are the leader's. The last batch of an answer may
-be cut, as in every answer to a fetch; it comes again.
+A follower appends batches unchanged, with the leader's offsets, epochs and timestamps. The last batch of a response
+may be incomplete; it is fetched again.
 """
 
 import errno
@@ -17,16 +17,16 @@ from moldau.wire.batch import CRC_START, HEADER, HEADER_SIZE, MAGIC, PREFIX_SIZE
 
 
 class CorruptFetchError(ValueError):
-    """What the leader sent is not what it should be: nothing of it is appended."""
+    """The leader's response has a corrupt batch; nothing of it is appended."""
 
 
 class FetchedBatches(NamedTuple):
     headers: list[RawHeader]
-    data: memoryview  # the batches of these headers, one behind the other
+    data: memoryview  # the batches with these headers
 
 
 def parse_fetched(data: memoryview, expected: int) -> FetchedBatches:
-    """The whole batches of an answer, from the one that holds the offset `expected` on."""
+    """The complete batches of a fetch response, from the one with the offset `expected` on."""
     headers: list[RawHeader] = []
     begin = at = 0
     end = len(data)
@@ -36,15 +36,15 @@ def parse_fetched(data: memoryview, expected: int) -> FetchedBatches:
         base, length, _, magic, crc, _, delta = header[:7]
         stop = at + length + PREFIX_SIZE
         if length < HEADER_SIZE - PREFIX_SIZE or magic != MAGIC or delta < 0:
-            raise CorruptFetchError(f"at byte {at} is no batch of format {MAGIC}")
+            raise CorruptFetchError(f"no batch of format {MAGIC} at byte {at}")
         if stop > end:
             break
         if crc != crc32c(data[at + CRC_START : stop]):
-            raise CorruptFetchError(f"the checksum of the batch at offset {base} is wrong")
+            raise CorruptFetchError(f"wrong checksum of the batch at offset {base}")
         if headers and base < offset:
             raise CorruptFetchError(f"a batch at offset {base} follows one that ends at {offset}")
         if base + delta < expected:
-            begin = stop  # it is here already
+            begin = stop  # the log has it already
         else:
             headers.append(header)
             offset = base + delta + 1
@@ -53,21 +53,21 @@ def parse_fetched(data: memoryview, expected: int) -> FetchedBatches:
 
 
 def fitting(headers: list[RawHeader], start: int, segment: Segment, most_bytes: int, now: int) -> int:
-    """The first of the batches from `start` on that a segment does not take."""
+    """The index of the first batch, from `start` on, that does not fit into a segment."""
     if segment.live is None or segment.live.full:
         return start
     room = most_bytes - segment.size
-    for place in range(start, len(headers)):
-        header = headers[place]
+    for index in range(start, len(headers)):
+        header = headers[index]
         room -= header[1] + PREFIX_SIZE
         late = (header[8] if segment.timed else now) > segment.roll_at
         if room < 0 or late or header[0] + header[6] - segment.base > MAX_RELATIVE_OFFSET:
-            return place
+            return index
     return len(headers)
 
 
 def write_batches(segment: Segment, files: OpenFiles, headers: list[RawHeader], data: memoryview) -> None:
-    """Writes batches behind each other into a segment and its index, or nothing of them."""
+    """Append batches to a segment and its index, all or none."""
     assert segment.live is not None
     segment.touched = True
     file = segment.file or files.open(segment)

@@ -17,7 +17,7 @@ TIME_ENTRY_SIZE = TIME_ENTRY.size  # 12
 OFFSET, POSITION = 0, 1  # fields of an entry
 BLOCK = 512  # entries of a finished segment's index that are read at once
 POSITION_MASK = 0xFFFFFFFF
-TAIL_LIMIT = 1024  # batches behind the last sparse entry whose places are kept
+TAIL_LIMIT = 1024  # batches after the last sparse entry that are kept in `tail`
 
 
 class LiveIndex:
@@ -25,7 +25,7 @@ class LiveIndex:
 
     An entry in memory is one integer, `relative offset << 32 | position`, so that `bisect` searches it in C; it says
     that the batch at `position` contains that offset. `tail` has an entry for *every* batch since the last sparse one,
-    as long as they follow each other without a gap: a reader at the log's end is placed without reading the file.
+    while they are contiguous: a position near the log end is found without reading the file.
     """
 
     __slots__ = (
@@ -64,7 +64,7 @@ class LiveIndex:
         self.times_last = -1  # timestamp of the last time entry
         self.aborted = bytearray()  # aborted transactions, in the file's form
         self.aborted_written = 0
-        self.rewrite = False  # the files may hold entries that are wrong
+        self.rewrite = False  # the files may have wrong entries
         self.tail = array("Q")
         self.end = 0  # relative offset behind the last batch
         self.indexed = 0  # position of the batch that the last sparse entry names
@@ -73,7 +73,7 @@ class LiveIndex:
         self.full = False
 
     def add(self, first: int, last: int, position: int, timestamp: int) -> None:
-        """Takes note of a batch with relative offsets `first`..`last` at `position`."""
+        """Add a batch with relative offsets `first`..`last` at `position`."""
         if timestamp > self.max_timestamp:
             self.max_timestamp = timestamp
             self.max_timestamp_offset = last
@@ -92,14 +92,14 @@ class LiveIndex:
         self.end = last + 1
 
     def mark_time(self) -> None:
-        """Adds the largest timestamp so far to the time index, if it is news."""
+        """Add the largest timestamp to the time index, unless it is there."""
         if self.max_timestamp > self.times_last:
             self.times += TIME_ENTRY.pack(self.max_timestamp, self.max_timestamp_offset)
             self.times_last = self.max_timestamp
 
     @property
     def unwritten(self) -> bool:
-        """It has something that its files do not."""
+        """Whether it has entries that its files lack."""
         pending = bool(self.offsets_pending) or len(self.times) > self.times_written
         return pending or len(self.aborted) > self.aborted_written or self.rewrite
 
@@ -107,7 +107,7 @@ class LiveIndex:
         self.full = len(self.offsets) >= self._most_offsets or len(self.times) >= self._most_times
 
     def find(self, offset: int) -> tuple[int, bool]:
-        """Position of a batch at or before the one with `offset` (relative), and whether it is that very batch."""
+        """Position of a batch at or before the one with `offset` (relative), and whether it is that batch."""
         key = offset << 32 | POSITION_MASK
         tail = self.tail
         if tail and key >= tail[0] and offset < self.end:
@@ -128,7 +128,7 @@ class LiveIndex:
         return None
 
     def restore(self, offsets: bytes, times: bytes) -> None:
-        """Continues from what the files hold; the caller has checked them."""
+        """Continue from the content of the files, which the caller has checked."""
         self.offsets.frombytes(offsets)
         self.offsets.byteswap()
         self.offsets_written = len(offsets)
@@ -144,7 +144,7 @@ class LiveIndex:
     def cut(self, offset: int, position: int, written: bytes) -> "LiveIndex":
         """The index of the segment cut at `position`, before `offset` (relative); `written`: the `.index` file so far.
 
-        The caller adds the batches from `indexed` on again; both files are to be written anew.
+        The caller adds the batches from `indexed` on again; both files are rewritten.
         """
         entries = written[: self.offsets_written] + self.offsets_pending
         end = len(entries)
@@ -165,8 +165,8 @@ class LiveIndex:
 class ColdIndex:
     """The offset index of a finished segment, read block by block.
 
-    It is not mapped: with a mapped file a bad sector, or somebody who cuts the file, would be the end of the process
-    instead of an OSError. The block that was used last is kept, so that who reads on asks the system for nothing.
+    It is not mapped: in a mapped file a bad sector, or a truncation, would end the process instead of raising an
+    OSError. The last block is kept, so that sequential readers need no system call.
     """
 
     __slots__ = ("_block", "_fd", "_first", "count")
@@ -185,7 +185,7 @@ class ColdIndex:
     def find(self, offset: int) -> tuple[int, int | None]:
         """The last entry up to `offset` (relative): its position, and its offset; (0, None) if there is none.
 
-        The file may be damaged: whoever uses it looks whether the batch there begins at the entry's offset or before.
+        The file may be corrupt: the caller checks that the batch there begins at the entry's offset or before.
         """
         number = self._up_to(OFFSET, offset)
         if number == 0:
@@ -239,7 +239,7 @@ class ColdIndex:
     def _read(self, start: int, end: int) -> bytes:
         data = os.pread(self._fd, end - start, start)
         if len(data) < end - start:
-            raise OSError(errno.EIO, "the file is shorter than it was")
+            raise OSError(errno.EIO, "the index was truncated while it was open")
         return data
 
 

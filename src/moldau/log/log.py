@@ -1,7 +1,7 @@
 """Log: the segments of one partition as one sequence of offsets. Knows nothing of replication, requests or clocks.
 
 `append` and `locate` run on the event loop for every request: no per-record work, no logging, one system call at most
-in the common case. Whatever may block (fsync, unlinking) is handed out as a value to be run in a thread.
+in the common case. Blocking work (fsync, deletion) is returned as a value, to be run in a thread.
 """
 
 import errno
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from uuid import UUID
 
-from moldau.base.ids import Offset
+from moldau.base.ids import Epoch, Offset
 from moldau.log.aborted import Aborted
 from moldau.log.durability import Durability
 from moldau.log.epochs import LeaderEpochs
@@ -36,7 +36,7 @@ from moldau.wire.batch import ASSIGNED, ASSIGNED_SIZE, CONTROL, PREFIX_SIZE, TRA
 
 logger = logging.getLogger("moldau.log")
 
-HOT_TAIL = 16 * 1024 * 1024  # bytes at the log's end that the page cache surely holds: they were just written
+HOT_TAIL = 16 * 1024 * 1024  # bytes at the log end that are surely in the page cache
 DEFAULT_FILES = OpenFiles()
 _writev = os.writev
 _assign = ASSIGNED.pack
@@ -71,10 +71,10 @@ class Log:
         self.directory = str(directory)
         self.name = name
         self.topic_id = topic_id
-        self.on_roll: Callable[[Log], None] | None = None  # told after each roll: a flush is due
+        self.on_roll: Callable[[Log], None] | None = None  # called after each roll: a flush is due
         self.start_offset: Offset = 0
         self.end_offset: Offset = 0
-        self.first_dirty_offset: Offset = 0  # compaction is done with what lies before
+        self.first_dirty_offset: Offset = 0  # compaction is done up to here
         self.generation = 0  # another one after records were cut off at the end
         self.epochs = LeaderEpochs()
         self._files = files
@@ -97,14 +97,14 @@ class Log:
         config: LogConfig,
         *,
         clean: bool,
-        recovery_point: int = 0,
-        log_start: int = 0,
+        recovery_point: Offset = 0,
+        log_start: Offset = 0,
         now: int,
         topic_id: UUID,
         producer_expiration_ms: int = 86_400_000,
         files: OpenFiles = DEFAULT_FILES,
     ) -> "Log":
-        """Opens the log in `directory`, or creates it; checks and repairs what a stop that was not `clean` left."""
+        """Open the log in `directory`, or create it; recovers it after a shutdown that was not `clean`."""
         log = cls(directory, name, config, files, topic_id)
         log.producers.expiration_ms = producer_expiration_ms
         durability = log.durability
@@ -130,12 +130,12 @@ class Log:
         return log
 
     def _adopt(self, loader: Loader, log_start: int, now: int) -> None:
-        """Adopts the segments that were loaded."""
+        """Take over the loaded segments."""
         segments = loader.segments
         self.end_offset = loader.end_offset
         if segments and loader.end_offset < log_start:
             logger.warning(
-                "%s: removed all segments: the log ends at offset %d, before its start at %d",
+                "%s: deleted all segments: the log ends at offset %d, before its log start offset %d.",
                 self.name,
                 loader.end_offset,
                 log_start,
@@ -159,14 +159,14 @@ class Log:
         self.epochs.cut_start(self.start_offset)
 
     def _start_empty(self, offset: int, now: int) -> None:
-        """Starts over with one empty segment at `offset`."""
+        """Start with one empty segment at `offset`."""
         self._active = self._create_segment(offset, now)
         self.segments.replace([self._active])
         self._finished_bytes = 0
         self.end_offset = offset
 
     def close(self, *, clean: bool = True) -> None:
-        """Closes the files; `clean` first makes durable what a clean start relies on."""
+        """Close the files; `clean` flushes first what a clean start relies on."""
         if clean:
             job = self.begin_close()
             job.run()
@@ -175,9 +175,9 @@ class Log:
             segment.close()
 
     def begin_close(self) -> FlushJob:
-        """The last flush before `close(clean=False)`: with many logs, run the jobs in several threads.
+        """The last flush before `close(clean=False)`; run the jobs of many logs in several threads.
 
-        No flush may be under way, and nothing be appended from here on.
+        No flush may be in progress, and nothing may be appended afterwards.
         """
         self._active.finish()
         if self.durability.complete(self.end_offset):
@@ -186,7 +186,7 @@ class Log:
         return self.durability.capture(self.end_offset, self.generation, whole=True)
 
     def configure(self, config: LogConfig) -> None:
-        """Settings that hold from now on."""
+        """Apply new settings."""
         self.config = self.segments.config = config
         self._segment_bytes = config.segment_bytes
         self._roll_ms = min(config.segment_ms, config.max_compaction_lag_ms) if config.compacts else config.segment_ms
@@ -200,7 +200,7 @@ class Log:
 
     @property
     def recovery_point(self) -> Offset:
-        """What lies before it is on disk."""
+        """Records before it are on disk."""
         return self.durability.recovery_point
 
     @property
@@ -209,11 +209,10 @@ class Log:
 
     # -- writing -----------------------------------------------------------------------------------------------------
 
-    def append(self, header: RawHeader | BatchHeader, batch: memoryview | bytes, leader_epoch: int, now: int) -> int:
-        """Writes a checked batch at the log's end and returns its base offset.
-
-        OSError: nothing was written (what was is cut off again), and the directory is not to be trusted any more.
-        """
+    def append(
+        self, header: RawHeader | BatchHeader, batch: memoryview | bytes, leader_epoch: Epoch, now: int
+    ) -> Offset:
+        """Append a validated batch; returns its base offset. OSError: nothing was appended."""
         segment = self._active
         size = len(batch)
         base = self.end_offset
@@ -255,9 +254,9 @@ class Log:
         return base
 
     def append_as_follower(self, copies: FetchedBatches, now: int) -> None:
-        """Writes batches of the leader as they are, with one system call for all that one segment takes.
+        """Append the leader's batches unchanged, with one system call for all that fit into a segment.
 
-        OSError: what was not written completely was cut off again; what came before it is in the log.
+        OSError: earlier batches may have been appended, but none in part.
         """
         headers, data = copies
         done = at = 0
@@ -289,10 +288,10 @@ class Log:
                     update_producers(self.producers, header, header[0], bytes)
             at = stop
 
-    def last_stable_offset(self, high_watermark: int) -> int:
-        """Where the oldest undecided transaction begins, or the high watermark: readers of committed records end here.
+    def last_stable_offset(self, high_watermark: Offset) -> Offset:
+        """The first offset of the oldest undecided transaction, or the high watermark; the end for read_committed.
 
-        A transaction is decided once its marker lies before the high watermark. Without followers it does at once.
+        A transaction is decided when its marker is below the high watermark.
         """
         first_open = self.producers.first_open_offset
         if self.producer_state.unreplicated:
@@ -302,10 +301,10 @@ class Log:
         return min(max(first_open, self.start_offset), high_watermark)
 
     def roll(self, now: int) -> Segment:
-        """Finishes the active segment and begins the next; an empty one stays. A flush is then due."""
+        """Roll to a new active segment, unless the present one is empty. A flush is then due."""
         if not self._active.size:
             return self._active
-        following = self._create_segment(self.end_offset, now)  # may fail, and then nothing has changed
+        following = self._create_segment(self.end_offset, now)  # if it fails, nothing has changed
         self._active.finish()
         self._finished_bytes += self._active.size
         self.producer_state.snapshots.take(self.end_offset, self.producers)
@@ -316,7 +315,7 @@ class Log:
         return following
 
     def roll_if_due(self, now: int) -> None:
-        """segment.ms of a log that nobody writes to: what is never finished could never be deleted or compacted."""
+        """Roll an idle log after segment.ms, so that its last segment can be deleted or compacted."""
         if now > self._active.roll_at:
             self.roll(now)
 
@@ -327,7 +326,7 @@ class Log:
         return create(stem, base, self._files, now, config.index_interval_bytes, config.segment_index_bytes)
 
     def _roll_delay(self) -> int:
-        """segment.ms less a random part of segment.jitter.ms, so that partitions do not roll all at once."""
+        """segment.ms less a random part of segment.jitter.ms."""
         jitter = min(self.config.segment_jitter_ms, self._roll_ms)
         return self._roll_ms - random.randrange(jitter) if jitter > 0 else self._roll_ms
 
@@ -338,12 +337,12 @@ class Log:
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
-    def locate(self, offset: int, max_bytes: int, upper: int, *, whole_first: bool) -> Slice | None:
-        """A plan to read from the batch that holds `offset`: at most `max_bytes`, nothing of what begins at `upper`.
+    def locate(self, offset: Offset, max_bytes: int, upper: Offset, *, whole_first: bool) -> Slice | None:
+        """A slice from the batch with `offset` on: at most `max_bytes`, and no batch that begins at `upper` or later.
 
-        The end may cut a batch, as Kafka's answers do, but not the first: that one is left out as well if it does not
-        fit, or with `whole_first` comes whole whatever its size. None: there is nothing to read. The caller has checked
-        that start ≤ offset ≤ end.
+        It may end within a batch, as Kafka's responses do, but not within the first: that one is left out if it does
+        not fit, or with `whole_first` included at any size. None: nothing to read. The caller has checked that
+        start ≤ offset ≤ end.
         """
         if offset >= upper:
             return None
@@ -354,7 +353,7 @@ class Log:
         file = segment.file or self._files.open(segment)
         position = self.segments.position(segment, offset)
         end = segment.size
-        if position >= end:  # compaction took the last batches of this segment
+        if position >= end:  # compaction removed the last batches of this segment
             bases = self.segments.bases
             following = bisect_right(bases, offset)
             return (
@@ -378,15 +377,15 @@ class Log:
         hot = segment is self._active and position > segment.size - HOT_TAIL
         return tuple.__new__(Slice, (file, position, length, hot))
 
-    def read_headers(self, from_offset: int) -> Iterator[BatchHeader]:
-        """Headers of the batches from the one that holds `from_offset` to the end."""
+    def read_headers(self, from_offset: Offset) -> Iterator[BatchHeader]:
+        """Headers of the batches from the one with `from_offset` to the end."""
         for _, _, header in self.segments.headers(from_offset):
             yield BatchHeader._make(header)
 
-    def read_batches(self, from_offset: int) -> Iterator[StoredBatch]:
-        """Header and bytes of the batches from the one that holds `from_offset` to the end as it is now.
+    def read_batches(self, from_offset: Offset) -> Iterator[StoredBatch]:
+        """Header and bytes of the batches from the one with `from_offset` to the present end, in large reads.
 
-        Reads much at a time. Made on the loop, it may be walked in a thread while the log is appended to.
+        Created on the loop, it may be iterated in a thread while the log is appended to.
         """
         return self.segments.batches(from_offset)
 
@@ -398,16 +397,16 @@ class Log:
         """Those that overlap the offsets from `from_offset` to before `upper`, in the order of their markers."""
         return self.producer_state.aborted_transactions(from_offset, upper, self.start_offset)
 
-    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """The largest leader epoch up to `epoch` and where it ended (KIP-101, KIP-279); (-1, -1) if unknown."""
+    def end_offset_for_epoch(self, epoch: Epoch) -> tuple[Epoch, Offset]:
+        """The largest leader epoch up to `epoch` and its end offset (KIP-101, KIP-279); (-1, -1) if unknown."""
         return self.epochs.end_offset_for(epoch, self.end_offset)
 
-    # -- shortening: each returns paths for `files.remove`, to be run in a thread ------------------------------------
+    # -- truncating and deleting: each returns paths for `files.remove`, to be run in a thread -----------------------
 
-    def truncate_to(self, offset: int, now: int) -> list[Path]:
-        """Drops what lies at `offset` and behind; a batch that `offset` falls into goes as a whole."""
+    def truncate_to(self, offset: Offset, now: int) -> list[Path]:
+        """Remove records from `offset` on; a batch with `offset` in it is removed as a whole."""
         if offset >= self.end_offset:
-            self.epochs.cut_end(offset)  # a leader that wrote nothing leaves its epoch here, which others may not know
+            self.epochs.cut_end(offset)  # the epoch of a leader that appended nothing
             return []
         self.producer_state.truncate(offset)
         self.generation += 1
@@ -424,7 +423,7 @@ class Log:
             first_gone: int = next(segment.headers(position))[1][0]
             segment.cut(offset, position)
             offset = min(offset, first_gone)
-            self.segments.replace(self.segments.each)  # its aborted transactions may be among what is gone
+            self.segments.replace(self.segments.each)  # its aborted transactions may be gone
         self._schedule_roll(segment)
         self.end_offset = offset
         self.start_offset = min(self.start_offset, offset)
@@ -433,8 +432,8 @@ class Log:
         removed += self._rebuild_producers(now)
         return removed
 
-    def truncate_fully_and_start_at(self, offset: int, now: int) -> list[Path]:
-        """Drops everything; the log goes on, empty, at `offset`."""
+    def truncate_fully_and_start_at(self, offset: Offset, now: int) -> list[Path]:
+        """Remove everything; the log continues, empty, at `offset`."""
         self.generation += 1
         self.first_dirty_offset = 0
         removed = [path for segment in self.segments.each for path in segment.mark_deleted()]
@@ -444,16 +443,16 @@ class Log:
         return removed + self.producer_state.clear()
 
     def _reopen(self, segment: Segment) -> None:
-        """Makes a finished segment writable again."""
+        """Make a finished segment writable again."""
         if reopen(segment, self.config) is None:
-            fault = "they do not fit"
+            fault = "they do not match it"
             rebuild_indexes(segment, self.config, self.name, fault)
             if segment.aborts:
                 self.producer_state.rebuild_aborted(segment, self.start_offset, fault)
             reopen(segment, self.config)
 
-    def advance_start(self, offset: int) -> list[Path]:
-        """Records before `offset` are gone; segments that hold nothing else leave the disk."""
+    def advance_start(self, offset: Offset) -> list[Path]:
+        """Raise the log start offset; segments that end before it are deleted."""
         if offset <= self.start_offset:
             return []
         self.start_offset = offset
@@ -462,8 +461,8 @@ class Log:
         self.epochs.cut_start(offset)
         return removed + self.producer_state.snapshots.drop_before(self.segments.bases[0])
 
-    def replace_segments(self, bases: list[int], size: int, aborts: bool, now: int) -> list[Path]:
-        """Compaction made one segment of those that begin at `bases`; its files are ready."""
+    def replace_segments(self, bases: list[Offset], size: int, aborts: bool, now: int) -> list[Path]:
+        """Replace the segments at `bases` with the compacted one; its files are ready."""
         new = Segment(file_stem(self.directory, bases[0]), bases[0], size, self._files, now)
         new.aborts = aborts
         removed, more = self.segments.exchange(bases, new)

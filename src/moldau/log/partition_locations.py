@@ -1,4 +1,4 @@
-"""Which log directory holds which partition, and what is to be done where two say that they do. Opens no log."""
+"""The log directory of each partition, and cleaning up where two directories have it. Opens no log."""
 
 import logging
 from collections.abc import Mapping
@@ -12,27 +12,27 @@ from moldau.log.files import read_whole, remove, replace
 
 logger = logging.getLogger("moldau.log")
 
-STRAY = "belongs to no topic"
+STRAY = "is a stray partition: it belongs to no topic"
 LONGEST_DELETED = 215  # of a name that takes 40 letters more, and file systems allow 255
 LONGEST_STRAY = 216  # and 39
 
 
 def deletion_path(path: Path) -> Path:
-    """Where a partition's directory goes that is to be removed, under the name that Kafka gives to such."""
+    """The name that Kafka gives to the directory of a deleted partition."""
     return path.with_name(f"{path.name[:LONGEST_DELETED]}.{uuid4().hex}-delete")
 
 
 def rename_stray(path: Path, why: str) -> None:
-    """A directory stands in a partition's place that is not its log: keep it, under Kafka's kind of name."""
+    """Rename a directory that is not the log of its partition to a `-stray` name, as Kafka does."""
     if path.exists():
         stray = path.rename(path.with_name(f"{path.name[:LONGEST_STRAY]}.{uuid4().hex}-stray"))
-        logger.warning("%s %s; it was put aside as %s", path, why, stray)
+        logger.warning("%s %s. Renamed to %s; delete it when it is not needed.", path, why, stray)
 
 
 def mark_moved(path: str, log_start: int) -> None:
-    """A complete copy of the partition at `path` is about to get its name in another directory.
+    """Note in the directory at `path` that its future log, in another directory, is complete and will replace it.
 
-    The log start goes with it: what DeleteRecords took away must not come back where no checkpoint tells of it yet.
+    With the log start offset, so that deleted records do not return where no checkpoint has it yet.
     """
     replace(f"{path}/{MOVED}", b"%d" % log_start)
 
@@ -47,7 +47,7 @@ def _marked_start(path: Path) -> int:
 
 
 def _other_topics(one: Path, two: Path, topic_id: UUID | None) -> Path | None:
-    """Which of two belongs to another topic of the same name: it was away when that was deleted and made again."""
+    """The one of two that belongs to an earlier topic of the same name, offline when that was deleted."""
     ids = [_id_in(one), _id_in(two)]
     if None in ids or ids.count(topic_id) != 1:
         return None
@@ -64,48 +64,48 @@ def _id_in(path: Path) -> UUID | None:
 def locate_partitions(
     directories: list[LogDirectory], topic_ids: Mapping[str, UUID]
 ) -> dict[TopicPartition, LogDirectory]:
-    """The directory of each partition. `topic_ids` are those of the topics that there are.
+    """The log directory of each partition. `topic_ids` are those of the topics in the metadata.
 
-    A move to another directory that was cut short after its last step but one leaves two, of which one is marked as
-    moved: that one goes. Otherwise nobody can say which is right: the node does not start, as Kafka does not. While the
-    disk of a directory does not work, one that is marked is nobody's home: the copy may be there, with more in it.
+    A move that was interrupted before its last step leaves two directories, one of them marked as moved: that one is
+    deleted. Otherwise it is unknown which is right, and the broker does not start, as Kafka does not. While a log
+    directory is offline, a marked partition is in none: the offline one may have its newer copy.
     """
     found: dict[TopicPartition, tuple[LogDirectory, Path]] = {}
     for directory in directories:
-        for key, path in directory.partitions().items():
-            if key not in found:
-                found[key] = (directory, path)
+        for name, path in directory.partitions().items():
+            if name not in found:
+                found[name] = (directory, path)
                 continue
-            old_directory, old = found[key]
-            stray = _other_topics(old, path, topic_ids.get(key[0]))
+            old_directory, old = found[name]
+            stray = _other_topics(old, path, topic_ids.get(name[0]))
             if stray is not None:
-                found[key] = (directory, path) if stray == old else found[key]
-                (old_directory if stray == old else directory).forget(key)
+                found[name] = (directory, path) if stray == old else found[name]
+                (old_directory if stray == old else directory).forget(name)
                 rename_stray(stray, STRAY)
                 continue
             if (old / MOVED).exists():
-                found[key] = (directory, path)
+                found[name] = (directory, path)
                 path, directory = old, old_directory
             elif not (path / MOVED).exists():
                 raise DirectoryRefused(
-                    f"{old} and {path} are both partition {key[1]} of topic {key[0]}; "
-                    "find out which is right (moldau log check), and take the other one away"
+                    f"{name} is in two log directories, {old} and {path}; "
+                    "compare them with `moldau log check`, and move one away"
                 )
-            logger.warning("%s was moved to %s before the last stop: removing it", path, found[key][1])
-            starts = found[key][0].log_starts
-            starts[key] = max(starts.get(key, 0), directory.log_starts.get(key, 0), _marked_start(path))
-            directory.forget(key)
+            logger.warning("%s was moved to %s before the last shutdown; deleting it.", path, found[name][1])
+            starts = found[name][0].log_starts
+            starts[name] = max(starts.get(name, 0), directory.log_starts.get(name, 0), _marked_start(path))
+            directory.forget(name)
             path.rename(deletion_path(path))
     if any(directory.offline for directory in directories):
-        return {key: directory for key, (directory, path) in found.items() if not (path / MOVED).exists()}
+        return {name: directory for name, (directory, path) in found.items() if not (path / MOVED).exists()}
     for _, path in found.values():
         unmark_moved(path)  # without a second directory the move did not get that far
-    return {key: directory for key, (directory, _) in found.items()}
+    return {name: directory for name, (directory, _) in found.items()}
 
 
 def interrupted_moves(directories: list[LogDirectory]) -> dict[TopicPartition, LogDirectory]:
     """Where partitions were on their way to; their unfinished copies are removed."""
-    unfinished = {key: directory for directory in directories for key in directory.future_logs()}
+    unfinished = {name: directory for directory in directories for name in directory.future_logs()}
     for directory in directories:
         remove(directory.future_logs().values())
     return unfinished

@@ -1,4 +1,4 @@
-"""Whose records a partition's directory holds: the topic id in `partition.metadata`. Moves and deletes nothing."""
+"""The topic id of a partition's directory, in `partition.metadata`. Moves and deletes nothing."""
 
 import logging
 import os
@@ -16,22 +16,22 @@ class TopicIdMismatchError(ValueError):
 
 
 class TopicIdLostError(ValueError):
-    """Nobody can say which topic the directory belonged to, and nothing of it was ever synced."""
+    """The directory's topic id is unknown, and nothing of its log was ever flushed."""
 
 
 def check_topic_id(directory: Path, topic_id: UUID) -> bool:
-    """Makes sure that the directory is this topic's; True if the file that says so had to be written.
+    """Check that the directory is this topic's; True if `partition.metadata` had to be written.
 
-    The file is synced with the log's first flush, which also writes the leader epochs. So a damaged one without those
-    is what a power cut left of a log that nothing was promised of: it may even be an older topic's. With them the
-    records are worth more than the file.
+    The file is synced with the log's first flush, which also writes the leader epochs. A damaged one without leader
+    epochs is left from a power cut before that flush, and may be that of an earlier topic. With leader epochs the
+    records are kept.
     """
     try:
         found = read_topic_id(directory)
     except MalformedCheckpointError as fault:
         if not os.path.exists(directory / LEADER_EPOCHS):
-            raise TopicIdLostError(f"{fault}, and the log was never synced") from None
-        logger.warning("%s; its records count as those of topic id %s", fault, text_of(topic_id))
+            raise TopicIdLostError(f"{fault}, and the log was never flushed") from None
+        logger.warning("%s. Assigning its records to topic id %s.", fault, text_of(topic_id))
         found = None
     if found is None:
         write_topic_id(directory, topic_id, durable=False)

@@ -74,7 +74,7 @@ class ProducerStateManager:
             segment.add_aborted(aborted)
 
     def first_unstable_offset(self, high_watermark: Offset) -> Offset:
-        """Where the oldest transaction begins that is open or whose marker is not replicated; NONE_OPEN if none."""
+        """The first offset of the oldest transaction that is open, or has an unreplicated marker; NONE_OPEN if none."""
         first_open = self.producers.first_open_offset
         if self.unreplicated:
             while self.unreplicated and self.unreplicated[0][0] < high_watermark:

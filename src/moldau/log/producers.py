@@ -1,8 +1,8 @@
-"""What a partition remembers of its producers, so that a retried batch is written once (KIP-98). Does no I/O.
+"""Producers: the producer state of one partition, for idempotence and transactions (KIP-98). Does no I/O.
 
-Per producer id: its epoch, its last five batches and where its open transaction began. The state follows the log:
-`update` and `end_transaction` are called for each batch that is written, live or replayed, and snapshots spare the
-replay of all but the tail. What was asked of the transaction coordinator (KIP-890) is in memory alone.
+Per producer id: its epoch, its last five batches and the first offset of its open transaction. `update` and
+`end_transaction` follow every appended or replayed batch; snapshots spare the replay of all but the end of the log.
+Verifications by the transaction coordinator (KIP-890) are in memory only.
 """
 
 from collections import OrderedDict, deque
@@ -18,7 +18,7 @@ from moldau.base.errors import Refusal, WireError
 BATCHES_KEPT = 5  # a Java producer has at most five requests in flight
 MAX_SEQUENCE = 2**31 - 1
 MAX_EPOCH = 2**15 - 1
-STRICT_MARKERS = 2  # the transaction version whose markers carry an epoch of their own (KIP-890, KIP-1228)
+STRICT_MARKERS = 2  # from this transaction version on markers have an epoch of their own (KIP-890, KIP-1228)
 NONE_OPEN = 2**63 - 1  # the first open offset where no transaction is open
 SNAPSHOT_VERSION = 1
 _SNAPSHOT_HEAD = Struct(">hIi")  # version, checksum of all that follows it, number of entries
@@ -27,11 +27,11 @@ _SNAPSHOT_ENTRY = Struct(">qhiqiqiq")
 
 
 class CorruptSnapshotError(ValueError):
-    """A snapshot file is not what a snapshot should be."""
+    """A snapshot file is corrupt."""
 
 
 class BatchMetadata(NamedTuple):
-    """A batch of a producer that is in the log; also the answer to a duplicate of it."""
+    """A producer's batch in the log, by which a duplicate is answered."""
 
     base_sequence: int
     last_sequence: int
@@ -62,38 +62,38 @@ class Producer:
         self.last_timestamp = -1
         self.coordinator_epoch = -1
         self.txn_start_offset = -1
-        self.from_snapshot = False  # a snapshot keeps the last batch alone
+        self.from_snapshot = False  # a snapshot has the last batch only
 
 
 class Verification:
-    """The coordinator is being asked, or was, whether a producer's transaction includes this partition (KIP-890).
+    """A verification, pending or done, that a producer's transaction includes this partition (KIP-890).
 
-    A batch that begins a transaction here carries the one that it was let in with. A marker voids it, so that what was
-    let in before the transaction's end cannot be written behind it.
+    The first batch of a transaction here needs the one that it was verified with. A marker voids it, so that a batch
+    that was verified before the transaction ended cannot be appended after it.
     """
 
     __slots__ = ("begins_at_zero", "epoch", "lowest_sequence", "since")
 
     def __init__(self, epoch: int, sequence: int, begins_at_zero: bool, now: int) -> None:
         self.epoch = epoch
-        self.lowest_sequence = sequence  # that was seen: what follows it must not be written before it
-        self.begins_at_zero = begins_at_zero  # transaction version 2: each transaction has an epoch of its own
+        self.lowest_sequence = sequence  # seen so far: later ones must not be appended first
+        self.begins_at_zero = begins_at_zero  # transaction version 2: each transaction has its own epoch
         self.since = now
 
     def outlives(self, marker_epoch: int) -> bool:
-        """Whether a marker ends an earlier transaction, which the next one may have waited for.
+        """Whether a marker ends an earlier transaction than the verified one.
 
-        Where each has an epoch of its own, a marker has the one after it (KIP-890): that of the next transaction.
+        With an epoch for each transaction, a marker has the next epoch (KIP-890): that of the next transaction.
         """
         return self.begins_at_zero and marker_epoch <= self.epoch
 
 
-NOT_ASKED = Verification(-1, -1, False, 0)  # does for a transaction that is open already
+NOT_ASKED = Verification(-1, -1, False, 0)  # enough for a transaction that is open already
 NOT_NEEDED = Verification(-1, -1, False, 0)  # transaction.partition.verification.enable is off
 
 
 def last_sequence(base_sequence: int, last_offset_delta: int) -> int:
-    """Sequences count to 2³¹−1 and go on at 0; a coordinator's batches have none."""
+    """Sequences wrap from 2³¹−1 to 0; a coordinator's batches have none."""
     return (base_sequence + last_offset_delta) & MAX_SEQUENCE if base_sequence >= 0 else -1
 
 
@@ -131,12 +131,12 @@ class Producers:
         transactional: bool = False,
         proof: Verification = NOT_ASKED,
     ) -> BatchMetadata | Refusal | None:
-        """None: a client's batch may be written. BatchMetadata: it was, there. Refusal: it must not be."""
+        """None: a client's batch may be appended. BatchMetadata: it was already. Refusal: it must not be."""
         state = self._states.get(producer_id)
         if state is None:
             if transactional:
                 return self._check_admitted(Producer(producer_id, -1), epoch, base_sequence, proof)
-            return None  # after retention or expiry no sequence is known: any is taken (KIP-360)
+            return None  # after retention or expiration any sequence is accepted (KIP-360)
         if (
             state.epoch == epoch
             and state.last_sequence + 1 == base_sequence
@@ -153,12 +153,12 @@ class Producers:
         return self._check_order(state, epoch, base_sequence, transactional)
 
     def _check_admitted(self, state: Producer, epoch: int, sequence: int, proof: Verification) -> Refusal | None:
-        """The first batch of a transaction: the coordinator knows of it, and it is the first that was seen."""
+        """The first batch of a transaction must be verified, and have the lowest sequence seen."""
         if epoch < state.epoch:
             return _old_epoch(state, epoch)
         asked = self._verifications.get(state.producer_id)
         if proof is not NOT_NEEDED and (asked is None or proof is not asked):
-            return Refusal(WireError.INVALID_TXN_STATE, "The batch is not part of an open transaction.")
+            return Refusal(WireError.INVALID_TXN_STATE, "The batch is not part of an ongoing transaction.")
         if asked is None:
             return None
         if asked.begins_at_zero and sequence != 0 and not state.batches:
@@ -184,16 +184,16 @@ class Producers:
         return None
 
     def check_epoch(self, producer_id: int, epoch: int) -> Refusal | None:
-        """Whether a coordinator may write for a producer: its batches have no sequences, but they have an epoch."""
+        """Whether a coordinator may append for a producer: its batches have an epoch, but no sequences."""
         state = self._states.get(producer_id)
         return _old_epoch(state, epoch) if state is not None and epoch < state.epoch else None
 
     def check_marker(self, producer_id: int, epoch: int, coordinator_epoch: int, version: int) -> Refusal | None:
-        """Whether a marker may end the producer's transaction here, be there one or not.
+        """Whether a marker may be appended, with or without an open transaction.
 
-        KIP-1228: from transaction version 2 on a marker's epoch lies above that of the transaction it ends, so that a
-        late one ends nothing. It equals the last one seen where that was this marker itself, written and sent again, or
-        where epochs are used up.
+        KIP-1228: from transaction version 2 on a marker's epoch is above that of the transaction it ends, so that a
+        late one ends nothing. It equals the last one seen if that was the same marker, sent again, or if epochs are
+        exhausted.
         """
         state = self._states.get(producer_id)
         if state is None:
@@ -206,12 +206,12 @@ class Producers:
         if coordinator_epoch < state.coordinator_epoch:
             return Refusal(
                 WireError.TRANSACTION_COORDINATOR_FENCED,
-                f"A marker of coordinator epoch {coordinator_epoch}; epoch {state.coordinator_epoch} was seen.",
+                f"The coordinator epoch {coordinator_epoch} of the marker is older than {state.coordinator_epoch}.",
             )
         return None
 
     def written(self, producer_id: int, epoch: int, base_sequence: int, last_offset_delta: int) -> BatchMetadata | None:
-        """The batch in the log that this one repeats."""
+        """The batch in the log that this one duplicates."""
         state = self._states.get(producer_id)
         if state is not None and state.epoch == epoch:
             last = last_sequence(base_sequence, last_offset_delta)
@@ -221,12 +221,12 @@ class Producers:
         return None
 
     def open_in(self, producer_id: int, epoch: int) -> bool:
-        """Whether the producer has an open transaction here, begun or continued with this epoch."""
+        """Whether the producer has an open transaction here with this epoch."""
         state = self._states.get(producer_id)
         return state is not None and state.txn_start_offset >= 0 and state.epoch == epoch
 
     def verify(self, producer_id: int, epoch: int, sequence: int, begins_at_zero: bool, now: int) -> Verification:
-        """The coordinator is about to be asked whether a batch may begin the producer's transaction here."""
+        """Begin, or join, the verification of a producer's transaction."""
         asked = self._verifications.get(producer_id)
         if asked is None:
             asked = self._verifications[producer_id] = Verification(epoch, sequence, begins_at_zero, now)
@@ -237,11 +237,11 @@ class Producers:
         return asked
 
     def void(self, producer_id: int) -> None:
-        """A transaction was ended whose markers have no epoch of their own: what was asked before counts no more."""
+        """Void verifications from before the end of a transaction, where markers have no epoch of their own."""
         self._verifications.pop(producer_id, None)
 
     def holds(self, producer_id: int, asked: Verification) -> bool:
-        """Whether what was asked of the coordinator still counts: no marker has come since."""
+        """Whether a verification still counts: no marker has been appended since."""
         return self._verifications.get(producer_id) is asked
 
     def update(
@@ -254,7 +254,7 @@ class Producers:
         timestamp: int,
         transactional: bool,
     ) -> None:
-        """The batch is in the log."""
+        """A batch was appended."""
         state = self._states.get(producer_id)
         if state is None:
             state = self._states[producer_id] = Producer(producer_id, epoch)
@@ -275,7 +275,7 @@ class Producers:
                 self.first_open_offset = min(self.first_open_offset, base_offset)
 
     def end_transaction(self, producer_id: int, epoch: int, coordinator_epoch: int, timestamp: int) -> int:
-        """A transaction marker is in the log. Where the transaction that it ended began, or -1: there was none."""
+        """A marker was appended. Returns the first offset of the transaction that it ended, or -1 if there was none."""
         state = self._states.get(producer_id)
         if state is None:
             state = self._states[producer_id] = Producer(producer_id, epoch)
@@ -296,7 +296,7 @@ class Producers:
         return first_offset
 
     def expire(self, now: int) -> None:
-        """Forgets producers that wrote nothing for `producer.id.expiration.ms` and have no open transaction."""
+        """Remove producers that are idle for `producer.id.expiration.ms` and have no open transaction."""
         for state in [state for state in self if self._expired(state, now)]:
             del self._states[state.producer_id]
         lingering = [each for each, asked in self._verifications.items() if now - asked.since >= self.expiration_ms]
@@ -317,12 +317,12 @@ class Producers:
         self._verifications.clear()
 
     def refill(self, producer_id: int, batches: Iterable[BatchMetadata]) -> None:
-        """Gives a producer that a snapshot brought back the older batches that the log still has."""
+        """Add the older batches in the log to a producer from a snapshot."""
         state = self._states[producer_id]
         state.from_snapshot = False
         known = state.batches[0].base_offset if state.batches else -1
         older = [batch for batch in batches if batch.base_offset < known]
-        room = BATCHES_KEPT - len(state.batches)  # a full deque would let go of its newest for an older one
+        room = BATCHES_KEPT - len(state.batches)  # a full deque would drop its newest batch
         state.batches.extendleft(islice(reversed(older), room))
 
     def snapshot(self) -> bytes:
@@ -351,7 +351,7 @@ class Producers:
 def _old_epoch(state: Producer, epoch: int) -> Refusal:
     return Refusal(
         WireError.INVALID_PRODUCER_EPOCH,
-        f"Producer {state.producer_id} writes with epoch {epoch}; epoch {state.epoch} was seen.",
+        f"Producer {state.producer_id} is fenced: its epoch {epoch} is older than the current epoch {state.epoch}.",
     )
 
 
@@ -362,12 +362,12 @@ def _out_of_order(state: Producer, what: str) -> Refusal:
 def read_snapshot(data: bytes) -> list[Producer]:
     """The producers in a `.snapshot` file; raises CorruptSnapshotError."""
     if len(data) < _SNAPSHOT_HEAD.size:
-        raise CorruptSnapshotError(f"{len(data)} bytes are too few")
+        raise CorruptSnapshotError(f"{len(data)} bytes are too short")
     version, crc, count = _SNAPSHOT_HEAD.unpack_from(data)
     if version != SNAPSHOT_VERSION:
-        raise CorruptSnapshotError(f"version {version} is not known")
+        raise CorruptSnapshotError(f"unknown version {version}")
     if crc != crc32c(memoryview(data)[_CRC_START:]):
-        raise CorruptSnapshotError("the checksum is wrong")
+        raise CorruptSnapshotError("wrong checksum")
     if len(data) != _SNAPSHOT_HEAD.size + count * _SNAPSHOT_ENTRY.size:
         raise CorruptSnapshotError(f"{count} entries do not fill {len(data)} bytes")
     return [_read_entry(*entry) for entry in _SNAPSHOT_ENTRY.iter_unpack(memoryview(data)[_SNAPSHOT_HEAD.size :])]

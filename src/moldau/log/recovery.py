@@ -1,8 +1,8 @@
-"""Opening a partition's directory: which segments there are, whether they are sound, and what a crash tore off.
+"""Loading a partition's segments, and recovery after an unclean shutdown.
 
-After a clean stop only the end of the last segment is read. Otherwise every batch past the recovery point is checked,
-and of those before it in the same segment the headers are. The log ends before the first bad one. What is cut is told
-in one line each.
+After a clean shutdown only the end of the last segment is read. Otherwise every batch past the recovery point is
+checked, and the headers of those before it in the same segment. The log is truncated before the first corrupt batch;
+each truncation is one log line.
 """
 
 import logging
@@ -48,7 +48,7 @@ def read_epochs(directory: str, name: str) -> list[tuple[Epoch, Offset]]:
     try:
         return checkpoints.read_epochs(f"{directory}/{checkpoints.LEADER_EPOCHS}")
     except checkpoints.MalformedCheckpointError as fault:
-        logger.warning("%s: reading the leader epochs from the batches: %s", name, fault)
+        logger.warning("%s: reading the leader epochs from the batches instead: %s", name, fault)
         return []
 
 
@@ -62,22 +62,22 @@ def epochs_in(headers: Iterable[BatchHeader], log_start: Offset) -> Iterator[tup
 
 
 class OldFormatError(CorruptLogError):
-    """The log holds messages of format 0 or 1, from before Kafka 0.11."""
+    """The log has messages of format 0 or 1, from before Kafka 0.11."""
 
 
 class Listing(NamedTuple):
-    """Files of a partition's directory: sizes by base offset, the offsets of the snapshots, and what is not there."""
+    """The files of a partition's directory: sizes by base offset, and the offsets of the snapshots."""
 
     logs: dict[int, int]
     indexes: dict[int, int]
     time_indexes: dict[int, int]
     txn_indexes: dict[int, int]
     snapshots: list[int]
-    missing: list[int]  # segments between others of which only the indexes are there
+    missing: list[int]  # base offsets in between of which only the indexes exist
 
 
 class Checked(NamedTuple):
-    """What checking a segment found: how much of it is sound, and why it ends there."""
+    """The valid part of a segment, and why it ends there."""
 
     size: int
     end_offset: int
@@ -87,7 +87,7 @@ class Checked(NamedTuple):
 
 
 def list_directory(directory: Path) -> Listing:
-    """What is there, after finishing or undoing what a crash left half done."""
+    """The files, after completing or undoing a compaction that a crash interrupted."""
     listing = Listing({}, {}, {}, {}, [], [])
     unfinished = False
     with os.scandir(directory) as entries:
@@ -113,7 +113,7 @@ def list_directory(directory: Path) -> Listing:
     kinds = ((INDEX, listing.indexes), (TIME_INDEX, listing.time_indexes), (TXN_INDEX, listing.txn_indexes))
     for suffix, orphans in kinds:
         for base in orphans.keys() - listing.logs.keys():
-            logger.warning("%s: removed %020d%s, which has no segment", directory, base, suffix)
+            logger.warning("%s: deleted %020d%s: its segment is missing.", directory, base, suffix)
             os.unlink(file_stem(str(directory), base) + suffix)
     lost = (listing.indexes.keys() | listing.time_indexes.keys()) - listing.logs.keys() if listing.logs else ()
     listing.missing.extend(sorted(base for base in lost if min(listing.logs) < base < max(listing.logs)))
@@ -122,7 +122,7 @@ def list_directory(directory: Path) -> Listing:
 
 
 def finish_swaps(directory: Path, listing: Listing) -> None:
-    """Completes an interrupted compaction: `.swap` files replace the segments that they cover, `.cleaned` ones go."""
+    """Complete an interrupted compaction: `.swap` files replace their segments, `.cleaned` files are deleted."""
     cleaned = list(directory.glob(f"*{CLEANED}"))
     unfinished_from = min((int(path.name[:20]) for path in cleaned), default=segments.NEVER)
     for path in cleaned:
@@ -142,14 +142,14 @@ def finish_swaps(directory: Path, listing: Listing) -> None:
                     Path(file_stem(str(directory), covered) + suffix).unlink(missing_ok=True)
     for path in swaps:
         path.rename(path.with_name(path.name.removesuffix(SWAP)))
-        logger.warning("%s: finished the interrupted compaction of %s", directory, path.name)
+        logger.warning("%s: completed the interrupted compaction of %s.", directory, path.name)
 
 
 def check(path: Path, base: int, config: LogConfig, *, crc: bool = True, synced: int = 0) -> Checked:
-    """Reads a segment from its beginning to the first batch that is not sound, and indexes it on the way.
+    """Read a segment up to its first corrupt batch, and build its indexes.
 
-    Of batches before the offset `synced` only the headers are looked at. The file is read, not mapped: with a mapped
-    one a bad sector would end the whole process, and not in an OSError.
+    Of batches before the offset `synced` only the headers are checked. The file is read, not mapped: in a mapped file
+    a bad sector would end the process instead of raising an OSError.
     """
     entries = LiveIndex(config.index_interval_bytes, config.segment_index_bytes)
     entries.rewrite = True
@@ -159,10 +159,10 @@ def check(path: Path, base: int, config: LogConfig, *, crc: bool = True, synced:
     with open(path, "rb", buffering=0) as file:
         fd = file.fileno()
         size = os.fstat(fd).st_size
-        view, start, stop, length = memoryview(b""), 0, 0, 0  # what is in memory; length of the last batch
+        view, start, stop, length = memoryview(b""), 0, 0, 0  # the bytes in memory; length of the last batch
         while position < size:
             if position + HEADER_SIZE > stop:
-                ahead = WALK_AHEAD if length < READ_AHEAD else HEADER_SIZE  # large ones are stepped over
+                ahead = WALK_AHEAD if length < READ_AHEAD else HEADER_SIZE  # large batches are skipped
                 view, start = memoryview(os.pread(fd, ahead, position)), position
                 stop = start + len(view)
                 if position + HEADER_SIZE > stop:
@@ -197,7 +197,7 @@ def check(path: Path, base: int, config: LogConfig, *, crc: bool = True, synced:
 
 
 def _fault(fd: int, position: int, size: int, expected: int, base: int) -> str:
-    """What is wrong with the batch at `position`, of which something is."""
+    """What is wrong with the corrupt batch at `position`."""
     left = size - position
     header = os.pread(fd, HEADER_SIZE, position)
     if len(header) < HEADER_SIZE:
@@ -220,13 +220,13 @@ def _fault(fd: int, position: int, size: int, expected: int, base: int) -> str:
 
 
 def _refuse_old_format(message: bytes, magic: int) -> None:
-    # Formats 0 and 1 carry a CRC-32 over all that follows it. A right one means data that we must not cut off.
+    # Formats 0 and 1 have a CRC-32 of all that follows it. A right one means data that must not be truncated.
     if int.from_bytes(message[12:16]) == zlib.crc32(message[16:]):
-        raise OldFormatError(f"messages of format {magic} are not supported; Kafka can rewrite them in format 2")
+        raise OldFormatError(f"message format {magic} is not supported; let Kafka rewrite the messages in format 2")
 
 
 class Loader:
-    """Brings the segments of one directory up, oldest first; the last one is ready to be appended to."""
+    """Loads the segments of one directory, oldest first; the last one is writable."""
 
     def __init__(self, directory: Path, name: str, config: LogConfig, files: OpenFiles, now: int) -> None:
         self.directory = directory
@@ -237,9 +237,9 @@ class Loader:
         self.listing = list_directory(directory)
         self.segments: list[Segment] = []
         self.end_offset = 0
-        self.repaired = False  # something was cut or rebuilt
-        self.shortened = False  # records that were there are not any more
-        self.checked_from = segments.NEVER  # from this offset on aborted transactions are to be found again
+        self.repaired = False  # segments were truncated, or indexes rebuilt
+        self.shortened = False  # records were removed
+        self.checked_from = segments.NEVER  # from this offset on transaction indexes are rebuilt
 
     def load(self, *, clean: bool, recovery_point: int, epochs: LeaderEpochs) -> None:
         bases = sorted(self.listing.logs)
@@ -247,8 +247,8 @@ class Loader:
         if not clean:
             past = next((place for place, base in enumerate(bases) if base > recovery_point), len(bases))
             trusted = bases[: max(past - 1, 0)]
-            # A flush may have ended where only later the next segment began. The last thing that is written of a
-            # finished segment, after its indexes, is the snapshot at its end.
+            # A flush may have ended at the offset at which a later roll began the next segment. The snapshot at its
+            # end is written last of a finished segment, after its indexes.
             if trusted and bases[len(trusted)] == recovery_point and recovery_point not in self.listing.snapshots:
                 trusted = trusted[:-1]
         for base in trusted[: -1 if clean else None]:
@@ -256,7 +256,7 @@ class Loader:
         if clean and bases:
             self.segments.append(self._last(bases[-1], epochs))
         elif bases:
-            epochs.cut_end(bases[len(trusted)])  # its file may name leaders that the log was cut back from since
+            epochs.cut_end(bases[len(trusted)])  # its file may have epochs that the log was truncated from
             self._recover(bases[len(trusted) :], epochs, recovery_point)
 
     def _stem(self, base: int) -> str:
@@ -268,7 +268,7 @@ class Loader:
         return segment
 
     def _cold(self, base: int) -> Segment:
-        """A finished segment that is trusted; its indexes are looked into when they are needed, by `sound_cold`."""
+        """A finished segment that needs no check; its indexes are checked when they are first used."""
         segment = self._segment(base)
         offsets, times = self.listing.indexes.get(base), self.listing.time_indexes.get(base)
         if offsets is None or offsets % 8 or times is None or times % 12 or (self.listing.logs[base] and not times):
@@ -276,11 +276,11 @@ class Loader:
         return segment
 
     def _last(self, base: int, epochs: LeaderEpochs) -> Segment:
-        """The last segment after a clean stop."""
+        """The last segment after a clean shutdown."""
         segment = self._segment(base)
         end = reopen(segment, self.config)
         if end is None:
-            logger.warning("%s: segment %d does not fit its index: checking it", self.name, base)
+            logger.warning("%s: the index of segment %d does not match; checking all batches.", self.name, base)
             return self._checked(base, epochs)
         self.end_offset = end
         return segment
@@ -294,13 +294,13 @@ class Loader:
                 break
 
     def _checked(self, base: int, epochs: LeaderEpochs, synced: int = 0) -> Segment:
-        """A segment read from end to end, cut before its first bad batch, with new indexes."""
+        """A segment checked from end to end, truncated before its first corrupt batch, with new indexes."""
         segment = self._segment(base)
         path = Path(segment.stem + LOG)
         checked = check(path, base, self.config, synced=synced)
         if checked.size < segment.size:
             logger.warning(
-                "%s: truncated %s at position %d, offset %d (%d bytes cut off): %s",
+                "%s: truncated %s at position %d, offset %d (%d bytes removed): %s.",
                 self.name,
                 path.name,
                 checked.size,
@@ -324,7 +324,7 @@ class Loader:
     def _drop(self, bases: list[int]) -> None:
         self.shortened = True
         logger.warning(
-            "%s: removed %d later segments (%d bytes), from offset %d on",
+            "%s: deleted %d later segments (%d bytes), from offset %d on.",
             self.name,
             len(bases),
             sum(self.listing.logs[base] for base in bases),
@@ -338,7 +338,7 @@ class Loader:
 
 
 def reopen(segment: Segment, config: LogConfig) -> int | None:
-    """Makes a segment writable: index files as they are, the end read from their last entry on. None: they are odd."""
+    """Make a segment writable with its index files, reading batches from their last entry on. None: no match."""
     offsets = read_whole(segment.stem + INDEX)
     times = read_whole(segment.stem + TIME_INDEX)
     entries = (read_whole(segment.stem + TXN_INDEX) or b"") if segment.aborts else b""
@@ -355,21 +355,21 @@ def reopen(segment: Segment, config: LogConfig) -> int | None:
         if live.max_timestamp < 0 or segment.base + live.max_timestamp_offset < end:
             return end
     except CorruptLogError:
-        logger.debug("%s has an odd end", segment.stem, exc_info=True)
+        logger.debug("%s does not match its index.", segment.stem, exc_info=True)
     segment.live = None
     return None
 
 
 def rebuild_indexes(segment: Segment, config: LogConfig, name: str, reason: str) -> None:
-    """Writes the indexes of a finished segment anew; its records stay as they are.
+    """Rebuild the indexes of a finished segment from its batches.
 
-    Each file at once: half a time index looks like a whole one whose segment is older than it is.
+    Each file is replaced as a whole: half a time index would look like that of an older segment.
     """
     checked = check(Path(segment.stem + LOG), segment.base, config)
-    logger.warning("%s: rebuilt the indexes of segment %d: %s", name, segment.base, reason)
+    logger.warning("%s: rebuilt the indexes of segment %d: %s.", name, segment.base, reason)
     if checked.fault is not None:
         logger.error(
-            "%s: segment %d is damaged at position %d (%s); records behind it cannot be read",
+            "%s: segment %d is corrupt at position %d (%s). Later records in it cannot be read.",
             name,
             segment.base,
             checked.size,

@@ -1,4 +1,4 @@
-"""How far a log is what was written, and how the rest goes: for a replica that gets it from its leader."""
+"""Checks of a replica's log for corruption and gaps, and truncation before them: the leader has the rest."""
 
 import logging
 from collections.abc import Callable
@@ -13,28 +13,25 @@ logger = logging.getLogger("moldau.log")
 
 
 def corruption_check(log: Log, offset: int) -> Callable[[], bool]:
-    """Whether the segment that holds `offset` is damaged, for a thread to find out. It may be appended to meanwhile."""
+    """A check of the segment with `offset` for corruption, to be run in a thread. Appends may go on meanwhile."""
     segment = log.segments.each[log.segments.holding(offset)]
     size = segment.size
-    return lambda: _damaged(log, segment, size)
+    return lambda: _corrupt(log, segment, size)
 
 
 def valid_to(log: Log) -> int:
-    """Where the first segment begins that is not whole and right; the log's end if all are. For a thread: reads all.
+    """The base offset of the first corrupt segment; the log end offset if there is none.
 
-    Nothing may be appended meanwhile.
+    Reads the whole log, in a thread; nothing may be appended meanwhile.
     """
     for segment in list(log.segments.each):
-        if _damaged(log, segment, segment.size):
+        if _corrupt(log, segment, segment.size):
             return segment.base
     return log.end_offset
 
 
-def _damaged(log: Log, segment: Segment, size: int) -> bool:
-    """What cannot be read is as good as damaged, unless it can be later, which is an OSError.
-
-    What has left the log meanwhile is of no concern.
-    """
+def _corrupt(log: Log, segment: Segment, size: int) -> bool:
+    """An unreadable segment counts as corrupt; a transient error is raised. Deleted segments do not count."""
     try:
         return check(Path(segment.stem + LOG), segment.base, log.config, synced=0).size < size and not segment.gone
     except (OSError, CorruptLogError) as problem:
@@ -42,24 +39,22 @@ def _damaged(log: Log, segment: Segment, size: int) -> bool:
             return False
         if isinstance(problem, OSError) and is_transient(problem):
             raise
-        logger.error("%s: segment %d cannot be read: %s", log.name, segment.base, problem)
+        logger.error("%s: segment %d cannot be read; treating it as corrupt: %s", log.name, segment.base, problem)
         return True
 
 
 def drop_segments(log: Log, base: int, now: int) -> list[Path]:
-    """Drops the segment that begins at `base` and those behind it, unread: damaged files are not believed."""
+    """Delete the segment at `base` and all later ones without reading them."""
     if base <= log.segments.bases[0]:
         return log.truncate_fully_and_start_at(log.start_offset, now)
     return log.segments.drop_behind(base - 1) + log.truncate_to(base, now)
 
 
 def contiguous_to(log: Log) -> int:
-    """The offset before which nothing is missing. Reads what was not synced when the machine lost its power.
+    """The offset before which no record is missing. Reads what was not flushed before the power cut.
 
-    The system may have written a segment and not the one before it: the end of the log then says nothing of what is in
-    it. Or a segment that was cut off is there again, behind records of a later leader. Whoever has no other copy is
-    glad of what is left; a replica that counted as complete with it would be trusted with records that it does not
-    have.
+    The system may have written a segment but not the one before it, or a truncated segment may be back behind records
+    of a later leader. A sole replica keeps what is left; any other one would count as in sync with records missing.
     """
     end = max(log.recovery_point, log.start_offset)
     for header in log.read_headers(end):
@@ -70,9 +65,9 @@ def contiguous_to(log: Log) -> int:
 
 
 def truncate_before_gap(log: Log, now: int) -> list[Path]:
-    """Drops what lies behind missing records; files to remove. The leader has both, the missing ones and the others."""
+    """Truncate before missing records; files to remove. The leader has these and the rest."""
     whole = contiguous_to(log)
     if whole == log.end_offset:
         return []
-    logger.warning("%s: records are missing at offset %d; it is copied anew from there", log.name, whole)
+    logger.warning("%s: records are missing at offset %d; truncating, to fetch them again.", log.name, whole)
     return log.truncate_to(whole, now)

@@ -1,4 +1,4 @@
-"""What a batch in the log means for its producer, live or read again: its state, and transactions that it aborted."""
+"""Replay of batches into producer state and aborted transactions: appended now, or read again."""
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -16,14 +16,14 @@ LocatedBatch = tuple[Segment, Position, RawHeader]
 
 
 def update_producers(producers: Producers, header: RawHeader, base: int, read: Callable[[], bytes]) -> Aborted | None:
-    """Takes note of a producer's batch at offset `base`; `read` gives its bytes, which only a marker needs."""
+    """Update the producer state with a batch at offset `base`; `read` gives its bytes, needed for markers only."""
     attributes = header[5]
     if not attributes & CONTROL:
         transactional = attributes & TRANSACTIONAL != 0
         producers.update(header[9], header[10], header[11], header[6], base, header[8], transactional)
         return None
     producer_id = header[9]
-    if not header[12]:  # compaction emptied it, and left its header for the epoch
+    if not header[12]:  # emptied by compaction; the header is kept for the epoch
         producers.end_transaction(producer_id, header[10], producers.coordinator_epoch_of(producer_id), header[8])
         return None
     marker = read_marker(read())
@@ -39,7 +39,7 @@ def update_producers(producers: Producers, header: RawHeader, base: int, read: C
 def replay(
     producers: Producers, batches: Iterable[LocatedBatch], from_offset: int
 ) -> Iterator[tuple[Segment, Aborted]]:
-    """Brings `producers` from `from_offset` to the end of `batches`; gives each aborted transaction on the way."""
+    """Update `producers` with `batches`, from `from_offset` on; yields the aborted transactions."""
     for segment, position, header in batches:
         if header[9] >= 0 and header[0] + header[6] >= from_offset:  # a log may start within a batch
             aborted = update_producers(
@@ -52,9 +52,9 @@ def replay(
 def aborted_of(
     segment: Segment, producers: Producers, batches: Iterable[LocatedBatch], from_offset: int
 ) -> list[Aborted]:
-    """The aborted transactions whose markers are in `segment`; `batches` begin at `from_offset`, before it."""
-    places = takewhile(lambda place: place[0].base <= segment.base, batches)
-    return [aborted for each, aborted in replay(producers, places, from_offset) if each is segment]
+    """The aborted transactions with markers in `segment`; `batches` begin at `from_offset`, before it."""
+    located = takewhile(lambda each: each[0].base <= segment.base, batches)
+    return [aborted for each, aborted in replay(producers, located, from_offset) if each is segment]
 
 
 def written_before(state: Producer, batches: Iterable[LocatedBatch], end: int) -> list[BatchMetadata]:

@@ -1,4 +1,4 @@
-"""DiskReserve: a preallocated file whose blocks are given back to small writes that must succeed on a full disk.
+"""DiskReserve: a preallocated file that gives its blocks to small writes which must succeed on a full disk.
 
 The blocks are given back part by part, because producers that retry may take them first: one part is lost then, not
 all. Knows nothing of what is written with them.
@@ -24,7 +24,7 @@ class DiskReserve:
         self._path = path
         self._part = size // PARTS
         self._size = self._part * PARTS
-        self._held = 0  # until `fill` finds what an earlier run left
+        self._held = 0  # until `fill` has looked
 
     def fill(self) -> None:
         """Take as much of the reserve as the disk has room for; the rest is taken the next time."""

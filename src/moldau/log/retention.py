@@ -1,7 +1,7 @@
-"""Retention: which of a log's oldest segments have had their time, by age or by size. Knows nothing of compaction.
+"""Retention: deletes a log's oldest segments by age and size. Knows nothing of compaction.
 
-As in Kafka whole segments go, oldest first, and a segment is as old as its newest record. The active one goes too when
-all of its records are too old, after a new and empty one was begun.
+As in Kafka whole segments are deleted, oldest first, and a segment is as old as its newest record. The active segment
+is deleted too when all of its records are too old, after a roll.
 """
 
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ from moldau.log.settings import LogConfig
 
 
 def delete_old_segments(log: Log, now: int, upper: int) -> list[Path]:
-    """Takes segments out of the log whose time is over; files to remove later. Nothing from `upper` on goes."""
+    """Delete segments by retention, but nothing from `upper` on; files to remove later."""
     if log.config.deletes:
         end = retained_from(log.segments.summaries(log.end_offset), log.size, log.config, now, upper)
         if end is not None:
@@ -25,7 +25,7 @@ def delete_old_segments(log: Log, now: int, upper: int) -> list[Path]:
 
 
 def _rolled(log: Log, now: int) -> bool:
-    """Whether a new segment was begun. A full disk may have no room for one; what is old goes all the more."""
+    """Whether a new segment was rolled. A full disk may have no room; older segments are deleted all the same."""
     try:
         log.roll(now)
     except OSError as problem:
@@ -36,16 +36,16 @@ def _rolled(log: Log, now: int) -> bool:
 
 
 def retained_from(segments: Iterable[SegmentSummary], size: int, config: LogConfig, now: int, upper: int) -> int | None:
-    """Where the log begins once all is gone that may go; None if nothing may. `size` is that of the whole log.
+    """The log start offset after retention; None if nothing is deleted. `size` is that of the whole log.
 
-    As in Kafka every number below 0 means for ever, or without limit.
+    As in Kafka a negative setting means no limit.
     """
     excess = size - config.retention_bytes
     found, before = None, -1
     for segment in segments:
         too_old = config.retention_ms >= 0 and now - segment.newest > config.retention_ms
         too_much = config.retention_bytes >= 0 and excess >= segment.size
-        nothing_yet = not segment.size and segment.end == before  # and not one that compaction emptied
+        nothing_yet = not segment.size and segment.end == before  # unlike one that compaction emptied
         if nothing_yet or segment.end > upper or not (too_old or too_much):
             break
         excess -= segment.size

@@ -28,15 +28,15 @@ _PLACE = Struct(">qi11xi")  # base offset, length, last offset delta
 _PLACE_SIZE = _PLACE.size
 _LENGTH = Struct(">8xi")
 
-Found = TypeVar("Found")
+T = TypeVar("T")
 
 
 class CorruptLogError(Exception):
-    """Bytes of a segment that should be a batch are not one."""
+    """A segment or one of its indexes is corrupt."""
 
 
 def unreadable(path: str, problem: OSError) -> Exception:
-    """An index that cannot be read is as good as a wrong one: it is made anew, on another part of the disk."""
+    """An unreadable index counts as corrupt: it is rebuilt, on another part of the disk."""
     return problem if is_transient(problem) else CorruptLogError(f"{path} cannot be read: {problem.strerror}")
 
 
@@ -48,12 +48,12 @@ def read_index(path: str) -> bytes | None:
 
 
 def file_stem(directory: str, base: int) -> str:
-    """Path of a segment's files without their suffix: 20 digits, so that names sort as offsets do."""
+    """Path of a segment's files without suffix: the base offset in 20 digits, so that names sort as offsets do."""
     return f"{directory}/{base:020d}"
 
 
 class Segment:
-    """The active segment has a `live` index; a finished one drops it once the index is in its file."""
+    """The active segment has a `live` index; a finished one drops it when the index is on disk."""
 
     __slots__ = (
         "_aborted",
@@ -83,8 +83,8 @@ class Segment:
         self.cold: ColdIndex | None = None
         self.touched = False
         self.aborts = False  # it has aborted transactions
-        self.gone = False  # its files are out of the log
-        self.timed = False  # its first batch has a timestamp, which then decides when to roll
+        self.gone = False  # it was deleted from the log
+        self.timed = False  # its first batch has a timestamp, by which it rolls
         self.roll_at = NEVER
         self._files = files
         self._aborted: bytes | None = None  # the file, of a finished segment
@@ -100,24 +100,24 @@ class Segment:
         self._aborted = None
 
     def opened(self) -> LogFile:
-        """The open file; asks the pool for it where necessary."""
+        """The open file, from the pool if necessary."""
         self.touched = True
         return self.file or self._files.open(self)
 
     def schedule_roll(self, first_timestamp: int, roll_ms: int) -> None:
-        """From now on the segment is due at a time: counted in records' timestamps where its first batch has one."""
+        """Set when to roll: by record timestamps if the first batch has one, else by creation time."""
         self.timed = first_timestamp >= 0
         self.roll_at = (first_timestamp if self.timed else self.created) + roll_ms
 
     def first_timestamp(self) -> int | None:
-        """Largest timestamp of the first batch; None while there is none."""
+        """Largest timestamp of the first batch; None if there is no batch."""
         if self.size < HEADER_SIZE:
             return None
         file = self.opened()
         timestamp: int = HEADER.unpack(os.pread(file.fd, HEADER_SIZE, 0))[8]
         return timestamp
 
-    # -- places ------------------------------------------------------------------------------------------------------
+    # -- positions ---------------------------------------------------------------------------------------------------
 
     def position_of(self, offset: int) -> int:
         """Where the first batch that ends at `offset` or later begins; the segment's size if there is none."""
@@ -127,7 +127,7 @@ class Segment:
         if live is None:
             position, named = self._ask_index(lambda index: index.find(offset - self.base))
             if named is not None:
-                self._confirm_place(position, named)
+                self._confirm_position(position, named)
             return seek(self.opened(), position, self.size, offset)
         position, exact = live.find(offset - self.base)
         return position if exact else seek(self.opened(), position, self.size, offset)
@@ -141,22 +141,22 @@ class Segment:
         entry = self._ask_index(lambda index: index.entry_at(position))
         if entry is None:
             return None
-        offset, place = entry
-        self._confirm_place(place, offset)
+        offset, at = entry
+        self._confirm_position(at, offset)
         return self.base + offset
 
-    def _confirm_place(self, position: int, named: int) -> None:
-        """The batch at an index entry's position begins at its offset or before: by a wrong one records were missed."""
+    def _confirm_position(self, position: int, named: int) -> None:
+        """Check that the batch at an index entry's position begins at its offset or before."""
         data = os.pread(self.opened().fd, HEADER_SIZE, position)
         if len(data) == HEADER_SIZE:
             base, length, _, magic, _, _, delta, *_ = HEADER.unpack(data)
             fits = length >= HEADER_SIZE - PREFIX_SIZE and position + length + PREFIX_SIZE <= self.size
             if magic == MAGIC and fits and delta >= 0 and self.base <= base <= self.base + named:
                 return
-        raise CorruptLogError(f"{self.stem}{INDEX} names offset {self.base + named} at position {position}")
+        raise CorruptLogError(f"{self.stem}{INDEX}: wrong entry for offset {self.base + named} at position {position}")
 
     def size_of_batch(self, position: int) -> int:
-        file = self.opened()  # held: the pool may let go of it meanwhile, and its descriptor with it
+        file = self.opened()  # kept: the pool may close its own reference
         return int(_LENGTH.unpack(os.pread(file.fd, PREFIX_SIZE, position))[0]) + PREFIX_SIZE
 
     def read_batch(self, position: int) -> bytes:
@@ -170,18 +170,18 @@ class Segment:
         """Position and header of each batch from `position` on."""
         return walk(self.opened(), position, self.size)
 
-    def _ask_index(self, ask: Callable[[ColdIndex], Found]) -> Found:
-        """What the index of a finished segment says."""
+    def _ask_index(self, ask: Callable[[ColdIndex], T]) -> T:
+        """A lookup in the index of a finished segment."""
         try:
             return ask(self.cold or self._open_index())
         except OSError as problem:
             raise unreadable(self.stem + INDEX, problem) from None
 
     def _open_index(self) -> ColdIndex:
-        self.opened()  # enters the pool, which also bounds the open indexes
+        self.opened()  # the pool also bounds the open indexes
         index = ColdIndex(self.stem + INDEX)
         if not index.sound(self.size):
-            raise CorruptLogError(f"{self.stem}{INDEX} does not fit its segment of {self.size} bytes")
+            raise CorruptLogError(f"{self.stem}{INDEX} does not match its segment of {self.size} bytes")
         self.cold = index
         return index
 
@@ -191,7 +191,7 @@ class Segment:
         """The time index in its file's form."""
         if self.live is not None:
             return self.live.times
-        if self.gone:  # its file has another name, or is another's
+        if self.gone:  # its file was renamed, or replaced
             latest = max((header for _, header in self.headers()), key=itemgetter(8), default=None)
             if latest is None or latest[8] < 0:
                 return b""
@@ -214,11 +214,11 @@ class Segment:
         return self._max_timestamp
 
     def _confirm_time(self, timestamp: int, offset: int) -> None:
-        """What a time index names is there: by a wrong entry records would be passed over, or go too early."""
+        """Check a time index entry against its batch, or records would be missed, or deleted too early."""
         if self.live is None and not self.gone:
             found = next(self.headers(self.position_of(self.base + offset)), None)
             if found is None or found[1][8] != timestamp:
-                raise CorruptLogError(f"{self.stem}{TIME_INDEX} names time {timestamp} at offset {self.base + offset}")
+                raise CorruptLogError(f"{self.stem}{TIME_INDEX}: wrong entry, {timestamp} at {self.base + offset}")
 
     def changed_at(self) -> int:
         """When it was last written (ms)."""
@@ -247,7 +247,7 @@ class Segment:
         if self.live is not None:
             return self.live.aborted
         if self._aborted is None:
-            self.opened()  # enters the pool, which also bounds what is kept of these files
+            self.opened()  # the pool also bounds what is cached of these files
             self._aborted = self._read_aborted()
         return self._aborted
 
@@ -263,7 +263,7 @@ class Segment:
     # -- changes -----------------------------------------------------------------------------------------------------
 
     def cut(self, offset: int, position: int) -> None:
-        """Ends the segment before the batch at `position`; `offset` is the first one gone."""
+        """Truncate before the batch at `position`; `offset` is the first one removed."""
         os.ftruncate(self.opened().fd, position)
         self.size = position
         if self.live is not None:
@@ -274,31 +274,31 @@ class Segment:
             self.index_from(self.live.indexed)
 
     def index_from(self, position: int) -> int:
-        """Adds the batches from `position` on, where the last index entry points, to the live index; the end offset."""
+        """Add the batches from the last index entry, at `position`, to the live index; returns the end offset."""
         live = self.live
         assert live is not None
-        self._max_timestamp = self.cold = None  # what was read of its files as a finished segment
+        self._max_timestamp = self.cold = None  # cached from its time as a finished segment
         named = self.base + (live.offsets[-1] >> 32) if live.offsets else None
         end = self.base
-        for place, header in self.headers(position):
+        for at, header in self.headers(position):
             first, last = header[0], header[0] + header[6]
             odd = header[3] != MAGIC or not end <= first <= last or last - self.base > MAX_RELATIVE_OFFSET
             if odd or (named is not None and last != named):
-                raise CorruptLogError(f"offsets {first} to {last} at position {place} of {self.stem}")
+                raise CorruptLogError(f"offsets {first} to {last} at position {at} of {self.stem}")
             named = None
             end = last + 1
-            live.add(first - self.base, last - self.base, place, header[8])
+            live.add(first - self.base, last - self.base, at, header[8])
         return end
 
     def finish(self) -> None:
-        """No batch follows: the time index gets its last entry, by which retention knows the segment's age."""
+        """Complete the time index, by which retention knows the segment's age. No batch follows."""
         assert self.live is not None
         self.live.mark_time()
 
     def mark_deleted(self) -> list[Path]:
-        """Takes the files out of the log. Whoever still reads them, in a thread, goes on with the file that is open."""
+        """Rename the files out of the log. Readers in threads continue with the open file."""
         if not self.gone:
-            with suppress(OSError):  # it is gone, or cannot be read: then nobody reads it
+            with suppress(OSError):  # missing or unreadable: then there are no readers
                 self.opened()
             self.gone = True
             self._files.leave_open(self)
@@ -309,7 +309,7 @@ class Segment:
 
 
 def create(stem: str, base: int, files: OpenFiles, now: int, interval: int, index_bytes: int) -> Segment:
-    """A new, empty segment. Its index files come when they are first written: creating a file takes a while."""
+    """A new, empty segment. Its index files are created when they are first written."""
     segment = Segment(stem, base, 0, files, now)
     segment.live = LiveIndex(interval, index_bytes)
     segment.live.rewrite = True
@@ -318,7 +318,7 @@ def create(stem: str, base: int, files: OpenFiles, now: int, interval: int, inde
 
 
 def seek(file: LogFile, position: int, end: int, offset: int) -> int:
-    """Steps from the batch at `position` to the first one that ends at `offset` or later; `end` if there is none."""
+    """The position of the first batch, from `position` on, that ends at `offset` or later; `end` if there is none."""
     unpack = _PLACE.unpack_from
     while position < end:
         chunk = os.pread(file.fd, READ_AHEAD, position)
@@ -334,7 +334,7 @@ def seek(file: LogFile, position: int, end: int, offset: int) -> int:
                 raise CorruptLogError(f"a batch of {length} bytes at position {position + at}")
             at += length + PREFIX_SIZE
         if not at:
-            raise CorruptLogError(f"{len(chunk)} bytes at position {position} are no batch")
+            raise CorruptLogError(f"no batch in {len(chunk)} bytes at position {position}")
         position += at
     if position > end:
         raise CorruptLogError(f"the last batch is longer than its file, by {position - end} bytes")
@@ -342,12 +342,12 @@ def seek(file: LogFile, position: int, end: int, offset: int) -> int:
 
 
 def walk(file: LogFile, position: int, end: int) -> Iterator[tuple[int, RawHeader]]:
-    """Position and header of each batch between `position` and `end`; checks lengths alone."""
+    """Position and header of each batch between `position` and `end`; checks lengths only."""
     unpack = HEADER.unpack_from
     fd = file.fd
     size = 0
     while position < end:
-        # Large batches are stepped over: there is no use in reading their records.
+        # Large batches are skipped without reading their records.
         ahead = WALK_AHEAD if size < READ_AHEAD else HEADER_SIZE
         chunk = os.pread(fd, min(ahead, end - position), position)
         last = len(chunk) - HEADER_SIZE
@@ -360,5 +360,5 @@ def walk(file: LogFile, position: int, end: int) -> Iterator[tuple[int, RawHeade
             yield position + at, header
             at += size
         if not at:
-            raise CorruptLogError(f"{len(chunk)} bytes at position {position} are no batch")
+            raise CorruptLogError(f"no batch in {len(chunk)} bytes at position {position}")
         position += at

@@ -1,6 +1,6 @@
-"""The segments of one log, in order: which holds an offset or a time, and where. Knows nothing of producers.
+"""Segments: the segments of one log in order; finds offsets and times in them. Knows nothing of producers.
 
-An index that does not fit its finished segment is made anew on the way.
+Indexes that do not match their finished segment are rebuilt on the way.
 """
 
 import os
@@ -12,6 +12,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
+from moldau.base.ids import Offset
 from moldau.log.files import Slice
 from moldau.log.header import RawHeader
 from moldau.log.reading import StoredBatch, read_batches
@@ -23,11 +24,11 @@ _base = attrgetter("base")
 
 
 class SegmentSummary(NamedTuple):
-    """What retention looks at of a segment."""
+    """End, size and age of a segment, for retention."""
 
-    end: int  # the first offset behind it
+    end: Offset  # of the next segment
     size: int
-    newest: int  # ms: of its records' timestamps or, if none has one, when it was last written
+    newest: int  # largest timestamp (ms) or, without timestamps, the time of the last write
 
 
 class Segments:
@@ -38,7 +39,7 @@ class Segments:
     def __init__(self, config: LogConfig, name: str, each: Iterable[Segment] = ()) -> None:
         self._name = name
         self.config = config
-        self.missing: list[int] = []  # those between others that were not there when the log was opened
+        self.missing: list[Offset] = []  # base offsets in between that were missing when the log was opened
         self.replace(each)
 
     def replace(self, each: Iterable[Segment]) -> None:
@@ -51,22 +52,22 @@ class Segments:
         self.bases.append(segment.base)
 
     def drop_before(self, offset: int) -> tuple[list[Path], int]:
-        """Takes out segments that end at `offset` or before; files to remove, and how many bytes of records went."""
+        """Remove segments that end at `offset` or before; files to delete, and their bytes of records."""
         gone = self.each[: max(bisect_right(self.bases, offset) - 1, 0)]
         self.replace(self.each[len(gone) :])
         return [path for segment in gone for path in segment.mark_deleted()], sum(segment.size for segment in gone)
 
     def drop_behind(self, offset: int) -> list[Path]:
-        """Takes out segments that begin behind `offset`; files to remove."""
+        """Remove segments that begin after `offset`; files to delete."""
         keep = bisect_right(self.bases, offset)
         gone = self.each[keep:]
         self.replace(self.each[:keep])
         return [path for segment in gone for path in segment.mark_deleted()]
 
     def exchange(self, bases: list[int], new: Segment) -> tuple[list[Path], int]:
-        """A compacted segment for those that begin at `bases`; files to remove, and how many bytes of records it adds.
+        """Replace the segments at `bases` with a compacted one; files to delete, and how many bytes it adds.
 
-        Its files stand beside the others' with the suffix `.swap`, by which a crash in between is mended.
+        Its files have the suffix `.swap`, by which recovery completes an interrupted replacement.
         """
         first = self.bases.index(bases[0])
         old = self.each[first : first + len(bases)]
@@ -78,16 +79,16 @@ class Segments:
         return removed, new.size - sum(segment.size for segment in old)
 
     def holding(self, offset: int) -> int:
-        """The place of the segment that `offset` belongs to."""
+        """The index of the segment with `offset`."""
         return max(bisect_right(self.bases, offset) - 1, 0)
 
     def aborting_from(self, offset: int) -> list[Segment]:
-        """Segments from the one that holds `offset` on that have aborted transactions."""
+        """Segments with aborted transactions, from the one with `offset` on."""
         if not self.aborting:
             return []
         return self.aborting[bisect_left(self.aborting, self.bases[self.holding(offset)], key=_base) :]
 
-    # -- places ------------------------------------------------------------------------------------------------------
+    # -- positions ---------------------------------------------------------------------------------------------------
 
     def position(self, segment: Segment, offset: int) -> int:
         """As `Segment.position_of`."""
@@ -114,43 +115,43 @@ class Segments:
             return segment.position_of_time(timestamp, offset)
 
     def indexed_to(self, point: int) -> int:
-        """`point`, or before it where a finished segment begins whose indexes are not on disk."""
-        place = len(self.each) - 2
-        while place >= 0 and self.each[place].live is not None:
-            point = min(point, self.each[place].base)
-            place -= 1
+        """`point`, or the base of an earlier finished segment without indexes on disk."""
+        index = len(self.each) - 2
+        while index >= 0 and self.each[index].live is not None:
+            point = min(point, self.each[index].base)
+            index -= 1
         return point
 
     def summaries(self, end_offset: int) -> Iterator[SegmentSummary]:
         """End, size and age of each, oldest first. Reads time indexes as it goes."""
-        for place, segment in enumerate(self.each):
-            end = self.bases[place + 1] if place + 1 < len(self.bases) else end_offset
+        for index, segment in enumerate(self.each):
+            end = self.bases[index + 1] if index + 1 < len(self.bases) else end_offset
             timestamp, _ = self.max_timestamp(segment)
             yield SegmentSummary(end, segment.size, timestamp if timestamp >= 0 else segment.changed_at())
 
     def _reindex(self, segment: Segment, fault: CorruptLogError) -> None:
-        """Makes indexes anew that do not fit their segment; if it is the segment that is wrong, the fault stays."""
+        """Rebuild the indexes of a finished segment; raises the fault for others."""
         if segment.live is not None or segment.gone:
             raise fault
         rebuild_indexes(segment, self.config, self._name, str(fault))
 
     def bound(self, offset: int, piece: Slice, end_offset: int) -> int:
-        """An offset that no batch of a piece, read from `offset` on, reaches; the index tells, and may be generous."""
-        place = self.holding(offset)
-        segment = self.each[place]
+        """An upper bound, from the index, of the offsets in a piece read from `offset` on."""
+        index = self.holding(offset)
+        segment = self.each[index]
         if piece.file is segment.file:
             try:
                 behind = segment.offset_at(piece.position + piece.length)
-            except CorruptLogError:  # of no use; the index is made anew by whoever asks for a place
+            except CorruptLogError:  # the next lookup rebuilds the index
                 behind = None
             if behind is not None:
                 return behind
-            if place + 1 < len(self.bases):
-                return self.bases[place + 1]
+            if index + 1 < len(self.bases):
+                return self.bases[index + 1]
         return end_offset
 
     def bytes_between(self, start: int, end: int) -> int:
-        """Bytes of the batches from the one that holds `start` to before the one that holds `end`."""
+        """Bytes of the batches from the one with `start` to before the one with `end`."""
         first, last = self.holding(start), self.holding(end)
         sizes = sum(segment.size for segment in self.each[first:last])
         return sizes + self.position(self.each[last], end) - self.position(self.each[first], start)
@@ -158,20 +159,20 @@ class Segments:
     # -- batches -----------------------------------------------------------------------------------------------------
 
     def headers(self, from_offset: int) -> Iterator[tuple[Segment, int, RawHeader]]:
-        """Place and header of each batch from the one that holds `from_offset` on."""
+        """Segment, position and header of each batch from the one with `from_offset` on."""
         for segment in self.each[self.holding(from_offset) :]:
             for position, header in segment.headers(self.position(segment, max(from_offset, segment.base))):
                 yield segment, position, header
 
     def batches(self, from_offset: int) -> Iterator[StoredBatch]:
-        """Header and bytes of each batch from the one that holds `from_offset` to the end as it is now."""
+        """Header and bytes of each batch from the one with `from_offset` to the present end."""
         first, *others = self.each[self.holding(from_offset) :]
         begin = self.position(first, max(from_offset, first.base))
         pieces = [(first, begin, first.size), *((segment, 0, segment.size) for segment in others)]
         return chain.from_iterable(read_batches(*piece) for piece in pieces)
 
     def batch_at_time(self, timestamp: int, from_offset: int) -> bytes | None:
-        """The first batch, of those that reach `from_offset`, with a record of `timestamp` or later in it."""
+        """The first batch, not before `from_offset`, with a record of `timestamp` or later."""
         for segment in self.each[self.holding(from_offset) :]:
             if self.max_timestamp(segment)[0] >= timestamp:
                 position = self._position_of_time(segment, timestamp, max(from_offset, segment.base))
@@ -180,7 +181,7 @@ class Segments:
         return None
 
     def batch_of_max_timestamp(self) -> bytes | None:
-        """The batch with the largest timestamp (the earliest such one), or None where no record has one."""
+        """The first batch with the largest timestamp, or None without timestamps."""
         best, largest = None, -1
         for segment in self.each:
             timestamp, _ = self.max_timestamp(segment)
@@ -190,5 +191,5 @@ class Segments:
             return None
         position = self.position(best, best.max_timestamp()[1])
         if position >= best.size:
-            raise CorruptLogError(f"{best.stem}: the time index names an offset that is not there")
+            raise CorruptLogError(f"{best.stem}: the time index has an offset that is not in the segment")
         return best.read_batch(position)

@@ -1,7 +1,7 @@
-"""The settings of a topic: the table, and `LogConfig`, their typed values for one log.
+"""The topic settings: their table, and `LogConfig`, the typed values for one log.
 
-A topic's own value comes first, then the broker's (each row names the broker settings it falls back to, in order), then
-the default. What the values do is the business of the rest of this room; how they travel, of the broker.
+A topic's own value comes first, then the broker's (each row names the broker settings that it falls back to, in
+order), then the default.
 """
 
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ def _throttled_replicas(value: Value) -> str | None:
 
 
 def _some_bytes(value: Value) -> str | None:
-    """Kafka takes any number here; one below 1 would roll a segment for every batch, for anyone who asks."""
+    """Kafka accepts any number here; one below 1 would roll a segment for every batch."""
     return "at least 1" if isinstance(value, int) and value < 1 else None
 
 
@@ -66,13 +66,13 @@ ROWS = (
             synonyms=_of_broker("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
             doc="Force records to disk after this time; left alone, the operating system decides."),
     Setting("follower.replication.throttled.replicas", LIST, (), check=_throttled_replicas,
-            doc="Replicas whose copying is throttled on the follower's side: partition:broker pairs, or `*` for all."),
+            doc="Replicas throttled on the follower's side: partition:broker pairs, or `*` for all."),
     Setting("index.interval.bytes", INT, 4096, least=0, synonyms=_of_broker("log.index.interval.bytes"),
             doc="Bytes of log between two entries of the offset index."),
     Setting("internal.segment.bytes", INT, None, check=_some_bytes, hidden=True,
             doc="Stands in for segment.bytes in tests that need segments below its least value."),
     Setting("leader.replication.throttled.replicas", LIST, (), check=_throttled_replicas,
-            doc="Replicas whose copying is throttled on the leader's side: partition:broker pairs, or `*` for all."),
+            doc="Replicas throttled on the leader's side: partition:broker pairs, or `*` for all."),
     Setting("local.retention.bytes", LONG, -2, least=-2, synonyms=_of_broker("log.local.retention.bytes"),
             doc="With tiered storage, the bytes per partition kept on local disk; -2 follows retention.bytes."),
     Setting("local.retention.ms", LONG, -2, least=-2, synonyms=_of_broker("log.local.retention.ms"),
@@ -90,7 +90,7 @@ ROWS = (
             doc="How far a record's timestamp may lie behind the broker's clock."),
     Setting("message.timestamp.type", STRING, "CreateTime", choices=("CreateTime", "LogAppendTime"),
             synonyms=_of_broker("log.message.timestamp.type"),
-            doc="Whose time a record carries: the producer's, or the broker's at the moment of appending."),
+            doc="The timestamp of a record: the producer's, or the broker's when it appends."),
     Setting("min.cleanable.dirty.ratio", DOUBLE, 0.5, least=0, most=1,
             synonyms=_of_broker("log.cleaner.min.cleanable.ratio"),
             doc="Share of a compacted log that must be uncompacted before compaction starts."),

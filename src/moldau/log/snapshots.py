@@ -1,7 +1,7 @@
-"""The `.snapshot` files of one log: producer state at the beginnings of its segments and at a clean stop.
+"""Snapshots: the `.snapshot` files of one log, producer state at segment bases and at a clean shutdown.
 
-A snapshot is taken in memory and written with the next flush. Which one is loaded, and from where the log is replayed
-after it, is decided here; replaying is the log's.
+A snapshot is taken in memory and written with the next flush. This file chooses the one to load; the caller replays
+the batches after it.
 """
 
 import logging
@@ -31,7 +31,7 @@ class Snapshots:
         self.unsaved: dict[int, bytes] = {}
 
     def take(self, offset: int, producers: Producers) -> None:
-        """Keeps the state as of `offset`, the log's end; nothing if that is there already."""
+        """Take a snapshot at `offset`, the log end offset, unless there is one."""
         if offset not in self.unsaved and (not self.saved or offset > self.saved[-1]):
             self.unsaved[offset] = producers.snapshot()
 
@@ -43,7 +43,7 @@ class Snapshots:
         self.saved.sort()
 
     def drop(self, offsets: Iterable[int]) -> list[Path]:
-        """Forgets snapshots; returns files to remove."""
+        """Drop snapshots; returns files to remove."""
         dropped = list(offsets)
         for offset in dropped:
             self.unsaved.pop(offset, None)
@@ -58,15 +58,15 @@ class Snapshots:
         return self.drop([*self.saved, *self.unsaved])
 
     def tidy(self, bases: Iterable[int], end: int) -> list[Path]:
-        """Keeps those of segments, and the newest one up to the log's end."""
+        """Keep those at segment bases, and the newest one up to the log end; returns files to remove."""
         known = {*self.saved, *self.unsaved}
         keep = {at for at in bases if at <= end} | {max((at for at in known if at <= end), default=-1)}
         return self.drop(known - keep)
 
     def load(self, producers: Producers, start: int, now: int, newest: int) -> tuple[int, list[Path]]:
-        """Fills `producers` from the newest usable snapshot between `start` and `newest`.
+        """Load `producers` from the newest usable snapshot between `start` and `newest`.
 
-        The offset to replay from, and files to remove.
+        Returns the offset to replay from, and files to remove.
         """
         producers.clear()
         removed = []
@@ -79,7 +79,7 @@ class Snapshots:
                 data = self.unsaved.get(at) or read_whole(snapshot_path(self._directory, at)) or b""
                 producers.load(read_snapshot(data), now)
             except CorruptSnapshotError as fault:
-                logger.warning("%s: removed the producer snapshot at offset %d: %s", self._name, at, fault)
+                logger.warning("%s: deleted the producer snapshot at offset %d: %s.", self._name, at, fault)
                 removed += self.drop([at])
                 continue
             return at, removed

@@ -1,8 +1,8 @@
-"""May this batch of a client be appended? Reads its header and checksum; the records stay closed. Pure.
+"""Validation of a client's batch by its header and checksum, without reading its records. Pure.
 
-Answers what Kafka 4.3 answers, with three differences: bytes behind the batch are refused, not dropped; an unknown
-codec is UNSUPPORTED_COMPRESSION_TYPE, not an unknown server error; a batch marked LogAppendTime is refused whatever the
-topic says. The header's timestamps stand for those of the records.
+Errors are those of Kafka 4.3, with three differences: bytes after the batch are refused, not dropped; an unknown codec
+is UNSUPPORTED_COMPRESSION_TYPE, not UNKNOWN_SERVER_ERROR; a batch marked LogAppendTime is refused for every topic. The
+header's timestamps stand for those of the records.
 """
 
 from struct import Struct
@@ -36,7 +36,7 @@ _TIMESTAMP = Struct(">q")
 
 
 def check(batch: memoryview, config: LogConfig, now: int) -> RawHeader | Refusal:
-    """The header of a batch that may be appended, or why it may not."""
+    """The header of a valid batch, or a refusal."""
     size = len(batch)
     if size < HEADER_SIZE:
         return _incomplete(batch)
@@ -65,7 +65,7 @@ def check(batch: memoryview, config: LogConfig, now: int) -> RawHeader | Refusal
 
 
 def stamp(header: RawHeader, batch: memoryview, now: int) -> tuple[RawHeader, bytes]:
-    """The batch as a LogAppendTime topic keeps it: every record has the time of its append."""
+    """The batch for a LogAppendTime topic: every record has the time of its append."""
     stamped = bytearray(batch)
     _ATTRIBUTES.pack_into(stamped, CRC_START, header[5] | LOG_APPEND_TIME)
     _TIMESTAMP.pack_into(stamped, _MAX_TIMESTAMP_POSITION, now)
@@ -74,17 +74,17 @@ def stamp(header: RawHeader, batch: memoryview, now: int) -> tuple[RawHeader, by
 
 
 def _incomplete(batch: memoryview) -> Refusal:
-    """Too few bytes for a batch: what else is wrong with them decides the error."""
+    """The error for too few bytes."""
     size = len(batch)
     if size < PREFIX_SIZE:
-        return _invalid("The request holds no whole batch.")
+        return _invalid("The request has no complete batch.")
     length: int = _LENGTH.unpack_from(batch)[0]
     if length < SMALLEST_LENGTH:
         return _corrupt(f"A batch cannot have a length of {length}.")
     if size <= MAGIC_POSITION:
-        return _invalid("The request holds no whole batch.")
+        return _invalid("The request has no complete batch.")
     return _wrong_format(batch[MAGIC_POSITION]) or (
-        _invalid("The request holds no whole batch.")
+        _invalid("The request has no complete batch.")
         if length + PREFIX_SIZE > size
         else _corrupt(f"A batch of {length + PREFIX_SIZE} bytes is too small.")
     )
@@ -95,11 +95,11 @@ def _wrong_format(magic: int) -> Refusal | None:
         return None
     if magic < MAGIC:
         return _invalid(f"Message format {magic} is not supported; batches have format 2.")
-    return _corrupt(f"Message format {magic} is not known.")
+    return _corrupt(f"Message format {magic} is unknown.")
 
 
 def _refuse(batch: memoryview, header: RawHeader, config: LogConfig) -> Refusal:
-    """Finds, in Kafka's order, what is wrong with a batch of which something is."""
+    """What is wrong with an invalid batch, checked in Kafka's order."""
     size = len(batch)
     whole = header[1] + PREFIX_SIZE
     if header[1] < SMALLEST_LENGTH:
@@ -108,7 +108,7 @@ def _refuse(batch: memoryview, header: RawHeader, config: LogConfig) -> Refusal:
     if wrong_format is not None:
         return wrong_format
     if whole > size:
-        return _invalid("The request holds no whole batch.")
+        return _invalid("The request has no complete batch.")
     if whole < HEADER_SIZE:
         return _corrupt(f"A batch of {whole} bytes is too small.")
     if whole < size:
@@ -131,14 +131,14 @@ def _refuse_content(header: RawHeader) -> Refusal:
     if base:
         return _invalid(f"A client's batch begins at offset 0, not {base}.")
     if count < 1 or count != delta + 1:
-        return _invalid(f"The batch claims {count} records and a last offset delta of {delta}.")
+        return _invalid(f"The batch has {count} records, but a last offset delta of {delta}.")
     if attributes & CONTROL:
         return _invalid("Clients may not write control records.")
     if sequence < 0 and producer_id >= 0:
         return _invalid(f"Producer {producer_id} sent sequence {sequence}.")
     if attributes & CODEC_MASK > LAST_CODEC:
         return Refusal(
-            WireError.UNSUPPORTED_COMPRESSION_TYPE, f"Compression codec {attributes & CODEC_MASK} is not known."
+            WireError.UNSUPPORTED_COMPRESSION_TYPE, f"Compression codec {attributes & CODEC_MASK} is unknown."
         )
     return Refusal(WireError.INVALID_TIMESTAMP, "A producer may not mark its records with LogAppendTime.")
 

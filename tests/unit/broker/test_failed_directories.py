@@ -58,9 +58,8 @@ def test_a_node_starts_without_a_directory_and_says_so(tmp_path: Path, caplog: p
         node = node_in(one, two)
         await node.start(time.monotonic())
         assert [each.offline for each in node._directories] == [False, True]
-        assert (
-            f"cannot use the directory {two}: it is a file; the directory and its partitions are offline" in caplog.text
-        )
+        refused = f"cannot use the log directory {two}: it is a file"
+        assert f"{refused}; the directory and its partitions are offline" in caplog.text
         await node.stop()
         mend(two)
         await lived(one, two)
@@ -75,8 +74,11 @@ def test_without_any_directory_a_start_fails_in_one_sentence(tmp_path: Path) -> 
         for path in (one, two):
             path.touch()
         told = await refusal(one, two)
-        assert told == f"cannot use the directory {one}: it is a file; cannot use the directory {two}: it is a file"
-        assert await refusal(one) == f"cannot use the directory {one}: it is a file"
+        assert (
+            told
+            == f"cannot use the log directory {one}: it is a file; cannot use the log directory {two}: it is a file"
+        )
+        assert await refusal(one) == f"cannot use the log directory {one}: it is a file"
 
     loops.run("uvloop", scenario())
 

@@ -181,7 +181,7 @@ def test_a_transaction_that_no_index_knows_of_is_not_guessed_at(history: History
     history.end(5, commit=False)
     work = history.work()
     work.segments[:] = [(base, size, False) for base, size, _ in work.segments]
-    with pytest.raises(CorruptLogError, match="aborted at 1"):
+    with pytest.raises(CorruptLogError, match="aborted at offset 1"):
         list(clean(work, lambda _: None))
 
 

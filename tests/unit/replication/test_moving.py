@@ -212,7 +212,7 @@ def test_two_directories_that_claim_a_partition_stop_the_start(tmp_path: Path) -
         here, there = Path(node.partition.log.directory), node.elsewhere.path / "t-0"
         await node.replicas.stop()
         there.mkdir()
-        with pytest.raises(DirectoryRefused, match="are both partition 0 of topic t") as refused:
+        with pytest.raises(DirectoryRefused, match="t-0 is in two log directories") as refused:
             Node(tmp_path)
         assert str(here) in str(refused.value)
         assert str(there) in str(refused.value)

@@ -544,7 +544,7 @@ def test_stopping_waits_for_the_inspection_queue(tmp_path: Path) -> None:
 
 
 def test_a_crash_before_the_disk_followed_a_deletion(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """The metadata knows the new topic, the directory the old one: that is put aside, as Kafka does it."""
+    """The metadata knows the new topic, the directory the old one: that is renamed to a stray, as in Kafka."""
 
     async def test() -> None:
         node = Node(tmp_path)
@@ -561,4 +561,4 @@ def test_a_crash_before_the_disk_followed_a_deletion(tmp_path: Path, caplog: pyt
 
     check(test)
     assert [path.name.endswith("-stray") for path in tmp_path.glob("a-0.*")] == [True]
-    assert "put aside" in caplog.text
+    assert "Renamed to" in caplog.text

@@ -1,1 +1,1 @@
-"""Compaction: of each key the last record stays. What is due, the key map, the rewrite, and the exchange of files."""
+"""Compaction: keeps the last record of each key. What to clean, the key map, the rewriting and the replacement."""

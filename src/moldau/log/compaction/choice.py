@@ -1,21 +1,22 @@
-"""Which log to compact, and how far: as Kafka, the dirtiest one, up to the first segment that must stay as it is."""
+"""The log to compact next, and how far: as in Kafka the dirtiest one, up to its first uncleanable segment."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from moldau.base.ids import Offset
 from moldau.log.compaction.work import Work
 from moldau.log.log import Log
 from moldau.log.segment import CorruptLogError, Segment
 from moldau.log.settings import MAX_LONG
 
-LEAST_CHUNK = 65536  # bytes; io.buffer.size may be set to less, which would only be slower
+LEAST_CHUNK = 65536  # bytes; a smaller log.cleaner.io.buffer.size would only be slower
 
 
 class LogToClean(NamedTuple):
-    """How dirty a log is."""
+    """A log's clean and dirty part, as in Kafka's LogToClean."""
 
-    first_dirty: int
-    upper: int  # from here on nothing may be touched yet; a segment begins here
+    first_dirty: Offset
+    upper: Offset  # the first uncleanable offset; a segment begins here
     clean_bytes: int
     dirty_bytes: int
     overdue: bool  # max.compaction.lag.ms has passed for some record
@@ -30,7 +31,7 @@ class LogToClean(NamedTuple):
 
 
 def measure(log: Log, stable: int, now: int) -> LogToClean:
-    """`stable`: the last stable offset; what is not decided yet, or not replicated, is not compacted."""
+    """`stable` is the last stable offset: undecided and unreplicated records are not compacted."""
     first_dirty = log.first_dirty_offset
     if not log.start_offset <= first_dirty <= log.end_offset:  # retention went further, or the checkpoint is wrong
         first_dirty = log.start_offset
@@ -57,7 +58,7 @@ class _Finished(NamedTuple):
 
 
 def _finished(log: Log) -> Iterator[_Finished]:
-    """The segments whose files are complete, with the offset behind each."""
+    """The segments with complete files, each with its end offset."""
     each, bases = log.segments.each, log.segments.bases
     for segment, end in zip(each, bases[1:], strict=False):
         if segment.live is not None:  # its indexes are not written yet
@@ -72,13 +73,13 @@ def _overdue(log: Log, dirty: list[_Finished], now: int) -> bool:
     return any(0 < timestamp < now - log.config.max_compaction_lag_ms for timestamp in begun)
 
 
-def plan(log: Log, dirt: LogToClean, now: int, key_memory: int, chunk: int) -> Work:
-    """What to ask of a cleaner."""
-    upper, config = dirt.upper, log.config
+def plan(log: Log, to_clean: LogToClean, now: int, key_memory: int, chunk: int) -> Work:
+    """The work for a cleaner process."""
+    upper, config = to_clean.upper, log.config
     segments = [each.segment for each in _finished(log) if each.end <= upper]
     for segment in segments:
         if segment.aborts:
-            _mend_aborted(log, segment)
+            _repair_aborted(log, segment)
     last_data, last_epochs = {}, {}
     for producer in log.producers:
         if not producer.batches:
@@ -88,7 +89,7 @@ def plan(log: Log, dirt: LogToClean, now: int, key_memory: int, chunk: int) -> W
     return Work(
         directory=log.directory,
         segments=[(segment.base, segment.size, segment.aborts) for segment in segments],
-        first_dirty=dirt.first_dirty,
+        first_dirty=to_clean.first_dirty,
         upper=upper,
         now=now,
         delete_retention_ms=config.delete_retention_ms,
@@ -103,8 +104,8 @@ def plan(log: Log, dirt: LogToClean, now: int, key_memory: int, chunk: int) -> W
     )
 
 
-def _mend_aborted(log: Log, segment: Segment) -> None:
-    """The cleaner reads the file of aborted transactions; one that is damaged is made anew by asking the log for it."""
+def _repair_aborted(log: Log, segment: Segment) -> None:
+    """Have the log rebuild a corrupt transaction index, which the cleaner reads."""
     try:
         segment.aborted_entries()
     except CorruptLogError:

@@ -1,6 +1,6 @@
-"""What compaction leaves of a batch: all of it, some records, its bare header, or nothing. Reads no files.
+"""What compaction retains of a batch: all of it, some records, its header only, or nothing. Reads no files.
 
-Offsets, sequences, timestamps and leader epoch stay as they are. A batch of which nothing goes is kept byte for byte.
+Offsets, sequences, timestamps and leader epoch do not change. A batch that loses nothing is kept byte for byte.
 """
 
 from array import array
@@ -27,7 +27,7 @@ NO_TIMESTAMP = -1
 
 
 class Filter:
-    """Told of every batch of the log, in order, from its beginning."""
+    """Sees every batch of the log in order, from its beginning."""
 
     def __init__(self, work: Work, keys: KeyMap, transactions: Transactions) -> None:
         self._work = work
@@ -38,7 +38,7 @@ class Filter:
         self.records_kept = 0
 
     def leave(self, header: BatchHeader, batch: memoryview) -> tuple[BatchHeader, bytes | memoryview] | None:
-        """What stays of a batch whose checksum is right."""
+        """What is retained of a batch with a valid checksum."""
         control = header.attributes & CONTROL != 0
         horizon = header.base_timestamp if header.attributes & DELETE_HORIZON else None
         if control:
@@ -98,7 +98,7 @@ class Filter:
         return body, pick_spans(body, [offset - base for offset in offsets[first:last]], tombstones=tombstones)
 
     def _chosen(self, base: int, spans: list[RecordSpan], expired: bool) -> list[RecordSpan]:
-        """The records that stay, each asked for on its own."""
+        """The retained records, each looked up on its own."""
         offset_of, mapped_to = self._keys.offsets.get, self._keys.end
         kept = []
         for span in spans:
@@ -111,7 +111,7 @@ class Filter:
         return kept
 
     def _must_stay(self, header: BatchHeader, control: bool) -> bool:
-        """Whether its header is needed: as its producer's last sequence or epoch, or as the end of what was cleaned."""
+        """Whether its header is needed: for its producer's last sequence or epoch, or as the end of the cleaning."""
         work = self._work
         if header.last_offset + 1 == work.upper:
             return True
@@ -124,7 +124,7 @@ class Filter:
         return control and work.last_epochs.get(producer_id) == header.producer_epoch
 
     def _with_horizon(self, header: BatchHeader, body: bytes, kept: Sequence[RecordSpan]) -> tuple[BatchHeader, bytes]:
-        """KIP-534: tombstones, and markers whose data is gone, get the time from which on they may go."""
+        """KIP-534: tombstones, and markers without data, get their delete horizon."""
         horizon = self._work.now + self._work.delete_retention_ms
         shift = horizon - header.base_timestamp
         moved = b"".join([moved_in_time(body, span, shift) for span in kept])
@@ -134,7 +134,7 @@ class Filter:
 def _sealed(
     header: BatchHeader, body: bytes, kept: Sequence[RecordSpan], horizon: int | None = None
 ) -> tuple[BatchHeader, bytes]:
-    """A batch with the records that stay, in the codec that it had."""
+    """A batch with the retained records, in its codec."""
     latest = header.max_timestamp
     if not header.attributes & LOG_APPEND_TIME:
         latest = header.base_timestamp + max(span.time_delta for span in kept)
@@ -152,7 +152,7 @@ def _sealed(
 
 
 def _emptied(header: BatchHeader) -> tuple[BatchHeader, bytes]:
-    """The header alone: sequence, epoch and last offset are still told by it."""
+    """The header only, with sequence, epoch and last offset."""
     changed = header._replace(
         length=HEADER_SIZE - PREFIX_SIZE,
         attributes=header.attributes & ~(CODEC_MASK | DELETE_HORIZON),

@@ -1,7 +1,7 @@
-"""The key map: of each key in the dirty part of a log the last offset. Bounded in memory; knows no files.
+"""KeyMap: the last offset of each key in the dirty part of a log. Bounded in memory; reads no files.
 
-Exact: a key is itself (or, when long, a digest of 64 bytes), so two keys are never taken for one. A Python dictionary
-of short bytes costs more than Kafka's table of hashes and is several times faster than one of our own would be.
+Exact: a key is itself (or, when long, a digest of 64 bytes), so two keys are never confused. A Python dictionary of
+short bytes takes more memory than Kafka's table of hashes, and is several times faster than such a table in Python.
 """
 
 from array import array

@@ -1,7 +1,7 @@
-"""Keys and spans of the records in a batch's body: all that compaction needs, and nothing copied but keys.
+"""Keys and byte spans of the records in a batch's body, without copying more than keys.
 
-These loops run for every record of a compacted log, so varints of one byte are read in span and fields that nobody
-asks for are stepped over. Whoever calls has checked the batch's checksum; what does not fit is CorruptRecords.
+These loops run for every record of a compacted log, so varints of one byte are read inline and unneeded fields are
+skipped. The caller has checked the batch's checksum; malformed records raise CorruptRecords.
 """
 
 from hashlib import blake2b
@@ -16,7 +16,7 @@ NULL = 0x01  # the one byte of length -1
 
 
 class RecordSpan(NamedTuple):
-    """A record: where it stands in the body, and what decides whether it stays."""
+    """A record: its bytes in the body, and what compaction decides by."""
 
     start: int
     end: int
@@ -99,7 +99,7 @@ def read_spans(body: bytes, count: int) -> list[RecordSpan]:
 
 
 def pick_spans(body: bytes, wanted: list[int], *, tombstones: bool) -> list[RecordSpan]:
-    """Some of the records, by their numbers, in ascending order; those between are stepped over.
+    """Some of the records, by their numbers, in ascending order; those between are skipped.
 
     Their keys are left out, and so is whether one is a tombstone unless there may be `tombstones`.
     """
@@ -167,12 +167,12 @@ def _span(body: bytes, start: int) -> RecordSpan:
         key = body[position : position + size]
         position += size
     if not start < position < end <= len(body):
-        raise CorruptRecords(f"a record from {start} to {end} whose key reaches to {position}")
+        raise CorruptRecords(f"a record from {start} to {end} with a key up to {position}")
     return tuple.__new__(RecordSpan, (start, end, time, delta, key, body[position] == NULL))
 
 
 def _digest(body: bytes, position: int, end: int) -> tuple[bytes, int]:
-    """The digest of a long key whose length stands at `position`, and the position behind it."""
+    """The digest of a long key with its length at `position`, and the position after it."""
     size, position = read_varint(body, position)
     if size < 0 or position + size > end:
         raise CorruptRecords(f"a key of {size} bytes at {position} in a record that ends at {end}")
@@ -180,7 +180,7 @@ def _digest(body: bytes, position: int, end: int) -> tuple[bytes, int]:
 
 
 def moved_in_time(body: bytes, span: RecordSpan, shift: int) -> bytes:
-    """The record with `shift` taken from its timestamp delta, for a batch whose base timestamp grew by as much."""
+    """The record with `shift` taken from its timestamp delta, because the base timestamp grew by it."""
     _, position = read_varint(body, span.start)
     _, behind = read_varint(body, position + 1, INT64)
     record = body[position : position + 1] + write_varint(span.time_delta - shift) + body[behind : span.end]

@@ -1,7 +1,7 @@
-"""Cleaning one log: maps the keys of its dirty part, then writes its segments anew, by groups, as `.cleaned` files.
+"""Cleaning one log: maps the keys of its dirty part, then rewrites its segments in groups as `.cleaned` files.
 
-Reads the log's files and writes new ones beside them; what becomes of those is decided elsewhere (`swapping`). Runs in
-a process of its own, and is told to pause by `pace`, which is called with every number of bytes read or written.
+Reads the log's files and writes new ones beside them; `swapping` puts those into the log. Runs in its own process, and
+is throttled by `pace`, which is called with the number of bytes of every read and write.
 """
 
 import os

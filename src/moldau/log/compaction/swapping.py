@@ -1,8 +1,8 @@
-"""Putting compacted segments in the place of those that they were made from; a crash at any moment leaves a log.
+"""Replacing segments with their compacted one; a crash at any moment leaves a valid log.
 
-As Kafka does it: `.cleaned` files become `.swap` files; from then on a start finishes the exchange, and before that it
-undoes it (`recovery.finish_swaps`). Then the old files leave the log and the new ones get their names. Names are made
-durable before what relies on them, in a thread; what must not be interrupted runs on the loop.
+As in Kafka: `.cleaned` files become `.swap` files. From then on recovery completes the replacement; before that it
+undoes it (`recovery.finish_swaps`). Then the old files are deleted and the new ones get their names. Names are synced
+in a thread before anything relies on them; what must not be interrupted runs on the loop.
 """
 
 import os
@@ -17,17 +17,17 @@ from moldau.log.segment import SUFFIXES, file_stem
 
 
 class Swaps:
-    """Those of one piece of work. For each group: `commit`; then, if `possible` still, `carry_out`; then `settle`."""
+    """The replacements of one cleaning. For each group: `commit`, `carry_out` if still `possible`, `settle`."""
 
     def __init__(self, log: Log, work: Work) -> None:
-        """In the turn of the loop in which the work was planned."""
+        """Call it in the same turn of the loop as `plan`."""
         self._log = log
         self._directory = work.directory
         self._generation = log.generation
         self._planned = {segment.base: segment for segment in log.segments.each if segment.base < work.upper}
 
     def commit(self, cleaned: Cleaned) -> None:
-        """In a thread. Afterwards a crash leads to the compacted segment, before it to the old ones."""
+        """In a thread. A crash afterwards leaves the compacted segment, before it the old ones."""
         stem = file_stem(self._directory, cleaned.bases[0])
         for suffix in SUFFIXES:
             with suppress(FileNotFoundError):
@@ -35,7 +35,7 @@ class Swaps:
         sync_directory(self._directory)
 
     def possible(self, cleaned: Cleaned) -> bool:
-        """Whether the log still has the segments that were compacted, as they were."""
+        """Whether the log still has the segments that were compacted."""
         segments, bases = self._log.segments, cleaned.bases
         first = segments.holding(bases[0])
         now = segments.each[first : first + len(bases)]
@@ -43,7 +43,7 @@ class Swaps:
         return self._log.generation == self._generation and now == then
 
     def disturbed(self) -> bool:
-        """Whether segments went, or were cut, that were still to be compacted: the cleaner may have tripped over it."""
+        """Whether planned segments were deleted or truncated: the cleaner may have failed for that reason."""
         return self._log.generation != self._generation or any(segment.gone for segment in self._planned.values())
 
     def carry_out(self, cleaned: Cleaned, now: int) -> list[Path]:

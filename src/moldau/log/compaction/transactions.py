@@ -1,6 +1,6 @@
-"""Which transactions a log's batches belong to, as a cleaner walks over them: aborted data goes, a marker goes last.
+"""Transactions as a cleaner reads a log: removes aborted data, and markers after their data. Does no I/O (KIP-98).
 
-A marker may go once a walk met no batch of its transaction; until then readers need it. Does no I/O (KIP-98).
+A marker is removed once a pass saw no batch of its transaction; until then consumers need it.
 """
 
 from collections.abc import Iterable
@@ -22,7 +22,7 @@ class Transactions:
         self._coming = sorted(overlapping, key=lambda each: each.first_offset, reverse=True)
         self._aborted: dict[int, tuple[Aborted, bool]] = {}  # producer id → the one it is in, and whether data was met
         self._committed: set[int] = set()  # producers in a transaction that is not an aborted one
-        self.needed: list[Aborted] = []  # whose markers were met and whose data is not all gone: readers must know them
+        self.needed: list[Aborted] = []  # with their marker seen and data left: read_committed consumers need them
 
     def is_aborted(self, header: BatchHeader) -> bool:
         """Whether a batch of data is part of an aborted transaction."""
@@ -50,7 +50,7 @@ class Transactions:
             return not met
         aborted, met = self._aborted.pop(header.producer_id, (None, False))
         if aborted is None and header.producer_id in self._committed:  # its data was taken for committed
-            raise CorruptLogError(f"no transaction index has the transaction that was aborted at {header.base_offset}")
+            raise CorruptLogError(f"the transaction aborted at offset {header.base_offset} is in no transaction index")
         if aborted is not None and met:
             self.needed.append(aborted)
         return not met

@@ -1,4 +1,4 @@
-"""What is asked of a cleaner and what it answers: values that travel as JSON between the broker and its process."""
+"""The work for a cleaner process and its reports: values that travel as JSON between it and the broker."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -25,7 +25,7 @@ class Work:
     key_memory: int  # bytes
     chunk: int  # bytes read and written at a time
     last_data: dict[int, int]  # producer id → last offset of its last batch, where that lies before `upper`
-    last_epochs: dict[int, int]  # producer id → epoch, of producers of whom only a marker is known
+    last_epochs: dict[int, int]  # producer id → epoch, of producers with nothing but a marker
     aborted_later: list[tuple[int, int, int, int]]  # transactions that began before `upper` and ended behind it
 
     def to_json(self) -> dict[str, Any]:
