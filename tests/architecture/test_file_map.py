@@ -10,7 +10,7 @@ import pytest
 from support.file_map import render
 from support.repository.sources import PACKAGE, ROOT, SOURCES, parsed
 
-PAGES = ("ARCHITECTURE.md", "docs/invariants.md")
+PAGES = ("ARCHITECTURE.md", "docs/invariants.md", "docs/glossary.md")
 
 
 def test_the_file_map_is_up_to_date() -> None:
