@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 QUIET_S = 1.0  # without progress before it looks
 LOOK_S = 0.5
+LONGEST_PAUSE_S = 30.0  # between two looks: each one connects to every broker
 
 
 class ConnectionWatch:
@@ -59,13 +60,15 @@ def _watch(
 ) -> None:
     before: object = progress()
     since = time.monotonic()
+    pause_s = QUIET_S
     told = ""
     while not stopped.wait(LOOK_S):
         now = progress()
         if now != before or not waiting():
             before, since = now, time.monotonic()
-            told = ""
-        elif time.monotonic() - since >= QUIET_S:
+            pause_s, told = QUIET_S, ""
+        elif time.monotonic() - since >= pause_s:
+            since, pause_s = time.monotonic(), min(2 * pause_s, LONGEST_PAUSE_S)
             problem = why_stalled(target)
             if problem and problem != told and not stopped.is_set():
                 told = problem
