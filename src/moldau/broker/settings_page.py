@@ -12,28 +12,29 @@ from moldau.log.settings import TOPIC
 
 HEAD = """# Settings
 
-This page is made from the tables in the code (`python -m moldau.broker.settings > docs/settings.md`), and a test keeps
-it up to date. Names, kinds, bounds and defaults are Kafka's, except that `log.dir` is `./data` and `node.id` is 1 when
-nobody sets them, and that listeners change only with a restart; `zookeeper.*` are those of Kafka 3. Numbers are plain:
+This page is rendered from the tables in the code (`python -m moldau.broker.settings > docs/settings.md`), and a test
+keeps it up to date. Names, types, bounds and defaults are Kafka's, except that `log.dir` is `./data` and `node.id` is 1
+by default, and that listeners change only with a restart; `zookeeper.*` are those of Kafka 3. Numbers have no units:
 `10485760`, not `10MB`.
 
-A value that does not fit, or a name that Kafka does not know, is refused with the reason and the nearest valid name.
+An invalid value or an unknown name is refused with the reason, the nearest valid name, and its line in the properties
+file.
 """
 
 TOPICS = """
 ## Topics
 
 Set with `moldau topic create` and `moldau topic alter`, or by any Kafka tool. A topic without a value of its own
-follows the broker's settings that the second table names, and then the default.
+takes the broker's settings in the second table, and then the default.
 
-Tiered storage is still to come: its settings (`remote.*`, `local.*`) are checked, kept and shown, but have no effect
-yet. `preallocate` has none either.
+Tiered storage is not supported yet: its settings (`remote.*`, `local.*`) are validated, stored and described, but have
+no effect. `preallocate` has none either.
 """
 
 SYNONYMS = """
-### What a topic follows
+### Defaults of topic settings
 
-Where several are named, the first that is set counts.
+Of several broker settings, the first that is set takes precedence.
 
 | Topic setting | Broker settings |
 |---|---|
@@ -43,40 +44,40 @@ GROUPS = """
 ## Groups
 
 Set for a single consumer group by Kafka's tools (`kafka-configs --entity-type groups`), whether it has members or not,
-and used from a member's next heartbeat on. A group without a value of its own follows the broker's setting of the same
-name with `group.` before it. `group.consumer.min.*` and `group.consumer.max.*` bound what a group may choose; where a
-broker starts with narrower bounds than a value was set under, the nearest value within them is used.
+and used from a member's next heartbeat on. A group without a value takes the broker's setting of the same name with the
+prefix `group.`. `group.consumer.min.*` and `group.consumer.max.*` bound a group's values; if a broker has narrower
+bounds than those under which a value was set, the nearest value within them is used.
 
-Kafka's settings of share and streams groups (`share.*`, `streams.*`) are refused until these groups are there.
+Kafka's settings of share and streams groups (`share.*`, `streams.*`) are refused: these groups are not supported yet.
 """
 
 BROKERS = """
 ## Brokers
 
 Set in a properties file (`moldau broker --config server.properties`) or one by one (`--set name=value`). The settings
-that can change while the broker runs are changed by any Kafka tool.
+that are dynamic can also be changed with any Kafka tool while the broker runs.
 """
 
 NOT_THERE = """
-## Not there yet
+## Not supported yet
 
-These belong to features that are still to come. They are checked, accepted with a warning and otherwise ignored.
+These belong to features that are not supported yet. They are validated, accepted with a warning and otherwise ignored.
 """
 
 REFUSED = """
 ### Refused
 
-Ignoring these would do harm, so a broker does not start with them (unless they have their default value).
+Ignoring these would do harm, so a broker refuses to start with them, unless they have their default value.
 
 | Setting | Otherwise |
 |---|---|
 """
 
 NO_MEANING = """
-## Without meaning here
+## Without effect
 
-These steer the inside of Apache Kafka. They are checked, accepted with a warning and otherwise ignored, so that an
-existing `server.properties` starts.
+These control internals of Apache Kafka. They are validated, accepted with a warning and otherwise ignored, so that an
+existing `server.properties` works.
 """
 
 

@@ -35,57 +35,57 @@ ACKS = (-1, 0, 1)
 NULL_RECORDS = Refusal(WireError.INVALID_REQUEST, "the records are null")
 INTERNAL_TOPIC = Refusal(WireError.INVALID_TOPIC_EXCEPTION, "Clients cannot write to an internal topic.")
 INTERNAL_CLIENT = b"__admin_client"  # the client id of Kafka's brokers: only it may write to internal topics
-UNANSWERED = Refusal.of(WireError.REQUEST_TIMED_OUT)
+TIMED_OUT = Refusal.of(WireError.REQUEST_TIMED_OUT)
 
 Results = list[tuple[bytes, list[ProduceResult]]]
 
 
-class Waiting(NamedTuple):
+class PendingBatch(NamedTuple):
     """A batch whose outcome is pending, and its place in the response."""
 
-    answers: list[ProduceResult]
+    partition_results: list[ProduceResult]
     place: int
     partition: Partition
     later: Later[Outcome]
 
 
 def produce(ctx: DataContext, frame: memoryview, at: int, call: Call) -> Reply:
-    ask = read_produce(frame, at, call.version)
-    if ask.acks not in ACKS:
-        return _pack(call, _refuse_all(ask, Refusal.of(WireError.INVALID_REQUIRED_ACKS)))
-    if ask.transactional_id is not None:
-        return _produce_in_transaction(ctx, frame, ask, call)
-    return _append_all(ctx, frame, ask, call, None)
+    body = read_produce(frame, at, call.version)
+    if body.acks not in ACKS:
+        return _pack(call, _refuse_all(body, Refusal.of(WireError.INVALID_REQUIRED_ACKS)))
+    if body.transactional_id is not None:
+        return _produce_in_transaction(ctx, frame, body, call)
+    return _append_all(ctx, frame, body, call, None)
 
 
 def _append_all(
     ctx: DataContext,
     frame: memoryview,
-    ask: ProduceBody,
+    body: ProduceBody,
     call: Call,
     verifications: dict[Partition, VerificationResult] | None,
 ) -> Reply:
-    acks = ask.acks
+    acks = body.acks
     version = call.version
     by_id = version >= PRODUCE_BY_ID
     replicas = ctx.replicas
     topics = replicas.by_id if by_id else replicas.by_name
     now = ctx.now()
     results: Results = []
-    waiting: list[Waiting] = []
+    pending: list[PendingBatch] = []
     refused = False
-    for token, rows in ask.topics:
-        answers: list[ProduceResult] = []
-        results.append((token, answers))
+    for token, rows in body.topics:
+        partition_results: list[ProduceResult] = []
+        results.append((token, partition_results))
         for index, start, stop in rows:
             partition = replicas.find(topics, token, index)
             if partition is None:
                 refused = True
-                answers.append(_absent(ctx, token, index, by_id))
+                partition_results.append(_absent(ctx, token, index, by_id))
             elif stop < 0:
-                answers.append(_refused(index, NULL_RECORDS))
+                partition_results.append(_refused(index, NULL_RECORDS))
             elif partition.internal and not _is_broker(frame):
-                answers.append(_refused(index, INTERNAL_TOPIC))
+                partition_results.append(_refused(index, INTERNAL_TOPIC))
             else:
                 verification = None if verifications is None else verifications.get(partition, NOT_ASKED)
                 outcome = (
@@ -94,22 +94,22 @@ def _append_all(
                     else partition.appender.produce(frame[start:stop], version, now, verification, acks)
                 )
                 if isinstance(outcome, Appended):
-                    answers.append(ProduceResult(index, 0, *outcome))
+                    partition_results.append(ProduceResult(index, 0, *outcome))
                 elif isinstance(outcome, Refusal):
                     refused = True
-                    answers.append(_refused(index, outcome, partition))
+                    partition_results.append(_refused(index, outcome, partition))
                 else:
-                    waiting.append(Waiting(answers, len(answers), partition, outcome))
-                    answers.append(_refused(index, UNANSWERED))  # until its outcome is known
-    if waiting:
+                    pending.append(PendingBatch(partition_results, len(partition_results), partition, outcome))
+                    partition_results.append(_refused(index, TIMED_OUT))  # until its outcome is known
+    if pending:
         reply = partial(_reply, ctx, results, acks, call)
-        return _park(waiting, reply, ask.timeout_ms if acks == ALL else None)
+        return _park(pending, reply, body.timeout_ms if acks == ALL else None)
     if acks and not refused:
         return pack_produce(version, call.correlation_id, results)
-    answer = _reply(ctx, results, acks, call)
-    if isinstance(answer, BadRequest):
-        raise answer
-    return answer
+    reply_now = _reply(ctx, results, acks, call)
+    if isinstance(reply_now, BadRequest):
+        raise reply_now
+    return reply_now
 
 
 def _is_broker(frame: memoryview) -> bool:
@@ -117,22 +117,22 @@ def _is_broker(frame: memoryview) -> bool:
     return frame[PREFIX_AND_LENGTH.size : PREFIX_AND_LENGTH.size + max(size, 0)] == INTERNAL_CLIENT
 
 
-def _produce_in_transaction(ctx: DataContext, frame: memoryview, ask: ProduceBody, call: Call) -> Reply:
+def _produce_in_transaction(ctx: DataContext, frame: memoryview, body: ProduceBody, call: Call) -> Reply:
     """Verify the batches with the transaction coordinator first; a remote one takes a while."""
-    assert ask.transactional_id is not None
-    transactional_id = ask.transactional_id
+    assert body.transactional_id is not None
+    transactional_id = body.transactional_id
     version = call.version
     enabled = ctx.config.transaction_partition_verification_enable
-    batches = list(_transactional_batches(ctx, ask, frame, version))
+    batches = list(_transactional_batches(ctx, body, frame, version))
 
     def verify_all(view: memoryview) -> NowOrLater[Verifications]:
-        found = batches if view is frame else _transactional_batches(ctx, ask, view, version)
+        found = batches if view is frame else _transactional_batches(ctx, body, view, version)
         return verify(ctx.transactions, transactional_id, found, version, enabled=enabled, now=ctx.now())
 
     def append(view: memoryview, verifications: Verifications) -> Reply:
         if isinstance(verifications, Refusal):
-            return _refused_all(ask, verifications, call)
-        return _append_all(ctx, view, ask, call, verifications)
+            return _refused_all(body, verifications, call)
+        return _append_all(ctx, view, body, call, verifications)
 
     return (
         ctx.verification_queue.serve(batches[0].producer_id, frame, verify_all, append)
@@ -142,11 +142,11 @@ def _produce_in_transaction(ctx: DataContext, frame: memoryview, ask: ProduceBod
 
 
 def _transactional_batches(
-    ctx: DataContext, ask: ProduceBody, frame: memoryview, version: int
+    ctx: DataContext, body: ProduceBody, frame: memoryview, version: int
 ) -> Iterator[TransactionalBatch]:
     """The transactional batches of the request, for partitions that this broker leads."""
     topics = ctx.replicas.by_id if version >= PRODUCE_BY_ID else ctx.replicas.by_name
-    for token, rows in ask.topics:
+    for token, rows in body.topics:
         for index, start, stop in rows:
             partition = ctx.replicas.find(topics, token, index)
             if partition is not None and partition.leads and stop >= 0:
@@ -158,7 +158,9 @@ def _transactional_batches(
 def _reply(ctx: DataContext, results: Results, acks: int, call: Call) -> bytes | BadRequest | None:
     if acks == 0:
         return _failure(results)
-    leaders = [answer.leader for _, answers in results for answer in answers if answer.leader is not None]
+    leaders = [
+        result.leader for _, partition_results in results for result in partition_results if result.leader is not None
+    ]
     found = endpoints(ctx, call.session.listener, leaders) if leaders else ()
     return pack_produce(call.version, call.correlation_id, results, found)
 
@@ -168,24 +170,24 @@ def _pack(call: Call, results: Results) -> bytes:
 
 
 def _park(
-    waiting: list[Waiting], reply: Callable[[], bytes | BadRequest | None], timeout_ms: int | None
+    pending: list[PendingBatch], reply: Callable[[], bytes | BadRequest | None], timeout_ms: int | None
 ) -> Parked | bytes | None:
     """The reply to a request some of whose batches are pending: once the last has its outcome, or after the timeout."""
     parked = Parked()
-    missing = len(waiting)
+    missing = len(pending)
     timer: asyncio.TimerHandle | None = None
 
     def finish() -> None:
-        for each in waiting:
+        for each in pending:
             each.later.forget()
         if timer is not None:
             timer.cancel()
         parked.resolve(reply())
 
-    def arrived(each: Waiting, outcome: Outcome) -> None:
+    def arrived(each: PendingBatch, outcome: Outcome) -> None:
         nonlocal missing
-        index = each.answers[each.place].partition
-        each.answers[each.place] = (
+        index = each.partition_results[each.place].partition
+        each.partition_results[each.place] = (
             _refused(index, outcome, each.partition)
             if isinstance(outcome, Refusal)
             else ProduceResult(index, 0, *outcome)
@@ -194,7 +196,7 @@ def _park(
         if not missing:
             finish()
 
-    for each in waiting:
+    for each in pending:
         each.later.then(partial(arrived, each))
     if parked.done:  # a later batch of the same request took the directory offline, and the earlier ones with it
         settled = parked.reply
@@ -209,11 +211,11 @@ def _park(
 
 def _failure(results: Results) -> BadRequest | None:
     """acks=0 has no response: a closed connection is the only way to tell the producer."""
-    for token, answers in results:
-        for answer in answers:
-            if answer.error:
-                name = WireError(answer.error).name
-                return BadRequest(f"produce with acks=0 to partition {answer.partition} of {token!r} failed: {name}")
+    for token, partition_results in results:
+        for result in partition_results:
+            if result.error:
+                name = WireError(result.error).name
+                return BadRequest(f"produce with acks=0 to partition {result.partition} of {token!r} failed: {name}")
     return None
 
 
@@ -229,9 +231,9 @@ def _refused(index: int, refusal: Refusal, partition: Partition | None = None) -
     return result._replace(leader=leader_of(partition.state))
 
 
-def _refused_all(ask: ProduceBody, refusal: Refusal, call: Call) -> bytes | None:
-    results = _refuse_all(ask, refusal)
-    if ask.acks:
+def _refused_all(body: ProduceBody, refusal: Refusal, call: Call) -> bytes | None:
+    results = _refuse_all(body, refusal)
+    if body.acks:
         return _pack(call, results)
     failure = _failure(results)
     if failure is not None:
@@ -239,5 +241,5 @@ def _refused_all(ask: ProduceBody, refusal: Refusal, call: Call) -> bytes | None
     return None
 
 
-def _refuse_all(ask: ProduceBody, refusal: Refusal) -> Results:
-    return [(token, [_refused(index, refusal) for index, _, _ in rows]) for token, rows in ask.topics]
+def _refuse_all(body: ProduceBody, refusal: Refusal) -> Results:
+    return [(token, [_refused(index, refusal) for index, _, _ in rows]) for token, rows in body.topics]
