@@ -382,7 +382,7 @@ def test_without_the_metadata_log_nothing_is_cleaned(left: dict[str, Left], open
     for deleted in broker.data.glob("*-delete"):
         shutil.rmtree(deleted)
     broker.start()
-    assert "all cleaning of them is switched off" in broker.log_text()
+    assert "retention and compaction are switched off" in broker.log_text()
     off = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
     with RawClient(broker.bootstrap) as client:
         found = everything(client)

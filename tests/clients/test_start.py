@@ -508,7 +508,7 @@ def test_too_few_file_descriptors_are_mentioned(tmp_path: Path, owned: Owned) ->
     while "is ready" not in broker.log_text():
         assert time.monotonic() < deadline
         time.sleep(0.05)
-    assert "only 300 files and connections may be open" in broker.log_text()
+    assert "the limit on open files and connections is only 300" in broker.log_text()
     ready = next(line for line in broker.log_text().splitlines() if "is ready" in line)
     assert f"ready at {broker.bootstrap} " in ready
     assert f"data in {broker.data}" in ready
