@@ -32,7 +32,7 @@ class Committed:
     def acknowledged(self, base_offset: int, crc: int) -> None:
         self._acknowledged[base_offset] = crc
 
-    def look(self, who: str, partition: Partition, start: int) -> int:
+    def look(self, broker: str, partition: Partition, start: int) -> int:
         """Compares a replica's log from an offset to its high watermark, which is returned."""
         high_watermark = partition.high_watermark
         if start >= high_watermark:
@@ -40,20 +40,20 @@ class Committed:
         for header in partition.log.read_headers(max(start, partition.log.start_offset)):
             if header.base_offset >= high_watermark:
                 break
-            self._see(who, header, partition.log)
+            self._see(broker, header, partition.log)
         if self.end < high_watermark:
-            raise Broken(f"{who}: {self.name} is committed up to {high_watermark}, and has nothing from {self.end} on")
+            raise Broken(f"{broker}: {self.name} is committed to {high_watermark}, and has nothing from {self.end} on")
         return high_watermark
 
-    def _see(self, who: str, header: BatchHeader, log: Log) -> None:
+    def _see(self, broker: str, header: BatchHeader, log: Log) -> None:
         base, found = header.base_offset, Batch(header.last_offset, header.crc)
         if base >= self.end:
             if base > self.end and base != log.start_offset:
-                raise Broken(f"{who}: {self.name} lacks committed records from {self.end} to {base}")
+                raise Broken(f"{broker}: {self.name} lacks committed records from {self.end} to {base}")
             self._batches[base] = found
             self.end = header.last_offset + 1
         elif self._batches.get(base) != found:
-            raise Broken(f"{who}: {self.name} has another batch at {base} than was committed there")
+            raise Broken(f"{broker}: {self.name} has another batch at {base} than was committed there")
 
     def check_acknowledged(self, *, all_of_them: bool = False) -> None:
         """What was acknowledged is what is committed there. `all_of_them`: everything committed was looked at."""

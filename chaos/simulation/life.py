@@ -129,7 +129,7 @@ class Life:
             self.writers.calm = 0
 
     async def _rest(self) -> None:
-        """All is mended. Within bounded time everybody is in sync, and whoever waited was answered."""
+        """All is mended. Within bounded time all replicas are in sync, and every produce is answered."""
         world, loop = self.world, asyncio.get_running_loop()
         world.answers_lost = 0.0
         self._powered_off = False
@@ -188,51 +188,51 @@ class Life:
             if outcome is not None:
                 await outcome
 
-    def _possible(self, who: int) -> dict[str, Callable[[], Coroutine[Any, Any, None] | None]]:
+    def _possible(self, broker_id: int) -> dict[str, Callable[[], Coroutine[Any, Any, None] | None]]:
         world = self.world
-        if world.broker(who) is None:
-            return {"restart": lambda: world.restart(who)}
+        if world.broker(broker_id) is None:
+            return {"restart": lambda: world.restart(broker_id)}
         faults: dict[str, Callable[[], Coroutine[Any, Any, None] | None]] = {
-            "kill": lambda: world.kill(who),
-            "kill and restart at once": lambda: self._again(world.kill(who), who),
-            "stop": lambda: world.stop(who),
+            "kill": lambda: world.kill(broker_id),
+            "kill and restart at once": lambda: self._again(world.kill(broker_id), broker_id),
+            "stop": lambda: world.stop(broker_id),
             "cut one way": lambda: world.cut(*self._dice.sample(IDS, 2)),
-            "isolate": lambda: self._isolate(who),
-            "cut off from the controller": lambda: world.cut(*self._dice.sample((CONTROLLER, who), 2)),
+            "isolate": lambda: self._isolate(broker_id),
+            "cut off from the controller": lambda: world.cut(*self._dice.sample((CONTROLLER, broker_id), 2)),
             "heal": world.heal,
             "break connections": self._break_connections,
-            "jump of a clock": lambda: self._jump(who),
+            "jump of a clock": lambda: self._jump(broker_id),
             "election": world.rebalance,
             "lost answers": lambda: setattr(world, "answers_lost", self._dice.choice((0.0, 0.5))),
         }
         if self._durable and not self._powered_off:
-            faults["power cut"] = lambda: self._lose_power(who)
+            faults["power cut"] = lambda: self._lose_power(broker_id)
         return faults
 
-    async def _again(self, end: Coroutine[Any, Any, None], who: int, *, trusted: bool = True) -> None:
+    async def _again(self, end: Coroutine[Any, Any, None], broker_id: int, *, trusted: bool = True) -> None:
         await end
-        self.world.restart(who, trusted=trusted)
+        self.world.restart(broker_id, trusted=trusted)
 
-    async def _lose_power(self, who: int) -> None:
+    async def _lose_power(self, broker_id: int) -> None:
         """One machine in a time of trouble: more than that may lose what was acknowledged."""
         self._powered_off = True
-        await self.world.kill(who, power=True)
+        await self.world.kill(broker_id, power=True)
         await asyncio.sleep(self._dice.choice((0.0, 0.5)))
-        self.world.restart(who, trusted=False)
+        self.world.restart(broker_id, trusted=False)
 
-    def _isolate(self, who: int) -> None:
+    def _isolate(self, broker_id: int) -> None:
         for other in (CONTROLLER, *IDS):
-            if other != who:
-                self.world.cut(who, other)
-                self.world.cut(other, who)
+            if other != broker_id:
+                self.world.cut(broker_id, other)
+                self.world.cut(other, broker_id)
 
     def _break_connections(self) -> None:
         for connection in self.world.network.connections:
             if self._dice.random() < 0.5:
                 connection.break_off("the connection was reset")
 
-    def _jump(self, who: int) -> None:
-        broker = self.world.broker(who)
+    def _jump(self, broker_id: int) -> None:
+        broker = self.world.broker(broker_id)
         assert broker is not None
         broker.clock.ahead_ms += self._dice.choice(JUMPS_MS)
 
@@ -256,7 +256,7 @@ class _Meanwhile:
 def live(home: Path, seed: int, seconds: float) -> Report:
     """One life, alone in this process. The same seed gives the same life, under the same PYTHONHASHSEED."""
     dice = random.Random(seed)
-    random.seed(seed)  # for whoever rolls dice of its own: fetch sessions have random ids
+    random.seed(seed)  # fetch sessions have random ids
     life = Life(home, seed, dice)
     with (
         mock.patch("moldau.replication.replicas.open_all", one_after_another),

@@ -1,4 +1,4 @@
-"""An event loop whose time passes only when nobody has anything to do: hours take as long as their work.
+"""An event loop whose time passes only when nothing is ready to run: hours take as long as their work.
 
 Work for threads is done on the loop, a moment later. So what happens, and in which order, follows from the seed alone.
 """
@@ -47,7 +47,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
                 return
             try:
                 future.set_result(func(*args))
-            except Exception as problem:  # noqa: BLE001 - whoever waits for it gets it
+            except Exception as problem:  # noqa: BLE001 - passed on to the future
                 future.set_exception(problem)
 
         self.call_later(self._dice.uniform(0, MOST_DISK_S), work)

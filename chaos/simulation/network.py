@@ -28,7 +28,7 @@ BODY = 5  # where the body of a response begins: behind its correlation id and t
 
 
 class Network:
-    """Who does not reach whom, and all pipes there are. CONTROLLER is nobody's id."""
+    """Cut directions and all pipes. CONTROLLER is no broker's id."""
 
     CONTROLLER = 0
 

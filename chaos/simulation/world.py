@@ -1,4 +1,4 @@
-"""Three simulated brokers and a controller: lives and deaths, who is registered, who leads what, and what must hold.
+"""Three simulated brokers and a controller: restarts, registrations, leaders, and the checks of what must hold.
 
 The controller is the pure decisions of `moldau.metadata` and the handler of AlterPartition; it never fails, but may be
 out of reach. Each of its changes reaches each broker by a pipe, like an entry of the feed.
@@ -130,7 +130,7 @@ class World:
         if registered is not None and registered.epoch == epoch:
             self.decide(*broker_failure_changes(self.image, [broker_id], self.rules))
 
-    # ── who reaches whom ──
+    # ── connectivity ──
 
     def cut(self, source: int, target: int) -> None:
         self.network.cut.add((source, target))

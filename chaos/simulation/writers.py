@@ -1,4 +1,4 @@
-"""Who writes to a simulated cluster: producers, and transactions whose markers come as soon as the last record commits.
+"""Writers of a simulated cluster: producers, and transactions whose markers come as soon as the last record commits.
 
 Coordinators do the same: what one partition commits makes them write to others, in the same turn of the loop. While all
 is calm nobody may wait for long: neither for an acknowledgement, nor for the followers to hear of what is committed.
@@ -49,7 +49,7 @@ class Writers:
         self.calm = self._calms
 
     async def run(self, pause_s: float) -> None:
-        """Until cancelled: somebody writes to somebody who believes to lead."""
+        """Write to brokers that believe to lead, until cancelled."""
         while True:
             await asyncio.sleep(self._dice.expovariate(1 / pause_s))
             if self.world.alive:
@@ -87,7 +87,7 @@ class Writers:
             self._note(broker, partition, lambda: partition.appender.append_records(pairs, now), go_on)
 
     def write_to(self, broker: SimulatedBroker, partition: Partition, then: Callable[[Outcome], None]) -> None:
-        """One record, for somebody who wants to know what becomes of it."""
+        """Write one record, and pass its outcome on."""
         pairs = [(None, b"%d" % self.writes)]
         self._note(broker, partition, partial(partition.appender.append_records, pairs, broker.clock.now()), then)
 
