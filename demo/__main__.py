@@ -74,7 +74,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="make demo", description="Orders through a broker and Spark, live.")
     parser.add_argument("--seconds", type=float, default=None, help="end by itself, so long after the first result")
     wanted = parser.parse_args()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for number in (signal.SIGINT, signal.SIGTERM):  # a shell's background job inherits SIGINT as ignored
+        signal.signal(number, signal.default_int_handler)
     try:
         with tempfile.TemporaryDirectory(prefix="moldau-demo-") as folder:
             print(run(Path(folder), wanted.seconds))

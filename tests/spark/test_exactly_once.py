@@ -113,7 +113,7 @@ def test_a_repeated_batch_with_fewer_tasks_stops_the_query(pipeline: Pipeline, b
         assert commit(cluster, control.task_group(1), {control.tp: TaskCommit(1, 5, "d").offset()}) is None
     pipeline.add("b", 10)
     for _ in range(2):
-        assert "batch 1 now has 1 tasks, but task 1 has written 5 rows of it before" in failure(pipeline.run)
+        assert "batch 1 now has 1 tasks, but task 1 wrote 5 rows of it before" in failure(pipeline.run)
 
 
 def test_coalesce_makes_a_batch_one_transaction(pipeline: Pipeline, broker: AnyBroker, consume: Consume) -> None:
