@@ -209,7 +209,7 @@ def test_what_is_typed_wrongly(pipelines: Pipelines) -> None:
     fail(pipelines.run("run", bad), 1, "bad.py is not valid Python: invalid syntax (line 2)")
     fail(pipelines.run("run", good, "--master", "lokal"), 1, "'lokal' is not a Spark master. Use local[N]")
     fail(pipelines.run("run", good, "--master", "spark://127.0.0.1:1"), 1, "cannot reach the master")
-    fail(pipelines.run("run", good, "--from", "whenever"), 2, "--from 'whenever' is not a place to begin")
+    fail(pipelines.run("run", good, "--from", "whenever"), 2, "--from 'whenever' is not a position")
     fail(pipelines.run("run", good, "--bootstrap", "127.0.0.1:1"), 1, "cannot reach a broker at 127.0.0.1:1")
     fail(pipelines.run("run", good, "--name", "a/b"), 1, "'a/b' is not a valid pipeline name")
     fail(pipelines.run("run", good, "--conf", "spark.driver.memory"), 2, "--conf", "key=value")
