@@ -1,5 +1,6 @@
 """Fixtures for tests of groups and transactions with real clients."""
 
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from support.groups.members import Group
 
 NewGroup = Callable[..., Group]
 Feed = Callable[..., list[str]]
+SMALL_DISK_BYTES = 12 << 20
 
 
 @pytest.fixture(scope="session")
@@ -68,3 +70,17 @@ def feed(broker: AnyBroker) -> Feed:
 def go_program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The franz-go client."""
     return build(tmp_path_factory.mktemp("go"))
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A small file system, for tests of full disks."""
+    path = tmp_path / "small"
+    path.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={SMALL_DISK_BYTES}", "tmpfs", str(path)], capture_output=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip("mounting a small file system needs root: sudo make test")
+    yield path
+    subprocess.run(["umount", "--lazy", str(path)], check=True)

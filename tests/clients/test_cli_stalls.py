@@ -96,27 +96,19 @@ def test_suggestions_repeat_the_bootstrap_address(bootstrap: str) -> None:
 
 
 @pytest.fixture
-def full(tmp_path: Path) -> Iterator[str]:
+def full(small_disk: Path, tmp_path: Path) -> Iterator[str]:
     """A broker with a record in the topic t, on a disk without room."""
-    small = tmp_path / "small"
-    small.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size={12 << 20}", "tmpfs", str(small)], capture_output=True, check=False
-    )
-    if mounted.returncode:
-        pytest.skip("mounting a small file system needs root: sudo make test")
     own = BrokerProcess(tmp_path / "broker")
-    own.data = small / "data"
+    own.data = small_disk / "data"
     try:
         own.start()
         moldau = runner(own.bootstrap)
         succeed(moldau("topic", "create", "t", "--partitions", "1"))
         succeed(moldau("produce", "t", stdin="x\n"))
-        (small / "ballast").write_bytes(bytes(shutil.disk_usage(small).free))
+        (small_disk / "ballast").write_bytes(bytes(shutil.disk_usage(small_disk).free))
         yield own.bootstrap
     finally:
         own.stop()
-        subprocess.run(["umount", "--lazy", str(small)], check=True)
 
 
 def test_a_full_disk_is_named(full: str) -> None:

@@ -19,22 +19,7 @@ from support.clients.raw import RawClient
 from support.eventually import eventually
 from support.log.batches import plain_values
 
-SMALL = 12 << 20
 PATIENCE = 60
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of its own with little room."""
-    path = tmp_path / "small"
-    path.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size={SMALL}", "tmpfs", str(path)], capture_output=True, check=False
-    )
-    if mounted.returncode:
-        pytest.skip("mounting a small file system needs root: sudo make test")
-    yield path
-    subprocess.run(["umount", "--lazy", str(path)], check=True)
 
 
 def values(bootstrap: str, topic: str, partition: int = 0) -> list[bytes | None]:

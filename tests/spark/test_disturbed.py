@@ -44,16 +44,8 @@ class Copier:
         self.run()
 
     def run(self) -> None:
-        where = {"kafka.bootstrap.servers": self.broker.bootstrap}
-        limit = {"maxOffsetsPerTrigger": str(IN_A_BATCH), "startingOffsets": "earliest"}
         assert self.driver is not None
-        self.driver.ask(
-            "copy",
-            format="moldau",
-            source={**where, **limit, "subscribe": SOURCE},
-            sink={**where, "topic": TARGET},
-            checkpoint=str(self.directory / "checkpoint"),
-        )
+        self.driver.copy(self.broker.bootstrap, (SOURCE, TARGET), self.directory, batch=IN_A_BATCH)
 
     def go_on_until(self, count: int) -> None:
         """Until so many records are in the target; a query that ended is started again, as a supervisor would."""

@@ -57,16 +57,10 @@ class Copy:
         self.run()
 
     def run(self) -> None:
-        where = {"kafka.bootstrap.servers": self.broker.bootstrap}
-        limit = {"maxOffsetsPerTrigger": str(IN_A_BATCH), "startingOffsets": "earliest"}
         assert self.driver is not None
-        self.driver.ask(
-            "copy",
-            format="faulty",
-            source={**where, **limit, "subscribe": SOURCE},
-            sink={**where, "topic": TARGET, "delivery": self.delivery, "faults": str(self.faults)},
-            checkpoint=str(self.directory / "checkpoint"),
-        )
+        options = {"delivery": self.delivery, "faults": str(self.faults)}
+        topics = (SOURCE, TARGET)
+        self.driver.copy(self.broker.bootstrap, topics, self.directory, batch=IN_A_BATCH, form="faulty", **options)
 
     def more(self) -> None:
         values = [b"%d" % number for number in range(len(self.sent), len(self.sent) + EACH)]

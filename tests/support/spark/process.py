@@ -59,6 +59,20 @@ class SparkProcess:
         self.tell(do, **more)
         return self.answer()
 
+    def copy(
+        self, bootstrap: str, topics: tuple[str, str], directory: Path, *, batch: int, form: str = "moldau", **sink: str
+    ) -> None:
+        """Start a stream from the first topic to the second, with `batch` records in a micro-batch."""
+        where = {"kafka.bootstrap.servers": bootstrap}
+        limits = {"maxOffsetsPerTrigger": str(batch), "startingOffsets": "earliest"}
+        self.ask(
+            "copy",
+            format=form,
+            source={**where, **limits, "subscribe": topics[0]},
+            sink={**where, "topic": topics[1], **sink},
+            checkpoint=str(directory / "checkpoint"),
+        )
+
     def tell(self, do: str, **more: Any) -> None:
         """As `ask`, without waiting for the `answer`."""
         assert self.process.stdin is not None
