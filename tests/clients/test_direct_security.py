@@ -183,7 +183,7 @@ def test_a_producer_and_a_reader_outlive_their_sessions(kafka: SecuredKafka, mon
     """A broker cuts those off who send something when their session is over (KIP-368)."""
     made: list[int] = []
     new = Cluster.dedicated_connection
-    monkeypatch.setattr(Cluster, "own_connection", lambda self, node: made.append(node) or new(self, node))  # type: ignore[func-returns-value]
+    monkeypatch.setattr(Cluster, "dedicated_connection", lambda self, node: made.append(node) or new(self, node))  # type: ignore[func-returns-value]
     with RawClient(kafka.bootstrap) as raw:
         raw.create_topic("long")
     security = Security(sasl=Sasl(SHORT_SESSIONS, "alice", "wonder"))
