@@ -87,7 +87,7 @@ def test_a_damaged_replica_is_mended_from_the_leader_and_does_not_lead_meanwhile
     flip(directory(cluster, topic, VICTIM, UNCHECKED) / FIRST_SEGMENT)  # after a crash all of it is checked
     cluster.start(VICTIM)
     cluster.wait_for(lambda: all(mended(cluster, topic, each) for each in range(3)), "that it has what was cut off")
-    assert "bytes cut off" in cluster.broker(VICTIM).log_text()
+    assert "bytes removed" in cluster.broker(VICTIM).log_text()
 
     cluster.stop(VICTIM)
     flip(directory(cluster, topic, VICTIM, READ_ONLY) / FIRST_SEGMENT)  # after an orderly stop nothing is
