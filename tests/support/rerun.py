@@ -140,6 +140,8 @@ def main() -> int:
     parser.add_argument("paths", nargs="+", help="files, folders or tests, as pytest takes them")
     parser.add_argument("-n", dest="workers", type=int, default=0, metavar="N", help="processes of the first run")
     given = parser.parse_args()
+    # A shell starts background jobs with SIGINT ignored. The commands that tests interrupt would inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     return run_tests(given.paths, given.workers)
 
 

@@ -183,3 +183,19 @@ def test_signals_end_the_run(tmp_path: Path, number: int) -> None:
                 os.killpg(process.pid, signal.SIGKILL)
     assert process.returncode == (2 if number == signal.SIGINT else 128 + signal.SIGTERM)
     assert ("1 passed" in told) == (number == signal.SIGINT)
+
+
+def test_tests_of_a_background_job_can_interrupt_their_commands(tmp_path: Path) -> None:
+    """A shell starts background jobs with SIGINT ignored, and children inherit that."""
+    interrupts = """
+        import signal, subprocess, sys
+
+        def test_the_command_gets_the_default():
+            code = "import signal; print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)"
+            assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "True"
+    """
+    arguments = command(tmp_path, interrupts=interrupts)
+    done = subprocess.run(
+        ["sh", "-c", 'trap "" INT; exec "$@"', "sh", *arguments], cwd=tmp_path, env=environment(), capture_output=True
+    )
+    assert done.returncode == 0, done.stdout.decode()
