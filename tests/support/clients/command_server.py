@@ -10,6 +10,7 @@ import json
 import os
 import pkgutil
 import runpy
+import signal
 import socket
 import struct
 import subprocess
@@ -29,6 +30,9 @@ class CommandServer:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self._start()
+
+    def _start(self) -> None:
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         path = os.pathsep.join([str(TESTS), *filter(None, sys.path)])
         with theirs:
@@ -42,6 +46,7 @@ class CommandServer:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
+                process_group=0,
             )
 
     def run(
@@ -61,12 +66,20 @@ class CommandServer:
             try:
                 code = int.from_bytes(self._socket.recv(4), "big", signed=True)
             except TimeoutError:
+                self._restart()
                 raise subprocess.TimeoutExpired(list(arguments), timeout_s) from None
             finally:
                 feeding.join()
             out.seek(0)
             errors.seek(0)
             return subprocess.CompletedProcess(list(arguments), code, out.read(), errors.read())
+
+    def _restart(self) -> None:
+        """Kill the server with its command: its late answer would be taken for that of the next command."""
+        os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        self._socket.close()
+        self._start()
 
 
 def _feed(pipe: int, data: bytes) -> None:
