@@ -64,7 +64,7 @@ def test_every_bug_is_found_where_it_is(bootstrap: str) -> None:
     wait_until(lambda: asker.acked > 0, "the asker begins")  # and so, about, does everybody else
     for each in cast.producers:
         each.start()
-    for each in cast.everybody:
+    for each in cast.clients:
         wait_until(lambda each=each: each.acked >= RECORDS or each.broken is not None, each.name, 30)
     cast.end()
     read_everything(bootstrap, recorder, cast.topics)
