@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 BROKER := $(VENV)/.ready
 SPARK := $(VENV)/.ready-for-spark
 EVERYTHING := $(VENV)/.ready-for-tests
+COMPILED := $(VENV)/.compiled
 
 # Tests wait often: one process more than cores keeps these busy. Each may start a JVM for Spark, of a gigabyte.
 WORKERS ?= 3
@@ -12,7 +13,7 @@ WORKERS ?= 3
 # Or a while after the first result: make demo DEMO_SECONDS=20
 DEMO_SECONDS ?=
 
-.PHONY: up demo setup test check docs bench exactly-once storm spark spark-faults soak chaos simulate clean
+.PHONY: up demo setup compile test check docs bench exactly-once storm spark spark-faults soak chaos simulate clean
 
 up: $(BROKER)
 	@exec $(BIN)/moldau up --dir ./data --listen localhost:9092
@@ -22,12 +23,13 @@ demo: $(SPARK)
 
 setup: $(EVERYTHING)
 
-$(BROKER): pyproject.toml
+$(BROKER): pyproject.toml hatch_build.py
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Moldau needs Python 3.11 or later; name one with: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)"; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { echo "Python's venv module is missing; on Debian and Ubuntu: apt-get install python3-venv"; rm -rf $(VENV); exit 1; }
-	@echo "Setting up $(VENV) (once, about half a minute) …"
+	@echo "Setting up $(VENV) and compiling the hot modules (once, about a minute; MOLDAU_COMPILE=0 leaves them as Python) …"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
-	@touch $@
+	@$(BIN)/moldau --version
+	@touch $@ $(COMPILED)
 
 $(SPARK): $(BROKER)
 	@echo "Adding Spark (once, about a minute and 0.9 GB) …"
@@ -39,7 +41,16 @@ $(EVERYTHING): $(BROKER)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,spark]'
 	@touch $(SPARK) $@
 
-test: setup check
+# The sources as they are now, compiled; `make up` alone runs what was edited since as Python, and says so.
+compile: $(COMPILED)
+
+$(COMPILED): $(BROKER) $(shell find src/moldau -name '*.py')
+	@echo "Compiling the hot modules (about a minute) …"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	@$(BIN)/moldau --version
+	@touch $@
+
+test: setup compile check
 	@$(BIN)/python -m tests.support.rerun tests -n $(WORKERS)
 
 check: setup
@@ -67,7 +78,7 @@ docs: setup
 	@$(BIN)/python -m moldau.broker.protocol_page > docs/protocol.md
 	@PYTHONPATH=tests $(BIN)/python -m support.file_map > docs/files.md
 
-bench: setup
+bench: setup compile
 	@$(BIN)/python -m benchmarks $(ARGS)
 	@$(if $(ARGS),,$(BIN)/python -m benchmarks cluster)
 

@@ -218,7 +218,7 @@ class Dispatcher:
         timeout_s = min(asked_ms, FORWARDED_MS) / 1000
         answer = await client.forward(frame, call.session.peer, call.session.principal, timeout_s)
         if isinstance(answer, bytes):
-            return Enveloped(answer)
+            return Packed(answer)
         return await self._serve(api, request, call)  # as the new controller, or to refuse each row
 
     async def serve_forwarded(self, frame: memoryview, session: Session) -> bytes | Refusal:
@@ -261,8 +261,10 @@ class Dispatcher:
         return await response if inspect.isawaitable(response) else await awaited(response)
 
 
-class Enveloped(bytes):
+class Packed(NamedTuple):
     """A response that the controller has packed, header included."""
+
+    frame: bytes
 
 
 def _park(api: Api, call: Call, pending: Later[object]) -> Handled:
@@ -288,8 +290,8 @@ def _frame(api: Api, call: Call, response: object) -> bytes:
     """The response as a frame; a handler may return the encoded body instead of a message."""
     if isinstance(response, NotController):
         response = response.response
-    if isinstance(response, Enveloped):
-        return LENGTH.pack(len(response)) + response
+    if isinstance(response, Packed):
+        return LENGTH.pack(len(response.frame)) + response.frame
     body = response if isinstance(response, bytes) else encode(response, call.version)
     header = pack_response_header(api.messages.key, call.version, call.correlation_id)
     return LENGTH.pack(len(header) + len(body)) + header + body

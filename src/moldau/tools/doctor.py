@@ -14,6 +14,7 @@ from enum import StrEnum
 import typer
 
 import moldau
+from moldau import compiled
 from moldau.client.admin.clients import Admin, explain
 from moldau.client.admin.target import CONNECT_TIMEOUT_S, REQUEST_TIMEOUT_S, Target
 from moldau.spark.java import NoJava, find_java
@@ -68,6 +69,9 @@ def doctor(context: CommandContext) -> None:
 
 def look_at_machine() -> Iterator[Finding]:
     yield Finding("moldau", State.OK, moldau.__version__)
+    reason = compiled.modules.reason
+    advice = f"The broker is slower as plain Python: {reason}." if reason else ""
+    yield Finding("hot modules", State.NOTE if reason else State.OK, "not compiled" if reason else "compiled", advice)
     yield Finding("python", State.OK, f"{platform.python_version()} ({sys.executable})")
     if sys.platform == "win32":
         yield Finding("system", State.WRONG, "Windows", "Brokers and pipelines run in WSL2: wsl --install")

@@ -12,6 +12,7 @@ import typer
 from typer.main import get_command
 
 import moldau
+from moldau import compiled
 from moldau.tools.common.app import App, Group
 from moldau.tools.common.options import Output, OutputOption, Properties, RootBootstrap, Shared
 
@@ -68,7 +69,7 @@ app = App(
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        print(f"moldau {moldau.__version__}")
+        print(f"moldau {moldau.__version__} ({compiled.describe()})")
         raise typer.Exit
 
 

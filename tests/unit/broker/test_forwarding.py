@@ -12,7 +12,7 @@ from moldau.broker.apis.envelope import envelope
 from moldau.broker.cluster.controller_client import ControllerClient
 from moldau.broker.context import Contexts
 from moldau.broker.controller import CONTENDED, NOT_CONTROLLER, NotController, unless_deposed
-from moldau.broker.dispatch import Dispatcher, Enveloped
+from moldau.broker.dispatch import Dispatcher, Packed
 from moldau.broker.table import APIS
 from moldau.wire.codec import encode
 from moldau.wire.headers import pack_request_header
@@ -42,7 +42,7 @@ def test_a_client_that_waits_for_nothing_is_answered_by_the_controller(asked_ms:
     request = CreateTopicsRequest(topics=(), timeout_ms=asked_ms)
     client: Any = Client()
     answer = asyncio.run(dispatcher._by_the_controller(client, api, request, b"", a_call(7)))
-    assert answer == Enveloped(b"answer")
+    assert answer == Packed(b"answer")
     assert waited == [looked_s]
 
 
@@ -114,7 +114,7 @@ def test_a_request_that_the_controller_was_deposed_from_goes_to_its_successor() 
     client: Any = Successor()
     request = CreateTopicsRequest(topics=())
     answer = asyncio.run(dispatcher._by_the_controller(client, api._replace(handler=deposed), request, b"", a_call(7)))
-    assert answer == Enveloped(b"of the successor")
+    assert answer == Packed(b"of the successor")
     frame = pack_request_header(api.messages.key, 7, 1, "client") + encode(request, 7)
     refused = asyncio.run(dispatcher.serve_forwarded(memoryview(frame), Session("BROKERS", "10.0.0.1:1")))
     assert isinstance(refused, Refusal)

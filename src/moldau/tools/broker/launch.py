@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 import moldau
+from moldau import compiled
 from moldau.base.properties import MalformedProperties, Properties, read_properties
 from moldau.tools.common.failure import announce as say
 from moldau.tools.common.failure import misused, split_pair
@@ -163,7 +164,7 @@ def announce(started: Started) -> None:
     option = "" if address == UP_LISTEN else f" -b {address}"
     command = own_command()
     lines = (
-        f"Moldau {moldau.__version__} is ready.",
+        f"Moldau {moldau.__version__} is ready ({compiled.describe()}).",
         f"  Broker   {', '.join(started.addresses)}",
         f"  Data     {', '.join(str(Path(name).resolve()) for name in started.directories)}",
         "Try, in another terminal:",
