@@ -9,7 +9,7 @@ import logging
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from moldau.base.errors import WireError
+from moldau.base.errors import Refusal, WireError
 from moldau.base.ids import Epoch
 from moldau.log.follower_append import CorruptFetchError
 from moldau.log.segment import CorruptLogError
@@ -130,7 +130,27 @@ class Fetcher:
         self._resting.pop(key, None)
         self._failures.pop(key, None)
         self._say_again(key)
-        self._dirty.add(key)
+        self._fetch_soon(key)
+        self._wake.set()
+
+    def _fetch_soon(self, key: PartitionKey) -> None:
+        """Name the partition in the next request; if its records have to be flushed first, after that.
+
+        With flush.messages the fetch offset tells the leader that all records before it are on disk here.
+        """
+        partition = self._partitions[key]
+        log = partition.log
+        if log.end_offset - log.recovery_point < log.config.flush_messages:
+            self._dirty.add(key)
+            return
+        self._leave_out(key, DISK_S)
+        partition.flusher.when_durable(log.end_offset, lambda refusal: self._flush_ended(key, partition, refusal))
+
+    def _flush_ended(self, key: PartitionKey, partition: Partition, refusal: Refusal | None) -> None:
+        if refusal is not None:
+            self._pause(key, partition, refusal.error)  # `_fetch_soon` flushes again afterwards
+        elif key in self._resting:
+            self._resting[key] = 0
         self._wake.set()
 
     def _say_again(self, key: PartitionKey) -> None:
@@ -201,7 +221,7 @@ class Fetcher:
         now = asyncio.get_running_loop().time()
         for key in [key for key, until in self._resting.items() if until <= now]:
             del self._resting[key]
-            self._dirty.add(key)
+            self._fetch_soon(key)
         return now
 
     async def _round(self) -> None:
@@ -341,8 +361,7 @@ class Fetcher:
                 if self._owner.throttle.rate != UNLIMITED and self._throttled(partition):
                     self._owner.throttle.record(row.stop - row.start, now)
             self._failures.pop(key, None)
-            if not self._waits_for_disk(key, partition):
-                self._dirty.add(key)
+            self._fetch_soon(key)
             if told.offset == partition.log.end_offset and (row.diverging is not None or row.stop > row.start):
                 self._pause(key, partition, WireError.NONE)  # no progress: not again at once
             if removed:
@@ -361,20 +380,6 @@ class Fetcher:
             logger.error("The log of %s is corrupt, and is copied again from its leader: %s", partition.name, problem)
             partition.cannot_read()
         self._pause(key, partition, WireError.KAFKA_STORAGE_ERROR)
-
-    def _waits_for_disk(self, key: PartitionKey, partition: Partition) -> bool:
-        """flush.messages: the next fetch offset tells the leader that all records before it are on disk here."""
-        log = partition.log
-        if log.end_offset - log.recovery_point < log.config.flush_messages:
-            return False
-        self._leave_out(key, DISK_S)
-        partition.flusher.when_durable(log.end_offset, lambda _: self._flushed(key))
-        return True
-
-    def _flushed(self, key: PartitionKey) -> None:
-        if key in self._resting:
-            self._resting[key] = 0
-            self._wake.set()
 
     def _pause(self, key: PartitionKey, partition: Partition, error: int) -> None:
         if self._partitions.get(key) is not partition:
@@ -406,7 +411,6 @@ class Fetcher:
             key = _key_of(partition)
             if self._partitions.get(key) is not partition or not isinstance(role, Follower):
                 continue
-            self._dirty.add(key)
             end = partition.log.end_offset
             outdated = partition.standing.moving or partition.leader_epoch != epochs[partition]
             if found is None or outdated or found.start <= end <= found.end:
@@ -416,6 +420,7 @@ class Fetcher:
                 safe = partition.log.recovery_point
                 removed = role.truncate(found.end, now) if found.end < end else role.restart(found.start, now)
                 self._retreated |= partition.log.recovery_point < safe
+                self._fetch_soon(key)
                 self._owner.delete_later(removed, partition.log.config.file_delete_delay_ms)
             except (OSError, CorruptLogError) as problem:
                 self._append_failed(key, partition, problem)

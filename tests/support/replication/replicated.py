@@ -59,7 +59,7 @@ class Stepped(Fetcher):
     async def step(self) -> None:
         for place in list(self._resting):
             del self._resting[place]
-            self._dirty.add(place)
+            self._fetch_soon(place)
         if self.idle:
             return
         try:

@@ -9,9 +9,11 @@ from uuid import UUID
 
 import pytest
 
+from moldau.log.flush import FlushJob
 from moldau.log.follower_append import FetchedBatches
 from moldau.log.log import Log
 from moldau.log.segment import CorruptLogError
+from moldau.log.settings import LogConfig
 from moldau.metadata.image import PartitionState
 from moldau.net.peer import PeerResponse
 from moldau.replication.cluster_view import ClusterView
@@ -138,6 +140,47 @@ def test_a_disk_that_fails_does_not_stop_what_is_on_another(tmp_path: Path, monk
         await until(lambda: sound.log.end_offset == 2)
         assert broken.offline
         await copying.fetcher.stop()
+
+    run("asyncio", main())
+
+
+@pytest.mark.parametrize("added_again", [False, True])
+def test_records_that_could_not_be_flushed_are_not_told_as_fetched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, added_again: bool
+) -> None:
+    """With flush.messages the fetch offset says that records are on disk: none is sent until a flush succeeded.
+
+    `added_again`: the leader epoch changes meanwhile, which usually means to fetch at once.
+    """
+    disk_full = True
+    real = FlushJob.run
+    attempts: list[bool] = []
+
+    def flush(job: FlushJob) -> None:
+        attempts.append(disk_full)
+        if disk_full:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real(job)
+
+    monkeypatch.setattr(FlushJob, "run", flush)
+
+    async def main() -> None:
+        nonlocal disk_full
+        partition = a_partition(tmp_path, 1)
+        partition.log.configure(LogConfig(flush_messages=1))
+        copying = Copying([(partition, told(partition, batch(leader_epoch=4)))])
+        copying.fetcher.add(partition)
+        await until(lambda: attempts)
+        if added_again:
+            copying.fetcher.add(partition)
+        await until(lambda: len(attempts) > 3 or copying.asked > 1)
+        assert partition.log.end_offset == 1
+        assert copying.asked == 1, "it must not be fetched from its unflushed end"
+        disk_full = False
+        await until(lambda: copying.asked == 2)
+        assert partition.log.recovery_point == 1
+        await copying.fetcher.stop()
+        await partition.stop()
 
     run("asyncio", main())
 
