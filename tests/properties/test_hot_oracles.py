@@ -164,10 +164,10 @@ def produce_results(version: int) -> st.SearchStrategy[Any]:
 @given(data=st.data())
 def test_produce_responses_are_packed_as_declared(version: int, data: st.DataObject) -> None:
     topics = data.draw(produce_results(version))
-    correlation = data.draw(INT32)
-    frame = hot.pack_produce(version, correlation, topics)
+    correlation, throttle_ms = data.draw(INT32), data.draw(st.just(0) | INT32)
+    frame = hot.pack_produce(version, correlation, topics, throttle_ms=throttle_ms)
     response = decode(ProduceResponse, version, body_of(frame, PRODUCE, version, correlation))
-    assert response.throttle_time_ms == 0
+    assert response.throttle_time_ms == throttle_ms
     assert len(response.responses) == len(topics)
     for (token, results), topic in zip(topics, response.responses, strict=True):
         assert (topic.name, topic.topic_id) == name_or_id(token, version >= hot.PRODUCE_BY_ID)
@@ -210,10 +210,11 @@ def fetch_results(version: int) -> st.SearchStrategy[Any]:
 def test_fetch_responses_are_packed_as_declared(version: int, data: st.DataObject) -> None:
     topics = data.draw(fetch_results(version))
     correlation, code, session = data.draw(INT32), data.draw(CODES), data.draw(INT32)
-    parts = hot.pack_fetch(version, correlation, code, session, topics)
+    throttle_ms = data.draw(st.just(0) | INT32)
+    parts = hot.pack_fetch(version, correlation, code, session, topics, throttle_ms=throttle_ms)
     frame = b"".join(part.data if isinstance(part, Piece) else bytes(as_bytes(part)) for part in parts)
     response = decode(FetchResponse, version, body_of(frame, FETCH, version, correlation))
-    assert response.throttle_time_ms == 0
+    assert response.throttle_time_ms == throttle_ms
     assert (response.error_code, response.session_id) == ((code, session) if version >= 7 else (0, 0))
     assert len(response.responses) == len(topics)
     for (token, results), topic in zip(topics, response.responses, strict=True):

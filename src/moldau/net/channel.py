@@ -21,8 +21,12 @@ Buffer = bytes | bytearray | memoryview
 class Channel(Protocol):
     """Never blocks. All methods raise OSError when the connection is lost.
 
-    A call of `receive_into` or `send…` raises BlockingIOError if nothing can be moved now. The caller repeats a send
-    with the same bytes, and maybe more behind them, once the channel is ready: TLS insists on that.
+    A call of `receive_into` or `send…` raises BlockingIOError if nothing can be moved now. An encrypting channel
+    translates SSLWantReadError and SSLWantWriteError to it, and itself knows which readiness it waits for. The caller
+    repeats a send with the same bytes, and maybe more behind them, once the channel is ready: TLS insists on that.
+
+    Bytes that a send took count as sent. A channel may keep them as ciphertext only if it sends them by itself: no call
+    may follow that would flush them.
     """
 
     def receive_into(self, buffer: memoryview, /) -> int:
@@ -35,18 +39,22 @@ class Channel(Protocol):
         """Send from the first of the buffers on. `more`: other bytes follow at once and may share a packet."""
 
     def send_slice(self, slice_: FileSlice, sent: int, until: int) -> int:
-        """Send bytes `sent` to `until` of the slice; 0 if the file ended early.
+        """Send bytes `sent` to `until` of the slice, or fewer; 0 if the file ended early.
 
+        An encrypting channel should send fewer, since it has to read and encrypt them on the loop.
         Blocks the loop on pages that are not in the page cache: see `file_slices`.
         """
 
     def start_reading(self, ready: Callable[[], None]) -> None:
-        """Call `ready` whenever `receive_into` has something to give, until `stop_reading`."""
+        """Call `ready` whenever `receive_into` has something to give, until `stop_reading`.
+
+        From a later turn of the loop, never from within this call: the caller is in the middle of a change.
+        """
 
     def stop_reading(self) -> None: ...
 
     def start_writing(self, ready: Callable[[], None]) -> None:
-        """Call `ready` whenever a send may succeed, until `stop_writing`."""
+        """Call `ready` whenever a send may succeed, until `stop_writing`. Never from within this call."""
 
     def stop_writing(self) -> None: ...
 

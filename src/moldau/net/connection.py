@@ -118,7 +118,7 @@ class Connection:
         except (BlockingIOError, InterruptedError):
             return
         except OSError as problem:
-            self.close(f"receive failed: {problem.strerror}")
+            self.close(f"receive failed: {problem.strerror or problem}")
             return
         if not count:
             self.close("" if decoder.empty else "client disconnected in the middle of a request")
@@ -220,7 +220,14 @@ class Connection:
         return frozenset(reason for reason in MuteReason if self._mutes & reason.value)
 
     def throttle(self, ms: float) -> None:
-        """Handle no further request for `ms` from now. The longest of several throttles counts."""
+        """Handle no further request for `ms` from now. The longest of several throttles counts.
+
+        The dispatcher calls it while it handles a request that is over a quota. The order does not matter: the response
+        leaves at once and names the same time (KIP-219), and what waits is the next request. Nothing calls it yet.
+
+        A connection that is throttled in the middle of a large request keeps its share of queued.max.request.bytes, and
+        is not closed as stalled.
+        """
         if self.closed or ms <= 0:
             return
         until = self._now() + ms / 1000
@@ -345,7 +352,7 @@ class Connection:
             self._wait_writable()
             return
         except OSError as problem:
-            self.close(f"send failed: {problem.strerror}")
+            self.close(f"send failed: {problem.strerror or problem}")
             return
         if self._mutes & _SOCKET_FULL:
             self._stop_writing()

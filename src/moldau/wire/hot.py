@@ -27,6 +27,7 @@ _INT32 = Struct(">i")
 _ACKS_TIMEOUT = Struct(">hi")
 _UINT32 = Struct(">I")
 _LENGTH_CORRELATION = Struct(">ii")
+_NOT_THROTTLED = _INT32.pack(0)
 
 ProducePartition = tuple[int, int, int]  # index, start and stop of the records; stop is -1 for null records
 
@@ -182,6 +183,8 @@ def pack_produce(
     correlation: int,
     topics: list[tuple[bytes, list[ProduceResult]]],
     endpoints: Sequence[NodeEndpoint] = (),
+    *,
+    throttle_ms: int = 0,
 ) -> bytes:
     """Encode a Produce response with its header, as a frame."""
     flexible = version >= PRODUCE_FLEXIBLE
@@ -200,7 +203,7 @@ def pack_produce(
                 body.append(_pack_produce_errors(message, record_errors, flexible, tags))
         if flexible:
             body.append(b"\0")
-    body.append(b"\0\0\0\0")  # throttle time
+    body.append(_INT32.pack(throttle_ms) if throttle_ms else _NOT_THROTTLED)
     if flexible:
         body.append(_endpoints_tag(endpoints) if endpoints and version >= PRODUCE_LEADERS else b"\0")
     rest = b"".join(body)
@@ -424,6 +427,8 @@ def _read_fetch_tags(view: memoryview, at: int, version: int, replica_id: int) -
     return replica_id, epoch
 
 
+_FETCH_RESPONSE_4 = Struct(">iii")  # length, correlation id, throttle time
+_FETCH_RESPONSE_12 = Struct(">iixi")  # with no header tags between
 _FETCH_RESULT_4 = Struct(">ihqq")
 _FETCH_RESULT_5 = Struct(">ihqqq")
 _NO_PREFERRED = _INT32.pack(-1)
@@ -438,11 +443,12 @@ def pack_fetch(
     session_id: int,
     topics: list[tuple[bytes, list[FetchResult]]],
     endpoints: Sequence[NodeEndpoint] = (),
+    *,
+    throttle_ms: int = 0,
 ) -> list[bytes | bytearray | FileSlice]:
     """Encode a Fetch response with its header, as a frame: bytes, and between them slices of log segments."""
     flexible = version >= FETCH_FLEXIBLE
-    head = bytearray(_LENGTH_CORRELATION.pack(0, correlation))
-    head += b"\0\0\0\0\0" if flexible else b"\0\0\0\0"  # header tags, throttle time
+    head = bytearray((_FETCH_RESPONSE_12 if flexible else _FETCH_RESPONSE_4).pack(0, correlation, throttle_ms))
     if version >= 7:
         head += _INT16.pack(code) + _INT32.pack(session_id)
     head += _array(len(topics), flexible)

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import socket
 import struct
 from collections.abc import Sequence
 
@@ -459,6 +460,41 @@ def test_a_request_is_borrowed_until_its_handler_returns(loop_kind: str) -> None
         assert bodies == [(1, b""), (2, b"mine")]
         served.close()
         other.close()
+
+    run(loop_kind, main())
+
+
+def lost(*_: object) -> int:
+    """An error as TLS has them, without the operating system's words."""
+    raise ConnectionError("the record layer failed")
+
+
+class LostReceiving(PlainChannel):
+    def __init__(self, sock: socket.socket, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(sock, loop)
+        self.receive_into = lost
+
+
+class LostSending(PlainChannel):
+    def __init__(self, sock: socket.socket, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(sock, loop)
+        self.send = lost
+
+
+@pytest.mark.parametrize(
+    ("channel", "reason"),
+    [(LostReceiving, "receive failed: the record layer failed"), (LostSending, "send failed: the record layer failed")],
+)
+def test_a_channel_that_fails_without_an_error_number_is_closed_with_its_message(
+    loop_kind: str, channel: type[PlainChannel], reason: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        with caplog.at_level(logging.INFO, "moldau.net"):
+            served = Served(channel_of=channel)
+            await served.peer.send(request(1))
+            assert await served.peer.ended()
+            assert reason in caplog.text
+            served.peer.close()
 
     run(loop_kind, main())
 
