@@ -85,12 +85,12 @@ def count_the_smaller_set(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def commit_with_too_few(monkeypatch: pytest.MonkeyPatch) -> None:
     """Against KIP-966: what a leader commits alone is not in its successor."""
-    monkeypatch.setattr(Isr, "enough", lambda isr, min_isr: True)
+    monkeypatch.setattr(Isr, "committed_isr_is_enough", lambda isr, min_isr: True)
 
 
 def let_anybody_join(monkeypatch: pytest.MonkeyPatch) -> None:
     """A replica joins the ISR before it has what is committed."""
-    monkeypatch.setattr(Isr, "may_join", lambda isr, broker, _: isr.pending is None and broker not in isr.committed)
+    monkeypatch.setattr(Isr, "may_join", lambda isr, broker, _: isr.pending is None and broker not in isr.committed_isr)
 
 
 def elect_anybody(monkeypatch: pytest.MonkeyPatch) -> None:

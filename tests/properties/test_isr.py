@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from moldau.replication.isr import NEVER, UNKNOWN, Isr, Progress
+from moldau.replication.isr import LONG_AGO, UNKNOWN, Isr, Progress
 
 LEADER, FOLLOWERS = 1, (2, 3, 4)
 LAG_MS = 1000
@@ -55,7 +55,7 @@ class Arithmetic(RuleBasedStateMachine):
     def propose_to_grow(self, broker: int) -> None:
         if self.isr.may_join(broker, self.epoch_of):
             assert self.has[broker] >= self.isr.high_watermark
-            self.isr.propose({*self.isr.committed, broker})
+            self.isr.propose({*self.isr.committed_isr, broker})
 
     @precondition(lambda self: self.isr.pending is None)
     @rule()
@@ -63,7 +63,7 @@ class Arithmetic(RuleBasedStateMachine):
         laggards = self.isr.lagging(self.end, self.now, LAG_MS)
         assert LEADER not in laggards
         if laggards:
-            self.isr.propose(self.isr.committed.difference(laggards))
+            self.isr.propose(self.isr.committed_isr.difference(laggards))
 
     @precondition(lambda self: self.isr.pending is not None)
     @rule(fate=st.sampled_from(("granted", "refused", "other change")))
@@ -75,7 +75,7 @@ class Arithmetic(RuleBasedStateMachine):
         elif fate == "refused":
             isr.drop_pending()
         else:
-            isr.adopt(isr.replicas, isr.committed, isr.partition_epoch + 1, self.now)
+            isr.adopt(isr.replicas, isr.committed_isr, isr.partition_epoch + 1, self.now)
         self.advance()
 
     @invariant()
@@ -87,11 +87,11 @@ class Arithmetic(RuleBasedStateMachine):
         moved = high_watermark > self.before
         self.before = high_watermark
         assert high_watermark <= self.end
-        members = self.isr.committed | set(self.isr.pending.isr if self.isr.pending else ())
+        members = self.isr.committed_isr | set(self.isr.pending.isr if self.isr.pending else ())
         for broker in members - {LEADER}:
             assert self.has[broker] >= high_watermark
         if moved:
-            assert len(self.isr.committed) >= min(self.min_isr, 4)
+            assert len(self.isr.committed_isr) >= min(self.min_isr, 4)
 
 
 Arithmetic.TestCase.settings = settings(max_examples=200, stateful_step_count=40, deadline=None)
@@ -101,10 +101,10 @@ TestArithmetic: Any = Arithmetic.TestCase
 @given(fetches=st.lists(st.tuples(st.integers(0, 100), st.integers(0, 30), st.integers(0, 30)), min_size=1))
 def test_who_was_at_the_end_within_the_lag_keeps_up(fetches: list[tuple[int, int, int]]) -> None:
     """Kafka's rule: caught up at the time of the last fetch that reached what was the end at the fetch before."""
-    progress = Progress(NEVER)
+    progress = Progress(LONG_AGO)
     now = end = offset = 0
-    caught_up = NEVER
-    before = (UNKNOWN, NEVER)  # the leader's end and the time at the fetch before
+    caught_up = LONG_AGO
+    before = (UNKNOWN, LONG_AGO)  # the leader's end and the time at the fetch before
     for passed, grown, taken in fetches:
         now += passed
         end += grown
@@ -134,9 +134,11 @@ def test_a_new_member_counts_before_the_controller_has_answered() -> None:
 def test_nothing_is_committed_with_too_few_in_sync() -> None:
     isr = Isr(1, (1, 2, 3), (1,), 5, epoch_start=0, high_watermark=3, now=0)
     assert not isr.advance(10, 2, 0, LAG_MS, lambda _: None)
-    assert not isr.enough(2)
+    assert not isr.committed_isr_is_enough(2)
     assert isr.advance(10, 1, 0, LAG_MS, lambda _: None)
-    assert Isr(1, (1,), (1,), 0, epoch_start=0, high_watermark=0, now=0).enough(3), "there is only one replica"
+    assert Isr(1, (1,), (1,), 0, epoch_start=0, high_watermark=0, now=0).committed_isr_is_enough(3), (
+        "there is only one replica"
+    )
 
 
 def test_who_restarted_since_its_fetch_does_not_join() -> None:

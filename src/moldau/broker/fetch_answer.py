@@ -32,7 +32,7 @@ def delay(
     missing: int,
     answer: Callable[[], Parts],
     *,
-    committed: bool = False,
+    read_committed: bool = False,
     follower: bool = False,
 ) -> tuple[Parked, DelayedFetch]:
     """Answer when the watched partitions have got so many missing bytes, or after max_wait_ms."""
@@ -44,6 +44,8 @@ def delay(
             logger.exception("Answering a delayed fetch failed")
             parked.resolve(BadRequest("an internal error"))
 
-    delayed = DelayedFetch(list(watched), missing, ask.max_wait_ms, fire, committed=committed, follower=follower)
+    delayed = DelayedFetch(
+        list(watched), missing, ask.max_wait_ms, fire, read_committed=read_committed, follower=follower
+    )
     parked = Parked(delayed.cancel)
     return parked, delayed

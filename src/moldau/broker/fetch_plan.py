@@ -10,7 +10,6 @@ from moldau.replication.partition import Partition
 from moldau.wire.hot import FetchPartition, FetchResult
 
 READ_COMMITTED = 1
-NOT_LEADER = WireError.NOT_LEADER_OR_FOLLOWER
 
 Asked = Sequence[tuple[bytes, FetchPartition]]  # by topic name or id, as the request names topics
 
@@ -59,12 +58,12 @@ def committed_records(
     log = partition.log
     high = partition.high_watermark
     stable = log.last_stable_offset(high)
-    committed = isolation == READ_COMMITTED
-    upper = stable if committed else high
+    read_committed = isolation == READ_COMMITTED
+    upper = stable if read_committed else high
     records = None
     if row.offset < upper and (room > 0 or whole_first):
         records = log.locate(row.offset, min(room, row.most_bytes), upper, whole_first=whole_first)
-    if not committed:
+    if not read_committed:
         return FetchResult(row.partition, 0, high, stable, log.start_offset, records)
     aborted = [each[:2] for each in log.aborted_in(row.offset, records, stable)] if records else []
     return FetchResult(row.partition, 0, high, stable, log.start_offset, records, None, aborted)

@@ -14,7 +14,7 @@ from moldau.base.errors import WireError
 from moldau.broker.call import Call
 from moldau.broker.context import DataContext
 from moldau.broker.fetch_answer import delay, respond
-from moldau.broker.fetch_plan import NOT_LEADER, Asked, Plan, failure, records_to_end, rejection, unreadable
+from moldau.broker.fetch_plan import Asked, Plan, failure, records_to_end, rejection, unreadable
 from moldau.broker.fetch_sessions import FetchContext, FetchSession
 from moldau.broker.leaders import absent, leader_of
 from moldau.log.segment import CorruptLogError
@@ -133,9 +133,9 @@ def _wrong(partition: Partition, row: FetchPartition, ask: FetchBody) -> FetchRe
     if row.leader_epoch != -1 and row.leader_epoch != partition.leader_epoch:
         return failure(row.partition, partition.fenced(row.leader_epoch), leader_of(partition.state))
     if not standing.leads or not isinstance(role, Leader) or not role.knows(ask.replica_id):
-        return failure(row.partition, NOT_LEADER, leader_of(partition.state))
+        return failure(row.partition, WireError.NOT_LEADER_OR_FOLLOWER, leader_of(partition.state))
     if role.stale(ask.replica_id, ask.replica_epoch):
-        return failure(row.partition, NOT_LEADER, leader_of(partition.state))
+        return failure(row.partition, WireError.NOT_LEADER_OR_FOLLOWER, leader_of(partition.state))
     return rejection(partition, row)
 
 

@@ -28,7 +28,7 @@ from moldau.log.producers import Producers
 from moldau.log.reading import StoredBatch
 from moldau.log.recovery import Loader, epochs_in, read_epochs, rebuild_indexes, reopen
 from moldau.log.replay import update_producers
-from moldau.log.segment import MAX_RELATIVE_OFFSET, NEVER, Segment, create, file_stem
+from moldau.log.segment import MAX_RELATIVE_OFFSET, NO_OFFSET, Segment, create, file_stem
 from moldau.log.segments import Segments
 from moldau.log.settings import LogConfig
 from moldau.log.snapshots import Snapshots
@@ -494,5 +494,5 @@ class Log:
     def finish_flush(self, job: FlushJob) -> None:
         self.durability.finish(job, self.generation)
 
-    def _rebuild_producers(self, now: int, unindexed_from: Offset = NEVER) -> list[Path]:
+    def _rebuild_producers(self, now: int, unindexed_from: Offset = NO_OFFSET) -> list[Path]:
         return self.producer_state.rebuild((self.start_offset, self.end_offset), now, unindexed_from)

@@ -16,7 +16,7 @@ from moldau.log.files import Slice, remove, replace
 from moldau.log.header import RawHeader
 from moldau.log.producers import NOT_ASKED, BatchMetadata, Producers, Verification
 from moldau.log.replay import aborted_of, replay, update_producers, written_before
-from moldau.log.segment import NEVER, TXN_INDEX, CorruptLogError, Segment
+from moldau.log.segment import NO_OFFSET, TXN_INDEX, CorruptLogError, Segment
 from moldau.log.segments import Segments
 from moldau.log.snapshots import Snapshots
 from moldau.wire.batch import TRANSACTIONAL, BatchHeader
@@ -120,7 +120,7 @@ class ProducerStateManager:
         self.producers.clear()
         return self.snapshots.drop_all()
 
-    def rebuild(self, bounds: tuple[Offset, Offset], now: int, unindexed_from: Offset = NEVER) -> list[Path]:
+    def rebuild(self, bounds: tuple[Offset, Offset], now: int, unindexed_from: Offset = NO_OFFSET) -> list[Path]:
         """State as of the log's end: the newest usable snapshot, and the batches behind it; files to remove.
 
         Segments from `unindexed_from` on also get their aborted transactions back, so older snapshots are used.
@@ -132,7 +132,7 @@ class ProducerStateManager:
             for segment, aborted in replay(self.producers, self._segments.headers(replay_from), replay_from):
                 if segment.base >= unindexed_from:
                     segment.add_aborted(aborted)
-        if unindexed_from != NEVER:
+        if unindexed_from != NO_OFFSET:
             self._segments.replace(self._segments.each)
         return removed + broken
 

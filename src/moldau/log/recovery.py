@@ -124,7 +124,7 @@ def list_directory(directory: Path) -> Listing:
 def finish_swaps(directory: Path, listing: Listing) -> None:
     """Complete an interrupted compaction: `.swap` files replace their segments, `.cleaned` files are deleted."""
     cleaned = list(directory.glob(f"*{CLEANED}"))
-    unfinished_from = min((int(path.name[:20]) for path in cleaned), default=segments.NEVER)
+    unfinished_from = min((int(path.name[:20]) for path in cleaned), default=segments.NO_OFFSET)
     for path in cleaned:
         path.unlink()
     swaps = []
@@ -239,7 +239,7 @@ class Loader:
         self.end_offset = 0
         self.repaired = False  # segments were truncated, or indexes rebuilt
         self.shortened = False  # records were removed
-        self.checked_from = segments.NEVER  # from this offset on transaction indexes are rebuilt
+        self.checked_from = segments.NO_OFFSET  # from this offset on transaction indexes are rebuilt
 
     def load(self, *, clean: bool, recovery_point: int, epochs: LeaderEpochs) -> None:
         bases = sorted(self.listing.logs)

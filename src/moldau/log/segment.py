@@ -21,7 +21,8 @@ TXN_INDEX = ".txnindex"
 SUFFIXES = (LOG, INDEX, TIME_INDEX, TXN_INDEX)
 
 MAX_RELATIVE_OFFSET = 2**31 - 1
-NEVER = 2**63
+NOT_SCHEDULED = 2**63  # later than any time
+NO_OFFSET = 2**63  # larger than any offset
 READ_AHEAD = 4160  # bytes read to step from batch to batch: a default index interval and a header
 WALK_AHEAD = 65536  # the same for a walk over the whole file
 _PLACE = Struct(">qi11xi")  # base offset, length, last offset delta
@@ -85,7 +86,7 @@ class Segment:
         self.aborts = False  # it has aborted transactions
         self.gone = False  # it was deleted from the log
         self.timed = False  # its first batch has a timestamp, by which it rolls
-        self.roll_at = NEVER
+        self.roll_at = NOT_SCHEDULED
         self._files = files
         self._aborted: bytes | None = None  # the file, of a finished segment
         self._max_timestamp: tuple[int, int] | None = None

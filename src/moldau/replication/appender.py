@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger("moldau.replication")
 
 ZSTD_SINCE = 7  # the produce version that first knew zstd
-NEVER = 2**63 - 1  # flush.messages and flush.ms: left to the operating system
+FLUSHED_BY_OS = 2**63 - 1  # flush.messages and flush.ms: left to the operating system
 NO_APPEND_TIME = -1
 ZSTD = int(Codec.ZSTD)
-_ATTRIBUTES, _LAST_DELTA, _PRODUCER_ID = 5, 6, 9  # places in a raw batch header
+_ATTRIBUTES, _LAST_OFFSET_DELTA, _PRODUCER_ID = 5, 6, 9  # places in a raw batch header
 
 
 class Appended(NamedTuple):
@@ -85,9 +85,9 @@ class Appender:
         if self.queue.busy or inspection.needed(config, codec):
             return self._enqueue(batch, lambda copy: inspection.inspect(copy, config), now, verification, acks)
         outcome = self._append(header, batch, now, verification)
-        if partition.role is None and config.flush_messages == NEVER:
+        if partition.role is None and config.flush_messages == FLUSHED_BY_OS:
             return outcome
-        return self._settle(outcome, header[_LAST_DELTA], acks, None)
+        return self._settle(outcome, header[_LAST_OFFSET_DELTA], acks, None)
 
     def _unwritable(self, acks: int) -> Refusal | None:
         """Why nothing may be appended just now with these acks."""
@@ -121,7 +121,7 @@ class Appender:
                 later.resolve(inspected)
                 return
             outcome = self._append_inspected(inspected, now, verification, acks)
-            settled = self._settle(outcome, HEADER.unpack_from(inspected)[_LAST_DELTA], acks, later)
+            settled = self._settle(outcome, HEADER.unpack_from(inspected)[_LAST_OFFSET_DELTA], acks, later)
             if not isinstance(settled, Later):
                 later.resolve(settled)
 
@@ -215,9 +215,9 @@ class Appender:
             )
         header: RawHeader = HEADER.unpack_from(batch)
         outcome = self._append(header, memoryview(batch), now, None, own=True)
-        if partition.role is None and config.flush_messages == NEVER:
+        if partition.role is None and config.flush_messages == FLUSHED_BY_OS:
             return outcome
-        return self._settle(outcome, header[_LAST_DELTA], ALL, None)
+        return self._settle(outcome, header[_LAST_OFFSET_DELTA], ALL, None)
 
     # ── appending, and waiting for it to be durable and committed ──
 
@@ -249,7 +249,9 @@ class Appender:
             partition.tell_appended(base_offset, len(batch))
         return Appended(base_offset, append_time, log.start_offset)
 
-    def _settle(self, outcome: Outcome, delta: int, acks: int, later: Later[Outcome] | None) -> NowOrLater[Outcome]:
+    def _settle(
+        self, outcome: Outcome, last_offset_delta: int, acks: int, later: Later[Outcome] | None
+    ) -> NowOrLater[Outcome]:
         """The outcome, or if it has to wait for the disk or for followers, a `Later` that gets it afterwards."""
         if isinstance(outcome, Refusal):
             return outcome
@@ -257,26 +259,32 @@ class Appender:
         log, appended, role = partition.log, outcome, partition.role
         later = later or Later()
         end = log.end_offset
-        if log.config.flush_messages == NEVER or end - log.recovery_point < log.config.flush_messages:
-            return self._await_commit(appended, delta, acks, later)
+        if log.config.flush_messages == FLUSHED_BY_OS or end - log.recovery_point < log.config.flush_messages:
+            return self._await_commit(appended, last_offset_delta, acks, later)
 
         def flushed(refusal: Refusal | None) -> None:
+            # The same role: this broker led all the time. None: all other replicas were removed, and its log counts.
+            # Else another broker led meanwhile, and another record may be at this offset.
             if isinstance(role, Leader) and partition.role not in (role, None):
-                later.resolve(NOT_LEADER)  # another broker led meanwhile: another record may be at this offset
+                later.resolve(NOT_LEADER)
             elif refusal is not None:
                 later.resolve(refusal)
+            elif partition.standing.offline:  # the disk failed elsewhere, and the leader completes nothing any more
+                later.resolve(Refusal.of(WireError.KAFKA_STORAGE_ERROR))
             else:
-                settled = self._await_commit(appended, delta, acks, later)
+                settled = self._await_commit(appended, last_offset_delta, acks, later)
                 if not isinstance(settled, Later):
                     later.resolve(settled)
 
         partition.flusher.when_durable(end, flushed)
         return later
 
-    def _await_commit(self, outcome: Appended, delta: int, acks: int, later: Later[Outcome]) -> NowOrLater[Outcome]:
+    def _await_commit(
+        self, outcome: Appended, last_offset_delta: int, acks: int, later: Later[Outcome]
+    ) -> NowOrLater[Outcome]:
         role = self._partition.role
         if acks != ALL or role is None:
             return outcome
         if not isinstance(role, Leader):
             return NOT_LEADER
-        return role.await_commit(outcome.base_offset + delta + 1, outcome, later)
+        return role.await_commit(outcome.base_offset + last_offset_delta + 1, outcome, later)

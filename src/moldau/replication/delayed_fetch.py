@@ -69,7 +69,7 @@ class FollowerSession:
 
 
 class DelayedFetch:
-    __slots__ = ("_action", "_done", "_loop", "_timer", "_watched", "committed", "fired", "follower", "missing")
+    __slots__ = ("_action", "_done", "_loop", "_timer", "_watched", "fired", "follower", "missing", "read_committed")
 
     def __init__(
         self,
@@ -78,14 +78,14 @@ class DelayedFetch:
         wait_ms: int,
         action: Callable[[], None],
         *,
-        committed: bool = False,
+        read_committed: bool = False,
         follower: bool = False,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._action = action
         self._watched = watched
         self.missing = missing
-        self.committed = committed  # read_committed: bytes after the last stable offset do not count
+        self.read_committed = read_committed  # bytes after the last stable offset do not count
         self.follower = follower  # uncommitted bytes count too, and a new high watermark is news
         self.fired = False
         self._done = False

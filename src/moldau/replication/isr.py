@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 UNKNOWN = -1  # an offset or epoch that is not known yet
-NEVER = -(2**62)  # a time that is always too long ago
+LONG_AGO = -(2**62)  # a time that is always too long ago
 
 EpochOf = Callable[
     [int], int | None
@@ -36,7 +36,7 @@ class Progress:
         self.log_start = UNKNOWN
         self.broker_epoch = UNKNOWN
         self.caught_up_at = caught_up_at  # the last time at which it had all that the leader had
-        self._fetched_at = NEVER
+        self._fetched_at = LONG_AGO
         self._sent = UNKNOWN  # what it got last begins here
         self._times_sent = 0
         self._leader_end = UNKNOWN  # where the leader's log ended at the last fetch
@@ -87,7 +87,7 @@ class Isr:
 
     __slots__ = (
         "_here",
-        "committed",
+        "committed_isr",
         "epoch_start",
         "followers",
         "high_watermark",
@@ -101,7 +101,7 @@ class Isr:
         self,
         here: int,
         replicas: Iterable[int],
-        committed: Iterable[int],
+        committed_isr: Iterable[int],
         partition_epoch: int,
         *,
         epoch_start: int,
@@ -110,8 +110,8 @@ class Isr:
     ) -> None:
         self._here = here
         self.replicas = tuple(replicas)
-        self.committed = frozenset(committed)
-        self.maximal = self.committed
+        self.committed_isr = frozenset(committed_isr)
+        self.maximal = self.committed_isr
         self.partition_epoch = partition_epoch
         self.pending: PendingIsr | None = None
         self.epoch_start = epoch_start  # where this leader epoch began: records before it may not be committed yet
@@ -120,16 +120,16 @@ class Isr:
         self.followers = {each: Progress(self._since(each, now)) for each in self.replicas if each != here}
 
     def _since(self, broker: int, now: int) -> int:
-        return now if broker in self.committed else NEVER
+        return now if broker in self.committed_isr else LONG_AGO
 
     # ── decisions of the controller ──
 
-    def adopt(self, replicas: tuple[int, ...], committed: Iterable[int], partition_epoch: int, now: int) -> bool:
+    def adopt(self, replicas: tuple[int, ...], committed_isr: Iterable[int], partition_epoch: int, now: int) -> bool:
         """Take the controller's newest state; whether it is new. It settles a pending proposal, either way."""
         if partition_epoch <= self.partition_epoch:
             return False
         self.replicas = replicas
-        self.committed = self.maximal = frozenset(committed)
+        self.committed_isr = self.maximal = frozenset(committed_isr)
         self.partition_epoch = partition_epoch
         self.pending = None
         others = [each for each in replicas if each != self._here]
@@ -138,7 +138,7 @@ class Isr:
 
     def begin_anew(self, broker: int) -> None:
         """Forget a follower's progress: it may have lost records."""
-        self.followers[broker] = Progress(NEVER)
+        self.followers[broker] = Progress(LONG_AGO)
 
     # ── proposals of the leader ──
 
@@ -149,7 +149,7 @@ class Isr:
         joining = tuple(
             (each, known.broker_epoch)
             for each, known in self.followers.items()
-            if each in members and each not in self.committed
+            if each in members and each not in self.committed_isr
         )
         self.pending = PendingIsr(members, self.partition_epoch, joining)
         self.maximal = self.maximal.union(self.pending.isr)
@@ -162,7 +162,7 @@ class Isr:
     def drop_pending(self) -> None:
         """The pending proposal was certainly not granted."""
         self.pending = None
-        self.maximal = self.committed
+        self.maximal = self.committed_isr
 
     def proposal_cannot_succeed(self, epoch_of: EpochOf) -> bool:
         """Whether the pending proposal was not granted and never will be: a broker that it adds is gone, or registered
@@ -175,18 +175,18 @@ class Isr:
 
     def lagging(self, leader_end: int, now: int, lag_ms: int) -> list[int]:
         """Members that have not caught up for replica.lag.time.max.ms."""
-        members = [(each, self.followers.get(each)) for each in self.committed if each != self._here]
+        members = [(each, self.followers.get(each)) for each in self.committed_isr if each != self._here]
         return [each for each, known in members if known is None or not known.keeps_up(leader_end, now, lag_ms)]
 
     def lacks_committed(self, broker: int) -> bool:
         """Whether a member lacks committed records: it has lost them, and must not be elected."""
         known = self.followers.get(broker)
-        return broker in self.committed and known is not None and UNKNOWN < known.end_offset < self.high_watermark
+        return broker in self.committed_isr and known is not None and UNKNOWN < known.end_offset < self.high_watermark
 
     def may_join(self, broker: int, epoch_of: EpochOf) -> bool:
         """Whether to propose a follower as a member: it has all committed records, and all before this epoch."""
         known = self.followers.get(broker)
-        if known is None or self.pending is not None or broker in self.committed:
+        if known is None or self.pending is not None or broker in self.committed_isr:
             return False
         if known.end_offset < max(self.high_watermark, self.epoch_start):
             return False
@@ -202,8 +202,8 @@ class Isr:
         """min.insync.replicas, or the number of replicas if that is smaller."""
         return min(min_isr, len(self.replicas))
 
-    def enough(self, min_isr: int) -> bool:
-        return len(self.committed) >= self.required(min_isr)
+    def committed_isr_is_enough(self, min_isr: int) -> bool:
+        return len(self.committed_isr) >= self.required(min_isr)
 
     def advance(self, leader_end: int, min_isr: int, now: int, lag_ms: int, epoch_of: EpochOf) -> bool:
         """Move the high watermark to the smallest end offset of the members; whether it moved.
@@ -211,7 +211,7 @@ class Isr:
         A follower that keeps up and may join counts like a member: it has to reach the high watermark to join, and
         never would if that moved ahead with every batch.
         """
-        if not self.enough(min_isr):
+        if not self.committed_isr_is_enough(min_isr):
             return False
         reached = leader_end
         for broker, known in self.followers.items():

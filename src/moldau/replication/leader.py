@@ -26,16 +26,19 @@ logger = logging.getLogger("moldau.replication")
 RESENDS_BEFORE_CHECK = 4  # so often are the same records sent to a follower before they are checked on disk
 ALL = -1  # acks: answered when the batch is committed
 NOT_LEADER = Refusal.of(WireError.NOT_LEADER_OR_FOLLOWER)
-TOO_FEW = Refusal.of(WireError.NOT_ENOUGH_REPLICAS)
-TOO_FEW_NOW = Refusal.of(WireError.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+# Below min.insync.replicas a batch with acks=all is refused before it is appended. The high watermark stands still
+# then, so a batch that was appended before waits, and usually times out. Only a batch that was committed before the ISR
+# shrank, and was not answered then because its flush was under way (flush.messages), is answered with AFTER_APPEND.
+NOT_ENOUGH_REPLICAS = Refusal.of(WireError.NOT_ENOUGH_REPLICAS)
+NOT_ENOUGH_REPLICAS_AFTER_APPEND = Refusal.of(WireError.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
 
 
 class Leader:
     __slots__ = (
         "_awaiting",
         "_cluster",
+        "_completing",
         "_low_waiting",
-        "_moving",
         "_number",
         "_partition",
         "_resigned",
@@ -52,7 +55,7 @@ class Leader:
         # A heap, by the offset that must be committed.
         self._awaiting: list[tuple[Offset, int, Appended, Later[Outcome]]] = []
         self._low_waiting: list[tuple[int, Callable[[], None]]] = []  # by offset: DeleteRecords requests
-        self._moving = False  # while produces are completed
+        self._completing = False  # while produces are completed
         self._number = 0  # of waiting produces: those with equal offsets complete in order
         self._resigned = False
         self._uncommitted = Uncommitted()
@@ -83,7 +86,11 @@ class Leader:
     # ── decisions of the controller ──
 
     def begin_epoch(self, state: PartitionState, epoch_start: int) -> None:
-        """Elected again: produces go on waiting, followers have to show again what they have."""
+        """Elected again, with no other leader between: waiting produces are kept, and followers have to show again
+        what they have.
+
+        From leader to follower to leader, `end` answers waiting produces, and a new `Leader` begins without any.
+        """
         self._resigned = False
         self._begin(state, self.isr.high_watermark, epoch_start)
         self.advance()
@@ -106,7 +113,7 @@ class Leader:
 
         Such a member had caught up and would be added again at once. It has to fetch first.
         """
-        pending, committed = self.isr.pending, self.isr.committed
+        pending, committed = self.isr.pending, self.isr.committed_isr
         return [
             each
             for each, known in self.isr.followers.items()
@@ -139,8 +146,8 @@ class Leader:
 
     def refusal(self, acks: int) -> Refusal | None:
         """Why a batch may not be appended with these acks."""
-        if acks == ALL and not self.isr.enough(self._min_isr):
-            return TOO_FEW
+        if acks == ALL and not self.isr.committed_isr_is_enough(self._min_isr):
+            return NOT_ENOUGH_REPLICAS
         return None
 
     def appended(self, base: int, end: int, size: int) -> None:
@@ -159,8 +166,8 @@ class Leader:
 
     def await_commit(self, end: int, outcome: "Appended", later: "Later[Outcome]") -> "NowOrLater[Outcome]":
         """The outcome if everything before `end` is committed, else `later`, which gets it then."""
-        if self.isr.high_watermark >= end and not self._moving:
-            return outcome if self._enough_now() else TOO_FEW_NOW
+        if self.isr.high_watermark >= end and not self._completing:
+            return outcome if self._maximal_isr_is_enough() else NOT_ENOUGH_REPLICAS_AFTER_APPEND
         self._number += 1
         heapq.heappush(self._awaiting, (end, self._number, outcome, later))
         return later
@@ -169,7 +176,11 @@ class Leader:
     def _min_isr(self) -> int:
         return self._partition.log.config.min_insync_replicas
 
-    def _enough_now(self) -> bool:
+    def _maximal_isr_is_enough(self) -> bool:
+        """Whether enough replicas have what is committed: every member of the maximal ISR has it.
+
+        `Isr.committed_isr_is_enough` asks whether to append at all: the controller may not grant a pending member.
+        """
         return len(self.isr.maximal) >= self.isr.required(self._min_isr)
 
     # ── followers ──
@@ -177,7 +188,7 @@ class Leader:
     def may_be_replaced(self) -> bool:
         """Whether an in-sync follower is silent: it may lead by now."""
         now, sessions = self._cluster.now(), self._partition.follower_sessions
-        return any(sessions[each].silent(now) for each in self.isr.committed if each in sessions)
+        return any(sessions[each].silent(now) for each in self.isr.committed_isr if each in sessions)
 
     def final(self, refusal: Refusal) -> Refusal:
         """The error for a producer. A former leader may miss batches of a sequence: then the producer has to look for
@@ -203,7 +214,7 @@ class Leader:
         if broker_epoch < 0:
             broker_epoch = self._cluster.epoch_of(broker) or broker_epoch
         known.fetched(offset, log_start, broker_epoch, end, self._cluster.now())
-        if broker not in isr.committed:
+        if broker not in isr.committed_isr:
             self._expand_isr_by(broker)
         elif isr.lacks_committed(broker) and isr.pending is None and not self._resigned:
             logger.error(
@@ -213,7 +224,7 @@ class Leader:
                 self._partition.name,
                 offset,
             )
-            isr.propose(isr.committed - {broker})
+            isr.propose(isr.committed_isr - {broker})
             self._cluster.propose_isr(self._partition)
         if offset != before:
             self.advance()
@@ -257,20 +268,20 @@ class Leader:
             return
         known.broker_epoch = broker_epoch
         known.was_at(self._partition.log.end_offset, self._cluster.now())
-        if broker not in self.isr.committed:
+        if broker not in self.isr.committed_isr:
             self._expand_isr_by(broker)
 
     def _expand_isr_by(self, broker: int) -> None:
         isr = self.isr
         if not self._resigned and isr.may_join(broker, self._cluster.epoch_of):
-            isr.propose({*isr.committed, broker})
+            isr.propose({*isr.committed_isr, broker})
             self._cluster.propose_isr(self._partition)
 
     def expand_isr(self) -> None:
         """Propose followers that may join. A fetch checks that too; this is for changes of brokers or members, since a
         follower that has caught up does not say so again.
         """
-        if self.isr.pending is None and len(self.isr.committed) < len(self.isr.replicas):
+        if self.isr.pending is None and len(self.isr.committed_isr) < len(self.isr.replicas):
             for broker in self.isr.followers:
                 self._expand_isr_by(broker)
 
@@ -288,11 +299,11 @@ class Leader:
                 self._partition.name,
                 self._cluster.lag_ms,
             )
-            isr.propose(isr.committed.difference(lagging))
+            isr.propose(isr.committed_isr.difference(lagging))
             self._cluster.propose_isr(self._partition)
 
     def reconsider(self) -> None:
-        """Brokers came or went. Those that are gone are not waited for: the high watermark may move now."""
+        """Brokers came or went. Gone followers outside the ISR are not waited for: the high watermark may move now."""
         if self.isr.proposal_cannot_succeed(self._cluster.epoch_of):
             self.isr.drop_pending()
         self.advance()
@@ -305,8 +316,8 @@ class Leader:
             self._propose_to_leave()
 
     def _propose_to_leave(self) -> None:
-        if self._cluster.node_id in self.isr.committed:
-            self.isr.propose(self.isr.committed - {self._cluster.node_id})
+        if self._cluster.node_id in self.isr.committed_isr:
+            self.isr.propose(self.isr.committed_isr - {self._cluster.node_id})
             self._cluster.propose_isr(self._partition)
 
     @property
@@ -340,14 +351,14 @@ class Leader:
 
         A completed produce may append at once, and a leader alone commits that at once.
         """
-        if self._moving:
+        if self._completing:
             return
-        self._moving = True
+        self._completing = True
         try:
             while self._awaiting and self._awaiting[0][0] <= self.isr.high_watermark:
                 _, _, outcome, later = heapq.heappop(self._awaiting)
-                later.resolve(outcome if self._enough_now() else TOO_FEW_NOW)
+                later.resolve(outcome if self._maximal_isr_is_enough() else NOT_ENOUGH_REPLICAS_AFTER_APPEND)
         finally:
-            self._moving = False
+            self._completing = False
         high_watermark = self.isr.high_watermark
         self._stable = self._partition.tell_readers(self._uncommitted.take(high_watermark), self._stable)

@@ -20,7 +20,7 @@ from moldau.log.log import Log
 from moldau.log.retention import delete_old_segments
 from moldau.log.segment import CorruptLogError
 from moldau.metadata.image import PartitionState
-from moldau.replication.appender import NEVER, NO_APPEND_TIME, Appended, Appender, Outcome
+from moldau.replication.appender import FLUSHED_BY_OS, NO_APPEND_TIME, Appended, Appender, Outcome
 from moldau.replication.cluster_view import ClusterView
 from moldau.replication.delayed_fetch import DelayedFetch, FollowerSession
 from moldau.replication.disk_full import describe
@@ -217,7 +217,7 @@ class Partition:
         for delayed in self.delayed_fetches:
             if delayed.follower:
                 delayed.fire_soon()
-            elif not delayed.committed:
+            elif not delayed.read_committed:
                 delayed.grown(size)
             elif now_stable > stable:
                 delayed.grown(self.bytes_between(stable, now_stable))
@@ -227,12 +227,12 @@ class Partition:
         """A sole replica appended a batch. What is after the last stable offset does not count for read_committed."""
         decided = size if self.last_stable_offset > base_offset else 0
         for delayed in self.delayed_fetches:
-            delayed.grown(decided if delayed.committed else size)
+            delayed.grown(decided if delayed.read_committed else size)
 
     def tell_decided(self, stable: Offset) -> None:
         """A sole replica wrote a marker: the last stable offset was `stable`."""
         now_stable = min(self.last_stable_offset, self.log.end_offset - 1)  # the marker itself was told of
-        read_committed = [delayed for delayed in self.delayed_fetches if delayed.committed]
+        read_committed = [delayed for delayed in self.delayed_fetches if delayed.read_committed]
         if read_committed and now_stable > stable:
             decided = self.log.segments.bytes_between(stable, now_stable)
             for delayed in read_committed:
@@ -247,7 +247,7 @@ class Partition:
             self.cannot_read(problem)
             return end - start
 
-    async def committed(self, offset: int) -> None:
+    async def await_committed(self, offset: int) -> None:
         """Wait until all records before this offset are committed, or another broker leads."""
         role = self.role
         if isinstance(role, Leader) and role.high_watermark < offset:
@@ -280,7 +280,7 @@ class Partition:
         if self.role is None or (isinstance(problem, OSError) and is_transient(problem)):
             return  # no other replica has a copy; or the log is fine
         self.stand(replace(self.standing, corrupt=True))
-        if isinstance(self.role, Leader) and len(self.role.isr.committed) > 1:
+        if isinstance(self.role, Leader) and len(self.role.isr.committed_isr) > 1:
             self.role.resign()
         self.owner.log_corrupt(self)
 
@@ -298,7 +298,7 @@ class Partition:
         offline = self.standing.offline
         if self.flusher.retry_later and not offline:
             self.flusher.soon()
-        if offline or log.config.flush_ms == NEVER or log.end_offset <= log.recovery_point:
+        if offline or log.config.flush_ms == FLUSHED_BY_OS or log.end_offset <= log.recovery_point:
             self._dirty_since = None
             return
         if self._dirty_since is None:

@@ -12,7 +12,7 @@ from moldau.groups.offsets.packed import split_key
 from moldau.groups.offsets.store import OffsetStore
 from moldau.log.log import Log
 from moldau.replication.appender import Appender
-from moldau.replication.leader import TOO_FEW
+from moldau.replication.leader import NOT_ENOUGH_REPLICAS
 from moldau.testing import serve
 
 EVERY = 20  # one in this many calls goes wrong
@@ -79,7 +79,11 @@ def end_too_early(partition: Any, view: Any) -> int:
 def refuse_what_is_written(appender: Appender, *arguments: Any) -> Any:
     """Written, but answered with an error."""
     outcome = real_produce(appender, *arguments)
-    return TOO_FEW if appender._partition.topic.startswith("refused-write") and due("refused write") else outcome
+    return (
+        NOT_ENOUGH_REPLICAS
+        if appender._partition.topic.startswith("refused-write") and due("refused write")
+        else outcome
+    )
 
 
 real_apply, real_end, real_produce = OffsetStore.apply, list_offsets._end, Appender.produce

@@ -64,7 +64,7 @@ class ReplicatedPartition:
         for later in done:
             later.resolve(Appended(0, -1, 0))
 
-    async def committed(self, offset: int) -> None:
+    async def await_committed(self, offset: int) -> None:
         while self.high_watermark < offset:
             self._moved.clear()
             await self._moved.wait()

@@ -180,7 +180,7 @@ class SimulatedCluster:
         value = f"producer.{self._number}"
         self._number += 1
         self.recorder.tell(Send, "producer", PLACE, value)
-        if not node.isr.enough(MIN_ISR):
+        if not node.isr.committed_isr_is_enough(MIN_ISR):
             self.recorder.tell(Failed, "producer", PLACE, value, "too few replicas", True)
             return
         node.log.append((node.leader_epoch, value))
@@ -238,10 +238,10 @@ class SimulatedCluster:
             return Records(node.leader_epoch, asked.offset, [], node.isr.high_watermark, (epoch, end))
         known = node.isr.followers[asked.sender]
         known.fetched(asked.offset, 0, asked.broker_epoch, len(node.log), self.now)
-        if asked.sender not in node.isr.committed and node.isr.may_join(
+        if asked.sender not in node.isr.committed_isr and node.isr.may_join(
             asked.sender, lambda broker: self._epoch_of(node, broker)
         ):
-            self._ask(node, node.isr.propose({*node.isr.committed, asked.sender}))
+            self._ask(node, node.isr.propose({*node.isr.committed_isr, asked.sender}))
         self._advance(node)
         many = self.dice.randrange(1, 6)
         return Records(
@@ -344,7 +344,7 @@ class SimulatedCluster:
             return self._ask(node, node.isr.pending)
         laggards = node.isr.lagging(len(node.log), self.now, LAG_MS)
         if laggards:
-            self._ask(node, node.isr.propose(node.isr.committed.difference(laggards)))
+            self._ask(node, node.isr.propose(node.isr.committed_isr.difference(laggards)))
         return None
 
     # ── what is done to them ──

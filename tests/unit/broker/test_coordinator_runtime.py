@@ -183,7 +183,7 @@ class Refusing:
     def append_records(self, *_: object, **__: object) -> Refusal:
         return self._refusal
 
-    async def committed(self, offset: int) -> None:
+    async def await_committed(self, offset: int) -> None:
         """There is but one replica."""
 
 

@@ -57,7 +57,7 @@ def test_a_proposal_names_epochs_and_becomes_true(tmp_path: Path) -> None:
         asked.propose()
         await until(lambda: asked.leader.pending_isr is None)
         assert asked.proposals == [Proposal(asked.partition.log.topic_id, 0, 4, 7, ((1, 10), (2, 20), (3, 30)))]
-        assert asked.leader.isr.committed == {1, 2, 3}
+        assert asked.leader.isr.committed_isr == {1, 2, 3}
         await asked.changes.stop()
 
     run("asyncio", main())
@@ -94,7 +94,7 @@ def test_another_version_waits_for_the_image(tmp_path: Path) -> None:
         await until(lambda: len(asked.proposals) > 1)
         assert asked.leader.isr.maximal == {1, 2, 3}
         asked.partition.assign(replace(STATE, isr=(1,), partition_epoch=8), asked.view)
-        assert asked.leader.isr.committed == {1}
+        assert asked.leader.isr.committed_isr == {1}
         await until(lambda: asked.proposals[-1].partition_epoch == 8)
         assert asked.proposals[-1].isr == ((1, 10), (3, 30)), "it may still join, on top of what is true now"
         await asked.changes.stop()
@@ -121,7 +121,7 @@ def test_proposals_behind_many_that_are_not_pending_any_more_are_sent_too(tmp_pa
             asked.changes.propose(Partition("other", 0, asked.partition.log, 0))
         asked.propose()
         await until(lambda: asked.leader.pending_isr is None)
-        assert asked.leader.isr.committed == {1, 2, 3}
+        assert asked.leader.isr.committed_isr == {1, 2, 3}
         await asked.changes.stop()
 
     run("asyncio", main())

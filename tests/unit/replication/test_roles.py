@@ -186,7 +186,7 @@ def test_who_may_join_is_asked_for_once_and_counts_at_once(tmp_path: Path) -> No
     assert cluster.asked == [partition]
     assert leader(partition).isr.maximal == {1, 2, 3}
     leader(partition).granted((1, 2, 3), 8)
-    assert leader(partition).isr.committed == {1, 2, 3}
+    assert leader(partition).isr.committed_isr == {1, 2, 3}
     assert leader(partition).pending_isr is None
 
 
@@ -297,6 +297,56 @@ def test_a_batch_whose_place_another_leader_took_is_not_acknowledged(
     run("asyncio", main())
 
 
+def test_a_disk_that_fails_during_a_flush_is_told_to_the_producer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another log of the directory failed, and this flush succeeds: nobody completes the produce afterwards."""
+
+    async def main() -> None:
+        go_on = threading.Event()
+        real = FlushJob.run
+        monkeypatch.setattr(FlushJob, "run", lambda job: go_on.wait(30) and real(job))
+        partition = a_partition(tmp_path, Cluster(), config=replace(TWO, flush_messages=1))
+        waiting = produce(partition)
+        partition.go_offline()
+        go_on.set()
+        await until(lambda: partition.log.recovery_point == 1)
+        assert isinstance(waiting, list)
+        assert [each.error for each in waiting if isinstance(each, Refusal)] == [WireError.KAFKA_STORAGE_ERROR]
+        await partition.stop()
+
+    run("asyncio", main())
+
+
+@pytest.mark.parametrize("flush_messages", [1, TWO.flush_messages])
+def test_a_batch_that_was_committed_before_the_isr_shrank_is_answered_with_after_append(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flush_messages: int
+) -> None:
+    """It waits for a flush meanwhile. Without one it was answered when it was committed."""
+
+    async def main() -> None:
+        go_on = threading.Event()
+        real = FlushJob.run
+        monkeypatch.setattr(FlushJob, "run", lambda job: go_on.wait(30) and real(job))
+        cluster = Cluster()
+        partition = a_partition(tmp_path, cluster, config=replace(TWO, flush_messages=flush_messages))
+        first = produce(partition)
+        for broker in (2, 3):
+            fetched(partition, broker, 1)
+        second = produce(partition)
+        partition.assign(replace(LED, isr=(HERE,), partition_epoch=8), cluster.view)
+        go_on.set()
+        await turns()
+        await partition.quiesce()
+        flushed_late = Refusal.of(WireError.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+        assert first == [flushed_late if flush_messages == 1 else Appended(0, -1, 0)]
+        assert partition.high_watermark == 1
+        assert second == [], "below min.insync.replicas nothing is committed: it times out"
+        await partition.stop()
+
+    run("asyncio", main())
+
+
 def test_a_log_that_cannot_be_read_is_its_own_trouble_when_it_becomes_the_leaders(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -344,7 +394,7 @@ def test_consumers_wait_for_what_is_committed_and_followers_for_what_is_written(
         size = len(batch())
         DelayedFetch([partition], 1, 60_000, lambda: fired.append("follower"), follower=True)
         consumer = DelayedFetch([partition], 2 * size, 60_000, lambda: fired.append("consumer"))
-        committed = DelayedFetch([partition], 2 * size, 60_000, lambda: fired.append("committed"), committed=True)
+        committed = DelayedFetch([partition], 2 * size, 60_000, lambda: fired.append("committed"), read_committed=True)
         produce(partition, acks=1)
         produce(partition, acks=1)
         await turns()
@@ -381,15 +431,15 @@ def test_a_coordinator_can_wait_for_what_was_written_before(tmp_path: Path) -> N
         cluster = Cluster()
         partition = a_partition(tmp_path, cluster)
         produce(partition, acks=1)
-        waiting = asyncio.create_task(partition.committed(1))
+        waiting = asyncio.create_task(partition.await_committed(1))
         await turns()
         assert not waiting.done()
         for broker in (2, 3):
             fetched(partition, broker, 1)
         await waiting
-        await partition.committed(1)
+        await partition.await_committed(1)
         produce(partition, acks=1)
-        waiting = asyncio.create_task(partition.committed(2))
+        waiting = asyncio.create_task(partition.await_committed(2))
         await turns()
         partition.assign(replace(LED, leader=2, leader_epoch=5, partition_epoch=8), cluster.view)
         await waiting

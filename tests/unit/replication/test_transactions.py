@@ -290,7 +290,7 @@ def test_readers_of_committed_records_wait_for_markers_not_for_growth(tmp_path: 
     async def main() -> None:
         least = 1_000_000
         all_of_it = DelayedFetch([partition], least, least, lambda: None)
-        decided = DelayedFetch([partition], least, least, lambda: None, committed=True)
+        decided = DelayedFetch([partition], least, least, lambda: None, read_committed=True)
 
         def counted() -> tuple[int, int]:
             return least - all_of_it.missing, least - decided.missing
@@ -319,7 +319,7 @@ def test_a_marker_releases_what_lies_before_the_next_open_transaction(tmp_path: 
     coordinator = Coordinator()
 
     async def main() -> None:
-        delayed = DelayedFetch([partition], 1_000_000, 1_000_000, lambda: None, committed=True)
+        delayed = DelayedFetch([partition], 1_000_000, 1_000_000, lambda: None, read_committed=True)
         for number in range(5):
             produce(partition, in_transaction(first, number), coordinator)
         produce(partition, in_transaction(second), coordinator)

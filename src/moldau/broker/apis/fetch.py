@@ -12,7 +12,6 @@ from moldau.broker.call import Call
 from moldau.broker.context import DataContext
 from moldau.broker.fetch_answer import delay, respond
 from moldau.broker.fetch_plan import (
-    NOT_LEADER,
     READ_COMMITTED,
     Asked,
     Plan,
@@ -50,7 +49,7 @@ def fetch(ctx: DataContext, frame: memoryview, at: int, call: Call) -> Parts | P
         ask,
         ask.min_bytes - plan.size,
         lambda: respond(ctx, opened, call, plan_fetch(ctx, ask, version, asked)),
-        committed=ask.isolation == READ_COMMITTED,
+        read_committed=ask.isolation == READ_COMMITTED,
     )
     return parked
 
@@ -99,7 +98,7 @@ def _elsewhere(
     if row.leader_epoch != -1 and row.leader_epoch != partition.leader_epoch:
         return failure(row.partition, partition.fenced(row.leader_epoch), leader_of(partition.state))
     if not standing.leads and version < FOLLOWERS_SERVE:
-        return failure(row.partition, NOT_LEADER, leader_of(partition.state))
+        return failure(row.partition, WireError.NOT_LEADER_OR_FOLLOWER, leader_of(partition.state))
     if row.offset > partition.log.end_offset and (behind := _behind(partition)):
         return failure(row.partition, behind)
     preferred = _preferred(ctx, partition, row.offset, ask.rack)
@@ -114,13 +113,13 @@ def _behind(partition: Partition) -> WireError:
     if not partition.leads:  # KIP-392: this follower is behind, and the leader may well have the records
         return WireError.OFFSET_NOT_AVAILABLE
     role = partition.role
-    return NOT_LEADER if isinstance(role, Leader) and role.may_be_replaced() else WireError.NONE
+    return WireError.NOT_LEADER_OR_FOLLOWER if isinstance(role, Leader) and role.may_be_replaced() else WireError.NONE
 
 
 def _preferred(ctx: DataContext, partition: Partition, offset: int, rack: bytes) -> int:
     role = partition.role
     if not rack or not isinstance(role, Leader) or ctx.config.replica_selector_class != RACK_AWARE:
         return NONE
-    in_sync = {each: known for each, known in role.isr.followers.items() if each in role.isr.committed}
+    in_sync = {each: known for each, known in role.isr.followers.items() if each in role.isr.committed_isr}
     choice = Choice(ctx.config.node_id, in_sync, ctx.image.brokers)  # a replica out of sync may never catch up
     return preferred_replica(choice, rack.decode("utf-8", "replace"), offset)

@@ -5,9 +5,9 @@ from moldau.base.later import NowOrLater
 from moldau.replication.appender import Outcome
 
 # The record is committed, with fewer replicas in sync than min.insync.replicas: good enough for a coordinator.
-COMMITTED = WireError.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+COMMITTED_BELOW_MIN_ISR = WireError.NOT_ENOUGH_REPLICAS_AFTER_APPEND
 
 
 def failed(outcome: NowOrLater[Outcome] | None) -> Refusal | None:
     """Why the append failed or was lost; None if it is committed or pending."""
-    return outcome if isinstance(outcome, Refusal) and outcome.error is not COMMITTED else None
+    return outcome if isinstance(outcome, Refusal) and outcome.error is not COMMITTED_BELOW_MIN_ISR else None

@@ -22,6 +22,7 @@ from moldau.broker.coordinators.replay import replay
 from moldau.broker.coordinators.shard import PendingAppend, PendingReply, Shard
 from moldau.metadata.image import ClusterImage
 from moldau.replication.appender import Appended, Outcome
+from moldau.replication.leader import NOT_LEADER
 from moldau.replication.partition import Partition
 from moldau.replication.replicas import Replicas
 
@@ -31,7 +32,6 @@ RETRY_MS = 1_000  # until a timer fires again after a failed append
 APPEND_TIMEOUT_MS = 5_000  # a reply's wait for the commit, by default
 MAX_PENDING_APPENDS = 10_000  # of one shard; clients' own limits keep the number far below
 NOT_COORDINATOR = WireError.NOT_COORDINATOR  # clients look up the coordinator again
-NOT_LEADER = Refusal.of(WireError.NOT_LEADER_OR_FOLLOWER)
 TOO_MANY_PENDING = Refusal(WireError.REQUEST_TIMED_OUT, "Too many appends wait for replicas.")
 
 # The errors that clients get when an append fails; their retry rules know these.
@@ -390,7 +390,7 @@ class CoordinatorRuntime(Generic[M, C]):
         if all(each.loading is None for each in self._shards.values()):
             seconds = (self._now() - self._load_started) / 1000
             logger.info("Loaded %d records of %s in %.2f s", self._loaded_records, self.topic, seconds)
-        await partition.committed(end)
+        await partition.await_committed(end)
         found.resolve(Appended(end, -1, 0) if shard.current else NOT_LEADER)
 
     def follow(self, old: ClusterImage, new: ClusterImage) -> None:
