@@ -1,4 +1,4 @@
-"""Compiled modules: loads the hot rooms as C extensions if they were compiled from these very sources. Compiles nothing.
+"""Compiled modules: loads the hot rooms as C extensions, if compiled from these very sources. Compiles nothing.
 
 `hatch_build.py` compiles them when Moldau is installed, into the package `moldau_compiled`. They share one library, so
 they are used all together or not at all: if one source has changed since, all of them run as Python.
@@ -76,7 +76,7 @@ def _installed() -> CompiledModules:
     if os.environ.get(SWITCH) == "0":
         return CompiledModules("", {}, {}, f"{SWITCH}=0")
     try:
-        import moldau_compiled as found  # type: ignore[import-not-found, unused-ignore]
+        import moldau_compiled as found  # type: ignore[import-not-found, import-untyped, unused-ignore]
     except ImportError:
         return CompiledModules("", {}, {}, "nothing was compiled at installation")
     return CompiledModules(os.path.dirname(found.__file__), found.FILES, found.SOURCES, found.REASON)

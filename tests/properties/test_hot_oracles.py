@@ -56,7 +56,7 @@ def produce_seen(view: memoryview, ask: hot.ProduceBody, by_id: bool) -> tuple[A
     topics = [
         (
             name_or_id(token, by_id),
-            [(index, None if stop < 0 else bytes(view[start:stop])) for index, start, stop in rows],
+            [(row.index, None if row.stop < 0 else bytes(view[row.start : row.stop])) for row in rows],
         )
         for token, rows in ask.topics
     ]

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 
 class Principal(NamedTuple):
@@ -15,7 +15,7 @@ class Principal(NamedTuple):
         return f"{self.kind}:{self.name}"
 
 
-ANONYMOUS = Principal("User", "ANONYMOUS")
+ANONYMOUS: Final = Principal("User", "ANONYMOUS")
 
 
 class SecurityProtocol(Enum):

@@ -8,7 +8,7 @@ import inspect
 import logging
 from collections.abc import Awaitable, Coroutine, Iterable
 from enum import Enum
-from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from moldau.base.errors import Refusal, WireError
 from moldau.base.later import Later
@@ -35,14 +35,14 @@ from moldau.wire.headers import (
 from moldau.wire.messages.registry import ApiMessages
 from moldau.wire.primitives import MalformedMessage
 
-logger = logging.getLogger("moldau.broker")
+logger: Final = logging.getLogger("moldau.broker")
 
-COLD_REQUEST_AT_MOST = 4 * 1024 * 1024  # bytes; not Produce and Fetch. A decoded message takes many times its bytes
-FORWARDED_MS = 30_000  # how long to look for a controller, unless the request has a shorter timeout
-FALLBACK_VERSION = 0  # of the response to an ApiVersions request of an unknown version (KIP-511)
+COLD_REQUEST_AT_MOST: Final = 4 * 1024 * 1024  # bytes, but for Produce and Fetch: decoded, it takes many times that
+FORWARDED_MS: Final = 30_000  # how long to look for a controller, unless the request has a shorter timeout
+FALLBACK_VERSION: Final = 0  # of the response to an ApiVersions request of an unknown version (KIP-511)
 
 
-OWN_SESSION = Session("", "")  # of requests that a broker makes to itself
+OWN_SESSION: Final = Session("", "")  # of requests that a broker makes to itself
 
 C = TypeVar("C", contravariant=True)
 Response: TypeAlias = object  # a message, its encoded body, or NotController

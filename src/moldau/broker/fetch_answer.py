@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from moldau.broker.call import Call
 from moldau.broker.context import DataContext
@@ -12,7 +13,7 @@ from moldau.net.reply import BadRequest, Parked, Parts
 from moldau.replication.delayed_fetch import DelayedFetch, Watched
 from moldau.wire.hot import FetchBody, pack_fetch
 
-logger = logging.getLogger("moldau.broker")
+logger: Final = logging.getLogger("moldau.broker")
 
 
 def respond(ctx: DataContext, fetch: FetchContext, call: Call, plan: Plan) -> Parts:

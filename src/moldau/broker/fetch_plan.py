@@ -1,7 +1,7 @@
 """What a fetch is answered with, by index arithmetic: slices of files, or the error of a partition. Changes nothing."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from moldau.base.errors import WireError
 from moldau.broker.leaders import Leader as CurrentLeader
@@ -9,7 +9,7 @@ from moldau.log.segment import CorruptLogError
 from moldau.replication.partition import Partition
 from moldau.wire.hot import FetchPartition, FetchResult
 
-READ_COMMITTED = 1
+READ_COMMITTED: Final = 1
 
 Asked = Sequence[tuple[bytes, FetchPartition]]  # by topic name or id, as the request names topics
 

@@ -8,15 +8,16 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from random import randrange
+from typing import Final
 
 from moldau.base.errors import WireError
 from moldau.replication.delayed_fetch import FollowerSession
 from moldau.wire.hot import FETCH_BY_ID, FetchBody, FetchPartition, FetchResult
 
-FINAL_EPOCH = -1  # close the session, and do not make another
-INITIAL_EPOCH = 0  # make a new session
-LAST_EPOCH = 2**31 - 1
-EVICTABLE_AFTER_MS = 120_000  # an unused session may be replaced after this long, as in Kafka
+FINAL_EPOCH: Final = -1  # close the session, and do not make another
+INITIAL_EPOCH: Final = 0  # make a new session
+LAST_EPOCH: Final = 2**31 - 1
+EVICTABLE_AFTER_MS: Final = 120_000  # an unused session may be replaced after this long, as in Kafka
 
 Key = tuple[bytes, int]  # topic name or id as bytes, and partition
 

@@ -9,6 +9,7 @@ for it (`FollowerSession`); every two seconds all of them are.
 """
 
 from collections.abc import Mapping
+from typing import Final
 
 from moldau.base.errors import WireError
 from moldau.broker.call import Call
@@ -27,8 +28,8 @@ from moldau.replication.throttle import UNLIMITED, named
 from moldau.wire.hot import FETCH_BY_ID, FetchBody, FetchPartition, FetchResult
 
 Checked = Mapping[PartitionKey, FetchResult | None]  # partitions that were checked, and what is wrong with each
-NOTHING: Checked = {}
-UNTHROTTLED = float("inf")
+NOTHING: Final[Checked] = {}
+UNTHROTTLED: Final = float("inf")
 
 
 def fetch_as_follower(ctx: DataContext, fetch: FetchContext, ask: FetchBody, call: Call) -> Parts | Parked:

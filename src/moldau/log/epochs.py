@@ -6,10 +6,11 @@ point, where recovery reads them from the batches again.
 
 from bisect import bisect_right
 from collections.abc import Iterable
+from typing import Final
 
 from moldau.base.ids import Epoch, Offset
 
-NONE = (-1, -1)
+NONE: Final = (-1, -1)
 
 
 class LeaderEpochs:

@@ -9,15 +9,17 @@ import os
 from array import array
 from bisect import bisect_left, bisect_right
 from struct import Struct
+from typing import Final
 
-OFFSET_ENTRY = Struct(">II")
-OFFSET_ENTRY_SIZE = OFFSET_ENTRY.size  # 8
-TIME_ENTRY = Struct(">qI")
-TIME_ENTRY_SIZE = TIME_ENTRY.size  # 12
-OFFSET, POSITION = 0, 1  # fields of an entry
-BLOCK = 512  # entries of a finished segment's index that are read at once
-POSITION_MASK = 0xFFFFFFFF
-TAIL_LIMIT = 1024  # batches after the last sparse entry that are kept in `tail`
+OFFSET_ENTRY: Final = Struct(">II")
+OFFSET_ENTRY_SIZE: Final = OFFSET_ENTRY.size  # 8
+TIME_ENTRY: Final = Struct(">qI")
+TIME_ENTRY_SIZE: Final = TIME_ENTRY.size  # 12
+OFFSET: Final = 0  # fields of an entry
+POSITION: Final = 1
+BLOCK: Final = 512  # entries of a finished segment's index that are read at once
+POSITION_MASK: Final = 0xFFFFFFFF
+TAIL_LIMIT: Final = 1024  # batches after the last sparse entry that are kept in `tail`
 
 
 class LiveIndex:

@@ -11,6 +11,7 @@ import random
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Final
 from uuid import UUID
 
 from moldau.base.ids import Epoch, Offset
@@ -34,12 +35,12 @@ from moldau.log.settings import LogConfig
 from moldau.log.snapshots import Snapshots
 from moldau.wire.batch import ASSIGNED, ASSIGNED_SIZE, CONTROL, PREFIX_SIZE, TRANSACTIONAL, BatchHeader
 
-logger = logging.getLogger("moldau.log")
+logger: Final = logging.getLogger("moldau.log")
 
-HOT_TAIL = 16 * 1024 * 1024  # bytes at the log end that are surely in the page cache
-DEFAULT_FILES = OpenFiles()
-_writev = os.writev
-_assign = ASSIGNED.pack
+HOT_TAIL: Final = 16 * 1024 * 1024  # bytes at the log end that are surely in the page cache
+DEFAULT_FILES: Final = OpenFiles()
+_writev: Final = os.writev
+_assign: Final = ASSIGNED.pack
 
 
 class Log:

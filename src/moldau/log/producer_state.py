@@ -7,6 +7,7 @@ truncation took is found again from the newest usable snapshot and the batches b
 import logging
 from collections import deque
 from pathlib import Path
+from typing import Final
 
 from moldau.base.errors import Refusal, WireError
 from moldau.base.ids import Offset
@@ -21,9 +22,9 @@ from moldau.log.segments import Segments
 from moldau.log.snapshots import Snapshots
 from moldau.wire.batch import TRANSACTIONAL, BatchHeader
 
-logger = logging.getLogger("moldau.log")
+logger: Final = logging.getLogger("moldau.log")
 
-REFILL_OFFSETS = 50_000  # how far back the batches of a producer are looked for that a snapshot does not hold
+REFILL_OFFSETS: Final = 50_000  # how far back the batches of a producer are looked for that a snapshot does not hold
 
 
 class ProducerStateManager:

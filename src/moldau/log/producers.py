@@ -9,21 +9,21 @@ from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from struct import Struct
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
 from moldau.base.errors import Refusal, WireError
 
-BATCHES_KEPT = 5  # a Java producer has at most five requests in flight
-MAX_SEQUENCE = 2**31 - 1
-MAX_EPOCH = 2**15 - 1
-STRICT_MARKERS = 2  # from this transaction version on markers have an epoch of their own (KIP-890, KIP-1228)
-NONE_OPEN = 2**63 - 1  # the first open offset where no transaction is open
-SNAPSHOT_VERSION = 1
-_SNAPSHOT_HEAD = Struct(">hIi")  # version, checksum of all that follows it, number of entries
-_CRC_START = 6
-_SNAPSHOT_ENTRY = Struct(">qhiqiqiq")
+BATCHES_KEPT: Final = 5  # a Java producer has at most five requests in flight
+MAX_SEQUENCE: Final = 2**31 - 1
+MAX_EPOCH: Final = 2**15 - 1
+STRICT_MARKERS: Final = 2  # from this transaction version on markers have an epoch of their own (KIP-890, KIP-1228)
+NONE_OPEN: Final = 2**63 - 1  # the first open offset where no transaction is open
+SNAPSHOT_VERSION: Final = 1
+_SNAPSHOT_HEAD: Final = Struct(">hIi")  # version, checksum of all that follows it, number of entries
+_CRC_START: Final = 6
+_SNAPSHOT_ENTRY: Final = Struct(">qhiqiqiq")
 
 
 class CorruptSnapshotError(ValueError):
@@ -88,8 +88,8 @@ class Verification:
         return self.begins_at_zero and marker_epoch <= self.epoch
 
 
-NOT_ASKED = Verification(-1, -1, False, 0)  # enough for a transaction that is open already
-NOT_NEEDED = Verification(-1, -1, False, 0)  # transaction.partition.verification.enable is off
+NOT_ASKED: Final = Verification(-1, -1, False, 0)  # enough for a transaction that is open already
+NOT_NEEDED: Final = Verification(-1, -1, False, 0)  # transaction.partition.verification.enable is off
 
 
 def last_sequence(base_sequence: int, last_offset_delta: int) -> int:

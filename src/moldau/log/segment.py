@@ -6,7 +6,7 @@ from contextlib import suppress
 from operator import itemgetter
 from pathlib import Path
 from struct import Struct
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from moldau.log import aborted
 from moldau.log.files import LogFile, OpenFiles, is_transient, mark_deleted, read_whole
@@ -14,20 +14,20 @@ from moldau.log.header import RawHeader
 from moldau.log.index import TIME_ENTRY, ColdIndex, LiveIndex, find_time, last_time, sound_times
 from moldau.wire.batch import HEADER, HEADER_SIZE, MAGIC, PREFIX_SIZE
 
-LOG = ".log"
-INDEX = ".index"
-TIME_INDEX = ".timeindex"
-TXN_INDEX = ".txnindex"
-SUFFIXES = (LOG, INDEX, TIME_INDEX, TXN_INDEX)
+LOG: Final = ".log"
+INDEX: Final = ".index"
+TIME_INDEX: Final = ".timeindex"
+TXN_INDEX: Final = ".txnindex"
+SUFFIXES: Final = (LOG, INDEX, TIME_INDEX, TXN_INDEX)
 
-MAX_RELATIVE_OFFSET = 2**31 - 1
-NOT_SCHEDULED = 2**63  # later than any time
-NO_OFFSET = 2**63  # larger than any offset
-READ_AHEAD = 4160  # bytes read to step from batch to batch: a default index interval and a header
-WALK_AHEAD = 65536  # the same for a walk over the whole file
-_PLACE = Struct(">qi11xi")  # base offset, length, last offset delta
-_PLACE_SIZE = _PLACE.size
-_LENGTH = Struct(">8xi")
+MAX_RELATIVE_OFFSET: Final = 2**31 - 1
+NOT_SCHEDULED: Final = 2**63  # later than any time
+NO_OFFSET: Final = 2**63  # larger than any offset
+READ_AHEAD: Final = 4160  # bytes read to step from batch to batch: a default index interval and a header
+WALK_AHEAD: Final = 65536  # the same for a walk over the whole file
+_PLACE: Final = Struct(">qi11xi")  # base offset, length, last offset delta
+_PLACE_SIZE: Final = _PLACE.size
+_LENGTH: Final = Struct(">8xi")
 
 T = TypeVar("T")
 

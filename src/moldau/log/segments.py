@@ -10,7 +10,7 @@ from contextlib import suppress
 from itertools import chain
 from operator import attrgetter
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from moldau.base.ids import Offset
 from moldau.log.files import Slice
@@ -20,7 +20,7 @@ from moldau.log.recovery import SWAP, rebuild_indexes
 from moldau.log.segment import SUFFIXES, CorruptLogError, Segment
 from moldau.log.settings import LogConfig
 
-_base = attrgetter("base")
+_base: Final = attrgetter("base")
 
 
 class SegmentSummary(NamedTuple):

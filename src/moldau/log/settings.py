@@ -6,13 +6,18 @@ order), then the default.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from typing import Final
 
 from moldau.base.errors import Refusal, WireError
 from moldau.base.settings import Kind, Setting, SettingError, SettingsRefused, Synonym, Table, Value
 
-MAX_INT, MAX_LONG = 2**31 - 1, 2**63 - 1
-MIB, GIB = 2**20, 2**30
-MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
+MAX_INT: Final = 2**31 - 1
+MAX_LONG: Final = 2**63 - 1
+MIB: Final = 2**20
+GIB: Final = 2**30
+MINUTE_MS: Final = 60_000
+HOUR_MS: Final = 3_600_000
+DAY_MS: Final = 86_400_000
 
 
 def _of_broker(*names: str) -> tuple[Synonym, ...]:
@@ -38,10 +43,15 @@ def _tiered(value: Value) -> str | None:
     return "false, as tiered storage is not supported yet" if value else None
 
 
-BOOL, STRING, INT, LONG, DOUBLE, LIST = Kind.BOOL, Kind.STRING, Kind.INT, Kind.LONG, Kind.DOUBLE, Kind.LIST
+BOOL: Final = Kind.BOOL
+STRING: Final = Kind.STRING
+INT: Final = Kind.INT
+LONG: Final = Kind.LONG
+DOUBLE: Final = Kind.DOUBLE
+LIST: Final = Kind.LIST
 
 # fmt: off
-ROWS = (
+ROWS: Final = (
     Setting("cleanup.policy", LIST, ("delete",), choices=("compact", "delete"),
             synonyms=_of_broker("log.cleanup.policy"),
             doc="How old records go: `delete` by age and size, `compact` by key, both, or (empty) not at all."),
@@ -123,7 +133,7 @@ ROWS = (
 )
 # fmt: on
 
-TOPIC = Table("topic", ROWS)
+TOPIC: Final = Table("topic", ROWS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +195,7 @@ class LogConfig:
         return config
 
 
-LOG_CONFIG_NAMES = {field.name: field.name.replace("_", ".") for field in fields(LogConfig)}
+LOG_CONFIG_NAMES: Final = {field.name: field.name.replace("_", ".") for field in fields(LogConfig)}
 
 
 def checked(overrides: Mapping[str, str], broker_values: Mapping[str, Value] | None = None) -> LogConfig | Refusal:

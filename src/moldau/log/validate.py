@@ -6,6 +6,7 @@ header's timestamps stand for those of the records.
 """
 
 from struct import Struct
+from typing import Final
 
 from crc32c import crc32c
 
@@ -25,14 +26,14 @@ from moldau.wire.batch import (
     PREFIX_SIZE,
 )
 
-LAST_CODEC = 4  # zstd
-SMALLEST_LENGTH = 14  # of a message in the oldest format; Kafka calls less than that corrupt
-_FORBIDDEN = CONTROL | LOG_APPEND_TIME
-_LENGTH = Struct(">8xi")
-_CRC = Struct(">I")
-_ATTRIBUTES = Struct(">h")
-_MAX_TIMESTAMP_POSITION = 35
-_TIMESTAMP = Struct(">q")
+LAST_CODEC: Final = 4  # zstd
+SMALLEST_LENGTH: Final = 14  # of a message in the oldest format; Kafka calls less than that corrupt
+_FORBIDDEN: Final = CONTROL | LOG_APPEND_TIME
+_LENGTH: Final = Struct(">8xi")
+_CRC: Final = Struct(">I")
+_ATTRIBUTES: Final = Struct(">h")
+_MAX_TIMESTAMP_POSITION: Final = 35
+_TIMESTAMP: Final = Struct(">q")
 
 
 def check(batch: memoryview, config: LogConfig, now: int) -> RawHeader | Refusal:
@@ -41,22 +42,23 @@ def check(batch: memoryview, config: LogConfig, now: int) -> RawHeader | Refusal
     if size < HEADER_SIZE:
         return _incomplete(batch)
     header: RawHeader = HEADER.unpack_from(batch)
-    base, length, _, magic, crc, attributes, delta, first_time, max_time, producer_id, _, sequence, count = header
+    attributes, count = header[5], header[12]
     if (
-        length + PREFIX_SIZE != size
-        or magic != MAGIC
-        or base
+        header[1] + PREFIX_SIZE != size
+        or header[3] != MAGIC
+        or header[0]  # the base offset
         or size > config.max_message_bytes
         or size > config.segment_bytes
         or attributes & _FORBIDDEN
         or attributes & CODEC_MASK > LAST_CODEC
-        or count != delta + 1
+        or count != header[6] + 1
         or count < 1
-        or (sequence < 0 and producer_id >= 0)
-        or crc != crc32c(batch[CRC_START:])
+        or (header[11] < 0 and header[9] >= 0)  # a producer without a sequence
+        or header[4] != crc32c(batch[CRC_START:])
     ):
         return _refuse(batch, header, config)
     if config.message_timestamp_type == "CreateTime":
+        first_time, max_time = header[7], header[8]
         latest = now + config.message_timestamp_after_max_ms
         earliest = now - config.message_timestamp_before_max_ms
         if not (earliest <= first_time <= latest and earliest <= max_time <= latest):

@@ -9,11 +9,11 @@ import asyncio
 import os
 import socket
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 from moldau.base.slices import FileSlice
 
-_MSG_MORE: int = getattr(socket, "MSG_MORE", 0)  # macOS has no such flag
+_MSG_MORE: Final[int] = getattr(socket, "MSG_MORE", 0)  # macOS has no such flag
 
 Buffer = bytes | bytearray | memoryview
 

@@ -9,7 +9,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Coroutine
 from itertools import islice
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from moldau.base.session import Session
 from moldau.base.slices import FileSlice
@@ -20,22 +20,22 @@ from moldau.net.reply import BadRequest, Parked, Parts, Reply
 from moldau.net.request_limits import RequestLimits
 from moldau.wire.frames import FrameDecoder
 
-MAX_PENDING_REPLIES = 64  # of one connection: parked ones, and ready ones behind them
-MAX_PENDING_BYTES = 1024 * 1024  # of ready replies that wait behind a parked one
-MAX_BUFFERS = 64  # given to one send, and replies collected before they are sent
-UNRESERVED_BYTES = 64 * 1024  # a request up to this size needs no share of queued.max.request.bytes
-LARGE_REPLY = 64 * 1024  # a reply of this size is sent before the next request is handled
-MAX_FILE_BYTES_PER_TURN = 1024 * 1024  # sent from files before the loop serves other connections
+MAX_PENDING_REPLIES: Final = 64  # of one connection: parked ones, and ready ones behind them
+MAX_PENDING_BYTES: Final = 1024 * 1024  # of ready replies that wait behind a parked one
+MAX_BUFFERS: Final = 64  # given to one send, and replies collected before they are sent
+UNRESERVED_BYTES: Final = 64 * 1024  # a request up to this size needs no share of queued.max.request.bytes
+LARGE_REPLY: Final = 64 * 1024  # a reply of this size is sent before the next request is handled
+MAX_FILE_BYTES_PER_TURN: Final = 1024 * 1024  # sent from files before the loop serves other connections
 
-_SOCKET_FULL: int = MuteReason.SOCKET_FULL.value
-_COLD_READ: int = MuteReason.COLD_READ.value
-_REQUEST_RUNNING: int = MuteReason.REQUEST_RUNNING.value
-_REPLIES_PENDING: int = MuteReason.REPLIES_PENDING.value
-_BROKER_BUSY: int = MuteReason.BROKER_BUSY.value
-_THROTTLED: int = MuteReason.THROTTLED.value
-_NO_MEMORY: int = MuteReason.NO_MEMORY.value
-_STOPS_SENDING = _SOCKET_FULL | _COLD_READ
-_STOPS_HANDLING = sum(reason.value for reason in MuteReason if reason is not MuteReason.NO_MEMORY)
+_SOCKET_FULL: Final[int] = MuteReason.SOCKET_FULL.value
+_COLD_READ: Final[int] = MuteReason.COLD_READ.value
+_REQUEST_RUNNING: Final[int] = MuteReason.REQUEST_RUNNING.value
+_REPLIES_PENDING: Final[int] = MuteReason.REPLIES_PENDING.value
+_BROKER_BUSY: Final[int] = MuteReason.BROKER_BUSY.value
+_THROTTLED: Final[int] = MuteReason.THROTTLED.value
+_NO_MEMORY: Final[int] = MuteReason.NO_MEMORY.value
+_STOPS_SENDING: Final = _SOCKET_FULL | _COLD_READ
+_STOPS_HANDLING: Final = sum(reason.value for reason in MuteReason if reason is not MuteReason.NO_MEMORY)
 
 Outgoing = bytes | bytearray | FileSlice
 Handled = Reply | Coroutine[Any, Any, Reply]

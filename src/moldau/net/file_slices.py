@@ -6,17 +6,18 @@ probed first, and a cold one is read once in a thread before the loop sends it.
 
 import errno
 import os
+from typing import Final
 
 from moldau.base.slices import FileSlice
 from moldau.net.reply import Parts
 
-WINDOW = 512 * 1024  # bytes that are probed, or read by one thread call, before the loop sends them
-PROBE_STEP = 256 * 1024  # the kernel reads ahead about as much: one probe tells about one step
-WARM_STEP = 256 * 1024
-COALESCED_AT_MOST = 64 * 1024  # bytes of a reply that is copied into one buffer rather than sent as slices
+WINDOW: Final = 512 * 1024  # bytes that are probed, or read by one thread call, before the loop sends them
+PROBE_STEP: Final = 256 * 1024  # the kernel reads ahead about as much: one probe tells about one step
+WARM_STEP: Final = 256 * 1024
+COALESCED_AT_MOST: Final = 64 * 1024  # bytes of a reply that is copied into one buffer rather than sent as slices
 
 _NOWAIT: int | None = getattr(os, "RWF_NOWAIT", None)
-_probe_byte = bytearray(1)
+_probe_byte: Final = bytearray(1)
 
 
 def window_end(slice_: FileSlice, sent: int) -> int:

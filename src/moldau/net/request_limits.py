@@ -6,12 +6,12 @@ others have waited for memory for a while.
 """
 
 import asyncio
-from typing import Protocol
+from typing import Final, Protocol
 
 from moldau.net.throttled_log import ThrottledLog
 
-SCRATCH_SIZE = 256 * 1024
-STALLED_SECONDS = 10.0  # without a byte, for a connection that holds memory while others wait
+SCRATCH_SIZE: Final = 256 * 1024
+STALLED_SECONDS: Final = 10.0  # without a byte, for a connection that holds memory while others wait
 
 
 class LimitedConnection(Protocol):

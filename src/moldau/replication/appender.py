@@ -6,7 +6,7 @@ first takes the inspection queue, and so does every batch behind it.
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from moldau.base.errors import Refusal, WireError
 from moldau.base.ids import Epoch, Offset
@@ -25,19 +25,37 @@ from moldau.wire.records import encode_pairs
 if TYPE_CHECKING:
     from moldau.replication.partition import Partition
 
-logger = logging.getLogger("moldau.replication")
+logger: Final = logging.getLogger("moldau.replication")
 
-ZSTD_SINCE = 7  # the produce version that first knew zstd
-FLUSHED_BY_OS = 2**63 - 1  # flush.messages and flush.ms: left to the operating system
-NO_APPEND_TIME = -1
-ZSTD = int(Codec.ZSTD)
-_ATTRIBUTES, _LAST_OFFSET_DELTA, _PRODUCER_ID = 5, 6, 9  # places in a raw batch header
+ZSTD_SINCE: Final = 7  # the produce version that first knew zstd
+FLUSHED_BY_OS: Final = 2**63 - 1  # flush.messages and flush.ms: left to the operating system
+NO_APPEND_TIME: Final = -1
+ZSTD: Final = int(Codec.ZSTD)
+_ATTRIBUTES: Final = 5  # places in a raw batch header
+_LAST_OFFSET_DELTA: Final = 6
+_PRODUCER_ID: Final = 9
 
 
-class Appended(NamedTuple):
-    base_offset: Offset
-    append_time: int  # -1 unless the topic stamps records itself
-    log_start: Offset
+class Appended:
+    __slots__ = ("append_time", "base_offset", "log_start")
+
+    def __init__(self, base_offset: Offset, append_time: int, log_start: Offset) -> None:
+        """`append_time` is -1 unless the topic stamps records itself."""
+        self.base_offset = base_offset
+        self.append_time = append_time
+        self.log_start = log_start
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Appended) and self._values() == other._values()
+
+    def __hash__(self) -> int:
+        return hash(self._values())
+
+    def __repr__(self) -> str:
+        return f"Appended{self._values()}"
+
+    def _values(self) -> tuple[Offset, int, Offset]:
+        return self.base_offset, self.append_time, self.log_start
 
 
 Outcome = Appended | Refusal

@@ -6,11 +6,11 @@ partitions changed.
 
 import asyncio
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
 # How often all partitions of a follower are looked at, whether they have news or not: no mistake lasts.
-LOOK_AT_ALL_MS = 2_000
-SILENT_MS = 1_000  # beyond the time that its fetch may wait; no broker loses its registration that soon
+LOOK_AT_ALL_MS: Final = 2_000
+SILENT_MS: Final = 1_000  # beyond the time that its fetch may wait; no broker loses its registration that soon
 
 PartitionKey = tuple[bytes, int]  # topic id and partition; a `TopicIdPartition` is one
 

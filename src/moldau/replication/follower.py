@@ -7,7 +7,7 @@ there. That is never below the high watermark, unless the elected leader lacks c
 import logging
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from moldau.log.follower_append import CorruptFetchError, parse_fetched
 from moldau.log.repair import drop_segments
@@ -17,7 +17,7 @@ from moldau.replication.uncommitted import Uncommitted
 if TYPE_CHECKING:
     from moldau.replication.partition import Partition
 
-logger = logging.getLogger("moldau.replication")
+logger: Final = logging.getLogger("moldau.replication")
 
 
 class Follower:

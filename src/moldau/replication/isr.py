@@ -7,10 +7,10 @@ while the ISR is smaller than min.insync.replicas (KIP-966). A replica joins wit
 """
 
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-UNKNOWN = -1  # an offset or epoch that is not known yet
-LONG_AGO = -(2**62)  # a time that is always too long ago
+UNKNOWN: Final = -1  # an offset or epoch that is not known yet
+LONG_AGO: Final = -(2**62)  # a time that is always too long ago
 
 EpochOf = Callable[
     [int], int | None

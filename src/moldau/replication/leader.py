@@ -7,7 +7,7 @@ controller decides the ISR; the leader proposes changes through `ClusterView.pro
 import heapq
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from moldau.base.errors import Refusal, WireError
 from moldau.base.ids import Offset
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
     from moldau.replication.appender import Appended, Outcome
     from moldau.replication.partition import Partition
 
-logger = logging.getLogger("moldau.replication")
+logger: Final = logging.getLogger("moldau.replication")
 
-RESENDS_BEFORE_CHECK = 4  # so often are the same records sent to a follower before they are checked on disk
-ALL = -1  # acks: answered when the batch is committed
-NOT_LEADER = Refusal.of(WireError.NOT_LEADER_OR_FOLLOWER)
+RESENDS_BEFORE_CHECK: Final = 4  # so often are the same records sent to a follower before they are checked on disk
+ALL: Final = -1  # acks: answered when the batch is committed
+NOT_LEADER: Final = Refusal.of(WireError.NOT_LEADER_OR_FOLLOWER)
 # Below min.insync.replicas a batch with acks=all is refused before it is appended. The high watermark stands still
 # then, so a batch that was appended before waits, and usually times out. Only a batch that was committed before the ISR
 # shrank, and was not answered then because its flush was under way (flush.messages), is answered with AFTER_APPEND.
-NOT_ENOUGH_REPLICAS = Refusal.of(WireError.NOT_ENOUGH_REPLICAS)
-NOT_ENOUGH_REPLICAS_AFTER_APPEND = Refusal.of(WireError.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+NOT_ENOUGH_REPLICAS: Final = Refusal.of(WireError.NOT_ENOUGH_REPLICAS)
+NOT_ENOUGH_REPLICAS_AFTER_APPEND: Final = Refusal.of(WireError.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
 
 
 class Leader:

@@ -10,7 +10,7 @@ import logging
 from collections import deque
 from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 from moldau.base.errors import Refusal, WireError
 from moldau.base.ids import Epoch, Offset, TopicIdPartition, TopicPartition
@@ -30,7 +30,7 @@ from moldau.replication.leader import Leader
 from moldau.replication.owners import NO_OWNER, PartitionOwner
 from moldau.replication.standing import Role, Standing, assigned, removed
 
-logger = logging.getLogger("moldau.replication")
+logger: Final = logging.getLogger("moldau.replication")
 
 
 class Stoppable(Protocol):

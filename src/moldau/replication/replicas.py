@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from typing import Final
 
 from moldau.base.ids import Offset, TopicPartition
 from moldau.log import files
@@ -26,10 +27,10 @@ from moldau.replication.parallel_open import open_all
 from moldau.replication.partition import Partition
 from moldau.replication.throttle import Throttle
 
-logger = logging.getLogger("moldau.replication")
+logger: Final = logging.getLogger("moldau.replication")
 
 Row = list[Partition | None]
-NO_TOPICS: Mapping[str, Topic] = {}
+NO_TOPICS: Final[Mapping[str, Topic]] = {}
 
 
 class Replicas:

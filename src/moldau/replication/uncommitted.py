@@ -1,10 +1,11 @@
 """Bytes between the high watermark and the end of a log: delayed fetches count them when they are committed."""
 
 from collections import deque
+from typing import Final
 
 from moldau.base.ids import Offset
 
-RANGES_AT_MOST = 4096  # kept apart; beyond that the newest ones are counted as one
+RANGES_AT_MOST: Final = 4096  # kept apart; beyond that the newest ones are counted as one
 
 
 class Uncommitted:

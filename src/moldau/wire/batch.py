@@ -5,25 +5,25 @@ without a new checksum.
 """
 
 from struct import Struct
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
-MAGIC = 2
-HEADER = Struct(">qiibIhiqqqhii")
-HEADER_SIZE = HEADER.size  # 61
-PREFIX_SIZE = 12  # base offset and length, which `length` does not include
-ASSIGNED = Struct(">qii")  # base offset, length, leader epoch: assigned by the broker
-ASSIGNED_SIZE = ASSIGNED.size  # 16
-MAGIC_POSITION = 16
-CRC_POSITION = 17
-CRC_START = 21  # the first byte that the checksum covers
+MAGIC: Final = 2
+HEADER: Final = Struct(">qiibIhiqqqhii")
+HEADER_SIZE: Final = HEADER.size  # 61
+PREFIX_SIZE: Final = 12  # base offset and length, which `length` does not include
+ASSIGNED: Final = Struct(">qii")  # base offset, length, leader epoch: assigned by the broker
+ASSIGNED_SIZE: Final = ASSIGNED.size  # 16
+MAGIC_POSITION: Final = 16
+CRC_POSITION: Final = 17
+CRC_START: Final = 21  # the first byte that the checksum covers
 
-CODEC_MASK = 0x07
-LOG_APPEND_TIME = 0x08
-TRANSACTIONAL = 0x10
-CONTROL = 0x20
-DELETE_HORIZON = 0x40
+CODEC_MASK: Final = 0x07
+LOG_APPEND_TIME: Final = 0x08
+TRANSACTIONAL: Final = 0x10
+CONTROL: Final = 0x20
+DELETE_HORIZON: Final = 0x40
 
 
 class BatchHeader(NamedTuple):

@@ -6,11 +6,12 @@ trusted, and nothing is allocated by it.
 """
 
 from struct import Struct
+from typing import Final
 
-LENGTH = Struct(">i")
-LENGTH_SIZE = LENGTH.size
-MIN_FRAME_SIZE = 8  # api key, version, correlation id
-MIN_GROWTH = 64 * 1024
+LENGTH: Final = Struct(">i")
+LENGTH_SIZE: Final = LENGTH.size
+MIN_FRAME_SIZE: Final = 8  # api key, version, correlation id
+MIN_GROWTH: Final = 64 * 1024
 
 
 class FrameDecoder:

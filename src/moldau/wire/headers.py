@@ -25,11 +25,11 @@ from moldau.wire.primitives import (
 
 API_VERSIONS: Final = 18
 
-_PREFIX = Struct(">hhi")
-PREFIX_AND_LENGTH = Struct(">hhih")
-_CORRELATION = Struct(">i")
-_CORRELATION_AND_NO_TAGS = Struct(">ix")
-_NEVER = 0x7FFF
+_PREFIX: Final = Struct(">hhi")
+PREFIX_AND_LENGTH: Final = Struct(">hhih")
+_CORRELATION: Final = Struct(">i")
+_CORRELATION_AND_NO_TAGS: Final = Struct(">ix")
+_NEVER: Final = 0x7FFF
 
 _FLEXIBLE: Final = {api.key: _NEVER if api.flexible is None else api.flexible for api in (*APIS, *CLIENT_APIS)}
 

@@ -7,47 +7,79 @@ copied out of a request: they are positions `(start, stop)` in the frame.
 
 from collections.abc import Sequence
 from struct import Struct
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from moldau.base.slices import FileSlice
 from moldau.wire.primitives import SHORT_READ, MalformedMessage, continue_uvarint, read_uvarint, uvarint
 from moldau.wire.primitives import skip_tags as skip_tag_fields
 
-PRODUCE_FLEXIBLE = 9
-PRODUCE_BY_ID = 13
-PRODUCE_LEADERS = 10  # an error names the current leader (KIP-951)
-FETCH_FLEXIBLE = 12
-FETCH_BY_ID = 13
-FETCH_LEADERS = 16
+PRODUCE_FLEXIBLE: Final = 9
+PRODUCE_BY_ID: Final = 13
+PRODUCE_LEADERS: Final = 10  # an error names the current leader (KIP-951)
+FETCH_FLEXIBLE: Final = 12
+FETCH_BY_ID: Final = 13
+FETCH_LEADERS: Final = 16
 
-MAX_PARTITIONS = 50_000  # of one Produce or Fetch request
+MAX_PARTITIONS: Final = 50_000  # of one Produce or Fetch request
 
-_INT16 = Struct(">h")
-_INT32 = Struct(">i")
-_ACKS_TIMEOUT = Struct(">hi")
-_UINT32 = Struct(">I")
-_LENGTH_CORRELATION = Struct(">ii")
-_NOT_THROTTLED = _INT32.pack(0)
-
-ProducePartition = tuple[int, int, int]  # index, start and stop of the records; stop is -1 for null records
+_INT16: Final = Struct(">h")
+_INT32: Final = Struct(">i")
+_ACKS_TIMEOUT: Final = Struct(">hi")
+_UINT32: Final = Struct(">I")
+_LENGTH_CORRELATION: Final = Struct(">ii")
+_NOT_THROTTLED: Final = _INT32.pack(0)
 
 
-class ProduceBody(NamedTuple):
-    transactional_id: bytes | None
-    acks: int
-    timeout_ms: int
-    topics: list[tuple[bytes, list[ProducePartition]]]
+class ProducePartition:
+    """Where the records of one partition are in the frame; `stop` is -1 for null records."""
+
+    __slots__ = ("index", "start", "stop")
+
+    def __init__(self, index: int, start: int, stop: int) -> None:
+        self.index = index
+        self.start = start
+        self.stop = stop
 
 
-class ProduceResult(NamedTuple):
-    partition: int
-    error: int
-    base_offset: int
-    append_time: int
-    log_start: int
-    message: str | None = None
-    record_errors: tuple[tuple[int, str | None], ...] = ()
-    leader: tuple[int, int] | None = None  # current leader and epoch, if it is another broker (KIP-951)
+class ProduceBody:
+    __slots__ = ("acks", "timeout_ms", "topics", "transactional_id")
+
+    def __init__(
+        self,
+        transactional_id: bytes | None,
+        acks: int,
+        timeout_ms: int,
+        topics: list[tuple[bytes, list[ProducePartition]]],
+    ) -> None:
+        self.transactional_id = transactional_id
+        self.acks = acks
+        self.timeout_ms = timeout_ms
+        self.topics = topics
+
+
+class ProduceResult:
+    __slots__ = ("append_time", "base_offset", "error", "leader", "log_start", "message", "partition", "record_errors")
+
+    def __init__(
+        self,
+        partition: int,
+        error: int,
+        base_offset: int,
+        append_time: int,
+        log_start: int,
+        message: str | None = None,
+        record_errors: Sequence[tuple[int, str | None]] = (),
+        leader: tuple[int, int] | None = None,
+    ) -> None:
+        """`leader`: current leader and epoch, if it is another broker (KIP-951)."""
+        self.partition = partition
+        self.error = error
+        self.base_offset = base_offset
+        self.append_time = append_time
+        self.log_start = log_start
+        self.message = message
+        self.record_errors = record_errors
+        self.leader = leader
 
 
 class NodeEndpoint(NamedTuple):
@@ -125,7 +157,7 @@ def _read_produce_flexible(view: memoryview, at: int, version: int) -> ProduceBo
             stop = at + size - 1 if size else -1
             if stop > end:
                 raise MalformedMessage(f"{size - 1} bytes of records exceed the request")
-            partitions.append((index, at, stop))
+            partitions.append(ProducePartition(index, at, stop))
             at = at if stop < 0 else stop
             at = at + 1 if view[at] == 0 else skip_tags(view, at)
         topics.append((token, partitions))
@@ -161,16 +193,16 @@ def _read_produce_old(view: memoryview, at: int) -> ProduceBody:
             (size,) = _INT32.unpack_from(view, at + 4)
             at += 8
             if size == -1:
-                partitions.append((index, at, -1))
+                partitions.append(ProducePartition(index, at, -1))
                 continue
             stop = _stretch(view, at, size)
-            partitions.append((index, at, stop))
+            partitions.append(ProducePartition(index, at, stop))
             at = stop
         topics.append((token, partitions))
     return ProduceBody(transactional_id, acks, timeout_ms, topics)
 
 
-_PRODUCE_ROW = {  # version → (layout of a partition without an error message, its constant end)
+_PRODUCE_ROW: Final = {  # version → (layout of a partition without an error message, its constant end)
     **dict.fromkeys((3, 4), (Struct(">ihqq"), b"")),
     **dict.fromkeys((5, 6, 7), (Struct(">ihqqq"), b"")),
     8: (Struct(">ihqqq"), b"\0\0\0\0\xff\xff"),
@@ -194,13 +226,14 @@ def pack_produce(
     for token, results in topics:
         body.append(_token(token, version >= PRODUCE_BY_ID, flexible))
         body.append(_array(len(results), flexible))
-        for index, code, base, time, start, message, record_errors, leader in results:
-            body.append(row.pack(index, code, base, time, start) if with_start else row.pack(index, code, base, time))
-            if message is None and not record_errors and leader is None:
+        for each in results:
+            fields = (each.partition, each.error, each.base_offset, each.append_time)
+            body.append(row.pack(*fields, each.log_start) if with_start else row.pack(*fields))
+            if each.message is None and not each.record_errors and each.leader is None:
                 body.append(tail)
             elif version >= 8:
-                tags = _leader_tag(0, leader) if leader is not None and version >= PRODUCE_LEADERS else b"\0"
-                body.append(_pack_produce_errors(message, record_errors, flexible, tags))
+                tags = _leader_tag(0, each.leader) if each.leader is not None and version >= PRODUCE_LEADERS else b"\0"
+                body.append(_pack_produce_errors(each.message, each.record_errors, flexible, tags))
         if flexible:
             body.append(b"\0")
     body.append(_INT32.pack(throttle_ms) if throttle_ms else _NOT_THROTTLED)
@@ -211,7 +244,7 @@ def pack_produce(
 
 
 def _pack_produce_errors(
-    message: str | None, record_errors: tuple[tuple[int, str | None], ...], flexible: bool, row_tags: bytes
+    message: str | None, record_errors: Sequence[tuple[int, str | None]], flexible: bool, row_tags: bytes
 ) -> bytes:
     out = [_array(len(record_errors), flexible)]
     for batch_index, text in record_errors:
@@ -220,7 +253,7 @@ def _pack_produce_errors(
     return b"".join(out)
 
 
-_LEADER = Struct(">BBBii")  # one tagged field: its tag, its size, leader and epoch; no tagged fields within
+_LEADER: Final = Struct(">BBBii")  # one tagged field: its tag, its size, leader and epoch; no tagged fields within
 
 
 def _leader_tag(tag: int, leader: tuple[int, int]) -> bytes:
@@ -295,14 +328,14 @@ class FetchResult(NamedTuple):
     leader: tuple[int, int] | None = None  # current leader and epoch, if it is another broker (KIP-951)
 
 
-_FETCH_HEAD = Struct(">iiiib")  # replica, wait, min, max, isolation
-_FETCH_HEAD_15 = Struct(">iiib")  # the replica id is a tagged field
-_SESSION = Struct(">ii")
-_REPLICA = Struct(">iq")
-_FETCH_ROW_4 = Struct(">iqi")
-_FETCH_ROW_5 = Struct(">iqqi")
-_FETCH_ROW_9 = Struct(">iiqqi")
-_FETCH_ROW_12 = Struct(">iiqiqi")
+_FETCH_HEAD: Final = Struct(">iiiib")  # replica, wait, min, max, isolation
+_FETCH_HEAD_15: Final = Struct(">iiib")  # the replica id is a tagged field
+_SESSION: Final = Struct(">ii")
+_REPLICA: Final = Struct(">iq")
+_FETCH_ROW_4: Final = Struct(">iqi")
+_FETCH_ROW_5: Final = Struct(">iqqi")
+_FETCH_ROW_9: Final = Struct(">iiqqi")
+_FETCH_ROW_12: Final = Struct(">iiqiqi")
 
 
 def read_fetch(view: memoryview, at: int, version: int) -> FetchBody:
@@ -427,13 +460,13 @@ def _read_fetch_tags(view: memoryview, at: int, version: int, replica_id: int) -
     return replica_id, epoch
 
 
-_FETCH_RESPONSE_4 = Struct(">iii")  # length, correlation id, throttle time
-_FETCH_RESPONSE_12 = Struct(">iixi")  # with no header tags between
-_FETCH_RESULT_4 = Struct(">ihqq")
-_FETCH_RESULT_5 = Struct(">ihqqq")
-_NO_PREFERRED = _INT32.pack(-1)
-_DIVERGING = Struct(">iq")
-_ABORTED = Struct(">qq")
+_FETCH_RESPONSE_4: Final = Struct(">iii")  # length, correlation id, throttle time
+_FETCH_RESPONSE_12: Final = Struct(">iixi")  # with no header tags between
+_FETCH_RESULT_4: Final = Struct(">ihqq")
+_FETCH_RESULT_5: Final = Struct(">ihqqq")
+_NO_PREFERRED: Final = _INT32.pack(-1)
+_DIVERGING: Final = Struct(">iq")
+_ABORTED: Final = Struct(">qq")
 
 
 def pack_fetch(

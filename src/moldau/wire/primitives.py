@@ -4,17 +4,18 @@ Records have zigzag varints of their own (`varint`).
 """
 
 from struct import error as struct_error
+from typing import Final
 
 from moldau.base.uuids import ZERO
 
-ZERO_UUID = ZERO  # Kafka's "no id"
-MAX_STRING_BYTES = 0x7FFF  # also in flexible versions, although their length could be larger
-MAX_UVARINT_BYTES = 5  # an unsigned 32-bit number, seven bits a byte
+ZERO_UUID: Final = ZERO  # Kafka's "no id"
+MAX_STRING_BYTES: Final = 0x7FFF  # also in flexible versions, although their length could be larger
+MAX_UVARINT_BYTES: Final = 5  # an unsigned 32-bit number, seven bits a byte
 
 Buffer = bytes | bytearray | memoryview
 
 # Raised by reading past the end: generated code leaves that check to Python.
-SHORT_READ = (struct_error, IndexError)
+SHORT_READ: Final = (struct_error, IndexError)
 
 
 class MalformedMessage(ValueError):

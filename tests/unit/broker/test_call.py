@@ -49,8 +49,9 @@ class Recorder:
 def test_a_hot_handler_gets_the_session_the_version_and_the_correlation_id() -> None:
     broker = Recorder()
     assert broker.send(PRODUCE, 9, b"body", "producer-1") == b"body"
-    assert broker.calls == [Call(broker.session, 9, 7)]
-    assert broker.calls[0].session is broker.session
+    (call,) = broker.calls
+    assert (call.version, call.correlation_id) == (9, 7)
+    assert call.session is broker.session
     assert broker.session.client_id == "producer-1"
     assert broker.session.principal == ANONYMOUS
 

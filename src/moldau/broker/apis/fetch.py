@@ -7,6 +7,8 @@ Here consumers are answered, which read what is committed. Followers speak anoth
 is in `broker/follower_fetch.py`.
 """
 
+from typing import Final
+
 from moldau.base.errors import WireError
 from moldau.broker.call import Call
 from moldau.broker.context import DataContext
@@ -29,7 +31,7 @@ from moldau.replication.leader import Leader
 from moldau.replication.partition import Partition
 from moldau.wire.hot import FETCH_BY_ID, FetchBody, FetchPartition, FetchResult, pack_fetch, read_fetch
 
-FOLLOWERS_SERVE = 11  # the version from which on followers serve consumers (KIP-392)
+FOLLOWERS_SERVE: Final = 11  # the version from which on followers serve consumers (KIP-392)
 
 
 def fetch(ctx: DataContext, frame: memoryview, at: int, call: Call) -> Parts | Parked:

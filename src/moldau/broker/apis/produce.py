@@ -8,7 +8,7 @@ transaction. 12: partitions join their producer's transaction by being written t
 import asyncio
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from moldau.base.errors import Refusal, WireError
 from moldau.base.ids import NO_TIMESTAMP
@@ -31,11 +31,11 @@ from moldau.replication.partition import Partition
 from moldau.wire.headers import PREFIX_AND_LENGTH
 from moldau.wire.hot import PRODUCE_BY_ID, ProduceBody, ProduceResult, pack_produce, read_produce
 
-ACKS = (-1, 0, 1)
-NULL_RECORDS = Refusal(WireError.INVALID_REQUEST, "the records are null")
-INTERNAL_TOPIC = Refusal(WireError.INVALID_TOPIC_EXCEPTION, "Clients cannot write to an internal topic.")
-INTERNAL_CLIENT = b"__admin_client"  # the client id of Kafka's brokers: only it may write to internal topics
-TIMED_OUT = Refusal.of(WireError.REQUEST_TIMED_OUT)
+ACKS: Final = (-1, 0, 1)
+NULL_RECORDS: Final = Refusal(WireError.INVALID_REQUEST, "the records are null")
+INTERNAL_TOPIC: Final = Refusal(WireError.INVALID_TOPIC_EXCEPTION, "Clients cannot write to an internal topic.")
+INTERNAL_CLIENT: Final[bytes] = b"__admin_client"  # client id of Kafka's brokers: only it may write to internal topics
+TIMED_OUT: Final = Refusal.of(WireError.REQUEST_TIMED_OUT)
 
 Results = list[tuple[bytes, list[ProduceResult]]]
 
@@ -77,12 +77,13 @@ def _append_all(
     for token, rows in body.topics:
         partition_results: list[ProduceResult] = []
         results.append((token, partition_results))
-        for index, start, stop in rows:
+        for row in rows:
+            index = row.index
             partition = replicas.find(topics, token, index)
             if partition is None:
                 refused = True
                 partition_results.append(_absent(ctx, token, index, by_id))
-            elif stop < 0:
+            elif row.stop < 0:
                 partition_results.append(_refused(index, NULL_RECORDS))
             elif partition.internal and not _is_broker(frame):
                 partition_results.append(_refused(index, INTERNAL_TOPIC))
@@ -91,10 +92,10 @@ def _append_all(
                 outcome = (
                     verification
                     if isinstance(verification, Refusal)
-                    else partition.appender.produce(frame[start:stop], version, now, verification, acks)
+                    else partition.appender.produce(frame[row.start : row.stop], version, now, verification, acks)
                 )
                 if isinstance(outcome, Appended):
-                    partition_results.append(ProduceResult(index, 0, *outcome))
+                    partition_results.append(_appended(index, outcome))
                 elif isinstance(outcome, Refusal):
                     refused = True
                     partition_results.append(_refused(index, outcome, partition))
@@ -147,10 +148,10 @@ def _transactional_batches(
     """The transactional batches of the request, for partitions that this broker leads."""
     topics = ctx.replicas.by_id if version >= PRODUCE_BY_ID else ctx.replicas.by_name
     for token, rows in body.topics:
-        for index, start, stop in rows:
-            partition = ctx.replicas.find(topics, token, index)
-            if partition is not None and partition.leads and stop >= 0:
-                batch = transactional_batch(partition, frame[start:stop])
+        for row in rows:
+            partition = ctx.replicas.find(topics, token, row.index)
+            if partition is not None and partition.leads and row.stop >= 0:
+                batch = transactional_batch(partition, frame[row.start : row.stop])
                 if batch is not None:
                     yield batch
 
@@ -188,9 +189,7 @@ def _park(
         nonlocal missing
         index = each.partition_results[each.place].partition
         each.partition_results[each.place] = (
-            _refused(index, outcome, each.partition)
-            if isinstance(outcome, Refusal)
-            else ProduceResult(index, 0, *outcome)
+            _refused(index, outcome, each.partition) if isinstance(outcome, Refusal) else _appended(index, outcome)
         )
         missing -= 1
         if not missing:
@@ -219,16 +218,22 @@ def _failure(results: Results) -> BadRequest | None:
     return None
 
 
+def _appended(index: int, outcome: Appended) -> ProduceResult:
+    return ProduceResult(index, 0, outcome.base_offset, outcome.append_time, outcome.log_start)
+
+
 def _absent(ctx: DataContext, token: bytes, index: int, by_id: bool) -> ProduceResult:
     code, leader = absent(ctx, token, index, by_id=by_id)
-    return _refused(index, Refusal(code, code.doc))._replace(leader=leader)
+    result = _refused(index, Refusal(code, code.doc))
+    result.leader = leader
+    return result
 
 
 def _refused(index: int, refusal: Refusal, partition: Partition | None = None) -> ProduceResult:
     result = ProduceResult(index, refusal.error, -1, NO_TIMESTAMP, -1, refusal.message, refusal.records)
-    if partition is None or refusal.error is not WireError.NOT_LEADER_OR_FOLLOWER:
-        return result
-    return result._replace(leader=leader_of(partition.state))
+    if partition is not None and refusal.error is WireError.NOT_LEADER_OR_FOLLOWER:
+        result.leader = leader_of(partition.state)
+    return result
 
 
 def _refused_all(body: ProduceBody, refusal: Refusal, call: Call) -> bytes | None:
@@ -242,4 +247,4 @@ def _refused_all(body: ProduceBody, refusal: Refusal, call: Call) -> bytes | Non
 
 
 def _refuse_all(body: ProduceBody, refusal: Refusal) -> Results:
-    return [(token, [_refused(index, refusal) for index, _, _ in rows]) for token, rows in body.topics]
+    return [(token, [_refused(row.index, refusal) for row in rows]) for token, rows in body.topics]
