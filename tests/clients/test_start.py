@@ -358,7 +358,7 @@ def test_a_clean_stop(start_broker: StartBroker, number: signal.Signals) -> None
     broker.process = None
     assert (broker.data / MARKER).exists()
     assert "Traceback" not in broker.log_text()
-    assert [line.split()[-1] for line in broker.log_text().splitlines()[-2:]] == ["stopping", "stopped"]
+    assert [line.split()[-1] for line in broker.log_text().splitlines()[-2:]] == ["Stopping", "Stopped"]
     broker.start()
     assert not (broker.data / MARKER).exists()
 
@@ -508,7 +508,7 @@ def test_too_few_file_descriptors_are_mentioned(tmp_path: Path, owned: Owned) ->
     while "is ready" not in broker.log_text():
         assert time.monotonic() < deadline
         time.sleep(0.05)
-    assert "the limit on open files and connections is only 300" in broker.log_text()
+    assert "The limit on open files and connections is only 300" in broker.log_text()
     ready = next(line for line in broker.log_text().splitlines() if "is ready" in line)
     assert f"ready at {broker.bootstrap} " in ready
     assert f"data in {broker.data}" in ready

@@ -83,7 +83,7 @@ def _from_metadata_log(path: Path, broker_id: int, found: set[TopicPartition]) -
     except (OSError, CorruptRecords, MalformedMessage, UnsupportedVersion, ValueError) as problem:
         raise DirectoryRefused(f"Apache Kafka's metadata log {path} cannot be read: {problem}") from None
     topics = [topic for topic in kraft.topics if _is_here(topic, broker_id, found)]
-    logger.info("importing %d topics and their settings from Apache Kafka's metadata log", len(topics))
+    logger.info("Importing %d topics and their settings from Apache Kafka's metadata log", len(topics))
     _tell_what_is_elsewhere(kraft.topics, topics, broker_id, found)
     return (
         *(adopt_topic(_with_valid_config(topic), broker_id) for topic in topics),
@@ -124,7 +124,7 @@ def _with_valid_config(topic: KraftTopic) -> KraftTopic:
     for name, value in topic.config.items():
         outcome = checked({name: value})
         if isinstance(outcome, Refusal):
-            logger.warning("topic %s: %s=%s is not imported: %s", topic.name, name, value, outcome.message)
+            logger.warning("Topic %s: %s=%s is not imported: %s", topic.name, name, value, outcome.message)
         else:
             config[name] = value
     return KraftTopic(topic.name, topic.id, topic.partitions, config)
@@ -136,7 +136,8 @@ def _broker_configs(kraft: KraftImage, broker_id: int) -> Iterator[BrokerConfigu
         told = kraft.broker_configs.get(name, {})
         config = dict(_valid_for_brokers(told))
         if len(config) < len(told):
-            logger.warning("dynamic broker settings that are not imported: %s", some(set(told) - set(config)))
+            left = some(set(told) - set(config))
+            logger.warning("Dynamic broker settings that are unknown, static or invalid are not imported: %s", left)
         if config:
             yield BrokerConfigured(name, config)
 
@@ -153,7 +154,9 @@ def _group_configs(kraft: KraftImage) -> Iterator[GroupConfigured]:
         config = {name: value for name, value in told.items() if not isinstance(GROUP.parse(name, value), SettingError)}
         if len(config) < len(told):
             left = some(set(told) - set(config))
-            logger.warning("settings of group %s that are not imported: %s", shortened(group), left)
+            logger.warning(
+                "Group %s: settings that are unknown or invalid are not imported: %s", shortened(group), left
+            )
         if config:
             yield GroupConfigured(group, config)
 
@@ -194,7 +197,7 @@ def _from_directories(found: dict[TopicPartition, Path], broker_id: int) -> tupl
     for (topic, index), path in found.items():
         topics.setdefault(topic, {})[index] = path
     logger.warning(
-        "found %d topics without metadata: their settings are unknown, so retention and compaction are switched "
+        "Found %d topics without metadata: their settings are unknown, so retention and compaction are switched "
         "off (cleanup.policy=delete, retention.ms=-1, retention.bytes=-1); set them with: moldau topic alter",
         len(topics),
     )

@@ -264,7 +264,7 @@ class Controller:
                 await remove_deleted_topics(self.feed.store, self._epoch, frozenset(self.image.topics))
             except StoreError as problem:
                 logger.warning(
-                    "nodes of deleted topics stay in the metadata store until the next deletion or election: %s",
+                    "Nodes of deleted topics stay in the metadata store until the next deletion or election: %s",
                     problem,
                 )
 

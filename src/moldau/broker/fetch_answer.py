@@ -42,7 +42,7 @@ def delay(
         try:
             parked.resolve(answer())
         except Exception:
-            logger.exception("Answering a delayed fetch failed")
+            logger.exception("A delayed fetch failed; closing its connection")
             parked.resolve(BadRequest("an internal error"))
 
     delayed = DelayedFetch(

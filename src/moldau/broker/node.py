@@ -113,12 +113,12 @@ async def _serve(config: BrokerConfig, announce: Announce | None, begun: float, 
         started = await node.start(begun)
     except StopRequested:
         process.ignore_signals()
-        logger.info("stopped before the broker was ready")
+        logger.info("Stopped before the broker was ready")
         return
     except (CannotListen, DirectoryRefused, StoreError) as problem:
         raise StartRefused(str(problem)) from problem
     logger.info(
-        "broker %d of cluster %s is ready at %s after %.2f s; data in %s",
+        "Broker %d of cluster %s is ready at %s after %.2f s; data in %s",
         started.node_id,
         started.cluster_id,
         ", ".join(started.addresses),
@@ -128,10 +128,10 @@ async def _serve(config: BrokerConfig, announce: Announce | None, begun: float, 
     if announce is not None:
         announce(started)
     await stop.wait()
-    logger.info("stopping")
+    logger.info("Stopping")
     await node.stop()
     process.ignore_signals()
-    logger.info("stopped")
+    logger.info("Stopped")
     if node.broken:
         raise Broken(node.broken)
 
@@ -189,7 +189,7 @@ class Node:
         if len(problems) == len(self._directories):
             raise DirectoryRefused("; ".join(problems))
         for failed in problems:
-            logger.error("%s; the directory and its partitions are offline until the broker is restarted", failed)
+            logger.error("A log directory and its partitions are offline until the broker is restarted: %s", failed)
 
     async def _open_store(self) -> Controller:
         """Open the metadata store: SQLite for a single node, a ZooKeeper ensemble for a cluster."""
@@ -318,7 +318,7 @@ class Node:
         findings = Findings(self._trusted, self._replicas.directories.without_records, self._replicas.last_producer_id)
         await self._startup.retry(lambda: registration.start(self._broker, findings))
         if self._broker.id in self._controller.image.cordoned:
-            logger.warning("this broker is cordoned by cordoned.log.dirs and gets no new partitions")
+            logger.warning("This broker is cordoned by cordoned.log.dirs and gets no new partitions")
         await asyncio.to_thread(note, self._directories, self._boot)
 
     def _started(self, ports: dict[str, int], begun: float) -> Started:
@@ -428,8 +428,8 @@ class Node:
         if self._store is not None:
             try:
                 await self._store.close()
-            except StoreError as problem:  # a full disk; the committed metadata is safe
-                logger.error("closing the metadata store failed: %s", problem)
+            except StoreError as problem:  # a full disk
+                logger.error("Closing the metadata store failed; committed metadata is safe: %s", problem)
 
     async def _release(self) -> None:
         """Release the resources of a start that failed."""

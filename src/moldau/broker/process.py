@@ -33,9 +33,9 @@ def raise_file_limit(connections: int) -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
             soft = wanted
         except (ValueError, OSError) as problem:  # macOS reports no hard limit but has one
-            logger.warning("cannot raise the limit on open files: %s; raise it with: ulimit -n 100000", problem)
+            logger.warning("Cannot raise the limit on open files: %s; raise it with: ulimit -n 100000", problem)
     if soft < 4096:
-        logger.warning("the limit on open files and connections is only %d; raise it with: ulimit -n 100000", soft)
+        logger.warning("The limit on open files and connections is only %d; raise it with: ulimit -n 100000", soft)
 
 
 def stop_on_signals(stop: Callable[[], None]) -> None:

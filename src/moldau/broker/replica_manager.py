@@ -117,7 +117,12 @@ class ReplicaManager:
             return
         problem = task.exception()
         if problem is not None:
-            logger.error("repairing %s-%d failed", partition.topic, partition.index, exc_info=problem)
+            logger.error(
+                "Checking or repairing the log of %s-%d failed; a change of its role tries again",
+                partition.topic,
+                partition.index,
+                exc_info=problem,
+            )
         elif partition.standing.corrupt and self._replicas.owner is self:  # found by the check, or meanwhile
             self._assign(partition)
 

@@ -37,7 +37,7 @@ class Scheduler:
                 if result is not None:
                     await result
             except Exception:
-                logger.exception("periodic task failed, and runs again in %d ms: %s", pause_ms, task.name)
+                logger.exception("Periodic task failed; it runs again in %d ms: %s", pause_ms, task.name)
 
     async def stop(self) -> None:
         for running in self._running:

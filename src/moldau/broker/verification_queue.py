@@ -86,7 +86,7 @@ class VerificationQueue:
             queued.reply.resolve(refused)
             return
         except Exception:
-            logger.exception("a produce request failed after its verification; closing its connection")
+            logger.exception("A Produce request failed after its verification; closing its connection")
             queued.reply.resolve(BadRequest("an internal error"))
             return
         if not isinstance(reply, Parked):
@@ -102,5 +102,5 @@ def _verify_guarded(queued: QueuedProduce) -> NowOrLater[Verifications]:
     try:
         return queued.verify(queued.frame)
     except Exception:
-        logger.exception("a queued produce request could not be verified; refusing it with UNKNOWN_SERVER_ERROR")
+        logger.exception("A queued Produce request could not be verified; refusing it with UNKNOWN_SERVER_ERROR")
         return Refusal.of(WireError.UNKNOWN_SERVER_ERROR)

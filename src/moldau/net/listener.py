@@ -104,7 +104,7 @@ class Listeners:
     def _accept(self, listening: socket.socket, name: str) -> None:
         for _ in range(MAX_ACCEPTS_PER_TURN):
             if limit := self._reached_limit():
-                self._warn("new connections wait on", name, limit)
+                self._warn("New connections wait on", name, limit)
                 self._pause(listening, name)
                 return
             try:
@@ -113,7 +113,7 @@ class Listeners:
                 return
             except OSError as problem:
                 logger.error(
-                    "cannot accept connections: %s; raise the limit of open files, e.g. ulimit -n 100000",
+                    "Cannot accept connections: %s; raise the limit on open files, e.g. ulimit -n 100000",
                     problem.strerror,
                 )
                 self._pause(listening, name)
@@ -122,7 +122,7 @@ class Listeners:
             try:
                 self._admit(sock, str(address[0]), int(address[1]), name)
             except OSError as problem:  # closed by the client already
-                logger.info("connection from %s was lost before it was accepted: %s", address[0], problem.strerror)
+                logger.info("Connection from %s was lost before it was accepted: %s", address[0], problem.strerror)
                 sock.close()
 
     def _reached_limit(self) -> str:
@@ -157,7 +157,7 @@ class Listeners:
         peer = f"[{ip}]:{port}" if ":" in ip else f"{ip}:{port}"
         most = self.limits.overrides.get(ip, self.limits.most_per_ip)
         if self._per_ip[ip] >= most:
-            self._warn("refusing connection from", peer, f"max.connections.per.ip={most}")
+            self._warn("Refusing connection from", peer, f"max.connections.per.ip={most}")
             sock.close()
             return
         sock.setblocking(False)

@@ -59,7 +59,7 @@ def test_a_node_starts_without_a_directory_and_says_so(tmp_path: Path, caplog: p
         await node.start(time.monotonic())
         assert [each.offline for each in node._directories] == [False, True]
         refused = f"cannot use the log directory {two}: it is a file"
-        assert f"{refused}; the directory and its partitions are offline" in caplog.text
+        assert f"are offline until the broker is restarted: {refused}" in caplog.text
         await node.stop()
         mend(two)
         await lived(one, two)

@@ -91,7 +91,7 @@ def test_a_replica_that_is_gone_when_it_is_repaired_is_left_alone(
         await broker.replicas.settled()
         gone.set()
         await until(lambda: not partition.standing.corrupt)
-        assert "repairing t-0 failed" not in caplog.text
+        assert "repairing the log of t-0 failed" not in caplog.text
         assert all(fetcher.idle for fetcher in broker.manager._fetchers._fetchers.values())
 
     check(tmp_path, test)
