@@ -1,4 +1,4 @@
-"""A cleaner process as the broker sees it: started, asked for one piece of work at a time, ended."""
+"""Cleaner: the broker's end of a cleaner process, which does one piece of work at a time."""
 
 import asyncio
 import json
@@ -12,25 +12,25 @@ import moldau
 from moldau.log.compaction.work import Cleaned, Tally, Work
 
 PROGRAM = "moldau.replication.cleaner_main"
-LONGEST_LINE = 1024 * 1024 * 64  # of an answer, which lists the segments of a group
+LONGEST_LINE = 1024 * 1024 * 64  # of a response, which lists the segments of a group
 
 
 class CleanerFailed(Exception):
-    """The work was not done: the disk refused something, or the process is gone. Worth another try later."""
+    """The disk refused a read or write, or the process ended. A retry may succeed."""
 
 
 class LogUncleanable(Exception):
-    """The log has something in it that cannot be read. Trying again would not help."""
+    """The log is corrupt. A retry would fail again."""
 
 
 class Cleaner:
     def __init__(self, process: asyncio.subprocess.Process) -> None:
-        """Not for callers: `Cleaner.start`."""
+        """Use `Cleaner.start` instead."""
         self._process = process
 
     @classmethod
     async def start(cls) -> "Cleaner":
-        # The program is to be the same version as this one, wherever that was imported from.
+        # The process must import the same version of Moldau as this one.
         path = os.pathsep.join(filter(None, (str(Path(moldau.__file__).parent.parent), os.environ.get("PYTHONPATH"))))
         pipe = asyncio.subprocess.PIPE
         return cls(
@@ -52,30 +52,30 @@ class Cleaner:
         return self._process.returncode is None
 
     async def do(self, work: Work, bytes_per_second: float) -> AsyncIterator[Cleaned | Tally]:
-        """Has the work done, and tells of each group of segments as it is written; at the end of the whole."""
+        """Send the work to the process. Yields each group of segments when it is written, and the tally at the end."""
         stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin is not None
         assert stdout is not None
         request = {"work": work.to_json(), "bytes_per_second": bytes_per_second}
-        with suppress(ConnectionError):  # then the answer is missing as well
+        with suppress(ConnectionError):  # then there is no response either
             stdin.write(json.dumps(request).encode() + b"\n")
             await stdin.drain()
         while True:
             line = await stdout.readline()
             if not line.endswith(b"\n"):
                 raise CleanerFailed("the cleaner process ended")
-            [(what, value)] = json.loads(line).items()
-            if what == "corrupt":
+            [(kind, value)] = json.loads(line).items()
+            if kind == "corrupt":
                 raise LogUncleanable(value)
-            if what == "failed":
+            if kind == "failed":
                 raise CleanerFailed(value)
-            if what == "done":
+            if kind == "done":
                 yield Tally(**value)
                 return
             yield Cleaned(**value)
 
     async def stop(self) -> None:
-        """Ends the process, whatever it is doing."""
+        """Kill the process, even in the middle of its work."""
         with suppress(ProcessLookupError):
             self._process.kill()
         await self._process.wait()

@@ -1,8 +1,8 @@
-"""The program that compacts logs, in a process of its own: `python -m moldau.replication.cleaner_main`.
+"""Cleaner process: compacts logs outside the broker's process. `python -m moldau.replication.cleaner_main`.
 
-A line of JSON on standard input asks for work, lines on standard output tell how it goes (see `cleaner.py`, the other
-end). It reads the log's files and writes `.cleaned` ones. When its input ends, as it does when the broker dies, so does
-the program, whatever it was about.
+It reads requests from standard input and writes responses to standard output, each a line of JSON (`cleaner.py` is the
+other end). It reads the log's files and writes `.cleaned` files. The process ends when its input does, which also
+happens when the broker dies.
 """
 
 import json
@@ -25,7 +25,7 @@ LEAST_PAUSE_S = 0.01
 
 
 class Throttle:
-    """Keeps the mean rate of bytes at most at what is allowed, from the beginning of a piece of work on."""
+    """Limits the mean rate of bytes since the start of a piece of work."""
 
     def __init__(self, bytes_per_second: float) -> None:
         self._seconds_per_byte = 1 / bytes_per_second
@@ -36,13 +36,13 @@ class Throttle:
         ahead = self._due - time.monotonic()
         if ahead >= LEAST_PAUSE_S:
             time.sleep(ahead)
-        elif ahead < -1:  # what was not used in the last second is lost
+        elif ahead < -1:  # at most one second of unused bytes is saved up
             self._due = time.monotonic()
 
 
 def main() -> None:
     step_back()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the broker, which ends this process in its own time
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the broker, which then ends this process
     requests: SimpleQueue[dict[str, Any]] = SimpleQueue()
     threading.Thread(target=_read, args=(requests,), daemon=True).start()
     while True:
@@ -57,7 +57,7 @@ def main() -> None:
 
 
 def step_back() -> None:
-    """The broker and its clients come first: a mere nice value would let this process finish its turn before them."""
+    """Run only when the processor is idle: a nice value alone would still delay the broker and its clients."""
     os.nice(NICENESS)
     if hasattr(os, "SCHED_IDLE"):
         os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
@@ -69,8 +69,8 @@ def _read(requests: "SimpleQueue[dict[str, Any]]") -> None:
     os._exit(0)
 
 
-def tell(what: str, value: object) -> None:
-    sys.stdout.write(json.dumps({what: value}) + "\n")
+def tell(kind: str, value: object) -> None:
+    sys.stdout.write(json.dumps({kind: value}) + "\n")
     sys.stdout.flush()
 
 

@@ -1,7 +1,8 @@
-"""Compaction of this broker's logs: looks for the dirtiest one, has it cleaned by a process, exchanges its segments.
+"""Compactor: has a cleaner process rewrite the dirtiest log of this broker, and swaps the segments. Rewrites nothing.
 
-A cleaner process is started when a log is due and ended when none is. What it wrote is only used if the log is still
-what it was. How far each log is compacted is kept in each directory's `cleaner-offset-checkpoint`, as Kafka has it.
+A cleaner process starts when a log is due and ends when none is. The segments that it wrote replace the old ones only
+if the log has not changed meanwhile. `cleaner-offset-checkpoint` in each log directory has the first dirty offset of
+each log, as in Kafka.
 """
 
 import asyncio
@@ -24,14 +25,14 @@ from moldau.replication.replicas import Replicas
 
 logger = logging.getLogger("moldau.replication")
 
-AT_A_TIME = 50  # logs that are looked at before others get their turn
-REST_S = 60.0  # how long a log is left alone after cleaning it failed
+AT_A_TIME = 50  # logs that are measured before the event loop serves others
+REST_S = 60.0  # before a log is cleaned again after a failure
 
 
 class CleanerSettings(NamedTuple):
-    """The broker's `log.cleaner.*`, as they are now."""
+    """The current values of `log.cleaner.*`."""
 
-    processes: int  # none: compaction is switched off
+    processes: int  # 0: compaction is switched off
     key_memory: int  # bytes, of each process
     chunk: int
     bytes_per_second: float  # of each process
@@ -44,11 +45,11 @@ class Due(NamedTuple):
 
 
 class Changed(Exception):
-    """The log is not what it was when its cleaning began: what was written is of no use."""
+    """The log has changed since its cleaning began; the cleaned segments cannot be used."""
 
 
 class Cleaning:
-    """One log being cleaned. Its partition waits for the end of it before it stops."""
+    """A log that is being cleaned. Its partition stops only after the cleaning has ended."""
 
     def __init__(self, cleaner: Cleaner) -> None:
         self.cleaner = cleaner
@@ -76,7 +77,7 @@ class Compactor:
         self._stopping = False
 
     def start(self) -> None:
-        """The logs are open."""
+        """Start looking for logs to clean; all logs are open."""
         for directory in self._replicas.directories:
             known = _read_checkpoint(directory.path / CLEANER_OFFSETS)
             self._written[directory.path] = known
@@ -85,7 +86,7 @@ class Compactor:
         self._watch = asyncio.get_running_loop().create_task(self._look_again_and_again(), name="compaction")
 
     async def stop(self) -> None:
-        """What is being cleaned stays as it was."""
+        """Stop. A log that is being cleaned keeps its old segments."""
         self._stopping = True
         if self._watch is None:
             return
@@ -116,7 +117,7 @@ class Compactor:
     # -- one worker --------------------------------------------------------------------------------------------------
 
     async def _work(self) -> None:
-        """Cleans one log after the other, until none is due."""
+        """Clean one log after the other, until none is due."""
         cleaner: Cleaner | None = None
         try:
             while (due := await self._dirtiest()) is not None:
@@ -127,13 +128,13 @@ class Compactor:
                 finally:
                     self._claimed.discard(due.partition)
         except Exception:
-            logger.exception("compaction failed")
+            logger.exception("A compaction worker failed; a new one starts with the next check of the logs")
         finally:
             if cleaner is not None:
                 await cleaner.stop()
 
     async def _dirtiest(self) -> Due | None:
-        """The log with the largest share of dirt, of those that are due; it is claimed."""
+        """Claim the log with the largest dirty ratio of those that are due."""
         best: Due | None = None
         now = self._now()
         for place, partition in enumerate(self._replicas):
@@ -159,7 +160,7 @@ class Compactor:
         return known and partition.log.config.compacts and not passed
 
     def _measured(self, partition: Partition, now: int) -> LogToClean | None:
-        """How dirty a log is that is due."""
+        """The dirty part of a log, or None if the log is not due."""
         log = partition.log
         if log.durability.flush_due:  # after a crash: segments can be compacted when their indexes are on disk
             partition.flusher.soon()
@@ -172,7 +173,7 @@ class Compactor:
 
     def _give_up_on(self, partition: Partition, fault: str) -> None:
         self._uncleanable.add(partition)
-        logger.error("%s cannot be compacted and is left as it is: %s", partition.log.name, fault)
+        logger.error("%s cannot be compacted; it is skipped until the broker restarts: %s", partition.log.name, fault)
 
     # -- one log -----------------------------------------------------------------------------------------------------
 
@@ -181,7 +182,7 @@ class Compactor:
         cleaning = partition.cleaning = Cleaning(cleaner)
         work: Work | None = None
         try:
-            # Measured again: others had their turn since, and what is planned now must hold in this very turn.
+            # Measured again: the log may have changed, and the plan needs values of this turn of the event loop.
             dirt = measure(partition.log, partition.last_stable_offset, self._now())
             if not dirt.dirty_bytes or partition in self._replicas.moves:
                 return
@@ -208,19 +209,19 @@ class Compactor:
                     _report(log.name, told)
             await self._checkpoint()
         except (Changed, CleanerFailed, LogUncleanable, OSError) as problem:
-            await cleaning.cleaner.stop()  # what it does further is of no use
+            await cleaning.cleaner.stop()  # the rest of its work cannot be used
             if cleaning.given_up:
                 return
             if isinstance(problem, Changed) or swaps.disturbed():
-                logger.info("%s changed while it was compacted; that begins anew", log.name)
+                logger.info("%s changed while it was compacted; compacting it again", log.name)
             elif isinstance(problem, LogUncleanable):
                 self._give_up_on(partition, str(problem))
             else:
                 self._resting[partition] = asyncio.get_running_loop().time() + REST_S
-                logger.warning("compacting %s failed: %s; it is tried again later", log.name, problem)
+                logger.warning("Compacting %s failed; retrying in %.0f s: %s", log.name, REST_S, problem)
 
     async def _exchange(self, partition: Partition, swaps: Swaps, cleaned: Cleaned, cleaning: Cleaning) -> None:
-        """The compacted segment for those that it was made of, if these are still there."""
+        """Replace segments with the compacted one that was made of them, if they are still there."""
 
         def possible() -> bool:
             wanted = partition.log.config.compacts and not partition.offline and not cleaning.given_up
@@ -236,7 +237,9 @@ class Compactor:
             removed = swaps.carry_out(cleaned, self._now())
             await asyncio.to_thread(swaps.settle)
         except OSError as problem:
-            logger.error("exchanging segments of %s failed: %s", partition.log.name, problem)
+            logger.error(
+                "Swapping segments of %s failed; its log directory goes offline: %s", partition.log.name, problem
+            )
             partition.fail(problem)
             raise
         self._replicas.deletes.schedule(removed, partition.log.config.file_delete_delay_ms)
@@ -244,7 +247,7 @@ class Compactor:
     # -- checkpoints -------------------------------------------------------------------------------------------------
 
     async def _checkpoint(self) -> None:
-        """Writes how far logs are compacted, where that changed: by cleaning, truncation or deletion."""
+        """Write the first dirty offsets of the directories where cleaning, truncation or deletion changed one."""
         async with self._checkpointing:
             for directory in self._replicas.directories:
                 if directory.offline:
@@ -254,19 +257,19 @@ class Compactor:
                     if partition.log.first_dirty_offset:
                         offsets[partition.topic_partition] = partition.log.first_dirty_offset
                 if offsets != self._written[directory.path]:
-                    self._written[directory.path] = offsets  # even if that fails: it is said once, not all the time
+                    self._written[directory.path] = offsets  # also if the write fails: one log line, not one per check
                     try:
                         await asyncio.to_thread(write_offsets, directory.path / CLEANER_OFFSETS, offsets)
                     except OSError as problem:
-                        logger.error("writing %s failed: %s", directory.path / CLEANER_OFFSETS, problem)
+                        logger.error("Writing %s failed: %s", directory.path / CLEANER_OFFSETS, problem)
 
 
 def _read_checkpoint(path: Path) -> Offsets:
-    """Without it logs are cleaned from their beginning again, which takes longer and changes nothing."""
+    """The first dirty offsets of a directory. Without them its logs are cleaned from their start: only slower."""
     try:
         return read_offsets(path)
     except (MalformedCheckpointError, OSError) as fault:
-        logger.warning("compaction begins anew in %s: %s", path.parent, fault)
+        logger.warning("All logs in %s are compacted from their start: %s", path.parent, fault)
         return {}
 
 
@@ -278,7 +281,7 @@ def _remove_leftovers(work: Work) -> None:
 
 def _report(name: str, tally: Tally) -> None:
     logger.info(
-        "compacted %s up to offset %d: %d of %d records and %d of %d bytes are left",
+        "The cleaner compacted %s up to offset %d: %d of %d records and %d of %d bytes are left",
         name,
         tally.end,
         tally.records_kept,

@@ -1,7 +1,7 @@
-"""Batches whose records a topic wants to see before they are appended. Runs in threads; knows no partition.
+"""Inspection of a batch's records before the append. Runs in threads; knows no partition.
 
-Most topics keep a producer's bytes as they are. Two settings ask for more: a `compression.type` of the topic's own,
-and compaction, which has no use for a record without a key.
+Most topics store a batch as the producer sent it. Two settings need its records: a `compression.type` other than
+`producer`, and compaction, which refuses records without a key.
 """
 
 from moldau.base.errors import Refusal, WireError
@@ -11,7 +11,7 @@ from moldau.wire.batch import CODEC_MASK, read_header
 from moldau.wire.compression import Codec, CorruptRecords
 from moldau.wire.records import decode_records, recompress
 
-LARGEST_UNPACKED = 256 * 1024 * 1024  # bytes that the records of one batch may take when unpacked
+LARGEST_UNPACKED = 256 * 1024 * 1024  # bytes of one batch's records, uncompressed
 KEEP_CODEC = "producer"
 
 
@@ -21,7 +21,7 @@ def needed(config: LogConfig, codec: int) -> bool:
 
 
 def inspect(batch: bytes, config: LogConfig) -> bytes | Refusal:
-    """The batch as the topic wants it, or why it cannot be taken."""
+    """The batch to append, recompressed if the topic requires it, or a refusal."""
     try:
         if config.compacts:
             for place, record in enumerate(decode_records(memoryview(batch), limit=LARGEST_UNPACKED)):
@@ -42,7 +42,7 @@ def inspect(batch: bytes, config: LogConfig) -> bytes | Refusal:
 
 
 def blame(batch: bytes, config: LogConfig, now: int, refusal: Refusal) -> Refusal:
-    """The refusal of a batch for its timestamps, with the records that it is about."""
+    """The refusal of a batch for its timestamps, with the errors of its records."""
     earliest, latest = now - config.message_timestamp_before_max_ms, now + config.message_timestamp_after_max_ms
     try:
         records = decode_records(memoryview(batch), limit=LARGEST_UNPACKED)

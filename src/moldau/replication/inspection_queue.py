@@ -15,12 +15,12 @@ from moldau.base.errors import Refusal, WireError
 
 logger = logging.getLogger("moldau.replication")
 
-BATCHES_AT_MOST = 1000  # producers' own in-flight limits keep a queue far below
-BYTES_AT_MOST = 64 * 1024 * 1024  # of the batches, of which the queue holds copies
+BATCHES_AT_MOST = 1000  # max.in.flight.requests.per.connection keeps a queue far below
+BYTES_AT_MOST = 64 * 1024 * 1024  # of the copies of batches in the queue
 
 
 class Job(NamedTuple):
-    size: int  # bytes that it holds
+    size: int  # bytes of the batch
     work: Callable[[], bytes | Refusal]  # in a thread
     finish: Callable[[bytes | Refusal], None]  # on the loop, in the order of entry
 
@@ -55,20 +55,20 @@ class InspectionQueue:
                 try:
                     job.finish(outcome)
                 except Exception:
-                    logger.exception("Appending an inspected batch failed")
+                    logger.exception("Finishing a job of the inspection queue failed; the jobs behind it continue")
         finally:
             self._task = None
 
     async def stop(self) -> None:
-        """Finish the queue: its batches were accepted in this order."""
+        """Finish all jobs in the queue: their batches were accepted."""
         if self._task is not None:
             await asyncio.shield(self._task)
 
 
 def _guarded(work: Callable[[], bytes | Refusal]) -> bytes | Refusal:
-    """A batch that trips over a bug of ours is refused; the batches behind it are not stuck."""
+    """Refuse a batch whose inspection raises; the batches behind it continue."""
     try:
         return work()
     except Exception:
-        logger.exception("Inspecting the records of a batch failed")
+        logger.exception("Inspecting the records of a batch failed; refusing it with UNKNOWN_SERVER_ERROR")
         return Refusal.of(WireError.UNKNOWN_SERVER_ERROR)

@@ -1,11 +1,11 @@
-"""Moves a partition into another log directory of this broker while it is written to (KIP-113).
+"""Move: copies a partition to another log directory of this broker while producers write to it (KIP-113).
 
-A copy grows beside the log, in a directory with Kafka's name for it (`orders-0.<id>-future`), by rounds in a thread.
-When little is left, the last round goes through the partition's inspection queue: batches that arrive meanwhile wait
-behind it, so the copy is complete. It is synced, renamed, and replaces the log, which is removed.
+A thread copies the log in rounds to a directory with Kafka's name for a future log (`orders-0.<id>-future`). When
+little is left, the last round takes its turn in the partition's inspection queue: new batches wait behind it, so the
+copy is complete. The copy is synced, renamed, and replaces the log, which is deleted.
 
-A crash leaves the old log whole. The next start begins the copy again, unless it was complete: then the old directory
-has a mark that says so, and is removed.
+A crash leaves the old log intact. The next start copies it again, unless the copy was complete: then the old directory
+is marked as moved, and is deleted.
 """
 
 import asyncio
@@ -32,23 +32,23 @@ logger = logging.getLogger("moldau.replication")
 T = TypeVar("T")
 
 LAST_ROUND = 1024 * 1024  # bytes that may be left to copy while producers wait
-LONGEST_FUTURE = 215  # of a name that takes 40 letters more, and file systems allow 255
-UNWANTED = Refusal(WireError.NONE, "it is not wanted any more")
-CUT = Refusal(WireError.NONE, "records that were copied were cut off; it is begun anew")
+LONGEST_FUTURE = 215  # characters; 40 more follow, and file systems allow 255
+UNWANTED = Refusal(WireError.NONE, "it was cancelled")
+TRUNCATED = Refusal(WireError.NONE, "the log was truncated meanwhile; copying it again")
 
 
 class MoveEnded(Exception):
-    """Nobody wants the copy any more."""
+    """The move was cancelled."""
 
 
 class MoveOwner(Protocol):
     def now(self) -> int: ...
 
     def open_copy(self, partition: Partition, path: Path, log_start: int, clean: bool) -> Log:
-        """In a thread: open the copy at `path`, which begins at `log_start`."""
+        """Open the copy at `path`, with this log start offset. Called in a thread."""
 
     async def log_replaced(self, partition: Partition, target: LogDirectory, old: Log) -> None:
-        """The copy has taken the place of the log: write that down, and remove the old one."""
+        """The copy has replaced the log: write the checkpoints, and delete the old log."""
 
     def directory_failed(self, directory: LogDirectory, problem: OSError) -> None: ...
 
@@ -60,22 +60,22 @@ class Move:
         self.copy: Log | None = None
         self._owner = owner
         self._ended = False
-        self._failure: Callable[[], None] | None = None  # tells of a disk that failed, back on the loop
+        self._failure: Callable[[], None] | None = None  # reports a failed disk; called on the event loop
         self._name = Path(partition.log.directory).name
         self.task = asyncio.get_running_loop().create_task(self._run())
 
     @property
     def lag(self) -> int:
-        """Offsets that the copy is behind."""
+        """How many offsets the copy is behind the log."""
         log = self.partition.log
         return log.end_offset - (self.copy.end_offset if self.copy is not None else log.start_offset)
 
     def give_up(self) -> None:
-        """Once the copy has taken the log's place there is nothing to give up."""
+        """Cancel the move. Has no effect once the copy has replaced the log."""
         self._ended = True
 
     async def end(self) -> None:
-        """Give the copy up, and wait until it is gone."""
+        """Cancel the move, and wait until the copy is removed."""
         self.give_up()
         await asyncio.wait([self.task])
 
@@ -84,13 +84,13 @@ class Move:
             refusal = await self._attempt()
             if refusal is None:
                 return
-            logger.warning("moving %s to %s ended: %s", self._name, self.target.path, refusal.message)
+            logger.warning("Moving %s to %s ended: %s", self._name, self.target.path, refusal.message)
             await asyncio.to_thread(self._discard)
-            if refusal is not CUT:
+            if refusal is not TRUNCATED:
                 return
 
     async def _attempt(self) -> Refusal | None:
-        """Copies all of the log and puts the copy in its place; None if that went well."""
+        """Copy the log and replace it with the copy. None: it is replaced."""
         log = self.partition.log
         self.copy = None
         self._path = self.target.path / f"{self._name[:LONGEST_FUTURE]}.{uuid4().hex}-future"
@@ -110,18 +110,18 @@ class Move:
             return Refusal(WireError.KAFKA_STORAGE_ERROR, str(problem))
 
     def _unreadable(self, problem: CorruptLogError) -> Refusal:
-        """What is cut off while it is read looks damaged."""
-        return CUT if self._outdated else Refusal(WireError.CORRUPT_MESSAGE, str(problem))
+        """A log that is truncated while it is read looks corrupt."""
+        return TRUNCATED if self._outdated else Refusal(WireError.CORRUPT_MESSAGE, str(problem))
 
     @property
     def _outdated(self) -> bool:
-        """Whether the copy may have records that the log has not: a follower's log is cut where its leader's parts."""
+        """Whether the copy may have records that the log lacks: a follower's log is truncated where it diverges."""
         return self.partition.log.generation != self._generation
 
     async def _copy_most(self) -> None:
-        """Round after round, until what is left can be copied while producers wait."""
+        """Copy in rounds, until the rest is small enough to be copied while producers wait."""
         log = self.partition.log
-        first = _read(lambda: next(log.read_headers(log.start_offset), None))  # a log may start within a batch
+        first = _read(lambda: next(log.read_headers(log.start_offset), None))  # the log may start within a batch
         begin = first.base_offset if first is not None else log.start_offset
         copy = self.copy = await asyncio.to_thread(self._owner.open_copy, self.partition, self._path, begin, False)
         while not self._outdated:
@@ -133,33 +133,33 @@ class Move:
                 return
 
     def _append(self, batches: Iterable[StoredBatch], copy: Log) -> None:
-        """In a thread."""
+        """Append to the copy; in a thread."""
         source = iter(batches)
         while (batch := _read(lambda: next(source, None))) is not None:
             header, data = batch
             if self._ended:
                 raise MoveEnded
-            if header.base_offset < copy.end_offset:  # the batch that the last round ended in
+            if header.base_offset < copy.end_offset:  # the last batch of the round before
                 continue
             copy.end_offset = header.base_offset  # compaction leaves gaps
             copy.append(header, data, header.leader_epoch, self._owner.now())
         _flush(copy)
 
     async def _swap(self) -> Refusal | None:
-        """The end of it, behind all batches that came before and before all that come."""
+        """Copy the rest and replace the log, behind the batches that came before and before those that come."""
         self.partition.stand(replace(self.partition.standing, moving=True))
         self.partition.appender.take_turn(self._complete, self._take_over)
         return await self._swapped
 
     def _complete(self) -> bytes | Refusal:
-        """In a thread: nothing is written to the log meanwhile."""
+        """Complete, sync and rename the copy; in a thread. Nothing is written to the log meanwhile."""
         copy, log = self.copy, self.partition.log
         assert copy is not None
         target_failed = partial(self._owner.directory_failed, self.target)
-        fail: Callable[[OSError], None] = target_failed  # of the directory that is written to
+        fail: Callable[[OSError], None] = target_failed  # for the directory that is written to
         try:
             if self._outdated:
-                return CUT
+                return TRUNCATED
             end = max(copy.end_offset, log.start_offset)
             if end < log.end_offset:
                 self._append(_read(lambda: log.read_batches(end)), copy)
@@ -186,10 +186,10 @@ class Move:
         return b""
 
     def _take_over(self, outcome: bytes | Refusal) -> None:
-        """On the loop, in the turn in which producers go on."""
+        """Replace the log with the copy: on the event loop, in the turn in which producers continue."""
         self.partition.stand(replace(self.partition.standing, moving=False))
         if not isinstance(outcome, Refusal) and self._outdated:
-            outcome = CUT
+            outcome = TRUNCATED
         if isinstance(outcome, Refusal):
             if self._failure is not None:
                 self._failure()
@@ -204,15 +204,17 @@ class Move:
             try:
                 await flusher.stop()
                 await self._owner.log_replaced(self.partition, self.target, old)
-                logger.info("moved %s to %s", self._name, self.target.path)
+                logger.info("Moved %s to %s", self._name, self.target.path)
             finally:
                 self._swapped.set_result(None)
 
         self._settling = asyncio.get_running_loop().create_task(settle())
 
     def _discard(self) -> None:
-        """In a thread. The mark goes when no copy has the partition's name any more, and before any file of it does:
-        half a copy must not be taken for a whole one.
+        """Remove the copy; in a thread.
+
+        The mark is removed after the copy has lost the partition's name, and before its files are deleted: a partial
+        copy must not be taken for a complete one.
         """
         try:
             if self.copy is not None:
@@ -223,15 +225,15 @@ class Move:
             unmark_moved(self.partition.log.directory)
             files.remove([self._path] if self._path.exists() else [])
         except OSError as problem:
-            logger.warning("removing the copy in %s failed: %s", self._path, problem)
+            logger.warning("Removing the copy %s failed; the next start removes it: %s", self._path, problem)
 
 
-def _read(what: Callable[[], T]) -> T:
-    """Reads from the log. If that fails it is not the target that has failed."""
+def _read(read: Callable[[], T]) -> T:
+    """Read from the log. An error here is not one of the target directory."""
     try:
-        return what()
+        return read()
     except OSError as problem:
-        raise CorruptLogError(f"it cannot be read: {problem}") from problem
+        raise CorruptLogError(f"its log cannot be read: {problem}") from problem
 
 
 def _flush(copy: Log) -> None:

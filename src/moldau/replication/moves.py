@@ -1,4 +1,4 @@
-"""The moves of partitions between log directories that are under way (AlterReplicaLogDirs)."""
+"""Moves of partitions between the log directories of this broker that are in progress (AlterReplicaLogDirs)."""
 
 import asyncio
 import logging
@@ -20,7 +20,7 @@ logger = logging.getLogger("moldau.replication")
 
 
 class Moves:
-    """Is the `MoveOwner` of each move."""
+    """The moves in progress by partition, and the `MoveOwner` of each."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Moves:
         return self._moves.items()
 
     async def begin(self, partition: Partition, target: LogDirectory) -> None:
-        """Begin to move a partition; one that is on its way to another directory turns round.
+        """Begin to move a partition. A move to another directory is cancelled first.
 
         A partition is not compacted while it moves, as in Kafka: the copy could keep an old value of a key and miss
         the tombstone that deleted it.
@@ -65,7 +65,7 @@ class Moves:
             move.task.add_done_callback(lambda _: self._moves.pop(partition, None))
 
     async def resume(self, find: Callable[[TopicPartition], Partition | None]) -> None:
-        """Begin again the moves that the last run did not finish."""
+        """Restart the moves that the last run of the broker did not finish."""
         for name, target in self._directories.interrupted_moves.items():
             partition = find(TopicPartition(*name))
             if partition is not None:
@@ -81,7 +81,7 @@ class Moves:
             await self.end(partition)
 
     def give_up(self, target: LogDirectory) -> None:
-        """The disk of the target failed."""
+        """Cancel the moves to a directory whose disk failed."""
         for move in self._moves.values():
             if move.target is target:
                 move.give_up()
@@ -99,7 +99,7 @@ class Moves:
 
     async def log_replaced(self, partition: Partition, target: LogDirectory, old: Log) -> None:
         source = self._directories.relocate(partition, target)
-        if partition.cleaning is not None:  # of the log that is about to be removed
+        if partition.cleaning is not None:  # of the old log
             await partition.cleaning.stop()
         delay_ms = partition.log.config.file_delete_delay_ms
         self._deletes.schedule(partition.log.advance_start(old.start_offset), delay_ms)
@@ -109,4 +109,9 @@ class Moves:
             self._deletes.schedule(await loop.run_in_executor(self._disk, old.delete), delay_ms)
             await loop.run_in_executor(self._disk, files.sync_directory, source.path)
         except OSError as problem:
-            logger.error("Removing %s after its move to %s failed: %s", old.directory, target.path, problem)
+            logger.error(
+                "Removing %s after its move to %s failed; the next start removes it: %s",
+                old.directory,
+                target.path,
+                problem,
+            )
