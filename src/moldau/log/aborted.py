@@ -47,7 +47,7 @@ def cut(entries: Entries, offset: int) -> bytes:
 
 
 def sound(entries: Entries, base: int) -> bool:
-    """Whether a file could belong to the segment that begins at `base`: whole entries, the last behind the first."""
+    """Whether a file can belong to the segment at `base`: whole entries, the last one after the first."""
     count, rest = divmod(len(entries), ENTRY_SIZE)
     if rest or not count:
         return not rest

@@ -1,8 +1,8 @@
 """The small text files of a log directory: their formats, reading and writing. Holds no state.
 
 Offsets by partition (`recovery-point-offset-checkpoint` and the like), `leader-epoch-checkpoint`, `partition.metadata`
-and `meta.properties`. Each is replaced as a whole. A malformed file is an error that names it; callers know how to do
-without it.
+and `meta.properties`. Each is replaced as a whole. A malformed file raises an error with its name; callers can do
+without the file.
 """
 
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ META_PROPERTIES = "meta.properties"
 
 
 class MalformedCheckpointError(ValueError):
-    """A checkpoint file holds something else than its format allows."""
+    """A checkpoint file does not have the right format."""
 
 
 def _rows(path: str | Path, width: int) -> list[list[str]]:

@@ -51,11 +51,11 @@ class DirectoryRefused(Exception):
 
 
 class DirectoryFailed(DirectoryRefused):
-    """Its disk failed. A broker with other log directories starts without it."""
+    """The disk failed. A broker with other log directories starts without this one."""
 
 
 class LogDirectory:
-    """`open` locks it; `close` writes the marker of a clean shutdown and unlocks it."""
+    """`open` locks the directory; `close` writes the clean-shutdown marker and unlocks it."""
 
     __slots__ = (
         "_lock",
@@ -73,7 +73,7 @@ class LogDirectory:
     )
 
     def __init__(self, path: Path, lock: int) -> None:
-        """Not for callers: `LogDirectory.open`."""
+        """Use `LogDirectory.open` instead."""
         self.path = path
         self._lock = lock
         self._reserve = DiskReserve(path / RESERVE, RESERVE_BYTES)

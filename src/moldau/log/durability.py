@@ -1,4 +1,4 @@
-"""Durability: how far a log is on disk. Captures what a flush has to write, and takes note of its end.
+"""Durability: how far a log is flushed. Captures the data for a flush, and records its end.
 
 The work itself is a `FlushJob`, run in a thread. After a crash the log is checked from the recovery point on.
 """
@@ -15,7 +15,7 @@ from moldau.log.snapshots import Snapshots, snapshot_path
 
 
 class Durability:
-    """`new_files`: the directory has file names that were not synced yet."""
+    """`new_files`: the directory has names that are not synced yet."""
 
     __slots__ = ("_directory", "_epochs", "_segments", "_snapshots", "new_files", "recovery_point")
 
@@ -45,7 +45,7 @@ class Durability:
         return not (unwritten or self._epochs.changed or self._snapshots.unsaved or end_offset > self.recovery_point)
 
     def capture(self, end_offset: Offset, generation: int, *, whole: bool) -> FlushJob:
-        """What is not durable yet; `whole` with the index of the active segment."""
+        """A job with everything that is not durable yet; `whole` with the index of the active segment."""
         job = FlushJob(self._directory, end_offset, generation, new_files=self.new_files)
         job.finished = [segment for segment in self._segments.each[:-1] if segment.live is not None]
         for segment in job.finished:
@@ -60,10 +60,10 @@ class Durability:
         return job
 
     def finish(self, job: FlushJob, generation: int) -> None:
-        """The job ran without an error: what it wrote need not be kept in memory, nor checked after a crash."""
+        """The job succeeded: its data can leave memory, and recovery need not check it."""
         for segment in job.finished:
             if segment.gone and segment.base not in self._segments.bases:  # else a new segment has these names
-                remove(segment.mark_deleted())  # the job made index files again for a segment that was removed
+                remove(segment.mark_deleted())  # the job wrote index files of a deleted segment again
         if job.generation != generation:
             self._epochs.changed = True
             for offset in job.snapshots:  # of truncated records
@@ -75,7 +75,7 @@ class Durability:
         self.recovery_point = max(self.recovery_point, job.end_offset)
 
     def abandon(self, job: FlushJob) -> None:
-        """The job failed: the next one has all of its work."""
+        """The job failed: the next one repeats its work."""
         self.new_files |= job.new_files
         self._epochs.changed |= job.epochs is not None
 

@@ -1,4 +1,4 @@
-"""FlushJob: one flush of a log up to an offset, run in a thread. Uses only what it captured on the loop."""
+"""FlushJob: one flush of a log up to an offset, run in a thread. Uses only data captured on the event loop."""
 
 import os
 from dataclasses import dataclass, field
@@ -16,8 +16,8 @@ _sync = getattr(os, "fdatasync", os.fsync)  # macOS has no fdatasync
 class FlushJob:
     """`run` in a thread, one job per log at a time.
 
-    SyncFailed means that the log directory must go offline. After another OSError, such as that of a full disk, the
-    work is still to be done: `Durability.abandon`.
+    SyncFailed means that the log directory must go offline. After another OSError, such as a full disk, the work
+    has to be repeated: `Durability.abandon`.
     """
 
     directory: str

@@ -36,7 +36,7 @@ def encode_marker(producer_id: int, producer_epoch: int, marker: Marker, now: in
 
 
 def read_marker(batch: bytes) -> Marker | None:
-    """What an end-of-transaction marker says; None for other control batches and emptied ones."""
+    """The outcome in an end-of-transaction marker; None for other control batches and empty ones."""
     if not HEADER.unpack_from(batch)[12]:
         return None
     try:

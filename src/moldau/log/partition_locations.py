@@ -13,8 +13,8 @@ from moldau.log.files import read_whole, remove, replace
 logger = logging.getLogger("moldau.log")
 
 STRAY = "is a stray partition: it belongs to no topic"
-LONGEST_DELETED = 215  # of a name that takes 40 letters more, and file systems allow 255
-LONGEST_STRAY = 216  # and 39
+LONGEST_DELETED = 215  # characters; 40 more follow, and file systems allow 255
+LONGEST_STRAY = 216  # 39 more follow
 
 
 def deletion_path(path: Path) -> Path:
@@ -47,7 +47,7 @@ def _marked_start(path: Path) -> int:
 
 
 def _other_topics(one: Path, two: Path, topic_id: UUID | None) -> Path | None:
-    """The one of two that belongs to an earlier topic of the same name, offline when that was deleted."""
+    """The directory of an earlier topic of the same name, which was offline when that topic was deleted."""
     ids = [_id_in(one), _id_in(two)]
     if None in ids or ids.count(topic_id) != 1:
         return None
@@ -66,9 +66,9 @@ def locate_partitions(
 ) -> dict[TopicPartition, LogDirectory]:
     """The log directory of each partition. `topic_ids` are those of the topics in the metadata.
 
-    A move that was interrupted before its last step leaves two directories, one of them marked as moved: that one is
-    deleted. Otherwise it is unknown which is right, and the broker does not start, as Kafka does not. While a log
-    directory is offline, a marked partition is in none: the offline one may have its newer copy.
+    A move that was interrupted before its last step leaves two directories; the one marked as moved is deleted. Without
+    a mark the right one is unknown, and the broker does not start, as in Kafka. While a log directory is offline, a
+    partition marked as moved is in no directory: the offline one may have its newer copy.
     """
     found: dict[TopicPartition, tuple[LogDirectory, Path]] = {}
     for directory in directories:
@@ -99,12 +99,12 @@ def locate_partitions(
     if any(directory.offline for directory in directories):
         return {name: directory for name, (directory, path) in found.items() if not (path / MOVED).exists()}
     for _, path in found.values():
-        unmark_moved(path)  # without a second directory the move did not get that far
+        unmark_moved(path)  # there is no second directory, so the move was not completed
     return {name: directory for name, (directory, _) in found.items()}
 
 
 def interrupted_moves(directories: list[LogDirectory]) -> dict[TopicPartition, LogDirectory]:
-    """Where partitions were on their way to; their unfinished copies are removed."""
+    """The targets of moves that were interrupted. Removes the unfinished copies."""
     unfinished = {name: directory for directory in directories for name in directory.future_logs()}
     for directory in directories:
         remove(directory.future_logs().values())

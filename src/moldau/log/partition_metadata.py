@@ -22,8 +22,8 @@ class TopicIdLostError(ValueError):
 def check_topic_id(directory: Path, topic_id: UUID) -> bool:
     """Check that the directory is this topic's; True if `partition.metadata` had to be written.
 
-    The file is synced with the log's first flush, which also writes the leader epochs. A damaged one without leader
-    epochs is left from a power cut before that flush, and may be that of an earlier topic. With leader epochs the
+    The file is synced with the log's first flush, which also writes the leader epochs. A damaged file without
+    leader epochs was left by a power cut before that flush, and may belong to an earlier topic. With leader epochs the
     records are kept.
     """
     try:

@@ -1,7 +1,7 @@
 """ProducerStateManager: a log's producers with their snapshots, and its transactions, aborted or not yet replicated.
 
-`Producers` holds the state itself; here it is kept in step with the log's segments and files. What a crash or a
-truncation took is found again from the newest usable snapshot and the batches behind it.
+`Producers` holds the state itself; this file keeps it in step with the log's segments and files. After a crash or a
+truncation it is rebuilt from the newest usable snapshot and the batches after it.
 """
 
 import logging
@@ -24,7 +24,7 @@ from moldau.wire.batch import TRANSACTIONAL, BatchHeader
 
 logger: Final = logging.getLogger("moldau.log")
 
-REFILL_OFFSETS: Final = 50_000  # how far back the batches of a producer are looked for that a snapshot does not hold
+REFILL_OFFSETS: Final = 50_000  # how far back to search for batches that a snapshot lacks
 
 
 class ProducerStateManager:
@@ -40,14 +40,14 @@ class ProducerStateManager:
     def check(
         self, header: RawHeader | BatchHeader, log_start: Offset, proof: Verification = NOT_ASKED
     ) -> BatchMetadata | Refusal | None:
-        """None: a batch with a producer id may be appended. BatchMetadata: it was already. Refusal: it must not be."""
+        """Check a batch with a producer id. None: append it. BatchMetadata: a duplicate. Refusal: refuse it."""
         transactional = header[5] & TRANSACTIONAL != 0
         found = self.producers.check(header[9], header[10], header[11], header[6], transactional, proof)
         if type(found) is Refusal and found.error is WireError.OUT_OF_ORDER_SEQUENCE_NUMBER:
             state = self.producers.get(header[9])
             if state is not None and state.from_snapshot:
                 self._refill(header[9], log_start)
-                return self.check(header, log_start, proof)  # once: the state is no longer as the snapshot gave it
+                return self.check(header, log_start, proof)  # only once: now the state is complete
         return found
 
     def _refill(self, producer_id: int, log_start: Offset) -> None:
@@ -110,19 +110,19 @@ class ProducerStateManager:
     # -- rebuilding --------------------------------------------------------------------------------------------------
 
     def truncate(self, offset: Offset) -> None:
-        """Markers at `offset` and behind are gone; `rebuild` follows once the segments are cut."""
+        """Forget markers from `offset` on. `rebuild` follows after the segments are truncated."""
         if self.unreplicated:
             self.unreplicated = deque(each for each in self.unreplicated if each[0] < offset)
 
     def clear(self) -> list[Path]:
-        """The log is empty; files to remove."""
+        """Forget everything: the log is empty. Returns files to remove."""
         if self.unreplicated:
             self.unreplicated.clear()
         self.producers.clear()
         return self.snapshots.drop_all()
 
     def rebuild(self, bounds: tuple[Offset, Offset], now: int, unindexed_from: Offset = NO_OFFSET) -> list[Path]:
-        """State as of the log's end: the newest usable snapshot, and the batches behind it; files to remove.
+        """Rebuild the state at the log end from a snapshot and the batches after it. Returns files to remove.
 
         Segments from `unindexed_from` on also get their aborted transactions back, so older snapshots are used.
         """
@@ -138,7 +138,7 @@ class ProducerStateManager:
         return removed + broken
 
     def rebuild_aborted(self, segment: Segment, log_start: Offset, fault: object) -> bytes:
-        """Find the aborted transactions of a finished segment again in its batches; write their file anew."""
+        """Rebuild the transaction index of a finished segment from its batches."""
         producers = Producers()
         begin, broken = self.snapshots.load(producers, log_start, 0, segment.base)
         remove(broken)

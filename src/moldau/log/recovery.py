@@ -39,12 +39,12 @@ from moldau.wire.batch import CRC_START, HEADER, HEADER_SIZE, MAGIC, PREFIX_SIZE
 logger = logging.getLogger("moldau.log")
 
 CLEANED = ".cleaned"  # an unfinished result of compaction
-SWAP = ".swap"  # a finished one, about to take the place of older segments
+SWAP = ".swap"  # a finished one, about to replace older segments
 WINDOW = 1024 * 1024  # bytes of batches read at a time to be checked
 
 
 def read_epochs(directory: str, name: str) -> list[tuple[Epoch, Offset]]:
-    """The leader epochs in the checkpoint; none where it is missing or damaged: then the batches tell them."""
+    """The leader epochs in the checkpoint; none if it is missing or damaged. Then the batches are read for them."""
     try:
         return checkpoints.read_epochs(f"{directory}/{checkpoints.LEADER_EPOCHS}")
     except checkpoints.MalformedCheckpointError as fault:
@@ -197,7 +197,7 @@ def check(path: Path, base: int, config: LogConfig, *, crc: bool = True, synced:
 
 
 def _fault(fd: int, position: int, size: int, expected: int, base: int) -> str:
-    """What is wrong with the corrupt batch at `position`."""
+    """The fault of the corrupt batch at `position`, in words."""
     left = size - position
     header = os.pread(fd, HEADER_SIZE, position)
     if len(header) < HEADER_SIZE:
@@ -220,7 +220,7 @@ def _fault(fd: int, position: int, size: int, expected: int, base: int) -> str:
 
 
 def _refuse_old_format(message: bytes, magic: int) -> None:
-    # Formats 0 and 1 have a CRC-32 of all that follows it. A right one means data that must not be truncated.
+    # Formats 0 and 1 have a CRC-32 of the bytes after it. If it matches, the data must not be truncated.
     if int.from_bytes(message[12:16]) == zlib.crc32(message[16:]):
         raise OldFormatError(f"message format {magic} is not supported; let Kafka rewrite the messages in format 2")
 

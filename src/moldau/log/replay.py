@@ -1,4 +1,4 @@
-"""Replay of batches into producer state and aborted transactions: appended now, or read again."""
+"""Replay of batches into producer state and aborted transactions: on append, and after a restart."""
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial

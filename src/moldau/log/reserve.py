@@ -1,7 +1,7 @@
 """DiskReserve: a preallocated file that gives its blocks to small writes which must succeed on a full disk.
 
-The blocks are given back part by part, because producers that retry may take them first: one part is lost then, not
-all. Knows nothing of what is written with them.
+The blocks are given back part by part: producers that retry may take a part first, but not all. Knows nothing of the
+files that are written with them.
 """
 
 import os

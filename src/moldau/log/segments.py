@@ -1,6 +1,6 @@
 """Segments: the segments of one log in order; finds offsets and times in them. Knows nothing of producers.
 
-Indexes that do not match their finished segment are rebuilt on the way.
+A lookup rebuilds the indexes of a finished segment if they do not match it.
 """
 
 import os
@@ -32,7 +32,7 @@ class SegmentSummary(NamedTuple):
 
 
 class Segments:
-    """At least one, once the log is open."""
+    """The segments of an open log: at least one."""
 
     __slots__ = ("_name", "aborting", "bases", "config", "each", "missing")
 
@@ -123,7 +123,7 @@ class Segments:
         return point
 
     def summaries(self, end_offset: int) -> Iterator[SegmentSummary]:
-        """End, size and age of each, oldest first. Reads time indexes as it goes."""
+        """End, size and age of each, oldest first. Reads time indexes lazily."""
         for index, segment in enumerate(self.each):
             end = self.bases[index + 1] if index + 1 < len(self.bases) else end_offset
             timestamp, _ = self.max_timestamp(segment)
@@ -136,7 +136,7 @@ class Segments:
         rebuild_indexes(segment, self.config, self._name, str(fault))
 
     def bound(self, offset: int, piece: Slice, end_offset: int) -> int:
-        """An upper bound, from the index, of the offsets in a piece read from `offset` on."""
+        """An upper bound, from the index, of the offsets in a read from `offset` on."""
         index = self.holding(offset)
         segment = self.each[index]
         if piece.file is segment.file:

@@ -168,7 +168,7 @@ class LogConfig:
     remote_storage_enable: bool = False
     retention_bytes: int = -1
     retention_ms: int = 7 * DAY_MS
-    segment_bytes: int = GIB  # or internal.segment.bytes, where a test set that
+    segment_bytes: int = GIB  # or internal.segment.bytes, which tests set
     segment_index_bytes: int = 10 * MIB
     segment_jitter_ms: int = 0
     segment_ms: int = 7 * DAY_MS
@@ -184,10 +184,10 @@ class LogConfig:
 
     @classmethod
     def of(cls, overrides: Mapping[str, str], broker_values: Mapping[str, Value] | None = None) -> "LogConfig":
-        """The values of a log with these overrides, which were checked when they came in (see `checked`).
+        """The values of a log with these overrides, which were validated when they were set (see `checked`).
 
-        `broker_values` are the broker's, typed; those it does not hold, or holds as None, give way to the next. Names
-        that the table does not know (a directory may come from a newer version) are left aside.
+        `broker_values` are the broker's, typed; missing ones, and None, fall back to the next. Names that the table
+        does not have (a directory may come from a newer version) are ignored.
         """
         config = _resolve(overrides, broker_values or {})
         if isinstance(config, SettingError):
@@ -199,7 +199,7 @@ LOG_CONFIG_NAMES: Final = {field.name: field.name.replace("_", ".") for field in
 
 
 def checked(overrides: Mapping[str, str], broker_values: Mapping[str, Value] | None = None) -> LogConfig | Refusal:
-    """The values of a log with overrides that a stranger gave: INVALID_CONFIG with the reason if they are wrong."""
+    """The values of a log with overrides from a request; INVALID_CONFIG with the reason if one is invalid."""
     unknown = next((name for name in overrides if name not in TOPIC), None)
     config = TOPIC.unknown(unknown) if unknown is not None else _resolve(overrides, broker_values or {})
     if isinstance(config, SettingError):
@@ -220,7 +220,7 @@ def default_of(setting: Setting, broker_values: Mapping[str, Value]) -> Value:
         if value is None:
             continue
         if setting.name == "retention.ms" and isinstance(value, int) and value < 0:
-            return -1  # on the broker every negative time means for ever, in any unit
+            return -1  # on the broker every negative time means no limit, in any unit
         return value * synonym.times if isinstance(value, int) and synonym.times != 1 else value
     return setting.default
 

@@ -1,1 +1,1 @@
-"""Compaction: keeps the last record of each key. What to clean, the key map, the rewriting and the replacement."""
+"""Compaction: keeps the last record of each key. Choice of the log, key map, rewriting and swapping of segments."""

@@ -31,9 +31,9 @@ class LogToClean(NamedTuple):
 
 
 def measure(log: Log, stable: int, now: int) -> LogToClean:
-    """`stable` is the last stable offset: undecided and unreplicated records are not compacted."""
+    """The clean and dirty part of a log. `stable` is the last stable offset: records behind it are not compacted."""
     first_dirty = log.first_dirty_offset
-    if not log.start_offset <= first_dirty <= log.end_offset:  # retention went further, or the checkpoint is wrong
+    if not log.start_offset <= first_dirty <= log.end_offset:  # retention passed it, or the checkpoint is wrong
         first_dirty = log.start_offset
     segments = list(_finished(log))
     limit = min(stable, segments[-1].end if segments else first_dirty)
@@ -105,7 +105,7 @@ def plan(log: Log, to_clean: LogToClean, now: int, key_memory: int, chunk: int) 
 
 
 def _repair_aborted(log: Log, segment: Segment) -> None:
-    """Have the log rebuild a corrupt transaction index, which the cleaner reads."""
+    """Rebuild the transaction index if it is corrupt: the cleaner reads it."""
     try:
         segment.aborted_entries()
     except CorruptLogError:

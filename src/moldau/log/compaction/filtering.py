@@ -1,6 +1,6 @@
-"""What compaction retains of a batch: all of it, some records, its header only, or nothing. Reads no files.
+"""Filter: the part of a batch that compaction retains: all, some records, the header, or nothing. Reads no files.
 
-Offsets, sequences, timestamps and leader epoch do not change. A batch that loses nothing is kept byte for byte.
+Offsets, sequences, timestamps and leader epoch do not change. A batch that loses no record is copied unchanged.
 """
 
 from array import array
@@ -27,18 +27,18 @@ NO_TIMESTAMP = -1
 
 
 class Filter:
-    """Sees every batch of the log in order, from its beginning."""
+    """`leave` gets every batch of the log, in order."""
 
     def __init__(self, work: Work, keys: KeyMap, transactions: Transactions) -> None:
         self._work = work
         self._keys = keys
         self._mapped = keys.offsets.keys()
-        self._kept_offsets = array("q", sorted(keys.offsets.values()))  # of the part that was mapped: all that stays
+        self._kept_offsets = array("q", sorted(keys.offsets.values()))  # offsets that stay in the mapped part
         self._transactions = transactions
         self.records_kept = 0
 
     def leave(self, header: BatchHeader, batch: memoryview) -> tuple[BatchHeader, bytes | memoryview] | None:
-        """What is retained of a batch with a valid checksum."""
+        """The retained part of a batch, whose checksum is valid."""
         control = header.attributes & CONTROL != 0
         horizon = header.base_timestamp if header.attributes & DELETE_HORIZON else None
         if control:
@@ -71,7 +71,7 @@ class Filter:
     def _kept(
         self, header: BatchHeader, batch: memoryview, horizon: int | None
     ) -> tuple[bytes, Sequence[RecordSpan] | None]:
-        """The body and the records that stay of a batch of data; None for those: all, and nothing else changes."""
+        """The body and the retained records of a data batch. None instead of records: the batch stays unchanged."""
         base, end = header.base_offset, header.last_offset + 1
         if horizon is None and header.dense and self._work.first_dirty <= base and end <= self._keys.end:
             return self._kept_of_mapped(header, batch)
@@ -85,7 +85,7 @@ class Filter:
         return body, self._chosen(base, read_spans(body, header.record_count), expired)
 
     def _kept_of_mapped(self, header: BatchHeader, batch: memoryview) -> tuple[bytes, Sequence[RecordSpan] | None]:
-        """As `_kept`, of a batch that the key map knows: it tells which offsets stay, so few records are looked at."""
+        """As `_kept`, in the mapped part: the key map has the offsets that stay, so few records are read."""
         base, offsets = header.base_offset, self._kept_offsets
         first = bisect_left(offsets, base)
         last = bisect_left(offsets, base + header.record_count, first)
@@ -111,7 +111,7 @@ class Filter:
         return kept
 
     def _must_stay(self, header: BatchHeader, control: bool) -> bool:
-        """Whether its header is needed: for its producer's last sequence or epoch, or as the end of the cleaning."""
+        """Whether the header is needed: for the producer's last sequence or epoch, or as the last batch to clean."""
         work = self._work
         if header.last_offset + 1 == work.upper:
             return True
@@ -124,7 +124,7 @@ class Filter:
         return control and work.last_epochs.get(producer_id) == header.producer_epoch
 
     def _with_horizon(self, header: BatchHeader, body: bytes, kept: Sequence[RecordSpan]) -> tuple[BatchHeader, bytes]:
-        """KIP-534: tombstones, and markers without data, get their delete horizon."""
+        """Set the delete horizon of tombstones, and of markers without data (KIP-534)."""
         horizon = self._work.now + self._work.delete_retention_ms
         shift = horizon - header.base_timestamp
         moved = b"".join([moved_in_time(body, span, shift) for span in kept])
@@ -152,7 +152,7 @@ def _sealed(
 
 
 def _emptied(header: BatchHeader) -> tuple[BatchHeader, bytes]:
-    """The header only, with sequence, epoch and last offset."""
+    """An empty batch: its header has sequence, epoch and last offset."""
     changed = header._replace(
         length=HEADER_SIZE - PREFIX_SIZE,
         attributes=header.attributes & ~(CODEC_MASK | DELETE_HORIZON),

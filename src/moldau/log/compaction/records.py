@@ -11,18 +11,18 @@ from moldau.wire.batch import HEADER_SIZE, BatchHeader
 from moldau.wire.compression import CorruptRecords, decompress
 from moldau.wire.varint import INT64, read_varint, write_varint
 
-LARGEST_BODY = 256 * 1024 * 1024  # bytes that the records of one batch may take when unpacked
+LARGEST_BODY = 256 * 1024 * 1024  # bytes of one batch's records, uncompressed
 NULL = 0x01  # the one byte of length -1
 
 
 class RecordSpan(NamedTuple):
-    """A record: its bytes in the body, and what compaction decides by."""
+    """A record: its bytes in the body, and the fields that compaction needs."""
 
     start: int
     end: int
     time_delta: int
     offset_delta: int
-    key: bytes | None  # as `read_keys` has it
+    key: bytes | None  # as in `read_keys`
     tombstone: bool
 
 
@@ -99,9 +99,9 @@ def read_spans(body: bytes, count: int) -> list[RecordSpan]:
 
 
 def pick_spans(body: bytes, wanted: list[int], *, tombstones: bool) -> list[RecordSpan]:
-    """Some of the records, by their numbers, in ascending order; those between are skipped.
+    """Some of the records, by their numbers, in ascending order. The others are skipped.
 
-    Their keys are left out, and so is whether one is a tombstone unless there may be `tombstones`.
+    The spans have no keys, and are marked as tombstones only if there may be `tombstones`.
     """
     spans: list[RecordSpan] = []
     add, make = spans.append, tuple.__new__
@@ -129,7 +129,7 @@ def pick_spans(body: bytes, wanted: list[int], *, tombstones: bool) -> list[Reco
             if tombstones:
                 add(_span(body, start))
             else:
-                time = body[position + 1]  # behind the attributes
+                time = body[position + 1]  # after the attributes
                 time = (time >> 1) ^ -(time & 1) if time < 0x80 else read_varint(body, position + 1, INT64)[0]
                 add(make(RecordSpan, (start, end, time, want, None, False)))
             position = end
@@ -180,7 +180,7 @@ def _digest(body: bytes, position: int, end: int) -> tuple[bytes, int]:
 
 
 def moved_in_time(body: bytes, span: RecordSpan, shift: int) -> bytes:
-    """The record with `shift` taken from its timestamp delta, because the base timestamp grew by it."""
+    """The record with `shift` subtracted from its timestamp delta: the base timestamp has grown by it."""
     _, position = read_varint(body, span.start)
     _, behind = read_varint(body, position + 1, INT64)
     record = body[position : position + 1] + write_varint(span.time_delta - shift) + body[behind : span.end]

@@ -1,7 +1,7 @@
-"""Cleaning one log: maps the keys of its dirty part, then rewrites its segments in groups as `.cleaned` files.
+"""Cleaning of one log: maps the keys of the dirty part, then rewrites groups of segments as `.cleaned` files.
 
-Reads the log's files and writes new ones beside them; `swapping` puts those into the log. Runs in its own process, and
-is throttled by `pace`, which is called with the number of bytes of every read and write.
+Only reads the log's own files; `swapping` replaces them with the new ones. Runs in the cleaner process. `pace` is
+called with the number of bytes of every read and write, and throttles them.
 """
 
 import os
@@ -35,7 +35,7 @@ from moldau.log.segment import (
 )
 from moldau.wire.batch import CONTROL, CRC_START, MAGIC, BatchHeader
 
-SYNC_EVERY = 16 * 1024 * 1024  # bytes: a broker that writes meanwhile need not wait long for the disk
+SYNC_EVERY = 16 * 1024 * 1024  # bytes; short syncs, so that the broker's own writes do not wait long for the disk
 
 _sync_data = getattr(os, "fdatasync", os.fsync)  # macOS has no fdatasync
 Pace = Callable[[int], None]
@@ -43,7 +43,7 @@ Batch = tuple[BatchHeader, memoryview]
 
 
 def clean(work: Work, pace: Pace) -> Iterator[Cleaned | Tally]:
-    """Does the work; tells of each group of segments as soon as its files are on disk, and at the end of the whole."""
+    """Do the work. Yields each group of segments when its files are on disk, and the tally at the end."""
     return Cleaner(work, pace).run()
 
 
@@ -89,7 +89,7 @@ class Cleaner:
         return found
 
     def _batches(self, segment: Segment, position: int = 0) -> Iterator[Batch]:
-        """The batches of a segment, checked; nothing of them is believed that a checksum does not cover."""
+        """The batches of a segment, with valid lengths and checksums; CorruptLogError otherwise."""
         expected = segment.base
         for header, batch in read_batches(segment, position, segment.size, self._work.chunk):
             if header.magic != MAGIC or not expected <= header.base_offset <= header.last_offset:
@@ -103,7 +103,7 @@ class Cleaner:
     # -- the key map -------------------------------------------------------------------------------------------------
 
     def _map_keys(self, transactions: Transactions) -> KeyMap:
-        """Keys of the dirty part, as many as fit; `end` tells how far it came, which is at least one batch."""
+        """The keys of the dirty part, as many as fit: those before `end`, at least of one batch."""
         work = self._work
         keys = KeyMap(work.key_memory)
         keys.end = work.first_dirty
@@ -138,7 +138,7 @@ class Cleaner:
     # -- the rewrite -------------------------------------------------------------------------------------------------
 
     def _groups(self, end: int) -> Iterator[list[Segment]]:
-        """Segments that begin before `end`, in groups that will fit one segment each even if nothing is gone."""
+        """Groups of the segments that begin before `end`. A group fits into one segment even if all records stay."""
         work = self._work
         group: list[Segment] = []
         taken = (0, 0, 0)
@@ -179,7 +179,7 @@ class Cleaner:
 
 
 class Output:
-    """The segment that takes the place of a group: its files, with the suffix `.cleaned`."""
+    """The compacted segment of a group: its files, with the suffix `.cleaned`."""
 
     def __init__(self, work: Work, base: int, pace: Pace) -> None:
         self._stem = file_stem(work.directory, base)
@@ -214,7 +214,7 @@ class Output:
         self._waiting_size = 0
 
     def finish(self, needed: list[Aborted], changed: int) -> None:
-        """No batch follows. The files are on disk afterwards, and as old as what they replace."""
+        """Sync the files after the last batch, and give them the time of the files that they replace."""
         self._write()
         os.fsync(self._fd)
         os.utime(self._fd, ns=(changed, changed))
@@ -235,7 +235,7 @@ class Output:
 
 
 def _position(segment: Segment, offset: int) -> int:
-    """Where the batch with `offset` begins, if the segment's index can tell; else where the first does."""
+    """The position of the batch with `offset`, or an earlier one, by the segment's index; 0 without a usable index."""
     if offset > segment.base:
         with suppress(CorruptLogError):
             return segment.position_of(offset)

@@ -1,8 +1,9 @@
-"""Replacing segments with their compacted one; a crash at any moment leaves a valid log.
+"""Swaps: replaces segments with the compacted one; a crash at any moment leaves a valid log.
 
-As in Kafka: `.cleaned` files become `.swap` files. From then on recovery completes the replacement; before that it
-undoes it (`recovery.finish_swaps`). Then the old files are deleted and the new ones get their names. Names are synced
-in a thread before anything relies on them; what must not be interrupted runs on the loop.
+As in Kafka, `.cleaned` files are renamed to `.swap` files, then the old files are deleted, and the new ones get their
+names. After a crash recovery completes a replacement that has `.swap` files, and undoes an earlier one
+(`recovery.finish_swaps`). A thread syncs each rename before the next step; steps that change the log run on the event
+loop.
 """
 
 import os
@@ -20,14 +21,14 @@ class Swaps:
     """The replacements of one cleaning. For each group: `commit`, `carry_out` if still `possible`, `settle`."""
 
     def __init__(self, log: Log, work: Work) -> None:
-        """Call it in the same turn of the loop as `plan`."""
+        """To be called in the same turn of the event loop as `plan`."""
         self._log = log
         self._directory = work.directory
         self._generation = log.generation
         self._planned = {segment.base: segment for segment in log.segments.each if segment.base < work.upper}
 
     def commit(self, cleaned: Cleaned) -> None:
-        """In a thread. A crash afterwards leaves the compacted segment, before it the old ones."""
+        """Rename to `.swap`, in a thread. After a crash the log has the compacted segment from here on."""
         stem = file_stem(self._directory, cleaned.bases[0])
         for suffix in SUFFIXES:
             with suppress(FileNotFoundError):
@@ -43,21 +44,21 @@ class Swaps:
         return self._log.generation == self._generation and now == then
 
     def disturbed(self) -> bool:
-        """Whether planned segments were deleted or truncated: the cleaner may have failed for that reason."""
+        """Whether planned segments were deleted or truncated, which can be why the cleaner failed."""
         return self._log.generation != self._generation or any(segment.gone for segment in self._planned.values())
 
     def carry_out(self, cleaned: Cleaned, now: int) -> list[Path]:
-        """On the loop. Files to remove once `settle` has run."""
+        """Replace the segments in the log, on the event loop. Returns files to remove after `settle`."""
         for base in cleaned.bases:
             del self._planned[base]
         return self._log.replace_segments(cleaned.bases, cleaned.size, cleaned.aborts, now)
 
     def settle(self) -> None:
-        """In a thread: the new names are durable."""
+        """Make the new names durable; in a thread."""
         sync_directory(self._directory)
 
     def undo(self, cleaned: Cleaned) -> None:
-        """In a thread, instead of carrying it out."""
+        """Take `commit` back; in a thread."""
         stem = file_stem(self._directory, cleaned.bases[0])
         for suffix in SUFFIXES:
             for state in (CLEANED, SWAP):

@@ -1,6 +1,6 @@
-"""Transactions as a cleaner reads a log: removes aborted data, and markers after their data. Does no I/O (KIP-98).
+"""Transactions of a log that is being cleaned: which data is aborted, which markers are useless. Does no I/O (KIP-98).
 
-A marker is removed once a pass saw no batch of its transaction; until then consumers need it.
+A marker is useless when a pass has found no batch of its transaction; until then consumers need it.
 """
 
 from collections.abc import Iterable
@@ -12,17 +12,17 @@ from moldau.wire.batch import TRANSACTIONAL, BatchHeader
 
 
 class Transactions:
-    """Told of every batch, in order, from the beginning of the walk."""
+    """Gets every batch of the log, in order, from `from_offset` on."""
 
     __slots__ = ("_aborted", "_coming", "_committed", "needed")
 
     def __init__(self, aborted: Iterable[Aborted], from_offset: int = 0) -> None:
-        """`aborted`: those of the log; the walk begins at `from_offset`."""
+        """`aborted`: the aborted transactions of the log; earlier ones are ignored."""
         overlapping = [each for each in aborted if each.last_offset >= from_offset]
         self._coming = sorted(overlapping, key=lambda each: each.first_offset, reverse=True)
-        self._aborted: dict[int, tuple[Aborted, bool]] = {}  # producer id → the one it is in, and whether data was met
-        self._committed: set[int] = set()  # producers in a transaction that is not an aborted one
-        self.needed: list[Aborted] = []  # with their marker seen and data left: read_committed consumers need them
+        self._aborted: dict[int, tuple[Aborted, bool]] = {}  # producer id → its current one, and whether it has data
+        self._committed: set[int] = set()  # producers in a transaction that is not aborted
+        self.needed: list[Aborted] = []  # transactions with marker and data left, for read_committed consumers
 
     def is_aborted(self, header: BatchHeader) -> bool:
         """Whether a batch of data is part of an aborted transaction."""
@@ -37,7 +37,7 @@ class Transactions:
         return True
 
     def is_useless(self, header: BatchHeader, batch: memoryview) -> bool:
-        """Whether a control batch ends a transaction of which nothing is left, or is empty itself."""
+        """Whether a control batch is empty, or ends a transaction without data."""
         self._begin_up_to(header.last_offset)
         if not header.record_count:
             return True
@@ -49,7 +49,7 @@ class Transactions:
             self._committed.discard(header.producer_id)
             return not met
         aborted, met = self._aborted.pop(header.producer_id, (None, False))
-        if aborted is None and header.producer_id in self._committed:  # its data was taken for committed
+        if aborted is None and header.producer_id in self._committed:  # its data counts as committed
             raise CorruptLogError(f"the transaction aborted at offset {header.base_offset} is in no transaction index")
         if aborted is not None and met:
             self.needed.append(aborted)

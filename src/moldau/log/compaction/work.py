@@ -8,15 +8,15 @@ from moldau.log.aborted import Aborted
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """One log, as the broker saw it when it asked. Nothing below `upper` changes unless the broker gives the work up.
+    """One log to clean. Segments before `upper` do not change, or the broker cancels the work.
 
     `segments` are the finished ones before `upper`, oldest first, as (base offset, bytes, has aborted transactions).
     """
 
     directory: str
     segments: list[tuple[int, int, bool]]
-    first_dirty: int  # what lies before was compacted earlier: there no key is twice
-    upper: int  # the first offset that must stay as it is; a segment begins there
+    first_dirty: int  # before it every key is unique: that part was compacted earlier
+    upper: int  # the first uncleanable offset; a segment begins there
     now: int
     delete_retention_ms: int
     segment_bytes: int
@@ -24,16 +24,16 @@ class Work:
     index_interval_bytes: int
     key_memory: int  # bytes
     chunk: int  # bytes read and written at a time
-    last_data: dict[int, int]  # producer id → last offset of its last batch, where that lies before `upper`
-    last_epochs: dict[int, int]  # producer id → epoch, of producers with nothing but a marker
-    aborted_later: list[tuple[int, int, int, int]]  # transactions that began before `upper` and ended behind it
+    last_data: dict[int, int]  # producer id → last offset of its last batch, if before `upper`
+    last_epochs: dict[int, int]  # producer id → epoch, of producers with a marker only
+    aborted_later: list[tuple[int, int, int, int]]  # transactions that begin before `upper` and end after it
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "Work":
-        """JSON knows neither tuples nor keys that are numbers."""
+        """Restore tuples and numeric keys, which JSON lacks."""
         values["segments"] = [tuple(each) for each in values["segments"]]
         values["aborted_later"] = [Aborted._make(each) for each in values["aborted_later"]]
         for name in ("last_data", "last_epochs"):
@@ -43,16 +43,16 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Cleaned:
-    """A group of segments was written as one: its files have the suffix `.cleaned` and are on disk."""
+    """A group of segments is rewritten as one, whose `.cleaned` files are on disk."""
 
-    bases: list[int]  # of the segments that it replaces; it begins where the first does
+    bases: list[int]  # of the segments that it replaces; the first is also its own
     size: int
     aborts: bool  # it has aborted transactions
 
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """All groups are written. Everything before `end` is compacted now."""
+    """The end of a piece of work: the log is compacted before `end`."""
 
     end: int
     keys: int
@@ -60,4 +60,4 @@ class Tally:
     records_kept: int
     bytes_read: int
     bytes_kept: int
-    keyless: int  # records without a key, which compaction has no use for
+    keyless: int  # records without a key, which are removed
