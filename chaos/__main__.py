@@ -18,7 +18,7 @@ from chaos.checker import check
 from chaos.faults import ANYWHERE, FAULTS
 from chaos.history import load
 from chaos.run import Outcome, Plan, run
-from chaos.simulation import lives
+from chaos.simulation import simulations
 from chaos.workloads.table import WORKLOADS, available, missing
 
 app = typer.Typer(
@@ -117,8 +117,8 @@ def simulate(
     if os.environ.get("PYTHONHASHSEED") != "0":  # otherwise the order of sets differs from process to process
         os.execve(sys.executable, [sys.executable, "-m", "chaos", *sys.argv[1:]], os.environ | {"PYTHONHASHSEED": "0"})
     bad = 0
-    total = lives.Total()
-    for report in lives.live_all(range(seed, seed + seeds), minutes * 60, workers):
+    total = simulations.Total()
+    for report in simulations.simulate_all(range(seed, seed + seeds), minutes * 60, workers):
         total.add(report)
         if report.problem:
             bad += 1

@@ -1,1 +1,1 @@
-"""A cluster in one process: the rooms of replication on a virtual clock, a network of pipes and files in memory."""
+"""Simulated clusters: the real replication code in one process, with a virtual clock, network and disk."""

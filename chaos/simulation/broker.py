@@ -1,6 +1,6 @@
-"""A simulated broker: real logs, roles, fetchers, sessions and fetch handler; cluster, clock and power are the dice's.
+"""A simulated broker: real logs, roles, fetchers, fetch sessions and Fetch handler; simulated cluster, clock and disk.
 
-What of a broker is not here: listeners and wire (handlers are called), coordinators, the controller's own part.
+It has no listeners and no wire format (handlers are called directly), no coordinators and no controller.
 """
 
 import asyncio
@@ -24,30 +24,30 @@ from moldau.replication.partition import Partition
 from moldau.replication.replicas import Replicas
 from moldau.wire.messages.alter_partition import AlterPartitionResponse, AlterPartitionTopic
 
-BEGINNING_MS = 1_800_000_000_000  # of simulated time
+BEGINNING_MS = 1_800_000_000_000  # when simulated time starts
 LAG_MS = 6_000  # replica.lag.time.max.ms
 CHECKPOINT_MS = 5_000
-RETENTION_MS = 7_000  # how often it is looked at
+RETENTION_MS = 7_000  # interval of retention checks
 SLOTS = 100  # fetch sessions
 
 
 class Cluster(Protocol):
-    """What a broker has around it."""
+    """The cluster as a broker sees it."""
 
     network: Network
     config: LogConfig
 
     def broker(self, broker_id: int) -> "SimulatedBroker | None":
-        """One that is alive."""
+        """The broker with this id, if it is running."""
 
     async def alter(
         self, asker: int, epoch: int, topics: Sequence[AlterPartitionTopic]
     ) -> AlterPartitionResponse | None:
-        """Ask the controller."""
+        """Send AlterPartition to the controller."""
 
 
 class SkewedClock(Clock):
-    """Simulated time, ahead of that of others by whatever its machine's clock is wrong."""
+    """Simulated time, with the error of this machine's clock."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -61,7 +61,7 @@ class SkewedClock(Clock):
 
 
 class SimulatedBroker:
-    """One life of a broker's process, from `start` to `kill` or `stop`. `image` is what it knows of the cluster."""
+    """One process of a broker, from `start` to `kill` or `stop`. `image` is its copy of the metadata."""
 
     def __init__(self, cluster: Cluster, broker_id: int, home: Path, image: ClusterImage) -> None:
         self.id, self.image = broker_id, image
@@ -103,7 +103,7 @@ class SimulatedBroker:
         await self.replicas.checkpoint()
 
     def learn(self, image: ClusterImage) -> None:
-        """The next entry of the feed."""
+        """Apply the next entry of the change feed."""
         old, self.image, self.context.image = self.image, image, image
         self.replicas.follow(old, image)
         self._replication.follow(old, image)
@@ -129,15 +129,15 @@ class SimulatedBroker:
     def _give_up(self, reason: str) -> None:
         raise AssertionError(reason)
 
-    # ── its end ──
+    # ── shutdown ──
 
     async def stop(self) -> None:
-        """In order, as after SIGTERM."""
+        """Shut down cleanly, as after SIGTERM."""
         await self._end_tasks()
         await self.replicas.stop()
 
     async def kill(self, *, power: random.Random | None = None) -> None:
-        """Nothing more is written. With `power` the machine's power goes as well, and with it what was not synced."""
+        """Stop without further writes. With `power` the machine loses power too, and unsynced data is lost."""
         logs = [partition.log for partition in self.replicas]
         durable = {log.directory: log.recovery_point for log in logs}
         await self._end_tasks()
@@ -165,5 +165,5 @@ class SimulatedBroker:
 def one_after_another(
     jobs: Sequence[Any], directory_of: Callable[[Any], Path], work: Callable[[Any], Any], threads: int
 ) -> Iterator[tuple[Any, Any]]:
-    """Opens logs without threads: their order would not follow from the seed."""
+    """Open logs without threads, so that their order depends only on the seed."""
     return ((job, work(job)) for job in jobs)

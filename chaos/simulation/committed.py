@@ -1,6 +1,6 @@
-"""What a simulated cluster must keep: every batch below any replica's high watermark, where it was, for ever.
+"""Committed batches of a simulated cluster: every batch below any replica's high watermark must keep its offset.
 
-A batch is known by its checksum, which covers all but its place. Nothing here knows of brokers' lives or of time.
+A batch is identified by its checksum, which does not cover its offset. Knows nothing of brokers or of time.
 """
 
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ from moldau.wire.batch import BatchHeader
 
 
 class Broken(AssertionError):
-    """Something that was promised did not hold."""
+    """A guarantee did not hold."""
 
 
 class Batch(NamedTuple):
@@ -21,19 +21,19 @@ class Batch(NamedTuple):
 
 
 class Committed:
-    """One partition's committed batches, as somebody's high watermark told first."""
+    """The committed batches of one partition, recorded when the first high watermark passes them."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.end = 0
         self._batches: dict[int, Batch] = {}  # by first offset
-        self._acknowledged: dict[int, int] = {}  # first offset and checksum of what was not seen yet
+        self._acknowledged: dict[int, int] = {}  # first offset and checksum of batches not seen yet
 
     def acknowledged(self, base_offset: int, crc: int) -> None:
         self._acknowledged[base_offset] = crc
 
     def look(self, broker: str, partition: Partition, start: int) -> int:
-        """Compares a replica's log from an offset to its high watermark, which is returned."""
+        """Compare a replica's log from an offset to its high watermark, which is returned."""
         high_watermark = partition.high_watermark
         if start >= high_watermark:
             return high_watermark
@@ -56,7 +56,7 @@ class Committed:
             raise Broken(f"{broker}: {self.name} has another batch at {base} than was committed there")
 
     def check_acknowledged(self, *, all_of_them: bool = False) -> None:
-        """What was acknowledged is what is committed there. `all_of_them`: everything committed was looked at."""
+        """Check that acknowledged batches are committed. `all_of_them`: all committed batches have been seen."""
         for base, crc in list(self._acknowledged.items()):
             found = self._batches.get(base)
             if found is None and (all_of_them or base < self.end):
@@ -68,7 +68,7 @@ class Committed:
 
 
 def same(name: str, replicas: Iterable[tuple[int, Partition]]) -> None:
-    """At rest all replicas are alike, to the end, epochs included; retention may be ahead on one of them."""
+    """Check that all replicas are identical, with epochs; their log start offsets may differ."""
     logs = [(broker, partition) for broker, partition in replicas]
     start = max(partition.log.start_offset for _, partition in logs)
     contents = [

@@ -1,4 +1,4 @@
-"""What a power cut leaves of a log: all that was synced, and of the rest whatever the dice say."""
+"""Power cuts: a log keeps everything that was synced, and a random part of the rest."""
 
 import random
 from pathlib import Path
@@ -10,7 +10,7 @@ LEAST_BATCH = 61
 
 
 def lose_power(directory: Path, durable: int, dice: random.Random) -> None:
-    """Everything before the offset `durable` was synced."""
+    """Change a log's files as a power cut would; everything before the offset `durable` was synced."""
     segments = sorted(directory.glob("*.log"))
     for number, path in enumerate(segments):
         content = path.read_bytes()
@@ -18,14 +18,14 @@ def lose_power(directory: Path, durable: int, dice: random.Random) -> None:
         if synced == len(content):
             continue
         path.write_bytes(_left(content, synced, dice))
-        if dice.random() < 0.5:  # a name that was not synced: the files behind are not there at all
+        if dice.random() < 0.5:  # names that were not synced: the later files are missing
             for later in segments[number + 1 :]:
                 later.unlink()
             return
 
 
 def _position(content: bytes, offset: int) -> int:
-    """Where the first batch begins that is not before an offset."""
+    """The position of the first batch that ends at `offset` or later."""
     at = 0
     while at + LEAST_BATCH <= len(content):
         header = read_header(memoryview(content), at)
@@ -42,7 +42,7 @@ def _left(content: bytes, synced: int, dice: random.Random) -> bytes:
     if kind == "torn":
         return content[: dice.randint(synced, len(content))]
     found = bytearray(content)
-    if kind == "holes":  # the size is there, some sectors are not
+    if kind == "holes":  # the size is right, but some sectors are zeros
         for start in range(synced, len(found), SECTOR):
             if dice.random() < 0.3:
                 end = min(start + SECTOR, len(found))

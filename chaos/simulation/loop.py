@@ -1,6 +1,6 @@
-"""An event loop whose time passes only when nothing is ready to run: hours take as long as their work.
+"""VirtualLoop: an event loop with a virtual clock, which advances only when nothing is ready to run.
 
-Work for threads is done on the loop, a moment later. So what happens, and in which order, follows from the seed alone.
+Work for threads runs on the loop too, a moment later. So all events and their order depend only on the seed.
 """
 
 import asyncio
@@ -9,15 +9,15 @@ import selectors
 from collections.abc import Callable
 from typing import Any
 
-MOST_DISK_S = 0.005  # what is left to a thread takes up to this long
+MOST_DISK_S = 0.005  # the longest delay of work for threads
 
 
 class Stuck(Exception):
-    """Nobody waits for a moment in time, so nothing will ever happen."""
+    """No timer is set, so nothing will ever happen."""
 
 
 class _Timeless(selectors.SelectSelector):
-    """Nothing ever comes from outside; waiting is what moves the clock."""
+    """A selector without events. Waiting advances the clock."""
 
     def __init__(self) -> None:
         super().__init__()

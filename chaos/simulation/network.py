@@ -1,7 +1,7 @@
-"""Connections between simulated brokers: messages arrive in order and late, wait while the way is cut, or never come.
+"""Connections between simulated brokers: messages are delayed but in order, wait during a partition, or are lost.
 
-Like TCP: a cut does not lose what is on its way, it comes when the way is free again; a connection that breaks loses
-all of it, in both directions, and both sides learn of that.
+As with TCP, a cut between two brokers loses no message: they arrive when it heals. A connection that breaks loses the
+messages of both directions, and both sides notice.
 """
 
 import asyncio
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 MOST_LATENCY_S = 0.01  # of a message; most are much faster
 SESSION = Session("BROKERS", "simulated")
-BODY = 5  # where the body of a response begins: behind its correlation id and tags
+BODY = 5  # position of a response's body: after the correlation id and tags
 
 
 class Network:
-    """Cut directions and all pipes. CONTROLLER is no broker's id."""
+    """All pipes, and the directions that are cut. No broker has the id CONTROLLER."""
 
     CONTROLLER = 0
 
@@ -61,7 +61,7 @@ class Network:
         return MOST_LATENCY_S * self.dice.random() ** 3
 
     def forget(self, broker_id: int) -> None:
-        """Its process ended, and with it all its connections."""
+        """Break all connections of a broker whose process has ended."""
         for connection in self.connections:
             if broker_id in (connection.here, connection.target):
                 connection.break_off("the process at one end is gone")
@@ -72,7 +72,7 @@ class Network:
 
 
 class Pipe:
-    """One direction: calls back, in order, for whatever was put in."""
+    """One direction of a connection: runs the callbacks in order, each after a delay."""
 
     def __init__(self, network: Network, source: int, target: int) -> None:
         self._network, self._source, self._target = network, source, target
@@ -108,7 +108,7 @@ class Pipe:
 
 
 class Connection:
-    """What a fetcher has of its leader (`replication.fetcher.Link`). Requests are answered in their order."""
+    """A fetcher's connection to its leader (`replication.fetcher.Link`). Responses have the order of the requests."""
 
     def __init__(self, network: Network, here: int, there: "Callable[[], SimulatedBroker | None]", target: int) -> None:
         self.here, self.target = here, target
@@ -151,7 +151,7 @@ class Connection:
         def arrive() -> None:
             broker = self._there()
             if broker is None:
-                self.break_off("nobody listens")
+                self.break_off("connection refused")
             else:
                 serve(number, broker)
                 self._reply()
@@ -160,13 +160,13 @@ class Connection:
         try:
             return await asyncio.wait_for(future, None if timeout_ms is None else timeout_ms / 1000)
         except TimeoutError:
-            self.break_off("no answer in time")
-            raise PeerLost("no answer in time") from None
+            self.break_off("no response in time")
+            raise PeerLost("no response in time") from None
         finally:
             self._asked.pop(number, None)
 
     def _reply(self) -> None:
-        """Sends what is ready; nothing overtakes an answer that is not."""
+        """Send the responses that are ready, in the order of their requests."""
         while self._answers:
             number, answer = next(iter(self._answers.items()))
             if isinstance(answer, Parked):
@@ -197,7 +197,7 @@ class Connection:
                 future.set_exception(PeerLost(reason))
 
     def close(self) -> None:
-        """Nobody will ask here again."""
+        """Release the pipes: no request follows."""
         self._to.used = self._fro.used = False
 
     def disconnect(self, reason: str) -> None:

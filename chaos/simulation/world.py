@@ -1,7 +1,7 @@
-"""Three simulated brokers and a controller: restarts, registrations, leaders, and the checks of what must hold.
+"""World: three simulated brokers and a controller, with restarts, registrations, elections and the guarantees.
 
-The controller is the pure decisions of `moldau.metadata` and the handler of AlterPartition; it never fails, but may be
-out of reach. Each of its changes reaches each broker by a pipe, like an entry of the feed.
+The controller consists of the pure decisions of `moldau.metadata` and the handler of AlterPartition. It never fails,
+but may be unreachable. A pipe brings each change to each broker, as the change feed does.
 """
 
 import asyncio
@@ -41,8 +41,8 @@ from moldau.wire.messages.alter_partition import AlterPartitionRequest, AlterPar
 
 IDS = (1, 2, 3)
 TOPIC, TOPIC_ID = "topic", UUID("5f0e8d2c-7f3a-4a59-9b0e-3a2f7c1d9e44")
-DETECTION_S = (0.02, 0.3)  # until the controller knows that a process is dead
-SESSION_S = 3.0  # how long a broker out of reach stays registered
+DETECTION_S = (0.02, 0.3)  # until the controller detects a dead process
+SESSION_S = 3.0  # an unreachable broker stays registered so long
 CONTROLLER = Network.CONTROLLER
 
 
@@ -52,11 +52,11 @@ class World:
         self.network = Network(dice)
         self.rules = ElectionRules(lambda _: config.min_insync_replicas, lambda _: False)
         self.committed = [Committed(f"{TOPIC}-{index}") for index in range(partitions)]
-        self.answers_lost = 0.0  # how many answers of the controller do not come
+        self.answers_lost = 0.0  # the share of the controller's responses that are lost
         self._home = home
         self._brokers: dict[int, SimulatedBroker] = {}
         self._feeds: dict[int, Pipe] = {}
-        self._checked: dict[tuple[int, int], int] = {}  # by broker and partition: up to where its log was looked at
+        self._checked: dict[tuple[int, int], int] = {}  # by broker and partition: the offset checked so far
         self.image = self._founded(partitions)
 
     def _founded(self, partitions: int) -> ClusterImage:
@@ -74,7 +74,7 @@ class World:
     def alive(self) -> list[SimulatedBroker]:
         return list(self._brokers.values())
 
-    # ── lives ──
+    # ── processes ──
 
     def begin(self) -> None:
         for each in IDS:
@@ -94,7 +94,7 @@ class World:
         self._register(broker, trusted=trusted)
 
     def _register(self, broker: SimulatedBroker, *, trusted: bool) -> None:
-        """The broker does so itself; what follows for partitions is the controller's to decide, a moment later."""
+        """Register a broker. A moment later the controller updates its partitions."""
         known = broker.id in self.image.brokers
         doubts = () if trusted else unclean_shutdown_changes(self.image, broker.id, self.rules)
         self.decide(*doubts, BrokerRegistered(Broker(broker.id, {})))
@@ -109,7 +109,7 @@ class World:
         asyncio.get_running_loop().call_later(self.dice.uniform(*DETECTION_S), self._dead, broker_id, broker.epoch)
 
     async def stop(self, broker_id: int) -> None:
-        """Controlled shutdown, as far as the controller can be reached."""
+        """Stop a broker, with a controlled shutdown if the controller is reachable."""
         broker = self._brokers[broker_id]
         if self._in_touch(broker_id):
             self.decide(BrokerLeaving(broker_id), *controlled_shutdown_changes(self.image, broker_id, self.rules))
@@ -189,7 +189,7 @@ class World:
             pipe.used = False
 
     def _context(self) -> Any:
-        """Of the controller, for the handler of AlterPartition."""
+        """The controller's context for the handler of AlterPartition."""
         controller = SimpleNamespace(leads=True, submit_each=self._submit_each, feed=SimpleNamespace(catch_up=_nothing))
         return _ControllersContext(self, controller)
 
@@ -198,10 +198,10 @@ class World:
         self.decide(*(each for each in decisions if not isinstance(each, Refusal)))
         return decisions
 
-    # ── what must hold ──
+    # ── guarantees ──
 
     def check(self) -> None:
-        """Below every high watermark there is what was committed, and what was acknowledged is committed."""
+        """Check that committed records are below every high watermark, and acknowledged records are committed."""
         for broker in self.alive:
             for partition in broker.partitions():
                 key = (broker.id, partition.index)
@@ -211,7 +211,7 @@ class World:
             committed.check_acknowledged()
 
     def unrest(self) -> str:
-        """What is not yet as it should be, when nobody is dead or out of reach; empty if nothing is."""
+        """Why the cluster is not in sync yet; empty if it is."""
         if len(self._brokers) < len(IDS):
             return "a broker is dead"
         for state in self.image.topics[TOPIC].partitions:
@@ -226,7 +226,7 @@ class World:
         return ""
 
     def end_of(self, index: int) -> int:
-        """The largest end of any replica's log."""
+        """The largest log end offset of any replica."""
         return max(broker.replicas.get(TOPIC, index).log.end_offset for broker in self.alive)  # type: ignore[union-attr]
 
     def check_rest(self) -> None:
@@ -250,4 +250,4 @@ class _ControllersContext:
 
 
 async def _nothing(*, sync: bool) -> None:
-    """The controller's image is the newest there is."""
+    """The controller's image is always the newest."""

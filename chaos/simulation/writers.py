@@ -1,7 +1,7 @@
-"""Writers of a simulated cluster: producers, and transactions whose markers come as soon as the last record commits.
+"""Writers of a simulated cluster: producers, and transactions that end as soon as their last record is committed.
 
-Coordinators do the same: what one partition commits makes them write to others, in the same turn of the loop. While all
-is calm nobody may wait for long: neither for an acknowledgement, nor for the followers to hear of what is committed.
+A commit can start writes to other partitions in the same turn of the event loop, as with coordinators. In calm periods
+acknowledgements, and the high watermarks of followers, must arrive soon.
 """
 
 import asyncio
@@ -17,15 +17,15 @@ from moldau.replication.leader import ALL
 from moldau.replication.partition import Partition
 from moldau.wire.records import encode_pairs
 
-SOON_S = 0.1  # in calm times: a fifth of what a follower's fetch waits for news, a twentieth of the look at everything
+SOON_S = 0.1  # in calm periods: a fifth of replica.fetch.wait.max.ms
 PRODUCE_VERSION = 12
-CHAIN = 3  # writes that one commit may lead to, one after the other
+CHAIN = 3  # the most writes that one commit starts, one after the other
 STRICT = 2  # transaction.version: a marker's epoch is above that of the records
 
 
 @dataclass(slots=True)
 class Transaction:
-    """Open on these partitions until a marker is committed there."""
+    """A transaction, open on these partitions until their markers are committed."""
 
     producer_id: int
     open_on: set[int]
@@ -35,10 +35,10 @@ class Transaction:
 class Writers:
     def __init__(self, world: World) -> None:
         self.world = world
-        self.calm = 0  # another number for each calm; 0: there is none
+        self.calm = 0  # the number of the calm period; 0: there are faults
         self.complaints: list[str] = []
         self.writes = self.acknowledged = 0
-        self.slowest_s = 0.0  # of all acknowledgements in calm times
+        self.slowest_s = 0.0  # of all acknowledgements in calm periods
         self.transactions: list[Transaction] = []
         self._calms = 0
         self._producer_id = 0
@@ -49,7 +49,7 @@ class Writers:
         self.calm = self._calms
 
     async def run(self, pause_s: float) -> None:
-        """Write to brokers that believe to lead, until cancelled."""
+        """Write to brokers that consider themselves leaders, until cancelled."""
         while True:
             await asyncio.sleep(self._dice.expovariate(1 / pause_s))
             if self.world.alive:
@@ -87,7 +87,7 @@ class Writers:
             self._note(broker, partition, lambda: partition.appender.append_records(pairs, now), go_on)
 
     def write_to(self, broker: SimulatedBroker, partition: Partition, then: Callable[[Outcome], None]) -> None:
-        """Write one record, and pass its outcome on."""
+        """Write one record, and call `then` with its outcome."""
         pairs = [(None, b"%d" % self.writes)]
         self._note(broker, partition, partial(partition.appender.append_records, pairs, broker.clock.now()), then)
 
@@ -101,7 +101,7 @@ class Writers:
 
         def answered(partition: Partition, _: Outcome) -> None:
             opened.unanswered.discard(partition.index)
-            if not opened.unanswered:  # the last one was committed just now
+            if not opened.unanswered:  # the last one is committed
                 self.end_transaction(broker, opened)
 
         for each in partitions:
@@ -111,7 +111,7 @@ class Writers:
             self._note(broker, each, write, partial(answered, each))
 
     def end_transaction(self, broker: SimulatedBroker, opened: Transaction) -> None:
-        """Markers, as far as this broker leads; for the rest another one has to try again."""
+        """Write the markers of partitions that this broker leads. `end_all` writes the others."""
         for index in sorted(opened.open_on):
             partition = broker.replicas.get(TOPIC, index)
             if partition is None or not partition.leads:
@@ -130,12 +130,12 @@ class Writers:
             self._note(broker, partition, write, ended)
 
     def end_all(self) -> None:
-        """What is still open, since somebody died, gets its markers now."""
+        """Write the markers of transactions that are still open because a broker died."""
         for opened in list(self.transactions):
             for broker in self.world.alive:
                 self.end_transaction(broker, opened)
 
-    # ── what must hold ──
+    # ── guarantees ──
 
     def _note(
         self,
@@ -145,7 +145,7 @@ class Writers:
         then: Callable[[Outcome], None],
         acks: int = ALL,
     ) -> None:
-        """Has something written, and remembers what was promised by the answer."""
+        """Write, and record the guarantee that the outcome gives."""
         loop = asyncio.get_running_loop()
         begun, calm, base = loop.time(), self.calm, partition.log.end_offset
         outcome = write()
@@ -184,7 +184,7 @@ class Writers:
             told(outcome)
 
     def _expect_known(self, index: int, end: int, calm: int) -> None:
-        """Followers serve consumers too: they hear of what is committed without being told of more."""
+        """Check that followers, which serve consumers too, have the high watermark without a further write."""
         if calm != self.calm:
             return
         for broker in self.world.alive:

@@ -101,7 +101,7 @@ def test_a_plan_goes_through_a_file(broker: AnyBroker, hourly: str, group: str, 
 
 
 def test_a_group_of_the_consumer_protocol(broker: AnyBroker, hourly: str, group: str) -> None:
-    """The tool shows epochs and assignor, and changes nothing while a member lives."""
+    """The tool shows epochs and assignor, and changes nothing while a member is active."""
     settings = {"group.id": group, "group.protocol": "consumer", "client.id": "modern", "enable.auto.commit": False}
     consumer = Consumer({"bootstrap.servers": broker.bootstrap, **settings})
     consumer.subscribe([hourly])

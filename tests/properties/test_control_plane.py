@@ -1,7 +1,7 @@
-"""Lives of a cluster's controllers, on an ensemble in memory: connections lost, sessions expired, servers that lag.
+"""Simulations of a cluster's controllers on an ensemble in memory: lost connections, expired sessions, lagging servers.
 
-Whatever happened: when it is quiet again there is one controller, all know it, all are registered, and every topic that
-was answered for is there as a whole. `MOLDAU_SEED=17` lives one of them again; `MOLDAU_FULL=1` has thousands.
+After the last fault there is one controller, which all brokers know; all are registered, and every topic whose creation
+was acknowledged is complete. `MOLDAU_SEED=17` repeats one of them; `MOLDAU_FULL=1` runs thousands.
 """
 
 import asyncio
@@ -27,8 +27,8 @@ from moldau.metadata.topics import TopicDefaults, TopicSpec, create_topic, delet
 from moldau.store.port import StoreError, StoreUnavailable
 from support.replication.virtual_ensemble import Ensemble, VirtualLoop, VirtualStore
 
-LIVES = 5_000 if os.environ.get("MOLDAU_FULL") else 20
-SEEDS: Sequence[int] = [int(os.environ["MOLDAU_SEED"])] if "MOLDAU_SEED" in os.environ else range(LIVES)
+RUNS = 5_000 if os.environ.get("MOLDAU_FULL") else 20
+SEEDS: Sequence[int] = [int(os.environ["MOLDAU_SEED"])] if "MOLDAU_SEED" in os.environ else range(RUNS)
 RULES = ElectionRules(min_isr=lambda _: 1, unclean=lambda _: False)
 EVENTS = 40
 REST_S = 60.0
@@ -62,7 +62,7 @@ class Member:
             await self.registration.election.create_cluster(())
 
 
-class Life:
+class Simulation:
     def __init__(self, seed: int) -> None:
         self.dice = Random(seed)
         self.ensemble = Ensemble(self.dice)
@@ -70,7 +70,7 @@ class Life:
         self.doubtful: set[str] = set()
         self.work: list[asyncio.Task[None]] = []
 
-    async def live(self) -> None:
+    async def run(self) -> None:
         self.members = [Member(self.ensemble, number) for number in (1, 2, 3)]
         await asyncio.gather(*(member.start() for member in self.members))
         for number in range(EVENTS):
@@ -170,16 +170,16 @@ class Life:
 def test_whatever_happened_there_is_one_controller_and_all_know_the_same(
     portion: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.CRITICAL, "moldau")  # there is much to tell, and nobody to read it
+    caplog.set_level(logging.CRITICAL, "moldau")  # many lines that nobody reads
     monkeypatch.setattr(znodes, "CREATED_AT_ONCE", 4)
     monkeypatch.setattr(znodes, "DELETED_AT_ONCE", 4)
     monkeypatch.setattr(znodes, "STAGED_AT_ONCE", 2)
     for seed in SEEDS[portion::5]:
-        life = Life(seed)
+        simulation = Simulation(seed)
         loop = VirtualLoop()
         try:
-            loop.run_until_complete(life.live())
-            loop.run_until_complete(life.check())
+            loop.run_until_complete(simulation.run())
+            loop.run_until_complete(simulation.check())
         except BaseException:
             print(f"MOLDAU_SEED={seed}")
             raise

@@ -41,7 +41,7 @@ def durable(group: ClassicGroup) -> ClassicGroup:
 
 
 class ClassicGroups(RuleBasedStateMachine):
-    """A shard in surroundings that lose connections, time and, now and then, the log."""
+    """A shard under faults: lost connections, passing time and, now and then, a lost log."""
 
     def __init__(self) -> None:
         super().__init__()

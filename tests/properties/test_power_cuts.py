@@ -1,7 +1,7 @@
-"""What docs/durability.md promises, on a disk that lies: crashes at seeded points of seeded lives.
+"""The guarantees of docs/durability.md, on a disk that loses unsynced writes: crashes at seeded points of seeded runs.
 
-Each promise has 1,000 lives and more with MOLDAU_FULL=1 (`make soak`), some of them otherwise. A life that breaks its
-promise is told by its number: MOLDAU_SEED=17 lives that one again, alone.
+Each guarantee has 1,200 runs with MOLDAU_FULL=1 (`make soak`), and a few without. A failure names its seed;
+MOLDAU_SEED=17 repeats that run alone.
 """
 
 import os
@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from support.log.lives import CONFIG, Promise, live_and_crash
+from support.log.crash_runs import CONFIG, Promise, run_and_crash
 
 FULL = bool(os.environ.get("MOLDAU_FULL"))
 SEEDS = [int(os.environ["MOLDAU_SEED"])] if "MOLDAU_SEED" in os.environ else range(1_200 if FULL else 25)
 
-IN_MEMORY = "/dev/shm" if os.path.isdir("/dev/shm") else None  # the lies are told above it: no real disk is needed
+IN_MEMORY = "/dev/shm" if os.path.isdir("/dev/shm") else None  # no real disk is needed: LyingDisk loses writes
 
 WRITING = {"append": 20, "flush": 3}
 PROMISES = {
@@ -60,9 +60,9 @@ PROMISES = {
 @pytest.mark.parametrize("name", PROMISES)
 def test_crashes(name: str) -> None:
     for seed in SEEDS:
-        with tempfile.TemporaryDirectory(prefix="moldau-life-", dir=IN_MEMORY) as directory:
+        with tempfile.TemporaryDirectory(prefix="moldau-crash-", dir=IN_MEMORY) as directory:
             try:
-                live_and_crash(Path(directory), PROMISES[name], seed)
+                run_and_crash(Path(directory), PROMISES[name], seed)
             except Exception as problem:
                 again = f"MOLDAU_SEED={seed} pytest {Path(__file__).name} -k {name}"
-                raise AssertionError(f"life {seed} of {name!r} broke its promise: {problem!r}; {again}") from problem
+                raise AssertionError(f"run {seed} of {name!r} broke its guarantee: {problem!r}; {again}") from problem

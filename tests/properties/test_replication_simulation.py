@@ -1,4 +1,4 @@
-"""Lives of a simulated cluster (`chaos/simulation`), a few of them; `make simulate` lives more."""
+"""Simulations of replication (`chaos/simulation`), a few short ones; `make simulate` runs more."""
 
 import os
 import subprocess
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from chaos.simulation.life import live
+from chaos.simulation.simulation import simulate
 from moldau.broker.fetch_sessions import CachedPartition
 from moldau.replication.delayed_fetch import FollowerSession
 
@@ -21,12 +21,12 @@ def test_nothing_committed_is_lost_and_nobody_waits_for_long() -> None:
         command, cwd=REPOSITORY, env=os.environ | {"PYTHONPATH": paths}, capture_output=True, text=True, check=False
     )
     assert ended.returncode == 0, ended.stdout + ended.stderr
-    assert "Lives that broke a promise: 0." in " ".join(ended.stdout.split())
+    assert "Simulations that broke a guarantee: 0." in " ".join(ended.stdout.split())
 
 
 def broken(home: Path) -> bool:
-    """Whether a life breaks a promise, of the first twenty."""
-    return any(live(home / str(seed), seed, 60).problem for seed in range(20))
+    """Whether one of the first twenty simulations breaks a guarantee."""
+    return any(simulate(home / str(seed), seed, 60).problem for seed in range(20))
 
 
 def test_it_would_notice_news_that_are_told_to_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,7 +31,7 @@ class Logged(NamedTuple):
 
 
 class Stage:
-    """One machine and its surroundings. Time starts at 0 and passes when a script waits.
+    """One state machine with log, timers and clients. Time starts at 0 and passes when a script waits.
 
     `states` says in a few words where the machine is, by name; what changes is told with what changed it. `read` turns
     bytes into records that can be shown, for machines that pack some by hand.

@@ -1,9 +1,9 @@
-"""Brokers of one partition on a virtual clock and an in-memory network: seeded, with the real decisions.
+"""SimulatedCluster: brokers of one partition on a virtual clock and an in-memory network, by seed.
 
-Real are the arithmetic of in-sync replicas (`replication.isr`), the controller's decisions (`metadata.elections`,
-`metadata.alter_partition`) and images (`metadata.changes`). Logs are lists; messages wait in queues until the dice let
-them go. Brokers are killed, paused, cut off, believed dead, and one at a time loses what was not synced; what clients
-are told is a history for `chaos.checker`. One number makes a life.
+The ISR arithmetic (`replication.isr`), the controller's decisions (`metadata.elections`, `metadata.alter_partition`)
+and images (`metadata.changes`) are real. Logs are lists; messages wait in queues for a random time. Brokers are killed,
+paused, cut off and falsely declared dead, and one at a time loses its unsynced records. The responses to clients are a
+history for `chaos.checker`. The same seed gives the same run.
 """
 
 from dataclasses import dataclass, field
@@ -44,7 +44,7 @@ class Fetch:
     broker_epoch: int
     leader_epoch: int
     offset: int
-    last_epoch: int  # of the record before that offset, -1: there is none
+    last_epoch: int  # of the record before that offset; -1: there is none
 
 
 @dataclass(slots=True)
@@ -66,23 +66,23 @@ class Waiting:
 
 @dataclass
 class Node:
-    """A broker. What is in `log` survives a kill; what is before `synced` survives a power cut too."""
+    """A broker. Its log survives a kill; the records before `synced` survive a power cut too."""
 
     id: int
     log: list[Entry] = field(default_factory=list)
     synced: int = 0
     high_watermark: int = 0
-    version: int = 0  # of the image that it knows
+    version: int = 0  # of its image
     epoch: int = -1  # of its registration
     leader_epoch: int = -1
     isr: Isr | None = None  # while it leads
     waiting: list[Waiting] = field(default_factory=list)
     alive: bool = True
     paused: bool = False
-    unclean: bool = False  # it has lost records, and registers as one that has
-    asked: PendingIsr | None = None  # the last one
-    unsure: bool = False  # whether that was granted already
-    fetching: bool = False  # a fetch of its is under way
+    unclean: bool = False  # it has lost records, and says so when it registers
+    asked: PendingIsr | None = None  # the last proposal
+    unsure: bool = False  # the proposal was sent before and may be granted already
+    fetching: bool = False  # it has a fetch in flight
 
     def end_of_epoch(self, epoch: int) -> tuple[int, int]:
         """The largest epoch up to this one that the log has, and where it ends; -1 if it has none."""
@@ -97,11 +97,11 @@ class SimulatedCluster:
         self.recorder = Recorder(clock=lambda: self.now / 1000)
         self.images: list[ClusterImage] = [ClusterImage()]
         self.nodes = {number: Node(number) for number in range(1, brokers + 1)}
-        self.requests: list[tuple[int, Fetch]] = []  # to whom
+        self.requests: list[tuple[int, Fetch]] = []  # with the leader
         self.answers: list[tuple[int, Records]] = []
         self.proposals: list[
             tuple[int, int, int, PendingIsr, dict[int, int]]
-        ] = []  # who, broker epoch, leader epoch, what
+        ] = []  # broker, broker epoch, leader epoch, proposal, members with their broker epochs
         self.cut_off: set[int] = set()
         self._number = 0
         self._position = 0
@@ -126,15 +126,16 @@ class SimulatedCluster:
     def state(self) -> PartitionState:
         return self.image.topics[TOPIC].partitions[0]
 
-    # ── what may happen ──
+    # ── actions ──
 
-    def live(self, steps: int) -> None:
+    def run(self, steps: int) -> None:
+        """Take random actions."""
         for _ in range(steps):
             self.now += self.dice.randrange(STEP_MS)
             self.dice.choices(ACTIONS, WEIGHTS)[0](self)
 
     def come_to_rest(self) -> None:
-        """All are there and hear of each other until nothing changes; then somebody reads everything."""
+        """Run all brokers without faults until nothing changes; then read all records."""
         self.rest(list(self.nodes.values()))
         self.recorder.tell(Placed, "last", PLACE, 0)
         leader = self.nodes.get(self.state.leader)
@@ -142,19 +143,19 @@ class SimulatedCluster:
             self._poll("last", leader, 0)
 
     def lose(self, node: Node) -> None:
-        """For good: its session ends, and it never comes back."""
+        """Remove a broker for good: its session expires, and it never restarts."""
         node.alive, node.paused, node.fetching = False, False, False
         self._step_down(node)
         self.believe_dead(node)
 
     def rest(self, nodes: list[Node]) -> None:
-        """These brokers hear of each other until nothing changes."""
+        """Run these brokers without faults until nothing changes."""
         self.cut_off.clear()
         for _ in range(ROUNDS_OF_REST):
             for node in nodes:
                 node.paused = False
                 known = self.image.brokers.get(node.id)
-                if known is not None and known.leaving:  # it ends, and comes back
+                if known is not None and known.leaving:  # it stops, and restarts
                     node.alive = False
                     self._step_down(node)
                 if not node.alive:
@@ -171,7 +172,7 @@ class SimulatedCluster:
                 self.watch_isr(node)
 
     def produce(self) -> None:
-        """To anybody who believes to lead: a deposed leader does for a while."""
+        """Produce to a broker that considers itself the leader; a deposed leader does for a while."""
         leaders = [node for node in self.nodes.values() if self._acts(node) and node.isr is not None]
         if not leaders:
             return
@@ -192,11 +193,11 @@ class SimulatedCluster:
         if leaders:
             self._position = max(self._position, self._poll("reader", self.dice.choice(leaders), self._position))
 
-    def _poll(self, who: str, node: Node, position: int) -> int:
-        """A leader shows what is committed."""
+    def _poll(self, consumer: str, node: Node, position: int) -> int:
+        """Read the committed records of a leader."""
         assert node.isr is not None
         found = [(at, node.log[at][1]) for at in range(position, node.isr.high_watermark)]
-        self.recorder.tell(Polled, who, PLACE, tuple(found))
+        self.recorder.tell(Polled, consumer, PLACE, tuple(found))
         return max(position, node.isr.high_watermark)
 
     def fetch_somebody(self) -> None:
@@ -219,7 +220,7 @@ class SimulatedCluster:
         if not self._hear_each_other(asked.sender, target):
             self.nodes[asked.sender].fetching = False  # the connection breaks
         elif node.paused:
-            self.requests.append((target, asked))  # lies in a socket
+            self.requests.append((target, asked))  # it waits in a socket
         else:
             answer = self._serve(node, asked)
             if answer is None:
@@ -228,7 +229,7 @@ class SimulatedCluster:
                 self.answers.append((asked.sender, answer))
 
     def _serve(self, node: Node, asked: Fetch) -> Records | None:
-        """As a leader does: the epochs agree, the logs agree up to the offset, so the follower has what is before."""
+        """Serve a fetch as a leader does: epochs and logs agree up to the offset, so the follower has all before it."""
         if node.isr is None or asked.leader_epoch != node.leader_epoch or asked.sender not in node.isr.followers:
             return None
         if asked.broker_epoch < (self._epoch_of(node, asked.sender) or -1):
@@ -271,15 +272,15 @@ class SimulatedCluster:
         node.synced = min(node.synced, len(node.log))
 
     def decide_proposal(self) -> None:
-        """At the controller. Its answer may be lost: the feed tells then."""
+        """Decide a proposal at the controller. The response may be lost; the change feed has the outcome."""
         if not self.proposals:
             return
-        who, broker_epoch, leader_epoch, pending, members = self.proposals.pop(0)
-        node = self.nodes[who]
-        if who in self.cut_off or (self.dice.random() < 0.1 and self.cut_off):
+        broker, broker_epoch, leader_epoch, pending, members = self.proposals.pop(0)
+        node = self.nodes[broker]
+        if broker in self.cut_off or (self.dice.random() < 0.1 and self.cut_off):
             return
         asked = ProposedIsr(TOPIC_ID, 0, leader_epoch, pending.partition_epoch, members)
-        decision = alter_partition(self.image, who, broker_epoch, asked, RULES)
+        decision = alter_partition(self.image, broker, broker_epoch, asked, RULES)
         if not isinstance(decision, Refusal):
             self._commit(decision)
             return
@@ -291,7 +292,7 @@ class SimulatedCluster:
         self.follow_feed(self._somebody())
 
     def follow_feed(self, node: Node) -> None:
-        """One change further."""
+        """Apply the next change of the feed."""
         if not self._acts(node) or node.id in self.cut_off or node.version == self.image.version:
             return None
         node.version += 1
@@ -310,7 +311,7 @@ class SimulatedCluster:
         return None
 
     def _take(self, node: Node, state: PartitionState) -> None:
-        """The partition as the controller has it now."""
+        """Apply the partition's state of the image."""
         if node.id not in state.replicas:
             self._step_down(node)
             node.log.clear()
@@ -337,7 +338,7 @@ class SimulatedCluster:
         self.watch_isr(self._somebody())
 
     def watch_isr(self, node: Node) -> None:
-        """A leader looks who lags; what it asked for and has no answer to is asked again."""
+        """As leader, send the pending proposal again, or propose to remove replicas that lag."""
         if not self._acts(node) or node.isr is None:
             return None
         if node.isr.pending is not None:
@@ -347,10 +348,10 @@ class SimulatedCluster:
             self._ask(node, node.isr.propose(node.isr.committed_isr.difference(laggards)))
         return None
 
-    # ── what is done to them ──
+    # ── faults and administration ──
 
     def kill(self) -> None:
-        """The process ends; what it wrote stays. Now and then the machine goes down with it."""
+        """Kill a process; its log stays. Sometimes its machine loses power too."""
         node = self._somebody()
         others = [each for each in self.nodes.values() if each is not node]
         if not node.alive:
@@ -365,7 +366,7 @@ class SimulatedCluster:
             self.believe_dead(node)
 
     def _safe_without(self, node: Node) -> bool:
-        """Records of one machine are lost at a time: somebody else who counts has them all."""
+        """Whether another replica, in the ISR or ELR, has all committed records."""
         return bool({*self.state.isr, *self.state.elr} - {node.id}) and len(self.state.isr) >= MIN_ISR
 
     def start_somebody(self) -> None:
@@ -373,7 +374,7 @@ class SimulatedCluster:
 
     def start(self, node: Node) -> None:
         if not node.alive:
-            node.alive, node.version = True, self.image.version  # from the tree
+            node.alive, node.version = True, self.image.version  # it reads all metadata
             node.leader_epoch = -1
             self._register(node)
             self._take(node, self.state)
@@ -395,12 +396,12 @@ class SimulatedCluster:
         self.believe_dead(self._somebody())
 
     def believe_dead(self, node: Node) -> None:
-        """A session ends, be the broker dead or only slow."""
+        """Expire the session of a broker, dead or only slow."""
         if node.id in self.image.brokers and len(self.image.brokers) > 1:
             self._commit(ChangeSet(broker_failure_changes(self.image, [node.id], RULES, expired=True)))
 
     def leave(self) -> None:
-        """A broker is about to stop in order: it stays in the cluster until it is killed or forgotten."""
+        """Begin a controlled shutdown; the broker stays registered until it is killed or its session expires."""
         node = self._somebody()
         if self._acts(node) and node.id in self.image.brokers and node.id not in self.cut_off:
             told = BrokerLeaving(node.id)
@@ -410,7 +411,7 @@ class SimulatedCluster:
         self._try(preferred_election(self.image, TOPIC, 0))
 
     def reassign(self) -> None:
-        """Other replicas, or back to those before."""
+        """Begin a reassignment, or cancel one."""
         target = self.dice.sample(sorted(self.nodes), REPLICAS)
         self._try(reassign(self.image, TOPIC, 0, target) if self.dice.random() < 0.8 else cancel(self.image, TOPIC, 0))
 
@@ -422,10 +423,10 @@ class SimulatedCluster:
         node = self._somebody()
         node.synced = len(node.log)
 
-    # ── how ──
+    # ── helpers ──
 
     def _register(self, node: Node) -> None:
-        """With all that its return means for partitions, as the controller decides it."""
+        """Register a broker, with the changes of partitions that the controller decides."""
         known = self.image.brokers.get(node.id)
         changes: list[Change] = [BrokerRegistered(Broker(node.id, {}))]
         after = fold(self.image, changes[0])
@@ -454,7 +455,7 @@ class SimulatedCluster:
         return None if found is None or found.leaving else found.epoch
 
     def _ask(self, node: Node, pending: PendingIsr) -> None:
-        """What is asked again may have been granted the first time: a refusal says nothing then."""
+        """Send a proposal. One that was sent before may have been granted then, so its refusal proves nothing."""
         assert node.isr is not None
         node.unsure, node.asked = node.asked is pending, pending
         joining = dict(pending.joining)

@@ -114,7 +114,7 @@ def test_sides_that_read_other_things_are_told_apart() -> None:
 
 
 def test_cpu_and_memory_are_those_of_the_whole_tree(tmp_path: Path) -> None:
-    """A driver that has a child which works and is waited for, and another that lives on."""
+    """A driver that has a child which works and is waited for, and another that keeps running."""
     driver = tmp_path / "driver.py"
     driver.write_text(
         "import subprocess, sys, json\n"

@@ -173,7 +173,7 @@ def test_when_the_controllers_session_ends_another_one_takes_its_place(connect: 
 
 
 @pytest.mark.parametrize("dead", [0, 1], ids=["the controller", "another one"])
-def test_a_killed_process_is_noticed_while_its_session_lives(connect: str, dead: int) -> None:
+def test_a_killed_process_is_noticed_before_its_session_expires(connect: str, dead: int) -> None:
     async def scenario(*nodes: Node) -> None:
         await create(nodes[0], "t", 6)
         others = [node for node in nodes if node is not nodes[dead]]

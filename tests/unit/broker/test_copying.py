@@ -184,7 +184,7 @@ def test_who_registers_after_its_first_fetch_becomes_a_member(tmp_path: Path) ->
     run("asyncio", main())
 
 
-def test_what_a_follower_had_in_an_earlier_life_does_not_make_it_a_member(tmp_path: Path) -> None:
+def test_what_a_follower_had_in_an_earlier_broker_epoch_does_not_make_it_in_sync(tmp_path: Path) -> None:
     """Its machine lost power, and it what was not synced. The leader remembers the offsets of before."""
 
     async def main() -> None:
@@ -212,7 +212,7 @@ def test_what_a_follower_had_in_an_earlier_life_does_not_make_it_a_member(tmp_pa
     run("asyncio", main())
 
 
-def test_strangers_and_earlier_lives_are_refused(tmp_path: Path) -> None:
+def test_unknown_replicas_and_earlier_broker_epochs_are_refused(tmp_path: Path) -> None:
     async def main() -> None:
         world, leader = a_leader(tmp_path)
         assert FetchingFollower(leader, 2).ask(0, epoch=0).error == WireError.NOT_LEADER_OR_FOLLOWER

@@ -27,7 +27,7 @@ def node_in(*paths: Path, connect: str = ALONE, **settings: object) -> Node:
     return a_node(paths[0], connect, asyncio.Event(), log_dirs=",".join(map(str, paths)), **settings)
 
 
-async def lived(*paths: Path) -> None:
+async def started_and_stopped(*paths: Path) -> None:
     node = node_in(*paths)
     await node.start(time.monotonic())
     await node.stop()
@@ -53,7 +53,7 @@ def test_a_node_starts_without_a_directory_and_says_so(tmp_path: Path, caplog: p
     one, two = tmp_path / "one", tmp_path / "two"
 
     async def scenario() -> None:
-        await lived(one, two)
+        await started_and_stopped(one, two)
         break_(two)
         node = node_in(one, two)
         await node.start(time.monotonic())
@@ -62,7 +62,7 @@ def test_a_node_starts_without_a_directory_and_says_so(tmp_path: Path, caplog: p
         assert f"are offline until the broker is restarted: {refused}" in caplog.text
         await node.stop()
         mend(two)
-        await lived(one, two)
+        await started_and_stopped(one, two)
 
     loops.run("uvloop", scenario())
 
@@ -87,14 +87,14 @@ def test_metadata_that_cannot_be_read_is_not_begun_anew(tmp_path: Path) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
 
     async def scenario() -> None:
-        await lived(one, two)
+        await started_and_stopped(one, two)
         break_(one)
         for _ in range(2):
             told = await refusal(one, two)
             assert f"the directory {one} cannot be used, and this node's metadata may be in it" in told
         assert not (two / STORE).exists()
         mend(one)
-        await lived(one, two)
+        await started_and_stopped(one, two)
 
     loops.run("uvloop", scenario())
 
@@ -103,8 +103,8 @@ def test_a_wrong_setting_is_no_disk_that_failed(tmp_path: Path) -> None:
     one, two, other = tmp_path / "one", tmp_path / "two", tmp_path / "other"
 
     async def scenario() -> None:
-        await lived(one)
-        await lived(other)
+        await started_and_stopped(one)
+        await started_and_stopped(other)
         assert "metadata of two nodes" in await refusal(one, other)
         (other / STORE).unlink()
         assert "belongs to cluster" in await refusal(one, other)
@@ -115,7 +115,7 @@ def test_a_wrong_setting_is_no_disk_that_failed(tmp_path: Path) -> None:
             link.symlink_to(path)
             assert "named twice" in await refusal(one, two, link)
             link.unlink()
-        await lived(one)
+        await started_and_stopped(one)
 
     loops.run("uvloop", scenario())
 
@@ -124,7 +124,7 @@ def test_a_new_cluster_is_not_founded_without_what_a_node_may_have_had(tmp_path:
     one, two = tmp_path / "one", tmp_path / "two"
 
     async def scenario() -> None:
-        await lived(one, two)
+        await started_and_stopped(one, two)
         break_(one)
         connect = f"{zookeeper.connect}/{uuid4().hex}"
         assert "this node's metadata may be in it" in await refusal(one, two, connect=connect)

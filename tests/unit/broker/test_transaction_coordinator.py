@@ -553,7 +553,7 @@ def test_a_start_completes_what_was_decided(loop_kind: str, tmp_path: Path, comm
         stores.disks["orders"].fails = STORAGE
         client.end(commit)
         stores.disks["orders"].fails = None
-        await client.coordinator.stop()  # no timer of the old life fires any more
+        await client.coordinator.stop()  # no timer of the first run fires any more
         again = Client(stores)
         again.coordinator.start()
         assert again.loading

@@ -45,7 +45,7 @@ async def written_and_stopped(directory: Path) -> None:
     await replicas.stop()
 
 
-def test_the_leader_of_a_topic_made_again_owes_nothing_of_the_old_one(tmp_path: Path) -> None:
+def test_the_leader_of_a_topic_made_again_needs_no_records_of_the_old_one(tmp_path: Path) -> None:
     """The high watermark that a start finds is known by the topic's name."""
 
     async def main() -> None:

@@ -534,7 +534,7 @@ def test_who_lost_committed_records_does_not_lead_while_an_eligible_one_has_them
     assert cluster.asked == [partition], "it resigns"
 
 
-def test_what_an_unclean_election_gave_up_is_owed_by_nobody(tmp_path: Path) -> None:
+def test_records_lost_in_an_unclean_election_are_required_of_no_replica(tmp_path: Path) -> None:
     """Otherwise replicas would pass the leadership to each other until there is as much again."""
     cluster = Cluster()
     partition = a_partition(tmp_path, cluster, replace(FOLLOWED, isr=(2, 3)), known=5)

@@ -1,4 +1,4 @@
-"""What the store on ZooKeeper promises besides the port: it lives through lost servers, sessions and connections."""
+"""The store on ZooKeeper, besides the port's guarantees: it survives lost servers, sessions and connections."""
 
 import asyncio
 import socket

@@ -157,11 +157,11 @@ def test_an_element_takes_at_least_a_byte() -> None:
         number: int = wire(INT8, since=1, default=0)
 
     @message(key=-1, versions=(0, 1), flexible=None)
-    class Hollow:
+    class Fieldless:
         elements: tuple[Later, ...] = wire(Array(Later))
 
     with pytest.raises(TypeError, match="no bytes"):
-        decode(Hollow, 0, pack(">i", 2**31 - 1))
+        decode(Fieldless, 0, pack(">i", 2**31 - 1))
 
 
 def test_a_whole_frame_is_not_needed_twice() -> None:

@@ -102,7 +102,7 @@ def test_a_member_that_does_not_revoke_in_time_is_fenced() -> None:
     for _ in range(5):
         world.wait(4000)
         second.acknowledge()
-        response = world.beat("a", 2)  # lives, but does not say what it owns
+        response = world.beat("a", 2)  # in time, but without its owned partitions
     assert response.error_code == WireError.UNKNOWN_MEMBER_ID
     settle([second])
     assert second.owned == {"t": {0, 1, 2, 3}}

@@ -1,8 +1,8 @@
-"""Lives of a log directory on a disk that lies: seeded actions until the power goes or the process dies, then a look.
+"""Crash runs: seeded actions on a log directory until a power cut or the death of the process, then a check.
 
-A life keeps a ledger of what it was promised: which batches were written, up to where they are safe, where the log
-begins at least and at most. After the crash the broker's own start-up opens what is left, and the ledger is compared
-with it. One number makes a life: seed 17 of a promise is always the same life with the same end.
+A run keeps a ledger of the guarantees: the batches written, the offset before which they are safe, the bounds of the
+log start offset. After the crash the broker's own start-up opens the log, which is compared with the ledger. The same
+seed of a guarantee always gives the same run.
 """
 
 import random
@@ -30,7 +30,7 @@ from support.log.lying_disk import LyingDisk, PowerCut, lying
 
 NODE = 1
 PRODUCER = 7
-LONGEST_LIFE = 400  # calls to the disk before the end comes
+LONGEST_RUN = 400  # calls to the disk before the crash
 KEYS = 9
 KEY_MEMORY = 100_000
 TOPICS = ("first", "second")
@@ -39,31 +39,31 @@ CONFIG = LogConfig(segment_bytes=700, index_interval_bytes=150, segment_ms=2**62
 
 @dataclass
 class Ledger:
-    """What a topic's only partition must hold after a crash, and may."""
+    """What a topic's only partition must have after a crash, and may have."""
 
     topic_id: UUID
     written: dict[int, bytes] = field(default_factory=dict)  # batches by base offset, as stored
-    safe: int = 0  # everything before this offset was promised to survive a power cut
+    safe: int = 0  # everything before this offset must survive a power cut
     end: int = 0
-    least_start: int = 0  # this log start was promised
-    most_start: int = 0  # and this one asked for
+    least_start: int = 0  # the log start offset in a checkpoint
+    most_start: int = 0  # the log start offset that was requested
     sequence: int = 0
     epoch: int = 0
-    cleaned: int = 0  # before this offset records may be missing that later ones of their key replace
+    cleaned: int = 0  # before this offset only the last record of each key must be there
 
 
 @dataclass(frozen=True)
 class Promise:
-    """What is promised, and the life that puts it to the test."""
+    """A guarantee, and the actions that test it."""
 
     says: str
     actions: Mapping[str, float]  # by name, with weights
     power: bool = True  # a power cut; otherwise only the process dies
     config: LogConfig = CONFIG
-    flush_messages: int = 0  # so many records are acknowledged unsynced less one, at most; 0: any number
+    flush_messages: int = 0  # fewer records than this are acknowledged unsynced; 0: any number
 
 
-class Life:
+class CrashRun:
     def __init__(self, root: Path, promise: Promise, seed: int) -> None:
         self.promise = promise
         self.dice = random.Random(f"{promise.says} {seed}")
@@ -79,14 +79,14 @@ class Life:
     # ── start and stop ──
 
     def start(self) -> None:
-        """As a broker does it: directories first, then every partition of the image."""
+        """Start as a broker does: directories first, then every partition of the image."""
         self.directory = directory = LogDirectory.open(self.root)
         self.replicas = Replicas(NODE, [directory], lambda _: self.promise.config, lambda: NOW, 86_400_000)
         self.replicas.load(image_of(self.ledgers), 1, lambda: False)
         first_dirty_offset = read_offsets(self.root / CLEANER_OFFSETS)
         for partition in self.replicas:
             partition.log.first_dirty_offset = first_dirty_offset.get((partition.topic, 0), 0)
-            partition.log.on_roll = None  # there is no loop to flush on: this life flushes when its dice say so
+            partition.log.on_roll = None  # there is no event loop: the run flushes at random
 
     @property
     def here(self) -> LogDirectory:
@@ -108,7 +108,7 @@ class Life:
         directory.close(clean=clean)
 
     def restart(self) -> None:
-        """A clean stop, and a start."""
+        """Shut down cleanly, and start."""
         for name, ledger in self.ledgers.items():
             self.log(name).close()
             ledger.safe = ledger.end
@@ -119,7 +119,7 @@ class Life:
         self.look()
 
     def die(self) -> None:
-        """kill -9, and a start: nothing at all is lost."""
+        """kill -9, and start: nothing may be lost."""
         self.let_go()
         self.start()
         self.look()
@@ -130,7 +130,7 @@ class Life:
         name = self.dice.choice(TOPICS)
         self._append(name)
         ledger, log, most = self.ledgers[name], self.log(name), self.promise.flush_messages
-        if most and log.end_offset - log.recovery_point >= most:  # as `Partition` does before it answers
+        if most and log.end_offset - log.recovery_point >= most:  # as `Partition` does before it responds
             self._flush(name)
         if most:
             ledger.safe = max(ledger.safe, ledger.end - (most - 1))
@@ -150,7 +150,7 @@ class Life:
         )
         base = ledger.end
         stored = struct.pack(">qii", base, len(data) - 12, ledger.epoch) + bytes(data[16:])
-        ledger.written[base] = stored  # before the write: a crash within it may leave all of the batch
+        ledger.written[base] = stored  # before the write: after a crash in it the batch may be complete
         assert log.append(read_header(data), data, ledger.epoch, NOW) == base
         ledger.sequence += count
         ledger.end += count
@@ -173,7 +173,7 @@ class Life:
             ledger.least_start = self.log(name).start_offset
 
     def shorten(self) -> None:
-        """Retention and DeleteRecords: what lies before an offset goes; files are removed later."""
+        """Delete the records before an offset, as retention and DeleteRecords do; files are removed later."""
         name = self.dice.choice(TOPICS)
         log = self.log(name)
         offset = self.dice.randint(log.start_offset, log.end_offset)
@@ -183,7 +183,7 @@ class Life:
         self.deleted += log.advance_start(offset)
 
     def clean(self) -> None:
-        """Compaction, as the broker does it; a life ends at any of its steps."""
+        """Compact as the broker does; the crash may come at any step."""
         name = self.dice.choice(TOPICS)
         log, ledger = self.log(name), self.ledgers[name]
         log.roll(NOW)
@@ -209,7 +209,7 @@ class Life:
         remove(deleted)
 
     def replace(self) -> None:
-        """A topic is deleted and made again: the metadata says so first, the disk follows."""
+        """Delete a topic and create it again: first in the metadata, then on disk."""
         name = self.dice.choice(TOPICS)
         old = self.log(name)
         self.ledgers[name] = Ledger(self._id())
@@ -223,24 +223,24 @@ class Life:
         self.replicas._place(opening, self.replicas._opener.open(opening))
         self.log(name).on_roll = None
 
-    # ── after the end ──
+    # ── after a crash ──
 
     def look(self) -> None:
-        """Compares what was opened with the ledger, after the death of a process: nothing is missing."""
+        """Compare the opened logs with the ledger after the death of a process: nothing may be missing."""
         for name, ledger in self.ledgers.items():
             check(self.log(name), ledger, complete=True)
 
 
-ACTIONS: dict[str, Callable[[Life], None]] = {
-    "append": Life.append,
-    "flush": Life.flush,
-    "checkpoint": Life.checkpoint,
-    "shorten": Life.shorten,
-    "clean": Life.clean,
-    "sweep": Life.sweep,
-    "replace": Life.replace,
-    "restart": Life.restart,
-    "die": Life.die,
+ACTIONS: dict[str, Callable[[CrashRun], None]] = {
+    "append": CrashRun.append,
+    "flush": CrashRun.flush,
+    "checkpoint": CrashRun.checkpoint,
+    "shorten": CrashRun.shorten,
+    "clean": CrashRun.clean,
+    "sweep": CrashRun.sweep,
+    "replace": CrashRun.replace,
+    "restart": CrashRun.restart,
+    "die": CrashRun.die,
 }
 
 
@@ -252,51 +252,51 @@ def image_of(ledgers: Mapping[str, Ledger]) -> ClusterImage:
     return ClusterImage(topics={name: topic_of(name, ledger) for name, ledger in ledgers.items()})
 
 
-def live_and_crash(directory: Path, promise: Promise, seed: int) -> None:
-    """A whole life: actions, the crash, often another crash while recovering, and the look at what is left."""
+def run_and_crash(directory: Path, promise: Promise, seed: int) -> None:
+    """Take actions, crash, often crash again during recovery, and check the rest."""
     (directory / "0").mkdir(parents=True)
-    life = Life(directory / "0", promise, seed)
+    run = CrashRun(directory / "0", promise, seed)
     disk = LyingDisk(directory / "0", seed)
-    disk.cut_at = life.dice.randint(1, LONGEST_LIFE)
-    _run(life, disk, lambda: _live(life))
-    lives = 1
-    while life.dice.random() < 0.3:  # and the power goes again, while what it left is being repaired
-        life.root = directory / str(lives)
-        disk.leave(life.root, power=promise.power)
-        disk = LyingDisk(life.root, seed + lives)
-        disk.cut_at = life.dice.randint(1, 30)
-        _run(life, disk, life.start)
-        lives += 1
-    life.root = directory / str(lives)
-    disk.leave(life.root, power=promise.power)
-    with lying(LyingDisk(life.root)):
-        life.start()
-        for name, ledger in life.ledgers.items():
-            check(life.log(name), ledger, complete=not promise.power)
-        go_on(life)
+    disk.cut_at = run.dice.randint(1, LONGEST_RUN)
+    _run(run, disk, lambda: _act(run))
+    crashes = 1
+    while run.dice.random() < 0.3:  # another power cut during recovery
+        run.root = directory / str(crashes)
+        disk.leave(run.root, power=promise.power)
+        disk = LyingDisk(run.root, seed + crashes)
+        disk.cut_at = run.dice.randint(1, 30)
+        _run(run, disk, run.start)
+        crashes += 1
+    run.root = directory / str(crashes)
+    disk.leave(run.root, power=promise.power)
+    with lying(LyingDisk(run.root)):
+        run.start()
+        for name, ledger in run.ledgers.items():
+            check(run.log(name), ledger, complete=not promise.power)
+        go_on(run)
 
 
-def _live(life: Life) -> None:
-    life.start()
-    names, weights = zip(*life.promise.actions.items(), strict=True)
+def _act(run: CrashRun) -> None:
+    run.start()
+    names, weights = zip(*run.promise.actions.items(), strict=True)
     while True:
-        [name] = life.dice.choices(names, weights)
-        ACTIONS[name](life)
+        [name] = run.dice.choices(names, weights)
+        ACTIONS[name](run)
 
 
-def _run(life: Life, disk: LyingDisk, work: Callable[[], None]) -> None:
+def _run(run: CrashRun, disk: LyingDisk, work: Callable[[], None]) -> None:
     with lying(disk):
         try:
             work()
         except PowerCut:
             disk.dead = True
-    if life.directory is not None:
-        life.directory._unlock()
-        life.directory = None
+    if run.directory is not None:
+        run.directory._unlock()
+        run.directory = None
 
 
 def check(log: Log, ledger: Ledger, *, complete: bool) -> None:
-    """What is there was written, what was promised is there, and what the log knows agrees with its batches."""
+    """Check that all batches in the log were written, safe ones are there, and its state agrees with its batches."""
     found = {header.base_offset: bytes(data) for header, data in log.read_batches(log.start_offset)}
     for base, data in found.items():
         known = ledger.written.get(base) == data
@@ -311,7 +311,7 @@ def check(log: Log, ledger: Ledger, *, complete: bool) -> None:
     assert log.end_offset >= must
     headers = list(log.read_headers(log.start_offset))
     if headers:
-        assert log.end_offset > headers[-1].last_offset  # an empty segment that survived may begin behind it
+        assert log.end_offset > headers[-1].last_offset  # an empty segment may begin after it
         assert log.epochs.latest == headers[-1].leader_epoch
         state = log.producers.get(PRODUCER)
         assert state is not None
@@ -324,7 +324,7 @@ def check(log: Log, ledger: Ledger, *, complete: bool) -> None:
 
 
 def check_keys(found: Mapping[int, bytes], ledger: Ledger, start: int, must: int) -> None:
-    """Of each key the last record that was promised is there, or a later one; and each record is as it was written."""
+    """Check that each key's last safe record, or a later one, is there, and that each record is unchanged."""
     written, kept = _records(ledger.written), _records(found)
     for offset, each in kept.items():
         assert written[offset] == each, f"the record at {offset} was never written"
@@ -343,10 +343,10 @@ def _record(delta: int, dice: random.Random) -> bytes:
     return record(delta, dice.randbytes(dice.randint(0, 120)), key=b"%d" % dice.randrange(KEYS))
 
 
-def go_on(life: Life) -> None:
-    """The log can be written to, stopped and started as if nothing had been."""
-    for name, ledger in life.ledgers.items():
-        log = life.log(name)
+def go_on(run: CrashRun) -> None:
+    """Check that the log can be written to, stopped and started again."""
+    for name, ledger in run.ledgers.items():
+        log = run.log(name)
         ledger.written = {header.base_offset: bytes(data) for header, data in log.read_batches(log.start_offset)}
         ledger.end = ledger.safe = log.end_offset
         ledger.cleaned = 0
@@ -354,6 +354,6 @@ def go_on(life: Life) -> None:
         state = log.producers.get(PRODUCER)
         ledger.sequence = state.last_sequence + 1 if state is not None else 0
         ledger.epoch = max(ledger.epoch, log.epochs.latest)
-        life._append(name)
-    life.restart()
-    life.let_go()
+        run._append(name)
+    run.restart()
+    run.let_go()

@@ -1,7 +1,7 @@
-"""The life of a simulated cluster: times of trouble and times of calm, by seed.
+"""One simulation of a cluster: periods with faults and calm periods, by seed.
 
-In trouble anything may happen, and nothing that is committed may be lost or changed. When it is over everything must
-come to rest in bounded time; in calm nobody waits for long.
+During faults no committed record may be lost or changed. After them all replicas must be in sync within bounded time.
+In calm periods acknowledgements and high watermarks must arrive soon.
 """
 
 import asyncio
@@ -25,9 +25,9 @@ from moldau.replication.appender import Appended, Outcome
 
 TROUBLE_S = (1.0, 15.0)
 CALM_S = (2.0, 15.0)
-REST_S = 12.0  # everything must be in sync again so long after the last fault
+REST_S = 12.0  # after the last fault, until all replicas must be in sync
 SETTLING_S = 1.2  # a little more than the longest pause of a fetcher
-TAKEN_OVER_S = 0.4  # by others, of what a broker led that died: up to 0.3 s are spent until it is noticed
+TAKEN_OVER_S = 0.4  # until others lead a dead broker's partitions; its failure is detected within 0.3 s
 CHECK_S = 0.07
 JUMPS_MS = (-3_000, 500, 5_000, 60_000)
 
@@ -47,7 +47,7 @@ class Report:
 
 
 class _Complaints(logging.Handler):
-    """What the broker's own log says that is a bug in any case: exceptions that nobody expected."""
+    """Collects exceptions from the brokers' own log: each is a bug."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
@@ -58,10 +58,10 @@ class _Complaints(logging.Handler):
             self.found.append(logging.Formatter().format(record))
 
 
-class Life:
+class Simulation:
     def __init__(self, home: Path, seed: int, dice: random.Random) -> None:
         self._dice = dice
-        self._durable = dice.random() < 0.75  # otherwise one replica is enough, and no machine loses its power
+        self._durable = dice.random() < 0.75  # otherwise min.insync.replicas=1, and no power cuts
         config = LogConfig(
             min_insync_replicas=2 if self._durable else 1,
             segment_bytes=dice.choice((2_000, 20_000)),
@@ -72,7 +72,7 @@ class Life:
         self.writers = Writers(self.world)
         self.report = Report(seed)
         self._powered_off = False
-        self._trying: set[int] = set()  # partitions that an acknowledgement is awaited of
+        self._trying: set[int] = set()  # partitions with a write that is not acknowledged yet
         self._log = _Complaints()
         self._pause_s = dice.choice((0.02, 0.1, 0.5))
 
@@ -84,16 +84,16 @@ class Life:
         logger.addHandler(self._log)
         self.world.begin()
         checking = loop.create_task(self._check(escaped))
-        living = loop.create_task(self._live(seconds))
+        working = loop.create_task(self._alternate(seconds))
         try:
-            done, _ = await asyncio.wait((checking, living), return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait((checking, working), return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 task.result()
         finally:
             logger.removeHandler(self._log)
             checking.cancel()
-            living.cancel()
-            await asyncio.gather(checking, living, return_exceptions=True)
+            working.cancel()
+            await asyncio.gather(checking, working, return_exceptions=True)
             self._tell()
             for broker in self.world.alive:
                 await broker.kill()
@@ -113,7 +113,8 @@ class Life:
                 if found:
                     raise Broken(found[0])
 
-    async def _live(self, seconds: float) -> None:
+    async def _alternate(self, seconds: float) -> None:
+        """Alternate between faults and calm."""
         loop = asyncio.get_running_loop()
         while loop.time() < seconds:
             async with _Meanwhile(self.writers.run(self._pause_s)):
@@ -124,12 +125,12 @@ class Life:
             async with _Meanwhile(self.writers.run(self._pause_s)):
                 self.writers.begin_calm()
                 await asyncio.sleep(self._dice.uniform(*CALM_S))
-            await asyncio.sleep(SOON_S * 3)  # a chain of writes ends with transactions and their markers
+            await asyncio.sleep(SOON_S * 3)  # time for the markers of the last transactions
             self.world.check_rest()
             self.writers.calm = 0
 
     async def _rest(self) -> None:
-        """All is mended. Within bounded time all replicas are in sync, and every produce is answered."""
+        """End all faults, and check that all replicas are in sync and all transactions ended within bounded time."""
         world, loop = self.world, asyncio.get_running_loop()
         world.answers_lost = 0.0
         self._powered_off = False
@@ -141,14 +142,14 @@ class Life:
         self.report.troubles += 1
         while unrest := world.unrest() or (self.writers.transactions and "transactions are open"):
             if loop.time() > deadline:
-                raise Broken(f"{REST_S} s after all was mended: {unrest}")
+                raise Broken(f"{REST_S} s after the last fault: {unrest}")
             self.writers.end_all()
             await asyncio.sleep(0.2)
         world.check_rest()
         await asyncio.sleep(SETTLING_S)
 
     async def _fail_over(self) -> None:
-        """One broker dies, and all is well otherwise: soon the others have taken over, and commit what is written."""
+        """Kill one broker while all is well: soon the others lead its partitions and commit records."""
         world, loop = self.world, asyncio.get_running_loop()
         self.report.faults["kill in calm"] += 1
         await world.kill(self._dice.choice(IDS))
@@ -163,7 +164,7 @@ class Life:
         await self._rest()
 
     def _try(self, waiting: set[int]) -> None:
-        """A write to each of these partitions that is led; those that commit it do not wait any longer."""
+        """Write to each of these partitions that has a leader, and remove those that commit the record."""
         for broker in self.world.alive:
             for partition in [each for each in broker.partitions() if each.leads and each.index in waiting]:
                 if partition.index not in self._trying:
@@ -175,7 +176,7 @@ class Life:
         if isinstance(outcome, Appended):
             waiting.discard(index)
 
-    # ── trouble ──
+    # ── faults ──
 
     async def _trouble(self, until: float) -> None:
         loop = asyncio.get_running_loop()
@@ -214,7 +215,7 @@ class Life:
         self.world.restart(broker_id, trusted=trusted)
 
     async def _lose_power(self, broker_id: int) -> None:
-        """One machine in a time of trouble: more than that may lose what was acknowledged."""
+        """Cut the power of one machine per period: more than one may lose acknowledged records."""
         self._powered_off = True
         await self.world.kill(broker_id, power=True)
         await asyncio.sleep(self._dice.choice((0.0, 0.5)))
@@ -238,7 +239,7 @@ class Life:
 
 
 class _Meanwhile:
-    """Has work done in the background."""
+    """Runs a coroutine in the background."""
 
     def __init__(self, work: Coroutine[Any, Any, None]) -> None:
         self._work = work
@@ -253,17 +254,17 @@ class _Meanwhile:
             raise outcome
 
 
-def live(home: Path, seed: int, seconds: float) -> Report:
-    """One life, alone in this process. The same seed gives the same life, under the same PYTHONHASHSEED."""
+def simulate(home: Path, seed: int, seconds: float) -> Report:
+    """Run one simulation in this process. The same seed gives the same run, under the same PYTHONHASHSEED."""
     dice = random.Random(seed)
     random.seed(seed)  # fetch sessions have random ids
-    life = Life(home, seed, dice)
+    simulation = Simulation(home, seed, dice)
     with (
         mock.patch("moldau.replication.replicas.open_all", one_after_another),
         asyncio.Runner(loop_factory=lambda: VirtualLoop(dice)) as runner,
     ):
         try:
-            runner.run(life.run(seconds))
-        except Exception as problem:  # noqa: BLE001 - whatever it is, it is what was looked for
-            life.report.problem = f"{type(problem).__name__}: {problem}"
-    return life.report
+            runner.run(simulation.run(seconds))
+        except Exception as problem:  # noqa: BLE001 - every exception is a finding
+            simulation.report.problem = f"{type(problem).__name__}: {problem}"
+    return simulation.report

@@ -1,4 +1,4 @@
-"""Many lives, in processes of their own, and what they come to."""
+"""Many simulations, each in its own process, and their totals."""
 
 import multiprocessing
 import os
@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from chaos.simulation.life import Report, live
+from chaos.simulation.simulation import Report, simulate
 
 IN_MEMORY = "/dev/shm" if os.path.isdir("/dev/shm") else None  # logs are files; no disk is needed
 
 
 @dataclass(slots=True)
 class Total:
-    lives: int = 0
+    simulations: int = 0
     bad: int = 0
     hours: float = 0.0
     writes: int = 0
@@ -28,7 +28,7 @@ class Total:
     faults: Counter[str] = field(default_factory=Counter)
 
     def add(self, report: Report) -> None:
-        self.lives += 1
+        self.simulations += 1
         self.bad += bool(report.problem)
         self.hours += report.hours
         self.writes += report.writes
@@ -43,17 +43,18 @@ class Total:
     def summary(self) -> str:
         faults = ", ".join(f"{name} {count:,}" for name, count in self.faults.most_common())
         return (
-            f"{self.lives:,} lives, {self.hours:.1f} simulated hours, {self.messages:,} messages between brokers, "
-            f"{self.writes:,} writes of which {self.acknowledged:,} were acknowledged by all replicas, "
-            f"{self.committed:,} records committed, {self.troubles:,} times of trouble with "
+            f"{self.simulations:,} simulations, {self.hours:.1f} simulated hours, "
+            f"{self.messages:,} messages between brokers, {self.writes:,} writes of which "
+            f"{self.acknowledged:,} were acknowledged by all replicas, "
+            f"{self.committed:,} records committed, {self.troubles:,} periods with "
             f"{sum(self.faults.values()):,} faults ({faults}). In calm the slowest acknowledgement took "
-            f"{self.slowest_s * 1000:.0f} ms. Lives that broke a promise: {self.bad}."
+            f"{self.slowest_s * 1000:.0f} ms. Simulations that broke a guarantee: {self.bad}."
         )
 
 
-def live_all(seeds: Iterable[int], seconds: float, workers: int) -> Iterator[Report]:
-    """In the order in which they end."""
-    one = partial(_live, seconds)
+def simulate_all(seeds: Iterable[int], seconds: float, workers: int) -> Iterator[Report]:
+    """Yield the reports as the simulations end."""
+    one = partial(_simulate, seconds)
     if workers == 1:
         yield from map(one, seeds)
         return
@@ -61,6 +62,6 @@ def live_all(seeds: Iterable[int], seconds: float, workers: int) -> Iterator[Rep
         yield from pool.imap_unordered(one, seeds)
 
 
-def _live(seconds: float, seed: int) -> Report:
+def _simulate(seconds: float, seed: int) -> Report:
     with tempfile.TemporaryDirectory(prefix="moldau-simulated-", dir=IN_MEMORY, ignore_cleanup_errors=True) as home:
-        return live(Path(home), seed, seconds)
+        return simulate(Path(home), seed, seconds)
