@@ -122,16 +122,16 @@ def test_an_existing_server_properties_starts_with_warnings_only() -> None:
     assert (topic.retention_ms, topic.segment_bytes, topic.compression_type) == (86_400_000, 2**29, "zstd")
     assert config.topic_config({"retention.ms": "5"}).retention_ms == 5
     assert warnings == [
-        "process.roles has no meaning here and is ignored: metadata lives in the store, there is no KRaft quorum",
-        "controller.quorum.voters has no meaning here and is ignored: metadata lives in the store, "
+        "process.roles has no meaning here and is ignored: metadata is in the store, there is no KRaft quorum",
+        "controller.quorum.voters has no meaning here and is ignored: metadata is in the store, "
         "there is no KRaft quorum",
-        "controller.listener.names has no meaning here and is ignored: metadata lives in the store, "
+        "controller.listener.names has no meaning here and is ignored: metadata is in the store, "
         "there is no KRaft quorum",
         "num.network.threads has no meaning here and is ignored: one event loop serves requests, "
         "there are no thread pools to size",
         "num.io.threads has no meaning here and is ignored: one event loop serves requests, "
         "there are no thread pools to size",
-        "metric.reporters has no meaning here and is ignored: metrics come without Java reporters",
+        "metric.reporters has no meaning here and is ignored: there are no Java metrics reporters",
         "listeners has CONTROLLER://:9093, which is not opened: there is no KRaft quorum",
     ]
 
