@@ -1,4 +1,4 @@
-"""Table of the protocol errors that Moldau returns: code, whether a client may retry, and what it means.
+"""Table of the protocol errors that Moldau returns: code, whether a client may retry, and the meaning.
 
 A member is its code, so it packs like an int. Errors of Kafka's protocol that no API returns yet are not listed.
 """

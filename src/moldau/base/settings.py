@@ -1,6 +1,6 @@
 """Settings engine: a table of settings that parses, checks, explains and documents itself.
 
-It knows kinds of values and their bounds, not what any setting does: the tables live beside their consumers
+It knows kinds of values and their bounds, not the meaning of a setting: the tables live beside their consumers
 (`log/settings.py` for topics, `broker/settings.py` for brokers). Numbers are plain, as Kafka has them: no units.
 """
 
@@ -12,7 +12,7 @@ Value = bool | int | float | str | tuple[str, ...] | None
 
 
 class Kind(IntEnum):
-    """What a value is; the number is the type code of DescribeConfigs."""
+    """The type of a value; the number is the type code of DescribeConfigs."""
 
     BOOL = 1
     STRING = 2

@@ -51,7 +51,7 @@ Op = Create | Set | Delete | Check
 
 
 def check_path(path: str) -> None:
-    """Refuse what ZooKeeper refuses, so that every path works on all stores."""
+    """Refuse paths that ZooKeeper refuses, so that every path works on all stores."""
     if path == "/":
         return
     start, *names = path.split("/")

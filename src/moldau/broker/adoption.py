@@ -37,7 +37,7 @@ NAMED_AT_MOST = 5  # names in one line of the log
 
 
 def adopted(directories: list[LogDirectory], metadata_directory: str | None, broker_id: int) -> tuple[Change, ...]:
-    """The changes that import what the directories hold, for a node that starts for the first time."""
+    """The changes that import the topics in the log directories, for a node that starts for the first time."""
     found = {key: path for directory in directories for key, path in directory.partitions().items()}
     if not found:
         return ()

@@ -31,7 +31,7 @@ SERVED = [api.messages for api in APIS if not api.messages.between_brokers]
 
 @dataclass(frozen=True, slots=True)
 class Assembly:
-    """What the node starts, stops and tells of changes."""
+    """The parts that the node starts and stops, and that follow the image."""
 
     running: RunningConfig
     peers: Peers

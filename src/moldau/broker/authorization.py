@@ -1,4 +1,4 @@
-"""What a principal needs to call an API: operations on resources, in Kafka's terms. Nothing is enforced yet."""
+"""Permissions for each API: operations on resources, in Kafka's terms. Nothing is enforced yet."""
 
 from enum import IntEnum
 from typing import NamedTuple

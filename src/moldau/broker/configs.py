@@ -67,7 +67,7 @@ class Entry(NamedTuple):
     documentation: str | None
 
 
-# KIP-966: leader and controller must agree on it, or the leader commits what the controller takes for uncommitted.
+# KIP-966: leader and controller must agree on it, or the leader commits what is uncommitted for the controller.
 AGREED = frozenset({"min.insync.replicas"})
 
 # Broker settings that exist in several units, the one with precedence first.

@@ -1,4 +1,4 @@
-"""What handlers may use, in three parts: for data, for the control plane, for coordinators.
+"""Contexts of request handlers, in three parts: for data, for the control plane, for coordinators.
 
 Handlers read `ctx.image` once per request and change metadata through the controller alone.
 """

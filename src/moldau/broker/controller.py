@@ -5,7 +5,7 @@ its entry in the change feed), folded into the next image, and published to the 
 `image` has the changes of every request that was answered. If another process wrote in between, the transaction fails,
 the image is read again and the decision is made again.
 
-Every broker has a Controller object, and one of them leads: the others refuse what is submitted.
+Every broker has a Controller object, and one of them leads: the others refuse changes.
 """
 
 import asyncio
@@ -212,7 +212,7 @@ class Controller:
     async def _decide_and_commit(
         self, decides: Sequence[Decide], done: list[Change | Refusal], deadline: float
     ) -> Conflict | Refusal | None:
-        """Append what was committed to `done`: all or nothing, unless the store has a limit."""
+        """Commit changes and append them to `done`: all or nothing, unless the store has a limit."""
         decisions = decide_each(self.image, decides[len(done) :])
         while decisions:
             count = self._fitting(decisions)

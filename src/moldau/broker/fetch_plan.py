@@ -1,4 +1,4 @@
-"""What a fetch is answered with, by index arithmetic: slices of files, or the error of a partition. Changes nothing."""
+"""Plan of a fetch response, by index arithmetic: slices of files, or the error of a partition. Changes nothing."""
 
 from collections.abc import Sequence
 from typing import Final, NamedTuple
@@ -54,7 +54,7 @@ def rejection(partition: Partition, row: FetchPartition) -> FetchResult | None:
 def committed_records(
     partition: Partition, row: FetchPartition, room: int, isolation: int, *, whole_first: bool
 ) -> FetchResult:
-    """What a consumer reads: up to the high watermark, or with read_committed up to the last stable offset."""
+    """Records for a consumer: up to the high watermark, or with read_committed up to the last stable offset."""
     log = partition.log
     high = partition.high_watermark
     stable = log.last_stable_offset(high)
@@ -70,7 +70,7 @@ def committed_records(
 
 
 def records_to_end(partition: Partition, row: FetchPartition, room: int, *, whole_first: bool) -> FetchResult:
-    """What a follower copies: up to the end of the log."""
+    """Records for a follower: up to the log end offset."""
     log = partition.log
     high = partition.high_watermark
     records = None

@@ -61,7 +61,7 @@ EXIT_OK, EXIT_FAILED, EXIT_REFUSED = 0, 1, 2
 
 
 class Started(NamedTuple):
-    """What `run` announces once the broker is ready."""
+    """A broker that is ready, as `run` announces it."""
 
     node_id: int
     cluster_id: str

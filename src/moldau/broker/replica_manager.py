@@ -118,7 +118,7 @@ class ReplicaManager:
         problem = task.exception()
         if problem is not None:
             logger.error(
-                "Checking or repairing the log of %s-%d failed; a change of its role tries again",
+                "Checking or repairing the log of %s-%d failed; the next change of its role retries it",
                 partition.topic,
                 partition.index,
                 exc_info=problem,
@@ -226,7 +226,7 @@ class ReplicaManager:
         broker = self._image().brokers.get(broker_id)
         return None if broker is None or broker.leaving else broker.epoch
 
-    # ── what fetchers ask ──
+    # ── for fetchers ──
 
     def replica(self) -> tuple[int, int]:
         return self._node_id, self._lifecycle.registration.epoch

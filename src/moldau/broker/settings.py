@@ -42,8 +42,8 @@ def _topic_defaults() -> Iterator[Setting]:
 LATER = (*COORDINATORS, *SECURITY, *STORAGE)
 TOPIC_DEFAULTS = tuple(_topic_defaults())
 MEANINGLESS = {setting.name: group.what for group in IDLE for setting in group.settings}  # name → why
-NOT_YET = {setting.name: group.what for group in LATER for setting in group.settings}  # name → what it belongs to
-GUARDS = SECURITY_GUARDS | STORAGE_GUARDS  # name → what would happen if it were just ignored
+NOT_YET = {setting.name: group.what for group in LATER for setting in group.settings}  # name → the feature
+GUARDS = SECURITY_GUARDS | STORAGE_GUARDS  # name → the harm of ignoring it
 
 BROKER = Table(
     "broker",
@@ -82,7 +82,7 @@ class BrokerConfig:
     advertised: tuple[Listener, ...]  # in the order of listeners; port 0 stands for the port that was bound
     log_dirs: tuple[str, ...]
     ip_connection_limits: Mapping[str, int]  # max.connections.per.ip.overrides
-    static: Mapping[str, str]  # what was given, as given; node.id and broker.id stand for each other
+    static: Mapping[str, str]  # the given properties, unparsed; node.id and broker.id stand for each other
     values: Mapping[str, Value]  # every setting of the table, typed
 
     broker_rack: str | None

@@ -113,7 +113,7 @@ def _with_errors(
 
 
 def _verify_locally(batch: TransactionalBatch) -> VerificationResult | None:
-    """What the partition's own log says of a batch; None: the coordinator has to verify it."""
+    """The verification of a batch by the partition's own log; None: the coordinator has to verify it."""
     _, producer_id, epoch, sequence, delta = batch
     producers = batch.partition.log.producers
     if producers.open_in(producer_id, epoch) or producers.written(producer_id, epoch, sequence, delta):

@@ -51,10 +51,10 @@ def drop_segments(log: Log, base: int, now: int) -> list[Path]:
 
 
 def contiguous_to(log: Log) -> int:
-    """The offset before which no record is missing. Reads what was not flushed before the power cut.
+    """The offset before which no record is missing. Reads the records that were not flushed before the power cut.
 
     The system may have written a segment but not the one before it, or a truncated segment may be back behind records
-    of a later leader. A sole replica keeps what is left; any other one would count as in sync with records missing.
+    of a later leader. A sole replica keeps the rest; any other one would count as in sync with records missing.
     """
     end = max(log.recovery_point, log.start_offset)
     for header in log.read_headers(end):

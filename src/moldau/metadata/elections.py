@@ -25,7 +25,7 @@ class ElectionRules(NamedTuple):
 
     min_isr: Callable[[Topic], int]
     unclean: Callable[[Topic], bool]
-    cordoned: Collection[int] = ()  # brokers that lead only what no other broker can lead
+    cordoned: Collection[int] = ()  # brokers that lead only partitions that no other broker can lead
 
 
 class LeaderAndIsr(NamedTuple):

@@ -1,7 +1,7 @@
 """Feature levels (KIP-584): those that this release supports, those that a cluster has finalized, and updates.
 
 A level describes the whole cluster, so it rises by an UpdateFeatures request, not when a broker is upgraded. A feature
-that was never finalized is at its lowest level. The callers of `level` know what it means.
+that was never finalized is at its lowest level. Its meaning is up to the callers of `level`.
 """
 
 from collections.abc import Iterable, Mapping

@@ -14,7 +14,7 @@ from moldau.base.ids import Epoch
 NO_BROKER = -1  # a partition without a leader, a cluster without a controller
 CLUSTER_DEFAULT = ""  # the broker config that holds for every broker without one of its own
 
-# KIP-1066: a broker with this setting gets no new replicas, and leads only what no other broker can lead.
+# KIP-1066: a broker with this setting gets no new replicas, and leads only partitions that no other can lead.
 CORDONED, ALL_DIRECTORIES = "cordoned.log.dirs", "*"
 
 INTERNAL_TOPICS = frozenset(("__consumer_offsets", "__transaction_state", "__share_group_state"))
@@ -55,7 +55,7 @@ class Topic:
     name: str
     id: UUID
     partitions: tuple[PartitionState, ...]  # partition i is at place i
-    config: Mapping[str, str] = field(default_factory=dict)  # only what was set for this topic
+    config: Mapping[str, str] = field(default_factory=dict)  # only values set for this topic
 
     @property
     def internal(self) -> bool:

@@ -27,7 +27,7 @@ _NAME = re.compile(r"[a-zA-Z0-9._-]+")
 
 @dataclass(frozen=True, slots=True)
 class TopicSpec:
-    """What a client asks for. An assignment is given as (partition index, replicas) pairs, as on the wire."""
+    """A topic to create. Its assignment has (partition index, replicas) pairs, as on the wire."""
 
     name: str
     partitions: int = USE_DEFAULT

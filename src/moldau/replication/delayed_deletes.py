@@ -28,7 +28,7 @@ class DelayedDeletes:
         self._timers.add(timer)
 
     def cancel(self) -> None:
-        """Leave what was not removed yet to the next start."""
+        """Cancel the pending deletions; the next start removes the files."""
         for timer in self._timers:
             timer.cancel()
 

@@ -1,4 +1,4 @@
-"""Log lines and errors about full log directories: one line when it begins, few while it lasts, one when it is over.
+"""Log lines and errors about full log directories: one line at the start, few meanwhile, one at the end.
 
 Every path that writes reports here: appends, copies from a leader, flushes, retention, checkpoints, opening a log.
 """

@@ -1,4 +1,4 @@
-"""Copies partitions from one leader: fetches all of them again and again, and appends the records.
+"""Fetcher: copies partitions from one leader with repeated fetches, and appends the records.
 
 One connection and one task; a fetch session keeps requests short. A partition whose fetch failed is left out for a
 backoff that grows with each failure. Usually a new image solves it.
@@ -70,7 +70,7 @@ class FetchSettings(NamedTuple):
 class Received(NamedTuple):
     fetched: FetchedAll
     frame: memoryview
-    told: dict[PartitionKey, Wanted]  # what was fetched
+    told: dict[PartitionKey, Wanted]  # the partitions that were fetched
 
 
 Waiting = asyncio.Future[Received]

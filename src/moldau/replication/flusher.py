@@ -1,7 +1,7 @@
-"""Makes one partition's log durable, in a thread, one round at a time: a round serves every batch that waits for it.
+"""Flusher: flushes one partition's log in a thread, one round at a time; a round serves every batch that waits for it.
 
-A failed fsync is never tried again: the kernel may have dropped what it could not write, and a second fsync that
-succeeds would be a lie. The partition's log directory goes offline instead. After a full disk the round is retried.
+A failed fsync is never retried: the kernel may have dropped the data, and then a second fsync succeeds without it. The
+partition's log directory goes offline instead. After a full disk the round is retried.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""The follower role of a replicated partition: appends what its leader sends, unchanged.
+"""The follower role of a replicated partition: appends the batches of its leader unchanged.
 
 Where the logs diverge, the leader's counts: it names the epoch and its end offset (KIP-595), and the follower truncates
 there. That is never below the high watermark, unless the elected leader lacks committed records.

@@ -1,4 +1,4 @@
-"""What a leader knows of its followers: their end offsets, the ISR, the high watermark. Pure arithmetic.
+"""Isr: a leader's state of its followers: their end offsets, the ISR, the high watermark. Pure arithmetic.
 
 The controller decides the ISR. While a change that the leader proposed is pending, the larger of the two sets counts
 (KIP-497): a replica that may be in the ISR may be elected, and must have all committed records. Nothing is committed
@@ -37,14 +37,14 @@ class Progress:
         self.broker_epoch = UNKNOWN
         self.caught_up_at = caught_up_at  # the last time at which it had all that the leader had
         self._fetched_at = LONG_AGO
-        self._sent = UNKNOWN  # what it got last begins here
+        self._sent = UNKNOWN  # the first offset of the last response
         self._times_sent = 0
         self._leader_end = UNKNOWN  # where the leader's log ended at the last fetch
 
     def fetched(self, offset: int, log_start: int, broker_epoch: int, leader_end: int, now: int) -> None:
         """The follower fetches from `offset`: it has all records before it.
 
-        A fetch at the leader's end offset means that it has caught up now. A fetch at what was the end at its previous
+        A fetch at the leader's end offset means that it has caught up now. A fetch at the end offset of its previous
         fetch means that it had caught up then: under load no follower is ever quite at the end.
         """
         if offset >= leader_end:

@@ -1,6 +1,6 @@
 """Sends pending ISRs to the controller (AlterPartition), for many partitions at once.
 
-Safety does not depend on responses: until the image or a response says what became of a proposal, the larger of the
+Safety does not depend on responses: until the image or a response has the outcome of a proposal, the larger of the
 two sets counts. A proposal whose response was lost stays pending and is sent again, unchanged: it is granted at most
 once, because it names the partition epoch that it is based on.
 """

@@ -1,4 +1,4 @@
-"""Opens the logs of partitions, in threads: what is there, or an empty one if that is of no use and others have it."""
+"""Opener: opens the logs of partitions, in threads. Replaces an unusable log if other replicas have its records."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -48,7 +48,7 @@ class Opener:
         producer_expiration_ms: int,
         full: FullDirectories,
     ) -> None:
-        self.trusted = True  # False: what was written before this start may be lost, by a power cut
+        self.trusted = True  # False: the last writes before this start may be lost, by a power cut
         self.retry_later: set[TopicPartition] = set()  # partitions that wait for space on their disk to be opened
         self._node_id = node_id
         self._topics = topics
@@ -57,16 +57,16 @@ class Opener:
         self._producer_expiration_ms = producer_expiration_ms
 
     def open(self, opening: Opening) -> Partition | None:
-        """In a thread. A log that cannot be opened leaves its partition out, and the reason in the broker's log."""
-        if opening.directory.offline:  # which was told when it failed
+        """Open a log; in a thread. None if that fails, with the reason in the broker's log."""
+        if opening.directory.offline:  # logged when it failed
             return None
         topic, state, name = opening.topic, opening.state, opening.topic_partition
         log_replaced = False
         try:
             try:
-                log = self._open_what_is_there(opening)
+                log = self._open_existing(opening)
             except CorruptLogError as problem:
-                if not self._had_elsewhere(opening):
+                if not self._others_have_it(opening):
                     alone = ", and no other in-sync replica has its records" if len(state.replicas) > 1 else ""
                     logger.error("Partition %s is offline%s: %s", name, alone, problem)
                     return None
@@ -86,8 +86,8 @@ class Opener:
         standing = Standing(log_replaced=log_replaced, fenced_epoch=state.leader_epoch if lossy else -1)
         return Partition(topic.name, state.index, log, state.leader_epoch, internal=topic.internal, standing=standing)
 
-    def _open_what_is_there(self, opening: Opening) -> Log:
-        """CorruptLogError: the log cannot be used, whatever is wrong with it. OSError: perhaps later."""
+    def _open_existing(self, opening: Opening) -> Log:
+        """Open the existing log. CorruptLogError: it cannot be used. OSError: a retry may succeed."""
         if opening.new:
             return self._open_anew(opening, STRAY)
         try:
@@ -100,9 +100,9 @@ class Opener:
                 raise
             raise CorruptLogError(str(problem)) from problem
         missing = log.segments.missing
-        if opening.config.compacts:  # it has gaps of its own
+        if opening.config.compacts:  # compaction leaves gaps
             return log
-        if missing and self._had_elsewhere(opening):
+        if missing and self._others_have_it(opening):
             log.close(clean=False)
             raise CorruptLogError(f"its segments {', '.join(map(str, missing))} are missing")
         if not self.trusted and len(opening.state.replicas) > 1:
@@ -110,15 +110,15 @@ class Opener:
         return log
 
     def _open_anew(self, opening: Opening, why: str, *, forget: bool = True) -> Log:
-        """What is there is put aside. `forget`: nor does what is known of it count, as a log start."""
+        """Rename the existing directory to a stray, and open an empty log. `forget`: drop its checkpoints too."""
         directory = opening.directory
         rename_stray(directory.path / str(opening.topic_partition), why)
         if forget and not opening.new:
             directory.forget(opening.topic_partition)
         return self._open_log(opening)
 
-    def _had_elsewhere(self, opening: Opening) -> bool:
-        """Whether others can give what is here, as far as is known now."""
+    def _others_have_it(self, opening: Opening) -> bool:
+        """Whether other replicas have the committed records, by the newest image."""
         topic = self._topics.get(opening.topic.id.bytes, opening.topic)
         return others_have_committed(topic.partitions[opening.state.index], self._node_id)
 

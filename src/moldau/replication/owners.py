@@ -1,4 +1,4 @@
-"""What partitions report upwards: one protocol for the owner of a partition, one for the owner of all replicas."""
+"""Reports of partitions to their owners: one protocol for the owner of a partition, one for that of all replicas."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol

@@ -50,7 +50,7 @@ class Replicas:
         self.by_id: dict[bytes, Row] = {}
         self.owner: ReplicasOwner = NO_OWNER
         self.cluster = standalone(node_id, now)  # the cluster, once there is one
-        self.sending = Throttle()  # of what leaders here send to throttled followers
+        self.sending = Throttle()  # of replication from leaders here to throttled followers
         self._node_id = node_id
         self._configure = configure
         self._now = now
@@ -97,7 +97,7 @@ class Replicas:
     def load(self, image: ClusterImage, threads: int, give_up: Callable[[], bool], *, trusted: bool = True) -> None:
         """Open every partition of this broker, at start-up. Blocks, unless `give_up` turns true.
 
-        `threads` for each directory. Not `trusted`: what was written last may be lost, by a power cut.
+        `threads` for each directory. Not `trusted`: the last writes may be lost, by a power cut.
         """
         self._opener.trusted = trusted
         openings = [
@@ -120,7 +120,7 @@ class Replicas:
             files.remove(directory.pending_deletion())
 
     def follow(self, old: ClusterImage, new: ClusterImage) -> None:
-        """The image changed. What needs the disk continues in the background."""
+        """Apply a new image. Work on the disk continues in the background."""
         if old.topics is new.topics:
             return
         openings: list[Opening] = []
@@ -224,7 +224,7 @@ class Replicas:
         if before is not None:
             await asyncio.wait([before])  # if that failed it was logged, and this change is due all the same
         await self._delete(dropped)
-        # What was taken away and given back before it was open is open by now.
+        # A partition that was removed and added again before it was open is open by now.
         openings = [each for each in openings if self.find(self.by_id, each.topic.id.bytes, each.state.index) is None]
         loop = asyncio.get_running_loop()
         partitions = await loop.run_in_executor(self._disk, lambda: [self._opener.open(each) for each in openings])
@@ -268,13 +268,18 @@ class Replicas:
             try:
                 deleted = await loop.run_in_executor(self._disk, partition.log.delete)
             except OSError as problem:
-                logger.error("Deleting the log of %s failed: %s", partition.name, problem)
+                logger.error(
+                    "Deleting the log of %s failed; delete %s by hand: %s",
+                    partition.name,
+                    partition.log.directory,
+                    problem,
+                )
                 continue
             self.deletes.schedule(deleted, partition.log.config.file_delete_delay_ms)
         if partitions:  # a later topic of this name must not find the old one's log start after a crash
             await self.checkpoint()
 
-    # ── what partitions report ──
+    # ── reports of partitions ──
 
     def disk_failed(self, partition: Partition, problem: OSError) -> None:
         directory = self.directories.of(partition)

@@ -1,4 +1,4 @@
-"""The standing of a partition on this broker: its role, whether it leads, and what keeps it from doing so.
+"""The standing of a partition on this broker: its role, whether it leads, and the obstacle if it does not.
 
 1. The controller's image says which role a replica has: SOLE (the only replica), LEADER, FOLLOWER, or NONE once the
    partition was taken from this broker.
@@ -7,12 +7,12 @@
      LOG_REPLACED     its log could not be used and was replaced by an empty one.
      CORRUPT          its log cannot be read, and another in-sync replica has the records.
      LACKS_COMMITTED  it lacks records that were committed, and another replica may have them.
-   Obstacles are judged when the image changes: a leader whose log turns out corrupt resigns, and serves what it can
-   until another is elected.
+   Obstacles are judged when the image changes: a leader whose log turns out corrupt resigns, and serves readable
+   records until another is elected.
 3. A leader with an obstacle, or with a failed disk, must resign: it asks for an ISR without itself.
 4. A replica that is let into the ISR has all records: LOG_REPLACED ends, and of a follower no records are required.
 5. A failed disk (offline) stops reads and writes in every role, until the broker restarts.
-6. A sole replica that leads and is online takes the fast path: what is appended is committed.
+6. A sole replica that leads and is online takes the fast path: appended records are committed at once.
 
 Only `assigned`, `removed` and `dataclasses.replace` make a new standing. Nothing here does I/O.
 """
@@ -46,7 +46,7 @@ class Standing:
     obstacle: Obstacle | None = None
     offline: bool = False  # the disk failed
     corrupt: bool = False  # the log cannot be read, to be repaired from the leader
-    moving: bool = False  # about to continue in another log directory: what cannot queue has to be retried
+    moving: bool = False  # about to continue in another log directory: requests that cannot queue have to be retried
     log_replaced: bool = False
     fenced_epoch: Epoch = -1  # records up to this leader epoch may be lost
     required_offset: Offset = 0  # records before it were committed, and must be here again before this replica leads

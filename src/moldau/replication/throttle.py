@@ -16,7 +16,7 @@ def named(setting: Sequence[str], index: int, broker_id: int) -> bool:
 
 
 class Throttle:
-    """The leader's or the follower's side of a broker. What went over the limit is made up for by waiting."""
+    """The leader's or the follower's side of a broker. Bytes over the limit are made up for by waiting."""
 
     __slots__ = ("_at_ms", "_owed", "rate")
 

@@ -1,6 +1,6 @@
 """Store: the contract of the metadata store, a small versioned tree with transactions, watches and ephemeral nodes.
 
-Both the embedded SQLite store and a ZooKeeper ensemble keep it; neither knows what is kept in the tree. For callers:
+Both the embedded SQLite store and a ZooKeeper ensemble keep it; neither interprets its content. For callers:
 
 - `multi` is all or nothing, and its operations see each other's effects in order. A conflict is a result, not an
   exception. When `multi` raises StoreUnavailable the change may or may not have been made: read, then decide again.

@@ -1,4 +1,4 @@
-"""SqliteStore: the metadata store of a single node, one SQLite file. Does not interpret what it stores.
+"""SqliteStore: the metadata store of a single node, one SQLite file. Does not interpret its content.
 
 All statements run in one thread, so that an fsync never blocks the event loop. `synchronous=FULL` in WAL mode: an
 answered `multi` survives a power cut. The file is locked while it is open, because ephemeral nodes belong to the one

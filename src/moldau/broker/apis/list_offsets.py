@@ -126,13 +126,13 @@ def _view(request: ListOffsetsRequest) -> View:
 
 
 def _lagging(partition: Partition, view: View) -> bool:
-    """Whether a new leader's high watermark may be behind what consumers have read: offsets must not go back."""
+    """Whether a new leader's high watermark may be behind the old leader's: offsets must not go back."""
     role = partition.role
     return view is not View.FOLLOWER and isinstance(role, Leader) and role.high_watermark < role.isr.epoch_start
 
 
 def _end(partition: Partition, view: View) -> int:
-    """The end of what the requester can fetch; a search by timestamp finds nothing behind it."""
+    """The first offset that the requester cannot fetch; a search by timestamp finds nothing from there on."""
     if view is View.FOLLOWER:
         return partition.log.end_offset
     return partition.last_stable_offset if view is View.COMMITTED else partition.high_watermark

@@ -35,7 +35,7 @@ RESTART_PAUSE_S = 1.0  # before a loop that failed is restarted
 
 
 class Findings(NamedTuple):
-    """What a starting broker found in its log directories that the cluster must know."""
+    """Findings of a starting broker in its log directories, which the controller must know."""
 
     trusted: bool = True  # False: unflushed data may be lost
     unsound: Collection[TopicPartition] = ()  # partitions without usable data

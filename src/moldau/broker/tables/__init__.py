@@ -1,1 +1,1 @@
-"""The broker settings of Kafka, in tables by what becomes of them here."""
+"""The broker settings of Kafka, in tables: used, not supported yet, without effect."""

@@ -1,4 +1,4 @@
-"""Broker settings of clusters that mean something here: the ensemble, and what a controller does."""
+"""Broker settings of clusters that are used here: the ensemble and the controller."""
 
 from moldau.base.settings import Kind, Live, Setting
 

@@ -1,4 +1,4 @@
-"""Broker settings of the group and transaction coordinators that mean something here."""
+"""Broker settings of the group and transaction coordinators that are used here."""
 
 from moldau.base.settings import Kind, Live, Setting
 

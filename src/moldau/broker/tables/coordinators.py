@@ -1,4 +1,4 @@
-"""Broker settings of what coordinators do not do yet, or do without: checked, but without effect."""
+"""Broker settings of coordinators that are not supported yet or not needed: validated, then ignored."""
 
 from moldau.base.settings import Group, Kind, Live, Setting
 

@@ -1,4 +1,4 @@
-"""Broker settings that mean something here; those that are defaults of topic settings follow from the topic table."""
+"""Broker settings that are used here; the defaults of topic settings are derived from the topic table."""
 
 from moldau.base.settings import Kind, Live, Setting
 

@@ -48,7 +48,7 @@ def create_topic(
     configs: Mapping[str, str] | None = None,
     validate_only: bool = False,
 ) -> None:
-    """Create a topic; the broker's defaults hold for what is None."""
+    """Create a topic; None stands for the broker's default."""
     from confluent_kafka.admin import NewTopic
 
     topic = NewTopic(

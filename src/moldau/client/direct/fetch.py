@@ -104,7 +104,7 @@ class _Reader:
                     yield fetched
                     return
                 self.close()
-                self._nearer = None  # the leader may have what the replica lacks
+                self._nearer = None  # the leader may have records that the replica lacks
                 self._cluster.forget(self._tp.topic)
             elif fetched.next_offset > position:
                 position = fetched.next_offset

@@ -34,7 +34,7 @@ CREATION_S = 15.0  # how long auto-creation of a topic may take: a broker does n
 DEFAULT_PORT = 9092
 # The coordinator has moved or is not available yet.
 COORDINATOR_MOVED = frozenset({WireError.NOT_COORDINATOR, WireError.COORDINATOR_NOT_AVAILABLE})
-NETWORK = (OSError, AuthenticationFailed, UnsupportedByBroker)  # what a connection raises
+NETWORK = (OSError, AuthenticationFailed, UnsupportedByBroker)  # the errors of a connection
 
 
 class Leader(NamedTuple):
