@@ -24,6 +24,7 @@ from moldau.metadata import znodes
 from moldau.metadata.elections import ElectionRules
 from moldau.metadata.image import Broker
 from moldau.metadata.topics import TopicDefaults, TopicSpec, create_topic, delete_topic
+from moldau.net.peer import connect_plain
 from moldau.store.port import StoreError, StoreUnavailable
 from support.replication.virtual_ensemble import Ensemble, VirtualLoop, VirtualStore
 
@@ -41,7 +42,7 @@ class Member:
         self.dead = False
         self.store = VirtualStore(ensemble)
         self.controller = Controller(self.store, limit=3_000, feed_entries=20, patience_s=5)
-        self.registration = BrokerRegistration(self.controller, number, "X", lambda _: RULES)
+        self.registration = BrokerRegistration(self.controller, number, "X", lambda _: RULES, connect_plain)
 
     async def start(self) -> None:
         steps: tuple[Callable[[], Awaitable[None]], ...] = (

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from moldau.base.errors import Refusal, WireError
-from moldau.broker.cluster.metadata_feed import Listener, MetadataFeed
+from moldau.broker.cluster.metadata_feed import ImageListener, MetadataFeed
 from moldau.broker.cluster.topic_nodes import remove_deleted_topics
 from moldau.metadata.changes import (
     BrokerGone,
@@ -95,7 +95,7 @@ class Controller:
         """Whether this broker believes to be the controller; the store fences it if it is not."""
         return self._epoch > 0 and self.image.controller_epoch == self._epoch
 
-    def on_image(self, listener: Listener) -> None:
+    def on_image(self, listener: ImageListener) -> None:
         """Call `listener(old, new)` after every change, in order, before the change is answered."""
         self.feed.on_image(listener)
 

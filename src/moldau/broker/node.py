@@ -224,14 +224,14 @@ class Node:
         running, client = assembly.running, assembly.client
         self._compactor = Compactor(self._replicas, lambda: _cleaners(running.current), now)
         if client is not None:
-            rules, listener_name = assembly.control.rules, assembly.peers.listener_name
-            registration = BrokerRegistration(controller, config.node_id, listener_name, rules)
+            rules, peers = assembly.control.rules, assembly.peers
+            registration = BrokerRegistration(controller, config.node_id, peers.listener_name, rules, peers.connect)
             registration.on_replaced = self._give_up
-            self._lifecycle = BrokerLifecycle(controller, registration, client, config.node_id)
+            self._lifecycle = BrokerLifecycle(controller, registration, client, config.node_id, peers.connect)
             controller.resulting_changes = lambda before, after: resulting_changes(running.current, before, after)
             self._replica_manager = ReplicaManager(
                 self._replicas,
-                assembly.peers,
+                peers,
                 self._lifecycle,
                 lambda: controller.image,
                 lambda: running.current,

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable
 
 from moldau.metadata.image import ClusterImage
-from moldau.net.peer import REQUEST_TIMEOUT_MS, Address, Peer
+from moldau.net.peer import REQUEST_TIMEOUT_MS, Address, Connect, Peer, connect_plain
 
 CONTROL = "control"  # short requests
 SUSPECT_S = 1.0  # how long a broker that closed its connections is suspected to be dead
@@ -18,7 +18,7 @@ Incarnation = tuple[int, int]  # broker id and broker epoch
 
 
 class Peers:
-    """`listener_name` is inter.broker.listener.name."""
+    """`listener_name` is inter.broker.listener.name, and `connect` opens every connection of this broker to others."""
 
     def __init__(
         self,
@@ -27,8 +27,10 @@ class Peers:
         *,
         node_id: int = -1,
         request_timeout_ms: int = REQUEST_TIMEOUT_MS,
+        connect: Connect = connect_plain,
     ) -> None:
         self.listener_name = listener_name
+        self.connect = connect
         self._image = image
         self._node_id = node_id
         self._request_timeout_ms = request_timeout_ms
@@ -43,6 +45,7 @@ class Peers:
                 lambda: self._address(broker_id),
                 name=f"broker {broker_id}",
                 client_id=f"broker-{self._node_id}-{purpose}",
+                connect=self.connect,
                 request_timeout_ms=self._request_timeout_ms,
             )
             known.on_closed = lambda _: self._note_closed(broker_id)

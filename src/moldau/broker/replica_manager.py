@@ -28,7 +28,7 @@ from moldau.replication.offline_replicas import OfflineReplicaReporter
 from moldau.replication.owners import NO_OWNER
 from moldau.replication.partition import Partition
 from moldau.replication.replicas import Replicas
-from moldau.replication.throttle import Throttle
+from moldau.replication.throttle import ReplicationThrottle
 from moldau.wire.fetching import FetchLimits
 from moldau.wire.messages.alter_partition import (
     AlterPartitionData,
@@ -65,7 +65,7 @@ class ReplicaManager:
         self._node_id = node_id = config().node_id
         self._shrunk_at: float | None = None
         self._repairs: dict[Partition, asyncio.Task[None]] = {}
-        self.throttle = Throttle()  # of replication to this broker
+        self.throttle = ReplicationThrottle()  # of replication to this broker
         self._changes = IsrChanges(self._alter, self._epoch_of, node_id)
         self._offline_replicas = OfflineReplicaReporter(self._alter, replicas, image, node_id)
         lag_ms = config().replica_lag_time_max_ms

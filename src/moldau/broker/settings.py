@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 
 from moldau.base.settings import Live, Setting, SettingError, SettingsRefused, Table, Value, shortened
-from moldau.broker.listeners import (
+from moldau.broker.listener_settings import (
     Listener,
     advertise,
     advertised_warnings,

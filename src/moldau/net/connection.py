@@ -41,7 +41,7 @@ Outgoing = bytes | bytearray | FileSlice
 Handled = Reply | Coroutine[Any, Any, Reply]
 
 
-class Handler(Protocol):
+class FrameHandler(Protocol):
     """Serves frames. The frame is borrowed: what outlives the call must be copied."""
 
     def __call__(self, connection: "Connection", frame: memoryview, /) -> Handled: ...
@@ -80,7 +80,7 @@ class Connection:
         channel: Channel,
         session: Session,
         limits: RequestLimits,
-        handler: Handler,
+        handler: FrameHandler,
         on_closed: "Callable[[Connection], None]",
     ) -> None:
         self._loop = asyncio.get_running_loop()

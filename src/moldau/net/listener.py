@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from moldau.base.session import Session
 from moldau.net.channel import PlainChannel
-from moldau.net.connection import Connection, Handler
+from moldau.net.connection import Connection, FrameHandler
 from moldau.net.request_limits import RequestLimits
 
 logger = logging.getLogger("moldau.net")
@@ -41,7 +41,7 @@ class Listeners:
         self.request_limits = request_limits
         self.limits = limits
         self.connections: set[Connection] = set()
-        self._handler: Handler
+        self._handler: FrameHandler
         self._per_ip: Counter[str] = Counter()
         self._second = 0  # of the loop's time, in which `_accepted` counts
         self._accepted = 0
@@ -89,7 +89,7 @@ class Listeners:
             raise CannotListen(_bind_error(*configured, problem)) from None
         return sock
 
-    def start(self, handler: Handler) -> None:
+    def start(self, handler: FrameHandler) -> None:
         """Accept connections; their frames go to `handler`."""
         self._handler = handler
         loop = asyncio.get_running_loop()

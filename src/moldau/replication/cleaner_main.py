@@ -24,7 +24,7 @@ NICENESS = 19
 LEAST_PAUSE_S = 0.01
 
 
-class Throttle:
+class Pace:
     """Limits the mean rate of bytes since the start of a piece of work."""
 
     def __init__(self, bytes_per_second: float) -> None:
@@ -48,7 +48,7 @@ def main() -> None:
     while True:
         request = requests.get()
         try:
-            for told in clean(Work.from_json(request["work"]), Throttle(request["bytes_per_second"])):
+            for told in clean(Work.from_json(request["work"]), Pace(request["bytes_per_second"])):
                 tell("done" if isinstance(told, Tally) else "cleaned", asdict(told))
         except (CorruptLogError, CorruptRecords) as fault:
             tell("corrupt", str(fault))

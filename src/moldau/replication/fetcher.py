@@ -17,7 +17,7 @@ from moldau.net.peer import PeerLost, PeerResponse
 from moldau.replication.delayed_fetch import PartitionKey
 from moldau.replication.follower import Follower
 from moldau.replication.partition import Partition
-from moldau.replication.throttle import UNLIMITED, Throttle, named
+from moldau.replication.throttle import UNLIMITED, ReplicationThrottle, named
 from moldau.wire.fetching import (
     FETCH,
     VERSION,
@@ -84,7 +84,7 @@ class Bounds(NamedTuple):
 
 
 class FetcherOwner(Protocol):
-    throttle: Throttle
+    throttle: ReplicationThrottle
 
     def replica(self) -> tuple[int, Epoch]:
         """This broker's id and epoch."""

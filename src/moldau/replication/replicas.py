@@ -25,7 +25,7 @@ from moldau.replication.opener import Opener, Opening
 from moldau.replication.owners import NO_OWNER, ReplicasOwner
 from moldau.replication.parallel_open import open_all
 from moldau.replication.partition import Partition
-from moldau.replication.throttle import Throttle
+from moldau.replication.throttle import ReplicationThrottle
 
 logger: Final = logging.getLogger("moldau.replication")
 
@@ -50,7 +50,7 @@ class Replicas:
         self.by_id: dict[bytes, Row] = {}
         self.owner: ReplicasOwner = NO_OWNER
         self.cluster = standalone(node_id, now)  # the cluster, once there is one
-        self.sending = Throttle()  # of replication from leaders here to throttled followers
+        self.sending = ReplicationThrottle()  # from leaders here to throttled followers
         self._node_id = node_id
         self._configure = configure
         self._now = now

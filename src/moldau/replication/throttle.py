@@ -15,7 +15,7 @@ def named(setting: Sequence[str], index: int, broker_id: int) -> bool:
     return bool(setting) and ("*" in setting or f"{index}:{broker_id}" in setting)
 
 
-class Throttle:
+class ReplicationThrottle:
     """The leader's or the follower's side of a broker. Bytes over the limit are made up for by waiting."""
 
     __slots__ = ("_at_ms", "_owed", "rate")

@@ -39,7 +39,7 @@ from moldau.replication.isr_changes import Granted, IsrChanges, Proposal
 from moldau.replication.leader import ALL, Leader
 from moldau.replication.partition import Partition
 from moldau.replication.standing import Standing
-from moldau.replication.throttle import Throttle
+from moldau.replication.throttle import ReplicationThrottle
 from moldau.wire.batch import read_header
 from moldau.wire.fetching import FETCH, FetchLimits
 from support.brokers.calls import a_call
@@ -100,7 +100,7 @@ class Node:
         self.checkpointed = (0, 0)  # high watermark and recovery point, as a checkpoint has them
         self.fetchers: dict[int, Stepped] = {}
         self.rounds: dict[int, asyncio.Task[None]] = {}
-        self.throttle = Throttle()
+        self.throttle = ReplicationThrottle()
 
     def start(self, image: ClusterImage, *, trusted: bool = True) -> None:
         high_watermark, recovery_point = self.checkpointed
@@ -177,7 +177,7 @@ class Node:
             by_name={TOPIC.encode(): [self.partition]},
             find=lambda topics, token, index: topics[token][index],
             get=lambda topic, index: self.partition,
-            sending=Throttle(),
+            sending=ReplicationThrottle(),
             cluster=self.view,
         )
         config = SimpleNamespace(fetch_max_bytes=1 << 30, node_id=self.id, replica_selector_class=None)

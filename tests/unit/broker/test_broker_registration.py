@@ -21,6 +21,7 @@ from moldau.metadata.elections import ElectionRules
 from moldau.metadata.image import NO_BROKER, Broker, ClusterImage, Endpoint
 from moldau.metadata.splitting import TRANSACTION_BYTES
 from moldau.metadata.topics import TopicDefaults, TopicSpec, create_topic, delete_topic
+from moldau.net.peer import connect_plain
 from moldau.store.zookeeper import ZooKeeperStore
 from moldau.testing import ZooKeeper
 
@@ -42,7 +43,7 @@ class Node:
         self.store = await ZooKeeperStore.open(self._connect, SESSION_MS)
         self.controller = Controller(self.store, limit=TRANSACTION_BYTES, patience_s=20)
         await self.controller.load()
-        self.registration = BrokerRegistration(self.controller, self.number, "X", lambda _: RULES)
+        self.registration = BrokerRegistration(self.controller, self.number, "X", lambda _: RULES, connect_plain)
         if self.controller.founded:
             await self.registration.election.create_cluster(())
         findings = Findings(trusted=trusted, last_producer_id=last_producer_id)

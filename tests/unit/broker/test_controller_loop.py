@@ -14,6 +14,7 @@ from moldau.metadata import znodes
 from moldau.metadata.changes import BrokerGone, BrokerRegistered, ControllerElected, TopicCreated
 from moldau.metadata.elections import ElectionRules
 from moldau.metadata.image import Broker, ClusterImage, Endpoint, PartitionState
+from moldau.net.peer import connect_plain
 from moldau.store.sqlite import SqliteStore
 
 RULES = ElectionRules(min_isr=lambda _: 1, unclean=lambda _: False)
@@ -24,7 +25,7 @@ def one_broker(path: Path, scenario: Callable[[Controller, BrokerRegistration, S
         store = await SqliteStore.open(path / "store.db")
         controller = Controller(store)
         await controller.load()
-        registration = BrokerRegistration(controller, 1, "X", lambda _: RULES)
+        registration = BrokerRegistration(controller, 1, "X", lambda _: RULES, connect_plain)
         try:
             await registration.election.create_cluster(())
             await registration.start(Broker(1, {}), Findings())

@@ -7,6 +7,7 @@ import pytest
 
 from moldau.broker.peers import Peers
 from moldau.metadata.image import Broker, ClusterImage, Endpoint
+from moldau.net.peer import Address, PeerLost
 from support.brokers.processes import free_port
 from support.net.loops import until
 
@@ -20,6 +21,25 @@ def test_a_broker_has_one_connection_for_each_purpose() -> None:
         kept = peers.to(1)
         await peers.drop(1, "fetch")
         assert peers.to(1) is kept
+        await peers.stop()
+
+    asyncio.run(main())
+
+
+def test_every_connection_is_opened_in_the_given_way() -> None:
+    async def main() -> None:
+        opened: list[Address] = []
+
+        async def connect(_: object, address: Address) -> asyncio.Transport:
+            opened.append(address)
+            raise ConnectionRefusedError
+
+        image = replace(ClusterImage(), brokers={1: Broker(1, {"INTERNAL": Endpoint("inside", 2)})})
+        peers = Peers(lambda: image, "INTERNAL", connect=connect)
+        for purpose in ("control", "fetch"):
+            with pytest.raises(PeerLost):
+                await peers.to(1, purpose).connect()
+        assert opened == [Address("inside", 2)] * 2
         await peers.stop()
 
     asyncio.run(main())

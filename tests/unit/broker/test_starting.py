@@ -13,7 +13,6 @@ import pytest
 from moldau.broker.cluster import broker_lifecycle
 from moldau.broker.cluster.broker_registration import BrokerRegistration
 from moldau.broker.cluster.startup_retry import StartupRetry, StopRequested
-from moldau.metadata.image import Endpoint
 from moldau.store.port import StoreError, StoreUnavailable
 from moldau.store.zookeeper_session import ZooKeeperSession
 from moldau.testing import ZooKeeper
@@ -178,7 +177,7 @@ def test_a_start_survives_the_end_of_its_session_after_any_change(
 def test_a_start_that_waits_for_a_silent_broker_of_the_same_id_hears_the_wish_to_stop(
     tmp_path: Path, zookeeper: ZooKeeper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def silent(_: Endpoint) -> None:
+    async def silent(*_: object) -> None:
         """The connection is neither refused nor answered."""
 
     async def scenario() -> None:

@@ -289,7 +289,7 @@ def test_the_throttle_keeps_to_a_mean_rate(monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr(cleaner_main.time, "monotonic", lambda: clock[0])
     monkeypatch.setattr(cleaner_main.time, "sleep", sleep)
-    pace = cleaner_main.Throttle(1000)
+    pace = cleaner_main.Pace(1000)
     for _ in range(100):
         pace(50)
     assert clock[0] - 100 == pytest.approx(5, abs=0.1)
@@ -298,7 +298,7 @@ def test_the_throttle_keeps_to_a_mean_rate(monkeypatch: pytest.MonkeyPatch) -> N
     for _ in range(100):
         pace(50)
     assert clock[0] - before == pytest.approx(5, abs=0.1)
-    free = cleaner_main.Throttle(1.7976931348623157e308)
+    free = cleaner_main.Pace(1.7976931348623157e308)
     slept.clear()
     free(1 << 30)
     assert not slept

@@ -20,7 +20,7 @@ from moldau.replication.cluster_view import ClusterView
 from moldau.replication.fetcher import Bounds, Fetcher, FetchSettings, LeaderConnection
 from moldau.replication.owners import NoOwner
 from moldau.replication.partition import Partition
-from moldau.replication.throttle import Throttle
+from moldau.replication.throttle import ReplicationThrottle
 from moldau.wire.codec import encode
 from moldau.wire.fetching import VERSION, FetchLimits
 from moldau.wire.messages.fetch import EpochEndOffset, FetchableTopicResponse, FetchResponse, PartitionData
@@ -60,7 +60,7 @@ class Copying:
         self.asked = 0
         self.checkpoints: list[int] = []
         self.before_bounds: Callable[[], None] = lambda: None
-        self.throttle = Throttle()
+        self.throttle = ReplicationThrottle()
         self.fetcher = Fetcher(LEADER, self, self)
 
     async def ask_raw(self, api_key: int, version: int, body: bytes, timeout_ms: int | None = None) -> PeerResponse:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moldau.replication.throttle import Throttle, named
+from moldau.replication.throttle import ReplicationThrottle, named
 
 
 @pytest.mark.parametrize(
@@ -16,13 +16,13 @@ def test_which_replicas_are_named(setting: tuple[str, ...], expected: bool) -> N
 
 
 def test_without_a_rate_nobody_waits() -> None:
-    throttle = Throttle()
+    throttle = ReplicationThrottle()
     throttle.record(10**12, 0)
     assert not throttle.exceeded(0)
 
 
 def test_what_went_over_the_limit_is_waited_for() -> None:
-    throttle = Throttle(1000)
+    throttle = ReplicationThrottle(1000)
     throttle.record(0, 10_000)
     throttle.record(3000, 10_000)  # one second was saved up
     assert throttle.wait_ms(10_000) == 2001
@@ -31,7 +31,7 @@ def test_what_went_over_the_limit_is_waited_for() -> None:
 
 
 def test_another_rate_counts_at_once() -> None:
-    throttle = Throttle(10)
+    throttle = ReplicationThrottle(10)
     throttle.record(0, 10_000)
     throttle.record(1_000, 10_000)
     assert throttle.wait_ms(10_000) > 90_000
@@ -40,14 +40,14 @@ def test_another_rate_counts_at_once() -> None:
 
 
 def test_a_rate_of_nothing_stops_everything() -> None:
-    throttle = Throttle(0)
+    throttle = ReplicationThrottle(0)
     throttle.record(1, 0)
     assert throttle.exceeded(10**9)
 
 
 @given(st.integers(1, 10_000), st.lists(st.tuples(st.integers(0, 2_000), st.integers(0, 5_000)), max_size=50))
 def test_the_rate_is_kept(rate: int, steps: list[tuple[int, int]]) -> None:
-    throttle, now, sent, largest = Throttle(rate), 1_000_000, 0, 0
+    throttle, now, sent, largest = ReplicationThrottle(rate), 1_000_000, 0, 0
     throttle.record(0, now)
     begun = now
     for passed_ms, size in steps:

@@ -9,7 +9,7 @@ from moldau.broker.cluster.broker_registration import BrokerRegistration
 from moldau.broker.cluster.controller_client import ControllerClient
 from moldau.broker.controller import Controller
 from moldau.metadata.image import Broker, Endpoint
-from moldau.net.peer import Address, Peer, PeerLost
+from moldau.net.peer import Address, Connect, Peer, PeerLost
 from moldau.store.port import StoreError
 from moldau.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from moldau.wire.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse, AlterPartitionTopic
@@ -24,12 +24,18 @@ ID_CHECK_PAUSE_S = 0.25  # between two checks for another broker with the same i
 
 class BrokerLifecycle:
     def __init__(
-        self, controller: Controller, registration: BrokerRegistration, client: ControllerClient, node_id: int
+        self,
+        controller: Controller,
+        registration: BrokerRegistration,
+        client: ControllerClient,
+        node_id: int,
+        connect: Connect,
     ) -> None:
         self.registration = registration
         self._client = client
         self._controller = controller
         self._node_id = node_id
+        self._connect = connect
 
     async def alter_partitions(
         self, topics: Sequence[AlterPartitionTopic], patience_s: float
@@ -60,7 +66,7 @@ class BrokerLifecycle:
             endpoint = other.endpoints.get(listener_name)
             if endpoint is None or endpoint == broker.endpoints.get(listener_name):
                 return  # an earlier incarnation: this broker has its port
-            answers = await _is_listening(endpoint)
+            answers = await _is_listening(endpoint, self._connect)
             if answers is False:
                 return  # it was killed, and its session has not expired yet
             if answers or loop.time() > deadline:
@@ -93,9 +99,9 @@ class BrokerLifecycle:
         await self._client.catch_up()
 
 
-async def _is_listening(endpoint: Endpoint) -> bool | None:
+async def _is_listening(endpoint: Endpoint, connect: Connect) -> bool | None:
     """Whether a process listens there; None if the connection is neither accepted nor refused."""
-    peer = Peer(lambda: Address(endpoint.host, endpoint.port), connect_timeout_ms=1000)
+    peer = Peer(lambda: Address(endpoint.host, endpoint.port), connect=connect, connect_timeout_ms=1000)
     try:
         await peer.connect()
         return True

@@ -26,7 +26,7 @@ from moldau.metadata.changes import (
 )
 from moldau.metadata.elections import ElectionRules, unclean_shutdown_changes
 from moldau.metadata.image import Broker, ClusterImage
-from moldau.net.peer import Address
+from moldau.net.peer import Address, Connect
 from moldau.store.port import StoreError, StoreUnavailable
 
 logger = logging.getLogger("moldau.broker")
@@ -49,7 +49,12 @@ class BrokerRegistration:
     """`listener_name` is the inter-broker listener; `rules(image)` are the election rules of the settings."""
 
     def __init__(
-        self, controller: Controller, node_id: int, listener_name: str, rules: Callable[[ClusterImage], ElectionRules]
+        self,
+        controller: Controller,
+        node_id: int,
+        listener_name: str,
+        rules: Callable[[ClusterImage], ElectionRules],
+        connect: Connect,
     ) -> None:
         self._controller = controller
         self._node_id = node_id
@@ -60,7 +65,7 @@ class BrokerRegistration:
         self._leaving = False
         self._controller_loop = ControllerLoop(controller, rules)
         self.election = ControllerElection(controller, node_id, self._elected)
-        self._failure_detector = FailureDetector(node_id, self._died)
+        self._failure_detector = FailureDetector(node_id, connect, self._died)
         self._registration_lost = asyncio.Event()  # set when this broker's node may be gone
         self._tasks: list[asyncio.Task[None]] = []
         self.on_replaced: Callable[[str], None] = logger.error  # called when another broker registers with this id

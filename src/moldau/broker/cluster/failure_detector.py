@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from moldau.base.ids import Epoch
-from moldau.net.peer import Address, Peer, PeerLost
+from moldau.net.peer import Address, Connect, Peer, PeerLost
 from moldau.wire.messages.api_versions import ApiVersionsRequest
 
 logger = logging.getLogger("moldau.broker")
@@ -34,8 +34,9 @@ Died = Callable[[WatchedBroker], None]
 
 
 class FailureDetector:
-    def __init__(self, node_id: int, died: Died) -> None:
+    def __init__(self, node_id: int, connect: Connect, died: Died) -> None:
         self._node_id = node_id
+        self._connect = connect
         self._died = died
         self._tasks: dict[WatchedBroker, asyncio.Task[None]] = {}
 
@@ -55,7 +56,8 @@ class FailureDetector:
 
     async def _watch(self, broker: WatchedBroker) -> None:
         name = f"broker {broker.broker_id}"
-        peer = Peer(lambda: broker.address, name=name, client_id=f"broker-{self._node_id}-watch")
+        client_id = f"broker-{self._node_id}-watch"
+        peer = Peer(lambda: broker.address, name=name, client_id=client_id, connect=self._connect)
         refusals = 0
         try:
             while True:

@@ -23,7 +23,7 @@ from moldau.store.port import Conflict, Reason, Store, StoreDamaged, StoreError,
 
 logger = logging.getLogger("moldau.broker")
 
-Listener = Callable[[ClusterImage, ClusterImage], None]
+ImageListener = Callable[[ClusterImage, ClusterImage], None]
 
 ENTRIES_PER_READ = 64
 MAX_REREADS = 30  # of nodes that change while the tree is read
@@ -41,9 +41,9 @@ class MetadataFeed:
         self.oldest_entry = 1
         self.own_id = NO_BROKER  # this broker, which keeps track of its own registration
         self.unregistered: set[int] = set()  # brokers that lost their node before the feed removed them
-        self._listeners: list[Listener] = []
+        self._listeners: list[ImageListener] = []
 
-    def on_image(self, listener: Listener) -> None:
+    def on_image(self, listener: ImageListener) -> None:
         """Call `listener(old, new)` after every change, in order."""
         self._listeners.append(listener)
 

@@ -3,7 +3,7 @@
 import pytest
 
 from moldau.base.settings import SettingError, SettingsRefused
-from moldau.broker.listeners import Listener, read_listener, read_protocols
+from moldau.broker.listener_settings import Listener, read_listener, read_protocols
 from moldau.broker.node import _inter_broker_listener
 from moldau.broker.settings import load
 
