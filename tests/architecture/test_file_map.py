@@ -8,9 +8,14 @@ from functools import cache
 import pytest
 
 from support.file_map import render
-from support.repository.sources import PACKAGE, ROOT, SOURCES, parsed
+from support.repository.sources import PACKAGE, ROOT, SOURCES, parsed, shown
 
-PAGES = ("ARCHITECTURE.md", "docs/invariants.md", "docs/glossary.md")
+PAGES = (
+    "ARCHITECTURE.md",
+    "docs/invariants.md",
+    "docs/glossary.md",
+    *sorted(shown(path) for path in (ROOT / "docs" / "decisions").glob("0*.md")),
+)
 
 
 def test_the_file_map_is_up_to_date() -> None:

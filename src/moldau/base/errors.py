@@ -27,7 +27,7 @@ class WireError(IntEnum):
     OFFSET_OUT_OF_RANGE = 1, False, "The offset is outside of the partition's log."
     CORRUPT_MESSAGE = 2, True, "The batch's checksum or layout is wrong."
     UNKNOWN_TOPIC_OR_PARTITION = 3, True, "This broker has no such topic or partition."
-    LEADER_NOT_AVAILABLE = 5, True, "The partition has no leader: the disk of its only replica failed."
+    LEADER_NOT_AVAILABLE = 5, True, "The partition has no leader now."
     NOT_LEADER_OR_FOLLOWER = 6, True, "This broker does not lead the partition."
     REQUEST_TIMED_OUT = 7, True, "The request was not completed within its timeout."
     MESSAGE_TOO_LARGE = 10, False, "The batch is larger than max.message.bytes."
@@ -46,7 +46,7 @@ class WireError(IntEnum):
     NOT_ENOUGH_REPLICAS_AFTER_APPEND = (
         20,
         True,
-        "The batch is in the log, but on fewer in-sync replicas than min.insync.replicas.",
+        "The batch is in the log, but the ISR has shrunk below min.insync.replicas.",
     )
     INVALID_REQUIRED_ACKS = 21, False, "acks must be -1 (all), 0 or 1."
     ILLEGAL_GENERATION = 22, False, "The group has another generation."

@@ -29,7 +29,8 @@ class Session:
     """One per connection, made by its listener, handed to every handler as part of the call.
 
     `client_id` is that of the last request other than Produce and Fetch, or of the first request. The software name and
-    version come from ApiVersions.
+    version come from ApiVersions. `principal` is set when authentication ends. `quota` is one object for all
+    connections of the user, which share it.
     """
 
     listener: str
@@ -40,4 +41,4 @@ class Session:
     software_name: str = ""
     software_version: str = ""
     authentication: object | None = None  # the state of a SASL exchange
-    quota: object | None = None  # the state of this client's quotas
+    quota: object | None = None  # the state of the user's quotas

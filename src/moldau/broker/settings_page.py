@@ -99,7 +99,7 @@ def render() -> str:
         BROKERS,
         markdown((*USED, *CLUSTERS, *COORDINATION, *REPLICATION, *TOPIC_DEFAULTS), live=True),
         NOT_THERE,
-        _groups(LATER),
+        _groups(LATER, " (no effect yet)"),
         REFUSED + refused,
         NO_MEANING,
         _groups(IDLE),
@@ -107,7 +107,7 @@ def render() -> str:
     return "\n".join(part.strip("\n") + "\n" for part in parts)
 
 
-def _groups(groups: tuple[Group, ...]) -> str:
-    return "\n".join(
-        f"### {group.what[0].upper()}{group.what[1:]}\n\n{markdown(group.settings, live=True)}" for group in groups
-    )
+def _groups(groups: tuple[Group, ...], note: str = "") -> str:
+    titles = (group.what[0].upper() + group.what[1:] + note for group in groups)
+    tables = (markdown(group.settings, live=True) for group in groups)
+    return "\n".join(f"### {title}\n\n{table}" for title, table in zip(titles, tables, strict=True))

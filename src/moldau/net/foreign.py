@@ -1,4 +1,7 @@
-"""Other protocols on a Kafka listener: recognise TLS and HTTP by their first bytes, and say what to do."""
+"""Other protocols on a plaintext Kafka listener: recognise TLS and HTTP by their first bytes, and say what to do.
+
+An encrypting channel rejects strangers in its handshake, before there are bytes to look at.
+"""
 
 from moldau.base.session import Session
 
