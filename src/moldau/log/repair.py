@@ -69,5 +69,12 @@ def truncate_before_gap(log: Log, now: int) -> list[Path]:
     whole = contiguous_to(log)
     if whole == log.end_offset:
         return []
-    logger.warning("%s: records are missing at offset %d; truncating, to fetch them again.", log.name, whole)
+    logger.warning(
+        "%s: after a machine crash records are missing at offset %d; removing offsets %d to %d. The replica copies "
+        "them from its leader.",
+        log.name,
+        whole,
+        whole,
+        log.end_offset - 1,
+    )
     return log.truncate_to(whole, now)

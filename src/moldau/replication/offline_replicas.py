@@ -8,7 +8,7 @@ log was open before resigns by itself, as part of its role.
 import asyncio
 import logging
 from collections.abc import Callable, Iterator
-from itertools import islice
+from uuid import UUID
 
 from moldau.metadata.image import ClusterImage, PartitionState
 from moldau.net.peer import PeerLost
@@ -27,6 +27,7 @@ class OfflineReplicaReporter:
         self._image = image
         self._node_id = node_id
         self._due = asyncio.Event()
+        self._reported: set[tuple[UUID, int]] = set()  # partitions that the log names already
         self._task: asyncio.Task[None] | None = None
 
     def look(self) -> None:
@@ -48,19 +49,31 @@ class OfflineReplicaReporter:
         while True:
             await self._due.wait()
             self._due.clear()
-            while proposals := list(islice(self._proposals(), AT_ONCE)):
-                failures = 0 if await self._ask(proposals) else failures + 1
+            while proposals := list(self._proposals()):
+                self._report(proposals)
+                failures = 0 if await self._ask(proposals[:AT_ONCE]) else failures + 1
                 await asyncio.sleep(backoff_s(failures))
+            self._reported.clear()
+
+    def _report(self, proposals: list[Proposal]) -> None:
+        """Log new partitions once, not with every retry."""
+        new = {(each.topic_id, each.partition) for each in proposals} - self._reported
+        if new:
+            self._reported |= new
+            logger.warning(
+                "Asking the controller to remove this broker from the ISR of %d partitions whose logs are offline "
+                "here; see the errors above, repair the disk and restart.",
+                len(new),
+            )
 
     async def _ask(self, proposals: list[Proposal]) -> bool:
         """Whether some proposal was granted; the image will say so."""
-        logger.info("Leaving the ISR of %d partitions, whose logs are offline on this broker.", len(proposals))
         try:
             return any(isinstance(answer, Granted) for answer in await self._alter(proposals))
         except PeerLost as lost:
             logger.info("AlterPartition got no response from the controller and is sent again: %s", lost.reason)
         except Exception:
-            logger.exception("Leaving the ISR of offline partitions failed and is tried again")
+            logger.exception("Leaving the ISR of partitions whose logs are offline failed and is tried again")
         return False
 
     def _proposals(self) -> Iterator[Proposal]:

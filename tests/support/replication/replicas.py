@@ -69,13 +69,13 @@ class ReplicatedPartition:
             self._moved.clear()
             await self._moved.wait()
 
-    def lose(self, kept: int = 0) -> None:
+    def lose(self, kept: int = 0, refusal: Refusal = NOT_LEADER) -> None:
         """Another broker becomes leader: it has everything committed, and `kept` more batches."""
         self.leads = False
         del self.log.batches[self.high_watermark + kept :]
         waiting, self.waiting = self.waiting, []
         for _, later in waiting:
-            later.resolve(NOT_LEADER)
+            later.resolve(refusal)
 
     def win(self) -> None:
         """This broker becomes leader again. Its log counts, but is committed only with the next commit."""

@@ -1,9 +1,13 @@
 """A cluster has a controller that all know of, whatever was missed; on a store in memory of one process."""
 
 import asyncio
+import logging
+import re
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from uuid import UUID
+
+import pytest
 
 from moldau.base.tree import Create, Delete
 from moldau.broker.cluster.broker_registration import BrokerRegistration, Findings
@@ -78,6 +82,31 @@ def test_a_controller_without_registration_does_not_remove_itself(tmp_path: Path
         assert controller.image.controller_id == 1
 
     one_broker(tmp_path, scenario)
+
+
+def test_brokers_that_are_removed_are_a_warning_and_elections_are_not(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario(controller: Controller, registration: BrokerRegistration, store: SqliteStore) -> None:
+        await registration.stop()
+        waiting = PartitionState(0, (1,), (1,), -1)  # for a leader
+        with_another = PartitionState(0, (2, 1), (2, 1), 2)
+        await controller.claim(lambda _: BrokerRegistered(Broker(2, {})))
+        await controller.submit(lambda _: TopicCreated("t", UUID(int=7), (with_another,), {}))
+        await store.multi([Delete(znodes.broker_path(2))])
+        controller_loop = ControllerLoop(controller, lambda _: RULES)
+        assert await controller_loop._settle()
+        await controller.submit(lambda _: TopicCreated("u", UUID(int=8), (waiting,), {}))
+        assert await controller_loop._settle()
+        assert await controller_loop._settle(), "and of nothing nothing is told"
+
+    with caplog.at_level(logging.INFO, "moldau.broker"):
+        one_broker(tmp_path, scenario)
+    lines = [(each.levelname, re.sub(r"[\d.]+ ms", "_ ms", each.getMessage())) for each in caplog.records]
+    assert [line for line in lines if line[1].endswith(" ms")] == [
+        ("WARNING", "Brokers 2 are unavailable; changed 1 partitions in _ ms"),
+        ("INFO", "Elected leaders or changed the ISR of 1 partitions in _ ms"),
+    ]
 
 
 def test_a_mistake_does_not_end_what_a_broker_does_for_ever(tmp_path: Path) -> None:

@@ -1,9 +1,11 @@
 """CoordinatorRuntime with changing leaders: no reply is sent for records that are lost later."""
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -164,6 +166,23 @@ def test_pending_requests_fail_with_not_coordinator_when_leadership_is_lost(loop
         assert not coordinator.runtime.loaded_shards()
 
     told(loop_kind, story)
+
+
+@pytest.mark.parametrize(
+    ("error", "level"), [(WireError.KAFKA_STORAGE_ERROR, "WARNING"), (WireError.NOT_LEADER_OR_FOLLOWER, "INFO")]
+)
+def test_a_lost_append_is_logged_with_what_follows(
+    error: WireError, level: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def story(coordinator: Coordinator, partition: ReplicatedPartition) -> None:
+        coordinator.ask("count")
+        partition.lose(refusal=Refusal.of(error))
+
+    with caplog.at_level(logging.INFO, "moldau.broker"):
+        told("asyncio", story)
+    reason = error.doc.rstrip(".")
+    line = f"Records appended to __counts-0 may not be committed: {reason}. The coordinator's state is dropped; clients"
+    assert [each.levelname for each in caplog.records if each.getMessage().startswith(line)] == [level]
 
 
 @on_both_loops

@@ -1,6 +1,7 @@
 """Following the metadata: two feeds of one store see the same image, even if the feed was trimmed or is damaged."""
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 from moldau.base.errors import Refusal, WireError
 from moldau.base.tree import Create, Delete, Op, Set
+from moldau.broker.cluster import metadata_feed
 from moldau.broker.cluster.metadata_feed import MetadataFeed
 from moldau.broker.cluster.topic_nodes import remove_topic_nodes
 from moldau.broker.controller import Controller
@@ -28,7 +30,7 @@ from moldau.metadata.changes import (
 )
 from moldau.metadata.image import NO_BROKER, Broker, ClusterImage
 from moldau.metadata.topics import TopicDefaults, TopicSpec, add_partitions, create_topic, delete_topic
-from moldau.store.port import Conflict, Done, Node, StoreUnavailable, TooMuch
+from moldau.store.port import Conflict, Done, Node, StoreDamaged, StoreUnavailable, TooMuch
 from moldau.store.sqlite import SqliteStore
 
 
@@ -73,6 +75,39 @@ def test_a_follower_sees_every_change_in_order(tmp_path: Path) -> None:
         following.cancel()
         assert follower.image == controller.image
         assert seen == list(range(first + 1, first + 21))
+
+    session(tmp_path, scenario)
+
+
+def test_a_store_that_is_away_or_damaged_is_told_once_and_so_is_its_return(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    problems: list[Exception] = [
+        *[StoreUnavailable("connection lost")] * 3,
+        *[StoreDamaged("/brokers is corrupt")] * 3,
+        StoreUnavailable("connection lost"),
+    ]
+
+    async def scenario(controller: Controller, follower: MetadataFeed) -> None:
+        caught_up = asyncio.Event()
+
+        async def catch_up() -> None:
+            if problems:
+                raise problems.pop(0)
+            caught_up.set()
+
+        monkeypatch.setattr(metadata_feed, "PAUSE_S", 0)
+        monkeypatch.setattr(follower, "catch_up", catch_up)
+        with caplog.at_level(logging.INFO, "moldau.broker"):
+            following = asyncio.create_task(follower.follow())
+            await caught_up.wait()
+            await asyncio.sleep(0)
+            following.cancel()
+        lines = [(each.levelname, each.getMessage().partition(":")[0]) for each in caplog.records]
+        away = ("WARNING", "Metadata store unreachable")
+        damaged = ("ERROR", "Metadata in the store cannot be read")
+        back = f"Metadata store reachable again; metadata is current at version {follower.image.version}."
+        assert lines == [away, damaged, away, ("INFO", back)]
 
     session(tmp_path, scenario)
 

@@ -10,7 +10,7 @@ from moldau.log.files import remove
 from moldau.log.follower_append import CorruptFetchError, parse_fetched
 from moldau.log.log import Log
 from moldau.log.markers import Marker, encode_marker
-from moldau.log.repair import contiguous_to, corruption_check, drop_segments, valid_to
+from moldau.log.repair import contiguous_to, corruption_check, drop_segments, truncate_before_gap, valid_to
 from moldau.log.settings import LogConfig
 from support.log.logs import NOW, append, batch, flush, headers_on_disk, open_log, producer_view, read
 
@@ -219,7 +219,9 @@ def test_what_was_damaged_anywhere_is_cut_off_and_can_be_copied_again(
 
 
 @pytest.mark.parametrize(("left", "last"), [(0, 3), (1, 3), (2, 3), (2, 0)])
-def test_what_a_power_cut_took_out_of_the_middle_is_noticed(left: int, last: int, tmp_path: Path) -> None:
+def test_what_a_power_cut_took_out_of_the_middle_is_noticed(
+    left: int, last: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """Of three segments the first was synced; of the second so many batches are left, of the third too."""
     config = LogConfig(segment_bytes=3 * SIZE)
     log = open_log(tmp_path, config)
@@ -232,6 +234,11 @@ def test_what_a_power_cut_took_out_of_the_middle_is_noticed(left: int, last: int
     again = open_log(tmp_path, config, recovery_point=3)
     assert again.end_offset == 6 + last, "without another copy what is left is kept"
     assert contiguous_to(again) == 3 + left
+    truncate_before_gap(again, NOW)
+    assert again.end_offset == 3 + left
+    if last:
+        told = f"are missing at offset {3 + left}; removing offsets {3 + left} to {5 + last}. The replica copies them"
+        assert told in caplog.text
 
 
 def test_nothing_is_missing_where_compaction_left_a_gap_and_all_was_synced(tmp_path: Path) -> None:

@@ -91,18 +91,28 @@ def test_a_follower_whose_directory_fails_asks_to_be_left_out(tmp_path: Path) ->
     check(main)
 
 
-def test_it_asks_until_the_image_agrees_and_again_if_it_is_let_in_again(tmp_path: Path) -> None:
+def test_it_asks_until_the_image_agrees_and_again_if_it_is_let_in_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def lines() -> list[str]:
+        return [each.getMessage() for each in caplog.records if each.getMessage().startswith("Asking the controller")]
+
     async def main() -> None:
         answers = [PeerLost("gone"), WireError.INVALID_UPDATE_VERSION, RuntimeError("a bug"), Granted((2,), 2, 4, 8)]
         here = Here(tmp_path, *answers, start=image_of(FOLLOWED))
         here.replicas.fail(here.directory, EIO)
         await until(lambda: len(here.asked) == 4)
+        assert lines() == [
+            "Asking the controller to remove this broker from the ISR of 1 partitions whose logs are offline here; "
+            "see the errors above, repair the disk and restart."
+        ], "once, not with every retry"
         here.learn(image_of(replace(FOLLOWED, isr=(2,), partition_epoch=8)))
         await asyncio.sleep(0.1)
         assert len(here.asked) == 4
         here.learn(image_of(replace(FOLLOWED, partition_epoch=9)))  # a fetch was under way when the disk failed
         await until(lambda: len(here.asked) == 5)
         assert here.asked[-1].partition_epoch == 9
+        assert len(lines()) == 2
         await here.stop()
 
     check(main)

@@ -140,7 +140,7 @@ class ControllerLoop:
         self._announced |= {each.broker_id for each in decision.changes if isinstance(each, BrokerGone)}
         self._restarted -= restarted
         self._dead = {each: epoch for each, epoch in self._dead.items() if dead.get(each) != epoch}
-        _log_changes(decision, time.monotonic() - begun)
+        _log_changes(decision, (time.monotonic() - begun) * 1000)
         return True
 
 
@@ -162,10 +162,12 @@ def _replica_brokers(image: ClusterImage) -> set[int]:
     return {each for topic in image.topics.values() for state in topic.partitions for each in state.replicas}
 
 
-def _log_changes(change: Change, seconds: float) -> None:
+def _log_changes(change: Change, ms: float) -> None:
     parts = change.changes if isinstance(change, ChangeSet) else (change,)
     gone = [part.broker_id for part in parts if isinstance(part, BrokerGone)]
     partitions = len(parts) - len(gone)
-    if gone or partitions:
-        names = ", ".join(map(str, gone)) or "none"
-        logger.info("Removed brokers: %s; changed %d partitions in %.0f ms", names, partitions, seconds * 1000)
+    if gone:
+        names = ", ".join(map(str, gone))
+        logger.warning("Brokers %s are unavailable; changed %d partitions in %.0f ms", names, partitions, ms)
+    elif partitions:
+        logger.info("Elected leaders or changed the ISR of %d partitions in %.0f ms", partitions, ms)

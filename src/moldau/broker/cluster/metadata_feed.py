@@ -55,22 +55,35 @@ class MetadataFeed:
         await self.reload()
 
     async def follow(self) -> None:
-        """Apply every change soon after its commit. Never ends: retries while the store is unreachable."""
-        away = False
+        """Apply every change soon after its commit. Never ends: retries while the store is unreachable or damaged."""
+        away: type[StoreError] | None = None  # the problem that was logged last
         while True:
             try:
                 changed = await self.store.watch_data(znodes.FEED)
                 await self.catch_up()
-                if away:
+                if away is not None:
                     logger.info(
                         "Metadata store reachable again; metadata is current at version %d.", self.image.version
                     )
-                away = False
+                away = None
                 await changed
+            except StoreDamaged as problem:
+                if away is not StoreDamaged:
+                    logger.error(
+                        "Metadata in the store cannot be read: it is damaged, or written by a newer release. Serving "
+                        "the last known metadata; changes wait. Restore ZooKeeper's data, or upgrade this broker: %s",
+                        problem,
+                    )
+                away = StoreDamaged
+                await asyncio.sleep(PAUSE_S)
             except StoreError as problem:
-                if not away:
-                    logger.warning("Metadata store unreachable; serving the last known metadata. %s", problem)
-                away = True
+                if away is not StoreError:
+                    logger.warning(
+                        "Metadata store unreachable: reads and writes continue; elections, ISR and topic changes wait. "
+                        "Check ZooKeeper: %s",
+                        problem,
+                    )
+                away = StoreError
                 await asyncio.sleep(PAUSE_S)
 
     async def catch_up(self, *, sync: bool = False) -> None:

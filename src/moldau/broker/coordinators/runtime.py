@@ -294,7 +294,14 @@ class CoordinatorRuntime(Generic[M, C]):
             return
         refusal = failed(outcome)
         if refusal is not None:
-            logger.info("Append to %s-%d was lost, closing the shard: %s", self.topic, shard.index, refusal.message)
+            logger.log(
+                logging.WARNING if refusal.error is WireError.KAFKA_STORAGE_ERROR else logging.INFO,
+                "Records appended to %s-%d may not be committed: %s. The coordinator's state is dropped; clients look "
+                "for the new coordinator.",
+                self.topic,
+                shard.index,
+                refusal.message.rstrip("."),
+            )
             self._close(shard)  # its machine has applied a lost record
             return
         done = False
