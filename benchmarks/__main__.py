@@ -22,6 +22,8 @@ from benchmarks import group_commit, measures, report
 from benchmarks import isolation as studies
 from benchmarks import jars as kafka_jars
 from benchmarks import loading as offsets
+from benchmarks import saturate as saturation
+from benchmarks import saturation_measures as saturations
 from benchmarks import soak as soaking
 from benchmarks.compare import compare
 from benchmarks.jars import Jars
@@ -169,6 +171,39 @@ def cpu(
 
 
 @app.command()
+def saturate(
+    only: Annotated[list[str] | None, typer.Option(help="A measure by name; may be repeated.")] = None,
+    rounds: Annotated[int, typer.Option(min=1, help="Rounds per broker; the median counts.")] = 3,
+    seconds: Annotated[float, typer.Option(min=0.1, help="Length of a round.")] = 5.0,
+    quick: Quick = False,
+    no_kafka: Annotated[bool, typer.Option("--no-kafka", help="Ours alone.")] = False,
+    against: Annotated[
+        Path | None, typer.Option(help="Instead of Apache Kafka, Moldau of this source tree (a PYTHONPATH).")
+    ] = None,
+    workdir: Workdir = None,
+) -> None:
+    """Measure what one core of each broker can do, with load from another core."""
+    wanted = saturations.chosen(only or [])
+    if not wanted:
+        console.print(f"No such measure; there are: {', '.join(measure.name for measure in saturations.MEASURES)}")
+        raise typer.Exit(2)
+    cores = saturation.two_cores()
+    if cores is None:
+        console.print("Needs two cores and Linux: one for the broker, one for the load.")
+        raise typer.Exit(2)
+    theirs = _opponent(no_kafka, against)
+    extent = saturation.QUICK if quick else saturation.Extent(rounds, seconds)
+    path = report.TRIAL if quick or only or against else report.SATURATION
+    with _scratch(workdir) as scratch, console.status("") as status:
+        results = saturation.compare(Moldau(), theirs, wanted, extent, cores, scratch, _saying(status))
+    if quick:
+        console.print("[yellow]A trial run: its figures are no measurement.")
+    report.show_saturation(results, console)
+    report.save(results, path)
+    console.print(f"Figures of all rounds: {path}")
+
+
+@app.command()
 def isolation(
     only: Annotated[list[str] | None, typer.Option(help=f"One of: {', '.join(studies.STUDIES)}.")] = None,
     quick: Quick = False,
@@ -285,6 +320,24 @@ def _roles(no_kafka: bool, self_check: bool) -> tuple[Jars | None, Kind, Kind | 
         return None, Moldau(), None
     kafka = ApacheKafka(found)
     return found, kafka if self_check else Moldau(), None if no_kafka else kafka
+
+
+def _opponent(no_kafka: bool, against: Path | None) -> Kind | None:
+    """Another Moldau, or Apache Kafka, or nobody."""
+    if against is not None:
+        if not (against / "moldau" / "__init__.py").exists():
+            console.print(
+                f"No Moldau in {against}: name the directory that contains the package, such as ../before/src."
+            )
+            raise typer.Exit(2)
+        return saturation.FromSource(Moldau(), against.resolve())
+    if no_kafka:
+        return None
+    found = kafka_jars.obtain()
+    if isinstance(found, str):
+        console.print(f"[yellow]Ours alone: {found}.")
+        return None
+    return ApacheKafka(found)
 
 
 def _flavours(side: str | None) -> list[sides.Flavour]:

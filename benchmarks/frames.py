@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from moldau.wire.batch import CRC_START, HEADER, HEADER_SIZE, PREFIX_SIZE
+from moldau.wire.batch import CRC_START, HEADER, HEADER_SIZE, PREFIX_SIZE, TRANSACTIONAL
+from moldau.wire.compression import Codec, compress
 
 PRODUCE, FETCH, METADATA, API_VERSIONS = 0, 1, 3, 18
 PRODUCE_VERSION, FETCH_VERSION, METADATA_VERSION = 13, 16, 12
@@ -109,15 +110,31 @@ def answers(address: tuple[str, int]) -> bool:
         return False
 
 
-def batch(records: int, value_size: int, *, producer_id: int = -1, epoch: int = -1, base_sequence: int = -1) -> bytes:
+def batch(
+    records: int,
+    value_size: int,
+    *,
+    producer_id: int = -1,
+    epoch: int = -1,
+    base_sequence: int = -1,
+    transactional: bool = False,
+) -> bytes:
     """A record batch of equal records with null keys; the values hardly compress."""
     value = bytes(index * 37 % 251 for index in range(value_size))
     body = b"".join(_record(offset, value) for offset in range(records))
-    now = int(time.time() * 1000)
-    head = HEADER.pack(
-        0, HEADER_SIZE - PREFIX_SIZE + len(body), -1, 2, 0, 0, records - 1, now, now, producer_id, epoch,
-        base_sequence, records,
-    )  # fmt: skip
+    attributes = TRANSACTIONAL if transactional else 0
+    return _packed(body, records, attributes, (producer_id, epoch, base_sequence))
+
+
+def compressed_batch(values: Sequence[bytes], codec: Codec) -> bytes:
+    """A compressed record batch with these values and null keys."""
+    body = b"".join(_record(offset, value) for offset, value in enumerate(values))
+    return _packed(compress(codec, body), len(values), codec, (-1, -1, -1))
+
+
+def _packed(body: bytes, records: int, attributes: int, producer: tuple[int, int, int]) -> bytes:
+    now, size = int(time.time() * 1000), HEADER_SIZE - PREFIX_SIZE + len(body)
+    head = HEADER.pack(0, size, -1, 2, 0, attributes, records - 1, now, now, *producer, records)
     return _sealed(bytearray(head + body))
 
 
@@ -139,10 +156,10 @@ def _record(offset: int, value: bytes) -> bytes:
 
 
 def _zigzag(number: int) -> bytes:
-    return _unsigned((number << 1) ^ (number >> 63))
+    return unsigned((number << 1) ^ (number >> 63))
 
 
-def _unsigned(number: int) -> bytes:
+def unsigned(number: int) -> bytes:
     packed = bytearray()
     while number > 0x7F:
         packed.append(number & 0x7F | 0x80)
@@ -151,19 +168,22 @@ def _unsigned(number: int) -> bytes:
     return bytes(packed)
 
 
-def produce(topic: uuid.UUID, batches: Sequence[tuple[int, bytes]], *, acks: int = 1) -> bytes:
+def produce(
+    topic: uuid.UUID, batches: Sequence[tuple[int, bytes]], *, acks: int = 1, transactional_id: str | None = None
+) -> bytes:
     """One Produce request with one batch for each (partition, batch)."""
     partitions = b"".join(
-        index.to_bytes(4, "big") + _unsigned(len(data) + 1) + data + _NO_TAGS for index, data in batches
+        index.to_bytes(4, "big") + unsigned(len(data) + 1) + data + _NO_TAGS for index, data in batches
     )
-    body = b"\0" + acks.to_bytes(2, "big", signed=True) + (30_000).to_bytes(4, "big")
-    body += b"\2" + topic.bytes + _unsigned(len(batches) + 1) + partitions + _NO_TAGS + _NO_TAGS
+    name = b"\0" if transactional_id is None else unsigned(len(transactional_id) + 1) + transactional_id.encode()
+    body = name + acks.to_bytes(2, "big", signed=True) + (30_000).to_bytes(4, "big")
+    body += b"\2" + topic.bytes + unsigned(len(batches) + 1) + partitions + _NO_TAGS + _NO_TAGS
     return frame(PRODUCE, PRODUCE_VERSION, body)
 
 
 def check_produced(answer: Answer, partitions: int) -> None:
     """Raises unless every partition of a one-topic answer was accepted."""
-    count = _unsigned(partitions + 1)
+    count = unsigned(partitions + 1)
     position = 4 + 1 + 1 + 16  # correlation id, tags, number of topics, topic id
     if answer.head[position : position + len(count)] != count:
         raise RefusedError(f"unexpected answer to Produce: {answer.head[:64].hex()}", -1)
@@ -175,14 +195,21 @@ def check_produced(answer: Answer, partitions: int) -> None:
         position += _PARTITION_ANSWER.size
 
 
-def fetch(topic: uuid.UUID, offsets: Sequence[tuple[int, int]], *, partition_bytes: int, wait_ms: int = 500) -> bytes:
+def fetch(
+    topic: uuid.UUID,
+    offsets: Sequence[tuple[int, int]],
+    *,
+    partition_bytes: int,
+    wait_ms: int = 500,
+    committed: bool = False,
+) -> bytes:
     """A Fetch outside of any session, as librdkafka sends it, for each (partition, offset)."""
     numbers = Struct(">iiqiqi")
     partitions = b"".join(
         numbers.pack(index, -1, offset, -1, -1, partition_bytes) + _NO_TAGS for index, offset in offsets
     )
-    body = Struct(">iiibii").pack(wait_ms, 1, 0x7FFFFFFF, 0, 0, -1)
-    body += b"\2" + topic.bytes + _unsigned(len(offsets) + 1) + partitions + _NO_TAGS
+    body = Struct(">iiibii").pack(wait_ms, 1, 0x7FFFFFFF, int(committed), 0, -1)
+    body += b"\2" + topic.bytes + unsigned(len(offsets) + 1) + partitions + _NO_TAGS
     body += b"\1" + b"\1" + _NO_TAGS  # no forgotten topics, no rack
     return frame(FETCH, FETCH_VERSION, body)
 

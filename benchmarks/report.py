@@ -15,6 +15,7 @@ SPARK = Path("benchmarks/results/spark.json")
 ISOLATION = Path("benchmarks/results/isolation.json")
 COMPACTION = ISOLATION.with_name("compaction.json")
 CLUSTER = ISOLATION.with_name("cluster.json")
+SATURATION = ISOLATION.with_name("saturate.json")
 TRIAL = Path("benchmarks/results/trial.json")  # quick runs, which must not replace measured figures
 CHART = Path("docs/bench.svg")
 VERDICTS = {True: "[green]reached", False: "[red]missed", None: "–"}
@@ -69,6 +70,43 @@ def _side(values: dict[str, float] | None) -> str:
         return "–"
     median, least, most = (chart.number(values[key]) for key in ("median", "least", "most"))
     return f"{median} ({least}–{most})"
+
+
+def show_saturation(results: dict[str, Any], console: Console) -> None:
+    """Two lines per measure, one for each broker."""
+    table = Table(title=f"One core of {results['ours']}" + (f" : {results['theirs']}" if results["theirs"] else ""))
+    columns = (
+        "measure",
+        "unit",
+        "broker",
+        "per second",
+        "ratio",
+        "µs each",
+        "user",
+        "kernel",
+        "its core",
+        "load's core",
+    )
+    for column in columns:
+        table.add_column(column, justify="left" if column in columns[:3] else "right")
+    for row in results["measures"]:
+        for label, shares in row["shares"].items():
+            first = label == "ours"
+            ratio = (
+                f"[bold]{row['ratio']:.2f}[/] ({row['ratio_least']:.2f}–{row['ratio_most']:.2f})"
+                if "ratio" in row
+                else ""
+            )
+            figures = (f"{shares[name]:.0%}" for name in ("user", "kernel", "broker_busy", "generator_busy"))
+            table.add_row(
+                row["title"] + ("[red] *" if row["generator_bound"] else "") if first else "",
+                row["unit"].removesuffix("/s") if first else "",
+                label, _side(row[label]), ratio if first else "", chart.number(row["cpu"][label]["median"]), *figures,
+            )  # fmt: skip
+    console.print(table)
+    if any(row["generator_bound"] for row in results["measures"]):
+        console.print("[red]* The load's core was busy too: the broker may be able to do more.")
+    console.print(f"Medians (least–most) of {results['rounds']} rounds. CPU is that of the whole broker.")
 
 
 def show_isolation(rows: list[dict[str, Any]], console: Console) -> None:

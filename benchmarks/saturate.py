@@ -1,0 +1,248 @@
+"""What one core of a broker can do: each broker pinned to one core, the sender of the load to another. Not latency.
+
+Rules of the comparison: how brokers are pinned, warmed and loaded in turn, and what is counted. What is sent is in
+`saturation_measures`, how in `saturation_load`.
+"""
+
+import contextlib
+import datetime
+import os
+import statistics
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks import topics
+from benchmarks.compare import machine
+from benchmarks.jars import Jars
+from benchmarks.measures import Figures, Measure, peers_of
+from benchmarks.peers import Kind, Peer, running
+from benchmarks.saturation_load import Load
+from benchmarks.saturation_measures import CONNECTIONS, Saturation
+from benchmarks.stats import summarise
+
+LEAD_S = 0.2  # of load before a stretch is counted: connections, first segments
+MOST_BYTES = 2_000_000_000  # of frames per round: less than what the kernel lets be dirty before it writes back
+WARM_RISE = 1.03  # a slice that is faster than all before by more than this shows that the broker still warms up
+WARM_STEADY = 2  # slices in a row that do not rise
+GENERATOR_BUSY = 0.9  # beyond this the sender may be what is measured
+
+PIN = "import os, sys; os.sched_setaffinity(0, {int(sys.argv[1])}); os.execvp(sys.argv[2], sys.argv[2:])"
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """How long; `--quick` only checks that everything runs."""
+
+    rounds: int = 3
+    seconds: float = 5.0
+    slice_s: float = 3.0  # of warming
+    warm_limit_s: float = 60.0
+
+
+QUICK = Extent(rounds=1, seconds=0.5, slice_s=0.3, warm_limit_s=0.5)
+
+
+@dataclass(frozen=True, slots=True)
+class Cores:
+    broker: int
+    generator: int
+
+
+def two_cores() -> Cores | None:
+    """A core for brokers and another for the load, on different physical cores if possible; None if there are none."""
+    if not hasattr(os, "sched_setaffinity"):
+        return None
+    allowed = sorted(os.sched_getaffinity(0))
+    broker, others = allowed[0], allowed[1:]
+    apart = [core for core in others if core not in _siblings(broker)]
+    return Cores(broker, (apart or others)[0]) if others else None
+
+
+def _siblings(core: int) -> set[int]:
+    """The logical cores that share a physical one with `core`."""
+    path = Path(f"/sys/devices/system/cpu/cpu{core}/topology/thread_siblings_list")
+    found: set[int] = set()
+    for part in path.read_text().strip().split(",") if path.exists() else ():
+        first, _, last = part.partition("-")
+        found.update(range(int(first), int(last or first) + 1))
+    return found
+
+
+@contextlib.contextmanager
+def on_core(core: int) -> Iterator[None]:
+    """This process on one core; threads that exist already stay where they are."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {core})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+@dataclass(frozen=True, slots=True)
+class Pinned:
+    """A broker that has one core from its start, with all its threads."""
+
+    kind: Kind
+    core: int
+
+    @property
+    def name(self) -> str:
+        return self.kind.name
+
+    @property
+    def version(self) -> str:
+        return self.kind.version
+
+    def prepare(self, home: Path, port: int) -> None:
+        self.kind.prepare(home, port)
+
+    def command(self, home: Path, port: int) -> list[str]:
+        return [sys.executable, "-c", PIN, str(self.core), *self.kind.command(home, port)]
+
+
+@dataclass(frozen=True, slots=True)
+class FromSource:
+    """Moldau of another source tree, such as yesterday's."""
+
+    kind: Kind
+    source: Path
+
+    @property
+    def name(self) -> str:
+        return self.kind.name
+
+    @property
+    def version(self) -> str:
+        return f"of {self.source}"
+
+    def prepare(self, home: Path, port: int) -> None:
+        self.kind.prepare(home, port)
+
+    def command(self, home: Path, port: int) -> list[str]:
+        return ["/usr/bin/env", f"PYTHONPATH={self.source}", *self.kind.command(home, port)]
+
+
+def compare(
+    ours: Kind, theirs: Kind | None, wanted: list[Saturation], extent: Extent, cores: Cores, workdir: Path, say: Say
+) -> dict[str, Any]:
+    """Every measure on both brokers in turn, warmed for each by the same rule."""
+    taken: dict[str, dict[str, list[Figures]]] = {}
+    warmed: dict[str, dict[str, list[float]]] = {}
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(on_core(cores.generator))
+        peers: list[Peer] = []
+        for label, kind in peers_of(ours, theirs):
+            say(f"starting {label}: {kind.name} {kind.version}")
+            peers.append(stack.enter_context(running(Pinned(kind, cores.broker), workdir, label)))
+        for measure in wanted:
+            warmed[measure.name] = {peer.label: _warm(measure, peer, extent, say) for peer in peers}
+            taken[measure.name] = {peer.label: [] for peer in peers}
+            for number in range(extent.rounds):
+                # The order alternates, so that neither always goes second.
+                for peer in peers if number % 2 == 0 else reversed(peers):
+                    say(f"{measure.name}, round {number + 1} of {extent.rounds}: {peer.label}")
+                    taken[measure.name][peer.label].append(load(measure, peer, extent.seconds, cores))
+    return {
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "machine": machine(_jars_of(theirs)),
+        "cores": {"broker": cores.broker, "generator": cores.generator},
+        "ours": f"{ours.name} {ours.version}",
+        "theirs": f"{theirs.name} {theirs.version}" if theirs else None,
+        "rounds": extent.rounds,
+        "seconds": extent.seconds,
+        "measures": [summary(measure, taken[measure.name]) for measure in wanted],
+        "warming": warmed,
+        "figures": taken,
+    }
+
+
+def _jars_of(kind: Kind | None) -> Jars | None:
+    return getattr(kind, "jars", None)
+
+
+def _warm(measure: Saturation, peer: Peer, extent: Extent, say: Say) -> list[float]:
+    """Slices of this load until it gets no faster; their rates."""
+    rates: list[float] = []
+    while not steady(rates) and len(rates) * extent.slice_s < extent.warm_limit_s:
+        say(f"{measure.name}, warming {peer.label}, slice {len(rates) + 1}")
+        rates.append(load(measure, peer, extent.slice_s)["per_s"])
+    return rates
+
+
+def steady(rates: list[float]) -> bool:
+    """Whether the last slices were not faster than the best one before each of them."""
+    if len(rates) <= WARM_STEADY:
+        return False
+    return all(rates[at] < max(rates[:at]) * WARM_RISE for at in range(len(rates) - WARM_STEADY, len(rates)))
+
+
+def load(measure: Saturation, peer: Peer, seconds: float, cores: Cores | None = None) -> Figures:
+    """One stretch of load on a topic of its own."""
+    with (
+        topics.topic(peer, CONNECTIONS) as topic,
+        measure.prepare(peer, topic) as tapes,
+        Load(peer.address, tapes) as sender,
+    ):
+        sender.play(LEAD_S, MOST_BYTES)
+        cpu, (user, kernel), busy = peer.cpu_seconds(), _ticks(peer.pid), _core_ticks(cores)
+        played = sender.play(seconds, MOST_BYTES)
+        used, (user_after, kernel_after) = peer.cpu_seconds() - cpu, _ticks(peer.pid)
+        cores_busy = {name: after - busy[name] for name, after in _core_ticks(cores).items()}
+        sender.drain()
+    units = played.answers * measure.per_answer
+    ticks = max(1, user_after - user + kernel_after - kernel)
+    return {
+        "per_s": units / played.seconds,
+        "cpu_us": used / units * 1e6 if units else float("nan"),
+        "user": (user_after - user) / ticks,
+        "kernel": (kernel_after - kernel) / ticks,
+        "broker_busy": used / played.seconds,
+        "generator_busy": played.sender_cpu_s / played.seconds,
+        "answers": played.answers,
+        "seconds": played.seconds,
+        **{f"{name}_core_busy": each / os.sysconf("SC_CLK_TCK") / played.seconds for name, each in cores_busy.items()},
+    }
+
+
+def _ticks(pid: int) -> tuple[int, int]:
+    """User and kernel time of a process, in ticks of 10 ms."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return int(fields[11]), int(fields[12])
+
+
+def _core_ticks(cores: Cores | None) -> dict[str, int]:
+    """Busy time of both cores, whoever used them: other processes and the kernel's own threads show up here."""
+    if cores is None:
+        return {}
+    lines = dict(line.split(" ", 1) for line in Path("/proc/stat").read_text().splitlines() if line.startswith("cpu"))
+    found = {}
+    for name, core in (("broker", cores.broker), ("generator", cores.generator)):
+        user, nice, system, _, _, irq, softirq, steal = (int(field) for field in lines[f"cpu{core}"].split()[:8])
+        found[name] = user + nice + system + irq + softirq + steal
+    return found
+
+
+def summary(measure: Saturation, rounds: dict[str, list[Figures]]) -> dict[str, Any]:
+    """One row: rates with their ratio, and for each broker the CPU behind them."""
+    unit = f"{measure.unit}/s"
+    row = summarise(Measure(measure.name, measure.name, measure.name, "per_s", unit, "higher", None), rounds)
+    cpu_unit = f"µs/{measure.unit.removesuffix('s')}"
+    row["cpu"] = summarise(Measure(measure.name, measure.name, measure.name, "cpu_us", cpu_unit, "lower", None), rounds)
+    row["says"] = measure.says
+    row["shares"] = {
+        label: {
+            name: statistics.median(figures[name] for figures in taken)
+            for name in ("user", "kernel", "broker_busy", "generator_busy")
+        }
+        for label, taken in rounds.items()
+    }  # fmt: skip
+    row["generator_bound"] = any(
+        figures["generator_busy"] > GENERATOR_BUSY for taken in rounds.values() for figures in taken
+    )
+    return row
