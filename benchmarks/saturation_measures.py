@@ -17,20 +17,29 @@ from benchmarks.measures import BATCH_RECORDS_100
 from benchmarks.peers import Peer
 from benchmarks.saturation_load import TAPE_FRAMES, Shape, Tape, tape
 from benchmarks.topics import Topic
-from moldau.wire.batch import HEADER_SIZE
 from moldau.wire.codec import decode, encode
 from moldau.wire.compression import Codec
 from moldau.wire.declare import layout_of
 from moldau.wire.headers import read_response_header
+from moldau.wire.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
+from moldau.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
+from moldau.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from moldau.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from moldau.wire.messages.offset_commit import OffsetCommitPartition, OffsetCommitRequest, OffsetCommitTopic
 
 CONNECTIONS = 5  # each with a partition, a producer or a group of its own
 BATCH_RECORDS_1K = 64
 FETCH_BATCHES = 64  # of 100-byte records: 1 MB
+OFFSET_COMMIT, OFFSET_COMMIT_VERSION = 8, 9
 FETCHES = 16  # different ones per connection, one behind the other
 NOT_YET = {14, 15, 16, 51}  # the coordinator loads, is not there or elsewhere; the last transaction is still ending
 LIMIT_S = 60.0
-SEQUENCE_AT = HEADER_SIZE - 8  # in a batch
+GROUP, TRANSACTION = 0, 1  # keys of coordinators
 
 Response = TypeVar("Response")
 Prepare = Callable[[Peer, Topic], AbstractContextManager[list[Tape]]]
@@ -91,16 +100,17 @@ class Sequence:
     data: bytes
     partition: int
     topic: Topic
+    next: int = 0  # sequence number
     transactional_id: str | None = None
-    next: int = TAPE_FRAMES * BATCH_RECORDS_100
 
     def tape(self) -> Tape:
         made = tape(PRODUCED, self._frame, _produced(self.partition), renew=self._renew)
         assert made.count == TAPE_FRAMES, "batches are large enough for the smallest tape"
+        self.next += TAPE_FRAMES * BATCH_RECORDS_100
         return made
 
     def _frame(self, number: int) -> bytes:
-        data = frames.with_sequence(self.data, number * BATCH_RECORDS_100)
+        data = frames.with_sequence(self.data, self.next + number * BATCH_RECORDS_100)
         return frames.produce(
             self.topic.id, [(self.partition, data)], acks=-1, transactional_id=self.transactional_id
         )  # fmt: skip
@@ -118,21 +128,96 @@ def _idempotent(peer: Peer, topic: Topic) -> Iterator[list[Tape]]:
     tapes = []
     with frames.Connection(peer.address) as connection:
         for index in range(CONNECTIONS):
-            producer = _init(connection, None)
-            data = frames.batch(BATCH_RECORDS_100, 100, producer_id=producer[0], epoch=producer[1], base_sequence=0)
+            producer_id, epoch = _init(connection, None)
+            data = frames.batch(BATCH_RECORDS_100, 100, producer_id=producer_id, epoch=epoch, base_sequence=0)
             tapes.append(Sequence(data, index, topic).tape())
     yield tapes
+
+
+@contextlib.contextmanager
+def _in_transaction(peer: Peer, topic: Topic) -> Iterator[list[Tape]]:
+    with frames.Connection(peer.address) as connection:
+        producer = Transactions.of(connection, topic)
+        producer.begin()
+        producer.write(1)  # Apache Kafka verifies one request of a transaction at a time and refuses others meanwhile
+        data = producer.batch()
+        yield [Sequence(data, index, topic, producer.sequence, producer.id).tape() for index in range(CONNECTIONS)]
+        producer.end(committed=True)
 
 
 def _init(connection: frames.Connection, transactional_id: str | None) -> tuple[int, int]:
     request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=int(LIMIT_S * 1000))
 
-    def ask() -> tuple[int, InitProducerIdResponse]:
+    def ask() -> tuple[int, tuple[int, int]]:
         answer = call(connection, request, InitProducerIdResponse, 4)
-        return answer.error_code, answer
+        return answer.error_code, (answer.producer_id, answer.producer_epoch)
 
-    found = patiently("InitProducerId", ask)
-    return found.producer_id, found.producer_epoch
+    return patiently("InitProducerId", ask)
+
+
+@dataclass(slots=True)
+class Transactions:
+    """A transactional producer on one connection, for all partitions of a topic."""
+
+    connection: frames.Connection
+    topic: Topic
+    id: str
+    producer_id: int
+    epoch: int
+    sequence: int = 0
+
+    @classmethod
+    def of(cls, connection: frames.Connection, topic: Topic) -> "Transactions":
+        name = f"saturate-{topic.name}"
+        await_coordinator(connection, name, TRANSACTION)
+        return cls(connection, topic, name, *_init(connection, name))
+
+    def batch(self) -> bytes:
+        return frames.batch(
+            BATCH_RECORDS_100, 100, producer_id=self.producer_id, epoch=self.epoch, base_sequence=0, transactional=True
+        )
+
+    def begin(self) -> None:
+        partitions = AddPartitionsToTxnTopic(name=self.topic.name, partitions=tuple(range(self.topic.partitions)))
+        only = AddPartitionsToTxnTransaction(
+            transactional_id=self.id, producer_id=self.producer_id, producer_epoch=self.epoch, topics=(partitions,)
+        )
+
+        def ask() -> tuple[int, None]:
+            request = AddPartitionsToTxnRequest(transactions=(only,))
+            answer = call(self.connection, request, AddPartitionsToTxnResponse, 3)
+            found = [
+                part for topic in answer.results_by_transaction[0].topic_results for part in topic.results_by_partition
+            ]
+            return next((part.partition_error_code for part in found if part.partition_error_code), 0), None
+
+        patiently("AddPartitionsToTxn", ask)
+
+    def write(self, batches: int) -> None:
+        """So many batches to each partition."""
+        data = self.batch()
+        for _ in range(batches):
+            packed = frames.with_sequence(data, self.sequence)
+            parts = [(index, packed) for index in range(self.topic.partitions)]
+            answer = self.connection.ask(frames.produce(self.topic.id, parts, acks=-1, transactional_id=self.id))
+            frames.check_produced(answer, self.topic.partitions)
+            self.sequence += BATCH_RECORDS_100
+
+    def end(self, *, committed: bool) -> None:
+        request = EndTxnRequest(
+            transactional_id=self.id, producer_id=self.producer_id, producer_epoch=self.epoch, committed=committed
+        )  # fmt: skip
+        patiently("EndTxn", lambda: (call(self.connection, request, EndTxnResponse, 4).error_code, None))
+
+
+def await_coordinator(connection: frames.Connection, key: str, kind: int) -> None:
+    """The first request for a coordinator creates its topic."""
+    request = FindCoordinatorRequest(key_type=kind, coordinator_keys=(key,))
+
+    def ask() -> tuple[int, None]:
+        return call(connection, request, FindCoordinatorResponse, 4).coordinators[0].error_code, None
+
+    patiently("FindCoordinator", ask)
 
 
 def call(connection: frames.Connection, request: object, answer: type[Response], version: int) -> Response:
@@ -161,33 +246,107 @@ def patiently(what: str, ask: Callable[[], tuple[int, Response]]) -> Response:
 # the id of the topic, three offsets, and behind the number of aborted transactions the preferred replica.
 _FETCHED_NAMES = ("size", "correlation id", "error", "topics", "partitions", "partition", "error of the partition")
 _BEHIND_RECORDS = 3  # the tags of partition, topic and answer
+ABORTED_SIZE = 17  # producer id, first offset, tags
+MARKER_SIZE = 78  # the batch that ends a transaction
+TRANSACTIONS = 4  # per answer
+FETCH_SIZE = FETCH_BATCHES * len(frames.batch(BATCH_RECORDS_100, 100))
 
 
-def _fetched(records_size: int) -> Shape:
+def _fetched(records_size: int, aborted: int = 0) -> Shape:
     length = len(frames.unsigned(records_size + 1))
-    head = Struct(f">iix4xh4xb16xbih24xx4x{length}s")
+    head = Struct(f">iix4xh4xb16xbih24xx{aborted * ABORTED_SIZE}x4x{length}s")
     return Shape("Fetch", head, (*_FETCHED_NAMES, "records"), head.size + records_size + _BEHIND_RECORDS)
+
+
+def _reads(topic: Topic, *, size: int, offsets: int, committed: bool, aborted: int = 0) -> list[Tape]:
+    """Fetches of `size` bytes at every so many offsets."""
+    shape = _fetched(size, aborted)
+
+    def read(index: int) -> Tape:
+        def make(number: int) -> bytes:
+            where = [(index, number % FETCHES * offsets)]
+            return frames.fetch(topic.id, where, partition_bytes=size, committed=committed)
+
+        return tape(shape, make, (0, 2, 2, index, 0, frames.unsigned(size + 1)), frames=FETCHES)
+
+    return [read(index) for index in range(CONNECTIONS)]
 
 
 @contextlib.contextmanager
 def _hot(peer: Peer, topic: Topic) -> Iterator[list[Tape]]:
     records = BATCH_RECORDS_100 * FETCH_BATCHES
-    topics.fill(
-        peer, topic, records=records * FETCHES * CONNECTIONS, value_size=100, batch_records=BATCH_RECORDS_100
-    )  # fmt: skip
-    size = FETCH_BATCHES * len(frames.batch(BATCH_RECORDS_100, 100))
-    shape = _fetched(size)
-
-    def read(index: int) -> Tape:
-        def make(number: int) -> bytes:
-            return frames.fetch(topic.id, [(index, number % FETCHES * records)], partition_bytes=size)
-
-        return tape(shape, make, (0, 2, 2, index, 0, frames.unsigned(size + 1)), frames=FETCHES)
-
-    yield [read(index) for index in range(CONNECTIONS)]
+    wanted = records * FETCHES * CONNECTIONS
+    topics.fill(peer, topic, records=wanted, value_size=100, batch_records=BATCH_RECORDS_100)
+    yield _reads(topic, size=FETCH_SIZE, offsets=records, committed=False)
 
 
-FETCHED_MB = FETCH_BATCHES * len(frames.batch(BATCH_RECORDS_100, 100)) / 1e6
+@contextlib.contextmanager
+def _committed(peer: Peer, topic: Topic) -> Iterator[list[Tape]]:
+    """Every answer has four transactions, of which the second was aborted: at the edges brokers may name more."""
+    with frames.Connection(peer.address) as connection:
+        producer = Transactions.of(connection, topic)
+        for number in range(FETCHES * TRANSACTIONS):
+            producer.begin()
+            producer.write(FETCH_BATCHES // TRANSACTIONS)
+            producer.end(committed=number % TRANSACTIONS != 1)
+        offsets = FETCH_BATCHES * BATCH_RECORDS_100 + TRANSACTIONS
+        _await_markers(connection, topic, FETCHES * offsets)
+    size = FETCH_SIZE + TRANSACTIONS * MARKER_SIZE
+    yield _reads(topic, size=size, offsets=offsets, committed=True, aborted=1)
+
+
+def _await_markers(connection: frames.Connection, topic: Topic, end: int) -> None:
+    """Markers may come after the answer to EndTxn."""
+    deadline = time.monotonic() + LIMIT_S
+    for index in range(topic.partitions):
+        request = frames.fetch(topic.id, [(index, 0)], partition_bytes=1, wait_ms=0)
+        while (found := frames.check_fetched(connection.ask(request)).high_watermark) != end:
+            if found > end or time.monotonic() > deadline:
+                raise RuntimeError(f"partition {index} has {found} offsets instead of {end}")
+            time.sleep(0.01)
+
+
+# ── OffsetCommit ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _commit(group: str, topic: Topic, offset: int) -> bytes:
+    """Of a group without members, as a simple consumer commits."""
+    partitions = tuple(
+        OffsetCommitPartition(partition_index=index, committed_offset=offset) for index in range(topic.partitions)
+    )
+    request = OffsetCommitRequest(group_id=group, topics=(OffsetCommitTopic(name=topic.name, partitions=partitions),))
+    return frames.frame(OFFSET_COMMIT, OFFSET_COMMIT_VERSION, encode(request, OFFSET_COMMIT_VERSION))
+
+
+def _committed_offsets(topic: Topic) -> Shape:
+    """Size, correlation id; topics; partitions, then of each index and error; else tags, throttle time, name."""
+    head = Struct(f">iix4xb{1 + len(topic.name)}xb" + "ihx" * topic.partitions + "xx")
+    parts = [
+        name for index in range(topic.partitions) for name in (f"partition {index}", f"error of partition {index}")
+    ]
+    return Shape("OffsetCommit", head, ("size", "correlation id", "topics", "partitions", *parts), head.size)
+
+
+@contextlib.contextmanager
+def _commits(peer: Peer, topic: Topic) -> Iterator[list[Tape]]:
+    shape, tapes = _committed_offsets(topic), []
+    fields = (2, topic.partitions + 1, *(field for index in range(topic.partitions) for field in (index, 0)))
+    with frames.Connection(peer.address) as connection:
+        for number in range(CONNECTIONS):
+            group = f"saturate-{topic.name}-{number}"
+            await_coordinator(connection, group, GROUP)
+            _await_commit(connection, _commit(group, topic, 0), shape)
+            tapes.append(tape(shape, lambda offset, group=group: _commit(group, topic, offset), fields))  # type: ignore[misc]
+    yield tapes
+
+
+def _await_commit(connection: frames.Connection, request: bytes, shape: Shape) -> None:
+    """A new coordinator may still load."""
+    error_at = shape.size - 4 - 2 - 1 - 2  # of the last partition, behind the four bytes of the size
+    patiently(
+        "OffsetCommit", lambda: (int.from_bytes(connection.ask(request).head[error_at : error_at + 2], "big"), None)
+    )
+
 
 MEASURES = (
     Saturation(
@@ -210,7 +369,16 @@ MEASURES = (
         "produce-compressed", "150 records of 100 B per request, lz4, acks=1", "records", BATCH_RECORDS_100,
         _produce(_compressible),
     ),
-    Saturation("fetch-hot", "answers of 1 MB from the page cache, no session", "MB", FETCHED_MB, _hot),
+    Saturation(
+        "produce-transactional", "150 records of 100 B per request, in an open transaction", "records",
+        BATCH_RECORDS_100, _in_transaction,
+    ),
+    Saturation("fetch-hot", "answers of 1 MB from the page cache, no session", "MB", FETCH_SIZE / 1e6, _hot),
+    Saturation(
+        "fetch-committed", "the same, read_committed, four transactions in each answer, one aborted", "MB",
+        (FETCH_SIZE + TRANSACTIONS * MARKER_SIZE) / 1e6, _committed,
+    ),
+    Saturation("commits", "OffsetCommit of 5 partitions by groups without members", "commits", 1, _commits),
 )  # fmt: skip
 
 
