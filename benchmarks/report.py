@@ -73,40 +73,31 @@ def _side(values: dict[str, float] | None) -> str:
 
 
 def show_saturation(results: dict[str, Any], console: Console) -> None:
-    """Two lines per measure, one for each broker."""
+    """One line per measure and broker."""
     table = Table(title=f"One core of {results['ours']}" + (f" : {results['theirs']}" if results["theirs"] else ""))
-    columns = (
-        "measure",
-        "unit",
-        "broker",
-        "per second",
-        "ratio",
-        "µs each",
-        "user",
-        "kernel",
-        "its core",
-        "load's core",
-    )
-    for column in columns:
-        table.add_column(column, justify="left" if column in columns[:3] else "right")
+    for column in ("measure", "unit", "broker"):
+        table.add_column(column)
+    for column in ("per second", "ratio", "CPU µs each", "user", "kernel", "its core", "load's core"):
+        table.add_column(column, justify="right")
+    table.add_column("")
     for row in results["measures"]:
+        names = (row["title"], row["unit"].removesuffix("/s"))
         for label, shares in row["shares"].items():
             first = label == "ours"
-            ratio = (
-                f"[bold]{row['ratio']:.2f}[/] ({row['ratio_least']:.2f}–{row['ratio_most']:.2f})"
-                if "ratio" in row
-                else ""
-            )
             figures = (f"{shares[name]:.0%}" for name in ("user", "kernel", "broker_busy", "generator_busy"))
             table.add_row(
-                row["title"] + ("[red] *" if row["generator_bound"] else "") if first else "",
-                row["unit"].removesuffix("/s") if first else "",
-                label, _side(row[label]), ratio if first else "", chart.number(row["cpu"][label]["median"]), *figures,
+                *(names if first else ("", "")), label, _side(row[label]), _ratio(row) if first else "",
+                chart.number(row["cpu"][label]["median"]), *figures, f"[red]{row['marks'][label]}",
             )  # fmt: skip
     console.print(table)
-    if any(row["generator_bound"] for row in results["measures"]):
-        console.print("[red]* The load's core was busy too: the broker may be able to do more.")
-    console.print(f"Medians (least–most) of {results['rounds']} rounds. CPU is that of the whole broker.")
+    console.print(f"Medians (least–most) of {results['rounds']} rounds.")
+    for mark, says in results["legend"].items():
+        if any(mark in marks for row in results["measures"] for marks in row["marks"].values()):
+            console.print(f"[red]{mark}[/] {says}.")
+
+
+def _ratio(row: dict[str, Any]) -> str:
+    return f"[bold]{row['ratio']:.2f}[/] ({row['ratio_least']:.2f}–{row['ratio_most']:.2f})" if "ratio" in row else ""
 
 
 def show_isolation(rows: list[dict[str, Any]], console: Console) -> None:

@@ -28,6 +28,14 @@ MOST_BYTES = 2_000_000_000  # of frames per round: less than what the kernel let
 WARM_RISE = 1.03  # a slice that is faster than all before by more than this shows that the broker still warms up
 WARM_STEADY = 2  # slices in a row that do not rise
 GENERATOR_BUSY = 0.9  # beyond this the sender may be what is measured
+BROKER_BUSY = 0.9  # below this the broker's core was not what limited it
+DISTURBED = 0.05  # of a core, used by others than the broker and the sender
+
+MARKS = {
+    "*": "the core of the load was more than 90 % busy: the broker may be able to do more",
+    "~": "the core of the broker was less than 90 % busy with it: the broker waited for something else",
+    "!": "others used more than 5 % of one of the cores: repeat it on an idle machine",
+}
 
 PIN = "import os, sys; os.sched_setaffinity(0, {int(sys.argv[1])}); os.execvp(sys.argv[2], sys.argv[2:])"
 
@@ -141,7 +149,7 @@ def compare(
             say(f"starting {label}: {kind.name} {kind.version}")
             peers.append(stack.enter_context(running(Pinned(kind, cores.broker), workdir, label)))
         for measure in wanted:
-            warmed[measure.name] = {peer.label: _warm(measure, peer, extent, say) for peer in peers}
+            warmed[measure.name] = {peer.label: _warm(measure, peer, extent, cores, say) for peer in peers}
             taken[measure.name] = {peer.label: [] for peer in peers}
             for number in range(extent.rounds):
                 # The order alternates, so that neither always goes second.
@@ -157,6 +165,7 @@ def compare(
         "rounds": extent.rounds,
         "seconds": extent.seconds,
         "measures": [summary(measure, taken[measure.name]) for measure in wanted],
+        "legend": MARKS,
         "warming": warmed,
         "figures": taken,
     }
@@ -166,12 +175,12 @@ def _jars_of(kind: Kind | None) -> Jars | None:
     return getattr(kind, "jars", None)
 
 
-def _warm(measure: Saturation, peer: Peer, extent: Extent, say: Say) -> list[float]:
+def _warm(measure: Saturation, peer: Peer, extent: Extent, cores: Cores, say: Say) -> list[float]:
     """Slices of this load until it gets no faster; their rates."""
     rates: list[float] = []
     while not steady(rates) and len(rates) * extent.slice_s < extent.warm_limit_s:
         say(f"{measure.name}, warming {peer.label}, slice {len(rates) + 1}")
-        rates.append(load(measure, peer, extent.slice_s)["per_s"])
+        rates.append(load(measure, peer, extent.slice_s, cores)["per_s"])
     return rates
 
 
@@ -182,7 +191,7 @@ def steady(rates: list[float]) -> bool:
     return all(rates[at] < max(rates[:at]) * WARM_RISE for at in range(len(rates) - WARM_STEADY, len(rates)))
 
 
-def load(measure: Saturation, peer: Peer, seconds: float, cores: Cores | None = None) -> Figures:
+def load(measure: Saturation, peer: Peer, seconds: float, cores: Cores) -> Figures:
     """One stretch of load on a topic of its own."""
     with (
         topics.topic(peer, CONNECTIONS) as topic,
@@ -216,10 +225,8 @@ def _ticks(pid: int) -> tuple[int, int]:
     return int(fields[11]), int(fields[12])
 
 
-def _core_ticks(cores: Cores | None) -> dict[str, int]:
+def _core_ticks(cores: Cores) -> dict[str, int]:
     """Busy time of both cores, whoever used them: other processes and the kernel's own threads show up here."""
-    if cores is None:
-        return {}
     lines = dict(line.split(" ", 1) for line in Path("/proc/stat").read_text().splitlines() if line.startswith("cpu"))
     found = {}
     for name, core in (("broker", cores.broker), ("generator", cores.generator)):
@@ -235,14 +242,22 @@ def summary(measure: Saturation, rounds: dict[str, list[Figures]]) -> dict[str, 
     cpu_unit = f"µs/{measure.unit.removesuffix('s')}"
     row["cpu"] = summarise(Measure(measure.name, measure.name, measure.name, "cpu_us", cpu_unit, "lower", None), rounds)
     row["says"] = measure.says
-    row["shares"] = {
-        label: {
-            name: statistics.median(figures[name] for figures in taken)
-            for name in ("user", "kernel", "broker_busy", "generator_busy")
-        }
-        for label, taken in rounds.items()
-    }  # fmt: skip
-    row["generator_bound"] = any(
-        figures["generator_busy"] > GENERATOR_BUSY for taken in rounds.values() for figures in taken
-    )
+    row["shares"] = {label: _medians(taken) for label, taken in rounds.items()}
+    row["marks"] = {label: marks(taken) for label, taken in rounds.items()}
     return row
+
+
+def _medians(taken: list[Figures]) -> Figures:
+    return {name: statistics.median(figures[name] for figures in taken) for name in taken[0]}
+
+
+def marks(taken: list[Figures]) -> str:
+    """What is to be said about the rounds of one broker: keys of `MARKS`."""
+    median = _medians(taken)
+    others = max(median[f"{name}_core_busy"] - median[f"{name}_busy"] for name in ("broker", "generator"))
+    applies = {
+        "*": max(max(figures["generator_core_busy"], figures["generator_busy"]) for figures in taken) > GENERATOR_BUSY,
+        "~": median["broker_busy"] < BROKER_BUSY,
+        "!": others > DISTURBED,
+    }
+    return "".join(mark for mark in MARKS if applies[mark])

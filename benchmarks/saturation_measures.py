@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from struct import Struct
 from typing import TypeVar
 
@@ -77,8 +78,12 @@ def _produce(batch: Callable[[], bytes]) -> Prepare:
     @contextlib.contextmanager
     def prepare(peer: Peer, topic: Topic) -> Iterator[list[Tape]]:
         data = batch()
-        made = [frames.produce(topic.id, [(index, data)]) for index in range(CONNECTIONS)]
-        yield [tape(PRODUCED, lambda _, frame=frame: frame, _produced(index)) for index, frame in enumerate(made)]  # type: ignore[misc]
+
+        def write(index: int) -> Tape:
+            frame = frames.produce(topic.id, [(index, data)])
+            return tape(PRODUCED, lambda _: frame, _produced(index))
+
+        yield [write(index) for index in range(CONNECTIONS)]
 
     return prepare
 
@@ -318,26 +323,24 @@ def _commit(group: str, topic: Topic, offset: int) -> bytes:
     return frames.frame(OFFSET_COMMIT, OFFSET_COMMIT_VERSION, encode(request, OFFSET_COMMIT_VERSION))
 
 
-def _committed_offsets(topic: Topic) -> Shape:
-    """Size, correlation id; topics; partitions, then of each index and error; else tags, throttle time, name."""
+def _offsets_committed(topic: Topic) -> tuple[Shape, tuple[int, ...]]:
+    """Size, correlation id; topics; partitions, then of each index and error. Else tags, throttle time and name."""
+    indexes = range(topic.partitions)
     head = Struct(f">iix4xb{1 + len(topic.name)}xb" + "ihx" * topic.partitions + "xx")
-    parts = [
-        name for index in range(topic.partitions) for name in (f"partition {index}", f"error of partition {index}")
-    ]
-    return Shape("OffsetCommit", head, ("size", "correlation id", "topics", "partitions", *parts), head.size)
+    names = [name for index in indexes for name in (f"partition {index}", f"error of partition {index}")]
+    shape = Shape("OffsetCommit", head, ("size", "correlation id", "topics", "partitions", *names), head.size)
+    return shape, (2, topic.partitions + 1, *(field for index in indexes for field in (index, 0)))
 
 
 @contextlib.contextmanager
 def _commits(peer: Peer, topic: Topic) -> Iterator[list[Tape]]:
-    shape, tapes = _committed_offsets(topic), []
-    fields = (2, topic.partitions + 1, *(field for index in range(topic.partitions) for field in (index, 0)))
+    shape, fields = _offsets_committed(topic)
+    groups = [f"saturate-{topic.name}-{number}" for number in range(CONNECTIONS)]
     with frames.Connection(peer.address) as connection:
-        for number in range(CONNECTIONS):
-            group = f"saturate-{topic.name}-{number}"
+        for group in groups:
             await_coordinator(connection, group, GROUP)
             _await_commit(connection, _commit(group, topic, 0), shape)
-            tapes.append(tape(shape, lambda offset, group=group: _commit(group, topic, offset), fields))  # type: ignore[misc]
-    yield tapes
+    yield [tape(shape, partial(_commit, group, topic), fields) for group in groups]
 
 
 def _await_commit(connection: frames.Connection, request: bytes, shape: Shape) -> None:
