@@ -193,7 +193,7 @@ def saturate(
         raise typer.Exit(2)
     theirs = _opponent(no_kafka, against)
     extent = saturation.QUICK if quick else saturation.Extent(rounds, seconds)
-    path = report.TRIAL if quick or only or against else report.SATURATION
+    path = report.TRIAL if quick or only else report.SATURATION_AGAINST if against else report.SATURATION
     with _scratch(workdir) as scratch, console.status("") as status:
         results = saturation.compare(Moldau(), theirs, wanted, extent, cores, scratch, _saying(status))
     if quick:

@@ -42,9 +42,9 @@ def compare(
                 # The order alternates, so that neither always goes second.
                 for peer in peers if number % 2 == 0 else reversed(peers):
                     say(f"{workload.name}, round {number + 1} of {rounds}: {peer.label}")
-                    idle = _idle_cpu(peers, peer)
+                    idle = idle_cpu(peers, peer)
                     figures = workload.run(setting, peer)
-                    figures["other_cpu_s"] = _idle_cpu(peers, peer) - idle
+                    figures["other_cpu_s"] = idle_cpu(peers, peer) - idle
                     taken[workload.name][peer.label].append(figures)
     return {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
@@ -59,7 +59,7 @@ def compare(
     }
 
 
-def _idle_cpu(peers: list[Peer], loaded: Peer) -> float:
+def idle_cpu(peers: list[Peer], loaded: Peer) -> float:
     return sum(peer.cpu_seconds() for peer in peers if peer is not loaded)
 
 

@@ -16,6 +16,7 @@ ISOLATION = Path("benchmarks/results/isolation.json")
 COMPACTION = ISOLATION.with_name("compaction.json")
 CLUSTER = ISOLATION.with_name("cluster.json")
 SATURATION = ISOLATION.with_name("saturate.json")
+SATURATION_AGAINST = ISOLATION.with_name("saturate-against.json")  # beside another source tree
 TRIAL = Path("benchmarks/results/trial.json")  # quick runs, which must not replace measured figures
 CHART = Path("docs/bench.svg")
 VERDICTS = {True: "[green]reached", False: "[red]missed", None: "–"}
@@ -77,20 +78,21 @@ def show_saturation(results: dict[str, Any], console: Console) -> None:
     table = Table(title=f"One core of {results['ours']}" + (f" : {results['theirs']}" if results["theirs"] else ""))
     for column in ("measure", "unit", "broker"):
         table.add_column(column)
-    for column in ("per second", "ratio", "CPU µs each", "user", "kernel", "its core", "load's core"):
+    for column in ("per second", "ratio", "CPU µs", "user+kernel", "its core", "load's core"):
         table.add_column(column, justify="right")
     table.add_column("")
     for row in results["measures"]:
         names = (row["title"], row["unit"].removesuffix("/s"))
         for label, shares in row["shares"].items():
             first = label == "ours"
-            figures = (f"{shares[name]:.0%}" for name in ("user", "kernel", "broker_busy", "generator_busy"))
+            split = f"{shares['user']:.0%}+{shares['kernel']:.0%}"
+            busy = (f"{shares[name]:.0%}" for name in ("broker_busy", "generator_busy"))
             table.add_row(
                 *(names if first else ("", "")), label, _side(row[label]), _ratio(row) if first else "",
-                chart.number(row["cpu"][label]["median"]), *figures, f"[red]{row['marks'][label]}",
+                chart.number(row["cpu"][label]["median"]), split, *busy, f"[red]{row['marks'][label]}",
             )  # fmt: skip
     console.print(table)
-    console.print(f"Medians (least–most) of {results['rounds']} rounds.")
+    console.print(f"Medians (least–most) of {results['rounds']} rounds. CPU is that of the broker for one of the unit.")
     for mark, says in results["legend"].items():
         if any(mark in marks for row in results["measures"] for marks in row["marks"].values()):
             console.print(f"[red]{mark}[/] {says}.")

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import topics
-from benchmarks.compare import machine
+from benchmarks.compare import idle_cpu, machine
 from benchmarks.jars import Jars
 from benchmarks.measures import Figures, Measure, peers_of
 from benchmarks.peers import Kind, Peer, running
@@ -155,7 +155,10 @@ def compare(
                 # The order alternates, so that neither always goes second.
                 for peer in peers if number % 2 == 0 else reversed(peers):
                     say(f"{measure.name}, round {number + 1} of {extent.rounds}: {peer.label}")
-                    taken[measure.name][peer.label].append(load(measure, peer, extent.seconds, cores))
+                    idle = idle_cpu(peers, peer)
+                    figures = load(measure, peer, extent.seconds, cores)
+                    figures["other_cpu_s"] = idle_cpu(peers, peer) - idle
+                    taken[measure.name][peer.label].append(figures)
     return {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "machine": machine(_jars_of(theirs)),
