@@ -41,4 +41,5 @@ class Session:
     software_name: str = ""
     software_version: str = ""
     authentication: object | None = None  # the state of a SASL exchange
+    repeated: object | None = None  # the last Produce request, to recognise the next one by
     quota: object | None = None  # the state of the user's quotas

@@ -6,7 +6,7 @@ message class, whatever the version on the wire.
 
 import inspect
 import logging
-from collections.abc import Awaitable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from enum import Enum
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
@@ -27,6 +27,7 @@ from moldau.wire.frames import LENGTH
 from moldau.wire.headers import (
     API_VERSIONS,
     PREFIX_AND_LENGTH,
+    PREFIX_AND_LENGTH_SIZE,
     pack_response_header,
     read_request_header,
     read_request_prefix,
@@ -102,18 +103,27 @@ def coordinator(messages: ApiMessages, handler: Handler[CoordinatorContext], nee
     return Api(messages, needs, Part.COORDINATOR, handler)
 
 
+class Hot:
+    """What a request's frame is dispatched by, of an API that is hot."""
+
+    __slots__ = ("flexible", "highest", "lowest", "serve")
+
+    def __init__(self, api: Api) -> None:
+        assert api.hot is not None
+        messages = api.messages
+        self.serve: Callable[[DataContext, memoryview, int, Call], Reply] = api.hot
+        self.lowest = messages.lowest
+        self.highest = messages.highest
+        self.flexible = messages.highest + 1 if messages.flexible is None else messages.flexible
+
+
 class Dispatcher:
     def __init__(self, contexts: Contexts, apis: Iterable[Api]) -> None:
         self._contexts = contexts
         self._data = contexts.data
         self._control = contexts.control
         self._apis = {api.messages.key: api for api in apis}
-        self._hot = {
-            (api.messages.key, version): (api.hot, version >= (api.messages.flexible or version + 1))
-            for api in self._apis.values()
-            if api.hot is not None
-            for version in range(api.messages.lowest, api.messages.highest + 1)
-        }
+        self._hot = {key: Hot(api) for key, api in self._apis.items() if api.hot is not None}
 
     def __call__(self, connection: Connection, frame: memoryview) -> Handled:
         """Handle one request. An unexpected error is logged here, and closes the connection."""
@@ -130,21 +140,21 @@ class Dispatcher:
             raise BadRequest("an internal error") from None
 
     def _dispatch(self, connection: Connection, frame: memoryview) -> Handled:
-        if len(frame) < PREFIX_AND_LENGTH.size:
+        if len(frame) < PREFIX_AND_LENGTH_SIZE:
             raise MalformedMessage("the frame is shorter than a request header")
-        key, version, correlation_id, client_id_size = PREFIX_AND_LENGTH.unpack_from(frame)
-        hot = self._hot.get((key, version))
-        if hot is not None:
-            serve, flexible = hot
-            at = PREFIX_AND_LENGTH.size + (client_id_size if client_id_size > 0 else 0)
+        prefix: tuple[int, int, int, int] = PREFIX_AND_LENGTH.unpack_from(frame)
+        key, version, correlation_id, client_id_size = prefix
+        hot = self._hot.get(key)
+        if hot is not None and hot.lowest <= version <= hot.highest:
+            at = PREFIX_AND_LENGTH_SIZE + (client_id_size if client_id_size > 0 else 0)
             if at >= len(frame):
                 raise MalformedMessage("the frame is shorter than its request header")
             session = connection.session
             if session.client_id is None and client_id_size >= 0:
                 session.client_id = read_request_header(frame)[0].client_id
-            if flexible:
+            if version >= hot.flexible:
                 at = at + 1 if frame[at] == 0 else skip_tag_section(frame, at)
-            return serve(self._data, frame, at, Call(session, version, correlation_id))
+            return hot.serve(self._data, frame, at, Call(session, version, correlation_id))
         return self._dispatch_cold(connection, frame)
 
     def _dispatch_cold(self, connection: Connection, frame: memoryview) -> Handled:

@@ -28,6 +28,8 @@ _ACKS_TIMEOUT: Final = Struct(">hi")
 _UINT32: Final = Struct(">I")
 _LENGTH_CORRELATION: Final = Struct(">ii")
 _NOT_THROTTLED: Final = _INT32.pack(0)
+_NO_TAGS: Final[bytes] = b"\0\0\0"  # of the last partition, of its topic, of the request
+_NO_TAGS_SIZE: Final = 3
 
 
 class ProducePartition:
@@ -116,6 +118,58 @@ def _stretch(view: memoryview, at: int, size: int) -> int:
     if size < 0 or stop > len(view):
         raise MalformedMessage(f"a field of {size} bytes exceeds the request")
     return stop
+
+
+class RepeatedProduce:
+    """The last Produce request of a connection, by which the next one is recognised.
+
+    A producer that writes one batch of one partition at a time sends the same bytes again and again up to the size of
+    the records. They are compared, not decoded.
+    """
+
+    __slots__ = ("_body", "_partition", "_prefix", "_size", "_version")
+
+    def __init__(self) -> None:
+        self._prefix = b""  # from the body's beginning up to the size of the records
+        self._size = 0  # of the prefix; 0: no request to compare with
+        self._version = 0
+        self._body = ProduceBody(None, 0, 0, [])
+        self._partition = ProducePartition(0, 0, 0)
+
+    def read(self, view: memoryview, at: int, version: int) -> ProduceBody:
+        """As `read_produce`. The result is valid until the next request, unless it has a transactional id."""
+        size = self._size
+        if size and version == self._version and bytes(view[at : at + size]) == self._prefix:
+            at += size
+            end = len(view) - _NO_TAGS_SIZE
+            if at < end and view[end:] == _NO_TAGS:
+                length, start = read_uvarint(view, at)
+                if start + length - 1 == end and length:
+                    partition = self._partition
+                    partition.start = start
+                    partition.stop = end
+                    return self._body
+            at -= size
+        body = read_produce(view, at, version)
+        self._remember(view, at, version, body)
+        return body
+
+    def _remember(self, view: memoryview, at: int, version: int, body: ProduceBody) -> None:
+        self._size = 0
+        if version < PRODUCE_FLEXIBLE or body.transactional_id is not None or len(body.topics) != 1:
+            return
+        rows = body.topics[0][1]
+        if len(rows) == 1 and rows[0].stop >= 0:
+            row = rows[0]
+            size = uvarint(row.stop - row.start + 1)
+            size_at = row.start - len(size)
+            if view[size_at : row.start] != size:
+                return  # written with more bytes than necessary
+            self._prefix = bytes(view[at:size_at])
+            self._size = size_at - at
+            self._version = version
+            self._body = body
+            self._partition = row
 
 
 def read_produce(view: memoryview, at: int, version: int) -> ProduceBody:
@@ -208,6 +262,33 @@ _PRODUCE_ROW: Final = {  # version → (layout of a partition without an error m
     8: (Struct(">ihqqq"), b"\0\0\0\0\xff\xff"),
     **dict.fromkeys((9, 10, 11, 12, 13), (Struct(">ihqqq"), b"\x01\x00\x00")),
 }
+
+
+# A whole response with one partition: length, correlation id, number of topics and id of the topic, number of
+# partitions, the partition's row, an empty array of record errors, the throttle time. A pad byte is a null message or
+# an empty tag section.
+_ONE_APPENDED: Final = Struct(">iixb16sbihqqqbxxxix")
+_ONE_APPENDED_LENGTH: Final = _ONE_APPENDED.size - _INT32.size
+
+
+def pack_appended(version: int, correlation: int, token: bytes, result: ProduceResult) -> bytes:
+    """As `pack_produce`, for a request whose only batch was appended."""
+    if version < PRODUCE_BY_ID:
+        return pack_produce(version, correlation, [(token, [result])])
+    return _ONE_APPENDED.pack(
+        _ONE_APPENDED_LENGTH,
+        correlation,
+        2,  # counts are written with one added
+        token,
+        2,
+        result.partition,
+        0,
+        result.base_offset,
+        result.append_time,
+        result.log_start,
+        1,
+        0,
+    )
 
 
 def pack_produce(

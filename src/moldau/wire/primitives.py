@@ -18,6 +18,9 @@ Buffer = bytes | bytearray | memoryview
 SHORT_READ: Final = (struct_error, IndexError)
 
 
+_ONE_BYTE: Final = [bytes((number,)) for number in range(0x80)]  # most counts and lengths
+
+
 class MalformedMessage(ValueError):
     """Bytes that are not a message of the expected type and version."""
 
@@ -34,6 +37,8 @@ def refuse_length(what: str, length: int) -> MalformedMessage:
 
 def uvarint(number: int) -> bytes:
     """An unsigned varint, least significant seven bits first."""
+    if number < 0x80:
+        return _ONE_BYTE[number]
     out = bytearray()
     while number > 0x7F:
         out.append(number & 0x7F | 0x80)

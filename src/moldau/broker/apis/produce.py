@@ -29,7 +29,14 @@ from moldau.replication.appender import Appended, Outcome
 from moldau.replication.leader import ALL
 from moldau.replication.partition import Partition
 from moldau.wire.headers import PREFIX_AND_LENGTH
-from moldau.wire.hot import PRODUCE_BY_ID, ProduceBody, ProduceResult, pack_produce, read_produce
+from moldau.wire.hot import (
+    PRODUCE_BY_ID,
+    ProduceBody,
+    ProduceResult,
+    RepeatedProduce,
+    pack_appended,
+    pack_produce,
+)
 
 ACKS: Final = (-1, 0, 1)
 NULL_RECORDS: Final = Refusal(WireError.INVALID_REQUEST, "the records are null")
@@ -50,7 +57,11 @@ class PendingBatch(NamedTuple):
 
 
 def produce(ctx: DataContext, frame: memoryview, at: int, call: Call) -> Reply:
-    body = read_produce(frame, at, call.version)
+    session = call.session
+    repeated = session.repeated
+    if not isinstance(repeated, RepeatedProduce):
+        session.repeated = repeated = RepeatedProduce()
+    body = repeated.read(frame, at, call.version)
     if body.acks not in ACKS:
         return _pack(call, _refuse_all(body, Refusal.of(WireError.INVALID_REQUIRED_ACKS)))
     if body.transactional_id is not None:
@@ -106,6 +117,8 @@ def _append_all(
         reply = partial(_reply, ctx, results, acks, call)
         return _park(pending, reply, body.timeout_ms if acks == ALL else None)
     if acks and not refused:
+        if len(results) == 1 and len(partition_results) == 1:
+            return pack_appended(version, call.correlation_id, token, partition_results[0])
         return pack_produce(version, call.correlation_id, results)
     reply_now = _reply(ctx, results, acks, call)
     if isinstance(reply_now, BadRequest):
