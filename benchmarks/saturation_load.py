@@ -5,6 +5,7 @@ the answer to each must say. Every answer is compared with that, many at once; b
 kernel. So the sender costs a fraction of what a broker does.
 """
 
+import abc
 import itertools
 import select
 import socket
@@ -96,7 +97,7 @@ def tape(
     return Tape(shape, joined, size, once * 2, window, renew)
 
 
-class Stream:
+class Stream(abc.ABC):
     """One connection that plays a tape. Subclasses read the answers."""
 
     def __init__(self, address: tuple[str, int], tape: Tape) -> None:
@@ -134,9 +135,9 @@ class Stream:
                 self.blocked = True
                 return
 
+    @abc.abstractmethod
     def receive(self) -> None:
         """Read what has arrived and check it."""
-        raise NotImplementedError
 
     def _read(self, into: memoryview, most: int, flags: int = 0) -> int:
         """Zero if nothing has arrived."""
@@ -246,7 +247,8 @@ class Load:
 
     def __enter__(self) -> "Load":
         for each in self.tapes:
-            stream = (SmallAnswers if each.shape.is_whole else LargeAnswers)(self.address, each)
+            kind: type[SmallAnswers] | type[LargeAnswers] = SmallAnswers if each.shape.is_whole else LargeAnswers
+            stream = kind(self.address, each)
             self._streams[stream.socket.fileno()] = stream
             self._poll.register(stream.socket, select.EPOLLIN)
         return self
