@@ -144,7 +144,9 @@ def _in_transaction(peer: Peer, topic: Topic) -> Iterator[list[Tape]]:
     with frames.Connection(peer.address) as connection:
         producer = Transactions.of(connection, topic)
         producer.begin()
-        producer.write(1)  # Apache Kafka verifies one request of a transaction at a time and refuses others meanwhile
+        # Apache Kafka verifies the first batch of a partition (KIP-890), and refuses a request that waits for that when
+        # another one of its transaction comes: so one request has the first batches of all partitions.
+        producer.write(1)
         data = producer.batch()
         yield [Sequence(data, index, topic, producer.sequence, producer.id).tape() for index in range(CONNECTIONS)]
         producer.end(committed=True)
