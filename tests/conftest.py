@@ -4,9 +4,13 @@ By default the broker is Moldau. To run the same tests on another broker:
 - MOLDAU_TEST_BROKER=apache starts Apache Kafka processes instead (needs java; see support/kafka/jvm.py);
 - MOLDAU_TEST_BOOTSTRAP=host:port uses a running broker; tests that need their own are skipped, and those of groups
   and transactions if that broker has longer timeouts than SHORT_WAITS.
+
+Brokers run with compiled modules, as users run them; MOLDAU_COMPILE=0 runs them as Python. In the process of the tests
+modules are Python, because tests replace parts of them; MOLDAU_TEST_COMPILED=1 loads the compiled ones here too.
 """
 
 import os
+import sys
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +18,11 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from moldau import compiled
+
+if os.environ.get("MOLDAU_TEST_COMPILED") != "1":
+    sys.meta_path.remove(compiled.modules)
 
 from moldau.log.log import DEFAULT_FILES
 from moldau.testing import ZooKeeper

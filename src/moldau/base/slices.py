@@ -1,4 +1,4 @@
-"""A slice of an open file, which the log locates and the network sends."""
+"""FileSlice: a part of an open file, which the log locates and the network sends. Reads nothing."""
 
 from typing import Protocol
 
@@ -9,13 +9,12 @@ class OpenFile(Protocol):
     fd: int
 
 
-class FileSlice(Protocol):
-    @property
-    def file(self) -> OpenFile: ...
-    @property
-    def position(self) -> int: ...
-    @property
-    def length(self) -> int: ...
-    @property
-    def hot(self) -> bool:
-        """Whether it was written a moment ago, and is in the page cache."""
+class FileSlice:
+    __slots__ = ("file", "hot", "length", "position")
+
+    def __init__(self, file: OpenFile, position: int, length: int, hot: bool) -> None:
+        """`hot`: it was written a moment ago, and is in the page cache."""
+        self.file = file
+        self.position = position
+        self.length = length
+        self.hot = hot

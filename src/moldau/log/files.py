@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 from shutil import rmtree
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 DELETED = ".deleted"  # suffix of a file that is no longer part of the log
 TEMPORARY = ".tmp"
@@ -48,15 +48,6 @@ class LogFile:
     def __del__(self) -> None:
         if self.fd >= 0:
             os.close(self.fd)
-
-
-class Slice(NamedTuple):
-    """A part of a file, to be sent without reading it."""
-
-    file: LogFile
-    position: int
-    length: int
-    hot: bool  # written just now, so it is in the page cache
 
 
 class Opened(Protocol):

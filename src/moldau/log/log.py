@@ -15,10 +15,11 @@ from typing import Final
 from uuid import UUID
 
 from moldau.base.ids import Epoch, Offset
+from moldau.base.slices import FileSlice
 from moldau.log.aborted import Aborted
 from moldau.log.durability import Durability
 from moldau.log.epochs import LeaderEpochs
-from moldau.log.files import OpenFiles, Slice, cut_back, out_of_space, remove
+from moldau.log.files import OpenFiles, cut_back, out_of_space, remove
 from moldau.log.flush import FlushJob
 from moldau.log.follower_append import FetchedBatches, fitting, write_batches
 from moldau.log.header import RawHeader
@@ -338,7 +339,7 @@ class Log:
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
-    def locate(self, offset: Offset, max_bytes: int, upper: Offset, *, whole_first: bool) -> Slice | None:
+    def locate(self, offset: Offset, max_bytes: int, upper: Offset, *, whole_first: bool) -> FileSlice | None:
         """A slice from the batch with `offset` on: at most `max_bytes`, and no batch that begins at `upper` or later.
 
         It may end within a batch, as Kafka's responses do, but not within the first: that one is left out if it does
@@ -376,7 +377,7 @@ class Log:
         if length <= 0:
             return None
         hot = segment is self._active and position > segment.size - HOT_TAIL
-        return tuple.__new__(Slice, (file, position, length, hot))
+        return FileSlice(file, position, length, hot)
 
     def read_headers(self, from_offset: Offset) -> Iterator[BatchHeader]:
         """Headers of the batches from the one with `from_offset` to the end."""
@@ -390,7 +391,7 @@ class Log:
         """
         return self.segments.batches(from_offset)
 
-    def aborted_in(self, offset: Offset, piece: Slice, upper: Offset) -> list[Aborted]:
+    def aborted_in(self, offset: Offset, piece: FileSlice, upper: Offset) -> list[Aborted]:
         """The aborted transactions that a read_committed consumer needs for a piece read from `offset` on."""
         return self.producer_state.aborted_in(offset, piece, upper, (self.start_offset, self.end_offset))
 

@@ -11,9 +11,10 @@ from typing import Final
 
 from moldau.base.errors import Refusal, WireError
 from moldau.base.ids import Offset
+from moldau.base.slices import FileSlice
 from moldau.log.aborted import Aborted
 from moldau.log.aborted import find as find_aborted
-from moldau.log.files import Slice, remove, replace
+from moldau.log.files import remove, replace
 from moldau.log.header import RawHeader
 from moldau.log.producers import NOT_ASKED, BatchMetadata, Producers, Verification
 from moldau.log.replay import aborted_of, replay, update_producers, written_before
@@ -83,7 +84,9 @@ class ProducerStateManager:
             first_open = min(first_open, min((began for _, began in self.unreplicated), default=first_open))
         return first_open
 
-    def aborted_in(self, offset: Offset, piece: Slice, upper: Offset, bounds: tuple[Offset, Offset]) -> list[Aborted]:
+    def aborted_in(
+        self, offset: Offset, piece: FileSlice, upper: Offset, bounds: tuple[Offset, Offset]
+    ) -> list[Aborted]:
         """The aborted transactions that a read_committed consumer needs for a piece read from `offset` on.
 
         `bounds` are the log's start and end.

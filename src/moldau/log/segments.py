@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from moldau.base.ids import Offset
-from moldau.log.files import Slice
+from moldau.base.slices import FileSlice
 from moldau.log.header import RawHeader
 from moldau.log.reading import StoredBatch, read_batches
 from moldau.log.recovery import SWAP, rebuild_indexes
@@ -135,7 +135,7 @@ class Segments:
             raise fault
         rebuild_indexes(segment, self.config, self._name, str(fault))
 
-    def bound(self, offset: int, piece: Slice, end_offset: int) -> int:
+    def bound(self, offset: int, piece: FileSlice, end_offset: int) -> int:
         """An upper bound, from the index, of the offsets in a read from `offset` on."""
         index = self.holding(offset)
         segment = self.each[index]

@@ -39,9 +39,10 @@ class Channel(Protocol):
         """Send from the first of the buffers on. `more`: other bytes follow at once and may share a packet."""
 
     def send_slice(self, slice_: FileSlice, sent: int, until: int) -> int:
-        """Send bytes `sent` to `until` of the slice, or fewer; 0 if the file ended early.
+        """Send bytes `sent` to `until` of the slice, or fewer if the channel is full; 0 if the file ended early.
 
-        An encrypting channel should send fewer, since it has to read and encrypt them on the loop.
+        After fewer bytes the caller waits until the channel is writable. An encrypting channel counts itself full after
+        a piece, since it has to read and encrypt on the loop.
         Blocks the loop on pages that are not in the page cache: see `file_slices`.
         """
 

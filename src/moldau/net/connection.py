@@ -374,19 +374,23 @@ class Connection:
         self._advance(self._channel.send_buffers(buffers, more=len(buffers) < len(out)))
 
     def _send_slice(self, piece: FileSlice) -> int:
-        """Send on from the slice; 0 if the disk has to be waited for or the connection is closed."""
+        """Send on from the slice; 0 if the disk or the client has to be waited for, or the connection is closed."""
         sent = self._sent
         if sent >= self._warm_until:
             until = file_slices.window_end(piece, sent)
             if not piece.hot and file_slices.is_cold(piece, sent, until):
-                self._warm(piece, until)
+                self._warm(piece, file_slices.cold_window_end(piece, sent))
                 return 0
             self._warm_until = until
+        asked = self._warm_until - sent
         count = self._channel.send_slice(piece, sent, self._warm_until)
-        if count:
-            self._advance(count)
-        else:
+        if not count:
             self.close("a log segment is shorter than the slice of it that was to be sent")
+            return 0
+        self._advance(count)
+        if count < asked:  # the channel is full: another call would only say so
+            self._wait_writable()
+            return 0
         return count
 
     def _advance(self, count: int) -> None:

@@ -11,7 +11,9 @@ from typing import Final
 from moldau.base.slices import FileSlice
 from moldau.net.reply import Parts
 
-WINDOW: Final = 512 * 1024  # bytes that are probed, or read by one thread call, before the loop sends them
+WINDOW: Final = 1024 * 1024  # bytes that are probed, then sent with one call
+SHORT_REST: Final = 256 * 1024  # of a slice, not worth a call of its own
+COLD_WINDOW: Final = 512 * 1024  # bytes that one thread call reads, before the loop sends them
 PROBE_STEP: Final = 256 * 1024  # the kernel reads ahead about as much: one probe tells about one step
 WARM_STEP: Final = 256 * 1024
 COALESCED_AT_MOST: Final = 64 * 1024  # bytes of a reply that is copied into one buffer rather than sent as slices
@@ -21,8 +23,13 @@ _probe_byte: Final = bytearray(1)
 
 
 def window_end(slice_: FileSlice, sent: int) -> int:
-    """Up to where the slice is probed, warmed and sent at once, after its first `sent` bytes."""
-    return min(slice_.length, sent + WINDOW)
+    """Up to where the slice is probed and sent at once, after its first `sent` bytes. A short rest is included."""
+    return slice_.length if slice_.length - sent <= WINDOW + SHORT_REST else sent + WINDOW
+
+
+def cold_window_end(slice_: FileSlice, sent: int) -> int:
+    """Up to where a thread reads the slice at once."""
+    return min(slice_.length, sent + COLD_WINDOW)
 
 
 def is_cold(slice_: FileSlice, sent: int, until: int) -> bool:

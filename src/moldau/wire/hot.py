@@ -373,13 +373,25 @@ def _nullable(text: str | None, flexible: bool) -> bytes:
 # ── fetch ──
 
 
-class FetchPartition(NamedTuple):
-    partition: int
-    leader_epoch: int  # known to the client; -1: unknown
-    offset: int
-    last_fetched_epoch: int
-    most_bytes: int
-    log_start: int = -1  # of a follower
+class FetchPartition:
+    __slots__ = ("last_fetched_epoch", "leader_epoch", "log_start", "most_bytes", "offset", "partition")
+
+    def __init__(
+        self,
+        partition: int,
+        leader_epoch: int,
+        offset: int,
+        last_fetched_epoch: int,
+        most_bytes: int,
+        log_start: int = -1,
+    ) -> None:
+        """`leader_epoch`: known to the client, or -1. `log_start`: of a follower."""
+        self.partition = partition
+        self.leader_epoch = leader_epoch
+        self.offset = offset
+        self.last_fetched_epoch = last_fetched_epoch
+        self.most_bytes = most_bytes
+        self.log_start = log_start
 
 
 class FetchBody(NamedTuple):
@@ -396,17 +408,49 @@ class FetchBody(NamedTuple):
     replica_epoch: int = -1  # the follower's broker epoch (KIP-903)
 
 
-class FetchResult(NamedTuple):
-    partition: int
-    error: int
-    high_watermark: int
-    last_stable: int
-    log_start: int
-    records: FileSlice | None = None
-    diverging: tuple[int, int] | None = None  # epoch and its end offset (KIP-595)
-    aborted: Sequence[tuple[int, int]] | None = None  # producer id and first offset; null unless read_committed
-    preferred: int = -1  # the preferred read replica of this consumer (KIP-392)
-    leader: tuple[int, int] | None = None  # current leader and epoch, if it is another broker (KIP-951)
+class FetchResult:
+    __slots__ = (
+        "aborted",
+        "diverging",
+        "error",
+        "high_watermark",
+        "last_stable",
+        "leader",
+        "log_start",
+        "partition",
+        "preferred",
+        "records",
+    )
+
+    def __init__(
+        self,
+        partition: int,
+        error: int,
+        high_watermark: int,
+        last_stable: int,
+        log_start: int,
+        records: FileSlice | None = None,
+        diverging: tuple[int, int] | None = None,
+        aborted: Sequence[tuple[int, int]] | None = None,
+        preferred: int = -1,
+        leader: tuple[int, int] | None = None,
+    ) -> None:
+        """`diverging`: epoch and its end offset (KIP-595).
+
+        `aborted`: producer id and first offset of aborted transactions; null unless read_committed. `preferred`: the
+        preferred read replica of this consumer (KIP-392). `leader`: current leader and epoch, if it is another broker
+        (KIP-951).
+        """
+        self.partition = partition
+        self.error = error
+        self.high_watermark = high_watermark
+        self.last_stable = last_stable
+        self.log_start = log_start
+        self.records = records
+        self.diverging = diverging
+        self.aborted = aborted
+        self.preferred = preferred
+        self.leader = leader
 
 
 _FETCH_HEAD: Final = Struct(">iiiib")  # replica, wait, min, max, isolation
@@ -595,12 +639,9 @@ def pack_fetch(
 
 
 def _fetch_row(version: int, result: FetchResult) -> bytes:
-    index, code, high, stable, start, _, _, aborted, preferred, _ = result
-    row = (
-        _FETCH_RESULT_5.pack(index, code, high, stable, start)
-        if version >= 5
-        else _FETCH_RESULT_4.pack(index, code, high, stable)
-    )
+    aborted, preferred = result.aborted, result.preferred
+    fields = (result.partition, result.error, result.high_watermark, result.last_stable)
+    row: bytes = _FETCH_RESULT_5.pack(*fields, result.log_start) if version >= 5 else _FETCH_RESULT_4.pack(*fields)
     if version >= FETCH_FLEXIBLE:
         row += b"\x00" if aborted is None else _array(len(aborted), True)
     else:

@@ -8,7 +8,8 @@ from uuid import UUID
 
 from crc32c import crc32c
 
-from moldau.log.files import OpenFiles, Slice
+from moldau.base.slices import FileSlice
+from moldau.log.files import OpenFiles
 from moldau.log.log import Log
 from moldau.log.settings import LogConfig
 from moldau.wire.batch import BatchHeader, read_header
@@ -88,7 +89,7 @@ def flush(log: Log) -> None:
     log.finish_flush(job)
 
 
-def read(piece: Slice | None) -> bytes:
+def read(piece: FileSlice | None) -> bytes:
     return b"" if piece is None else os.pread(piece.file.fd, piece.length, piece.position)
 
 

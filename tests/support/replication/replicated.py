@@ -12,11 +12,12 @@ from typing import Any
 
 from moldau.base.errors import Refusal, WireError
 from moldau.base.later import Later
+from moldau.base.slices import FileSlice
 from moldau.broker.apis.fetch import fetch
 from moldau.broker.apis.list_offsets import list_offsets
 from moldau.broker.fetch_sessions import FetchSessionCache
 from moldau.broker.replica_selector import RACK_AWARE
-from moldau.log.files import Slice, remove
+from moldau.log.files import remove
 from moldau.log.settings import LogConfig
 from moldau.metadata.alter_partition import ProposedIsr, alter_partition
 from moldau.metadata.changes import BrokerRegistered, Change, ChangeSet, TopicCreated, apply
@@ -193,7 +194,7 @@ class Node:
     def serve_fetch(self, body: bytes, version: int) -> bytes:
         parts = fetch(self.context(), memoryview(body), 0, a_call(version))
         assert isinstance(parts, list)
-        return b"".join(read(part) if isinstance(part, Slice) else bytes(part) for part in parts)[4:]  # type: ignore[arg-type]
+        return b"".join(read(part) if isinstance(part, FileSlice) else bytes(part) for part in parts)[4:]  # type: ignore[arg-type]
 
     async def checkpoint(self) -> bool:
         self.write_checkpoint()

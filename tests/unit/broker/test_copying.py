@@ -8,9 +8,9 @@ import pytest
 
 from moldau.base.errors import Refusal, WireError
 from moldau.base.later import Later
+from moldau.base.slices import FileSlice
 from moldau.broker.apis.fetch import fetch
 from moldau.broker.replica_selector import RACK_AWARE, Choice, preferred_replica
-from moldau.log.files import Slice
 from moldau.metadata.elections import broker_failure_changes
 from moldau.metadata.image import Broker
 from moldau.net.reply import Parked
@@ -46,7 +46,7 @@ class FetchingFollower:
         return answer if isinstance(answer, Parked) else self.read(answer)
 
     def read(self, parts: Any) -> Fetched | None:
-        frame = b"".join(read(part) if isinstance(part, Slice) else bytes(part) for part in parts)[4:]
+        frame = b"".join(read(part) if isinstance(part, FileSlice) else bytes(part) for part in parts)[4:]
         fetched = read_fetch_response(memoryview(frame), 5)
         self.session = (fetched.session_id, self.session[1] + 1)
         return fetched.topics[0][1][0] if fetched.topics else None
@@ -251,7 +251,7 @@ def consume(node: Node, offset: int, version: int = 12, rack: str = "") -> Any:
     )
     request = FetchRequest(max_wait_ms=0, min_bytes=1, topics=(topic,), rack_id=rack)
     parts = fetch(node.rack_aware(), memoryview(encode(request, version)), 0, a_call(version))
-    frame = b"".join(read(part) if isinstance(part, Slice) else bytes(part) for part in parts)
+    frame = b"".join(read(part) if isinstance(part, FileSlice) else bytes(part) for part in parts)
     at = 8 + (version >= 12)
     return decode(FetchResponse, version, memoryview(frame), at).responses[0].partitions[0]
 

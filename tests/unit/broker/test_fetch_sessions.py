@@ -32,7 +32,10 @@ def ask(epoch: int, *partitions: int, session: int = 0, topic: bytes = b"t", off
 
 
 def result(index: int, high: int = 0, **changed: Any) -> FetchResult:
-    return FetchResult(index, 0, high, high, 0)._replace(**changed)
+    made = FetchResult(index, 0, high, high, 0)
+    for name, value in changed.items():
+        setattr(made, name, value)
+    return made
 
 
 def answered(fetch: FetchContext, *results: FetchResult) -> list[int]:

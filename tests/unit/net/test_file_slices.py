@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
+from moldau.base.slices import FileSlice
 from moldau.net import connection, file_slices
 from moldau.net.reply import Parts
 from support.net.loops import Served, answer, framed, number_of, on_both_loops, request, run, turns, until
@@ -22,13 +23,6 @@ class File(NamedTuple):
     fd: int
 
 
-class Slice(NamedTuple):
-    file: File
-    position: int
-    length: int
-    hot: bool
-
-
 @pytest.fixture
 def content() -> bytes:
     return bytes(range(251)) * (SIZE // 251 + 1)
@@ -40,7 +34,7 @@ def file(tmp_path: Path, content: bytes) -> File:
     return File(os.open(tmp_path / "data", os.O_RDONLY))
 
 
-def reply_of(number: int, *slices: Slice) -> Parts:
+def reply_of(number: int, *slices: FileSlice) -> Parts:
     """A frame: the number, then the slices, each followed by a byte."""
     size = 8 + sum(each.length + 1 for each in slices)
     parts: Parts = [framed(bytes(size))[:4] + number.to_bytes(8)]
@@ -52,7 +46,7 @@ def reply_of(number: int, *slices: Slice) -> Parts:
 def test_slices_arrive_between_the_bytes_around_them(loop_kind: str, file: File, content: bytes) -> None:
     async def main() -> None:
         served = Served()
-        served.script.replies[1] = lambda: reply_of(1, Slice(file, 10, 100, True), Slice(file, 5_000, 7, False))
+        served.script.replies[1] = lambda: reply_of(1, FileSlice(file, 10, 100, True), FileSlice(file, 5_000, 7, False))
         await served.peer.send(request(1) + request(2))
         assert await served.peer.frame() == (1).to_bytes(8) + content[10:110] + b"|" + content[5_000:5_007] + b"|"
         assert await served.peer.numbers(1) == [2]
@@ -70,7 +64,7 @@ def test_a_slow_reader_gets_every_byte(
 
     async def main() -> None:
         served, other = Served(), Served()
-        served.script.replies[1] = lambda: reply_of(1, Slice(file, 3, SIZE - 3, hot))
+        served.script.replies[1] = lambda: reply_of(1, FileSlice(file, 3, SIZE - 3, hot))
         await served.peer.send(request(1))
         await turns(50)
         await served.peer.send(request(2))
@@ -94,7 +88,7 @@ def test_cold_slices_are_read_by_a_thread_once_each(
     warmed: list[tuple[int, int]] = []
     real = file_slices.warm
 
-    def warm(slice_: Slice, sent: int, until_: int) -> None:
+    def warm(slice_: FileSlice, sent: int, until_: int) -> None:
         assert threading.current_thread() is not threading.main_thread()
         warmed.append((sent, until_))
         real(slice_, sent, until_)
@@ -104,12 +98,12 @@ def test_cold_slices_are_read_by_a_thread_once_each(
 
     async def main() -> None:
         served = Served()
-        served.script.replies[1] = lambda: reply_of(1, Slice(file, 0, SIZE, False), Slice(file, 9, 11, False))
+        served.script.replies[1] = lambda: reply_of(1, FileSlice(file, 0, SIZE, False), FileSlice(file, 9, 11, False))
         await served.peer.send(request(1) + request(2))
         frame = await served.peer.frame()
         assert frame[8:] == content[:SIZE] + b"|" + content[9:20] + b"|"
         assert await served.peer.numbers(1) == [2]
-        step = file_slices.WINDOW
+        step = file_slices.COLD_WINDOW
         assert warmed == [(at, min(at + step, SIZE)) for at in range(0, SIZE, step)] + [(0, 11)]
         served.close()
 
@@ -132,7 +126,7 @@ def test_while_a_slice_is_warmed_others_are_served_and_the_peer_may_leave(
     async def main() -> None:
         gone, stays = Served(), Served()
         for served in (gone, stays):
-            served.script.replies[1] = lambda: reply_of(1, Slice(file, 0, 100, False))
+            served.script.replies[1] = lambda: reply_of(1, FileSlice(file, 0, 100, False))
             await served.peer.send(request(1) + request(2))
         await until(begun.is_set)
         other = Served()
@@ -156,7 +150,7 @@ def test_while_a_slice_is_warmed_others_are_served_and_the_peer_may_leave(
 def test_a_file_that_ends_early_ends_the_connection(loop_kind: str, file: File, content: bytes) -> None:
     async def main() -> None:
         served = Served()
-        short = Slice(file, len(content) - 10, 100, False)
+        short = FileSlice(file, len(content) - 10, 100, False)
         served.script.replies[1] = lambda: reply_of(1, short)
         await served.peer.send(request(1))
         assert len(await served.peer.exactly(4 + 8 + 10)) == 22
@@ -170,7 +164,7 @@ def test_slices_keep_their_place_behind_parked_replies(loop_kind: str, file: Fil
     async def main() -> None:
         served = Served()
         first = served.script.park(1)
-        served.script.replies[2] = lambda: reply_of(2, Slice(file, 0, 5, True))
+        served.script.replies[2] = lambda: reply_of(2, FileSlice(file, 0, 5, True))
         await served.peer.send(request(1) + request(2))
         await until(lambda: served.script.seen == [1, 2])
         await asyncio.sleep(0)
@@ -184,7 +178,7 @@ def test_slices_keep_their_place_behind_parked_replies(loop_kind: str, file: Fil
 
 def test_a_probe_sees_what_the_page_cache_has(loop_kind: str, file: File) -> None:
     """Just written pages are in memory; probing them never says that sending would wait."""
-    whole = Slice(file, 0, SIZE, False)
+    whole = FileSlice(file, 0, SIZE, False)
     assert file_slices.window_end(whole, 0) == file_slices.WINDOW
     assert file_slices.window_end(whole, SIZE - 5) == SIZE
     assert not file_slices.is_cold(whole, 0, SIZE)

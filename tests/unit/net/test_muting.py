@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import pytest
 
+from moldau.base.slices import FileSlice
 from moldau.net import file_slices
 from moldau.net.connection import MAX_PENDING_REPLIES
 from moldau.net.muting import MuteReason
@@ -58,13 +59,6 @@ class File(NamedTuple):
     fd: int
 
 
-class Slice(NamedTuple):
-    file: File
-    position: int
-    length: int
-    hot: bool
-
-
 @on_both_loops
 def test_a_cold_slice_is_read_by_a_thread(loop_kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "data").write_bytes(bytes(100))
@@ -75,7 +69,7 @@ def test_a_cold_slice_is_read_by_a_thread(loop_kind: str, tmp_path: Path, monkey
     async def main() -> None:
         served = Served()
         file = File(os.open(tmp_path / "data", os.O_RDONLY))
-        served.script.replies[1] = lambda: [framed(bytes(108))[:4] + (1).to_bytes(8), Slice(file, 0, 100, False)]
+        served.script.replies[1] = lambda: [framed(bytes(108))[:4] + (1).to_bytes(8), FileSlice(file, 0, 100, False)]
         await served.peer.send(request(1) + request(2))
         await muted_for(served, MuteReason.COLD_READ)
         go_on.set()
