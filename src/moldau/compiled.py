@@ -90,7 +90,5 @@ def describe() -> str:
     return f"not compiled: {modules.reason}" if modules.reason else "compiled"
 
 
-def install() -> None:
-    """Let imports find the compiled modules first. Once, before any of them is imported."""
-    if modules not in sys.meta_path:
-        sys.meta_path.insert(0, modules)
+# Imports find the compiled modules first. Done by importing this module, which the package does before anything else.
+sys.meta_path.insert(0, modules)

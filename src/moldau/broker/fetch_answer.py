@@ -11,7 +11,7 @@ from moldau.broker.fetch_sessions import FetchContext
 from moldau.broker.leaders import endpoints
 from moldau.net.reply import BadRequest, Parked, Parts
 from moldau.replication.delayed_fetch import DelayedFetch, Watched
-from moldau.wire.hot import FetchBody, pack_fetch
+from moldau.wire.hot.fetch import FetchBody, pack_fetch
 
 logger: Final = logging.getLogger("moldau.broker")
 

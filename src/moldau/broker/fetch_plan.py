@@ -7,7 +7,7 @@ from moldau.base.errors import WireError
 from moldau.broker.leaders import Leader as CurrentLeader
 from moldau.log.segment import CorruptLogError
 from moldau.replication.partition import Partition
-from moldau.wire.hot import FetchPartition, FetchResult
+from moldau.wire.hot.fetch import FetchPartition, FetchResult
 
 READ_COMMITTED: Final = 1
 

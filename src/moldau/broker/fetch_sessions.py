@@ -12,7 +12,7 @@ from typing import Final
 
 from moldau.base.errors import WireError
 from moldau.replication.delayed_fetch import FollowerSession
-from moldau.wire.hot import FETCH_BY_ID, FetchBody, FetchPartition, FetchResult
+from moldau.wire.hot.fetch import FETCH_BY_ID, FetchBody, FetchPartition, FetchResult
 
 FINAL_EPOCH: Final = -1  # close the session, and do not make another
 INITIAL_EPOCH: Final = 0  # make a new session

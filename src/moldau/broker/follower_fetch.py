@@ -25,7 +25,7 @@ from moldau.replication.isr import UNKNOWN
 from moldau.replication.leader import Leader
 from moldau.replication.partition import Partition
 from moldau.replication.throttle import UNLIMITED, named
-from moldau.wire.hot import FETCH_BY_ID, FetchBody, FetchPartition, FetchResult
+from moldau.wire.hot.fetch import FETCH_BY_ID, FetchBody, FetchPartition, FetchResult
 
 Checked = Mapping[PartitionKey, FetchResult | None]  # partitions that were checked, and what is wrong with each
 NOTHING: Final[Checked] = {}

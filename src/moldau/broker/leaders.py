@@ -6,7 +6,7 @@ from uuid import UUID
 from moldau.base.errors import WireError
 from moldau.broker.context import DataContext
 from moldau.metadata.image import PartitionState
-from moldau.wire.hot import NodeEndpoint
+from moldau.wire.hot.fields import NodeEndpoint
 
 Leader = tuple[int, int]  # broker id and leader epoch
 

@@ -4,10 +4,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from moldau.broker.apis.fetch import plan_fetch
+from moldau.broker.fetch_plan import Plan
 from moldau.broker.follower_fetch import NOTHING, UNTHROTTLED, plan_copies
 from moldau.log.settings import LogConfig
 from moldau.replication.leader import Leader
-from moldau.wire.hot import FetchBody, FetchPartition
+from moldau.wire.hot.fetch import FetchBody, FetchPartition
 from support.log.logs import TOPIC_ID, batch
 from support.net.loops import run
 from support.replication.replicated import World
@@ -18,6 +19,20 @@ VERSION = 17
 
 def body(replica_id: int, replica_epoch: int = -1) -> FetchBody:
     return FetchBody(replica_id, 0, 1, 1 << 20, 0, 0, 0, [], [], replica_epoch=replica_epoch)
+
+
+def told(plan: Plan) -> list[tuple[object, ...]]:
+    """What a plan answers with."""
+    return [
+        (
+            token,
+            row.partition,
+            row.error,
+            row.high_watermark,
+            row.records and (row.records.position, row.records.length),
+        )
+        for token, row in plan.results
+    ] + [(plan.partitions, plan.size, plan.ready, plan.throttled_bytes)]
 
 
 def test_plans_change_nothing(tmp_path: Path) -> None:
@@ -31,10 +46,10 @@ def test_plans_change_nothing(tmp_path: Path) -> None:
         before = {each: known.end_offset for each, known in role.isr.followers.items()}
         ctx, follower = leader.context(), body(2, world.nodes[2].epoch)
         copies = [plan_copies(ctx, follower, ASKED, NOTHING, UNTHROTTLED, by_id=True) for _ in range(10)]
-        assert all(plan == copies[0] for plan in copies)
+        assert all(told(plan) == told(copies[0]) for plan in copies)
         assert copies[0].size > 0
         reads = [plan_fetch(ctx, body(-1), VERSION, ASKED) for _ in range(2)]
-        assert reads[0] == reads[1]
+        assert told(reads[0]) == told(reads[1])
         assert reads[0].size == 0, "nothing is committed"
         assert {each: known.end_offset for each, known in role.isr.followers.items()} == before
 

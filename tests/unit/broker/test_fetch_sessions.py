@@ -13,7 +13,7 @@ from moldau.broker.fetch_sessions import (
     FetchContext,
     FetchSessionCache,
 )
-from moldau.wire.hot import FETCH_BY_ID, FetchBody, FetchPartition, FetchResult
+from moldau.wire.hot.fetch import FETCH_BY_ID, FetchBody, FetchPartition, FetchResult
 
 NOW = 1_000_000
 BY_NAME, BY_ID = FETCH_BY_ID - 1, FETCH_BY_ID

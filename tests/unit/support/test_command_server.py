@@ -4,11 +4,12 @@ import subprocess
 
 import pytest
 
-from moldau import __version__
+from moldau import __version__, compiled
 from support.clients.cli import MOLDAU, environment, runner
 from support.clients.command_server import CommandServer
 
 NO_BROKER = "localhost:1"
+VERSION = f"moldau {__version__} ({compiled.describe()})\n"
 
 
 @pytest.mark.parametrize(
@@ -24,7 +25,7 @@ def test_exit_code_and_output_are_those_of_a_process(arguments: tuple[str, ...])
 
 def test_commands_know_nothing_of_those_before() -> None:
     for _ in range(2):
-        assert runner(NO_BROKER)("--version", stdin="not read " * 100_000).stdout == f"moldau {__version__}\n"
+        assert runner(NO_BROKER)("--version", stdin="not read " * 100_000).stdout == VERSION
 
 
 def test_a_command_after_one_that_took_too_long_gets_its_own_answer() -> None:
@@ -32,4 +33,4 @@ def test_a_command_after_one_that_took_too_long_gets_its_own_answer() -> None:
     assert server.run(["--version"], "", environment(NO_BROKER), 60).returncode == 0
     with pytest.raises(subprocess.TimeoutExpired):
         server.run(["topic", "list"], "", environment(NO_BROKER), 0.01)
-    assert server.run(["--version"], "", environment(NO_BROKER), 60).stdout == f"moldau {__version__}\n"
+    assert server.run(["--version"], "", environment(NO_BROKER), 60).stdout == VERSION

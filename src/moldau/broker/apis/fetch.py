@@ -29,7 +29,7 @@ from moldau.log.segment import CorruptLogError
 from moldau.net.reply import Parked, Parts
 from moldau.replication.leader import Leader
 from moldau.replication.partition import Partition
-from moldau.wire.hot import FETCH_BY_ID, FetchBody, FetchPartition, FetchResult, pack_fetch, read_fetch
+from moldau.wire.hot.fetch import FETCH_BY_ID, FetchBody, FetchPartition, FetchResult, pack_fetch, read_fetch
 
 FOLLOWERS_SERVE: Final = 11  # the version from which on followers serve consumers (KIP-392)
 

@@ -29,7 +29,7 @@ from moldau.replication.appender import Appended, Outcome
 from moldau.replication.leader import ALL
 from moldau.replication.partition import Partition
 from moldau.wire.headers import PREFIX_AND_LENGTH
-from moldau.wire.hot import (
+from moldau.wire.hot.produce import (
     PRODUCE_BY_ID,
     ProduceBody,
     ProduceResult,
