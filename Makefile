@@ -10,6 +10,12 @@ COMPILED := $(VENV)/.compiled
 # Tests wait often: one process more than cores keeps these busy. Each may start a JVM for Spark, of a gigabyte.
 WORKERS ?= 3
 
+# Tests of the hot modules, which run both ways: in their own process (properties and hostile bytes), and against brokers.
+HOT_TESTS := tests/properties/test_hot_oracles.py tests/properties/test_log_index.py tests/properties/test_log_producers.py \
+  tests/properties/test_log_recovery.py tests/properties/test_log_transactions.py tests/unit/wire
+HOT_CLIENT_TESTS := tests/clients/test_protocol_produce.py tests/clients/test_protocol_fetch.py tests/clients/test_hostile.py \
+  tests/clients/test_protocol_transactions.py tests/clients/test_confluent.py tests/clients/test_aiokafka.py
+
 # Or a while after the first result: make demo DEMO_SECONDS=20
 DEMO_SECONDS ?=
 
@@ -52,6 +58,9 @@ $(COMPILED): $(BROKER) $(shell find src/moldau -name '*.py')
 
 test: setup compile check
 	@$(BIN)/python -m tests.support.rerun tests -n $(WORKERS)
+	@echo "Once more: hot modules compiled in the tests' own process, then brokers with hot modules as Python …"
+	@MOLDAU_TEST_COMPILED=1 $(BIN)/python -m tests.support.rerun $(HOT_TESTS) -n $(WORKERS)
+	@MOLDAU_COMPILE=0 $(BIN)/python -m tests.support.rerun $(HOT_CLIENT_TESTS) -n $(WORKERS)
 
 check: setup
 	@$(BIN)/ruff check src tests benchmarks chaos demo

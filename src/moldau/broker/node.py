@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+from moldau import compiled
 from moldau.base.errors import Refusal
 from moldau.base.properties import Properties
 from moldau.base.settings import SettingsRefused
@@ -118,12 +119,13 @@ async def _serve(config: BrokerConfig, announce: Announce | None, begun: float, 
     except (CannotListen, DirectoryRefused, StoreError) as problem:
         raise StartRefused(str(problem)) from problem
     logger.info(
-        "Broker %d of cluster %s is ready at %s after %.2f s; data in %s",
+        "Broker %d of cluster %s is ready at %s after %.2f s; data in %s; hot modules %s",
         started.node_id,
         started.cluster_id,
         ", ".join(started.addresses),
         started.seconds,
         ", ".join(started.directories),
+        compiled.describe(),
     )
     if announce is not None:
         announce(started)
