@@ -21,7 +21,7 @@ from hypothesis import HealthCheck, settings
 
 from moldau import compiled
 
-if os.environ.get("MOLDAU_TEST_COMPILED") != "1":
+if os.environ.get("MOLDAU_TEST_COMPILED") != "1" and compiled.modules in sys.meta_path:
     sys.meta_path.remove(compiled.modules)
 
 from moldau.log.log import DEFAULT_FILES

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol
 
 from moldau.wire.codec import decode, encode
 from moldau.wire.declare import layout_of
-from moldau.wire.frames import LENGTH, MIN_GROWTH, FrameDecoder
+from moldau.wire.frames import LENGTH, CopyingFrameDecoder
 from moldau.wire.headers import pack_request_header, read_response_header
 from moldau.wire.messages.registry import APIS, CLIENT_APIS
 from moldau.wire.primitives import MalformedMessage
@@ -61,20 +61,6 @@ async def connect_plain(protocol: Callable[[], asyncio.BaseProtocol], address: A
     return transport
 
 
-class _FrameDecoder(FrameDecoder):
-    """Grows a frame by copying it to a larger buffer: the transport still holds the one that it received into."""
-
-    def receive_buffer(self) -> memoryview:
-        own = self._own
-        if own is None or not self._need:
-            return super().receive_buffer()
-        if self._filled == len(own):
-            larger = bytearray(min(self._need, 2 * max(self._filled, MIN_GROWTH)))
-            larger[: self._filled] = own
-            self._own = own = larger
-        return memoryview(own)[self._filled :]
-
-
 class _InFlight(NamedTuple):
     correlation: int
     api_key: int
@@ -95,7 +81,7 @@ class _PeerConnection(asyncio.BufferedProtocol):
         self.responded = False  # at least once: the peer speaks the protocol
         self._on_closed: _OnClosed | None = on_closed  # None: closed
         self._transport: asyncio.Transport | None = None
-        self._decoder = _FrameDecoder(memoryview(bytearray(SCRATCH_BYTES)), largest)
+        self._decoder = CopyingFrameDecoder(memoryview(bytearray(SCRATCH_BYTES)), largest)
 
     @property
     def open(self) -> bool:

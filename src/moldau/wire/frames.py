@@ -100,3 +100,17 @@ class FrameDecoder:
         if size > self.largest:
             return f"a request of {size} bytes is larger than socket.request.max.bytes={self.largest}"
         return f"a request of {size} bytes is impossible; the client does not speak the Kafka protocol"
+
+
+class CopyingFrameDecoder(FrameDecoder):
+    """Grows a frame by copying it to a larger buffer: a transport may still hold the one that it received into."""
+
+    def receive_buffer(self) -> memoryview:
+        own = self._own
+        if own is None or not self._need:
+            return super().receive_buffer()
+        if self._filled == len(own):
+            larger = bytearray(min(self._need, 2 * max(self._filled, MIN_GROWTH)))
+            larger[: self._filled] = own
+            self._own = own = larger
+        return memoryview(own)[self._filled :]

@@ -3,9 +3,15 @@
 Started as `python -m support.brokers.faulty` with the arguments of `moldau.testing.serve`.
 """
 
+import sys
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
+
+from moldau import compiled
+
+if compiled.modules in sys.meta_path:
+    sys.meta_path.remove(compiled.modules)  # compiled methods cannot be replaced
 
 from moldau.broker.apis import list_offsets
 from moldau.groups.offsets.packed import split_key
