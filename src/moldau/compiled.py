@@ -39,16 +39,14 @@ class CompiledModules:
         self._directory = directory
         self._files = files
         self._sources = sources
-        self._reason: str | None = reason or None
-        self._checked = bool(reason)
+        self._reason: str | None = reason or None  # None: the sources were not compared yet
 
     @property
     def reason(self) -> str:
         """Why the hot rooms run as Python; empty if they are compiled."""
-        if not self._checked:
-            self._checked = True
+        if self._reason is None:
             self._reason = self._difference()
-        return self._reason or ""
+        return self._reason
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -59,7 +57,7 @@ class CompiledModules:
         extension = os.path.join(self._directory, file)
         return spec_from_file_location(name, extension, loader=_Loader(name, extension))
 
-    def _difference(self) -> str | None:
+    def _difference(self) -> str:
         if not all(file.endswith(EXTENSION_SUFFIXES[0]) for file in self._files.values()):
             return "they were compiled for another version of Python"
         for path, digest in self._sources.items():
@@ -69,7 +67,7 @@ class CompiledModules:
                 found = ""
             if found != digest:
                 return f"{path} has changed since it was compiled; install Moldau again, or run make compile"
-        return None
+        return ""
 
 
 def _installed() -> CompiledModules:

@@ -27,7 +27,7 @@ API_VERSIONS: Final = 18
 
 _PREFIX: Final = Struct(">hhi")
 PREFIX_AND_LENGTH: Final = Struct(">hhih")
-PREFIX_AND_LENGTH_SIZE: Final = 10
+PREFIX_AND_LENGTH_SIZE: Final = PREFIX_AND_LENGTH.size
 _CORRELATION: Final = Struct(">i")
 _CORRELATION_AND_NO_TAGS: Final = Struct(">ix")
 _NEVER: Final = 0x7FFF
