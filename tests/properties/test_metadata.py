@@ -17,6 +17,7 @@ from moldau.metadata.changes import (
     Change,
     ChangeSet,
     ControllerElected,
+    DocumentsChanged,
     FeaturesFinalized,
     GroupConfigured,
     PartitionChanged,
@@ -48,6 +49,19 @@ BROKERS = st.builds(
 GROUPS = st.sampled_from(("g", "a/b", ".", "..", "%2E", "grüße an alle", "\x01")) | st.text(min_size=1, max_size=3)
 
 
+DOCUMENTS = st.sampled_from(
+    (
+        "/config/users/alice",
+        "/config/users/alice/clients/app",
+        "/config/users/alice/clients/<default>",
+        "/config/clients/app",
+        "/kafka-acl/Topic/a",
+        "/kafka-acl/Topic/b",
+        "/moldau/organisations/acme",
+    )
+)
+
+
 def wishes() -> st.SearchStrategy[tuple[object, ...]]:
     name = st.sampled_from(NAMES)
     single = st.one_of(
@@ -57,6 +71,7 @@ def wishes() -> st.SearchStrategy[tuple[object, ...]]:
         st.tuples(st.just("configure"), name, CONFIGS),
         st.tuples(st.just("configure broker"), st.sampled_from(("", "1", "2")), CONFIGS),
         st.tuples(st.just("configure group"), GROUPS, CONFIGS),
+        st.tuples(st.just("documents"), st.dictionaries(DOCUMENTS, st.none() | st.text(min_size=1, max_size=5))),
         st.tuples(st.just("lead"), name, st.integers(0, 3), st.lists(st.integers(0, 4), min_size=1, max_size=3)),
         st.tuples(st.just("register"), BROKERS),
         st.tuples(st.just("gone"), st.integers(0, 4)),
@@ -82,6 +97,8 @@ def decide(image: ClusterImage, wish: tuple[object, ...], number: int) -> Change
             return BrokerConfigured(name, config)
         case ("configure group", str(name), Mapping() as config):
             return GroupConfigured(name, config)
+        case ("documents", dict() as documents):
+            return DocumentsChanged(documents)
         case ("lead", str(name), int(index), list() as replicas):
             old = image.partition(name, index)
             return (

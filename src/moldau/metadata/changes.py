@@ -13,6 +13,7 @@ from uuid import UUID
 
 from moldau.base.errors import Refusal
 from moldau.base.uuids import text_of, uuid_of
+from moldau.metadata.documents import Changed, changed
 from moldau.metadata.image import NO_BROKER, Broker, ClusterImage, Endpoint, PartitionState, Topic
 
 
@@ -57,6 +58,13 @@ class GroupConfigured:
 
     group: str
     config: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentsChanged:
+    """New or changed documents by path, as a whole each; None for deleted ones."""
+
+    documents: Changed
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +139,7 @@ Change = (
     | TopicConfigured
     | BrokerConfigured
     | GroupConfigured
+    | DocumentsChanged
     | PartitionChanged
     | BrokerRegistered
     | BrokerGone
@@ -178,6 +187,8 @@ def fold(image: ClusterImage, change: Change) -> ClusterImage:
             return replace(image, broker_configs=_with_config(image.broker_configs, change.broker_name, change.config))
         case GroupConfigured():
             return replace(image, group_configs=_with_config(image.group_configs, change.group, change.config))
+        case DocumentsChanged():
+            return replace(image, documents=changed(image.documents, change.documents))
         case BrokerRegistered():
             broker = replace(change.broker, epoch=image.version + 1)
             return replace(image, brokers={**image.brokers, broker.id: broker})
@@ -268,6 +279,7 @@ _KINDS: dict[str, type] = {
         TopicConfigured,
         BrokerConfigured,
         GroupConfigured,
+        DocumentsChanged,
         PartitionChanged,
         BrokerRegistered,
         BrokerGone,
@@ -353,6 +365,7 @@ _WRITE: dict[str, Callable[[Any], Any]] = {
     "topic_id": text_of,
     "partitions": _plain_partitions,
     "config": dict,
+    "documents": dict,
     "features": dict,
     "broker": _plain_broker,
     "changes": lambda changes: [_plain(change) for change in changes],

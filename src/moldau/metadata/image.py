@@ -1,4 +1,4 @@
-"""The cluster's metadata as one immutable value: brokers, topics, partitions, configs, features.
+"""The cluster's metadata as one immutable value: brokers, topics, partitions, configs, documents, features.
 
 Handlers take `image = ctx.image` once per request and read from it; only `metadata.changes.apply` makes new ones. The
 store is not known here. Equality is by value, so that an image can be compared with one loaded from disk.
@@ -75,6 +75,7 @@ class ClusterImage:
     topics_by_id: Mapping[UUID, Topic] = field(default_factory=dict)
     broker_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # by broker id as text, or ""
     group_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # by group id
+    documents: Mapping[str, str] = field(default_factory=dict)  # of users, ACLs, tokens…, by path: see documents.py
     features: Mapping[str, int] = field(default_factory=dict)
     features_epoch: int = -1  # the version that finalized the features; KIP-584: -1 means none yet
     next_producer_id: int = 0

@@ -11,6 +11,7 @@ from moldau.metadata.changes import (
     BrokerConfigured,
     Change,
     ChangeSet,
+    DocumentsChanged,
     GroupConfigured,
     PartitionChanged,
     PartitionsAdded,
@@ -18,6 +19,7 @@ from moldau.metadata.changes import (
     TopicCreated,
     TopicDeleted,
 )
+from moldau.metadata.documents import Changed
 from moldau.metadata.image import ClusterImage, PartitionState
 from moldau.metadata.znodes import CREATED_AT_ONCE, DELETED_AT_ONCE
 
@@ -30,6 +32,8 @@ PER_PARTITION = 400
 PER_DELETED = 330  # two paths with the longest topic name
 NAMES = 4  # times that the topic name is written for each partition
 IDS = 4  # and the replica ids
+PATHS = 6  # times that the path of a document is written, in parts for the znodes above it
+TEXTS = 3  # and its text: in the feed entry with escapes
 PER_ASSIGNMENT = 12  # of a partition in its topic's assignment, beside the ids
 
 
@@ -75,11 +79,29 @@ def _size_of(change: Change, image: ClusterImage) -> int:
             return _partition_size(change.topic, change.replicas)
         case TopicConfigured() | BrokerConfigured() | GroupConfigured():
             return SMALL + _config_size(change.config)
+        case DocumentsChanged():
+            return sum(_document_size(path, text) for path, text in change.documents.items())
     return SMALL
 
 
 def _config_size(config: Mapping[str, str]) -> int:
     return 4 * sum(len(name) + len(value) + 8 for name, value in config.items())
+
+
+def _document_size(path: str, text: str | None) -> int:
+    return SMALL + PATHS * len(path) + TEXTS * len(text or "")
+
+
+def _document_pieces(documents: Changed, limit: int) -> Iterator[Changed]:
+    piece: dict[str, str | None] = {}
+    size = 0
+    for path, text in documents.items():
+        size += _document_size(path, text)
+        if piece and size > limit:
+            yield piece
+            piece, size = {}, _document_size(path, text)
+        piece[path] = text
+    yield piece
 
 
 def _partition_size(topic: str, replicas: Sequence[int]) -> int:
@@ -136,6 +158,9 @@ def _leaves(change: Change) -> Iterator[Change]:
 
 
 def _pieces(change: Change, limit: int) -> Iterator[Change]:
+    if isinstance(change, DocumentsChanged):
+        yield from map(DocumentsChanged, _document_pieces(change.documents, limit))
+        return
     if not isinstance(change, PartitionsAdded):
         yield change
         return

@@ -11,12 +11,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 from uuid import UUID
 
 from moldau.base.ids import TopicPartition
 from moldau.base.tree import Check, Create, Delete, Op, Set
 from moldau.base.uuids import text_of, uuid_of
+from moldau.metadata import documents
 from moldau.metadata.changes import (
     BrokerConfigured,
     BrokerGone,
@@ -25,6 +26,7 @@ from moldau.metadata.changes import (
     Change,
     ChangeSet,
     ControllerElected,
+    DocumentsChanged,
     FeaturesFinalized,
     GroupConfigured,
     PartitionChanged,
@@ -52,7 +54,16 @@ TOPICS = "/brokers/topics"
 FEED = "/moldau/changes"  # its data is the number of the last change; its children are the last changes by number
 
 # What `image_from` reads, beside the head of the feed.
-ROOTS = ("/cluster", "/brokers", "/config", CONTROLLER, CONTROLLER_EPOCH, FEATURES, PRODUCER_IDS)
+ROOTS = (
+    "/cluster",
+    "/brokers",
+    "/config",
+    *(root for root in documents.ROOTS if not root.startswith("/config/")),
+    CONTROLLER,
+    CONTROLLER_EPOCH,
+    FEATURES,
+    PRODUCER_IDS,
+)
 
 DEFAULT_BROKER_NODE = "<default>"
 DELETED = b""  # the data of a topic's znode that is no topic: it is being deleted, or created
@@ -153,6 +164,8 @@ def _writes(change: Change, image: ClusterImage, after: ClusterImage) -> Iterato
         case GroupConfigured():
             path = _group_config_path(change.group)
             yield from _configure(path, change.config, exists=change.group in image.group_configs)
+        case DocumentsChanged():
+            yield from documents.writes(change.documents, image.documents, after.documents)
         case BrokerRegistered():
             if change.broker.id in image.brokers:  # the znode of an earlier session
                 yield Delete(broker_path(change.broker.id))
@@ -191,6 +204,8 @@ def touched(change: Change) -> Iterator[tuple[str, bool]]:
             case PartitionChanged():
                 yield topic_path(part.topic), False
                 yield _state_path(part.topic, part.index), False
+            case DocumentsChanged():
+                yield from ((root, True) for root in documents.ROOTS)
             case _:
                 yield from small
 
@@ -275,7 +290,12 @@ def image_from(tree: Mapping[str, bytes]) -> ClusterImage:
     broker_configs: dict[str, Mapping[str, str]] = {}
     group_configs: dict[str, Mapping[str, str]] = {}
     brokers: dict[int, Broker] = {}
+    texts: dict[str, str] = {}
     for path, data in tree.items():
+        if documents.is_document(path):
+            if data:
+                texts[path] = _read(path, data, bytes.decode)
+            continue
         match path.split("/")[1:]:
             case ["brokers", "topics", name, "partitions", index, "state"]:
                 states.setdefault(name, {})[_read(path, index, int)] = data
@@ -307,6 +327,7 @@ def image_from(tree: Mapping[str, bytes]) -> ClusterImage:
         topics_by_id={topic.id: topic for topic in topics.values()},
         broker_configs=broker_configs,
         group_configs=group_configs,
+        documents=texts,
         features=features,
         features_epoch=features_epoch,
         next_producer_id=_read_node(tree, PRODUCER_IDS, lambda data: int(json.loads(data)["block_end"]) + 1),
@@ -457,9 +478,7 @@ def _config_path(topic: str) -> str:
 
 
 def _group_config_path(group: str) -> str:
-    """A group id may be any text, so it is quoted as in a URL; one of dots alone would be a relative path."""
-    name = quote(group, safe="")
-    return f"/config/groups/{name if name.strip('.') else name.replace('.', '%2E')}"
+    return f"/config/groups/{documents.segment(group)}"
 
 
 def broker_path(broker_id: int) -> str:

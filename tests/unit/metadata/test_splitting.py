@@ -7,7 +7,15 @@ import pytest
 
 from moldau.base.tree import Create, Op, Set
 from moldau.metadata import znodes
-from moldau.metadata.changes import Change, ChangeSet, PartitionsAdded, TopicCreated, TopicDeleted, apply
+from moldau.metadata.changes import (
+    Change,
+    ChangeSet,
+    DocumentsChanged,
+    PartitionsAdded,
+    TopicCreated,
+    TopicDeleted,
+    apply,
+)
 from moldau.metadata.elections import ElectionRules, broker_failure_changes
 from moldau.metadata.image import Broker, ClusterImage, PartitionState
 from moldau.metadata.reassignment import reassign
@@ -110,3 +118,12 @@ def test_a_new_topic_is_written_as_it_is_read(count: int) -> None:
     (entry,) = [op for op in ops if op.path == znodes.entry_path(1)]
     assert isinstance(entry, Create)
     assert znodes.feed_entry(entry.path, entry.data) == change
+
+
+def test_ten_thousand_documents_are_several_transactions() -> None:
+    texts = {f"/kafka-acl/Topic/{number:05}": '{"acls":["' + "ä" * 200 + '"]}' for number in range(10_000)}
+    image, pieces = made(cluster(range(1, 4)), DocumentsChanged(texts))
+    assert pieces > 1
+    assert image.documents == texts
+    image, _ = made(image, DocumentsChanged(dict.fromkeys(texts)))
+    assert not image.documents

@@ -11,6 +11,7 @@ from moldau.broker.cluster.metadata_feed import MetadataFeed
 from moldau.metadata.changes import (
     BrokerConfigured,
     Change,
+    DocumentsChanged,
     FeaturesFinalized,
     GroupConfigured,
     ProducerIdsAllocated,
@@ -49,6 +50,7 @@ def changes_for(image: ClusterImage, node_id: int) -> tuple[Change, ...]:
         ),
         *(BrokerConfigured(name, config) for name, config in image.broker_configs.items()),
         *(GroupConfigured(name, config) for name, config in image.group_configs.items()),
+        *(DocumentsChanged({path: text}) for path, text in image.documents.items()),
         *((FeaturesFinalized(image.features),) if image.features_epoch >= 0 else ()),
         ProducerIdsAllocated(node_id, image.next_producer_id),
     )
