@@ -22,6 +22,13 @@ class SecurityProtocol(Enum):
     """The security protocol of a listener, as in `listener.security.protocol.map`."""
 
     PLAINTEXT = "PLAINTEXT"
+    SSL = "SSL"
+    SASL_PLAINTEXT = "SASL_PLAINTEXT"
+    SASL_SSL = "SASL_SSL"
+
+
+ENCRYPTED: Final = frozenset((SecurityProtocol.SSL, SecurityProtocol.SASL_SSL))
+AUTHENTICATED: Final = frozenset((SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL))  # by SASL
 
 
 @dataclass(slots=True)

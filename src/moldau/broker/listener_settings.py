@@ -3,10 +3,11 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from moldau.base.session import SecurityProtocol
 from moldau.base.settings import SettingError
 
-PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-SUPPORTED = ("PLAINTEXT",)
+PROTOCOLS = tuple(protocol.value for protocol in SecurityProtocol)
+SUPPORTED = frozenset({SecurityProtocol.PLAINTEXT})
 WILDCARDS = frozenset({"", "0.0.0.0", "::", "0:0:0:0:0:0:0:0"})
 HOST_LETTERS = frozenset("0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-%._:")
 MAX_PORT = 65535
@@ -16,7 +17,7 @@ class Listener(NamedTuple):
     """An address with a name; port 0 stands for a free port that the operating system picks."""
 
     name: str
-    protocol: str
+    protocol: SecurityProtocol
     host: str
     port: int
 
@@ -36,10 +37,10 @@ class Listener(NamedTuple):
         return f"{self.name}://{self.address}"
 
 
-def read_protocols(text: str) -> dict[str, str] | SettingError:
+def read_protocols(text: str) -> dict[str, SecurityProtocol] | SettingError:
     """`listener.security.protocol.map`: the security protocol of each listener."""
     setting = "listener.security.protocol.map"
-    protocols: dict[str, str] = {}
+    protocols: dict[str, SecurityProtocol] = {}
     for pair in filter(None, (word.strip() for word in text.split(","))):
         name, _, protocol = (part.strip().upper() for part in pair.partition(":"))
         if not name or protocol not in PROTOCOLS:
@@ -47,11 +48,11 @@ def read_protocols(text: str) -> dict[str, str] | SettingError:
             return SettingError(setting, f"{setting} must be a list of {wanted}, got '{pair}'")
         if name in protocols:
             return SettingError(setting, f"{setting} names {name} twice")
-        protocols[name] = protocol
+        protocols[name] = SecurityProtocol(protocol)
     return protocols
 
 
-def read_listener(setting: str, text: str, protocols: Mapping[str, str]) -> Listener | SettingError:
+def read_listener(setting: str, text: str, protocols: Mapping[str, SecurityProtocol]) -> Listener | SettingError:
     """One `NAME://host:port`."""
     name, found, address = text.partition("://")
     host, colon, port = address.rpartition(":")
@@ -66,8 +67,8 @@ def read_listener(setting: str, text: str, protocols: Mapping[str, str]) -> List
         return SettingError(setting, f"{words}; add {name}:PLAINTEXT to the map")
     protocol = protocols[name]
     if protocol not in SUPPORTED:
-        words = f"{setting} has {name} with security protocol {protocol}, which is not supported yet"
-        return SettingError(setting, f"{words}, and Moldau would run unencrypted")
+        words = f"{setting} has {name} with security protocol {protocol.value}, which is not supported yet"
+        return SettingError(setting, f"{words}, and Moldau would run without protection")
     return Listener(name, protocol, host, int(port))
 
 

@@ -192,7 +192,7 @@ def test_an_existing_server_properties_starts_with_warnings_only() -> None:
         (
             {"listeners": "SASL_SSL://:9093", "sasl.enabled.mechanisms": "PLAIN"},
             "listeners has SASL_SSL with security protocol SASL_SSL, which is not supported yet, "
-            "and Moldau would run unencrypted",
+            "and Moldau would run without protection",
         ),
         (
             {"remote.log.storage.system.enable": "true"},

@@ -2,13 +2,15 @@
 
 import pytest
 
+from moldau.base.session import SecurityProtocol
 from moldau.base.settings import SettingError, SettingsRefused
 from moldau.broker.listener_settings import Listener, read_listener, read_protocols
 from moldau.broker.node import _inter_broker_listener
 from moldau.broker.settings import load
 
 BOTH_PLAIN = "PLAINTEXT:PLAINTEXT,SSL:PLAINTEXT"
-PLAIN = {"PLAINTEXT": "PLAINTEXT", "OUTSIDE": "PLAINTEXT", "SSL": "SSL"}
+PLAINTEXT, SSL, SASL_SSL = SecurityProtocol.PLAINTEXT, SecurityProtocol.SSL, SecurityProtocol.SASL_SSL
+PLAIN = {"PLAINTEXT": PLAINTEXT, "OUTSIDE": PLAINTEXT, "SSL": SSL, "SASL_SSL": SASL_SSL}
 
 
 @pytest.mark.parametrize(
@@ -21,7 +23,7 @@ PLAIN = {"PLAINTEXT": "PLAINTEXT", "OUTSIDE": "PLAINTEXT", "SSL": "SSL"}
     ],
 )
 def test_addresses(text: str, name: str, host: str, port: int) -> None:
-    assert read_listener("listeners", text, PLAIN) == Listener(name, "PLAINTEXT", host, port)
+    assert read_listener("listeners", text, PLAIN) == Listener(name, PLAINTEXT, host, port)
 
 
 @pytest.mark.parametrize(
@@ -35,6 +37,7 @@ def test_addresses(text: str, name: str, host: str, port: int) -> None:
         ("PLAINTEXT://:65536", "has a port above 65535"),
         ("OTHER://:1", "add OTHER:PLAINTEXT to the map"),
         ("SSL://:1", "with security protocol SSL, which is not supported yet"),
+        ("SASL_SSL://:1", "with security protocol SASL_SSL, which is not supported yet"),
     ],
 )
 def test_addresses_that_do_not_fit(text: str, reason: str) -> None:
@@ -64,7 +67,7 @@ def test_where_brokers_meet(more: dict[str, str], name: str) -> None:
 
 
 def test_protocol_map() -> None:
-    assert read_protocols("a:PLAINTEXT, b:sasl_ssl") == {"A": "PLAINTEXT", "B": "SASL_SSL"}
+    assert read_protocols("a:PLAINTEXT, b:sasl_ssl") == {"A": PLAINTEXT, "B": SASL_SSL}
     for wrong in ("a", "a:TLS", ":SSL", "a:SSL,A:SSL"):
         assert isinstance(read_protocols(wrong), SettingError)
 
