@@ -6,11 +6,12 @@ from typing import NamedTuple
 
 from moldau.base.errors import Refusal, WireError
 from moldau.base.settings import Kind, Live, Setting, SettingError, SettingsRefused, Table, Value, shortened, text_of
-from moldau.broker.settings import BROKER, load
+from moldau.broker.settings import BROKER, load, row_of
 from moldau.groups import settings as of_groups
 from moldau.groups.settings import GROUP
 from moldau.log.settings import TOPIC, checked, default_of
 
+TLS_PREFIX = "ssl."
 UNKNOWN_KIND = 0  # DescribeConfigs' type code of an unknown name
 
 
@@ -101,12 +102,14 @@ def describe_broker(layers: Layers, keys: Sequence[str] | None = None) -> list[E
     """The settings of this broker."""
     given = effective(layers)
     values = _typed(layers)
+    own = [(name, row_of(name)) for name in given if name not in BROKER]  # of single listeners, or unknown
     entries = []
-    for setting in BROKER:
+    for setting in (*BROKER, *(row for _, row in own if row)):
         if _wanted(setting, keys, given):
             synonyms = _broker_synonyms(setting, layers)
             entries.append(_entry(setting, values[setting.name], synonyms, setting.live is Live.READ_ONLY))
-    return entries + [_unknown_entry(name, Source.STATIC_BROKER) for name in _not_in(BROKER, given, keys)]
+    unknown = [name for name, row in own if row is None and (not keys or name in keys)]
+    return entries + [_unknown_entry(name, Source.STATIC_BROKER) for name in unknown]
 
 
 def describe_cluster_defaults(layers: Layers, keys: Sequence[str] | None = None) -> list[Entry]:
@@ -178,7 +181,7 @@ def _broker_synonyms(setting: Setting, layers: Layers) -> tuple[SynonymEntry, ..
         for name in chain
         if name in layer
     ]
-    defaults = ((name, text_of(BROKER[name].default)) for name in chain)
+    defaults = ((name, text_of(BROKER[name].default)) for name in chain if name in BROKER)
     found += [_synonym(setting, name, text, Source.DEFAULT) for name, text in defaults if text is not None]
     first = next((position for position, each in enumerate(found) if each.name == setting.name), len(found))
     return tuple(found[first:])
@@ -191,7 +194,7 @@ def _synonym(setting: Setting, name: str, text: str | None, source: Source) -> S
 def _typed(layers: Layers) -> dict[str, Value]:
     values: dict[str, Value] = {setting.name: setting.default for setting in BROKER}
     for name, text in effective(layers).items():
-        setting = BROKER.get(name)
+        setting = row_of(name)
         if setting is not None:
             values[name] = _parsed(setting, text)
     return values
@@ -301,13 +304,15 @@ def _malformed(changes: Sequence[ConfigChange]) -> Refusal | None:
 
 def _not_alterable(changes: Sequence[ConfigChange], per_broker: bool) -> Refusal | None:
     writes = [change for change in changes if change.op != Op.DELETE]
+    rows: dict[str, Setting] = {}
     for change in writes:
-        setting = BROKER.get(change.name)
+        setting = row_of(change.name)
         if setting is None:
             return Refusal(WireError.INVALID_CONFIG, BROKER.unknown(change.name).message)
         if change.op in (Op.APPEND, Op.SUBTRACT) and setting.kind is not Kind.LIST:
             return _not_a_list(change)
-    fixed = sorted(change.name for change in writes if BROKER[change.name].live is Live.READ_ONLY)
+        rows[change.name] = setting
+    fixed = sorted(name for name, row in rows.items() if row.live is Live.READ_ONLY)
     if fixed:
         words = f"Cannot update these configs dynamically: {', '.join(fixed)}; they are read when the broker starts"
         return Refusal(WireError.INVALID_REQUEST, words)
@@ -317,7 +322,11 @@ def _not_alterable(changes: Sequence[ConfigChange], per_broker: bool) -> Refusal
             f"Cannot update these configs for a single broker, the cluster has to agree on them: {', '.join(agreed)}"
         )
         return Refusal(WireError.INVALID_CONFIG, words)
-    own = sorted(change.name for change in writes if BROKER[change.name].live is Live.PER_BROKER)
+    unprefixed = sorted(name for name in rows if name.startswith(TLS_PREFIX))
+    if unprefixed:
+        words = "These security configs can be dynamically updated only per-listener using the listener prefix"
+        return Refusal(WireError.INVALID_REQUEST, f"{words}: {', '.join(unprefixed)}")
+    own = sorted(name for name, row in rows.items() if row.live is Live.PER_BROKER)
     if own and not per_broker:
         words = f"Cannot update these configs at default cluster level, broker id must be specified: {', '.join(own)}"
         return Refusal(WireError.INVALID_REQUEST, words)

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 
 from moldau.base.settings import Live, Setting, SettingError, SettingsRefused, Table, Value, shortened
+from moldau.broker.listener_overrides import ListenerOverrides, Override, of_listeners, split
 from moldau.broker.listener_settings import (
     Listener,
     advertise,
@@ -57,6 +58,13 @@ BROKER = Table(
     ),
 )
 
+
+def row_of(name: str) -> Setting | None:
+    """The row of a setting by its name, which may have the prefix of a listener."""
+    override = split(name, BROKER)
+    return override.setting._replace(name=name) if override else BROKER.get(name)
+
+
 # Settings of older versions of Kafka, which Kafka 4 has removed.
 GONE = {
     "advertised.host.name": "write advertised.listeners instead",
@@ -84,6 +92,7 @@ class BrokerConfig:
     ip_connection_limits: Mapping[str, int]  # max.connections.per.ip.overrides
     static: Mapping[str, str]  # the given properties, unparsed; node.id and broker.id stand for each other
     values: Mapping[str, Value]  # every setting of the table, typed
+    overrides: ListenerOverrides  # settings of single listeners
 
     broker_rack: str | None
     auto_create_topics_enable: bool
@@ -179,8 +188,12 @@ class BrokerConfig:
         """The settings of a topic with these overrides, which were checked before."""
         return LogConfig.of(overrides, self.values)
 
+    def of_listener(self, listener: str, mechanism: str = "") -> Mapping[str, Value]:
+        """Every setting of the table as a listener has it, and with a SASL mechanism as that mechanism has it there."""
+        return self.overrides.over(self.values, listener, mechanism)
 
-PLAIN_FIELDS = {field.name: field.name.replace("_", ".") for field in fields(BrokerConfig)[7:]}
+
+PLAIN_FIELDS = {field.name: field.name.replace("_", ".") for field in fields(BrokerConfig)[8:]}
 
 
 def load(properties: Mapping[str, str], *, host_name: str = "localhost") -> tuple[BrokerConfig, list[str]]:
@@ -191,13 +204,20 @@ def load(properties: Mapping[str, str], *, host_name: str = "localhost") -> tupl
     problems: list[SettingError] = []
     warnings: list[str] = []
     values: dict[str, Value] = {setting.name: setting.default for setting in BROKER}
+    overrides: dict[tuple[str, str], dict[str, Value]] = {}
     for name, text in properties.items():
-        value = BROKER.parse(name, text) if name in BROKER else _foreign(name, warnings)
+        override = None if name in BROKER else split(name, BROKER)
+        setting = override.setting if override else BROKER.get(name)
+        value = setting.parse(text) if setting else _foreign(name, warnings)
         if isinstance(value, SettingError):
-            problems.append(value)
-        elif name in BROKER:
+            problems.append(value if value.name == name else SettingError(name, f"{name}: {value.message}"))
+        elif override:
+            if _applies(name, override, warnings):
+                overrides.setdefault(override[:2], {})[override.setting.name] = value
+                _fate(name, override.setting, value, problems, warnings)
+        elif setting:
             values[name] = value
-            _fate(BROKER[name], value, problems, warnings)
+            _fate(name, setting, value, problems, warnings)
     listeners, advertised = _listeners(values, host_name, problems, warnings)
     problems += [*_cross_checks(properties, values), *broker_problems(values)]
     limits = _ip_limits(str(values["max.connections.per.ip.overrides"]))
@@ -216,6 +236,7 @@ def load(properties: Mapping[str, str], *, host_name: str = "localhost") -> tupl
         ip_connection_limits=limits,
         static=static,
         values=values,
+        overrides=ListenerOverrides(overrides),
         **{field: values[name] for field, name in PLAIN_FIELDS.items()},  # type: ignore[arg-type]
     )
     return config, warnings + advertised_warnings(config.listeners, config.advertised)
@@ -227,15 +248,7 @@ def _with_both_ids(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def _foreign(name: str, warnings: list[str]) -> SettingError | None:
-    """A name outside the table: of a listener, of a plugin, of an older Kafka, or unknown."""
-    if name.startswith("listener.name."):
-        base = f".{name}"  # prefixed with the listener's name, and for SASL a mechanism
-        known = next((row.name for row in BROKER if base.endswith(f".{row.name}")), None)
-        if known in GUARDS:
-            return SettingError(name, f"{name} is not supported yet; {GUARDS[known]}")
-        if known:
-            warnings.append(f"{name} is ignored: settings of a single listener are not supported yet")
-            return None
+    """A name outside the table: of a plugin, of an older Kafka, or unknown."""
     for prefix, feature in PLUGIN_PREFIXES.items():
         if name.startswith(prefix):
             warnings.append(f"{name} is ignored: {feature} is not supported yet")
@@ -245,16 +258,24 @@ def _foreign(name: str, warnings: list[str]) -> SettingError | None:
     return BROKER.unknown(name)
 
 
-def _fate(setting: Setting, value: Value, problems: list[SettingError], warnings: list[str]) -> None:
-    """Warn of a setting that is not used, or refuse it."""
+def _applies(name: str, override: Override, warnings: list[str]) -> bool:
+    """Whether a listener may have its own value of the setting; else warn that it is ignored."""
+    if of_listeners(override.setting.name):
+        return True
+    warnings.append(f"{name} is ignored: {override.setting.name} is one setting for all listeners here")
+    return False
+
+
+def _fate(given: str, setting: Setting, value: Value, problems: list[SettingError], warnings: list[str]) -> None:
+    """Warn of a setting that is not used, or refuse it. `given` is its name, maybe with the prefix of a listener."""
     name = setting.name
     if name in MEANINGLESS:
-        warnings.append(f"{name} has no meaning here and is ignored: {MEANINGLESS[name]}")
+        warnings.append(f"{given} has no meaning here and is ignored: {MEANINGLESS[name]}")
     elif name in GUARDS and value not in (setting.default, "", ()):
-        problems.append(SettingError(name, f"{name} is not supported yet; {GUARDS[name]}"))
+        problems.append(SettingError(given, f"{given} is not supported yet; {GUARDS[name]}"))
     elif name in NOT_YET:
         feature = NOT_YET[name]
-        warnings.append(f"{name} is ignored: {feature} {'are' if feature.endswith('s') else 'is'} not supported yet")
+        warnings.append(f"{given} is ignored: {feature} {'are' if feature.endswith('s') else 'is'} not supported yet")
 
 
 def _listeners(

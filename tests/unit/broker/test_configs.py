@@ -115,6 +115,31 @@ def test_passwords_are_never_shown() -> None:
     assert entry(entries, "listener.name.x.y").sensitive
 
 
+def test_settings_of_a_listener_are_described_as_their_row() -> None:
+    layers = Layers(
+        {"listener.name.out.ssl.keystore.location": "/new"},
+        {},
+        {"listener.name.out.ssl.keystore.location": "/old", "listener.name.out.ssl.key.password": "hunter2"},
+    )
+    entries = describe_broker(layers)
+    found = entry(entries, "listener.name.out.ssl.keystore.location")
+    assert (found.value, found.source, found.read_only, found.sensitive) == ("/new", BROKER_SOURCE, False, False)
+    assert [each.value for each in found.synonyms] == ["/new", "/old"]
+    assert entry(entries, "listener.name.out.ssl.key.password").sensitive
+    assert "hunter2" not in repr(entries)
+
+
+def test_tls_is_altered_for_single_listeners() -> None:
+    own = [ConfigChange("listener.name.out.ssl.keymanager.algorithm", Op.SET, "x")]
+    assert alter_broker(NOTHING, own, per_broker=True) == {"listener.name.out.ssl.keymanager.algorithm": "x"}
+    refusal = alter_broker(NOTHING, own, per_broker=False)
+    assert isinstance(refusal, Refusal)
+    assert "broker id must be specified: listener.name.out.ssl.keymanager.algorithm" in refusal.message
+    refusal = alter_broker(NOTHING, [ConfigChange("ssl.keymanager.algorithm", Op.SET, "x")], per_broker=True)
+    assert isinstance(refusal, Refusal)
+    assert "only per-listener using the listener prefix: ssl.keymanager.algorithm" in refusal.message
+
+
 def test_cluster_defaults_are_only_those_that_were_set() -> None:
     layers = Layers({"log.retention.ms": "5"}, {"log.retention.ms": "6"}, {"log.retention.ms": "7"})
     assert [(each.name, each.value, synonyms(each)) for each in describe_cluster_defaults(layers)] == [
