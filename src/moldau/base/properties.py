@@ -24,6 +24,16 @@ class Properties(dict[str, str]):
         super().__setitem__(key, value)
         self._lines.pop(key, None)
 
+    def replace(self, key: str, value: str) -> None:
+        """Another value for a key, which stays in its place in the file."""
+        super().__setitem__(key, value)
+
+    def copy(self) -> "Properties":
+        copied = Properties(self._file)
+        copied.update(self)
+        copied._lines = dict(self._lines)
+        return copied
+
     def place(self, key: str) -> str | None:
         """`FILE:LINE`, or None for a key that did not come from the file."""
         line = self._lines.get(key)

@@ -27,6 +27,7 @@ from moldau.broker.cluster.broker_registration import BrokerRegistration, Findin
 from moldau.broker.cluster.election_rules import resulting_changes
 from moldau.broker.cluster.startup_retry import StartupRetry, StopRequested
 from moldau.broker.cluster.store_migration import changes_for, read_metadata, set_aside
+from moldau.broker.config_providers import resolve
 from moldau.broker.configs import effective
 from moldau.broker.controller import Controller
 from moldau.broker.replica_manager import ReplicaManager
@@ -88,7 +89,7 @@ def run(properties: Mapping[str, str], announce: Announce | None = None, clock: 
     begun = time.monotonic()
     process.set_up_logging()
     try:
-        config, warnings = load(properties, host_name=socket.gethostname())
+        config, warnings = load(resolve(properties), host_name=socket.gethostname())
     except SettingsRefused as refused:
         for problem in refused.problems:
             place = properties.place(problem.name) if isinstance(properties, Properties) else None

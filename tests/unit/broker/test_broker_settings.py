@@ -33,7 +33,7 @@ OF_KAFKA_3 = {
     "zookeeper.connection.timeout.ms",
     "zookeeper.session.timeout.ms",
 }
-RESTART = {"listeners", "listener.security.protocol.map"}
+RESTART = {"config.providers", "listeners", "listener.security.protocol.map"}
 
 SERVER_PROPERTIES = """
 # A broker and a controller in one process, as KRaft has it.
@@ -98,7 +98,7 @@ def test_every_name_has_one_fate() -> None:
     assert not MEANINGLESS.keys() & NOT_YET.keys()
     assert GUARDS.keys() <= NOT_YET.keys()
     assert {"log.dirs", "message.max.bytes", "log.segment.bytes", "num.partitions"} <= used
-    assert len(used) == 130
+    assert len(used) == 131
     assert all(group.settings for group in LATER)
 
 

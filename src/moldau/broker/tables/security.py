@@ -150,10 +150,8 @@ SECURITY: tuple[Group, ...] = (
         Setting("quota.window.num", INT, 11, least=1, doc="Number of windows for measuring client quotas."),
         Setting("quota.window.size.seconds", INT, 1, least=1, doc="Length of a window for measuring client quotas."),
     )),
-    Group("policies and configuration providers", (
+    Group("policies", (
         Setting("alter.config.policy.class.name", CLASS, doc="Java class that validates changes of settings."),
-        Setting("config.providers", LIST, (), live=CLUSTER_WIDE,
-                doc="Providers of values for placeholders in settings."),
         Setting("create.topic.policy.class.name", CLASS, doc="Java class that validates new topics."),
     )),
 )
@@ -167,7 +165,6 @@ SECURITY_GUARDS = {
     "alter.config.policy.class.name": UNCHECKED,
     "authorizer.class.name": UNPROTECTED,
     "client.quota.callback.class": "clients would run without quotas",
-    "config.providers": "placeholders in settings would be taken literally",
     "create.topic.policy.class.name": UNCHECKED,
     "delegation.token.secret.key": "clients with delegation tokens could not log in",
     "sasl.server.callback.handler.class": UNPROTECTED,

@@ -7,7 +7,7 @@ CLUSTER_WIDE = Live.CLUSTER_WIDE
 MAX_INT = 2**31 - 1
 MAX_LONG = 2**63 - 1
 
-# Kafka can also change listeners and their protocols while it runs; here that takes a restart.
+# Kafka can also change listeners, their protocols and config providers while it runs; here that takes a restart.
 # fmt: off
 USED: tuple[Setting, ...] = (
     Setting("advertised.listeners", LIST,
@@ -17,6 +17,8 @@ USED: tuple[Setting, ...] = (
     Setting("broker.id", INT, -1, doc="Older name of node.id; if both are set they must be equal."),
     Setting("broker.rack", STRING,
             doc="Rack or zone of this broker, for replica placement and for fetching from the nearest replica."),
+    Setting("config.providers", LIST, (),
+            doc="Providers (file, directory, env) of values for `${provider:path:key}` in the settings of the start."),
     Setting("connections.max.idle.ms", LONG, 600_000, doc="Close a connection that has been idle for this long."),
     Setting("default.replication.factor", INT, 1,
             doc="Replication factor of a topic that is created without one."),
