@@ -21,7 +21,7 @@ from moldau.log.log import Log
 from moldau.log.settings import LogConfig
 from moldau.testing import Broker
 from moldau.wire.batch import read_header
-from moldau.wire.records import encode_pairs
+from moldau.wire.pairs import encode_pairs
 
 TOPIC = "__consumer_offsets"
 GROUPS, SHARDS = 100, 50

@@ -15,7 +15,7 @@ from moldau.base.later import Later, NowOrLater
 from moldau.replication.appender import Appended, Outcome
 from moldau.replication.leader import ALL
 from moldau.replication.partition import Partition
-from moldau.wire.records import encode_pairs
+from moldau.wire.pairs import encode_pairs
 
 SOON_S = 0.1  # in calm periods: a fifth of replica.fetch.wait.max.ms
 PRODUCE_VERSION = 12

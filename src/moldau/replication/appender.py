@@ -20,7 +20,7 @@ from moldau.replication.inspection_queue import InspectionQueue, Job
 from moldau.replication.leader import ALL, NOT_LEADER, Leader
 from moldau.wire.batch import CODEC_MASK, HEADER, TRANSACTIONAL
 from moldau.wire.compression import Codec
-from moldau.wire.records import encode_pairs
+from moldau.wire.pairs import encode_pairs
 
 if TYPE_CHECKING:
     from moldau.replication.partition import Partition

@@ -271,34 +271,6 @@ def _encode_body(records: Sequence[Record], base_offset: int, base_timestamp: in
     return b"".join(parts)
 
 
-def encode_pairs(
-    pairs: Sequence[tuple[bytes | None, bytes | None]],
-    timestamp: int,
-    *,
-    attributes: int = 0,
-    producer_id: int = -1,
-    producer_epoch: int = -1,
-) -> bytes:
-    """As `encode_batch`, faster, for keys and values with one timestamp: the records of coordinators."""
-    parts: list[bytes] = []
-    null = write_varint(-1)
-    for offset, (key, value) in enumerate(pairs):
-        body = b"".join(
-            (
-                b"\0\0",  # attributes, timestamp delta
-                write_varint(offset),
-                null if key is None else write_varint(len(key)) + key,
-                null if value is None else write_varint(len(value)) + value,
-                b"\0",  # headers
-            )
-        )
-        parts += (write_varint(len(body)), body)
-    body = b"".join(parts)
-    length, count = HEADER_SIZE - PREFIX_SIZE + len(body), len(pairs)
-    times, producer = (timestamp, timestamp), (producer_id, producer_epoch, -1)
-    return seal((0, length, -1, MAGIC, 0, attributes, count - 1, *times, *producer, count), body)
-
-
 def _encode_headers(headers: Sequence[Header]) -> bytes:
     parts = [write_varint(len(headers))]
     for name, value in headers:

@@ -1,10 +1,12 @@
 """Zigzag varints of the record format. Messages have unsigned varints (`primitives`)."""
 
+from typing import Final
+
 from moldau.wire.compression import CorruptRecords
 from moldau.wire.primitives import uvarint
 
-INT32 = 32  # bits
-INT64 = 64
+INT32: Final = 32  # bits
+INT64: Final = 64
 
 
 def read_varint(data: bytes, position: int, bits: int = INT32) -> tuple[int, int]:
@@ -46,5 +48,5 @@ def _write(value: int) -> bytes:
 
 
 # Most lengths and deltas are small. With negative indices one tuple serves both signs.
-_CACHED = 2048
-_CACHE = tuple(_write(value) for value in (*range(_CACHED), *range(-_CACHED, 0)))
+_CACHED: Final = 2048
+_CACHE: Final = tuple(_write(value) for value in (*range(_CACHED), *range(-_CACHED, 0)))

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from moldau.base.errors import Refusal, WireError
 from moldau.base.later import Later, NowOrLater
 from moldau.replication.appender import Appended, Outcome
-from moldau.wire.records import encode_pairs
+from moldau.wire.pairs import encode_pairs
 
 NOT_LEADER = Refusal.of(WireError.NOT_LEADER_OR_FOLLOWER)
 Pairs = Sequence[tuple[bytes | None, bytes | None]]

@@ -14,6 +14,7 @@ from kafka.record.default_records import DefaultRecordBatchBuilder as KafkaPytho
 from moldau.wire import batch as fmt
 from moldau.wire.batch import BatchHeader, read_header
 from moldau.wire.compression import Codec, compress
+from moldau.wire.pairs import encode_pairs
 from moldau.wire.records import (
     ControlMarker,
     ControlType,
@@ -23,7 +24,6 @@ from moldau.wire.records import (
     decode_control,
     decode_records,
     encode_batch,
-    encode_pairs,
     find_first,
     iter_records,
     max_timestamp_record,
