@@ -11,6 +11,8 @@ from kafka.protocol.consumer import OffsetCommitRequest, OffsetDeleteRequest, Of
 from kafka.protocol.metadata import FindCoordinatorRequest
 from kafka.protocol.producer import TxnOffsetCommitRequest
 
+from moldau.wire.records import decode_records
+from support.brokers.disk import stored_batches
 from support.brokers.processes import CreateTopic, StartBroker
 from support.clients.raw import NO_TOPIC, RawClient
 
@@ -20,6 +22,7 @@ ILLEGAL_GENERATION, INVALID_GROUP_ID, UNKNOWN_MEMBER_ID, GROUP_ID_NOT_FOUND = 22
 INVALID_PRODUCER_ID_MAPPING, UNKNOWN_TOPIC_ID = 49, 100
 BY_TOPIC_ID = 10
 NO_SUCH_ID = UUID(int=404)
+OFFSETS = "__consumer_offsets"
 GROUP_OPERATIONS = {3, 6, 8, 10, 11}  # read, delete, describe, describe and alter settings
 
 
@@ -311,6 +314,40 @@ def test_offsets_in_a_transaction_that_nobody_began(groups: Groups, create_topic
     assert commit(groups.group) == unknown | {(name, 0): INVALID_PRODUCER_ID_MAPPING}
     assert commit("") == unknown | {(name, 0): INVALID_GROUP_ID}
     assert groups.fetch({name: [0]}) == {(name, 0): (1, -1, "", NONE)}
+
+
+def test_pipelined_commits_are_answered_in_order_and_share_batches(start_broker: StartBroker) -> None:
+    broker = start_broker(offsets_topic_num_partitions=1)
+    count = 200  # more than the replies that may wait on one connection
+    with RawClient(broker.bootstrap) as raw:
+        raw.create_topic("orders")
+        groups = Groups(raw, "pipelined")
+        assert groups.commit({"orders": {0: 0}}) == {("orders", 0): NONE}
+        before = stored_batches(broker, OFFSETS)
+        requests = [_commit_request("pipelined", "orders", offset) for offset in range(1, count + 1)]
+        raw.socket.sendall(b"".join(raw.frame(request, 9) for request in requests))
+        for request in requests:
+            assert raw.receive(request).topics[0].partitions[0].error_code == NONE
+        assert groups.fetch({"orders": [0]})["orders", 0][0] == count
+        added = stored_batches(broker, OFFSETS)[len(before) :]
+        values = [record.value for batch in added for record in decode_records(batch.raw, limit=1 << 20)]
+        assert [int.from_bytes((value or b"")[2:10], "big") for value in values] == list(range(1, count + 1))
+        assert len(added) < count / 4
+
+
+def _commit_request(group: str, topic: str, offset: int) -> OffsetCommitRequest:
+    item = OffsetCommitRequest.OffsetCommitRequestTopic
+    partition = item.OffsetCommitRequestPartition(
+        partition_index=0, committed_offset=offset, committed_leader_epoch=-1, committed_metadata=""
+    )
+    return OffsetCommitRequest(
+        group_id=group,
+        generation_id_or_member_epoch=-1,
+        member_id="",
+        group_instance_id=None,
+        retention_time_ms=-1,
+        topics=[item(name=topic, topic_id=NO_TOPIC, partitions=[partition])],
+    )
 
 
 def test_offsets_expire_and_their_group_with_the_last_one(start_broker: StartBroker) -> None:

@@ -239,6 +239,10 @@ class GroupShard:
 
     # -- state
 
+    def gathers(self, command: GroupCommand) -> bool:
+        """Commits do not look at other commits, once their group is there: the first one creates a simple group."""
+        return isinstance(command, OffsetCommitRequest) and command.group_id in self.groups
+
     def apply(self, change: object, producer_id: int = -1) -> None:
         """Apply a record that is in the log, or a transient change."""
         if isinstance(change, Record):
@@ -283,6 +287,9 @@ class GroupShard:
             self.groups[group_id] = ClassicGroup(group_id)  # a simple group: commits without members
 
     def encode(self, record: Record) -> tuple[bytes, bytes | None]:
+        key, value = record
+        if isinstance(key, bytes) and (value is None or isinstance(value, bytes)):
+            return key, value  # a committed offset is packed already
         return records.encode(record)
 
     def replay(self, key: bytes, value: bytes | None, producer_id: int = -1) -> None:

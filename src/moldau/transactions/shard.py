@@ -67,6 +67,10 @@ class TransactionShard:
             return Decision()
         return Decision(work=[end_txn.markers_of(transaction)])
 
+    def gathers(self, command: TransactionCommand) -> bool:
+        """Every decision depends on the last one about its transactional id, and few ids share a shard."""
+        return False
+
     # ── state ──
 
     def apply(self, change: object, producer_id: int = NO_PRODUCER) -> None:

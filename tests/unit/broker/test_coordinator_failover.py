@@ -31,6 +31,9 @@ class Counter:
         self.number = 0
         self.ended: list[tuple[int, bool]] = []
 
+    def gathers(self, command: Any) -> bool:
+        return False
+
     def encode(self, record: Record) -> tuple[bytes, bytes | None]:
         return b"number", str(record.value).encode()
 

@@ -30,6 +30,9 @@ class Counter:
         self.waiting: list[object] = []
         self.ended: list[tuple[int, bool]] = []
 
+    def gathers(self, command: Any) -> bool:
+        return isinstance(command, tuple) and command[0] == "put"
+
     def encode(self, record: Record) -> tuple[bytes, bytes | None]:
         return record.key.encode(), None if record.value is None else str(record.value).encode()
 

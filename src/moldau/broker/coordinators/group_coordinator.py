@@ -109,8 +109,8 @@ class GroupCoordinator:
         """Delete expired offsets and groups, a batch at a time; requests are served in between."""
         for shard in self._runtime.loaded_shards():
             while self._runtime.is_open(shard):
-                decision = shard.machine.expire(self.env())
-                if not decision.records or not self._runtime.execute(shard, decision):
+                decision = self._runtime.run(shard, lambda machine: machine.expire(self.env()))
+                if decision is None or not decision.records:
                     break
                 await asyncio.sleep(0)
             await asyncio.sleep(0)

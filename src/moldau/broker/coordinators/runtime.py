@@ -4,14 +4,16 @@ A coordinator's state is in one internal topic. Each partition of it that this b
 machine, loaded by replaying the log. The machine decides a command; the decision's records are appended as one batch,
 then applied; its replies are sent once the batch is committed. If the append fails, nothing has happened and the client
 gets a retriable error. If an append is lost with the leadership, the shard is closed before any reply was sent.
+
+Decisions that do not depend on each other (commits of offsets) share a batch if they are made in one turn of the event
+loop. It is appended at the end of the turn; any other use of the shard appends it first.
 """
 
 import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import replace
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from moldau.base.coordination import INTERNAL_CALLER, Caller, Decision, Record, Timer, TimerFired, TimerKey
 from moldau.base.errors import Refusal, WireError
@@ -20,22 +22,23 @@ from moldau.broker.coordinators.outcomes import failed
 from moldau.broker.coordinators.partitioning import partition_of
 from moldau.broker.coordinators.replay import replay
 from moldau.broker.coordinators.shard import PendingAppend, PendingReply, Shard
+from moldau.broker.coordinators.turn_batch import joined
 from moldau.metadata.image import ClusterImage
 from moldau.replication.appender import Appended, Outcome
 from moldau.replication.leader import NOT_LEADER
 from moldau.replication.partition import Partition
 from moldau.replication.replicas import Replicas
 
-logger = logging.getLogger("moldau.broker")
+logger: Final = logging.getLogger("moldau.broker")
 
 RETRY_MS = 1_000  # until a timer fires again after a failed append
 APPEND_TIMEOUT_MS = 5_000  # a reply's wait for the commit, by default
 MAX_PENDING_APPENDS = 10_000  # of one shard; clients' own limits keep the number far below
-NOT_COORDINATOR = WireError.NOT_COORDINATOR  # clients look up the coordinator again
-TOO_MANY_PENDING = Refusal(WireError.REQUEST_TIMED_OUT, "Too many appends wait for replicas.")
+NOT_COORDINATOR: Final = WireError.NOT_COORDINATOR  # clients look up the coordinator again
+TOO_MANY_PENDING: Final = Refusal(WireError.REQUEST_TIMED_OUT, "Too many appends wait for replicas.")
 
 # The errors that clients get when an append fails; their retry rules know these.
-CLIENT_ERRORS = {
+CLIENT_ERRORS: Final = {
     WireError.KAFKA_STORAGE_ERROR: WireError.NOT_COORDINATOR,
     WireError.NOT_LEADER_OR_FOLLOWER: WireError.NOT_COORDINATOR,
     WireError.UNKNOWN_TOPIC_OR_PARTITION: WireError.COORDINATOR_NOT_AVAILABLE,
@@ -43,11 +46,17 @@ CLIENT_ERRORS = {
     WireError.NOT_ENOUGH_REPLICAS: WireError.COORDINATOR_NOT_AVAILABLE,
     WireError.INVALID_PRODUCER_EPOCH: WireError.INVALID_PRODUCER_EPOCH,  # a fenced producer
 }
-EXPECTED_ERRORS = (WireError.INVALID_PRODUCER_EPOCH, WireError.NOT_LEADER_OR_FOLLOWER)  # logged at INFO
+EXPECTED_ERRORS: Final = (WireError.INVALID_PRODUCER_EPOCH, WireError.NOT_LEADER_OR_FOLLOWER)  # logged at INFO
 
 
 class StateMachine(Protocol):
     """A shard's state machine. Its `decide` needs an environment, so the coordinator passes it as a function."""
+
+    def gathers(self, command: Any) -> bool:
+        """Whether the decision may share a batch with others of such commands.
+
+        It has only records, replies and timers, and is the same whether theirs are applied or not.
+        """
 
     def encode(self, record: Record) -> tuple[bytes, bytes | None]: ...
     def apply(self, change: object, producer_id: int = -1) -> None: ...
@@ -138,17 +147,25 @@ class CoordinatorRuntime(Generic[M, C]):
     def ask_shard(
         self, shard: Shard[M], command: C, caller: Caller, refused: Callable[[WireError], R]
     ) -> NowOrLater[R]:
+        machine = shard.machine
+        gathers = machine.gathers(command)
+        if not gathers and shard.turn_batch:
+            self._append_turn_batch(shard)
+            if shard.closed:
+                return refused(NOT_COORDINATOR)
         reply: Later[R] = Later()
         pending_reply = PendingReply(reply, refused)
-        decision = self._decide(shard.machine, command, caller._replace(token=pending_reply), self._now())
-        if not self.execute(shard, decision):
+        _, version, client_id, client_host = caller
+        decision = self._decide(machine, command, Caller(pending_reply, version, client_id, client_host), self._now())
+        if gathers and decision.records and self._hold_back(shard, decision):
+            shard.waiting.add(pending_reply)
+            if shard.turn_batch.full:
+                self._append_turn_batch(shard)
+        elif not self._execute(shard, decision) or shard.closed:  # closed by the work of the decision
             reply.resolve(refused(NOT_COORDINATOR))  # a JoinGroup or SyncGroup that would have waited
-        elif shard.closed:  # by the work of the decision
-            reply.resolve(refused(NOT_COORDINATOR))
-        if reply.done:
-            return reply.result
-        shard.waiting.add(pending_reply)
-        return reply
+        elif not reply.done:
+            shard.waiting.add(pending_reply)
+        return reply.result if reply.done else reply
 
     def read(self, key: str, query: Callable[[M], R], refused: Callable[[WireError], R]) -> NowOrLater[R]:
         """A view of the shard of a key; later if part of its state is not committed yet and may still be lost."""
@@ -163,6 +180,9 @@ class CoordinatorRuntime(Generic[M, C]):
         ]
 
     def _read(self, shard: Shard[M], query: Callable[[M], R], refused: Callable[[WireError], R]) -> NowOrLater[R]:
+        self._append_turn_batch(shard)
+        if shard.closed:
+            return refused(NOT_COORDINATOR)
         view = query(shard.machine)
         if not shard.pending:
             return view
@@ -174,9 +194,24 @@ class CoordinatorRuntime(Generic[M, C]):
 
     # ── decisions ──
 
+    def run(self, shard: Shard[M], decide: Callable[[M], Decision]) -> Decision | None:
+        """Decide and execute. None: nothing took effect, because the append failed or the shard was closed."""
+        self._append_turn_batch(shard)
+        if shard.closed:
+            return None
+        decision = decide(shard.machine)
+        return decision if self._execute(shard, decision) else None
+
     def execute(self, shard: Shard[M], decision: Decision) -> bool:
+        """Execute a decision that does not depend on the shard's state. As `run`: False if nothing took effect."""
+        return self.run(shard, lambda machine: decision) is not None
+
+    def _execute(self, shard: Shard[M], decision: Decision) -> bool:
         """Append, apply, set timers, reply. False: the append failed, and nothing of the decision took effect."""
-        outcome = self._append(shard, decision) if decision.records else None
+        return self._carry_out(shard, decision, self._append(shard, decision) if decision.records else None)
+
+    def _carry_out(self, shard: Shard[M], decision: Decision, outcome: NowOrLater[Outcome] | None) -> bool:
+        """All but the append, of which this is the outcome; None: there was nothing to append."""
         refusal = failed(outcome)
         if refusal is not None:
             self._refuse(shard, decision, refusal)
@@ -207,7 +242,10 @@ class CoordinatorRuntime(Generic[M, C]):
         outcome: NowOrLater[Outcome],
         done: Callable[[WireError], None],
     ) -> None:
-        """Apply a marker that was appended to the shard's log. Call `done` when it is committed."""
+        """Apply a marker that was appended to the shard's log. Call `done` when it is committed.
+
+        Decisions that are held back come behind it in the log, so they are applied behind it, too.
+        """
         shard.machine.end_transaction(producer_id, commit)
         if isinstance(outcome, Later):
             self._wait_for(shard, outcome, done)
@@ -260,6 +298,38 @@ class CoordinatorRuntime(Generic[M, C]):
             if isinstance(token, PendingReply):
                 shard.waiting.discard(token)
                 self._resolve(token, token.refused(error))
+
+    # ── one batch for the decisions of a turn ──
+
+    def _hold_back(self, shard: Shard[M], decision: Decision) -> bool:
+        """Whether the decision's records wait for the end of this turn of the loop."""
+        if shard.turn_batch.begin():
+            asyncio.get_running_loop().call_soon(self._end_turn, shard)
+        return shard.turn_batch.add(decision)
+
+    def _end_turn(self, shard: Shard[M]) -> None:
+        shard.turn_batch.end_turn()
+        self._append_turn_batch(shard)
+
+    def _append_turn_batch(self, shard: Shard[M]) -> None:
+        """Append, apply and answer what was held back. Until then nothing of it has happened."""
+        if not shard.turn_batch:
+            return
+        decisions = shard.turn_batch.take()
+        if not shard.current:  # it lost the leadership in this turn, and may even have it again in another epoch
+            self._close(shard)
+            return
+        try:
+            whole = joined(decisions)
+            outcome = self._append(shard, whole)
+            if isinstance(outcome, Refusal) and outcome.error is WireError.MESSAGE_TOO_LARGE and len(decisions) > 1:
+                for each in decisions:
+                    self._execute(shard, each)
+            else:
+                self._carry_out(shard, whole, outcome)
+        except Exception:  # no request is being handled that could fail with it
+            logger.exception("Writing decisions to %s-%d failed; its state is loaded again", self.topic, shard.index)
+            self._close(shard)
 
     # ── pending appends ──
 
@@ -343,14 +413,16 @@ class CoordinatorRuntime(Generic[M, C]):
             shard.timers[timer.key] = loop.call_later(delay, self._on_timer, shard, timer.key, timer.at)
 
     def _on_timer(self, shard: Shard[M], key: TimerKey, at: int) -> None:
-        del shard.timers[key]
-        self.fire(shard, key, max(self._now(), at))  # the wall clock may be behind the loop's
+        due = shard.timers[key]
+        self._append_turn_batch(shard)
+        if shard.timers.get(key) is due:  # else a commit of this turn has set it anew: it counts as a heartbeat
+            del shard.timers[key]
+            self.fire(shard, key, max(self._now(), at))  # the wall clock may be behind the loop's
 
     def fire(self, shard: Shard[M], key: TimerKey, now: int) -> None:
         """Fire a timer of the machine. Retried while the append fails."""
         try:
-            decision = self._decide(shard.machine, TimerFired(key), INTERNAL_CALLER, now)
-            if not self.execute(shard, decision):
+            if self.run(shard, lambda machine: self._decide(machine, TimerFired(key), INTERNAL_CALLER, now)) is None:
                 self._set_timer(shard, Timer(key, now + RETRY_MS))
         except Exception:
             logger.exception("Timer of %s-%d failed: %s", self.topic, shard.index, key)
@@ -386,8 +458,9 @@ class CoordinatorRuntime(Generic[M, C]):
             if partition.high_watermark < end:
                 self._wait_for(shard, found)
             decision = self._loaded(shard.machine, self._now())
-            if not self.execute(shard, decision):  # timers are needed even if the disk fails
-                self.execute(shard, replace(decision, records=[]))
+            if not self._execute(shard, decision):  # timers are needed even if the disk fails
+                decision.records = []
+                self._execute(shard, decision)
         except Exception:
             if not shard.closed:
                 logger.exception("Loading %s-%d failed; unavailable until its leader changes", self.topic, shard.index)
@@ -435,6 +508,7 @@ class CoordinatorRuntime(Generic[M, C]):
             if timer is not None:
                 timer.cancel()
         shard.timers.clear()
+        shard.turn_batch.take()  # not appended; those that wait for it are answered below
         pending, shard.pending = shard.pending, deque()
         for each in pending:
             if each.done is not None:
@@ -449,6 +523,7 @@ class CoordinatorRuntime(Generic[M, C]):
         self._stopped = True
         tasks = [shard.task for shard in self._shards.values() if shard.task is not None]
         for shard in list(self._shards.values()):
+            self._append_turn_batch(shard)
             self._close(shard)
         if self._settle_task is not None:
             self._settle_task.cancel()

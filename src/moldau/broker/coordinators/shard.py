@@ -6,21 +6,25 @@ A shard ends with the leader epoch it was opened in. The next leader replays the
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 
 from moldau.base.coordination import Decision, TimerKey
 from moldau.base.errors import WireError
 from moldau.base.later import Later
+from moldau.broker.coordinators.turn_batch import TurnBatch
 from moldau.replication.partition import Partition
 
 M = TypeVar("M")
 
 
-class PendingReply(NamedTuple):
+class PendingReply:
     """The token of a command: its reply, and how to make a response of an error. The type of response varies."""
 
-    reply: Later[Any]
-    refused: Callable[[WireError], Any]
+    __slots__ = ("refused", "reply")
+
+    def __init__(self, reply: Later[Any], refused: Callable[[WireError], Any]) -> None:
+        self.reply = reply
+        self.refused = refused
 
 
 class PendingAppend:
@@ -47,6 +51,7 @@ class Shard(Generic[M]):
         "pending",
         "task",
         "timers",
+        "turn_batch",
         "waiting",
     )
 
@@ -60,6 +65,7 @@ class Shard(Generic[M]):
         self.closed = False
         self.append_error: WireError | None = None  # of the last append, if it failed; logged once
         self.timers: dict[TimerKey, asyncio.TimerHandle] = {}
+        self.turn_batch = TurnBatch()  # decided in this turn of the loop, not appended yet
         self.waiting: set[PendingReply] = set()
         self.pending: deque[PendingAppend] = deque()  # in the order of the log
         self.overdue: asyncio.TimerHandle | None = None  # fires when the first pending append is overdue

@@ -240,8 +240,8 @@ class TransactionCoordinator:
         """Delete expired transactional ids (transactional.id.expiration.ms)."""
         for shard in self._runtime.loaded_shards():
             while True:
-                decision = shard.machine.expire(self._env(self._now()))
-                if not self._runtime.execute(shard, decision) or len(decision.records) < MAX_TOMBSTONES:
+                decision = self._runtime.run(shard, lambda machine: machine.expire(self._env(self._now())))
+                if decision is None or len(decision.records) < MAX_TOMBSTONES:
                     break
 
     async def stop(self) -> None:
@@ -333,7 +333,8 @@ class TransactionCoordinator:
             self._ending.pop(transactional_id).resolve_watchers()
 
     def _decide_and_execute(self, shard: Shard[TransactionShard], command: TransactionCommand, caller: Caller) -> bool:
-        return self._runtime.execute(shard, self._decide(shard.machine, command, caller, self._now()))
+        decision = self._runtime.run(shard, lambda machine: self._decide(machine, command, caller, self._now()))
+        return decision is not None
 
     def _retry_later(self, shard: Shard[TransactionShard], timer: TimerKey) -> None:
         self._runtime.execute(shard, Decision(timers=[Timer(timer, self._now() + RETRY_MS)]))

@@ -26,7 +26,7 @@ IDLE: tuple[Group, ...] = (
         Setting("share.fetch.purgatory.purge.interval.requests", INT, 1000,
                 doc="Requests between two purges of the ShareFetch purgatory."),
     )),
-    Group("coordinators write at once, on the event loop", (
+    Group("coordinators write within a turn of the event loop", (
         Setting("group.coordinator.append.linger.ms", INT, -1, least=-1,
                 doc="How long the group coordinator collects writes for a batch; -1 adapts to the load."),
         Setting("group.coordinator.background.threads", INT, 2, least=1,
