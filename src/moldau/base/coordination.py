@@ -4,7 +4,6 @@ A state machine decides; the runtime in broker/coordinators appends the decision
 the machine apply them, and sends the replies. Loading applies the same records. Nothing here waits or holds a future.
 """
 
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from moldau.base.ids import Epoch
@@ -44,17 +43,34 @@ class TimerFired(NamedTuple):
     key: TimerKey
 
 
-@dataclass(slots=True)
 class Decision:
-    """The outcome of a command. Nothing of it has happened yet: only `apply` changes a machine."""
+    """The outcome of a command. Nothing of it has happened yet: only `apply` changes a machine.
 
-    records: list[Record] = field(default_factory=list)  # appended as one batch, then applied
-    transient: list[object] = field(default_factory=list)  # changes applied after the records, never written to the log
-    replies: list[tuple[object, object]] = field(default_factory=list)  # token and response, sent after the commit
-    timers: list[Timer] = field(default_factory=list)
-    work: list[object] = field(default_factory=list)  # done by the coordinator after the commit: markers to write
-    producer_id: int = -1  # the records belong to this producer's transaction
-    producer_epoch: Epoch = -1
+    A plain class: one is made for each command, and a dataclass would call a factory for each field.
+    """
+
+    __slots__ = ("producer_epoch", "producer_id", "records", "replies", "timers", "transient", "work")
+
+    def __init__(
+        self,
+        records: list[Record] | None = None,
+        transient: list[object] | None = None,
+        replies: list[tuple[object, object]] | None = None,
+        timers: list[Timer] | None = None,
+        work: list[object] | None = None,
+        producer_id: int = -1,
+        producer_epoch: Epoch = -1,
+    ) -> None:
+        self.records: list[Record] = [] if records is None else records  # appended as one batch, then applied
+        # Changes applied after the records, never written to the log.
+        self.transient: list[object] = [] if transient is None else transient
+        # Token and response, sent after the commit.
+        self.replies: list[tuple[object, object]] = [] if replies is None else replies
+        self.timers: list[Timer] = [] if timers is None else timers
+        # Done by the coordinator after the commit: markers to write.
+        self.work: list[object] = [] if work is None else work
+        self.producer_id = producer_id  # the records belong to this producer's transaction
+        self.producer_epoch = producer_epoch
 
     @classmethod
     def reply(cls, caller: Caller, response: object) -> "Decision":

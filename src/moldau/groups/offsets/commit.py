@@ -5,7 +5,7 @@ The checks of members and generations are in `classic` and `consumer`.
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final
 from uuid import UUID
 
 from moldau.base.coordination import Caller, Decision, Record, Timer
@@ -60,22 +60,33 @@ MissingPartitions = dict[RequestedTopic, PartitionResults]  # partitions that do
 TopicResults = list[tuple[RequestedTopic, PartitionResults]]
 
 
-class ExistingTopic(NamedTuple):
+class ExistingTopic:
     """Partitions of a request that exist."""
 
-    topic: RequestedTopic
-    view: TopicView
-    partitions: list[OffsetCommitPartition | TxnOffsetCommitPartition]
+    __slots__ = ("partitions", "topic", "view")
+
+    def __init__(
+        self,
+        topic: RequestedTopic,
+        view: TopicView,
+        partitions: list[OffsetCommitPartition | TxnOffsetCommitPartition],
+    ) -> None:
+        self.topic = topic
+        self.view = view
+        self.partitions = partitions
 
 
-class CommitOptions(NamedTuple):
+class CommitOptions:
     """Common to all records of a request."""
 
-    group_id: str
-    now: int
-    expires: int  # expire timestamp, or NO_EXPIRATION
-    with_topic_ids: bool
-    max_metadata: int
+    __slots__ = ("expires", "group_id", "max_metadata", "now", "with_topic_ids")
+
+    def __init__(self, group_id: str, now: int, expires: int, with_topic_ids: bool, max_metadata: int) -> None:
+        self.group_id = group_id
+        self.now = now
+        self.expires = expires  # expire timestamp, or NO_EXPIRATION
+        self.with_topic_ids = with_topic_ids
+        self.max_metadata = max_metadata
 
 
 def commit(group: Group | None, request: OffsetCommitRequest, caller: Caller, env: GroupEnvironment) -> Decision:
@@ -216,17 +227,18 @@ def _records_and_results(
     """The records, and the results by partition."""
     if error is not WireError.NONE:
         return [], _refuse(existing, missing, error)
-    group_id, now, expires, with_topic_ids, max_metadata = options
+    now, expires = options.now, options.expires
     records: list[Record] = []
     results: TopicResults = list(missing.items())
-    group = group_prefix(group_id)
-    for topic, view, partitions in existing:
-        topic_results = _results_of(topic, missing, results)
+    group = group_prefix(options.group_id)
+    for topic in existing:
+        view = topic.view
+        topic_results = _results_of(topic.topic, missing, results)
         head = group + pack_topic(view.name)
-        tail = value_suffix(now, view.id if with_topic_ids else ZERO_UUID)
-        for each in partitions:
+        tail = value_suffix(now, view.id if options.with_topic_ids else ZERO_UUID)
+        for each in topic.partitions:
             partition, metadata = each.partition_index, each.committed_metadata
-            if metadata and _too_long(metadata, max_metadata):
+            if metadata and _too_long(metadata, options.max_metadata):
                 topic_results.append((partition, WireError.OFFSET_METADATA_TOO_LARGE))
                 continue
             if expires == NO_EXPIRATION:
@@ -240,8 +252,9 @@ def _records_and_results(
 
 def _refuse(existing: list[ExistingTopic], missing: MissingPartitions, error: WireError) -> TopicResults:
     results: TopicResults = list(missing.items())
-    for topic, _, partitions in existing:
-        _results_of(topic, missing, results).extend((each.partition_index, error) for each in partitions)
+    for topic in existing:
+        refused = [(each.partition_index, error) for each in topic.partitions]
+        _results_of(topic.topic, missing, results).extend(refused)
     return results
 
 
@@ -271,7 +284,7 @@ def _result(partition: int, error: WireError) -> OffsetCommitPartitionResponse:
 def _response(results: TopicResults) -> OffsetCommitResponse:
     topics = [
         OffsetCommitTopicResponse(
-            name=name, topic_id=topic_id, partitions=tuple([_result(*outcome) for outcome in outcomes])
+            name=name, topic_id=topic_id, partitions=tuple([_result(partition, error) for partition, error in outcomes])
         )
         for (name, topic_id), outcomes in results
     ]
