@@ -5,6 +5,7 @@
 import os
 import sys
 import tempfile
+import time
 from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Annotated
@@ -112,11 +113,12 @@ def simulate(
     seeds: Annotated[int, typer.Option(min=1, help="Number of runs.")] = 100,
     minutes: Annotated[float, typer.Option(help="Simulated minutes of each run.")] = 10.0,
     workers: Annotated[int, typer.Option(min=1, help="Processes to run them in.")] = os.cpu_count() or 1,
+    every: Annotated[float, typer.Option(min=0, help="Seconds between two lines of progress, at least.")] = 10.0,
 ) -> None:
     """Simulate replication on a virtual clock, with faults by seed. The same seed gives the same run."""
     if os.environ.get("PYTHONHASHSEED") != "0":  # otherwise the order of sets differs from process to process
         os.execve(sys.executable, [sys.executable, "-m", "chaos", *sys.argv[1:]], os.environ | {"PYTHONHASHSEED": "0"})
-    bad = 0
+    bad, told = 0, time.monotonic()
     total = simulations.Total()
     for report in simulations.simulate_all(range(seed, seed + seeds), minutes * 60, workers):
         total.add(report)
@@ -127,6 +129,9 @@ def simulate(
             )
             again = f"python -m chaos simulate --seeds 1 --seed {report.seed} --minutes {minutes:g}"
             console.print(f"again: {again}", markup=False)
+        if time.monotonic() - told >= every and total.simulations < seeds:
+            told = time.monotonic()
+            console.print(total.progress(seeds), markup=False)
     console.print(total.summary, markup=False)
     if bad:
         raise typer.Exit(1)

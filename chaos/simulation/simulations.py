@@ -39,6 +39,13 @@ class Total:
         self.slowest_s = max(self.slowest_s, report.slowest_s)
         self.faults.update(report.faults)
 
+    def progress(self, wanted: int) -> str:
+        """One line while the others of these simulations still run."""
+        return (
+            f"{self.simulations:,} of {wanted:,} simulations, {self.hours:.1f} simulated hours, "
+            f"{sum(self.faults.values()):,} faults; broke a guarantee: {self.bad}"
+        )
+
     @property
     def summary(self) -> str:
         faults = ", ".join(f"{name} {count:,}" for name, count in self.faults.most_common())

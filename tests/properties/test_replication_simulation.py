@@ -1,5 +1,6 @@
 """Simulations of replication (`chaos/simulation`), a few short ones; `make simulate` runs more."""
 
+import itertools
 import os
 import subprocess
 import sys
@@ -15,13 +16,17 @@ REPOSITORY = Path(__file__).parents[2]
 
 
 def test_nothing_committed_is_lost_and_nobody_waits_for_long() -> None:
-    command = [sys.executable, "-m", "chaos", "simulate", "--seeds", "4", "--minutes", "0.5", "--workers", "1"]
+    options = {"--seeds": "4", "--minutes": "0.5", "--workers": "1", "--every": "0"}
+    command = [sys.executable, "-m", "chaos", "simulate", *itertools.chain(*options.items())]
     paths = os.pathsep.join((str(REPOSITORY / "src"), str(REPOSITORY)))
     ended = subprocess.run(
         command, cwd=REPOSITORY, env=os.environ | {"PYTHONPATH": paths}, capture_output=True, text=True, check=False
     )
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert "Simulations that broke a guarantee: 0." in " ".join(ended.stdout.split())
+    progress = [line for line in ended.stdout.splitlines() if " of 4 simulations, " in line]
+    assert [line.split()[0] for line in progress] == ["1", "2", "3"], "a line while the others still run"
+    assert all(line.endswith(" faults; broke a guarantee: 0") for line in progress)
 
 
 def broken(home: Path) -> bool:
