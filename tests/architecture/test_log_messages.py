@@ -1,4 +1,4 @@
-"""docs/log-messages.md: every line that it quotes is one that the code writes, at that level."""
+"""Log lines begin with a capital, and every line that docs/log-messages.md quotes is one that the code writes."""
 
 import ast
 import re
@@ -24,6 +24,12 @@ def test_a_quoted_line_is_in_the_code(level: str, quoted: str) -> None:
     found = {known for text, known in texts() if quoted.casefold() in text.casefold()}
     assert found, f"no line of the code says: {quoted}"
     assert found & {level, ""}, f"the level is {', '.join(sorted(found))}: {quoted}"
+
+
+def test_log_lines_begin_with_a_capital() -> None:
+    lines = [text for path in SOURCES for text, logged in texts_in(parsed(path)) if logged]
+    assert len(lines) > 100
+    assert [line for line in lines if line[0].islower()] == []
 
 
 @cache

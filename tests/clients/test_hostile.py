@@ -225,7 +225,7 @@ def test_another_protocol_is_named_in_the_log(own_broker: BrokerProcess, protoco
     if not on_apache:
         named = [line for line in own_broker.log_text().splitlines() if f"{protocol} " in line]
         assert len(named) == 1, named
-        assert "closing connection from " in named[0]
+        assert "Closing connection from " in named[0]
         assert "on a PLAINTEXT listener (PLAINTEXT); " in named[0]
 
 

@@ -135,7 +135,7 @@ class Dispatcher:
             raise
         except Exception:
             logger.exception(
-                "request failed (%s) from %s; closing the connection", _describe(frame), connection.session.peer
+                "Request failed (%s) from %s; closing the connection", _describe(frame), connection.session.peer
             )
             raise BadRequest("an internal error") from None
 
@@ -199,7 +199,7 @@ class Dispatcher:
             return _frame(api, call, await work)
         except Exception:
             logger.exception(
-                "request failed (%s %d) from %s; closing the connection",
+                "Request failed (%s %d) from %s; closing the connection",
                 api.messages.name,
                 call.version,
                 call.session.peer,
@@ -250,7 +250,7 @@ class Dispatcher:
             try:
                 response = await self._serve(api, request, call)
             except Exception:  # a closed connection would make the broker resend it, with other clients' requests
-                logger.exception("forwarded request failed (%s %d) from %s", api.messages.name, version, session.peer)
+                logger.exception("Forwarded request failed (%s %d) from %s", api.messages.name, version, session.peer)
                 return Refusal(WireError.UNKNOWN_SERVER_ERROR, "The controller failed to carry out the request.")
             if not isinstance(response, NotController):
                 return _frame(api, call, response)[LENGTH.size :]
@@ -288,7 +288,7 @@ def _park(api: Api, call: Call, pending: Later[object]) -> Handled:
             parked.resolve(_frame(api, call, response))
         except Exception:
             logger.exception(
-                "response of a parked request failed (%s %d); closing its connection", api.messages.name, call.version
+                "Response of a parked request failed (%s %d); closing its connection", api.messages.name, call.version
             )
             parked.resolve(BadRequest("an internal error"))
 

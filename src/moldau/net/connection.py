@@ -454,7 +454,7 @@ class Connection:
             return
         self.closed = True
         if reason:
-            self._limits.log.write(level, "closing connection from", self.session.peer, reason, self._now())
+            self._limits.log.write(level, "Closing connection from", self.session.peer, reason, self._now())
         for reply in self._replies:
             reply.abandon()
         self._replies.clear()

@@ -51,7 +51,7 @@ def test_a_greeting_is_named_once(loop_kind: str, kind: str, caplog: pytest.LogC
         run(loop_kind, main())
     (record,) = caplog.records
     assert record.levelno == logging.WARNING
-    assert record.getMessage().startswith(f"closing connection from peer: {expected}")
+    assert record.getMessage().startswith(f"Closing connection from peer: {expected}")
 
 
 def test_other_bytes_are_nothing_known() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from moldau.net.throttled_log import LINES_PER_SECOND, REMEMBERED_LINES, REPEAT_SECONDS, ThrottledLog
 
-EVENT = "closing connection from"
+EVENT = "Closing connection from"
 
 
 @pytest.fixture(autouse=True)
@@ -22,17 +22,17 @@ def test_repeats_of_one_host_are_one_line_and_a_count(caplog: pytest.LogCaptureF
     log.write(logging.INFO, EVENT, "[::1]:2", "no", 5.0)
     log.write(logging.INFO, EVENT, "10.0.0.1:1", "another reason", 5.0)
     assert caplog.messages == [
-        "closing connection from 10.0.0.1:1000: no",
-        "closing connection from [::1]:1: no",
-        "closing connection from 10.0.0.1:1: another reason",
+        "Closing connection from 10.0.0.1:1000: no",
+        "Closing connection from [::1]:1: no",
+        "Closing connection from 10.0.0.1:1: another reason",
     ]
     assert caplog.records[0].levelno == logging.WARNING
     caplog.clear()
     log.write(logging.INFO, EVENT, "10.0.0.1:7", "no", 5.0 + REPEAT_SECONDS)
     assert caplog.messages == [
-        "closing connection from 10.0.0.1: no (99 more times)",
-        "closing connection from [::1]: no (1 more times)",
-        "closing connection from 10.0.0.1:7: no",
+        "Closing connection from 10.0.0.1: no (99 more times)",
+        "Closing connection from [::1]: no (1 more times)",
+        "Closing connection from 10.0.0.1:7: no",
     ]
 
 
@@ -46,5 +46,5 @@ def test_a_flood_of_clients_is_cut(caplog: pytest.LogCaptureFixture) -> None:
     log.write(logging.INFO, EVENT, "10.0.0.1:1", "no", 6.0)
     assert caplog.messages == [
         f"{3 * REMEMBERED_LINES - LINES_PER_SECOND} more lines about clients were left out",
-        "closing connection from 10.0.0.1:1: no",
+        "Closing connection from 10.0.0.1:1: no",
     ]
