@@ -11,10 +11,9 @@ from support.brokers.processes import AnyBroker, CreateTopic
 from support.clients import confluent
 from support.clients.cli import Run, runner
 from support.clients.go import build
-from support.groups.members import Group
+from support.groups.members import Feed, Group
 
 NewGroup = Callable[..., Group]
-Feed = Callable[..., list[str]]
 SMALL_DISK_BYTES = 12 << 20
 
 

@@ -9,7 +9,7 @@ from support.brokers.processes import AnyBroker, CreateTopic
 from support.clients.confluent import read_values, values_by_partition
 from support.clients.go import WITHOUT_GO, client
 from support.eventually import eventually
-from support.groups.members import Group, Kind, even, replace_dead_member
+from support.groups.members import Group, Kind, join_and_leave, replace_dead_member
 
 pytestmark = WITHOUT_GO
 PROTOCOLS = {"classic": "cooperative-sticky", "consumer": "uniform"}
@@ -23,23 +23,7 @@ def kind(request: pytest.FixtureRequest, go_program: Path, broker: AnyBroker) ->
 
 def test_members_join_and_leave(new_group, feed, kind: Kind) -> None:
     """What one has committed, the next does not read again, and no partition has two owners."""
-    group: Group = new_group(6)
-    sent = feed(group, 20)
-    first = group.join(kind)
-    group.settled(first)
-    group.wait_until_read(sent)
-    second = group.join(kind)
-    assert even(group.settled(first, second)) == [3, 3]
-    sent += feed(group, 20)
-    group.wait_until_read(sent)
-    first.leave()
-    group.settled(second)
-    sent += feed(group, 20)
-    count = group.wait_until_read(sent)
-    second.leave()
-    group.check_one_owner()
-    if not first.refusals() and not second.refusals():
-        assert set(count.values()) == {1}, "read again although it was committed"
+    join_and_leave(new_group(6), feed, kind, members=2)
 
 
 def test_a_member_that_dies_is_replaced(new_group, feed, kind: Kind) -> None:

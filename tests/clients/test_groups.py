@@ -20,6 +20,7 @@ from support.groups.members import (
     Group,
     Kind,
     even,
+    join_and_leave,
     replace_dead_member,
 )
 
@@ -42,29 +43,7 @@ def kind_of(admin: AdminClient, group: Group) -> ConsumerGroupType:
 @every_kind
 def test_members_join_and_leave(new_group, feed, kind: Kind) -> None:
     """Every change is a clean handover: what one has committed, the next does not read again."""
-    group: Group = new_group(6)
-    sent = feed(group, 20)
-    first = group.join(kind)
-    group.settled(first)
-    group.wait_until_read(sent)
-    second = group.join(kind)
-    assert even(group.settled(first, second)) == [3, 3]
-    third = group.join(kind)
-    assert even(group.settled(first, second, third)) == [2, 2, 2]
-    sent += feed(group, 20)
-    group.wait_until_read(sent)
-    first.leave()
-    assert even(group.settled(second, third)) == [3, 3]
-    sent += feed(group, 20)
-    group.wait_until_read(sent)
-    second.leave()
-    group.settled(third)
-    sent += feed(group, 20)
-    count = group.wait_until_read(sent)
-    third.leave()
-    group.check_one_owner()
-    if not any(member.refusals() for member in group.members):
-        assert set(count.values()) == {1}, "read again although it was committed"
+    join_and_leave(new_group(6), feed, kind, members=3)
 
 
 @every_kind

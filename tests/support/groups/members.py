@@ -241,7 +241,38 @@ class Group:
             member.stop_for_good()
 
 
-def replace_dead_member(group: Group, feed: Callable[[Group, int], list[str]], kind: Kind) -> Member:
+Feed = Callable[[Group, int], list[str]]  # sends so many records to each partition; their values
+
+
+def join_and_leave(group: Group, feed: Feed, kind: Kind, members: int) -> None:
+    """Members join one by one, then leave. What one has committed, the next does not read again."""
+
+    def settled(*present: Member) -> None:
+        share = len(group.places) // len(present)
+        assert even(group.settled(*present)) == [share] * len(present)
+
+    sent = feed(group, 20)
+    first = group.join(kind)
+    settled(first)
+    group.wait_until_read(sent)
+    joined = [first]
+    while len(joined) < members:
+        joined.append(group.join(kind))
+        settled(*joined)
+    sent += feed(group, 20)
+    count = group.wait_until_read(sent)
+    while len(joined) > 1:
+        joined.pop(0).leave()
+        settled(*joined)
+        sent += feed(group, 20)
+        count = group.wait_until_read(sent)
+    joined[0].leave()
+    group.check_one_owner()
+    if not any(member.refusals() for member in group.members):
+        assert set(count.values()) == {1}, "read again although it was committed"
+
+
+def replace_dead_member(group: Group, feed: Feed, kind: Kind) -> Member:
     """One of two members is killed; the other gets its partitions and reads on. Return the one that is left."""
     one, other = group.join(kind), group.join(kind)
     group.settled(one, other)

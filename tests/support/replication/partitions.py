@@ -1,14 +1,17 @@
 """Partitions with real logs, for tests of the replication room."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 from moldau.base.errors import Refusal
 from moldau.base.later import Later
+from moldau.log.directory import LogDirectory
 from moldau.log.settings import LogConfig
 from moldau.replication.appender import Appended, Outcome
 from moldau.replication.partition import Partition
+from moldau.replication.replicas import Replicas
 from support.log.batches import Written, batch
 from support.log.logs import NOW, open_log
 
@@ -18,6 +21,14 @@ TOPIC_ID = UUID(int=7)
 
 def a_partition(directory: Path, config: LogConfig | None = None, leader_epoch: int = 3) -> Partition:
     return Partition("topic", 0, open_log(directory, config), leader_epoch)
+
+
+def abandon(replicas: Replicas, directories: Iterable[LogDirectory]) -> None:
+    """Let go of the directories as a killed process would: nothing is flushed, nothing marked."""
+    for partition in replicas:
+        partition.log.close(clean=False)
+    for directory in directories:
+        directory.close(clean=False)
 
 
 def some(*values: bytes, key: bytes | None = b"key", **options: Any) -> memoryview:

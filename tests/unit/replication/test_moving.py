@@ -4,7 +4,6 @@ import asyncio
 import errno
 import threading
 from collections import deque
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -29,7 +28,7 @@ from support.log.batches import Producer
 from support.log.logs import NOW
 from support.log.lying_disk import LyingDisk, lying
 from support.net.loops import run, turns, until
-from support.replication.partitions import Outcomes, some
+from support.replication.partitions import Outcomes, abandon, some
 
 NODE = 1
 FIVE = Producer(5, 0)
@@ -58,17 +57,7 @@ class Node:
         await until(lambda: not self.replicas.moves)
 
     def crash(self) -> None:
-        for partition in self.replicas:
-            partition.log.close(clean=False)
-        for directory in self.directories:
-            directory.close(clean=False)
-
-
-def check(test: Callable[[], Awaitable[None]]) -> None:
-    async def main() -> None:
-        await test()
-
-    run("asyncio", main())
+        abandon(self.replicas, self.directories)
 
 
 def content(log: Log) -> list[bytes]:
@@ -125,7 +114,7 @@ def test_a_partition_moves_while_it_is_written_to(tmp_path: Path, monkeypatch: p
         assert (again.partition.log.start_offset, again.partition.log.end_offset) == (5, written)
         await again.replicas.stop()
 
-    check(test)
+    run("asyncio", test())
     assert len([path for path in tmp_path.glob("*/t-0") if path.is_dir()]) == 1
 
 
@@ -154,7 +143,7 @@ def test_what_does_not_queue_is_asked_to_come_again(tmp_path: Path, monkeypatch:
         assert node.partition.log.end_offset == 2
         await node.replicas.stop()
 
-    check(test)
+    run("asyncio", test())
 
 
 def test_a_move_that_a_stop_interrupted_is_begun_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,7 +167,7 @@ def test_a_move_that_a_stop_interrupted_is_begun_again(tmp_path: Path, monkeypat
         assert content(again.partition.log) == before
         await again.replicas.stop()
 
-    check(test)
+    run("asyncio", test())
 
 
 def test_a_crash_between_the_two_renames_leaves_one_of_two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -202,7 +191,7 @@ def test_a_crash_between_the_two_renames_leaves_one_of_two(tmp_path: Path, monke
         await again.replicas.stop()
         assert len(places(tmp_path)) == 1 + len(list_of(tmp_path, "*/t-0.*-delete"))
 
-    check(test)
+    run("asyncio", test())
 
 
 def test_two_directories_that_claim_a_partition_stop_the_start(tmp_path: Path) -> None:
@@ -217,7 +206,7 @@ def test_two_directories_that_claim_a_partition_stop_the_start(tmp_path: Path) -
         assert str(here) in str(refused.value)
         assert str(there) in str(refused.value)
 
-    check(test)
+    run("asyncio", test())
 
 
 def test_a_target_without_room_ends_the_move_and_nothing_else(tmp_path: Path) -> None:
@@ -238,7 +227,7 @@ def test_a_target_without_room_ends_the_move_and_nothing_else(tmp_path: Path) ->
         assert node.partition.log.directory != here
         await node.replicas.stop()
 
-    check(test)
+    run("asyncio", test())
 
 
 def test_turning_round_and_deleting_end_a_move(tmp_path: Path) -> None:
@@ -260,7 +249,7 @@ def test_turning_round_and_deleting_end_a_move(tmp_path: Path) -> None:
         assert not list_of(tmp_path, "*/t-0")
         await node.replicas.stop()
 
-    check(test)
+    run("asyncio", test())
 
 
 def filled(tmp_path: Path, count: int = 50) -> Node:
@@ -298,7 +287,7 @@ def test_what_is_cut_off_meanwhile_is_not_in_the_copy(tmp_path: Path, monkeypatc
         assert not list_of(tmp_path, "*/*-future")
         await node.replicas.stop()
 
-    check(test)
+    run("asyncio", test())
 
 
 def test_records_that_were_deleted_stay_so_if_it_crashes_before_the_checkpoints_tell(
@@ -331,7 +320,7 @@ def test_records_that_were_deleted_stay_so_if_it_crashes_before_the_checkpoints_
         assert (again.partition.log.start_offset, again.partition.log.end_offset) == (30, 50)
         await again.replicas.stop()
 
-    check(test)
+    run("asyncio", test())
 
 
 def test_half_a_copy_that_is_given_up_is_not_taken_for_a_whole_one(
@@ -365,7 +354,7 @@ def test_half_a_copy_that_is_given_up_is_not_taken_for_a_whole_one(
         assert again.partition.log.directory == here
         await again.replicas.stop()
 
-    check(test)
+    run("asyncio", test())
 
 
 def test_a_log_that_cannot_be_read_does_not_blame_the_other_directory(
@@ -390,7 +379,7 @@ def test_a_log_that_cannot_be_read_does_not_blame_the_other_directory(
         assert not list_of(tmp_path, "*/*-future")
         await node.replicas.stop()
 
-    check(test)
+    run("asyncio", test())
 
 
 @pytest.mark.parametrize("failing", ["the copy", "the mark"])
@@ -420,7 +409,7 @@ def test_a_failed_fsync_in_the_last_step_takes_its_directory_offline(
         assert not list_of(tmp_path, f"*/*/{MOVED}")
         await node.replicas.stop()
 
-    check(test)
+    run("asyncio", test())
 
 
 def test_markers_that_are_not_committed_are_known_to_the_copy(tmp_path: Path) -> None:
@@ -432,4 +421,4 @@ def test_markers_that_are_not_committed_are_known_to_the_copy(tmp_path: Path) ->
         assert node.partition.log.last_stable_offset(4) == 2
         await node.replicas.stop()
 
-    check(test)
+    run("asyncio", test())

@@ -2,7 +2,7 @@
 
 import asyncio
 import errno
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -67,10 +67,6 @@ class Here:
         await self.replicas.stop()
 
 
-def check(test: Callable[[], Any]) -> None:
-    run("asyncio", test())
-
-
 def unable(problem: OSError, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*_: object, **__: object) -> Log:
         raise problem
@@ -88,7 +84,7 @@ def test_a_follower_whose_directory_fails_asks_to_be_left_out(tmp_path: Path) ->
         assert here.asked == [Proposal(TOPIC_ID, 0, 4, 7, ((2, -1),))]
         await here.stop()
 
-    check(main)
+    run("asyncio", main())
 
 
 def test_it_asks_until_the_image_agrees_and_again_if_it_is_let_in_again(
@@ -115,7 +111,7 @@ def test_it_asks_until_the_image_agrees_and_again_if_it_is_let_in_again(
         assert len(lines()) == 2
         await here.stop()
 
-    check(main)
+    run("asyncio", main())
 
 
 @pytest.mark.parametrize("problem", [EIO, ENOSPC])
@@ -131,7 +127,7 @@ def test_who_is_to_lead_and_cannot_make_a_log_resigns(
         assert here.asked == [Proposal(TOPIC_ID, 0, 4, 7, ((2, -1), (3, -1)))]
         await here.stop()
 
-    check(main)
+    run("asyncio", main())
 
 
 def test_who_is_elected_later_without_a_log_resigns_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,7 +144,7 @@ def test_who_is_elected_later_without_a_log_resigns_too(tmp_path: Path, monkeypa
         assert here.asked == [Proposal(TOPIC_ID, 0, 5, 8, ())]
         await here.stop()
 
-    check(main)
+    run("asyncio", main())
 
 
 def test_the_last_one_that_waits_for_room_goes_on_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -169,7 +165,7 @@ def test_the_last_one_that_waits_for_room_goes_on_waiting(tmp_path: Path, monkey
         assert partition.leads
         await here.stop()
 
-    check(main)
+    run("asyncio", main())
 
 
 def test_a_leader_that_resigns_as_such_is_not_asked_for_twice(tmp_path: Path) -> None:
@@ -180,7 +176,7 @@ def test_a_leader_that_resigns_as_such_is_not_asked_for_twice(tmp_path: Path) ->
         assert not here.asked
         await here.stop()
 
-    check(main)
+    run("asyncio", main())
 
 
 def test_who_is_not_registered_says_nothing(tmp_path: Path) -> None:
@@ -193,4 +189,4 @@ def test_who_is_not_registered_says_nothing(tmp_path: Path) -> None:
         await until(lambda: here.asked)
         await here.stop()
 
-    check(main)
+    run("asyncio", main())

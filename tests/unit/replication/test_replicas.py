@@ -3,7 +3,6 @@
 import asyncio
 import errno
 import threading
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from uuid import UUID
 
@@ -22,7 +21,7 @@ from moldau.replication.replicas import Replicas
 from support.log.logs import NOW
 from support.log.lying_disk import LyingDisk, lying
 from support.net.loops import run, turns, until
-from support.replication.partitions import Outcomes, some
+from support.replication.partitions import Outcomes, abandon, some
 
 NODE = 1
 NOTHING = ClusterImage()
@@ -63,18 +62,7 @@ class Node:
         return partition
 
     def crash(self) -> None:
-        """Let go of the directories as a killed process would: nothing is flushed, nothing marked."""
-        for partition in self.replicas:
-            partition.log.close(clean=False)
-        for directory in self.directories:
-            directory.close(clean=False)
-
-
-def check(test: Callable[[], Awaitable[None]]) -> None:
-    async def main() -> None:
-        await test()
-
-    run("asyncio", main())
+        abandon(self.replicas, self.directories)
 
 
 def test_a_created_topic_can_be_written_to_and_found_both_ways(tmp_path: Path) -> None:
@@ -89,7 +77,7 @@ def test_a_created_topic_can_be_written_to_and_found_both_ways(tmp_path: Path) -
         assert replicas.get("a", 2) is replicas.get("a", -1) is replicas.get("b", 0) is None
         await replicas.stop()
 
-    check(test)
+    run("asyncio", test())
 
 
 def test_a_topic_deleted_and_made_again_at_once_is_empty(tmp_path: Path) -> None:
@@ -109,7 +97,7 @@ def test_a_topic_deleted_and_made_again_at_once_is_empty(tmp_path: Path) -> None
         assert [partition.log.topic_id for partition in node.replicas] == [UUID(int=5)]
         await node.replicas.stop()
 
-    check(test)
+    run("asyncio", test())
 
 
 def test_a_topic_replaced_in_one_change_is_empty(tmp_path: Path) -> None:
@@ -122,7 +110,7 @@ def test_a_topic_replaced_in_one_change_is_empty(tmp_path: Path) -> None:
         assert UUID(int=1).bytes not in node.replicas.by_id
         await node.replicas.stop()
 
-    check(test)
+    run("asyncio", test())
 
 
 def test_records_of_a_topic_made_again_survive_a_crash(tmp_path: Path) -> None:
@@ -144,7 +132,7 @@ def test_records_of_a_topic_made_again_survive_a_crash(tmp_path: Path) -> None:
         assert (after.get("a").log.start_offset, after.get("a").log.end_offset) == (0, 1)
         await after.replicas.stop()
 
-    check(test)
+    run("asyncio", test())
 
 
 def test_partitions_are_added_and_the_old_ones_stay(tmp_path: Path) -> None:
@@ -158,7 +146,7 @@ def test_partitions_are_added_and_the_old_ones_stay(tmp_path: Path) -> None:
         assert [node.get("a", index).log.end_offset for index in range(3)] == [1, 0, 0]
         await node.replicas.stop()
 
-    check(test)
+    run("asyncio", test())
 
 
 def test_settings_take_effect_at_once(tmp_path: Path) -> None:
@@ -171,7 +159,7 @@ def test_settings_take_effect_at_once(tmp_path: Path) -> None:
         assert node.get("a").log.config.max_message_bytes > 77
         await node.replicas.stop()
 
-    check(test)
+    run("asyncio", test())
 
 
 def test_settings_changed_while_a_log_is_being_opened_are_not_lost(tmp_path: Path) -> None:
@@ -183,7 +171,7 @@ def test_settings_changed_while_a_log_is_being_opened_are_not_lost(tmp_path: Pat
         assert node.get("a").log.config.max_message_bytes == 77
         await node.replicas.stop()
 
-    check(test)
+    run("asyncio", test())
 
 
 @pytest.mark.parametrize("problem", [OSError(24, "too many open files"), ZeroDivisionError()])
@@ -209,7 +197,7 @@ def test_a_log_that_cannot_be_opened_is_its_own_trouble(
         assert Outcomes(node.get("later")).offset(some()) == 0
         await node.replicas.stop()
 
-    check(test)
+    run("asyncio", test())
 
 
 def shared(name: str, *isr: int, elr: tuple[int, ...] = (), leader: int = 2, **config: str) -> Topic:
@@ -257,7 +245,7 @@ def test_a_log_that_cannot_be_opened_is_put_aside_if_others_have_it(
         assert not node.replicas.directories.without_records
         await node.replicas.stop()
 
-    check(test)
+    run("asyncio", test())
     (kept,) = tmp_path.glob("a-0.*-stray")
     assert (kept / "00000000000000000000.log").is_dir()
     assert "The log of a-0 is copied again from its leader: [Errno 21]" in caplog.text
@@ -276,7 +264,7 @@ def test_the_last_log_of_all_stays_as_it_is_even_if_it_cannot_be_opened(
         assert (tmp_path / "a-0" / "00000000000000000000.log").is_dir()
         await node.replicas.stop()
 
-    check(test)
+    run("asyncio", test())
     assert "Partition a-0 is offline, and no other in-sync replica has its records" in caplog.text
 
 
@@ -300,7 +288,7 @@ def test_a_log_that_lacks_a_segment_in_the_middle_is_copied_anew_if_others_have_
         assert node.get("a").standing.log_replaced == anew
         await node.replicas.stop()
 
-    check(test)
+    run("asyncio", test())
 
 
 def test_a_directory_with_a_log_that_was_not_opened_is_not_marked_clean(
@@ -331,7 +319,7 @@ def test_a_directory_with_a_log_that_was_not_opened_is_not_marked_clean(
         assert (third.get("a").log.start_offset, third.get("a").log.end_offset) == (2, 3)
         await third.replicas.stop()
 
-    check(test)
+    run("asyncio", test())
 
 
 def test_a_failed_deletion_does_not_stop_what_comes_after(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -349,7 +337,7 @@ def test_a_failed_deletion_does_not_stop_what_comes_after(tmp_path: Path, monkey
         assert Outcomes(node.get("b")).offset(some()) == 0
         await node.replicas.stop()
 
-    check(test)
+    run("asyncio", test())
 
 
 def test_new_partitions_spread_over_the_directories_and_stay_there(tmp_path: Path) -> None:
@@ -368,7 +356,7 @@ def test_new_partitions_spread_over_the_directories_and_stay_there(tmp_path: Pat
         assert {index: again.get("a", index).log.directory for index in range(10)} == homes
         await again.replicas.stop()
 
-    check(test)
+    run("asyncio", test())
 
 
 def test_a_cordoned_directory_gets_no_new_partitions_while_there_is_another(tmp_path: Path) -> None:
@@ -382,7 +370,7 @@ def test_a_cordoned_directory_gets_no_new_partitions_while_there_is_another(tmp_
         assert [len(node.replicas.directories.partitions_in(each)) for each in node.directories] == [1, 4]
         await node.replicas.stop()
 
-    check(test)
+    run("asyncio", test())
 
 
 def test_checkpoints_asked_for_together_do_not_meet(tmp_path: Path) -> None:
@@ -392,7 +380,7 @@ def test_checkpoints_asked_for_together_do_not_meet(tmp_path: Path) -> None:
         await asyncio.gather(*(node.replicas.checkpoint() for _ in range(20)))
         await node.replicas.stop()
 
-    check(test)
+    run("asyncio", test())
     assert not list(tmp_path.glob("*.tmp"))
 
 
@@ -423,7 +411,7 @@ def test_a_roll_during_a_flush_is_flushed_too(tmp_path: Path, monkeypatch: pytes
         assert len(runs) == 2
         await node.replicas.stop()
 
-    check(test)
+    run("asyncio", test())
 
 
 def test_a_failed_fsync_takes_the_directory_offline_and_is_not_repeated(
@@ -457,7 +445,7 @@ def test_a_failed_fsync_takes_the_directory_offline_and_is_not_repeated(
         again = [LogDirectory.open(path) for path in paths]
         assert [directory.clean for directory in again] == [False, True]  # the next start looks at every log
 
-    check(test)
+    run("asyncio", test())
     assert f"{tmp_path / 'one'} is offline, and its 2 partitions with it" in caplog.text
 
 
@@ -472,7 +460,7 @@ def test_when_no_directory_is_left_somebody_is_told(tmp_path: Path) -> None:
         assert "No log directory is left" in told[0]
         await node.replicas.stop()
 
-    check(test)
+    run("asyncio", test())
 
 
 def test_a_full_disk_is_waited_for(tmp_path: Path) -> None:
@@ -518,7 +506,7 @@ def test_a_full_disk_is_waited_for(tmp_path: Path) -> None:
         assert again.get("a").log.end_offset == written
         await again.replicas.stop()
 
-    check(test)
+    run("asyncio", test())
     assert not list(tmp_path.rglob("*.tmp"))
 
 
@@ -540,7 +528,7 @@ def test_stopping_waits_for_the_inspection_queue(tmp_path: Path) -> None:
         assert again.get("a").log.end_offset == 20
         await again.replicas.stop()
 
-    check(test)
+    run("asyncio", test())
 
 
 def test_a_crash_before_the_disk_followed_a_deletion(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -559,6 +547,6 @@ def test_a_crash_before_the_disk_followed_a_deletion(tmp_path: Path, caplog: pyt
         assert Outcomes(after.get("a")).offset(some()) == 0
         await after.replicas.stop()
 
-    check(test)
+    run("asyncio", test())
     assert [path.name.endswith("-stray") for path in tmp_path.glob("a-0.*")] == [True]
     assert "Renamed to" in caplog.text
