@@ -12,12 +12,14 @@ from typing import Any
 from uuid import UUID
 
 from moldau.base.errors import WireError
+from moldau.base.ids import Epoch, Offset
 from moldau.broker.cluster.broker_lifecycle import BrokerLifecycle
 from moldau.broker.peers import Peers
 from moldau.broker.settings import BrokerConfig
 from moldau.log.repair import corruption_check, valid_to
 from moldau.metadata.image import ClusterImage
 from moldau.net.peer import PeerLost
+from moldau.net.tasks import cancel
 from moldau.replication.cluster_view import ClusterView
 from moldau.replication.fetcher import Bounds, FetchSettings, LeaderConnection
 from moldau.replication.fetchers import Fetchers, ask_bounds
@@ -86,9 +88,7 @@ class ReplicaManager:
 
     async def stop(self) -> None:
         self._replicas.owner = NO_OWNER
-        for task in self._repairs.values():
-            task.cancel()
-        await asyncio.gather(*self._repairs.values(), return_exceptions=True)
+        await cancel(*self._repairs.values())
         await self._changes.stop()
         await self._offline_replicas.stop()
         await self._fetchers.stop()
@@ -143,11 +143,11 @@ class ReplicaManager:
     def all_directories_failed(self, reason: str) -> None:
         self._give_up(reason)
 
-    def records_suspect(self, partition: Partition, offset: int) -> None:
+    def records_suspect(self, partition: Partition, offset: Offset) -> None:
         """Check the records at this offset: followers fetch them repeatedly without success."""
         self._begin(partition, self._look(partition, offset))
 
-    async def _look(self, partition: Partition, offset: int) -> None:
+    async def _look(self, partition: Partition, offset: Offset) -> None:
         name = f"{partition.topic}-{partition.index}"
         if await asyncio.to_thread(corruption_check(partition.log, offset)):
             logger.error(
@@ -222,7 +222,7 @@ class ReplicaManager:
 
     # ── used by partitions ──
 
-    def _epoch_of(self, broker_id: int) -> int | None:
+    def _epoch_of(self, broker_id: int) -> Epoch | None:
         broker = self._image().brokers.get(broker_id)
         return None if broker is None or broker.leaving else broker.epoch
 

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 from moldau.broker.clock import Clock
+from moldau.net.tasks import cancel
 
 logger = logging.getLogger("moldau.broker")
 
@@ -40,6 +41,4 @@ class Scheduler:
                 logger.exception("Periodic task failed; it runs again in %d ms: %s", pause_ms, task.name)
 
     async def stop(self) -> None:
-        for running in self._running:
-            running.cancel()
-        await asyncio.gather(*self._running, return_exceptions=True)
+        await cancel(*self._running)

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple, Protocol
 
+from moldau.net.tasks import cancel
 from moldau.wire.codec import decode, encode
 from moldau.wire.declare import layout_of
 from moldau.wire.frames import LENGTH, CopyingFrameDecoder
@@ -242,10 +243,7 @@ class Peer:
     async def stop(self) -> None:
         """Close for good: later requests fail."""
         self._stopped = True
-        connecting = self._connecting
-        if connecting is not None:
-            connecting.cancel()
-            await asyncio.gather(connecting, return_exceptions=True)
+        await cancel(self._connecting)
         self.on_closed = None
         self._close(PeerLost("this broker is shutting down"))
 

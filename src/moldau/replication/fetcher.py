@@ -14,6 +14,7 @@ from moldau.base.ids import Epoch
 from moldau.log.follower_append import CorruptFetchError
 from moldau.log.segment import CorruptLogError
 from moldau.net.peer import PeerLost, PeerResponse
+from moldau.net.tasks import cancel
 from moldau.replication.delayed_fetch import PartitionKey
 from moldau.replication.follower import Follower
 from moldau.replication.partition import Partition
@@ -169,8 +170,7 @@ class Fetcher:
             self._left_out.add(key)
 
     async def stop(self) -> None:
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
+        await cancel(self._task)
 
     # ── the loop ──
 

@@ -13,6 +13,7 @@ from uuid import UUID
 
 from moldau.base.errors import WireError
 from moldau.net.peer import PeerLost
+from moldau.net.tasks import cancel
 from moldau.replication.isr import UNKNOWN, PendingIsr
 from moldau.replication.leader import Leader
 from moldau.replication.partition import Partition
@@ -69,9 +70,7 @@ class IsrChanges:
         self._task = asyncio.get_running_loop().create_task(self._run(), name="ISR changes")
 
     async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await cancel(self._task)
 
     async def _run(self) -> None:
         failures = 0

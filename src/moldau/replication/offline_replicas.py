@@ -12,6 +12,7 @@ from uuid import UUID
 
 from moldau.metadata.image import ClusterImage, PartitionState
 from moldau.net.peer import PeerLost
+from moldau.net.tasks import cancel
 from moldau.replication.isr import UNKNOWN
 from moldau.replication.isr_changes import AT_ONCE, AlterIsr, Granted, Proposal, backoff_s
 from moldau.replication.leader import Leader
@@ -40,9 +41,7 @@ class OfflineReplicaReporter:
         self.look()
 
     async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await cancel(self._task)
 
     async def _run(self) -> None:
         failures = 0

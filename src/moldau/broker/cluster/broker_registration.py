@@ -27,6 +27,7 @@ from moldau.metadata.changes import (
 from moldau.metadata.elections import ElectionRules, unclean_shutdown_changes
 from moldau.metadata.image import Broker, ClusterImage
 from moldau.net.peer import Address, Connect
+from moldau.net.tasks import cancel
 from moldau.store.port import StoreError, StoreUnavailable
 
 logger = logging.getLogger("moldau.broker")
@@ -107,9 +108,7 @@ class BrokerRegistration:
         """The registration ends with the session."""
         self.begin_shutdown()
         await self._failure_detector.stop()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await cancel(*self._tasks)
         await self.election.stop()
 
     async def rebalance_leaders(self, percentage: int) -> None:

@@ -14,6 +14,7 @@ from moldau.broker.controller import Controller
 from moldau.metadata import features, znodes
 from moldau.metadata.changes import BrokerGone, Change, ChangeSet, ControllerElected, TopicCreated
 from moldau.metadata.image import NO_BROKER, ClusterImage
+from moldau.net.tasks import cancel
 from moldau.store.port import StoreError, StoreUnavailable
 
 logger = logging.getLogger("moldau.broker")
@@ -72,9 +73,7 @@ class ControllerElection:
 
     async def stop(self) -> None:
         self.withdraw()
-        if self._replacement is not None:
-            self._replacement.cancel()
-            await asyncio.gather(self._replacement, return_exceptions=True)
+        await cancel(self._replacement)
 
     async def _replace(self, dead: int) -> None:
         try:

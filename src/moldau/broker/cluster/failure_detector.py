@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from moldau.base.ids import Epoch
 from moldau.net.peer import Address, Connect, Peer, PeerLost
+from moldau.net.tasks import cancel
 from moldau.wire.messages.api_versions import ApiVersionsRequest
 
 logger = logging.getLogger("moldau.broker")
@@ -50,9 +51,7 @@ class FailureDetector:
 
     async def stop(self) -> None:
         tasks, self._tasks = list(self._tasks.values()), {}
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel(*tasks)
 
     async def _watch(self, broker: WatchedBroker) -> None:
         name = f"broker {broker.broker_id}"

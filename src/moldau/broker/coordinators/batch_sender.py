@@ -13,6 +13,7 @@ from moldau.base.errors import WireError
 from moldau.broker.peers import Peers
 from moldau.metadata.image import ClusterImage
 from moldau.net.peer import Peer, PeerLost
+from moldau.net.tasks import cancel
 
 logger = logging.getLogger("moldau.broker")
 
@@ -91,6 +92,4 @@ class BatchSender(Generic[Item]):
         tasks = list(self._tasks.values())
         for queue in self._queues.values():
             queue.clear()
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel(*tasks)

@@ -25,6 +25,7 @@ from moldau.broker.producer_ids import ProducerIds
 from moldau.broker.settings import BrokerConfig
 from moldau.metadata.features import TRANSACTION_VERSION, level
 from moldau.metadata.image import NO_BROKER, ClusterImage
+from moldau.net.tasks import cancel
 from moldau.replication.replicas import Replicas
 from moldau.transactions.commands import (
     AddPartitions,
@@ -246,9 +247,7 @@ class TransactionCoordinator:
 
     async def stop(self) -> None:
         await self._runtime.stop()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await cancel(*self._tasks)
 
     # ── inputs of the state machine ──
 
