@@ -10,7 +10,7 @@ from pathlib import Path
 from uuid import UUID
 
 from moldau.base.errors import Refusal
-from moldau.base.ids import TopicPartition
+from moldau.base.ids import Epoch, TopicPartition
 from moldau.base.settings import Live, SettingError, shortened
 from moldau.broker.settings import BROKER
 from moldau.groups.settings import GROUP
@@ -222,6 +222,6 @@ def _from_paths(name: str, paths: dict[int, Path], broker_id: int) -> TopicCreat
     return adopt_topic(KraftTopic(name, topic_id, states, NO_CLEANING), broker_id)
 
 
-def _last_epoch(path: Path) -> int:
+def _last_epoch(path: Path) -> Epoch:
     epochs = read_epochs(path / LEADER_EPOCHS)
     return epochs[-1][0] if epochs else 0

@@ -11,6 +11,7 @@ from random import randrange
 from typing import Final
 
 from moldau.base.errors import WireError
+from moldau.base.ids import Offset
 from moldau.replication.delayed_fetch import FollowerSession
 from moldau.wire.hot.fetch import FETCH_BY_ID, FetchBody, FetchPartition, FetchResult
 
@@ -27,7 +28,7 @@ class CachedPartition:
     """A partition of a session: the last request for it, and the last response."""
 
     asked: FetchPartition
-    high_watermark: int = -1
+    high_watermark: Offset = -1
     log_start: int = -1
     _with_records: int = -1  # the high watermark sent with the first records since the last request
 

@@ -4,11 +4,12 @@ from collections.abc import Iterable
 from uuid import UUID
 
 from moldau.base.errors import WireError
+from moldau.base.ids import Epoch
 from moldau.broker.context import DataContext
 from moldau.metadata.image import PartitionState
 from moldau.wire.hot.fields import NodeEndpoint
 
-Leader = tuple[int, int]  # broker id and leader epoch
+Leader = tuple[int, Epoch]  # broker id and leader epoch
 
 
 def leader_of(state: PartitionState | None) -> Leader | None:

@@ -7,6 +7,7 @@ its own, named by its `purpose`.
 import asyncio
 from collections.abc import Callable
 
+from moldau.base.ids import Epoch
 from moldau.metadata.image import ClusterImage
 from moldau.net.peer import REQUEST_TIMEOUT_MS, Address, Connect, Peer, connect_plain
 
@@ -14,7 +15,7 @@ CONTROL = "control"  # short requests
 SUSPECT_S = 1.0  # how long a broker that closed its connections is suspected to be dead
 NO_BROKERS: frozenset[int] = frozenset()
 
-Incarnation = tuple[int, int]  # broker id and broker epoch
+Incarnation = tuple[int, Epoch]  # broker id and broker epoch
 
 
 class Peers:
@@ -74,7 +75,7 @@ class Peers:
         if epoch is not None:
             self._closed[broker_id, epoch] = asyncio.get_running_loop().time()
 
-    def _epoch(self, broker_id: int) -> int | None:
+    def _epoch(self, broker_id: int) -> Epoch | None:
         broker = self._image().brokers.get(broker_id)
         return None if broker is None else broker.epoch
 

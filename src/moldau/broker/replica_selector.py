@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from moldau.base.ids import Offset
 from moldau.metadata.image import Broker
 from moldau.replication.isr import Progress
 
@@ -16,7 +17,7 @@ class Choice(NamedTuple):
     brokers: Mapping[int, Broker]
 
 
-def preferred_replica(choice: Choice, rack: str, offset: int) -> int:
+def preferred_replica(choice: Choice, rack: str, offset: Offset) -> int:
     """The most advanced follower in the consumer's rack that has this offset; NONE: read from the leader."""
     brokers = choice.brokers
     leader = brokers.get(choice.leader)
@@ -28,7 +29,7 @@ def preferred_replica(choice: Choice, rack: str, offset: int) -> int:
     return max(near, key=lambda each: choice.followers[each].end_offset)
 
 
-def _able(choice: Choice, offset: int) -> Iterable[int]:
+def _able(choice: Choice, offset: Offset) -> Iterable[int]:
     for broker, known in choice.followers.items():
         if broker in choice.brokers and known.log_start <= offset <= known.end_offset:
             yield broker

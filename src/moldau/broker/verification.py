@@ -10,7 +10,7 @@ from functools import partial
 from typing import NamedTuple, Protocol
 
 from moldau.base.errors import Refusal, WireError
-from moldau.base.ids import TopicPartition
+from moldau.base.ids import Epoch, TopicPartition
 from moldau.base.later import NowOrLater, chain
 from moldau.log.producers import NOT_ASKED, NOT_NEEDED, Verification
 from moldau.replication.partition import Partition
@@ -40,7 +40,12 @@ class TransactionVerifier(Protocol):
     """The part of the transaction coordinator that Produce uses."""
 
     def add_or_verify(
-        self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: list[TopicPartition], adds: bool
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: Epoch,
+        partitions: list[TopicPartition],
+        adds: bool,
     ) -> NowOrLater[Mapping[TopicPartition, WireError]]:
         """Whether the producer's open transaction includes each partition; with `adds` the partitions join it."""
 
@@ -50,7 +55,7 @@ class TransactionalBatch(NamedTuple):
 
     partition: Partition
     producer_id: int
-    epoch: int
+    epoch: Epoch
     sequence: int
     last_offset_delta: int
 

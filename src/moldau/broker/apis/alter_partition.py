@@ -1,6 +1,7 @@
 """AlterPartition 2–3: leaders propose a new ISR to the controller. Between brokers. 3: broker epochs of the ISR."""
 
 from moldau.base.errors import Refusal, WireError
+from moldau.base.ids import Epoch
 from moldau.broker.call import Call
 from moldau.broker.context import ControlContext
 from moldau.metadata.alter_partition import UNKNOWN_EPOCH, ProposedIsr, alter_partition, check_broker_epoch
@@ -36,7 +37,7 @@ async def alter_partitions(ctx: ControlContext, request: AlterPartitionRequest, 
     )
 
 
-async def current(ctx: ControlContext, broker_id: int, broker_epoch: int) -> Refusal | None:
+async def current(ctx: ControlContext, broker_id: int, broker_epoch: Epoch) -> Refusal | None:
     """Refuse a stale or misdirected request of a broker. One that just registered may be ahead of this image."""
     if not ctx.controller.leads:
         return Refusal(WireError.NOT_CONTROLLER, "This broker is not the controller.")

@@ -10,6 +10,7 @@ is in `broker/follower_fetch.py`.
 from typing import Final
 
 from moldau.base.errors import WireError
+from moldau.base.ids import Offset
 from moldau.broker.call import Call
 from moldau.broker.context import DataContext
 from moldau.broker.fetch_answer import delay, respond
@@ -118,7 +119,7 @@ def _behind(partition: Partition) -> WireError:
     return WireError.NOT_LEADER_OR_FOLLOWER if isinstance(role, Leader) and role.may_be_replaced() else WireError.NONE
 
 
-def _preferred(ctx: DataContext, partition: Partition, offset: int, rack: bytes) -> int:
+def _preferred(ctx: DataContext, partition: Partition, offset: Offset, rack: bytes) -> int:
     role = partition.role
     if not rack or not isinstance(role, Leader) or ctx.config.replica_selector_class != RACK_AWARE:
         return NONE

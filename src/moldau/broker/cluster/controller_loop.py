@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable
 
 from moldau.base.errors import Refusal
+from moldau.base.ids import Epoch
 from moldau.broker.cluster.failure_detector import WatchedBroker
 from moldau.broker.controller import Controller
 from moldau.metadata import znodes
@@ -31,7 +32,7 @@ class ControllerLoop:
         self._controller = controller
         self._rules = rules
         self._due = asyncio.Event()
-        self._dead: dict[int, int] = {}  # broker id → broker epoch of the failed incarnation
+        self._dead: dict[int, Epoch] = {}  # broker id → broker epoch of the failed incarnation
         self._restarted: set[int] = set()
         self._grace_until = 0.0  # of the loop's clock
         self._announced: set[int] = set()  # brokers that this controller has removed
