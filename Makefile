@@ -6,6 +6,10 @@ BROKER := $(VENV)/.ready
 SPARK := $(VENV)/.ready-for-spark
 EVERYTHING := $(VENV)/.ready-for-tests
 COMPILED := $(VENV)/.compiled
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
+# Installations are editable, and use what is compiled in build/.
+INSTALL := MOLDAU_COMPILE=0 $(PIP) install --editable
+COMPILE := $(PIP) wheel --no-deps --wheel-dir build/wheel .
 
 # Tests wait often: one process more than cores keeps these busy. Each may start a JVM for Spark, of a gigabyte.
 WORKERS ?= 3
@@ -21,7 +25,11 @@ DEMO_SECONDS ?=
 
 .PHONY: up demo setup compile test check docs bench exactly-once storm spark spark-faults soak chaos simulate clean
 
+# The first start does not wait for the compiler: Ctrl-C stops the broker, and compiling goes on for the next start.
 up: $(BROKER)
+	@test -e $(COMPILED) || test "$$MOLDAU_COMPILE" = 0 || { \
+	  echo "The broker starts as Python. Its hot modules are compiled meanwhile, for the next start (a minute or two; build/compile.log) …"; \
+	  mkdir -p build; nice $(COMPILE) >build/compile.log 2>&1 && touch $(COMPILED) & }
 	@exec $(BIN)/moldau up --dir ./data --listen localhost:9092
 
 demo: $(SPARK)
@@ -32,27 +40,26 @@ setup: $(EVERYTHING)
 $(BROKER): pyproject.toml hatch_build.py
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Moldau needs Python 3.11 or later; name one with: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)"; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { echo "Python's venv module is missing; on Debian and Ubuntu: apt-get install python3-venv"; rm -rf $(VENV); exit 1; }
-	@echo "Setting up $(VENV) and compiling the hot modules (once, about a minute; MOLDAU_COMPILE=0 leaves them as Python) …"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
-	@$(BIN)/moldau --version
-	@touch $@ $(COMPILED)
+	@echo "Setting up $(VENV) (once) …"
+	@$(INSTALL) .
+	@touch $@
 
 $(SPARK): $(BROKER)
 	@echo "Adding Spark (once, about a minute and 0.9 GB) …"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[spark]'
+	@$(INSTALL) '.[spark]'
 	@touch $@
 
 $(EVERYTHING): $(BROKER)
 	@echo "Adding Spark and what the tests need (once, about a minute and 1 GB) …"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,spark]'
+	@$(INSTALL) '.[dev,spark]'
 	@touch $(SPARK) $@
 
 # The sources as they are now, compiled; `make up` alone runs what was edited since as Python, and says so.
 compile: $(COMPILED)
 
 $(COMPILED): $(BROKER) $(shell find src/moldau -name '*.py')
-	@echo "Compiling the hot modules (about a minute) …"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	@echo "Compiling the hot modules (a minute or two) …"
+	@$(COMPILE)
 	@$(BIN)/moldau --version
 	@touch $@
 

@@ -1,14 +1,15 @@
 """Build hook of the package: compiles the hot rooms with mypyc. Without a C compiler the package is plain Python.
 
-The modules are listed in `pyproject.toml`, under `tool.moldau.compile`. Their extensions go into a package of their own,
-`moldau_compiled`, with a digest of every source that they were compiled from: `moldau/compiled.py` loads them only if
-the sources are still the same. A copy stays in `build/`, and the next installation of the same sources takes it from
-there. `MOLDAU_COMPILE=0` switches compiling off.
+The modules are listed in `pyproject.toml`, under `tool.moldau.compile`. Their extensions go into a directory of
+`build/`, with a digest of every source that they were compiled from: `moldau/compiled.py` loads them only if the
+sources are still the same. A wheel has a copy, the package `moldau_compiled`. An editable installation compiles nothing
+and uses what is in `build/`: `make compile` builds a wheel for that alone. `MOLDAU_COMPILE=0` switches compiling off.
 
 As a script, this file compiles into a directory: `python hatch_build.py DIRECTORY`.
 """
 
 import ast
+import fcntl
 import hashlib
 import os
 import shutil
@@ -51,7 +52,7 @@ def compile_into(target: Path) -> None:
     os.chdir(SOURCES)  # tracebacks name a source by the path that is given here
     with tempfile.TemporaryDirectory() as work:
         extensions = mypycify(
-            [*MYPY, f"--cache-dir={work}/mypy", *map(path_of, modules())],
+            [*MYPY, f"--cache-dir={work}/mypy", *map(path_of, table()["modules"])],
             opt_level=OPTIMIZATION,
             debug_level="0",
             multi_file=True,  # so that all cores compile
@@ -89,10 +90,10 @@ def build(extensions: list[Any], work: Path, target: Path) -> dict[str, str]:
     return files
 
 
-def modules() -> list[str]:
-    table = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    listed: list[str] = table["tool"]["moldau"]["compile"]["modules"]
-    return listed
+def table() -> dict[str, list[str]]:
+    """What `pyproject.toml` says about compiling."""
+    found: dict[str, list[str]] = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["moldau"]["compile"]
+    return found
 
 
 def path_of(name: str) -> str:
@@ -101,7 +102,7 @@ def path_of(name: str) -> str:
 
 def digests() -> dict[str, str]:
     """Digests of the compiled modules and of the modules that they import, whose types they rely on."""
-    compiled = [path_of(name) for name in modules()]
+    compiled = [path_of(name) for name in table()["modules"]]
     paths = set(compiled)
     for path in compiled:
         for node in ast.walk(ast.parse((SOURCES / path).read_text())):
@@ -132,29 +133,40 @@ def prepare(target: Path) -> bool:
     if os.environ.get(SWITCH) == "0":
         write_manifest(target, f"{SWITCH}=0 at installation", {}, {})
         return False
-    failure = refresh_kept()
-    if failure is None:
-        shutil.copytree(KEPT, target)
-        return True
-    write_manifest(target, f"compiling failed at installation: {failure}", {}, {})
-    return False
+    compiled = refresh_kept()
+    shutil.copytree(KEPT, target)
+    return compiled
 
 
-def refresh_kept() -> str | None:
-    """Compile in a process of its own unless the copy in `build/` is current; what failed, in a line."""
-    key, key_file = digest(repr((digests(), Path(__file__).read_text())).encode()), KEPT / "key"
-    if key_file.is_file() and key_file.read_text() == key:
-        return None
-    shutil.rmtree(KEPT, ignore_errors=True)
-    KEPT.mkdir(parents=True)
-    command = [sys.executable, str(Path(__file__).resolve()), str(KEPT)]
+def refresh_kept() -> bool:
+    """Compile unless the copy in `build/` is current. If that fails, the copy has nothing but the reason."""
+    key = digest(repr((digests(), Path(__file__).read_text())).encode())
+    KEPT.parent.mkdir(exist_ok=True)
+    with KEPT.with_suffix(".lock").open("w") as lock, tempfile.TemporaryDirectory(dir=KEPT.parent) as scratch:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # another process may be compiling the same
+        if (KEPT / "key").is_file() and (KEPT / "key").read_text() == key:
+            return True
+        made = Path(scratch) / "made"
+        made.mkdir()
+        failure = compile_apart(made)
+        if failure is None:
+            (made / "key").write_text(key)
+        else:
+            write_manifest(made, f"compiling failed: {failure}", {}, {})
+        shutil.rmtree(KEPT, ignore_errors=True)
+        made.rename(KEPT)
+        return failure is None
+
+
+def compile_apart(target: Path) -> str | None:
+    """Compile in a process of its own, as mypyc ends the process on errors; what failed, in a line."""
+    command = [sys.executable, str(Path(__file__).resolve()), str(target)]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
-    if done.returncode:
-        output = (done.stdout + done.stderr).strip()
-        print(output, file=sys.stderr)
-        return output.splitlines()[-1] if output else f"exit code {done.returncode}"
-    key_file.write_text(key)
-    return None
+    if not done.returncode:
+        return None
+    output = (done.stdout + done.stderr).strip()
+    print(output, file=sys.stderr)
+    return output.splitlines()[-1] if output else f"exit code {done.returncode}"
 
 
 def hook() -> type:
@@ -164,13 +176,19 @@ def hook() -> type:
     )
 
     class CompileHook(BuildHookInterface):  # type: ignore[misc, type-arg, unused-ignore]
+        def dependencies(self) -> list[str]:
+            """What a build needs besides hatchling. An installation for `make up` waits for none of it."""
+            return [] if os.environ.get(SWITCH) == "0" else table()["requires"]
+
         def initialize(self, version: str, build_data: dict[str, Any]) -> None:
             self.scratch = tempfile.mkdtemp()
+            if version == "editable":
+                return
             target = Path(self.scratch) / PACKAGE
             if prepare(target):
                 build_data["pure_python"] = False
                 build_data["infer_tag"] = True
-            build_data["force_include_editable" if version == "editable" else "force_include"][str(target)] = PACKAGE
+            build_data["force_include"][str(target)] = PACKAGE
 
         def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
             shutil.rmtree(self.scratch, ignore_errors=True)

@@ -1,7 +1,8 @@
 """Compiled modules: loads the hot rooms as C extensions, if compiled from these very sources. Compiles nothing.
 
-`hatch_build.py` compiles them when Moldau is installed, into the package `moldau_compiled`. They share one library, so
-they are used all together or not at all: if one source has changed since, all of them run as Python.
+`hatch_build.py` compiles them: in a checkout for `make compile`, into a directory of `build/`; otherwise when Moldau is
+installed, into the package `moldau_compiled`. They share one library, so they are used all together or not at all: if
+one source has changed since, all of them run as Python.
 """
 
 import hashlib
@@ -9,12 +10,13 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from importlib.machinery import EXTENSION_SUFFIXES, ExtensionFileLoader, ModuleSpec
-from importlib.util import spec_from_file_location
+from importlib.util import module_from_spec, spec_from_file_location
 from types import ModuleType
 
 SWITCH = "MOLDAU_COMPILE"  # 0: run everything as Python
 DIGEST_SIZE = 16
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # what the paths of sources are relative to
+MADE_HERE = os.path.join(os.path.dirname(ROOT), "build", f"compiled-{sys.implementation.cache_tag}")  # in a checkout
 
 
 def _read(path: str) -> bytes:
@@ -70,17 +72,37 @@ class CompiledModules:
         return ""
 
 
-def _installed() -> CompiledModules:
+def _found() -> CompiledModules:
     if os.environ.get(SWITCH) == "0":
         return CompiledModules("", {}, {}, f"{SWITCH}=0")
+    manifest = _made_here() or _installed()
+    if manifest is None:
+        return CompiledModules("", {}, {}, "nothing was compiled; in a checkout, run make compile")
+    return CompiledModules(os.path.dirname(manifest.__file__ or ""), manifest.FILES, manifest.SOURCES, manifest.REASON)
+
+
+def _made_here() -> ModuleType | None:
+    spec = spec_from_file_location("moldau_made_here", os.path.join(MADE_HERE, "__init__.py"))
+    if spec is None or spec.loader is None:
+        return None
+    manifest = module_from_spec(spec)
     try:
-        import moldau_compiled as found  # type: ignore[import-not-found, import-untyped, unused-ignore]
+        spec.loader.exec_module(manifest)
+    except FileNotFoundError:
+        return None
+    return manifest
+
+
+def _installed() -> ModuleType | None:
+    try:
+        import moldau_compiled  # type: ignore[import-not-found, import-untyped, unused-ignore]
     except ImportError:
-        return CompiledModules("", {}, {}, "nothing was compiled at installation")
-    return CompiledModules(os.path.dirname(found.__file__), found.FILES, found.SOURCES, found.REASON)
+        return None
+    manifest: ModuleType = moldau_compiled
+    return manifest
 
 
-modules = _installed()
+modules = _found()
 
 
 def describe() -> str:

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -80,31 +81,42 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def prepare(project: Path, **environment: str) -> str:
+def prepare(project: Path, target: str = "installed", **environment: str) -> str:
     """What an installation would get: the manifest."""
     code = (
         "import sys; sys.modules['__main__'].__name__ = 'build'\n"
         f"source = open({str(project / 'hatch_build.py')!r}).read().replace('CompileHook = hook()', 'pass')\n"
         f"names = {{'__name__': 'build', '__file__': {str(project / 'hatch_build.py')!r}}}\n"
         "exec(compile(source, 'hatch_build.py', 'exec'), names)\n"
-        f"names['prepare'](names['Path']({str(project / 'installed')!r}))\n"
+        "real = names['compile_apart']\n"
+        "names['compile_apart'] = lambda target: open('compiled', 'a').write('once ') and real(target)\n"
+        f"names['prepare'](names['Path']({str(project / target)!r}))\n"
     )
-    shutil.rmtree(project / "installed", ignore_errors=True)
+    shutil.rmtree(project / target, ignore_errors=True)
     env = {**os.environ, compiled.SWITCH: "1", **environment}
-    subprocess.run([sys.executable, "-c", code], check=True, env=env, capture_output=True)
-    return (project / "installed" / "__init__.py").read_text()
+    subprocess.run([sys.executable, "-c", code], check=True, env=env, capture_output=True, cwd=project)
+    return (project / target / "__init__.py").read_text()
+
+
+def kept(project: Path) -> str:
+    """The manifest that an editable installation of the project finds."""
+    return (project / "build" / f"compiled-{sys.implementation.cache_tag}" / "__init__.py").read_text()
 
 
 def test_an_installation_without_a_compiler_is_plain_python(project: Path) -> None:
     manifest = prepare(project, CC="/nonexistent/cc", PATH=os.path.dirname(sys.executable))
-    assert "compiling failed at installation" in manifest
+    assert "compiling failed: " in manifest
     assert "FILES = {}" in manifest
+    assert kept(project) == manifest, "an editable installation says why as well"
     assert "MOLDAU_COMPILE=0 at installation" in prepare(project, MOLDAU_COMPILE="0")
 
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler, e.g. apt-get install gcc")
 def test_a_compiled_module_answers_like_its_source(project: Path) -> None:
-    manifest = prepare(project)
+    with ThreadPoolExecutor(2) as pool:  # as `make test` while the compiling of the first `make up` is not over
+        manifest, same = pool.map(lambda target: prepare(project, target), ("installed", "again"))
+    assert manifest == same
+    assert (project / "compiled").read_text() == "once "
     assert "REASON = ''" in manifest
     assert "moldau/small.py" in manifest
     assert "moldau/other.py" in manifest, "the types of what it imports count too"
@@ -117,6 +129,11 @@ def test_a_compiled_module_answers_like_its_source(project: Path) -> None:
     fast = subprocess.run(run, env=env, capture_output=True, text=True, check=True).stdout
     assert fast.startswith("43 ")
     assert fast.strip().endswith(SUFFIX)
+    assert str(project / "build") in fast, "in a checkout, what is compiled there"
+    shutil.rmtree(project / "build")
+    installed = subprocess.run(run, env=env, capture_output=True, text=True, check=True).stdout
+    assert installed.startswith("43 ")
+    assert "moldau_compiled" in installed
     (project / "src/moldau/small.py").write_text("def double(number: int) -> int:\n    return -1\n")
     edited = subprocess.run(run, env=env, capture_output=True, text=True, check=True).stdout
     assert edited.startswith("-1 "), "an edited file is never shadowed"
@@ -124,7 +141,7 @@ def test_a_compiled_module_answers_like_its_source(project: Path) -> None:
 
 def test_the_compiler_is_the_one_that_checks_types() -> None:
     """One version of mypy: what `make check` accepts compiles."""
-    needed = [each for each in PROJECT["build-system"]["requires"] if each.startswith("mypy")]
+    needed = [each for each in PROJECT["tool"]["moldau"]["compile"]["requires"] if each.startswith("mypy")]
     pinned = [each for each in PROJECT["project"]["optional-dependencies"]["dev"] if each.startswith("mypy")]
     assert [each.replace("[mypyc]", "") for each in needed] == pinned
 
