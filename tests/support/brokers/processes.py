@@ -14,13 +14,16 @@ import time
 import uuid
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import IO
 
 import psutil
 
 import moldau
 from moldau.ensemble.ports import HOST, PORTS, free_ports
+from support.brokers.fork_server import ForkedProcess, fork_server
 from support.kafka import jvm
 
+MOLDAU = [sys.executable, "-m", "moldau"]
 READY_SECONDS = 60
 STOP_SECONDS = 60
 TAIL_LINES = 60
@@ -64,6 +67,18 @@ class ExternalBroker:
         return ""
 
 
+def start_process(
+    command: list[str], environment: dict[str, str], log: IO[bytes]
+) -> subprocess.Popen[bytes] | ForkedProcess:
+    """Start a process that writes to `log`. `moldau` is forked from one that has imported everything, if possible."""
+    if command[: len(MOLDAU)] == MOLDAU and fork_server().suits(environment):
+        with open(os.devnull, "rb") as nothing:
+            return fork_server().start(
+                command[len(MOLDAU) :], environment, nothing.fileno(), log.fileno(), log.fileno()
+            )
+    return subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+
+
 class BrokerProcess:
     """A Moldau broker as a child process, with its own port and directory."""
 
@@ -73,7 +88,7 @@ class BrokerProcess:
         self.settings = {name: str(value) for name, value in (settings or {}).items()}
         self.port = port or free_port()
         self.log_file = directory / "broker.log"
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: subprocess.Popen[bytes] | ForkedProcess | None = None
         directory.mkdir(parents=True, exist_ok=True)
 
     @property
@@ -87,7 +102,7 @@ class BrokerProcess:
     def command(self) -> list[str]:
         given = [part for name, value in self.settings.items() for part in ("--set", f"{name}={value}")]
         where = ["--dir", str(self.data), "--listen", self.bootstrap]
-        return [sys.executable, "-m", "moldau", "broker", *where, *given]
+        return [*MOLDAU, "broker", *where, *given]
 
     def environment(self) -> dict[str, str]:
         return broker_environment()
@@ -95,9 +110,7 @@ class BrokerProcess:
     def start(self) -> "BrokerProcess":
         """Start it and wait until it answers; its output is appended to `log_file`."""
         with self.log_file.open("ab") as log:
-            self.process = subprocess.Popen(
-                self.command(), env=self.environment(), stdin=subprocess.DEVNULL, stdout=log, stderr=log
-            )
+            self.process = start_process(self.command(), self.environment(), log)
         deadline = time.monotonic() + READY_SECONDS
         while not (answers(self.port) and self.listens()):
             code = self.process.poll()

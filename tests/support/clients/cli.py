@@ -5,31 +5,24 @@ import pty
 import select
 import signal
 import subprocess
-import sys
 from collections.abc import Callable
-from functools import cache
 
-from support.clients.command_server import CommandServer
+from support.brokers.fork_server import fork_server
+from support.brokers.processes import MOLDAU
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 TIMEOUT_S = 60
-MOLDAU = [sys.executable, "-m", "moldau"]
 
 
 def environment(bootstrap: str) -> dict[str, str]:
     return {**os.environ, "MOLDAU_BOOTSTRAP": bootstrap, "COLUMNS": "80"}
 
 
-@cache
-def server() -> CommandServer:
-    return CommandServer()
-
-
 def runner(bootstrap: str) -> Run:
     """A function that runs `moldau` with arguments and input, and returns exit code and output."""
 
     def run(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-        return server().run(arguments, stdin, environment(bootstrap), TIMEOUT_S)
+        return fork_server().run(arguments, stdin, environment(bootstrap), TIMEOUT_S)
 
     return run
 
@@ -50,8 +43,10 @@ def fail(done: subprocess.CompletedProcess[str], exit_code: int, *words: str) ->
 
 
 def start(bootstrap: str, *arguments: str) -> subprocess.Popen[str]:
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    return subprocess.Popen([*MOLDAU, *arguments], **pipes, text=True, env=environment(bootstrap))
+    pipe = subprocess.PIPE
+    return subprocess.Popen(
+        [*MOLDAU, *arguments], stdin=pipe, stdout=pipe, stderr=pipe, text=True, env=environment(bootstrap)
+    )
 
 
 def interrupt(process: subprocess.Popen[str]) -> tuple[int, str, str]:
@@ -89,7 +84,4 @@ def complete(bootstrap: str, line: str) -> str:
         "COMP_WORDS": line,
         "COMP_CWORD": str(len(words) - 1),
     }
-    done = subprocess.run(
-        MOLDAU, capture_output=True, text=True, check=False, timeout=60, env={**environment(bootstrap), **request}
-    )
-    return done.stdout
+    return fork_server().run([], "", {**environment(bootstrap), **request}, TIMEOUT_S).stdout
