@@ -14,11 +14,12 @@ COMPILE := $(PIP) wheel --no-deps --wheel-dir build/wheel .
 # Tests wait often: one process more than cores keeps these busy. Each may start a JVM for Spark, of a gigabyte.
 WORKERS ?= 3
 
-# Tests of the hot modules, which run both ways: in their own process (properties and hostile bytes), and against brokers.
+# The first run has hot modules as Python in the process of the tests, and compiled in brokers. These run the other way as
+# well: properties and hostile bytes on compiled modules, and raw requests to brokers that are all Python.
 HOT_TESTS := tests/properties/test_hot_oracles.py tests/properties/test_log_index.py tests/properties/test_log_producers.py \
-  tests/properties/test_log_recovery.py tests/properties/test_log_transactions.py tests/unit/wire
-HOT_CLIENT_TESTS := tests/clients/test_protocol_produce.py tests/clients/test_protocol_fetch.py tests/clients/test_hostile.py \
-  tests/clients/test_protocol_transactions.py tests/clients/test_confluent.py tests/clients/test_aiokafka.py
+  tests/properties/test_log_recovery.py tests/properties/test_log_transactions.py tests/unit/wire/test_codec.py \
+  tests/unit/wire/test_frames.py tests/unit/wire/test_headers.py tests/unit/wire/test_hostile_messages.py tests/unit/wire/test_records.py
+HOT_CLIENT_TESTS := tests/clients/test_protocol_produce.py tests/clients/test_protocol_fetch.py tests/clients/test_hostile.py
 
 # Or a while after the first result: make demo DEMO_SECONDS=20
 DEMO_SECONDS ?=
@@ -63,7 +64,8 @@ $(COMPILED): $(BROKER) $(shell find src/moldau -name '*.py')
 	@$(BIN)/moldau --version
 	@touch $@
 
-test: setup compile check
+test: setup
+	@$(MAKE) --no-print-directory -j2 compile check
 	@$(BIN)/python -m tests.support.rerun tests -n $(WORKERS)
 	@echo "Once more: hot modules compiled in the tests' own process, then brokers with hot modules as Python …"
 	@MOLDAU_TEST_COMPILED=1 $(BIN)/python -m tests.support.rerun $(HOT_TESTS) -n $(WORKERS)
@@ -87,7 +89,8 @@ spark: setup
 	@MOLDAU_FULL=1 $(BIN)/python -m pytest tests/spark --timeout 1800
 
 soak: setup
-	@MOLDAU_FULL=1 $(BIN)/python -m pytest tests/properties/test_power_cuts.py tests/clients/test_kills.py -n 2 --timeout 3600
+	@MOLDAU_FULL=1 $(BIN)/python -m pytest tests/properties/test_power_cuts.py tests/clients/test_kills.py \
+	  tests/clients/test_hostile.py -n 2 --timeout 3600
 
 docs: setup
 	@$(BIN)/python -m moldau.broker.settings > docs/settings.md

@@ -27,7 +27,8 @@ from support.clients.raw import RawClient
 from support.log.batches import Written, batch, plain_values
 from support.wire.frames import Frames, spoil
 
-FRAMES = int(os.environ.get("MOLDAU_FUZZ_FRAMES", "100000"))
+FULL = bool(os.environ.get("MOLDAU_FULL"))
+FRAMES = int(os.environ.get("MOLDAU_FUZZ_FRAMES", "100000" if FULL else "15000"))
 SEED = int(os.environ.get("MOLDAU_FUZZ_SEED", "20240229"))
 AT_ONCE = 48  # connections
 PIPELINES = (2, 2, 2, 12)  # frames sent before the first answer is read; few get behind one that ends the connection
