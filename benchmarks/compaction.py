@@ -18,7 +18,7 @@ from statistics import median
 from typing import Any
 from uuid import UUID
 
-import psutil  # type: ignore[import-untyped]
+import psutil
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from benchmarks import drive, frames, topics

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import psutil  # type: ignore[import-untyped]
+import psutil
 
 from benchmarks.jars import Jars
 from benchmarks.measures import Figures, Measure, Setting, Sizes, peers_of, warm_up, workloads_of

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-import psutil  # type: ignore[import-untyped]
+import psutil
 
 import moldau
 from benchmarks import frames

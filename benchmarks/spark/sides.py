@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import psutil  # type: ignore[import-untyped]
+import psutil
 
 from benchmarks.spark.connector import VERSION as CONNECTOR_VERSION
 from benchmarks.spark.connector import Connector

@@ -2,15 +2,17 @@
 
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TypeVar
+
+T = TypeVar("T")
 
 PATIENCE_S = 60  # long: running out of it means that something is broken, not that the machine is busy
 STEP_S, LONGEST_STEP_S = 0.02, 0.3
 
 
 def eventually(
-    holds: Callable[[], Any], what: str, told: Callable[[], object] = lambda: "", patience_s: float = PATIENCE_S
-) -> Any:
+    holds: Callable[[], T | None], what: str, told: Callable[[], object] = lambda: "", patience_s: float = PATIENCE_S
+) -> T:
     """Return the result of `holds` once it is true; fail with `what` and the result of `told` if that takes too long.
 
     The longer it takes the less often `holds` is called: the call itself costs processor time.

@@ -79,7 +79,8 @@ def forget_commits(offsets: OffsetStore, key: bytes, *value: Any) -> str:
 
 
 def end_too_early(partition: Any, view: Any) -> int:
-    return real_end(partition, view) - (partition.topic.startswith("stale-end"))
+    early: bool = partition.topic.startswith("stale-end")
+    return int(real_end(partition, view)) - early
 
 
 def refuse_what_is_written(appender: Appender, *arguments: Any) -> Any:
@@ -112,7 +113,7 @@ if __name__ == "__main__":
     wrong(Log, "locate", "skipped-poll", skip)
     wrong(Log, "aborted_in", "aborted-read", lambda *_, **__: [])
     wrong(Log, "last_stable_offset", "precommitted-read", lambda real, log, high: high)
-    OffsetStore.apply = forget_commits
-    list_offsets._end = end_too_early
-    Appender.produce = refuse_what_is_written
+    setattr(OffsetStore, "apply", forget_commits)  # noqa: B010 - mypy rightly refuses the assignment
+    setattr(list_offsets, "_end", end_too_early)  # noqa: B010
+    setattr(Appender, "produce", refuse_what_is_written)  # noqa: B010
     serve.main()

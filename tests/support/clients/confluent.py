@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, IsolationLevel, KafkaError, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, IsolationLevel, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 SECONDS = 60
@@ -40,12 +40,17 @@ def write(bootstrap: str, topic: str, records: Iterable[Value | dict[str, Any]],
     """
     given = {"bootstrap.servers": bootstrap, "linger.ms": 5, "message.max.bytes": PLENTY, **_dotted(settings)}
     producer = Producer(given)
-    failed: list[object] = []
+    failed: list[KafkaError] = []
+
+    def delivered(error: KafkaError | None, _: Message) -> None:
+        if error is not None:
+            failed.append(error)
+
     for record in records:
         named = record if isinstance(record, dict) else {"value": record}
         while True:
             try:
-                producer.produce(topic, **named, on_delivery=lambda error, _: error and failed.append(error))
+                producer.produce(topic, **named, on_delivery=delivered)
                 break
             except BufferError:  # the queue is full
                 producer.poll(0.1)
@@ -132,7 +137,7 @@ def end_offset(client: AdminClient, topic: str, isolation: IsolationLevel, parti
     return int(found[part].result(SECONDS).offset)
 
 
-def _dotted(settings: dict[str, object]) -> dict[str, object]:
+def _dotted(settings: dict[str, Any]) -> dict[str, Any]:
     return {name if name == "log_level" else name.replace("_", "."): value for name, value in settings.items()}
 
 

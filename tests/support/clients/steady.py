@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from confluent_kafka import KafkaError, Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from support.clients.confluent import read_partitions
 
@@ -44,7 +44,7 @@ class Steady:
                     self._produce(topic, partition, key, value)
                 number += 1
                 self._producer.poll(0)
-            except KafkaError as error:
+            except KafkaException as error:
                 self.errors.append(error)
         self._producer.flush(PATIENCE)
 

@@ -10,7 +10,7 @@ from uuid import NAMESPACE_OID, UUID, uuid5
 from moldau.base.coordination import Caller, Decision, Record, TimerKey
 from moldau.groups import records
 from moldau.groups.consumer import heartbeat as consumer_heartbeat
-from moldau.groups.consumer.group import ConsumerGroup, apply_change
+from moldau.groups.consumer.group import ConsumerGroup, RegexProgressChanged, RejoinChanged, apply_change
 from moldau.groups.environment import GroupConfig, GroupEnvironment, Topics, TopicView
 from moldau.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -61,6 +61,7 @@ class OneGroup:
             self.log.append(decoded(record))
             self.group = apply_change(self.group, record)
         for change in decision.transient:
+            assert isinstance(change, RejoinChanged | RegexProgressChanged)
             self.group = apply_change(self.group, change)
         for timer in decision.timers:
             self.timers.pop(timer.key, None)
@@ -111,8 +112,12 @@ class OneGroup:
         return response
 
     def join(self, member: str, *names: str, **asked: Any) -> ConsumerGroupHeartbeatResponse:
-        asked = {"rebalance_timeout_ms": 60_000, "owned": {}, "subscribed_topic_names": names or ("t",)} | asked
-        return self.beat(member, 0, **asked)
+        defaults: dict[str, Any] = {
+            "rebalance_timeout_ms": 60_000,
+            "owned": {},
+            "subscribed_topic_names": names or ("t",),
+        }
+        return self.beat(member, 0, **defaults | asked)
 
 
 @dataclass

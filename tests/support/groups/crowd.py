@@ -107,8 +107,8 @@ class Crowd:
                     message = consumer.poll(0)
                 except RuntimeError:  # closed in the meantime
                     continue
-                if message is not None and message.error() is not None:
-                    self.errors.append(message.error().str())
+                if message is not None and (error := message.error()) is not None:
+                    self.errors.append(error.str())
 
     def storm(self, most: int, seconds: float, chance: random.Random) -> None:
         """Let members join and leave for this long, then start up to `most`."""

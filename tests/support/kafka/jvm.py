@@ -85,7 +85,8 @@ class Tools:
         until = time.monotonic() + timeout
         try:
             (code,) = struct.unpack(">i", self._read(4, until))
-            told = [self._read(*struct.unpack(">i", self._read(4, until)), until).decode() for _ in range(2)]
+            sizes = (struct.unpack(">i", self._read(4, until)) for _ in range(2))
+            told = [self._read(size, until).decode() for (size,) in sizes]
         except TimeoutError:
             self.process.kill()
             self.process.wait()

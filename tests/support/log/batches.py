@@ -5,8 +5,9 @@ A test can corrupt any field: counts, checksum, control bits, magic.
 
 import struct
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import cramjam
 from crc32c import crc32c
@@ -26,7 +27,7 @@ def lz4(data: bytes) -> bytes:
     return bytes(compressor.finish())
 
 
-COMPRESS = {
+COMPRESS: dict[int, Callable[[bytes], Any]] = {  # what they return becomes bytes
     NONE: bytes,
     GZIP: cramjam.gzip.compress,
     SNAPPY: cramjam.snappy.compress_raw,
@@ -147,7 +148,7 @@ def read_batches(data: bytes) -> list[Stored]:
             break
         raw = data[position:end]
         epoch, magic, crc = struct.unpack_from(">ibI", raw, PREFIX.size)
-        found.append(Stored(base_offset, len(raw), epoch, magic, crc, *AFTER_CRC.unpack_from(raw, 21), raw=raw))
+        found.append(Stored(base_offset, len(raw), epoch, magic, crc, *AFTER_CRC.unpack_from(raw, 21), raw))  # type: ignore[call-arg]
         position = end
     return found
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from uuid import UUID
 
+from moldau.base.ids import TopicPartition
 from moldau.log.checkpoints import CLEANER_OFFSETS, read_offsets, write_offsets
 from moldau.log.compaction.choice import measure, plan
 from moldau.log.compaction.rewriting import clean as rewrite
@@ -85,7 +86,7 @@ class CrashRun:
         self.replicas.load(image_of(self.ledgers), 1, lambda: False)
         first_dirty_offset = read_offsets(self.root / CLEANER_OFFSETS)
         for partition in self.replicas:
-            partition.log.first_dirty_offset = first_dirty_offset.get((partition.topic, 0), 0)
+            partition.log.first_dirty_offset = first_dirty_offset.get(TopicPartition(partition.topic, 0), 0)
             partition.log.on_roll = None  # there is no event loop: the run flushes at random
 
     @property
@@ -201,7 +202,7 @@ class CrashRun:
                 swaps.settle()
             else:
                 log.first_dirty_offset = told.end
-        offsets = {(each, 0): self.log(each).first_dirty_offset for each in TOPICS}
+        offsets = {TopicPartition(each, 0): self.log(each).first_dirty_offset for each in TOPICS}
         write_offsets(self.root / CLEANER_OFFSETS, offsets)
 
     def sweep(self) -> None:

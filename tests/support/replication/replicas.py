@@ -40,7 +40,7 @@ class ReplicatedPartition:
         self.leads, self.offline = True, False
         self.leader_epoch = leader_epoch
         self.high_watermark = self.log.end_offset
-        self.waiting: list[tuple[int, Later]] = []
+        self.waiting: list[tuple[int, Later[Outcome]]] = []
         self.refuses: Refusal | None = None
         self._moved = asyncio.Event()
         self.appender = self

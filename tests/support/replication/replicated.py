@@ -194,7 +194,7 @@ class Node:
     def serve_fetch(self, body: bytes, version: int) -> bytes:
         parts = fetch(self.context(), memoryview(body), 0, a_call(version))
         assert isinstance(parts, list)
-        return b"".join(read(part) if isinstance(part, FileSlice) else bytes(part) for part in parts)[4:]  # type: ignore[arg-type]
+        return b"".join(read(part) if isinstance(part, FileSlice) else bytes(part) for part in parts)[4:]
 
     async def checkpoint(self) -> bool:
         self.write_checkpoint()

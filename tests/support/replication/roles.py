@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from moldau.base.later import Later
 from moldau.log.settings import LogConfig
@@ -37,7 +38,7 @@ def a_partition(
     return partition
 
 
-def produce(partition: Partition, acks: int = ALL, count: int = 1, **fields: int) -> Outcome | list[Outcome]:
+def produce(partition: Partition, acks: int = ALL, count: int = 1, **fields: Any) -> Outcome | list[Outcome]:
     """The outcome, or a list that gets it."""
     outcome = partition.appender.produce(batch(count, **fields), 12, NOW, None, acks)
     if not isinstance(outcome, Later):

@@ -8,10 +8,12 @@ import asyncio
 import selectors
 from collections.abc import Callable, Sequence
 from random import Random
-from typing import Any
+from typing import Any, TypeVar
 
 from moldau.base.tree import ANY_VERSION, Check, Create, Delete, Op, Set, name_of, parent_of
 from moldau.store.port import Conflict, Done, Node, Reason, StoreUnavailable
+
+T = TypeVar("T")
 
 Tree = dict[str, tuple[bytes, int, int, int]]  # data, version, owner session or 0, change that created it
 NEWEST_LAG_S = 1.0  # after this time a server is up to date
@@ -32,7 +34,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             self._now += timeout
             return select(0)
 
-        selector.select = jump  # type: ignore[method-assign, assignment]
+        selector.select = jump  # type: ignore[method-assign]
 
     def time(self) -> float:
         return self._now
@@ -185,7 +187,7 @@ class VirtualStore:
 
     # ──
 
-    async def _ask(self, work: Callable[[], Any]) -> Any:
+    async def _ask(self, work: Callable[[], T]) -> T:
         """Send a request. If it is lost nothing is done; if the response is lost the outcome is unknown."""
         for step in (work, None):
             session = self.session

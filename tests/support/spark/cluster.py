@@ -13,8 +13,9 @@ from pathlib import Path
 import psutil
 import pyspark
 
+from moldau.ensemble.ports import HOST
 from moldau.spark.java import Java
-from support.brokers.processes import HOST, free_port
+from support.brokers.processes import free_port
 from support.spark.processes import kill_all
 
 SPARK = Path(pyspark.__file__).parent

@@ -4,6 +4,7 @@ from typing import Any
 
 from moldau.base.coordination import INTERNAL_CALLER, Caller, Decision, TimerFired, TimerKey
 from moldau.base.errors import WireError
+from moldau.base.ids import TopicPartition
 from moldau.transactions.commands import (
     AddPartitions,
     AllocateProducerId,
@@ -13,7 +14,7 @@ from moldau.transactions.commands import (
 )
 from moldau.transactions.environment import TransactionConfig, TransactionEnvironment
 from moldau.transactions.shard import TransactionShard
-from moldau.transactions.state import TopicPartition, Transaction
+from moldau.transactions.state import Transaction
 from moldau.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 from moldau.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
@@ -129,7 +130,9 @@ class TransactionMachine:
     def add(
         self, name: str, producer: tuple[int, int], *partitions: TopicPartition, client_version: int = 2
     ) -> WireError:
-        error = self.ask(AddPartitions(name, *producer, frozenset(partitions or {("t", 0)}), client_version))
+        error = self.ask(
+            AddPartitions(name, *producer, frozenset(partitions or {TopicPartition("t", 0)}), client_version)
+        )
         assert isinstance(error, WireError)
         return error
 
