@@ -5,7 +5,7 @@ import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
-from support.repository.sources import ROOT
+from support.repository.sources import ROOT, parsed
 
 SOURCES = ROOT / "src"
 LISTED = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["moldau"]["compile"]["modules"]
@@ -22,13 +22,13 @@ def native_classes() -> set[str]:
     return {
         f"{module_of(path)}.{node.name}"
         for path in COMPILED
-        for node in ast.parse(path.read_text()).body
+        for node in parsed(path).body
         if isinstance(node, ast.ClassDef) and not PYTHON_BASES & {ast.unparse(base) for base in node.bases}
     }
 
 
 def inheriting(path: Path, natives: set[str]) -> Iterator[str]:
-    tree = ast.parse(path.read_text())
+    tree = parsed(path)
     names = {
         each.asname or each.name: f"{node.module}.{each.name}"
         for node in ast.walk(tree)

@@ -22,5 +22,11 @@ def test_all_with_a_session_are_named() -> None:
     assert len(groups) == 1, "another process would start a session of its own"
 
 
-def test_others_are_distributed_one_by_one(request: pytest.FixtureRequest) -> None:
-    assert group_of(request.node.nodeid) == request.node.nodeid
+def test_all_that_parse_the_repository_are_together() -> None:
+    here = f"{Path(__file__).relative_to(ROOT).as_posix()}::test"
+    assert group_of(here) == group_of("tests/architecture/test_style.py::test_one")
+
+
+def test_others_are_distributed_one_by_one() -> None:
+    test = "tests/unit/log/test_log.py::test_one"
+    assert group_of(test) == test

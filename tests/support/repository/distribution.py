@@ -18,6 +18,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "tests/cluster": ("test_administration", "test_controllers", "test_coordinators", "test_damage"),  # a cluster each
     "tests/unit/store": ("test_zookeeper",),  # an ensemble
 }
+ARCHITECTURE = "tests/architecture"  # the repository's files, parsed once
 # One JVM for all tests with a session, and at most one more that runs Spark at the same time.
 SPARK = "tests/spark"
 WITH_SESSION = (
@@ -44,7 +45,8 @@ GROUP_OF = {
 
 def group_of(test: str) -> str:
     """The group of a test by its node id; a test that shares nothing is its own group."""
-    return GROUP_OF.get(str(PurePosixPath(test.partition("::")[0])), test)
+    path = PurePosixPath(test.partition("::")[0])
+    return ARCHITECTURE if path.is_relative_to(ARCHITECTURE) else GROUP_OF.get(str(path), test)
 
 
 class GroupScheduling(LoadScopeScheduling):
