@@ -16,8 +16,10 @@ from pathlib import Path
 import pytest
 from kafka.protocol.metadata import MetadataRequest
 
+from support.brokers.fork_server import fork_server
 from support.brokers.processes import (
     HOST,
+    MOLDAU,
     ApacheKafkaProcess,
     BrokerProcess,
     StartBroker,
@@ -82,15 +84,9 @@ def owned() -> Iterator[Owned]:
             broker.kill()
 
 
-def command(*arguments: str | Path) -> list[str]:
-    return [sys.executable, "-m", "moldau", "broker", *map(str, arguments)]
-
-
 def refused(*arguments: str | Path, code: int = FAILED) -> str:
     """What a broker says that does not start; its exit code is as expected, and there is no traceback."""
-    done = subprocess.run(
-        command(*arguments), env=broker_environment(), capture_output=True, text=True, timeout=60, check=False
-    )
+    done = fork_server().run(["broker", *map(str, arguments)], "", broker_environment(), 60)
     assert "Traceback" not in done.stderr, done.stderr
     assert done.returncode == code, done.stderr
     assert done.stdout == ""
@@ -229,7 +225,7 @@ def test_a_real_kraft_configuration_starts(tmp_path: Path, owned: Owned) -> None
 
     class Configured(BrokerProcess):
         def command(self) -> list[str]:
-            return command("--config", self.directory / "server.properties")
+            return [*MOLDAU, "broker", "--config", str(self.directory / "server.properties")]
 
     broker = owned(Configured(tmp_path))
     text = KRAFT.format(port=broker.port, directory=broker.data)
