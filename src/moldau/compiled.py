@@ -77,7 +77,7 @@ def _found() -> CompiledModules:
         return CompiledModules("", {}, {}, f"{SWITCH}=0")
     manifest = _made_here() or _installed()
     if manifest is None:
-        return CompiledModules("", {}, {}, "nothing was compiled; in a checkout, run make compile")
+        return CompiledModules("", {}, {}, "no compiled modules yet; in a checkout, make compile makes them")
     return CompiledModules(os.path.dirname(manifest.__file__ or ""), manifest.FILES, manifest.SOURCES, manifest.REASON)
 
 
