@@ -29,6 +29,7 @@ WARM_RISE = 1.03  # a slice that is faster than all before by more than this sho
 WARM_STEADY = 2  # slices in a row that do not rise
 GENERATOR_BUSY = 0.9  # beyond this the sender may be what is measured
 BROKER_BUSY = 0.9  # below this the broker's core was not what limited it
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 DISTURBED = 0.05  # of a core, used by others than the broker and the sender
 
 MARKS = {
@@ -205,7 +206,8 @@ def load(measure: Saturation, peer: Peer, seconds: float, cores: Cores) -> Figur
         cpu, (user, kernel), busy = peer.cpu_seconds(), _ticks(peer.pid), _core_ticks(cores)
         played = sender.play(seconds, MOST_BYTES)
         used, (user_after, kernel_after) = peer.cpu_seconds() - cpu, _ticks(peer.pid)
-        cores_busy = {name: after - busy[name] for name, after in _core_ticks(cores).items()}
+        cores_busy = {name: (after - busy[name]) / TICKS_PER_S for name, after in _core_ticks(cores).items()}
+        cores_busy["generator"] -= played.spun_s
         sender.drain()
     units = played.answers * measure.per_answer
     ticks = max(1, user_after - user + kernel_after - kernel)
@@ -218,7 +220,7 @@ def load(measure: Saturation, peer: Peer, seconds: float, cores: Cores) -> Figur
         "generator_busy": played.sender_cpu_s / played.seconds,
         "answers": played.answers,
         "seconds": played.seconds,
-        **{f"{name}_core_busy": each / os.sysconf("SC_CLK_TCK") / played.seconds for name, each in cores_busy.items()},
+        **{f"{name}_core_busy": each / played.seconds for name, each in cores_busy.items()},
     }
 
 

@@ -5,6 +5,7 @@ import os
 import socket
 import subprocess
 import threading
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from benchmarks import frames, report, saturate, topics
+from benchmarks import frames, report, saturate, saturation_load, topics
 from benchmarks import saturation_measures as table
 from benchmarks.frames import RefusedError
 from benchmarks.measures import BATCH_RECORDS_100
@@ -65,6 +66,35 @@ def test_every_frame_has_its_answer(peer: Peer, target: Topic, name: str) -> Non
         answers, sent = play(peer, tapes)
         assert len(tapes) == table.CONNECTIONS
         assert answers * tapes[0].size == sent
+
+
+@pytest.mark.parametrize(("name", "spins"), [("fetch-hot", True), ("produce-100", False)])
+def test_the_reader_of_large_answers_never_sleeps_and_counts_its_spinning_apart(
+    peer: Peer, target: Topic, name: str, spins: bool
+) -> None:
+    with EVERY[name].prepare(peer, target) as tapes, Load(peer.address, tapes[:1]) as sender:
+        used = time.process_time()
+        played = sender.play(0.2, SOME_BYTES)
+        used = time.process_time() - used
+        sender.drain()
+    assert (played.spun_s > 0) == spins
+    assert played.sender_cpu_s > 0
+    assert played.sender_cpu_s + played.spun_s <= used
+
+
+@pytest.mark.parametrize("name", ["fetch-hot", "produce-100"])
+def test_a_broker_that_stops_answering_is_noticed(
+    peer: Peer, target: Topic, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(saturation_load, "STALL_S", 0.1)
+    monkeypatch.setattr(saturation_load, "POLL_S", 0.05)
+    with (
+        EVERY[name].prepare(peer, target) as tapes,
+        socket.create_server(("127.0.0.1", 0)) as silent,
+        Load(silent.getsockname(), tapes[:1]) as sender,
+        pytest.raises(TimeoutError, match="no answer"),
+    ):
+        sender.play(5.0, SOME_BYTES)
 
 
 @pytest.mark.parametrize("name", ["produce-100", "produce-single", "produce-compressed", "produce-idempotent"])
