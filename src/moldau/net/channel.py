@@ -41,8 +41,8 @@ class Channel(Protocol):
     def send_slice(self, slice_: FileSlice, sent: int, until: int) -> int:
         """Send bytes `sent` to `until` of the slice, or fewer if the channel is full; 0 if the file ended early.
 
-        After fewer bytes the caller waits until the channel is writable. An encrypting channel counts itself full after
-        a piece, since it has to read and encrypt on the loop.
+        After fewer bytes the caller waits until the channel is writable, or tries again in a later turn of the loop. An
+        encrypting channel counts itself full after a piece, since it has to read and encrypt on the loop.
         Blocks the loop on pages that are not in the page cache: see `file_slices`.
         """
 

@@ -26,6 +26,9 @@ MAX_BUFFERS: Final = 64  # given to one send, and replies collected before they 
 UNRESERVED_BYTES: Final = 64 * 1024  # a request up to this size needs no share of queued.max.request.bytes
 LARGE_REPLY: Final = 64 * 1024  # a reply of this size is sent before the next request is handled
 MAX_FILE_BYTES_PER_TURN: Final = 1024 * 1024  # sent from files before the loop serves other connections
+WORTH_A_TURN: Final = (
+    64 * 1024
+)  # a channel that took this much of a file until it was full is tried again before waiting
 
 _SOCKET_FULL: Final[int] = MuteReason.SOCKET_FULL.value
 _COLD_READ: Final[int] = MuteReason.COLD_READ.value
@@ -34,8 +37,10 @@ _REPLIES_PENDING: Final[int] = MuteReason.REPLIES_PENDING.value
 _BROKER_BUSY: Final[int] = MuteReason.BROKER_BUSY.value
 _THROTTLED: Final[int] = MuteReason.THROTTLED.value
 _NO_MEMORY: Final[int] = MuteReason.NO_MEMORY.value
-_STOPS_SENDING: Final = _SOCKET_FULL | _COLD_READ
+_TURN_OVER: Final[int] = MuteReason.TURN_OVER.value
+_STOPS_SENDING: Final = _SOCKET_FULL | _COLD_READ | _TURN_OVER
 _STOPS_HANDLING: Final = sum(reason.value for reason in MuteReason if reason is not MuteReason.NO_MEMORY)
+_STOPS_READING: Final = _STOPS_HANDLING & ~_STOPS_SENDING  # the others stop it when a request comes: `_readable`
 
 Outgoing = bytes | bytearray | FileSlice
 Handled = Reply | Coroutine[Any, Any, Reply]
@@ -70,6 +75,7 @@ class Connection:
         "_throttle",
         "_warm_until",
         "_warming",
+        "_writing",
         "active_at",
         "closed",
         "session",
@@ -103,7 +109,8 @@ class Connection:
         self._running: asyncio.Task[None] | None = None
         self._warming: asyncio.Future[None] | None = None
         self._throttle: asyncio.TimerHandle | None = None
-        self._reading = False
+        self._reading = False  # asked the channel to call `_readable`
+        self._writing = False  # asked the channel to call `_writable`
         self.closed = False
         self.session = session
         self.active_at = 0.0  # the time of the last byte in either direction
@@ -112,6 +119,10 @@ class Connection:
     # ── reading ──
 
     def _readable(self) -> None:
+        if self._mutes & _STOPS_SENDING:
+            if not self._mutes & _TURN_OVER:  # that ends by itself in the next turn
+                self._pause_reading()
+            return
         decoder = self._decoder
         try:
             count = self._receive_into(decoder.receive_buffer())
@@ -150,7 +161,7 @@ class Connection:
             self._flush()
         if self._reserved and self._decoder.empty and not self._backlog:
             self._release_reserved()
-        if (self._mutes & _STOPS_HANDLING or limits.full) and not self.closed:
+        if (self._mutes & _STOPS_READING or limits.full) and not self.closed:
             self._pause_reading()
 
     def _handle(self, frame: memoryview) -> None:
@@ -262,7 +273,7 @@ class Connection:
             self._handle_all([memoryview(self._backlog.popleft())])
         if self.closed:
             return
-        if self._mutes & _STOPS_HANDLING or limits.full:
+        if self._mutes & _STOPS_READING or limits.full:
             self._pause_reading()
         elif not self._mutes:
             self._resume_reading()
@@ -297,7 +308,7 @@ class Connection:
 
     def is_stalled(self, since: float) -> bool:
         """Whether nothing came since then although this connection is read from."""
-        return self._reading and self.active_at < since
+        return self._reading and not self._mutes & _STOPS_SENDING and self.active_at < since
 
     def _release_reserved(self) -> None:
         reserved, self._reserved = self._reserved, 0
@@ -331,8 +342,8 @@ class Connection:
             self._resume()
 
     def _flush(self) -> None:
-        """Send until done, until the socket is full, or until a slice has to be read from the disk."""
-        if self._mutes & _COLD_READ:
+        """Send until done, until the socket is full, the turn is over, or a slice has to be read from the disk."""
+        if self._mutes & _STOPS_SENDING:
             return
         out = self._out
         budget = MAX_FILE_BYTES_PER_TURN
@@ -342,7 +353,7 @@ class Connection:
                 if isinstance(piece, (bytes, bytearray)):
                     self._send_bytes(piece)
                 elif budget <= 0:
-                    self._wait_writable()
+                    self._end_turn()
                     return
                 elif count := self._send_slice(piece):
                     budget -= count
@@ -350,12 +361,8 @@ class Connection:
                     return
         except (BlockingIOError, InterruptedError):
             self._wait_writable()
-            return
         except OSError as problem:
             self.close(f"send failed: {problem.strerror or problem}")
-            return
-        if self._mutes & _SOCKET_FULL:
-            self._stop_writing()
 
     def _send_bytes(self, piece: bytes | bytearray) -> None:
         out = self._out
@@ -388,8 +395,11 @@ class Connection:
             self.close("a log segment is shorter than the slice of it that was to be sent")
             return 0
         self._advance(count)
-        if count < asked:  # the channel is full: another call would only say so
-            self._wait_writable()
+        if count < asked:  # the channel is full: another call now would only say so
+            if count < WORTH_A_TURN:
+                self._wait_writable()
+            else:
+                self._end_turn()  # a client that reads as fast as this has made room by then
             return 0
         return count
 
@@ -408,16 +418,34 @@ class Connection:
         self._sent = count
 
     def _wait_writable(self) -> None:
-        if not self._mutes & _SOCKET_FULL:
-            self._mutes |= _SOCKET_FULL
-            self._pause_reading()
+        self._mutes |= _SOCKET_FULL
+        if not self._writing:
+            self._writing = True
             self._channel.start_writing(self._writable)
 
-    def _stop_writing(self) -> None:
-        self._mutes &= ~_SOCKET_FULL
-        self._channel.stop_writing()
-
     def _writable(self) -> None:
+        self._mutes &= ~_SOCKET_FULL
+        self._send_on()
+        if not self._mutes & _SOCKET_FULL and not self.closed:
+            # Not before the next requests were handled: their responses may fill the socket again.
+            self._writing = False
+            self._channel.stop_writing()
+
+    def _end_turn(self) -> None:
+        """Go on when the loop has served the connections that are ready."""
+        if self._writing:
+            self._mutes |= _SOCKET_FULL  # the channel can take more, and calls `_writable` in the next turn
+        else:
+            self._mutes |= _TURN_OVER
+            self._loop.call_soon(self._next_turn)
+
+    def _next_turn(self) -> None:
+        self._mutes &= ~_TURN_OVER
+        if not self.closed:
+            self._send_on()
+
+    def _send_on(self) -> None:
+        """After what kept this connection from sending: send the rest, then handle the next requests."""
         self.active_at = self._now()
         self._flush()
         if not self.closed and not self._mutes & _STOPS_SENDING:
@@ -425,10 +453,7 @@ class Connection:
 
     def _warm(self, piece: FileSlice, until: int) -> None:
         """Read a cold stretch in a thread; the loop serves other connections meanwhile."""
-        if self._mutes & _SOCKET_FULL:
-            self._stop_writing()
         self._mutes |= _COLD_READ
-        self._pause_reading()
         self._warming = self._loop.run_in_executor(None, file_slices.warm, piece, self._sent, until)
         self._warming.add_done_callback(lambda reading: self._warmed(reading, until))
 
@@ -442,9 +467,7 @@ class Connection:
             self.close(f"reading the log failed: {problem}")
             return
         self._warm_until = until  # not probed again, so that each read by a thread makes progress
-        self._flush()
-        if not self.closed and not self._mutes & _STOPS_SENDING:
-            self._resume()
+        self._send_on()
 
     # ── closing ──
 

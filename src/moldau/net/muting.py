@@ -5,13 +5,17 @@ resumes by itself when its last reason is cleared. Methods are those of `Connect
 
 | reason            | set by           | cleared by                                  |
 |-------------------|------------------|---------------------------------------------|
-| `SOCKET_FULL`     | `_wait_writable` | `_flush`, `_warm`                           |
+| `SOCKET_FULL`     | `_wait_writable` | `_writable`                                 |
 | `COLD_READ`       | `_warm`          | `_warmed`                                   |
 | `REQUEST_RUNNING` | `_handle`        | `_run`                                      |
 | `REPLIES_PENDING` | `_append`        | `_release_replies`                          |
 | `BROKER_BUSY`     | `_pause_reading` | `slot_granted`, called by `RequestLimits`   |
 | `THROTTLED`       | `throttle`       | `_throttle_ended`, at the end time          |
 | `NO_MEMORY`       | `_reserve`       | `memory_granted`, called by `RequestLimits` |
+| `TURN_OVER`       | `_end_turn`      | `_next_turn`                                |
+
+The reasons that keep responses back (`SOCKET_FULL`, `COLD_READ`, `TURN_OVER`) end soon, and most clients send nothing
+meanwhile: the channel goes on waiting for requests, and stops only when one comes (`_readable`).
 """
 
 from enum import Enum
@@ -27,3 +31,4 @@ class MuteReason(Enum):
     BROKER_BUSY = 16  # queued.max.requests are running, or the broker is stopping
     THROTTLED = 32  # over a quota, until an end time
     NO_MEMORY = 64  # queued.max.request.bytes are taken; requests that came whole before are still handled
+    TURN_OVER = 128  # it has sent its share of this turn of the loop; others come first
