@@ -26,9 +26,7 @@ MAX_BUFFERS: Final = 64  # given to one send, and replies collected before they 
 UNRESERVED_BYTES: Final = 64 * 1024  # a request up to this size needs no share of queued.max.request.bytes
 LARGE_REPLY: Final = 64 * 1024  # a reply of this size is sent before the next request is handled
 MAX_FILE_BYTES_PER_TURN: Final = 1024 * 1024  # sent from files before the loop serves other connections
-WORTH_A_TURN: Final = (
-    64 * 1024
-)  # a channel that took this much of a file until it was full is tried again before waiting
+WORTH_A_TURN: Final = 64 * 1024  # after so much of a file a full channel is tried again before it is waited for
 
 _SOCKET_FULL: Final[int] = MuteReason.SOCKET_FULL.value
 _COLD_READ: Final[int] = MuteReason.COLD_READ.value
