@@ -1,6 +1,6 @@
 """Assembly: the coordinators, caches and contexts of a broker, and the dispatcher over them. Starts nothing."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from moldau.base.errors import Refusal
@@ -64,9 +64,10 @@ def assemble(
     replicas: Replicas,
     now: Callable[[], int],
     allocate_producer_ids: Callable[[], Awaitable[range | Refusal]],
-    listener_name: str,
+    peers: Peers,
+    tls_problem: Callable[[Mapping[str, str]], str | None],
 ) -> Assembly:
-    """`listener_name` is that of the listener between brokers."""
+    """`tls_problem` says why this broker cannot change to some settings of TLS."""
     running = RunningConfig(config)
 
     def current() -> BrokerConfig:
@@ -75,7 +76,6 @@ def assemble(
     def image() -> ClusterImage:
         return controller.image
 
-    peers = Peers(image, listener_name, node_id=config.node_id)
     client = ControllerClient(controller, peers, config.node_id, lambda *request: dispatcher.serve(*request))
     in_cluster = client if config.zookeeper_connect else None
     marker_sender, add_partitions_sender = MarkerSender(peers), AddPartitionsSender(peers)
@@ -101,6 +101,7 @@ def assemble(
         peers,
         recently_dead,
         serve_forwarded,
+        tls_problem,
     )
     coordinator = CoordinatorContext(running, controller, groups, transactions, producer_ids, topics, now)
     dispatcher = Dispatcher(Contexts(data, control, coordinator, in_cluster), APIS)

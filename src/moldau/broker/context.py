@@ -75,6 +75,7 @@ class ControlContext(_Context):
     peers: Peers
     recently_dead: RecentlyDead
     serve_forwarded: ServeForwarded
+    tls_problem: Callable[[Mapping[str, str]], str | None]  # why this broker cannot use these settings
 
     def rules(self, image: ClusterImage) -> ElectionRules:
         return election_rules(self.config, image)

@@ -7,16 +7,18 @@ import asyncio
 import gc
 import logging
 import socket
+import ssl
 import sys
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from moldau import compiled
 from moldau.base.errors import Refusal
 from moldau.base.properties import Properties
+from moldau.base.session import ENCRYPTED
 from moldau.base.settings import SettingsRefused
 from moldau.broker import adoption, process
 from moldau.broker.assembly import assemble
@@ -30,6 +32,8 @@ from moldau.broker.cluster.store_migration import changes_for, read_metadata, se
 from moldau.broker.config_providers import resolve
 from moldau.broker.configs import effective
 from moldau.broker.controller import Controller
+from moldau.broker.listener_settings import Listener
+from moldau.broker.peers import Peers
 from moldau.broker.replica_manager import ReplicaManager
 from moldau.broker.scheduler import PeriodicTask, Scheduler
 from moldau.broker.settings import BrokerConfig, load
@@ -41,6 +45,7 @@ from moldau.metadata.changes import Change
 from moldau.metadata.image import ALL_DIRECTORIES, Broker, ClusterImage, Endpoint, Topic
 from moldau.metadata.splitting import TRANSACTION_BYTES
 from moldau.net.listener import CannotListen, ConnectionLimits, Listeners
+from moldau.net.peer import Connect, connect_plain, connect_tls
 from moldau.net.request_limits import RequestLimits
 from moldau.replication.compactor import CleanerSettings, Compactor
 from moldau.replication.owners import StandaloneOwner
@@ -48,6 +53,9 @@ from moldau.replication.replicas import Replicas
 from moldau.store.port import Store, StoreError
 from moldau.store.sqlite import SqliteStore
 from moldau.store.zookeeper import ZooKeeperStore
+
+if TYPE_CHECKING:
+    from moldau.broker.tls import BrokerTls
 
 logger = logging.getLogger("moldau.broker")
 
@@ -57,6 +65,7 @@ STORE_PATIENCE_S = 15.0  # how long a metadata change waits for an unreachable e
 IDLE_CHECKS = 10  # idle connections are looked for so many times per idle time
 LEAST_IDLE_CHECK_MS = 100
 REOPEN_MS = 1_000  # how often to retry partitions that could not be opened on a full disk
+CERTIFICATE_CHECK_MS = 3_000  # how often the files of certificates are looked at
 FLUSH_CHECK_MS = 250  # the precision of flush.ms
 
 EXIT_OK, EXIT_FAILED, EXIT_REFUSED = 0, 1, 2
@@ -163,9 +172,10 @@ class Node:
             queued_bytes=config.queued_max_request_bytes,
         )
         self._listeners = Listeners(self._request_limits, _limits(config))
+        self._tls = _tls(config)
         try:
             self._open_directories()
-            ports = {each.name: self._listeners.bind(each.name, each.host, each.port) for each in config.listeners}
+            ports = {each.name: self._bind(each) for each in config.listeners}
             await self._open_metadata()
             await self._join(ports)
             await self._open_logs()
@@ -179,6 +189,33 @@ class Node:
             await self.stop()
             raise
         return self._started(ports, begun)
+
+    def _bind(self, listener: Listener) -> int:
+        tls = self._tls.listener(listener.name) if self._tls else None
+        return self._listeners.bind(listener.name, listener.host, listener.port, listener.protocol, tls)
+
+    def _connect(self) -> Connect:
+        """How connections to other brokers are opened: as clients connect to the inter-broker listener."""
+        tls = self._tls
+        if tls is None or tls.client_context() is None:
+            return connect_plain
+
+        def context() -> ssl.SSLContext:
+            current = tls.client_context()
+            assert current is not None  # it is replaced, but not removed
+            return current
+
+        return connect_tls(context)
+
+    def _tls_problem(self, properties: Mapping[str, str]) -> str | None:
+        """Why this broker cannot use these settings, which passed `load`."""
+        if self._tls is None:
+            return None
+        return self._tls.problem(load(properties, host_name=socket.gethostname())[0])
+
+    def _reload_tls(self) -> None:
+        if self._tls is not None:
+            self._tls.adapt(self._assembly.running.current)
 
     def _open_directories(self) -> None:
         """Open the log directories. One whose disk fails is offline; at least one has to work."""
@@ -199,7 +236,7 @@ class Node:
         config = self._config
         if config.zookeeper_connect:
             timeouts = (config.zookeeper_session_timeout_ms, config.zookeeper_connection_timeout_ms)
-            opening = ZooKeeperStore.open(config.zookeeper_connect, *timeouts)
+            opening = ZooKeeperStore.open(config.zookeeper_connect, *timeouts, _zookeeper_tls(config))
             self._store = await self._startup.unless_stopped(opening)
             return Controller(self._store, limit=TRANSACTION_BYTES, patience_s=STORE_PATIENCE_S)
         path = _store_path(self._directories)
@@ -221,13 +258,21 @@ class Node:
                 directory.ensure_owner(controller.image.cluster_id, config.node_id)
         expiration_ms, topics = config.producer_id_expiration_ms, controller.image.topics
         self._replicas = Replicas(config.node_id, directories, self._configure, now, expiration_ms, topics)
+        listener_name, node_id = _inter_broker_listener(config), config.node_id
+        peers = Peers(lambda: controller.image, listener_name, node_id=node_id, connect=self._connect())
         self._assembly = assembly = assemble(
-            config, controller, self._replicas, now, self._allocate_producer_ids, _inter_broker_listener(config)
+            config,
+            controller,
+            self._replicas,
+            now,
+            self._allocate_producer_ids,
+            peers,
+            self._tls_problem,
         )
         running, client = assembly.running, assembly.client
         self._compactor = Compactor(self._replicas, lambda: _cleaners(running.current), now)
         if client is not None:
-            rules, peers = assembly.control.rules, assembly.peers
+            rules = assembly.control.rules
             registration = BrokerRegistration(controller, config.node_id, peers.listener_name, rules, peers.connect)
             registration.on_replaced = self._give_up
             self._lifecycle = BrokerLifecycle(controller, registration, client, config.node_id, peers.connect)
@@ -371,6 +416,8 @@ class Node:
             registration = self._lifecycle.registration
             balance = partial(registration.rebalance_leaders, config.leader_imbalance_per_broker_percentage)
             tasks.append(PeriodicTask("balance of leaders", every, balance))
+        if self._tls is not None:
+            tasks.append(PeriodicTask("certificates", CERTIFICATE_CHECK_MS, self._reload_tls))
         if idle_ms > 0:
             every = max(idle_ms // IDLE_CHECKS, LEAST_IDLE_CHECK_MS)
             tasks.append(PeriodicTask("idle connections", every, self._listeners.close_idle))
@@ -405,6 +452,7 @@ class Node:
         self._assembly.fetch_sessions.slots = config.max_incremental_fetch_session_cache_slots
         self._request_limits.largest_request = config.socket_request_max_bytes
         self._listeners.limits = _limits(config)
+        self._reload_tls()
         if self._replica_manager is not None:
             self._replica_manager.adapt()
 
@@ -448,6 +496,31 @@ def _inter_broker_listener(config: BrokerConfig) -> str:
     values, names = config.values, [each.name for each in config.listeners]
     wanted = str(values["inter.broker.listener.name"] or values["security.inter.broker.protocol"]).upper()
     return wanted if wanted in names else names[0]
+
+
+def _tls(config: BrokerConfig) -> "BrokerTls | None":
+    """TLS of the listeners; None if none has it, and then nothing of it is imported."""
+    if not any(listener.protocol in ENCRYPTED for listener in config.listeners):
+        return None
+    from moldau.broker.tls import BrokerTls
+    from moldau.net.key_stores import TlsProblem
+
+    try:
+        return BrokerTls(config, _inter_broker_listener(config))
+    except TlsProblem as problem:
+        raise StartRefused(str(problem)) from problem
+
+
+def _zookeeper_tls(config: BrokerConfig) -> ssl.SSLContext | None:
+    if not config.values["zookeeper.ssl.client.enable"]:
+        return None
+    from moldau.broker.tls import zookeeper_context
+    from moldau.net.key_stores import TlsProblem
+
+    try:
+        return zookeeper_context(config.values)
+    except TlsProblem as problem:
+        raise StartRefused(str(problem)) from problem
 
 
 def _store_path(directories: list[LogDirectory]) -> Path:

@@ -26,6 +26,7 @@ from moldau.broker.tables.idle import IDLE
 from moldau.broker.tables.replication import REPLICATION
 from moldau.broker.tables.security import SECURITY, SECURITY_GUARDS
 from moldau.broker.tables.storage import STORAGE, STORAGE_GUARDS
+from moldau.broker.tables.tls import TLS
 from moldau.broker.tables.used import USED
 from moldau.groups.settings import broker_problems
 from moldau.log.settings import MAX_INT, TOPIC, LogConfig
@@ -53,6 +54,7 @@ BROKER = Table(
         *CLUSTERS,
         *COORDINATION,
         *REPLICATION,
+        *TLS,
         *TOPIC_DEFAULTS,
         *(setting for group in (*IDLE, *LATER) for setting in group.settings),
     ),
@@ -321,9 +323,14 @@ def _wrong_inter_broker(values: Mapping[str, Value], listeners: list[Listener]) 
         words = f"inter.broker.listener.name must be one of the listeners ({', '.join(names)}), got {name}"
         return SettingError("inter.broker.listener.name", words)
     protocol = values["security.inter.broker.protocol"]
-    if protocol != "PLAINTEXT":
-        words = f"security.inter.broker.protocol {protocol} is not supported yet; brokers would connect unencrypted"
+    if protocol == BROKER["security.inter.broker.protocol"].default:
+        return None
+    if name:
+        words = "only one of inter.broker.listener.name and security.inter.broker.protocol may be set; leave one out"
         return SettingError("security.inter.broker.protocol", words)
+    if str(protocol) not in names:
+        words = f"security.inter.broker.protocol is {protocol}, but no listener has this name ({', '.join(names)})"
+        return SettingError("security.inter.broker.protocol", f"{words}; set inter.broker.listener.name instead")
     return None
 
 

@@ -1,11 +1,9 @@
-"""Other protocols on a plaintext Kafka listener: recognise TLS and HTTP by their first bytes, and say what to do.
-
-An encrypting channel rejects strangers in its handshake, before there are bytes to look at.
-"""
+"""Other protocols on a Kafka listener: recognise TLS, HTTP and unencrypted Kafka by their first bytes, and advise."""
 
 from moldau.base.session import Session
 
 _TLS_HANDSHAKE = b"\x16\x03"
+_HIGHEST_API_KEY = 127  # with room above those of today
 _HTTP_METHODS = (b"GET ", b"HEAD", b"POST", b"PUT ", b"DELE", b"CONN", b"OPTI", b"TRAC", b"PATC", b"PRI ")
 
 
@@ -23,3 +21,18 @@ def describe(head: bytes, session: Session) -> str:
             "so point browsers, health checks and scrapers at another port"
         )
     return ""
+
+
+def describe_instead_of_tls(head: bytes, listener: str) -> str:
+    """Name what a client sent to an encrypted listener in place of a TLS handshake."""
+    if head[:4] in _HTTP_METHODS:
+        return (
+            f"HTTP request on a TLS listener ({listener}); this port speaks the Kafka protocol over TLS, "
+            "so point browsers, health checks and scrapers at another port"
+        )
+    if len(head) >= 8 and not head[0] and int.from_bytes(head[4:6], "big") <= _HIGHEST_API_KEY:
+        return (
+            f"unencrypted Kafka request on a TLS listener ({listener}); "
+            "set security.protocol=SSL or SASL_SSL in the client's configuration"
+        )
+    return f"no TLS handshake on a TLS listener ({listener}); the first byte was {head[0]:#04x}"

@@ -7,10 +7,11 @@ import socket
 from collections import Counter
 from dataclasses import dataclass
 
-from moldau.base.session import Session
-from moldau.net.channel import PlainChannel
+from moldau.base.session import ANONYMOUS, Principal, SecurityProtocol, Session
+from moldau.net.channel import Channel, PlainChannel
 from moldau.net.connection import Connection, FrameHandler
 from moldau.net.request_limits import RequestLimits
+from moldau.net.tls_handshakes import Handshakes, TlsListener
 
 logger = logging.getLogger("moldau.net")
 
@@ -34,6 +35,15 @@ class ConnectionLimits:
     backlog: int  # socket.listen.backlog.size
 
 
+@dataclass(frozen=True, slots=True)
+class _Bound:
+    """What a listening socket belongs to. `tls` is None for listeners without encryption."""
+
+    name: str
+    protocol: SecurityProtocol
+    tls: TlsListener | None
+
+
 class Listeners:
     """All listening sockets of a broker and the connections they accepted."""
 
@@ -45,10 +55,18 @@ class Listeners:
         self._per_ip: Counter[str] = Counter()
         self._second = 0  # of the loop's time, in which `_accepted` counts
         self._accepted = 0
-        self._sockets: dict[socket.socket, str] = {}  # with the names of their listeners
+        self._sockets: dict[socket.socket, _Bound] = {}
+        self._handshakes = Handshakes(request_limits.log)
 
-    def bind(self, name: str, host: str, port: int) -> int:
-        """Bind every address of the host; returns the port, a free one if it was 0.
+    def bind(
+        self,
+        name: str,
+        host: str,
+        port: int,
+        protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT,
+        tls: TlsListener | None = None,
+    ) -> int:
+        """Bind every address of the host; returns the port, a free one if it was 0. An encrypted protocol needs `tls`.
 
         A port in use is found before recovery, while clients cannot connect before `start`.
         """
@@ -57,12 +75,12 @@ class Listeners:
         except socket.gaierror as problem:
             raise CannotListen(f"cannot listen on {host}:{port}: {problem.strerror}") from None
         before = len(self._sockets)
-        for family, kind, protocol, _, address in dict.fromkeys(found):
-            sock = self._bind(family, kind, protocol, (host, port), (address[0], port, *address[2:]))
+        for family, kind, transport, _, address in dict.fromkeys(found):
+            sock = self._bind(family, kind, transport, (host, port), (address[0], port, *address[2:]))
             if sock is None:
                 continue
             port = sock.getsockname()[1]
-            self._sockets[sock] = name
+            self._sockets[sock] = _Bound(name, protocol, tls)
         if len(self._sockets) == before:
             raise CannotListen(f"cannot listen on {host}:{port}: the host has no address of this machine")
         return port
@@ -93,19 +111,19 @@ class Listeners:
         """Accept connections; their frames go to `handler`."""
         self._handler = handler
         loop = asyncio.get_running_loop()
-        for sock, name in self._sockets.items():
+        for sock, bound in self._sockets.items():
             try:
                 sock.listen(self.limits.backlog)
             except OSError as problem:  # several sockets may bind a port until one of them listens
                 host, port = sock.getsockname()[:2]
                 raise CannotListen(_bind_error(host, port, problem)) from None
-            loop.add_reader(sock.fileno(), self._accept, sock, name)
+            loop.add_reader(sock.fileno(), self._accept, sock, bound)
 
-    def _accept(self, listening: socket.socket, name: str) -> None:
+    def _accept(self, listening: socket.socket, bound: _Bound) -> None:
         for _ in range(MAX_ACCEPTS_PER_TURN):
             if limit := self._reached_limit():
-                self._warn("New connections wait on", name, limit)
-                self._pause(listening, name)
+                self._warn("New connections wait on", bound.name, limit)
+                self._pause(listening, bound)
                 return
             try:
                 sock, address = listening.accept()
@@ -116,11 +134,11 @@ class Listeners:
                     "Cannot accept connections: %s; raise the limit on open files, e.g. ulimit -n 100000",
                     problem.strerror,
                 )
-                self._pause(listening, name)
+                self._pause(listening, bound)
                 return
             self._accepted += 1
             try:
-                self._admit(sock, str(address[0]), int(address[1]), name)
+                self._admit(sock, str(address[0]), int(address[1]), bound)
             except OSError as problem:  # closed by the client already
                 logger.info("Connection from %s was lost before it was accepted: %s", address[0], problem.strerror)
                 sock.close()
@@ -132,7 +150,7 @@ class Listeners:
             self._second, self._accepted = second, 0
         if self._accepted >= self.limits.rate:
             return f"max.connection.creation.rate={self.limits.rate}"
-        if len(self.connections) >= self.limits.most:
+        if len(self.connections) + len(self._handshakes) >= self.limits.most:
             return f"max.connections={self.limits.most}"
         return ""
 
@@ -142,18 +160,18 @@ class Listeners:
     def _now(self) -> float:
         return asyncio.get_running_loop().time()
 
-    def _pause(self, listening: socket.socket, name: str) -> None:
+    def _pause(self, listening: socket.socket, bound: _Bound) -> None:
         """Stop accepting for a while: the socket stays readable, and the loop would spin."""
         loop = asyncio.get_running_loop()
         loop.remove_reader(listening.fileno())
 
         def accept_again() -> None:
             if listening in self._sockets:
-                loop.add_reader(listening.fileno(), self._accept, listening, name)
+                loop.add_reader(listening.fileno(), self._accept, listening, bound)
 
         loop.call_later(PAUSE_SECONDS, accept_again)
 
-    def _admit(self, sock: socket.socket, ip: str, port: int, name: str) -> None:
+    def _admit(self, sock: socket.socket, ip: str, port: int, bound: _Bound) -> None:
         peer = f"[{ip}]:{port}" if ":" in ip else f"{ip}:{port}"
         most = self.limits.overrides.get(ip, self.limits.most_per_ip)
         if self._per_ip[ip] >= most:
@@ -165,16 +183,28 @@ class Listeners:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         if self.limits.send_buffer > 0:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self.limits.send_buffer)
-        channel = PlainChannel(sock, asyncio.get_running_loop())
-        session = Session(name, peer)
+        self._per_ip[ip] += 1
+        if bound.tls is None:
+            self._connect(PlainChannel(sock, asyncio.get_running_loop()), None, bound, peer, ip)
+            return
+
+        def done(channel: Channel, principal: Principal | None) -> None:
+            self._connect(channel, principal, bound, peer, ip)
+
+        self._handshakes.start(sock, peer, bound.tls, done, lambda: self._left(ip))
+
+    def _connect(self, channel: Channel, principal: Principal | None, bound: _Bound, peer: str, ip: str) -> None:
+        session = Session(bound.name, peer, bound.protocol, principal or ANONYMOUS)
         connection = Connection(
             channel, session, self.request_limits, self._handler, lambda closed: self._closed(closed, ip)
         )
         self.connections.add(connection)
-        self._per_ip[ip] += 1
 
     def _closed(self, connection: Connection, ip: str) -> None:
         self.connections.discard(connection)
+        self._left(ip)
+
+    def _left(self, ip: str) -> None:
         self._per_ip[ip] -= 1
         if not self._per_ip[ip]:
             del self._per_ip[ip]
@@ -198,6 +228,7 @@ class Listeners:
     def close(self) -> None:
         """Close all sockets and connections."""
         self.stop_listening()
+        self._handshakes.close()
         for connection in list(self.connections):
             connection.close()
 

@@ -8,6 +8,7 @@ fate of a request without a response is unknown; that is the meaning of `PeerLos
 import asyncio
 import errno
 import random
+import ssl
 from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple, Protocol
@@ -57,9 +58,26 @@ Connect = Callable[[Callable[[], asyncio.BaseProtocol], Address], Awaitable[asyn
 
 
 async def connect_plain(protocol: Callable[[], asyncio.BaseProtocol], address: Address) -> asyncio.Transport:
-    """Open a TCP connection to a broker. The place for TLS between brokers."""
+    """Open a TCP connection to a broker."""
     transport, _ = await asyncio.get_running_loop().create_connection(protocol, address.host, address.port)
     return transport
+
+
+def connect_tls(context: Callable[[], ssl.SSLContext]) -> Connect:
+    """Open TLS connections to brokers, each with the context of that time: certificates are reloaded."""
+
+    async def connect(protocol: Callable[[], asyncio.BaseProtocol], address: Address) -> asyncio.Transport:
+        try:
+            transport, _ = await asyncio.get_running_loop().create_connection(
+                protocol, address.host, address.port, ssl=context(), server_hostname=address.host
+            )
+        except ssl.SSLCertVerificationError as problem:
+            raise OSError(0, f"the broker's certificate is not accepted: {problem.verify_message}") from None
+        except ssl.SSLError as problem:
+            raise OSError(0, f"TLS handshake failed: {problem.reason or problem}") from None
+        return transport
+
+    return connect
 
 
 class _InFlight(NamedTuple):

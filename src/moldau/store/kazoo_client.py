@@ -7,6 +7,7 @@ themselves and deserialize their responses. Adding one uses private parts of kaz
 import logging
 import random
 import socket
+import ssl
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,15 +31,39 @@ STAT = struct.Struct(">32xi32x")  # the version of a znode, out of its stat
 
 
 class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
-    """Two changes: one dead server does not use up the session timeout, and the wake-up pipe does not block."""
+    """Three changes: one dead server does not use up the session timeout, the wake-up pipe does not block, own TLS.
 
-    def __init__(self, connect_s: float) -> None:
+    kazoo's own TLS makes a context for each connection, from PEM files alone, and does not tell why one failed.
+    """
+
+    def __init__(self, connect_s: float, tls: ssl.SSLContext | None) -> None:
         super().__init__()
         self._connect_s = connect_s
+        self._tls = tls
+        self._told = ""  # the last problem that was logged
 
     def create_connection(self, *arguments: Any, **named: Any) -> Any:
         named["timeout"] = self._connect_s  # kazoo's is the session timeout
-        return super().create_connection(*arguments, **named)
+        sock = super().create_connection(*arguments, **named)
+        return sock if self._tls is None else self._encrypt(self._tls, sock, named.get("hostname"))
+
+    def _encrypt(self, tls: ssl.SSLContext, sock: socket.socket, host: str | None) -> ssl.SSLSocket:
+        try:
+            encrypted = tls.wrap_socket(sock, server_hostname=host)
+        except OSError as problem:
+            sock.close()
+            why = getattr(problem, "verify_message", "") or getattr(problem, "reason", "") or str(problem)
+            if why != self._told:
+                self._told = why
+                logger.error(
+                    "TLS handshake with ZooKeeper at %s failed: %s. Check zookeeper.ssl.*, and that zookeeper.connect "
+                    "names the secureClientPort.",
+                    host,
+                    why,
+                )
+            raise
+        self._told = ""
+        return encrypted
 
     def create_socket_pair(self) -> tuple[socket.socket, socket.socket]:
         """The pipe through which a caller wakes kazoo's thread."""
@@ -47,8 +72,8 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
         return reading, writing
 
 
-def new_client(hosts: str, timeout_s: float) -> Any:
-    """A KazooClient that is not yet started."""
+def new_client(hosts: str, timeout_s: float, tls: ssl.SSLContext | None = None) -> Any:
+    """A KazooClient that is not yet started; with a context, it connects with TLS."""
     kazoo_logger = logging.getLogger("moldau.store.kazoo")
     kazoo_logger.setLevel(logging.ERROR)  # zookeeper_session.py logs what operators need
     servers = hosts.split(",")
@@ -58,7 +83,7 @@ def new_client(hosts: str, timeout_s: float) -> Any:
         # Shuffled once: kazoo would shuffle again for each attempt, and may retry the server that just failed.
         randomize_hosts=False,
         timeout=timeout_s,
-        handler=_Handler(timeout_s / len(servers)),
+        handler=_Handler(timeout_s / len(servers), tls),
         connection_retry=dict(RETRY),
         logger=kazoo_logger,
     )

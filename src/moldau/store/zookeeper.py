@@ -6,6 +6,7 @@ imported when a store is opened: a single node runs without it.
 
 import asyncio
 import re
+import ssl
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -67,22 +68,26 @@ def read_connect(text: str) -> tuple[str, str]:
 class ZooKeeperStore:
     """Open it with `await ZooKeeperStore.open(connect)`; `store.port.Store` is its contract."""
 
-    def __init__(self, hosts: str, root: str, session_timeout_ms: int) -> None:
+    def __init__(self, hosts: str, root: str, session_timeout_ms: int, tls: ssl.SSLContext | None = None) -> None:
         self._loop = asyncio.get_running_loop()
         self._root = root
         self._watches: dict[tuple[str, str], _Watch] = {}
         self._callbacks: list[Callable[[], None]] = []
-        self._session = ZooKeeperSession(hosts, session_timeout_ms, self._fire_all, self._tell_renewed)
+        self._session = ZooKeeperSession(hosts, session_timeout_ms, self._fire_all, self._tell_renewed, tls)
         self._client = self._session.client
 
     @classmethod
     async def open(
-        cls, connect: str, session_timeout_ms: int = 18_000, connection_timeout_ms: int | None = None
+        cls,
+        connect: str,
+        session_timeout_ms: int = 18_000,
+        connection_timeout_ms: int | None = None,
+        tls: ssl.SSLContext | None = None,
     ) -> Self:
         """Connect, and create the chroot if there is none. StoreUnavailable if no server responds in time."""
         hosts, root = read_connect(connect)
         try:
-            store = cls(hosts, root, session_timeout_ms)
+            store = cls(hosts, root, session_timeout_ms, tls)
         except ModuleNotFoundError as missing:
             if missing.name is None or missing.name.partition(".")[0] != "kazoo":
                 raise

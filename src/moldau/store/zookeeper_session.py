@@ -12,6 +12,7 @@ starts a new session after an expiry. This file adds:
 
 import asyncio
 import logging
+import ssl
 import threading
 from collections.abc import Callable
 from functools import partial
@@ -42,7 +43,14 @@ class Refused(StoreError):
 class ZooKeeperSession:
     """`lost` is called when the connection is lost, `renewed` when a new session replaced an expired one."""
 
-    def __init__(self, hosts: str, timeout_ms: int, lost: Callable[[], None], renewed: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        hosts: str,
+        timeout_ms: int,
+        lost: Callable[[], None],
+        renewed: Callable[[], None],
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
         from moldau.store.kazoo_client import new_client  # a single node runs without kazoo
 
         self.connected = False
@@ -50,7 +58,7 @@ class ZooKeeperSession:
         self._loop = asyncio.get_running_loop()
         self._lost = lost
         self._renewed = renewed
-        self.client = new_client(hosts, timeout_ms / 1000)
+        self.client = new_client(hosts, timeout_ms / 1000, tls)
         self.client.add_listener(self._on_state)
         self._id = 0
         self._waiting: set[asyncio.Future[Any]] = set()

@@ -31,6 +31,7 @@ COMMANDS = {
     "pipeline": ("moldau.tools.pipeline.app", "app", "Run and watch Spark pipelines."),
     "spark": ("moldau.tools.pipeline.pack", "app", "Prepare Spark clusters for pipelines."),
     "perf": ("moldau.tools.records.perf", "app", "Measure the throughput and latency of a broker."),
+    "certs": ("moldau.tools.certs.app", "app", "Create certificates for tests and laptops."),
     "log": ("moldau.tools.log.dump", "app", "Look into the files of a log directory."),
     "doctor": ("moldau.tools.doctor", "app", "Check Python, Java, packages, brokers and their disks."),
 }

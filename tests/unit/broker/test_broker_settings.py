@@ -32,6 +32,17 @@ OF_KAFKA_3 = {
     "zookeeper.connect",
     "zookeeper.connection.timeout.ms",
     "zookeeper.session.timeout.ms",
+    "zookeeper.clientCnxnSocket",
+    "zookeeper.ssl.cipher.suites",
+    "zookeeper.ssl.client.enable",
+    "zookeeper.ssl.enabled.protocols",
+    "zookeeper.ssl.endpoint.identification.algorithm",
+    "zookeeper.ssl.keystore.location",
+    "zookeeper.ssl.keystore.password",
+    "zookeeper.ssl.keystore.type",
+    "zookeeper.ssl.truststore.location",
+    "zookeeper.ssl.truststore.password",
+    "zookeeper.ssl.truststore.type",
 }
 RESTART = {"config.providers", "listeners", "listener.security.protocol.map"}
 
@@ -98,7 +109,7 @@ def test_every_name_has_one_fate() -> None:
     assert not MEANINGLESS.keys() & NOT_YET.keys()
     assert GUARDS.keys() <= NOT_YET.keys()
     assert {"log.dirs", "message.max.bytes", "log.segment.bytes", "num.partitions"} <= used
-    assert len(used) == 131
+    assert len(used) == 159
     assert all(group.settings for group in LATER)
 
 
@@ -182,12 +193,12 @@ def test_an_existing_server_properties_starts_with_warnings_only() -> None:
             "authorizer.class.name is not supported yet; Moldau would run without protection",
         ),
         (
-            {"ssl.keystore.location": "/keys"},
-            "ssl.keystore.location is not supported yet; Moldau would run without protection",
+            {"ssl.engine.factory.class": "org.example.Engines"},
+            "ssl.engine.factory.class is not supported yet; Moldau would run without protection",
         ),
         (
-            {"listener.name.outside.ssl.keystore.location": "/keys"},
-            "listener.name.outside.ssl.keystore.location is not supported yet; Moldau would run without protection",
+            {"listener.name.outside.ssl.engine.factory.class": "org.example.Engines"},
+            "listener.name.outside.ssl.engine.factory.class is not supported yet; Moldau would run without protection",
         ),
         (
             {"listeners": "SASL_SSL://:9093", "sasl.enabled.mechanisms": "PLAIN"},
@@ -253,7 +264,7 @@ def test_all_problems_come_at_once() -> None:
     [
         {"authorizer.class.name": ""},
         {"remote.log.storage.system.enable": "false"},
-        {"ssl.client.auth": "none"},
+        {"ssl.provider": "x"},
         {"sasl.enabled.mechanisms": "PLAIN"},
         {"listener.name.outside.scram-sha-256.sasl.jaas.config": "x"},
         {"listener.name.outside.max.connections": "10"},

@@ -36,7 +36,6 @@ def test_addresses(text: str, name: str, host: str, port: int) -> None:
         ("PLAINTEXT://local host:1", "must be a list of NAME://host:port"),
         ("PLAINTEXT://:65536", "has a port above 65535"),
         ("OTHER://:1", "add OTHER:PLAINTEXT to the map"),
-        ("SSL://:1", "with security protocol SSL, which is not supported yet"),
         ("SASL_SSL://:1", "with security protocol SASL_SSL, which is not supported yet"),
     ],
 )
@@ -85,7 +84,8 @@ def test_protocol_map() -> None:
         ({"advertised.listeners": "PLAINTEXT://0.0.0.0:9092"}, "0.0.0.0 is none; write this machine's host name"),
         ({"advertised.listeners": "PLAINTEXT://[::]:9092"}, ":: is none; write this machine's host name"),
         ({"inter.broker.listener.name": "OTHER"}, "must be one of the listeners (PLAINTEXT), got OTHER"),
-        ({"security.inter.broker.protocol": "SSL"}, "brokers would connect unencrypted"),
+        ({"security.inter.broker.protocol": "SSL"}, "no listener has this name (PLAINTEXT); set inter.broker.listener"),
+        ({"security.inter.broker.protocol": "SSL", "inter.broker.listener.name": "PLAINTEXT"}, "set; leave one out"),
     ],
 )  # fmt: skip
 def test_listeners_that_contradict_each_other(properties: dict[str, str], reason: str) -> None:

@@ -116,6 +116,11 @@ def _alter_broker(ctx: ControlContext, image: ClusterImage, asked: Alteration) -
     if asked.replace:
         layers = layers._replace(broker={}) if asked.name else layers._replace(cluster={})
     config = configs.alter_broker(layers, asked.changes, per_broker=bool(asked.name))
+    if asked.name == str(ctx.config.node_id) and not isinstance(config, Refusal):
+        # Only the broker itself can read its files. Another one logs the problem and keeps its certificate.
+        problem = ctx.tls_problem(configs.effective(layers._replace(broker=config)))
+        if problem:
+            return Refusal(WireError.INVALID_CONFIG, problem)
     return config if isinstance(config, Refusal) else BrokerConfigured(asked.name or CLUSTER_DEFAULT, config)
 
 

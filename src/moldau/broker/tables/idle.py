@@ -115,6 +115,16 @@ IDLE: tuple[Group, ...] = (
         Setting("metrics.sample.window.ms", LONG, 30000, least=1,
                 doc="Length of one sample of Apache Kafka's metrics."),
     )),
+    Group("OpenSSL does the work of Java's security providers", (
+        Setting("ssl.keymanager.algorithm", STRING, "SunX509", live=Live.PER_BROKER,
+                doc="Algorithm of Java's key manager."),
+        Setting("ssl.protocol", STRING, "TLSv1.3", live=Live.PER_BROKER, doc="Preferred version of TLS."),
+        Setting("ssl.provider", STRING, live=Live.PER_BROKER, doc="Java security provider for TLS."),
+        Setting("ssl.secure.random.implementation", STRING, live=Live.PER_BROKER,
+                doc="Java's random number generator for TLS."),
+        Setting("ssl.trustmanager.algorithm", STRING, "PKIX", live=Live.PER_BROKER,
+                doc="Algorithm of Java's trust manager."),
+    )),
     Group("it controls internals of Apache Kafka", (
         Setting("unstable.api.versions.enable", BOOL, False, hidden=True,
                 doc="Enable API versions of Apache Kafka that are in development."),

@@ -1,0 +1,1 @@
+"""`moldau certs`: certificates for tests and laptops."""

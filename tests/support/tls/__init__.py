@@ -1,0 +1,1 @@
+"""Certificates and TLS clients for tests."""
