@@ -22,6 +22,7 @@ INSTALL = "pip install '.[cluster,spark]' in a clone of Moldau"
 # Only the jars that the server needs: with all of Spark's jars it takes twice as long to start.
 JARS = ("zookeeper-[0-9]*.jar", "zookeeper-jute-*.jar", "metrics-core-*.jar", "slf4j-api-*.jar", "snappy-java-*.jar")
 LOG_JARS = ("log4j-api-*.jar", "log4j-core-*.jar", "log4j-slf4j2-impl-*.jar")
+TLS_JARS = ("netty-*.jar",)
 # For a fast start: no C2 compiler, serial garbage collector, shared classes.
 JAVA_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-XX:-UsePerfData")
 SERVER_OPTIONS = (
@@ -80,9 +81,19 @@ class Tuning:
     force_sync: bool = True
     log: bool = True  # adds half a second to the start
     heap_mb: int = 512
+    secure: "Secure | None" = None
 
 
-def find_command(log: bool) -> list[str]:
+@dataclass(frozen=True, slots=True)
+class Secure:
+    """A second client port of each server, with TLS, beside the plain one. The files are PEM."""
+
+    ports: tuple[int, ...]  # of each server
+    keystore: Path
+    truststore: Path  # with the authority of the clients, which need a certificate
+
+
+def find_command(log: bool, secure: bool = False) -> list[str]:
     """Command with Java and class path; raises EnsembleMissing."""
     from moldau.spark.java import NoJava, find_java  # here: most imports of `moldau.testing` start no server
 
@@ -92,7 +103,8 @@ def find_command(log: bool) -> list[str]:
             f"the ZooKeeper server is part of PySpark, which is not installed. Install it with: {INSTALL}"
         )
     jars = Path(spec.origin).parent / "jars"
-    found = [path for name in (*JARS, *(LOG_JARS if log else ())) for path in sorted(jars.glob(name))]
+    wanted = (*JARS, *(LOG_JARS if log else ()), *(TLS_JARS if secure else ()))
+    found = [path for name in wanted for path in sorted(jars.glob(name))]
     if not any(path.name.startswith("zookeeper-") for path in found):
         raise EnsembleMissing(f"this PySpark has no ZooKeeper server in {jars}. Install another one with: {INSTALL}")
     java = find_java(asker="ZooKeeper")
@@ -217,7 +229,21 @@ class Server:
                 f"server.{number}={HOST}:{ports.peer}:{ports.election}"
                 for number, ports in enumerate(self._ports, start=1)
             ]
+        if self._tuning.secure is not None:
+            lines += _secure_lines(self._tuning.secure, self._number)
         return "".join(f"{line}\n" for line in lines)
+
+
+def _secure_lines(secure: Secure, number: int) -> list[str]:
+    return [
+        f"secureClientPort={secure.ports[number - 1]}",
+        f"secureClientPortAddress={HOST}",
+        "serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory",
+        f"ssl.keyStore.location={secure.keystore}",
+        "ssl.keyStore.type=PEM",
+        f"ssl.trustStore.location={secure.truststore}",
+        "ssl.trustStore.type=PEM",
+    ]
 
 
 class Ensemble:
@@ -243,7 +269,7 @@ class Ensemble:
 
     def launch(self) -> None:
         """Start the processes of all servers that do not run."""
-        command = find_command(self._tuning.log)
+        command = find_command(self._tuning.log, self._tuning.secure is not None)
         claim = self._claim_directory()
         self._check_ports()
         try:
@@ -255,7 +281,7 @@ class Ensemble:
     def restart(self, server: Server, *, wait: bool) -> None:
         """Start a server again, and kill it first if it runs."""
         server.kill()
-        server.launch(find_command(self._tuning.log), self._claim_directory())
+        server.launch(find_command(self._tuning.log, self._tuning.secure is not None), self._claim_directory())
         if wait:
             self.wait_until_serving([server])
 

@@ -7,6 +7,7 @@ fate of a request without a response is unknown; that is the meaning of `PeerLos
 
 import asyncio
 import errno
+import logging
 import random
 import ssl
 from collections import deque
@@ -20,6 +21,8 @@ from moldau.wire.frames import LENGTH, CopyingFrameDecoder
 from moldau.wire.headers import pack_request_header, read_response_header
 from moldau.wire.messages.registry import APIS, CLIENT_APIS
 from moldau.wire.primitives import MalformedMessage
+
+logger = logging.getLogger("moldau.net")
 
 SCRATCH_BYTES = 64 * 1024  # of one read; a larger response gets a buffer that grows with the received bytes
 MAX_RESPONSE_BYTES = 1024**3
@@ -65,19 +68,30 @@ async def connect_plain(protocol: Callable[[], asyncio.BaseProtocol], address: A
 
 def connect_tls(context: Callable[[], ssl.SSLContext]) -> Connect:
     """Open TLS connections to brokers, each with the context of that time: certificates are reloaded."""
+    told: dict[Address, str] = {}  # the problems that were logged, and are not yet over
 
     async def connect(protocol: Callable[[], asyncio.BaseProtocol], address: Address) -> asyncio.Transport:
         try:
             transport, _ = await asyncio.get_running_loop().create_connection(
                 protocol, address.host, address.port, ssl=context(), server_hostname=address.host
             )
-        except ssl.SSLCertVerificationError as problem:
-            raise OSError(0, f"the broker's certificate is not accepted: {problem.verify_message}") from None
         except ssl.SSLError as problem:
-            raise OSError(0, f"TLS handshake failed: {problem.reason or problem}") from None
+            words = _tls_words(problem)
+            if told.get(address) != words:
+                told[address] = words
+                logger.error("TLS connection to the broker at %s:%d failed, and is retried: %s", *address, words)
+            raise OSError(0, words) from None
+        told.pop(address, None)
         return transport
 
     return connect
+
+
+def _tls_words(problem: ssl.SSLError) -> str:
+    if isinstance(problem, ssl.SSLCertVerificationError):
+        remedy = "check ssl.truststore.location here, and ssl.keystore.location and the advertised host name there"
+        return f"its certificate is not accepted: {problem.verify_message}; {remedy}"
+    return f"TLS handshake failed: {(problem.reason or str(problem)).replace('_', ' ').lower()}"
 
 
 class _InFlight(NamedTuple):

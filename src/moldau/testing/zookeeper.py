@@ -9,7 +9,8 @@ import tempfile
 from pathlib import Path
 from types import TracebackType
 
-from moldau.ensemble.servers import Ensemble, EnsembleFailed, EnsembleMissing, Tuning, ports_for
+from moldau.ensemble.ports import HOST, free_ports
+from moldau.ensemble.servers import Ensemble, EnsembleFailed, EnsembleMissing, Secure, Tuning, ports_for
 
 TICK_MS = 250  # session timeouts can be as short as two ticks
 HEAP_MB = 160
@@ -21,16 +22,30 @@ class ZooKeeper:
     """`with ZooKeeper() as zookeeper: zookeeper.connect` — stopped, and its data removed, at the end.
 
     Servers are numbered from 0. With `directory` the data is kept. With `log` the servers log to
-    `server-1/server.log` and so on, and start half a second later. Raises EnsembleMissing, with what to install,
-    without PySpark or Java.
+    `server-1/server.log` and so on, and start half a second later. With `tls`, the PEM files of a key store and a trust
+    store, there is a second port with TLS, `secure_connect`, for clients with a certificate. Raises EnsembleMissing,
+    with what to install, without PySpark or Java.
     """
 
-    def __init__(self, nodes: int = 1, directory: str | Path | None = None, *, log: bool = False) -> None:
+    def __init__(
+        self,
+        nodes: int = 1,
+        directory: str | Path | None = None,
+        *,
+        log: bool = False,
+        tls: tuple[Path, Path] | None = None,
+    ) -> None:
         self._own = Path(tempfile.mkdtemp(prefix="moldau-zookeeper-")) if directory is None else None
         self.directory = Path(directory) if directory is not None else self._own or Path()
         # Tests kill processes but cut no power, so fsync is not needed.
-        tuning = Tuning(tick_ms=TICK_MS, force_sync=False, log=log, heap_mb=HEAP_MB)
+        self._secure = Secure(tuple(free_ports(nodes)), *tls) if tls else None
+        tuning = Tuning(tick_ms=TICK_MS, force_sync=False, log=log, heap_mb=HEAP_MB, secure=self._secure)
         self._ensemble = Ensemble(self.directory, ports_for(nodes), tuning)
+
+    @property
+    def secure_connect(self) -> str:
+        """What `zookeeper.connect` takes with `zookeeper.ssl.client.enable`; "" without `tls`."""
+        return ",".join(f"{HOST}:{port}" for port in self._secure.ports) if self._secure else ""
 
     @property
     def connect(self) -> str:

@@ -17,6 +17,7 @@ import moldau
 from moldau import compiled
 from moldau.client.admin.clients import Admin, explain
 from moldau.client.admin.target import CONNECT_TIMEOUT_S, REQUEST_TIMEOUT_S, Target
+from moldau.client.admin.tls_probe import speaks_tls, tls_problem
 from moldau.spark.java import NoJava, find_java
 from moldau.spark.versions import INSTALL, installed, version_error
 from moldau.tools.common.app import App
@@ -109,9 +110,26 @@ def look_at_brokers(target: Target) -> Iterator[Finding]:
         advice = "Is a broker running there? Start one with: moldau up; or name another with --bootstrap"
         state = State.WRONG if problem else State.OK
         yield Finding("bootstrap", state, f"{host}:{port} {problem or REACHED}", advice if problem else "")
+        if not problem and (finding := look_at_security(target, host, port)):
+            yield finding
+            reached = reached and finding.state is State.OK
     if reached:
         yield from look_at_advertised(target)
         yield from look_at_disks(target)
+
+
+def look_at_security(target: Target, host: str, port: int) -> Finding | None:
+    """Whether client and broker agree on TLS; None if both do without it."""
+    encrypted = target.properties.get("security.protocol", "").lower().endswith("ssl")
+    if encrypted:
+        problem = tls_problem(target.properties, host, port)
+        words, _, advice = problem.partition(": ")
+        state = State.WRONG if problem else State.OK
+        return Finding("tls", state, f"{host}:{port} {words or 'accepts TLS'}", advice)
+    if not speaks_tls(host, port):
+        return None
+    advice = "Give -X security.protocol=ssl, or sasl_ssl, and -X ssl.ca.location with the authority's certificate"
+    return Finding("tls", State.WRONG, f"{host}:{port} speaks TLS, and this client does not", advice)
 
 
 def look_at_advertised(target: Target) -> Iterator[Finding]:

@@ -5,6 +5,8 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -57,7 +59,17 @@ func main() {
 	}
 }
 
+// With CLIENT_CA, the path of an authority's certificate, the client speaks TLS.
 func connect(bootstrap string, options ...kgo.Opt) (*kgo.Client, error) {
+	if path := os.Getenv("CLIENT_CA"); path != "" {
+		pem, err := os.ReadFile(path)
+		if err != nil {
+			return nil, err
+		}
+		trusted := x509.NewCertPool()
+		trusted.AppendCertsFromPEM(pem)
+		options = append(options, kgo.DialTLSConfig(&tls.Config{RootCAs: trusted}))
+	}
 	return kgo.NewClient(append(options, kgo.SeedBrokers(bootstrap))...)
 }
 
