@@ -183,6 +183,7 @@ def zookeeper_context(values: Mapping[str, Value]) -> ssl.SSLContext | None:
         prefix="zookeeper.",
         keys=stores["keystore"],
         trust=stores["truststore"],
+        protocols=_words(values["zookeeper.ssl.enabled.protocols"]) or ("TLSv1.2", "TLSv1.3"),
         ciphers=_words(values["zookeeper.ssl.cipher.suites"]),
         check_host_name=bool(values["zookeeper.ssl.endpoint.identification.algorithm"]),
     )

@@ -109,26 +109,28 @@ def _load_trusted(context: ssl.SSLContext, settings: TlsSettings, purpose: ssl.P
 
 
 def _limit(context: ssl.SSLContext, settings: TlsSettings) -> None:
-    setting = f"{settings.prefix}ssl.enabled.protocols"
-    unknown = [name for name in settings.protocols if name not in _VERSIONS]
-    if unknown or not settings.protocols:
+    """Allow the versions and ciphers of the settings. A version without a cipher is not allowed.
+
+    Python cannot choose among the ciphers of TLS 1.3: if one is named, all three are allowed.
+    """
+    setting, ciphers = f"{settings.prefix}ssl.enabled.protocols", f"{settings.prefix}ssl.cipher.suites"
+    if not settings.protocols or set(settings.protocols) - set(_VERSIONS):
         raise TlsProblem(f"{setting} must be a list of {', '.join(_VERSIONS)}, got '{','.join(settings.protocols)}'")
-    versions = [_VERSIONS[name] for name in settings.protocols]
+    versions = {_VERSIONS[name] for name in settings.protocols}
+    if settings.ciphers:
+        of_13 = set(settings.ciphers) & _TLS13_CIPHERS
+        older = [openssl_name(name) for name in settings.ciphers if name not in of_13]
+        named = {ssl.TLSVersion.TLSv1_3} if of_13 else set()
+        if older:
+            named.add(ssl.TLSVersion.TLSv1_2)
+            try:
+                context.set_ciphers(":".join(older))
+            except ssl.SSLError:
+                raise TlsProblem(f"{ciphers} has no cipher suite that OpenSSL knows: {','.join(older)}") from None
+        versions &= named
+        if not versions:
+            raise TlsProblem(f"{ciphers} has no cipher suite of {setting}: {','.join(settings.ciphers)}")
     context.minimum_version, context.maximum_version = min(versions), max(versions)
-    older = [name for name in settings.ciphers if name not in _TLS13_CIPHERS]
-    if not settings.ciphers:
-        return
-    setting = f"{settings.prefix}ssl.cipher.suites"
-    if not older:
-        if ssl.TLSVersion.TLSv1_2 in versions and ssl.TLSVersion.TLSv1_3 in versions:
-            context.minimum_version = ssl.TLSVersion.TLSv1_3  # no cipher of TLS 1.2 is allowed
-        return
-    try:
-        context.set_ciphers(":".join(openssl_name(name) for name in older))
-    except ssl.SSLError:
-        raise TlsProblem(f"{setting} has no cipher suite that OpenSSL knows: {','.join(older)}") from None
-    if len(older) == len(settings.ciphers):
-        context.maximum_version = min(context.maximum_version, ssl.TLSVersion.TLSv1_2)
 
 
 def openssl_name(cipher: str) -> str:
