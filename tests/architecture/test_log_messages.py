@@ -16,7 +16,7 @@ LEVELS = {"info": "INFO", "warning": "WARNING", "error": "ERROR", "exception": "
 
 
 def test_the_page_has_rows() -> None:
-    assert len(ROW.findall(PAGE)) == 20, "the page says so"
+    assert len(ROW.findall(PAGE)) >= 20
 
 
 @pytest.mark.parametrize(("level", "quoted"), ROW.findall(PAGE))

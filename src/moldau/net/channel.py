@@ -1,4 +1,4 @@
-"""Channel: the bytes of one connection, behind which its socket hides. The place for TLS. Knows no frames.
+"""Channel: the bytes of one connection, behind which its socket hides. Knows no frames, and `tls.py` has TLS.
 
 A connection hands bytes to its channel and asks to be called when the channel can give or take more. What readiness
 means is the channel's business: an encrypted channel may hold received bytes that the socket no longer announces, or

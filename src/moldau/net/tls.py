@@ -96,7 +96,7 @@ class TlsChannel:
         except ssl.SSLWantReadError:
             return count or None
         except ssl.SSLZeroReturnError:
-            pass
+            return count
         except ssl.SSLError as problem:
             if not count:
                 raise OSError(0, f"TLS: {describe(problem)}") from None

@@ -150,12 +150,12 @@ class Handshakes:
         """Send the broker's part. A client that does not take these few kilobytes is closed."""
         data = handshake.outgoing.read()
         try:
-            if not data or handshake.sock.send(data) == len(data):
-                return True
+            whole = not data or handshake.sock.send(data) == len(data)
         except OSError:
-            pass
-        self._fail(handshake, "client does not read the TLS handshake")
-        return False
+            whole = False
+        if not whole:
+            self._fail(handshake, "client does not read the TLS handshake")
+        return whole
 
     def _succeed(self, handshake: _Handshake, tls: ssl.SSLObject) -> None:
         certificate = tls.getpeercert(binary_form=True)
