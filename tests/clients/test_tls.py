@@ -282,7 +282,7 @@ def test_a_thousand_handshakes_that_never_end_disturb_nobody(secured: Secured) -
     grown = process.memory_info().rss - before
     for each in flood:
         each.close()
-    assert grown < 200 * 1024 * 1024
+    assert grown < 100 * 1024 * 1024
 
 
 def doctor(address: str, *properties: str) -> str:
