@@ -205,7 +205,8 @@ class TlsChannel:
                 return
             except OSError:  # the next receive or send tells it to the connection
                 self._unsent = _NOTHING
-                self._socket.shutdown(socket.SHUT_RDWR)
+                with contextlib.suppress(OSError):  # it may be shut down already
+                    self._socket.shutdown(socket.SHUT_RDWR)
             if self._unsent:
                 return
         if self._on_writable is not None:

@@ -359,6 +359,23 @@ def test_damaged_records_end_the_connection(loop_kind: str, caplog: pytest.LogCa
 
 
 @on_both_loops
+def test_a_client_that_disappears_while_it_is_sent_to(loop_kind: str) -> None:
+    async def main() -> None:
+        serving = Serving()
+        serving.script.replies[1] = lambda: framed(bytes(8_000_000))
+        peer = await serving.connect()
+        await peer.send(request(1))
+        await peer.exactly(100_000)
+        peer.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")  # a reset
+        peer.close()
+        await until(lambda: not serving.listeners.connections)
+        await serving.works()
+        serving.listeners.close()
+
+    run(loop_kind, main())
+
+
+@on_both_loops
 def test_a_client_that_says_goodbye_is_closed_without_a_line(loop_kind: str, caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         serving = Serving()
