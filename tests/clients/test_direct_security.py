@@ -22,7 +22,8 @@ from moldau.client.direct.fetch import FetchedBatches, FetchSizes, read_range
 from moldau.client.direct.metadata import Cluster
 from moldau.client.direct.produce import Producer
 from moldau.client.direct.records import decode
-from moldau.client.direct.security import Sasl, Security, Tls
+from moldau.client.direct.security import Security, Tls
+from moldau.security.sasl_client import Sasl
 from moldau.spark.cluster import open_cluster
 from moldau.spark.options import read_options, write_options
 from support.brokers.processes import HOST, ApacheKafkaProcess, free_port

@@ -21,13 +21,13 @@ from kio.serial import entity_reader, entity_writer
 
 from moldau.wire.codec import decode, encode
 from moldau.wire.declare import fields_of
-from moldau.wire.messages.registry import APIS, CLIENT_APIS, ApiMessages
+from moldau.wire.messages.registry import APIS, ApiMessages
 from moldau.wire.primitives import ZERO_UUID
 from support.wire.values import form_of, messages
 
 CASES = [
     pytest.param(api, cls, version, id=f"{cls.__name__}-{version}")
-    for api in (*APIS, *CLIENT_APIS)
+    for api in APIS
     for cls in (api.request, api.response)
     for version in range(api.lowest, api.highest + 1)
 ]

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from moldau.base.ids import TopicPartition
 from moldau.base.settings import SettingsRefused
-from moldau.spark.jaas import Login, read_jaas
+from moldau.security.jaas import Login, read_jaas
 from moldau.spark.kafka_settings import KAFKA
 from moldau.spark.offsets import SpecificOffsets, read_offsets
 from moldau.spark.option_tables import READ, WRITE

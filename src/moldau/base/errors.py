@@ -62,6 +62,8 @@ class WireError(IntEnum):
     TOPIC_AUTHORIZATION_FAILED = 29, False, "The client is not authorized for this operation on the topic."
     CLUSTER_AUTHORIZATION_FAILED = 31, False, "Only brokers may send this request, on the inter-broker listener."
     INVALID_TIMESTAMP = 32, False, "A record's timestamp is further from the broker's clock than the topic allows."
+    UNSUPPORTED_SASL_MECHANISM = 33, False, "The SASL mechanism is not enabled, or not known."
+    ILLEGAL_SASL_STATE = 34, False, "The request does not belong to this state of the connection's authentication."
     UNSUPPORTED_VERSION = 35, False, "This version of the request is not supported."
     TOPIC_ALREADY_EXISTS = 36, False, "A topic of that name exists."
     INVALID_PARTITIONS = 37, False, "The number of partitions is not valid."
@@ -82,6 +84,17 @@ class WireError(IntEnum):
     OPERATION_NOT_ATTEMPTED = 55, False, "Not attempted, because another part of the request failed."
     KAFKA_STORAGE_ERROR = 56, True, "The disk failed, or is full: then delete topics or lower retention.bytes."
     LOG_DIR_NOT_FOUND = 57, False, "The broker has no such log directory."
+    SASL_AUTHENTICATION_FAILED = 58, False, "The credentials are wrong."
+    DELEGATION_TOKEN_AUTH_DISABLED = 61, False, "delegation.token.secret.key is not set."
+    DELEGATION_TOKEN_NOT_FOUND = 62, False, "There is no such delegation token."
+    DELEGATION_TOKEN_OWNER_MISMATCH = 63, False, "The user is neither owner nor renewer of the delegation token."
+    DELEGATION_TOKEN_REQUEST_NOT_ALLOWED = (
+        64,
+        False,
+        "Delegation tokens are for authenticated users that did not log in with a delegation token themselves.",
+    )
+    DELEGATION_TOKEN_EXPIRED = 66, False, "The delegation token has expired."
+    INVALID_PRINCIPAL_TYPE = 67, False, "A principal is of a type other than User."
     NON_EMPTY_GROUP = 68, False, "The group has members."
     GROUP_ID_NOT_FOUND = 69, False, "There is no such group."
     FETCH_SESSION_ID_NOT_FOUND = 70, True, "The fetch session has expired or was evicted."
@@ -107,6 +120,9 @@ class WireError(IntEnum):
     INVALID_RECORD = 87, False, "A record breaks a rule of its topic or of the format."
     UNSTABLE_OFFSET_COMMIT = 88, True, "The offset is part of a transaction that has not ended."
     PRODUCER_FENCED = 90, False, "A newer producer has taken over the transactional id."
+    RESOURCE_NOT_FOUND = 91, False, "There is no such thing: a user, or a credential."
+    DUPLICATE_RESOURCE = 92, False, "The request names something twice."
+    UNACCEPTABLE_CREDENTIAL = 93, False, "A credential has no user name, or too few or too many iterations."
     INVALID_UPDATE_VERSION = 95, False, "The feature cannot be set to this level, or the partition has changed since."
     PRINCIPAL_DESERIALIZATION_FAILURE = 97, False, "The principal of a forwarded request cannot be read."
     UNKNOWN_TOPIC_ID = 100, True, "No topic has this id."

@@ -19,7 +19,7 @@ from moldau.wire.codec import decode, encode
 from moldau.wire.declare import layout_of
 from moldau.wire.frames import LENGTH, CopyingFrameDecoder
 from moldau.wire.headers import pack_request_header, read_response_header
-from moldau.wire.messages.registry import APIS, CLIENT_APIS
+from moldau.wire.messages.registry import APIS
 from moldau.wire.primitives import MalformedMessage
 
 logger = logging.getLogger("moldau.net")
@@ -32,7 +32,7 @@ REQUEST_TIMEOUT_MS = 30_000  # request.timeout.ms
 MIN_BACKOFF_MS = 50  # between attempts to connect, doubled after each failure
 MAX_BACKOFF_MS = 1_000
 
-_RESPONSES = {api.request: api.response for api in (*APIS, *CLIENT_APIS)}
+_RESPONSES = {api.request: api.response for api in APIS}
 
 
 class PeerLost(ConnectionError):

@@ -4,8 +4,9 @@ Opens no file and no connection. Java key stores are refused, with the command t
 """
 
 from moldau.base.settings import SettingError
-from moldau.client.direct.security import Sasl, Security, Tls
-from moldau.spark.jaas import Login, read_jaas
+from moldau.client.direct.security import Security, Tls
+from moldau.security.jaas import Login, read_jaas
+from moldau.security.sasl_client import Sasl
 from moldau.spark.kafka_settings import KafkaSettings
 from moldau.spark.tokens import TokenSource
 

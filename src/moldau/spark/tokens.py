@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from moldau.client.direct.sasl import AuthenticationFailed
+from moldau.security.sasl_client import AuthenticationFailed
 
 TIMEOUT_S = 15.0
 MAX_RESPONSE_BYTES = 1 << 20

@@ -12,7 +12,7 @@ version is answered in version 0.
 from struct import Struct
 from typing import Final, NamedTuple
 
-from moldau.wire.messages.registry import APIS, CLIENT_APIS
+from moldau.wire.messages.registry import APIS
 from moldau.wire.primitives import (
     SHORT_READ,
     Buffer,
@@ -32,7 +32,7 @@ _CORRELATION: Final = Struct(">i")
 _CORRELATION_AND_NO_TAGS: Final = Struct(">ix")
 _NEVER: Final = 0x7FFF
 
-_FLEXIBLE: Final = {api.key: _NEVER if api.flexible is None else api.flexible for api in (*APIS, *CLIENT_APIS)}
+_FLEXIBLE: Final = {api.key: _NEVER if api.flexible is None else api.flexible for api in APIS}
 
 
 class RequestPrefix(NamedTuple):

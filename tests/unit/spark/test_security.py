@@ -3,8 +3,9 @@
 import pytest
 
 from moldau.base.settings import SettingError
-from moldau.client.direct.security import Sasl, Security, Tls
-from moldau.spark.jaas import Login, read_jaas
+from moldau.client.direct.security import Security, Tls
+from moldau.security.jaas import Login, read_jaas
+from moldau.security.sasl_client import Sasl
 from moldau.spark.kafka_settings import KAFKA, REFUSED, WITHOUT_EFFECT, read_kafka_settings
 from moldau.spark.security import read_security
 from moldau.spark.tokens import TokenSource

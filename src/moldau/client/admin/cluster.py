@@ -13,8 +13,8 @@ from moldau.client.admin.reachability import diagnose
 from moldau.client.admin.security import read_security
 from moldau.client.admin.target import CLIENT_ID, CONNECT_TIMEOUT_S, REQUEST_TIMEOUT_S, Target, reason_of
 from moldau.client.direct.connection import Connection, ConnectionLost, UnsupportedByBroker
-from moldau.client.direct.sasl import AuthenticationFailed
 from moldau.client.direct.security import Security
+from moldau.security.sasl_client import AuthenticationFailed
 from moldau.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from moldau.wire.messages.metadata import (
     MetadataRequest,

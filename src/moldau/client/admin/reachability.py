@@ -74,7 +74,7 @@ def _handshake_problem(target: Target, host: str, port: int) -> ProtocolMismatch
 def _metadata_problem(target: Target, host: str, port: int) -> Unreachable | None:
     # Here, because these load all messages of the protocol.
     from moldau.client.direct.connection import Connection, ConnectionLost, UnsupportedByBroker
-    from moldau.client.direct.sasl import AuthenticationFailed
+    from moldau.security.sasl_client import AuthenticationFailed
     from moldau.wire.messages.metadata import MetadataRequest, MetadataResponse
 
     address = f"{host}:{port}"

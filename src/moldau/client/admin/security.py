@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 
 from moldau.client.admin.errors import AdminError, InvalidArgument
-from moldau.client.direct.security import PLAINTEXT, Sasl, Security, Tls
+from moldau.client.direct.security import PLAINTEXT, Security, Tls
+from moldau.security.sasl_client import Sasl
 
 PROTOCOLS = ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl")
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")

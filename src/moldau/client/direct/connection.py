@@ -5,6 +5,7 @@ before it for their own `receive`. Every error on the wire raises `ConnectionLos
 socket, because the rest of a partly read frame cannot be found.
 """
 
+import secrets
 import select
 import socket
 import ssl
@@ -16,12 +17,12 @@ from typing import Any, Final, Generic, TypeVar
 import moldau
 from moldau.base.errors import WireError
 from moldau.client.direct.failure import failure_of
-from moldau.client.direct.sasl import AuthenticationFailed, conversation
 from moldau.client.direct.security import PLAINTEXT, Security
+from moldau.security.sasl_client import AuthenticationFailed, conversation
 from moldau.wire.codec import MalformedMessage, decode, encode
 from moldau.wire.headers import API_VERSIONS, pack_request_header, read_response_header
 from moldau.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from moldau.wire.messages.registry import APIS, CLIENT_APIS, ApiMessages
+from moldau.wire.messages.registry import APIS, ApiMessages
 from moldau.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from moldau.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
@@ -30,11 +31,12 @@ Response = TypeVar("Response")
 MAX_RESPONSE_BYTES = 256 * 1024 * 1024
 INITIAL_BUFFER_BYTES = 256 * 1024  # grows with the bytes received: the length of a frame is not trusted
 LATEST_VERSION: Final = 0x7FFF
+NONCE_BYTES = 24  # of randomness, for SCRAM
 SESSION_SHARE = 0.85  # of a SASL session's lifetime; then a new connection is made (KIP-368)
 
 _LENGTH = Struct(">i")
 _ERROR = Struct(">h")
-_APIS: Final = {api.request: api for api in (*APIS, *CLIENT_APIS)}
+_APIS: Final = {api.request: api for api in APIS}
 
 
 class ConnectionLost(ConnectionError):
@@ -248,7 +250,7 @@ class Connection:
     def _authenticate(self, security: Security) -> None:
         sasl = security.sasl
         assert sasl is not None
-        talk = conversation(sasl)
+        talk = conversation(sasl, secrets.token_urlsafe(NONCE_BYTES))
         shaken = self.ask(SaslHandshakeRequest(mechanism=sasl.mechanism), SaslHandshakeResponse, since=1)
         if shaken.error_code:
             offered = ", ".join(shaken.mechanisms) or "none"

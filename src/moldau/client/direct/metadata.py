@@ -15,8 +15,8 @@ from moldau.base.ids import TopicPartition
 from moldau.client.direct.connection import LATEST_VERSION, Connection, UnsupportedByBroker, is_fatal
 from moldau.client.direct.failure import SASL_AUTHENTICATION_FAILED, Failure, failure_of, unreachable
 from moldau.client.direct.retries import Backoff, Retries
-from moldau.client.direct.sasl import AuthenticationFailed
 from moldau.client.direct.security import PLAINTEXT, Security
+from moldau.security.sasl_client import AuthenticationFailed
 from moldau.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from moldau.wire.messages.metadata import (
     MetadataRequest,

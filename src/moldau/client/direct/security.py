@@ -1,14 +1,16 @@
 """Security settings of a connection as picklable values: TLS with PEM files or texts, and SASL credentials.
 
-Opens no sockets and implements no mechanism (`sasl` does). Does not read Java key stores or JAAS strings.
+Opens no sockets, implements no mechanism (`security/sasl_client` does), reads no Java key stores and no JAAS strings.
 """
 
 import os
 import ssl
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+
+from moldau.security.sasl_client import Sasl
 
 PEM = "-----BEGIN"
 
@@ -33,16 +35,6 @@ class Tls:
                 key = files.enter_context(_as_file(self.key)) if self.key else None
                 context.load_cert_chain(certificate, key, self.key_password)
         return context
-
-
-@dataclass(frozen=True, slots=True)
-class Sasl:
-    """Credentials of one mechanism. `token` may be a function that returns a new token."""
-
-    mechanism: str  # PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER
-    username: str = ""
-    password: str = field(default="", repr=False)
-    token: str | Callable[[], str] = field(default="", repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The tables of APIs: those that a broker serves, and those that only clients send."""
+"""The table of APIs: the messages and versions of each."""
 
 from typing import Final, NamedTuple
 
@@ -13,10 +13,15 @@ from moldau.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsResponse,
 )
 from moldau.wire.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse
+from moldau.wire.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+)
 from moldau.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from moldau.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from moldau.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
 from moldau.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
+from moldau.wire.messages.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
 from moldau.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from moldau.wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from moldau.wire.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
@@ -24,6 +29,10 @@ from moldau.wire.messages.delete_records import DeleteRecordsRequest, DeleteReco
 from moldau.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from moldau.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from moldau.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
+from moldau.wire.messages.describe_delegation_token import (
+    DescribeDelegationTokenRequest,
+    DescribeDelegationTokenResponse,
+)
 from moldau.wire.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from moldau.wire.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from moldau.wire.messages.describe_producers import DescribeProducersRequest, DescribeProducersResponse
@@ -32,9 +41,14 @@ from moldau.wire.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponse,
 )
 from moldau.wire.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
+from moldau.wire.messages.describe_user_scram_credentials import (
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+)
 from moldau.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 from moldau.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 from moldau.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
+from moldau.wire.messages.expire_delegation_token import ExpireDelegationTokenRequest, ExpireDelegationTokenResponse
 from moldau.wire.messages.fetch import FetchRequest, FetchResponse
 from moldau.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from moldau.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -59,6 +73,7 @@ from moldau.wire.messages.offset_delete import OffsetDeleteRequest, OffsetDelete
 from moldau.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from moldau.wire.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
 from moldau.wire.messages.produce import ProduceRequest, ProduceResponse
+from moldau.wire.messages.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
 from moldau.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from moldau.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from moldau.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
@@ -112,6 +127,7 @@ APIS: Final = (
     _api(SyncGroupRequest, SyncGroupResponse),
     _api(DescribeGroupsRequest, DescribeGroupsResponse),
     _api(ListGroupsRequest, ListGroupsResponse),
+    _api(SaslHandshakeRequest, SaslHandshakeResponse),
     _api(ApiVersionsRequest, ApiVersionsResponse),
     _api(CreateTopicsRequest, CreateTopicsResponse),
     _api(DeleteTopicsRequest, DeleteTopicsResponse),
@@ -127,13 +143,20 @@ APIS: Final = (
     _api(AlterConfigsRequest, AlterConfigsResponse),
     _api(AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse),
     _api(DescribeLogDirsRequest, DescribeLogDirsResponse),
+    _api(SaslAuthenticateRequest, SaslAuthenticateResponse),
     _api(CreatePartitionsRequest, CreatePartitionsResponse),
+    _api(CreateDelegationTokenRequest, CreateDelegationTokenResponse),
+    _api(RenewDelegationTokenRequest, RenewDelegationTokenResponse),
+    _api(ExpireDelegationTokenRequest, ExpireDelegationTokenResponse),
+    _api(DescribeDelegationTokenRequest, DescribeDelegationTokenResponse),
     _api(DeleteGroupsRequest, DeleteGroupsResponse),
     _api(ElectLeadersRequest, ElectLeadersResponse),
     _api(IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse),
     _api(AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse),
     _api(ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse),
     _api(OffsetDeleteRequest, OffsetDeleteResponse),
+    _api(DescribeUserScramCredentialsRequest, DescribeUserScramCredentialsResponse),
+    _api(AlterUserScramCredentialsRequest, AlterUserScramCredentialsResponse),
     _api(AlterPartitionRequest, AlterPartitionResponse, between_brokers=True),
     _api(UpdateFeaturesRequest, UpdateFeaturesResponse),
     _api(EnvelopeRequest, EnvelopeResponse, between_brokers=True),
@@ -147,12 +170,6 @@ APIS: Final = (
     _api(ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse),
     _api(ListConfigResourcesRequest, ListConfigResourcesResponse),
     _api(DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse),
-)
-
-# Sent by clients to other brokers, and not served here.
-CLIENT_APIS: Final = (
-    _api(SaslHandshakeRequest, SaslHandshakeResponse),
-    _api(SaslAuthenticateRequest, SaslAuthenticateResponse),
 )
 
 BY_KEY: Final = {api.key: api for api in APIS}

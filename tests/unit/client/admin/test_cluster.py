@@ -15,7 +15,8 @@ from moldau.client.admin.errors import AdminError, InvalidAddress, NoSuchBroker,
 from moldau.client.admin.log_dirs import LogDirs, read_log_dirs
 from moldau.client.admin.security import read_security
 from moldau.client.admin.target import Target
-from moldau.client.direct.security import Sasl, Security, Tls
+from moldau.client.direct.security import Security, Tls
+from moldau.security.sasl_client import Sasl
 from moldau.wire.codec import decode, encode
 from moldau.wire.headers import pack_response_header, read_request_header
 from moldau.wire.messages.api_versions import ApiVersion, ApiVersionsResponse

@@ -6,8 +6,7 @@ import hmac
 
 import pytest
 
-from moldau.client.direct.sasl import AuthenticationFailed, Conversation, conversation, scram
-from moldau.client.direct.security import Sasl
+from moldau.security.sasl_client import AuthenticationFailed, Conversation, Sasl, conversation, scram
 
 # RFC 7677, section 3.
 NONCE = "rOprNGfwEbeRWgbNEkqO"
@@ -52,7 +51,7 @@ def test_a_broker_that_lies_is_found_out(first: bytes, final: bytes, why: str) -
 
 
 def test_sha_512_and_names_with_commas() -> None:
-    talk = conversation(Sasl("SCRAM-SHA-512", "a=b,c", "secret"))
+    talk = conversation(Sasl("SCRAM-SHA-512", "a=b,c", "secret"), NONCE)
     first = next(talk).decode().removeprefix("n,,")
     assert first.startswith("n=a=3Db=2Cc,r=")
     nonce = first.partition(",r=")[2] + "more"
@@ -67,8 +66,8 @@ def test_sha_512_and_names_with_commas() -> None:
 
 
 def test_plain_and_tokens() -> None:
-    assert next(conversation(Sasl("PLAIN", "joe", "pass"))) == b"\0joe\0pass"
-    talk = conversation(Sasl("OAUTHBEARER", token=lambda: "fresh"))
+    assert next(conversation(Sasl("PLAIN", "joe", "pass"), "")) == b"\0joe\0pass"
+    talk = conversation(Sasl("OAUTHBEARER", token=lambda: "fresh"), "")
     assert next(talk) == b"n,,\x01auth=Bearer fresh\x01\x01"
     assert talk.send(b'{"status":"invalid_token"}') == b"\x01"
     with pytest.raises(AuthenticationFailed, match="invalid_token"):
@@ -77,7 +76,7 @@ def test_plain_and_tokens() -> None:
 
 def test_an_unknown_mechanism_is_named_with_those_that_are_known() -> None:
     with pytest.raises(AuthenticationFailed, match=r"'GSSAPI' is none of PLAIN, SCRAM-SHA-256"):
-        conversation(Sasl("GSSAPI"))
+        conversation(Sasl("GSSAPI"), "")
 
 
 def test_secrets_are_not_shown() -> None:

@@ -2,16 +2,17 @@
 
 A conversation is a generator: it yields bytes to send and receives the broker's bytes. It returns when authentication
 succeeded, and raises `AuthenticationFailed` when it did not (a SCRAM server must prove that it knows the password).
+The caller brings the nonce: this room has no randomness.
 """
 
 import base64
 import hashlib
 import hmac
-import secrets
 from collections.abc import Callable, Generator
+from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-from moldau.client.direct.security import Sasl
+from moldau.security.scram import SCRAM, attributes
 
 Conversation: TypeAlias = Generator[bytes, bytes, None]
 
@@ -23,18 +24,30 @@ class AuthenticationFailed(Exception):
     """The credentials or the broker's proof are wrong; a retry does not help."""
 
 
-def conversation(sasl: Sasl) -> Conversation:
+@dataclass(frozen=True, slots=True)
+class Sasl:
+    """Credentials of one mechanism. `token` may be a function that returns a new token."""
+
+    mechanism: str  # PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER
+    username: str = ""
+    password: str = field(default="", repr=False)
+    token: str | Callable[[], str] = field(default="", repr=False)
+    by_token: bool = False  # SCRAM: username and password are the id and HMAC of a delegation token
+
+
+def conversation(sasl: Sasl, nonce: str) -> Conversation:
+    """The conversation of a mechanism. `nonce`: new random characters, for SCRAM."""
     mechanism = MECHANISMS.get(sasl.mechanism)
     if mechanism is None:
         raise AuthenticationFailed(f"SASL mechanism {sasl.mechanism!r} is none of {', '.join(MECHANISMS)}")
-    return mechanism(sasl)
+    return mechanism(sasl, nonce)
 
 
-def _plain(sasl: Sasl) -> Conversation:
+def _plain(sasl: Sasl, nonce: str) -> Conversation:
     yield b"\0" + sasl.username.encode() + b"\0" + sasl.password.encode()
 
 
-def _oauthbearer(sasl: Sasl) -> Conversation:
+def _oauthbearer(sasl: Sasl, nonce: str) -> Conversation:
     """RFC 7628. A broker that refuses the token sends the reason as JSON and expects one byte before it ends."""
     token = sasl.token() if callable(sasl.token) else sasl.token
     refused = yield b"n,,\x01auth=Bearer " + token.encode() + b"\x01\x01"
@@ -46,9 +59,9 @@ def _oauthbearer(sasl: Sasl) -> Conversation:
 def scram(sasl: Sasl, digest: str, nonce: str) -> Conversation:
     """RFC 5802 and 7677, without channel binding."""
     name = sasl.username.replace("=", "=3D").replace(",", "=2C")
-    first = f"n={name},r={nonce}"
+    first = f"n={name},r={nonce}{',tokenauth=true' if sasl.by_token else ''}"
     response = (yield b"n,," + first.encode()).decode()
-    said = _attributes(response)
+    said = attributes(response)
     if not said.get("r", "").startswith(nonce) or said["r"] == nonce:
         raise AuthenticationFailed("the broker responded with another nonce")
     iterations = int(said["i"]) if said.get("i", "").isdigit() else 0
@@ -64,24 +77,19 @@ def scram(sasl: Sasl, digest: str, nonce: str) -> Conversation:
     proof = bytes(left ^ right for left, right in zip(client_key, signature, strict=True))
     final = (yield f"{last},p={base64.b64encode(proof).decode()}".encode()).decode()
     expected = hmac.digest(hmac.digest(salted, b"Server Key", digest), proven, digest)
-    found = _attributes(final)
+    found = attributes(final)
     if "e" in found:
         raise AuthenticationFailed(f"the broker refused: {found['e']}")
     if not hmac.compare_digest(base64.b64decode(found.get("v", "")), expected):
         raise AuthenticationFailed("the broker did not prove that it knows the password")
 
 
-def _attributes(text: str) -> dict[str, str]:
-    return {name: value for name, _, value in (part.partition("=") for part in text.split(","))}
+def _scram_with(digest: str) -> Callable[[Sasl, str], Conversation]:
+    return lambda sasl, nonce: scram(sasl, digest, nonce)
 
 
-def _scram_with(digest: str) -> Callable[[Sasl], Conversation]:
-    return lambda sasl: scram(sasl, digest, secrets.token_urlsafe(24))
-
-
-MECHANISMS: Final[dict[str, Callable[[Sasl], Conversation]]] = {
+MECHANISMS: Final[dict[str, Callable[[Sasl, str], Conversation]]] = {
     "PLAIN": _plain,
-    "SCRAM-SHA-256": _scram_with("sha256"),
-    "SCRAM-SHA-512": _scram_with("sha512"),
+    **{mechanism.name: _scram_with(mechanism.digest) for mechanism in SCRAM.values()},
     "OAUTHBEARER": _oauthbearer,
 }

@@ -1,0 +1,44 @@
+"""User documents: SCRAM credentials of one user, as Kafka keeps them in `/config/users/<user>`. Paths are not here.
+
+The same document holds the user's quotas: keys that are not of a SCRAM mechanism are kept as they are.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Final
+
+from moldau.security.scram import SCRAM, Credential, read_credential
+
+VERSION: Final = 1
+
+
+def read_config(text: str | None) -> dict[str, str]:
+    """The settings of a user document; those of a damaged one are none."""
+    if not text:
+        return {}
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return {}
+    config = found.get("config") if isinstance(found, dict) else None
+    if not isinstance(config, dict):
+        return {}
+    return {name: value for name, value in config.items() if isinstance(name, str) and isinstance(value, str)}
+
+
+def credentials(text: str | None) -> dict[str, Credential]:
+    """The user's credentials by mechanism."""
+    config = read_config(text)
+    found = {name: read_credential(config[name]) for name in SCRAM if name in config}
+    return {name: credential for name, credential in found.items() if credential is not None}
+
+
+def with_credentials(text: str | None, changes: Mapping[str, Credential | None]) -> str | None:
+    """The document after credentials were set or, with None, deleted. None if nothing is left in it."""
+    config = read_config(text)
+    for mechanism, credential in changes.items():
+        if credential is None:
+            config.pop(mechanism, None)
+        else:
+            config[mechanism] = str(credential)
+    return json.dumps({"version": VERSION, "config": config}, separators=(",", ":")) if config else None
