@@ -26,6 +26,7 @@ if os.environ.get("MOLDAU_TEST_COMPILED") != "1" and compiled.modules in sys.met
 
 from moldau.log.log import DEFAULT_FILES
 from moldau.testing import ZooKeeper
+from moldau.testing.broker import dotted
 from support.brokers.processes import (
     AnyBroker,
     ApacheKafkaProcess,
@@ -109,8 +110,8 @@ def start_broker(tmp_path: Path) -> Iterator[StartBroker]:
     started: list[BrokerProcess] = []
 
     def start(**settings: object) -> BrokerProcess:
-        dotted = {name.replace("_", "."): value for name, value in settings.items()}
-        process = PROCESS(tmp_path / f"broker-{len(started)}", dotted)
+        named = {dotted(name): value for name, value in settings.items()}
+        process = PROCESS(tmp_path / f"broker-{len(started)}", named)
         started.append(process)
         process.start()
         return process

@@ -19,6 +19,7 @@ from moldau.broker.metadata_cache import MetadataCache
 from moldau.broker.peers import Peers
 from moldau.broker.producer_ids import ProducerIds
 from moldau.broker.recently_dead import RecentlyDead
+from moldau.broker.security.sasl_server import SaslServer
 from moldau.broker.settings import BrokerConfig
 from moldau.broker.table import APIS
 from moldau.broker.topics import TopicCreator
@@ -44,6 +45,7 @@ class Assembly:
     client: ControllerClient | None
     control: ControlContext
     dispatcher: Dispatcher
+    sasl: SaslServer
 
     def follow(self, old: ClusterImage, new: ClusterImage) -> None:
         self.groups.follow(old, new)
@@ -117,4 +119,5 @@ def assemble(
         client=in_cluster,
         control=control,
         dispatcher=dispatcher,
+        sasl=SaslServer(current, image, now),
     )

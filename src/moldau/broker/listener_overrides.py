@@ -1,6 +1,7 @@
 """Settings of single listeners: `listener.name.<listener>.[<mechanism>.]<setting>` precedes `<setting>`. No meanings.
 
-A mechanism is named for settings of SASL alone. Listeners and mechanisms may be written in any case.
+A mechanism is named for settings of SASL and connections.max.reauth.ms alone. Listeners and mechanisms may be written
+in any case.
 """
 
 from collections import ChainMap
@@ -15,7 +16,7 @@ OF_LISTENERS = ("ssl.", "sasl.")  # the settings that a listener may have a valu
 ALSO_OF_LISTENERS = frozenset(
     {"connection.failed.authentication.delay.ms", "connections.max.reauth.ms", "principal.builder.class"}
 )
-OF_MECHANISMS = "sasl."
+OF_MECHANISMS = ("sasl.", "connections.max.reauth.ms")
 
 
 class Override(NamedTuple):

@@ -7,7 +7,7 @@ from moldau.base.session import SecurityProtocol
 from moldau.base.settings import SettingError
 
 PROTOCOLS = tuple(protocol.value for protocol in SecurityProtocol)
-SUPPORTED = frozenset({SecurityProtocol.PLAINTEXT, SecurityProtocol.SSL})
+SUPPORTED = frozenset(SecurityProtocol)
 WILDCARDS = frozenset({"", "0.0.0.0", "::", "0:0:0:0:0:0:0:0"})
 HOST_LETTERS = frozenset("0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-%._:")
 MAX_PORT = 65535

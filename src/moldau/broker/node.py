@@ -354,7 +354,8 @@ class Node:
         self._assembly.groups.start()
         self._assembly.transactions.start()
         self._resuming = asyncio.get_running_loop().create_task(self._replicas.resume_moves())
-        self._listeners.start(self._assembly.dispatcher)
+        dispatcher = self._assembly.dispatcher
+        self._listeners.start(dispatcher, self._assembly.sasl.gates(dispatcher))
         self._scheduler = Scheduler(self._periodic_tasks(), self._clock)
         self._compactor.start()
 
@@ -468,6 +469,7 @@ class Node:
         await self._assembly.stop_coordinators()
         await self._request_limits.drain()
         self._listeners.close()
+        self._assembly.sasl.stop()
         if self._replica_manager is not None:
             await self._replica_manager.stop()
         await self._replicas.stop()
@@ -493,9 +495,7 @@ class Node:
 
 def _inter_broker_listener(config: BrokerConfig) -> str:
     """The inter-broker listener: the one that is named, or the one of the inter-broker protocol, or the first."""
-    values, names = config.values, [each.name for each in config.listeners]
-    wanted = str(values["inter.broker.listener.name"] or values["security.inter.broker.protocol"]).upper()
-    return wanted if wanted in names else names[0]
+    return config.inter_broker_listener
 
 
 def _tls(config: BrokerConfig) -> "BrokerTls | None":

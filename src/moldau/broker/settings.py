@@ -19,11 +19,13 @@ from moldau.broker.listener_settings import (
     read_protocols,
     wrong_advertised,
 )
+from moldau.broker.security.sasl_settings import sasl_problems
 from moldau.broker.tables.clusters import CLUSTERS
 from moldau.broker.tables.coordination import COORDINATION
 from moldau.broker.tables.coordinators import COORDINATORS
 from moldau.broker.tables.idle import IDLE
 from moldau.broker.tables.replication import REPLICATION
+from moldau.broker.tables.sasl import SASL
 from moldau.broker.tables.security import SECURITY, SECURITY_GUARDS
 from moldau.broker.tables.storage import STORAGE, STORAGE_GUARDS
 from moldau.broker.tables.tls import TLS
@@ -54,6 +56,7 @@ BROKER = Table(
         *CLUSTERS,
         *COORDINATION,
         *REPLICATION,
+        *SASL,
         *TLS,
         *TOPIC_DEFAULTS,
         *(setting for group in (*IDLE, *LATER) for setting in group.settings),
@@ -190,6 +193,13 @@ class BrokerConfig:
         """The settings of a topic with these overrides, which were checked before."""
         return LogConfig.of(overrides, self.values)
 
+    @property
+    def inter_broker_listener(self) -> str:
+        """The listener that is named, or the one of the inter-broker protocol, or the first."""
+        values, names = self.values, [each.name for each in self.listeners]
+        wanted = str(values["inter.broker.listener.name"] or values["security.inter.broker.protocol"]).upper()
+        return wanted if wanted in names else names[0]
+
     def of_listener(self, listener: str, mechanism: str = "") -> Mapping[str, Value]:
         """Every setting of the table as a listener has it, and with a SASL mechanism as that mechanism has it there."""
         return self.overrides.over(self.values, listener, mechanism)
@@ -241,6 +251,9 @@ def load(properties: Mapping[str, str], *, host_name: str = "localhost") -> tupl
         overrides=ListenerOverrides(overrides),
         **{field: values[name] for field, name in PLAIN_FIELDS.items()},  # type: ignore[arg-type]
     )
+    wrong = [*sasl_problems(config, config.inter_broker_listener if config.zookeeper_connect else None)]
+    if wrong:
+        raise SettingsRefused(wrong)
     return config, warnings + advertised_warnings(config.listeners, config.advertised)
 
 

@@ -8,6 +8,7 @@ from moldau.broker.apis.alter_configs import alter_configs, incremental_alter_co
 from moldau.broker.apis.alter_partition import alter_partitions
 from moldau.broker.apis.alter_partition_reassignments import alter_partition_reassignments
 from moldau.broker.apis.alter_replica_log_dirs import alter_replica_log_dirs
+from moldau.broker.apis.alter_user_scram_credentials import alter_user_scram_credentials
 from moldau.broker.apis.api_versions import api_versions
 from moldau.broker.apis.broker_heartbeat import broker_heartbeat
 from moldau.broker.apis.consumer_group_describe import consumer_group_describe
@@ -24,6 +25,7 @@ from moldau.broker.apis.describe_log_dirs import describe_log_dirs
 from moldau.broker.apis.describe_producers import describe_producers
 from moldau.broker.apis.describe_topic_partitions import describe_topic_partitions
 from moldau.broker.apis.describe_transactions import describe_transactions
+from moldau.broker.apis.describe_user_scram_credentials import describe_user_scram_credentials
 from moldau.broker.apis.elect_leaders import elect_leaders
 from moldau.broker.apis.end_txn import end_txn
 from moldau.broker.apis.envelope import envelope
@@ -44,6 +46,8 @@ from moldau.broker.apis.offset_delete import offset_delete
 from moldau.broker.apis.offset_fetch import offset_fetch
 from moldau.broker.apis.offset_for_leader_epoch import offset_for_leader_epoch
 from moldau.broker.apis.produce import produce
+from moldau.broker.apis.sasl_authenticate import sasl_authenticate
+from moldau.broker.apis.sasl_handshake import sasl_handshake
 from moldau.broker.apis.sync_group import sync_group
 from moldau.broker.apis.txn_offset_commit import txn_offset_commit
 from moldau.broker.apis.update_features import update_features
@@ -65,6 +69,7 @@ APIS = (
     coordinator(BY_KEY[14], sync_group, needs.READ_GROUP),
     coordinator(BY_KEY[15], describe_groups, needs.DESCRIBE_GROUP),
     coordinator(BY_KEY[16], list_groups, needs.LIST_GROUPS),
+    control(BY_KEY[17], sasl_handshake, needs.NOTHING),
     control(BY_KEY[18], api_versions, needs.NOTHING),
     control(BY_KEY[19], create_topics, needs.CREATE_TOPICS, forwarded=True),
     control(BY_KEY[20], delete_topics, needs.DELETE_TOPIC, forwarded=True),
@@ -80,6 +85,7 @@ APIS = (
     control(BY_KEY[33], alter_configs, needs.ALTER_CONFIGS, forwarded=True),
     data(BY_KEY[34], alter_replica_log_dirs, needs.ALTER_CLUSTER),
     data(BY_KEY[35], describe_log_dirs, needs.DESCRIBE_CLUSTER),
+    control(BY_KEY[36], sasl_authenticate, needs.NOTHING),
     control(BY_KEY[37], create_partitions, needs.ALTER_TOPIC, forwarded=True),
     coordinator(BY_KEY[42], delete_groups, needs.DELETE_GROUP),
     control(BY_KEY[43], elect_leaders, needs.ALTER_CLUSTER, forwarded=True),
@@ -87,6 +93,8 @@ APIS = (
     control(BY_KEY[45], alter_partition_reassignments, needs.ALTER_CLUSTER, forwarded=True),
     control(BY_KEY[46], list_partition_reassignments, needs.DESCRIBE_CLUSTER),
     coordinator(BY_KEY[47], offset_delete, needs.DELETE_GROUP + needs.READ_TOPIC),
+    control(BY_KEY[50], describe_user_scram_credentials, needs.DESCRIBE_CLUSTER),
+    control(BY_KEY[51], alter_user_scram_credentials, needs.ALTER_CLUSTER, forwarded=True),
     control(BY_KEY[56], alter_partitions, needs.CLUSTER_ACTION),
     control(BY_KEY[57], update_features, needs.ALTER_CLUSTER, forwarded=True),
     control(BY_KEY[58], envelope, needs.CLUSTER_ACTION),

@@ -18,7 +18,7 @@ from moldau.net.channel import Buffer, Channel
 from moldau.net.muting import MuteReason
 from moldau.net.reply import BadRequest, Parked, Parts, Reply
 from moldau.net.request_limits import RequestLimits
-from moldau.wire.frames import FrameDecoder
+from moldau.wire.frames import MIN_FRAME_SIZE, FrameDecoder
 
 MAX_PENDING_REPLIES: Final = 64  # of one connection: parked ones, and ready ones behind them
 MAX_PENDING_BYTES: Final = 1024 * 1024  # of ready replies that wait behind a parked one
@@ -36,6 +36,7 @@ _BROKER_BUSY: Final[int] = MuteReason.BROKER_BUSY.value
 _THROTTLED: Final[int] = MuteReason.THROTTLED.value
 _NO_MEMORY: Final[int] = MuteReason.NO_MEMORY.value
 _TURN_OVER: Final[int] = MuteReason.TURN_OVER.value
+_AUTHENTICATING: Final[int] = MuteReason.AUTHENTICATING.value
 _STOPS_SENDING: Final = _SOCKET_FULL | _COLD_READ | _TURN_OVER
 _STOPS_HANDLING: Final = sum(reason.value for reason in MuteReason if reason is not MuteReason.NO_MEMORY)
 _STOPS_READING: Final = _STOPS_HANDLING & ~_STOPS_SENDING  # the others stop it when a request comes: `_readable`
@@ -113,6 +114,12 @@ class Connection:
         self.session = session
         self.active_at = 0.0  # the time of the last byte in either direction
         self._resume_reading()
+
+    def hand_over(self, handler: FrameHandler, *, largest: int = 0, smallest: int = MIN_FRAME_SIZE) -> None:
+        """Give later frames to another handler, with other bounds of their size. 0: socket.request.max.bytes."""
+        self._handler = handler
+        self._decoder.largest = largest or self._limits.largest_request
+        self._decoder.smallest = smallest
 
     # ── reading ──
 
@@ -252,6 +259,17 @@ class Connection:
         self._throttle = None
         self._mutes &= ~_THROTTLED
         self._resume()
+
+    def hold(self) -> None:
+        """Handle no further request until `release`, while its authentication is decided."""
+        if not self.closed:
+            self._mutes |= _AUTHENTICATING
+            self._pause_reading()
+
+    def release(self) -> None:
+        if self._mutes & _AUTHENTICATING and not self.closed:
+            self._mutes &= ~_AUTHENTICATING
+            self._resume()
 
     def slot_granted(self) -> None:
         """Fewer than queued.max.requests are running again."""

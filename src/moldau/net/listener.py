@@ -5,7 +5,9 @@ import errno
 import logging
 import socket
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 from moldau.base.session import ANONYMOUS, Principal, SecurityProtocol, Session
 from moldau.net.channel import Channel, PlainChannel
@@ -17,6 +19,13 @@ logger = logging.getLogger("moldau.net")
 
 MAX_ACCEPTS_PER_TURN = 64
 PAUSE_SECONDS = 0.5  # without accepting, at a limit or without free file descriptors
+
+
+class Gate(FrameHandler, Protocol):
+    """The first handler of a listener's connections, which hands them over when they are authenticated."""
+
+    @property
+    def largest_frame(self) -> int: ...
 
 
 class CannotListen(Exception):
@@ -52,6 +61,7 @@ class Listeners:
         self.limits = limits
         self.connections: set[Connection] = set()
         self._handler: FrameHandler
+        self._gates: Mapping[str, Gate] = {}
         self._per_ip: Counter[str] = Counter()
         self._second = 0  # of the loop's time, in which `_accepted` counts
         self._accepted = 0
@@ -107,9 +117,10 @@ class Listeners:
             raise CannotListen(_bind_error(*configured, problem)) from None
         return sock
 
-    def start(self, handler: FrameHandler) -> None:
-        """Accept connections; their frames go to `handler`."""
+    def start(self, handler: FrameHandler, gates: Mapping[str, Gate] | None = None) -> None:
+        """Accept connections; their frames go to `handler`, on some listeners to a gate first."""
         self._handler = handler
+        self._gates = gates or {}
         loop = asyncio.get_running_loop()
         for sock, bound in self._sockets.items():
             try:
@@ -198,6 +209,8 @@ class Listeners:
         connection = Connection(
             channel, session, self.request_limits, self._handler, lambda closed: self._closed(closed, ip)
         )
+        if (gate := self._gates.get(name)) is not None:
+            connection.hand_over(gate, largest=gate.largest_frame)
         self.connections.add(connection)
 
     def _closed(self, connection: Connection, ip: str) -> None:

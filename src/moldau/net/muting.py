@@ -13,6 +13,7 @@ resumes by itself when its last reason is cleared. Methods are those of `Connect
 | `THROTTLED`       | `throttle`       | `_throttle_ended`, at the end time          |
 | `NO_MEMORY`       | `_reserve`       | `memory_granted`, called by `RequestLimits` |
 | `TURN_OVER`       | `_end_turn`      | `_next_turn`                                |
+| `AUTHENTICATING`  | `hold`           | `release`; both are called by the rim       |
 
 The reasons that keep responses back (`SOCKET_FULL`, `COLD_READ`, `TURN_OVER`) end soon, and most clients send nothing
 meanwhile: the channel goes on waiting for requests, and stops only when one comes (`_readable`).
@@ -32,3 +33,4 @@ class MuteReason(Enum):
     THROTTLED = 32  # over a quota, until an end time
     NO_MEMORY = 64  # queued.max.request.bytes are taken; requests that came whole before are still handled
     TURN_OVER = 128  # it has sent its share of this turn of the loop; others come first
+    AUTHENTICATING = 256  # a password is being hashed, or a failed login waits for its response

@@ -26,14 +26,15 @@ class BrokerFailed(Exception):
 class Broker:
     """`with Broker() as broker: broker.bootstrap_servers` — stopped, and its data removed, at the end.
 
-    Settings are Kafka's, with underscores for dots: `Broker(num_partitions=3)`. With `directory` the data is kept.
+    Settings are Kafka's, with underscores for dots: `Broker(num_partitions=3)`; names with dots stay as they are. With
+    `directory` the data is kept.
     `group_initial_rebalance_delay_ms` is 0 unless set, so a group's first member gets its partitions at once.
     """
 
     def __init__(self, directory: str | Path | None = None, **settings: object) -> None:
         self._own = Path(tempfile.mkdtemp(prefix="moldau-")) if directory is None else None
         self.directory = Path(directory) if directory is not None else self._own or Path()
-        self._settings = {name.replace("_", "."): _text(value) for name, value in settings.items()}
+        self._settings = {dotted(name): _text(value) for name, value in settings.items()}
         self._process: subprocess.Popen[bytes] | None = None
         self.bootstrap_servers = ""
         self._ahead_ms = 0
@@ -158,6 +159,11 @@ class Broker:
             shutil.rmtree(self._own, ignore_errors=True)
             with contextlib.suppress(FileNotFoundError):
                 self._log.unlink()
+
+
+def dotted(name: str) -> str:
+    """A setting's name from that of a parameter; one with dots is a setting's already."""
+    return name if "." in name else name.replace("_", ".")
 
 
 def _text(value: object) -> str:

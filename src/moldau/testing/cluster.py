@@ -20,7 +20,7 @@ from typing import Literal, TypeVar, get_args
 
 from moldau.client.direct.connection import Connection
 from moldau.ensemble.ports import HOST, free_ports
-from moldau.testing.broker import Broker, BrokerFailed
+from moldau.testing.broker import Broker, BrokerFailed, dotted
 from moldau.testing.proxies import Network, Proxy
 from moldau.testing.zookeeper import ZooKeeper
 from moldau.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
@@ -79,7 +79,7 @@ class Cluster:
             "offsets.topic.replication.factor": copies,
             "transaction.state.log.replication.factor": copies,
         }
-        given = {name.replace("_", "."): value for name, value in settings.items()}
+        given = {dotted(name): value for name, value in settings.items()}
         self._settings: dict[str, object] = {**SHORT_WAITS, **defaults, **given}
         self._wanted = [
             (number, racks[number - 1] if number <= len(racks) else None) for number in range(1, brokers + 1)

@@ -21,9 +21,10 @@ class FrameDecoder:
     why: the frames before it are valid, and the connection has to be closed.
     """
 
-    __slots__ = ("_filled", "_need", "_own", "_scratch", "_view", "largest", "refusal", "refused")
+    __slots__ = ("_filled", "_need", "_own", "_scratch", "_view", "largest", "refusal", "refused", "smallest")
 
     def __init__(self, scratch: memoryview, largest: int) -> None:
+        self.smallest = MIN_FRAME_SIZE
         self.largest = largest
         self.refusal = ""
         self.refused = b""  # the four bytes of the wrong length
@@ -81,7 +82,7 @@ class FrameDecoder:
         size = -1
         while end - start >= LENGTH_SIZE:
             (size,) = LENGTH.unpack_from(view, start)
-            if size < MIN_FRAME_SIZE or size > self.largest:
+            if size < self.smallest or size > self.largest:
                 self.refusal = self._why(size)
                 self.refused = bytes(view[start : start + LENGTH_SIZE])
                 return frames

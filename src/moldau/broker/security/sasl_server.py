@@ -1,0 +1,61 @@
+"""SaslServer: what all logins at this broker share, and the gates of its SASL listeners."""
+
+from collections.abc import Callable
+from functools import partial
+
+from moldau.broker.security.authenticator import SaslGate
+from moldau.broker.security.credentials import Credentials
+from moldau.broker.security.sasl_settings import SaslListener, read_sasl
+from moldau.broker.security.work_pool import WorkPool
+from moldau.broker.settings import BrokerConfig
+from moldau.metadata.image import ClusterImage
+from moldau.net.connection import FrameHandler
+from moldau.security.plain import PlainExchange
+from moldau.security.sasl import PLAIN, Exchange
+from moldau.security.scram import SCRAM, ScramExchange
+
+TOKEN_SECRET = "delegation.token.secret.key"
+
+
+class SaslServer:
+    """`config` is called for each login: some settings change while the broker runs."""
+
+    def __init__(
+        self, config: Callable[[], BrokerConfig], image: Callable[[], ClusterImage], now: Callable[[], int]
+    ) -> None:
+        self.credentials = Credentials(image, now, lambda: token_secret(config()))
+        self._config = config
+        self._now = now
+        self._pool = WorkPool()
+        self._read: tuple[BrokerConfig, dict[str, SaslListener]] | None = None
+
+    def gates(self, admitted: FrameHandler) -> dict[str, SaslGate]:
+        """The gates by listener; authenticated connections go on to `admitted`."""
+        return {
+            name: SaslGate(
+                partial(self._settings, name), partial(self._new_exchange, name), self._pool, admitted, self._now
+            )
+            for name in read_sasl(self._config())
+        }
+
+    def _settings(self, listener: str) -> SaslListener:
+        config = self._config()
+        if self._read is None or self._read[0] is not config:
+            self._read = config, read_sasl(config)
+        return self._read[1][listener]
+
+    def _new_exchange(self, listener: str, mechanism: str, nonce: str) -> Exchange:
+        credentials = self.credentials
+        if mechanism in SCRAM:
+            return ScramExchange(SCRAM[mechanism], credentials.scram(SCRAM[mechanism]), nonce)
+        assert mechanism == PLAIN
+        passwords = self._settings(listener).passwords
+        return PlainExchange(lambda user: credentials.verifiers(user, passwords.get(user)), credentials.plain_decoy)
+
+    def stop(self) -> None:
+        self._pool.stop()
+
+
+def token_secret(config: BrokerConfig) -> str | None:
+    value = config.values[TOKEN_SECRET]
+    return str(value) if value else None
