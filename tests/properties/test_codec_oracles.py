@@ -34,6 +34,7 @@ CASES = [
 
 KAFKA_PYTHON_MODULES = ("admin", "consumer", "metadata", "producer", "sasl")
 NOT_IN_KAFKA_PYTHON = {"ConsumerGroupHeartbeat", "ConsumerGroupDescribe"}
+NOT_IN_KAFKA_PYTHON |= {f"{verb}DelegationToken" for verb in ("Create", "Renew", "Expire", "Describe")}
 NOT_IN_KAFKA_PYTHON |= {api.name for api in APIS if api.between_brokers}
 
 Oracle = tuple[Callable[[bytes], Any], Callable[[Any], bytes]]  # reads and writes one message in one version

@@ -93,6 +93,7 @@ class WireError(IntEnum):
         False,
         "Delegation tokens are for authenticated users that did not log in with a delegation token themselves.",
     )
+    DELEGATION_TOKEN_AUTHORIZATION_FAILED = 65, False, "The user may not create delegation tokens for this owner."
     DELEGATION_TOKEN_EXPIRED = 66, False, "The delegation token has expired."
     INVALID_PRINCIPAL_TYPE = 67, False, "A principal is of a type other than User."
     NON_EMPTY_GROUP = 68, False, "The group has members."

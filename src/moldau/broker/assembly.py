@@ -19,12 +19,16 @@ from moldau.broker.metadata_cache import MetadataCache
 from moldau.broker.peers import Peers
 from moldau.broker.producer_ids import ProducerIds
 from moldau.broker.recently_dead import RecentlyDead
+from moldau.broker.security.delegation_tokens import DelegationTokens
+from moldau.broker.security.peer_login import logged_in
 from moldau.broker.security.sasl_server import SaslServer
+from moldau.broker.security.sasl_settings import own_login
 from moldau.broker.settings import BrokerConfig
 from moldau.broker.table import APIS
 from moldau.broker.topics import TopicCreator
 from moldau.broker.verification_queue import VerificationQueue
 from moldau.metadata.image import ClusterImage
+from moldau.net.peer import Connect
 from moldau.replication.replicas import Replicas
 
 SERVED = [api.messages for api in APIS if not api.messages.between_brokers]
@@ -66,10 +70,14 @@ def assemble(
     replicas: Replicas,
     now: Callable[[], int],
     allocate_producer_ids: Callable[[], Awaitable[range | Refusal]],
-    peers: Peers,
+    listener_name: str,
+    connect: Connect,
     tls_problem: Callable[[Mapping[str, str]], str | None],
 ) -> Assembly:
-    """`tls_problem` says why this broker cannot change to some settings of TLS."""
+    """`connect` opens connections to the listener between brokers, which is called `listener_name`.
+
+    `tls_problem` says why this broker cannot change to some settings of TLS.
+    """
     running = RunningConfig(config)
 
     def current() -> BrokerConfig:
@@ -78,6 +86,9 @@ def assemble(
     def image() -> ClusterImage:
         return controller.image
 
+    if own_login(config, listener_name) is not None:
+        connect = logged_in(connect, lambda: own_login(running.current, listener_name))
+    peers = Peers(image, listener_name, node_id=config.node_id, connect=connect)
     client = ControllerClient(controller, peers, config.node_id, lambda *request: dispatcher.serve(*request))
     in_cluster = client if config.zookeeper_connect else None
     marker_sender, add_partitions_sender = MarkerSender(peers), AddPartitionsSender(peers)
@@ -104,6 +115,7 @@ def assemble(
         recently_dead,
         serve_forwarded,
         tls_problem,
+        DelegationTokens(controller, current, now),
     )
     coordinator = CoordinatorContext(running, controller, groups, transactions, producer_ids, topics, now)
     dispatcher = Dispatcher(Contexts(data, control, coordinator, in_cluster), APIS)

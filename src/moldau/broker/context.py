@@ -20,6 +20,7 @@ from moldau.broker.metadata_cache import MetadataCache
 from moldau.broker.peers import Peers
 from moldau.broker.producer_ids import ProducerIds
 from moldau.broker.recently_dead import RecentlyDead
+from moldau.broker.security.delegation_tokens import DelegationTokens
 from moldau.broker.settings import BrokerConfig
 from moldau.broker.topics import TopicCreator
 from moldau.broker.verification_queue import VerificationQueue
@@ -76,6 +77,7 @@ class ControlContext(_Context):
     recently_dead: RecentlyDead
     serve_forwarded: ServeForwarded
     tls_problem: Callable[[Mapping[str, str]], str | None]  # why this broker cannot use these settings
+    tokens: DelegationTokens
 
     def rules(self, image: ClusterImage) -> ElectionRules:
         return election_rules(self.config, image)

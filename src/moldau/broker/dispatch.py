@@ -83,6 +83,7 @@ class Api(NamedTuple):
     handler: Handler[Any] | None = None
     hot: HotHandler | None = None
     forwarded: bool = False  # it changes metadata: only the controller can serve it
+    only_for: "Callable[[Session], WireError | None] | None" = None  # why a session may not call it, before forwarding
 
 
 def hot(messages: ApiMessages, handler: HotHandler, needs: tuple[Need, ...]) -> Api:
@@ -94,9 +95,14 @@ def data(messages: ApiMessages, handler: Handler[DataContext], needs: tuple[Need
 
 
 def control(
-    messages: ApiMessages, handler: Handler[ControlContext], needs: tuple[Need, ...], *, forwarded: bool = False
+    messages: ApiMessages,
+    handler: Handler[ControlContext],
+    needs: tuple[Need, ...],
+    *,
+    forwarded: bool = False,
+    only_for: Callable[[Session], WireError | None] | None = None,
 ) -> Api:
-    return Api(messages, needs, Part.CONTROL, handler, forwarded=forwarded)
+    return Api(messages, needs, Part.CONTROL, handler, forwarded=forwarded, only_for=only_for)
 
 
 def coordinator(messages: ApiMessages, handler: Handler[CoordinatorContext], needs: tuple[Need, ...]) -> Api:
@@ -179,6 +185,8 @@ class Dispatcher:
         if messages.between_brokers and not self._for_brokers(session.listener):
             refused = messages.response(error_code=WireError.CLUSTER_AUTHORIZATION_FAILED)
             return _frame(api, call, refused)
+        if api.only_for is not None and (error := api.only_for(session)) is not None:
+            return _frame(api, call, messages.response(error_code=error))
         client = self._contexts.controller_client
         if api.forwarded and client is not None:
             work = self._by_the_controller(client, api, request, bytes(frame), call)

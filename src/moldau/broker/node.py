@@ -33,9 +33,9 @@ from moldau.broker.config_providers import resolve
 from moldau.broker.configs import effective
 from moldau.broker.controller import Controller
 from moldau.broker.listener_settings import Listener
-from moldau.broker.peers import Peers
 from moldau.broker.replica_manager import ReplicaManager
 from moldau.broker.scheduler import PeriodicTask, Scheduler
+from moldau.broker.security.sasl_server import token_secret
 from moldau.broker.settings import BrokerConfig, load
 from moldau.log.directory import DirectoryFailed, DirectoryRefused, LogDirectory
 from moldau.log.reserve import DiskReserve
@@ -258,21 +258,20 @@ class Node:
                 directory.ensure_owner(controller.image.cluster_id, config.node_id)
         expiration_ms, topics = config.producer_id_expiration_ms, controller.image.topics
         self._replicas = Replicas(config.node_id, directories, self._configure, now, expiration_ms, topics)
-        listener_name, node_id = _inter_broker_listener(config), config.node_id
-        peers = Peers(lambda: controller.image, listener_name, node_id=node_id, connect=self._connect())
         self._assembly = assembly = assemble(
             config,
             controller,
             self._replicas,
             now,
             self._allocate_producer_ids,
-            peers,
+            _inter_broker_listener(config),
+            self._connect(),
             self._tls_problem,
         )
         running, client = assembly.running, assembly.client
         self._compactor = Compactor(self._replicas, lambda: _cleaners(running.current), now)
         if client is not None:
-            rules = assembly.control.rules
+            rules, peers = assembly.control.rules, assembly.peers
             registration = BrokerRegistration(controller, config.node_id, peers.listener_name, rules, peers.connect)
             registration.on_replaced = self._give_up
             self._lifecycle = BrokerLifecycle(controller, registration, client, config.node_id, peers.connect)
@@ -407,6 +406,9 @@ class Node:
             ),
             PeriodicTask("producers", config.producer_id_expiration_check_interval_ms, self._replicas.expire_producers),
         ]
+        if (check_ms := config.values["delegation.token.expiry.check.interval.ms"]) and token_secret(config):
+            assert isinstance(check_ms, int)
+            tasks.append(PeriodicTask("delegation tokens", check_ms, self._assembly.control.tokens.remove_expired))
         if self._replica_manager is not None:
             tasks += [
                 PeriodicTask("lagging followers", config.replica_lag_time_max_ms // 2, self._replica_manager.shrink),

@@ -19,7 +19,7 @@ from moldau.broker.listener_settings import (
     read_protocols,
     wrong_advertised,
 )
-from moldau.broker.security.sasl_settings import sasl_problems
+from moldau.broker.security.sasl_settings import sasl_problems, sasl_warnings
 from moldau.broker.tables.clusters import CLUSTERS
 from moldau.broker.tables.coordination import COORDINATION
 from moldau.broker.tables.coordinators import COORDINATORS
@@ -254,6 +254,7 @@ def load(properties: Mapping[str, str], *, host_name: str = "localhost") -> tupl
     wrong = [*sasl_problems(config, config.inter_broker_listener if config.zookeeper_connect else None)]
     if wrong:
         raise SettingsRefused(wrong)
+    warnings += sasl_warnings(config)
     return config, warnings + advertised_warnings(config.listeners, config.advertised)
 
 

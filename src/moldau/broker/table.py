@@ -13,6 +13,7 @@ from moldau.broker.apis.api_versions import api_versions
 from moldau.broker.apis.broker_heartbeat import broker_heartbeat
 from moldau.broker.apis.consumer_group_describe import consumer_group_describe
 from moldau.broker.apis.consumer_group_heartbeat import consumer_group_heartbeat
+from moldau.broker.apis.create_delegation_token import create_delegation_token
 from moldau.broker.apis.create_partitions import create_partitions
 from moldau.broker.apis.create_topics import create_topics
 from moldau.broker.apis.delete_groups import delete_groups
@@ -20,6 +21,7 @@ from moldau.broker.apis.delete_records import delete_records
 from moldau.broker.apis.delete_topics import delete_topics
 from moldau.broker.apis.describe_cluster import describe_cluster
 from moldau.broker.apis.describe_configs import describe_configs
+from moldau.broker.apis.describe_delegation_token import describe_delegation_token
 from moldau.broker.apis.describe_groups import describe_groups
 from moldau.broker.apis.describe_log_dirs import describe_log_dirs
 from moldau.broker.apis.describe_producers import describe_producers
@@ -29,6 +31,7 @@ from moldau.broker.apis.describe_user_scram_credentials import describe_user_scr
 from moldau.broker.apis.elect_leaders import elect_leaders
 from moldau.broker.apis.end_txn import end_txn
 from moldau.broker.apis.envelope import envelope
+from moldau.broker.apis.expire_delegation_token import expire_delegation_token
 from moldau.broker.apis.fetch import fetch
 from moldau.broker.apis.find_coordinator import find_coordinator
 from moldau.broker.apis.heartbeat import heartbeat
@@ -46,6 +49,7 @@ from moldau.broker.apis.offset_delete import offset_delete
 from moldau.broker.apis.offset_fetch import offset_fetch
 from moldau.broker.apis.offset_for_leader_epoch import offset_for_leader_epoch
 from moldau.broker.apis.produce import produce
+from moldau.broker.apis.renew_delegation_token import renew_delegation_token
 from moldau.broker.apis.sasl_authenticate import sasl_authenticate
 from moldau.broker.apis.sasl_handshake import sasl_handshake
 from moldau.broker.apis.sync_group import sync_group
@@ -53,6 +57,7 @@ from moldau.broker.apis.txn_offset_commit import txn_offset_commit
 from moldau.broker.apis.update_features import update_features
 from moldau.broker.apis.write_txn_markers import write_txn_markers
 from moldau.broker.dispatch import control, coordinator, data, hot
+from moldau.broker.security.delegation_tokens import refused_requester
 from moldau.wire.messages.registry import BY_KEY
 
 APIS = (
@@ -87,6 +92,10 @@ APIS = (
     data(BY_KEY[35], describe_log_dirs, needs.DESCRIBE_CLUSTER),
     control(BY_KEY[36], sasl_authenticate, needs.NOTHING),
     control(BY_KEY[37], create_partitions, needs.ALTER_TOPIC, forwarded=True),
+    control(BY_KEY[38], create_delegation_token, needs.CREATE_TOKEN, forwarded=True, only_for=refused_requester),
+    control(BY_KEY[39], renew_delegation_token, needs.NOTHING, forwarded=True, only_for=refused_requester),
+    control(BY_KEY[40], expire_delegation_token, needs.NOTHING, forwarded=True, only_for=refused_requester),
+    control(BY_KEY[41], describe_delegation_token, needs.NOTHING, only_for=refused_requester),
     coordinator(BY_KEY[42], delete_groups, needs.DELETE_GROUP),
     control(BY_KEY[43], elect_leaders, needs.ALTER_CLUSTER, forwarded=True),
     control(BY_KEY[44], incremental_alter_configs, needs.ALTER_CONFIGS, forwarded=True),

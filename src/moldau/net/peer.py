@@ -112,6 +112,7 @@ class _PeerConnection(asyncio.BufferedProtocol):
         self.address: Address | None = None
         self.in_flight: deque[_InFlight] = deque()
         self.responded = False  # at least once: the peer speaks the protocol
+        self.retired = False  # takes no more requests, and is closed after the last response
         self._on_closed: _OnClosed | None = on_closed  # None: closed
         self._transport: asyncio.Transport | None = None
         self._decoder = CopyingFrameDecoder(memoryview(bytearray(SCRATCH_BYTES)), largest)
@@ -119,6 +120,15 @@ class _PeerConnection(asyncio.BufferedProtocol):
     @property
     def open(self) -> bool:
         return self._transport is not None and self._on_closed is not None
+
+    def retire(self) -> None:
+        """Take no more requests: the session that was authenticated ends soon. Called by what logged in."""
+        self.retired = True
+        self._close_if_idle()
+
+    def _close_if_idle(self) -> None:
+        if self.retired and not self.in_flight:
+            self.close(PeerLost("the session of the connection ends", sent=False))
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport  # type: ignore[assignment]
@@ -159,6 +169,7 @@ class _PeerConnection(asyncio.BufferedProtocol):
         self.responded = True
         if not request.response.done():  # the caller may have been cancelled
             request.response.set_result(PeerResponse(frame, at))
+        self._close_if_idle()
 
     def _fail(self, request: _InFlight, lost: PeerLost) -> None:
         self.in_flight.appendleft(request)
@@ -286,7 +297,7 @@ class Peer:
     def _usable_connection(self) -> _PeerConnection | None:
         """The open connection, unless the address of the broker has changed since."""
         connection = self._connection
-        if connection is None or not connection.open:
+        if connection is None or not connection.open or connection.retired:
             return None
         address = self._address()
         if address is not None and address != connection.address:
@@ -360,5 +371,5 @@ class Peer:
             self._not_before = 0.0
         else:
             self._back_off()
-        if self.on_closed is not None:
+        if self.on_closed is not None and not connection.retired:  # a retired one says nothing about the peer
             self.on_closed(lost)

@@ -318,7 +318,7 @@ class Cluster:
                 for name, port in zip(self._servers, servers, strict=True)
             ]
             advertised, ensemble = door.address, ",".join(way.address for way in ways)
-        settings = {
+        settings: dict[str, object] = {
             "broker.id": broker_id,
             "zookeeper.connect": ensemble,
             "listeners": f"PLAINTEXT://{HOST}:{client_port},BROKERS://{HOST}:{inner_port}",
@@ -328,8 +328,7 @@ class Cluster:
             **({} if rack is None else {"broker.rack": rack}),
             **self._settings,
         }
-        underscored = {name.replace(".", "_"): value for name, value in settings.items()}
-        self._brokers[broker_id] = Broker(self.directory / f"broker-{broker_id}", **underscored)
+        self._brokers[broker_id] = Broker(self.directory / f"broker-{broker_id}", **settings)
 
     def _await_all_known(self) -> None:
         """Paused and isolated brokers have no news, and are not waited for."""

@@ -19,6 +19,10 @@ LIMITED: dict[str, st.SearchStrategy[Any]] = {
     "retention_time_ms": st.integers(-1, 2**41),
     "session_lifetime_ms": st.integers(0, 2**41),
     "transaction_start_time_ms": st.integers(0, 2**41),
+    "max_lifetime_ms": st.integers(-1, 2**41),
+    "renew_period_ms": st.integers(-1, 2**41),
+    "expiry_time_period_ms": st.integers(-1, 2**41),
+    **{f"{what}_timestamp{unit}": st.integers(0, 2**41) for what in ("issue", "expiry", "max") for unit in ("", "_ms")},
 }
 
 STRINGS = st.text(max_size=6) | st.just("ř" * 100)  # the long one needs a two-byte compact length

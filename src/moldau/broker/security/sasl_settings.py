@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from typing import Final, Protocol
 
 from moldau.base.session import AUTHENTICATED, SecurityProtocol
@@ -109,7 +110,8 @@ def own_login(config: Config, listener: str) -> Sasl | None:
         return None
     mechanism = str(config.of_listener(listener)[BETWEEN_BROKERS])
     login = _login(config, listener, mechanism)
-    assert isinstance(login, Login)  # `sasl_problems` has checked it
+    if not isinstance(login, Login) or not {"username", "password"} <= login.options.keys():
+        return None  # of a single node: for those of a cluster `sasl_problems` has checked it
     return Sasl(mechanism, login.options["username"], login.options["password"])
 
 
@@ -135,7 +137,19 @@ def sasl_problems(config: Config, inter_broker: str | None = None) -> Iterator[S
             yield from _login_problems(config, listener.name, mechanisms)
 
 
+def sasl_warnings(config: Config) -> list[str]:
+    """Settings that leave a listener open."""
+    return [
+        f"{UNSIGNED} is true on listener {name}: every client is the user that it says it is; set it to false"
+        for name, listener in read_sasl(config).items()
+        if listener.oauth is not None and listener.oauth.jwks_url is None
+    ]
+
+
 def _oauth_problems(values: Mapping[str, Value], where: str) -> Iterator[SettingError]:
+    if not values[UNSIGNED] and find_spec("joserfc") is None:
+        words = "needs the package joserfc: pip install 'moldau[oauth]'"
+        yield SettingError(ENABLED, f"{ENABLED} has OAUTHBEARER {where}, which {words}")
     url = str(values[JWKS_URL] or "")
     if not values[UNSIGNED] and not url.startswith(("file:", "https:", "http:")):
         words = f"{JWKS_URL} must be a URL with file:, https: or http: for OAUTHBEARER {where}"

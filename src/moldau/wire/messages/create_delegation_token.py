@@ -20,8 +20,8 @@ class CreateDelegationTokenRequest:
 @message(key=38, versions=(1, 3), flexible=2)
 class CreateDelegationTokenResponse:
     error_code: int = wire(INT16)
-    principal_type: str = wire(STRING)
-    principal_name: str = wire(STRING)
+    principal_type: str = wire(STRING, default="")
+    principal_name: str = wire(STRING, default="")
     token_requester_principal_type: str = wire(STRING, since=3, default="", ignorable=True)
     token_requester_principal_name: str = wire(STRING, since=3, default="", ignorable=True)
     issue_timestamp_ms: int = wire(INT64, default=-1)

@@ -37,5 +37,5 @@ class DescribedDelegationToken:
 @message(key=41, versions=(1, 3), flexible=2)
 class DescribeDelegationTokenResponse:
     error_code: int = wire(INT16)
-    tokens: tuple[DescribedDelegationToken, ...] = wire(Array(DescribedDelegationToken))
+    tokens: tuple[DescribedDelegationToken, ...] = wire(Array(DescribedDelegationToken), default=())
     throttle_time_ms: int = wire(INT32, default=0)

@@ -1,0 +1,53 @@
+"""CreateDelegationToken 1–3. 2: flexible. 3: an owner other than the requester."""
+
+from uuid import uuid4
+
+from moldau.base.errors import Refusal, WireError
+from moldau.base.session import Principal
+from moldau.base.uuids import text_of
+from moldau.broker.call import Call
+from moldau.broker.context import ControlContext
+from moldau.broker.controller import NOT_CONTROLLER, ControllerResponse, NotController
+from moldau.broker.security.delegation_tokens import owner_of
+from moldau.security.tokens import DelegationToken, create, hmac_of
+from moldau.wire.messages.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
+
+
+async def create_delegation_token(
+    ctx: ControlContext, request: CreateDelegationTokenRequest, call: Call
+) -> ControllerResponse[CreateDelegationTokenResponse]:
+    tokens, requester = ctx.tokens, call.session.principal
+    owner = owner_of(call.session, request.owner_principal_type, request.owner_principal_name)
+    renewers = tuple(Principal(each.principal_type, each.principal_name) for each in request.renewers)
+    if owner != requester:  # needs CreateTokens, which nothing can grant as long as there are no ACLs
+        return refused(owner, requester, WireError.DELEGATION_TOKEN_AUTHORIZATION_FAILED)
+    rules = tokens.rules
+    token = create(rules, text_of(uuid4()), owner, requester, renewers, request.max_lifetime_ms, tokens.now())
+    problem = token if isinstance(token, Refusal) else await tokens.add(token)
+    if problem is not None:
+        response = refused(owner, requester, problem.error)
+        return NotController(response) if problem is NOT_CONTROLLER else response
+    assert isinstance(token, DelegationToken)
+    assert rules.secret is not None
+    return CreateDelegationTokenResponse(
+        error_code=WireError.NONE,
+        principal_type=owner.kind,
+        principal_name=owner.name,
+        token_requester_principal_type=requester.kind,
+        token_requester_principal_name=requester.name,
+        issue_timestamp_ms=token.issued_ms,
+        expiry_timestamp_ms=token.expires_ms,
+        max_timestamp_ms=token.latest_ms,
+        token_id=token.id,
+        hmac=hmac_of(rules.secret, token.id),
+    )
+
+
+def refused(owner: Principal, requester: Principal, error: WireError) -> CreateDelegationTokenResponse:
+    return CreateDelegationTokenResponse(
+        error_code=error,
+        principal_type=owner.kind,
+        principal_name=owner.name,
+        token_requester_principal_type=requester.kind,
+        token_requester_principal_name=requester.name,
+    )

@@ -1,0 +1,92 @@
+"""A cluster whose brokers log in at each other, with sessions that end all the time; users that all brokers know."""
+
+import time
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+from kafka.protocol.metadata import MetadataRequest
+
+from moldau.testing import Cluster
+from support.clients.raw import RawClient
+from support.clients.sasl import jaas, set_password
+
+SECONDS = 30
+BROKER_LOGIN = {"username": "broker", "password": "broker-secret", "user_broker": "broker-secret"}
+SASL = {
+    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,BROKERS:SASL_PLAINTEXT",
+    "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
+    "sasl.mechanism.inter.broker.protocol": "PLAIN",
+    "listener.name.brokers.plain.sasl.jaas.config": jaas(BROKER_LOGIN),
+    "connections.max.reauth.ms": 2000,
+}
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with Cluster(brokers=3, **SASL) as made:
+        yield made
+
+
+def test_brokers_replicate_and_forward_over_sasl(cluster: Cluster) -> None:
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    admin.create_topics([NewTopic("copied", 6, 3)])["copied"].result(SECONDS)
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": "all", "linger.ms": 1})
+    written: list[object] = []
+    until = time.monotonic() + 6  # three sessions
+    while time.monotonic() < until:
+        producer.produce("copied", b"x", on_delivery=lambda error, message: written.append(error))
+        producer.poll(0.005)
+    assert producer.flush(SECONDS) == 0
+    assert len(written) > 100
+    assert not [error for error in written if error is not None]
+    cluster.wait_for(lambda: all(len(cluster.in_sync("copied", part)) == 3 for part in range(6)), "the ISR to be whole")
+
+
+def test_a_killed_broker_comes_back(cluster: Cluster) -> None:
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    admin.create_topics([NewTopic("survives", 3, 3)])["survives"].result(SECONDS)
+    cluster.kill(2)
+    cluster.wait_for(lambda: all(cluster.leader_of("survives", part) in (1, 3) for part in range(3)), "new leaders")
+    cluster.start(2)
+    cluster.wait_for(lambda: all(2 in cluster.in_sync("survives", part) for part in range(3)), "broker 2 to be in sync")
+
+
+def test_a_stranger_learns_nothing_on_the_listener_of_the_brokers(cluster: Cluster) -> None:
+    (inner,) = (
+        each.partition("://")[2]
+        for each in cluster.broker(1)._settings["listeners"].split(",")
+        if each.startswith("BROKERS")
+    )
+    with RawClient(inner) as client:
+        client.send(MetadataRequest(topics=None), 1)
+        assert client.is_closed()
+
+
+def test_every_broker_knows_a_new_user(cluster: Cluster) -> None:
+    """The change goes to the controller, whichever broker is asked."""
+    for number in (1, 2, 3):
+        admin = AdminClient({"bootstrap.servers": cluster.broker(number).bootstrap_servers})
+        set_password(admin, f"user-{number}", "secret")
+    for number in (1, 2, 3):
+        admin = AdminClient({"bootstrap.servers": cluster.broker(number).bootstrap_servers})
+
+        def users(admin: AdminClient = admin) -> set[str]:
+            return set(admin.describe_user_scram_credentials().result(SECONDS))
+
+        cluster.wait_for(lambda: {"user-1", "user-2", "user-3"} <= users(), "the users to be known")
+
+
+def test_brokers_with_a_wrong_password_say_so_and_copy_nothing() -> None:
+    wrong = jaas({**BROKER_LOGIN, "password": "not-the-one"})
+    settings = SASL | {"listener.name.brokers.plain.sasl.jaas.config": wrong}
+    with Cluster(brokers=2, **settings) as made:
+        admin = AdminClient({"bootstrap.servers": made.bootstrap_servers})
+        admin.create_topics([NewTopic("alone", replica_assignment=[[1, 2], [2, 1]])])
+
+        def logs() -> str:
+            return made.log_text(1) + made.log_text(2)
+
+        made.wait_for(lambda: "this broker's login failed" in logs(), "the failed login to be logged")
+        assert "not-the-one" not in logs()
