@@ -64,13 +64,13 @@ class SaslGate:
         self,
         settings: Callable[[], SaslListener],
         new_exchange: NewExchange,
-        pool: WorkPool,
+        pool_of: Callable[[str], WorkPool],
         admitted: FrameHandler,
         now: Callable[[], int],
     ) -> None:
         self.settings = settings
         self.new_exchange = new_exchange
-        self.pool = pool
+        self.pool_of = pool_of  # by mechanism
         self.admitted = admitted
         self.now = now
 
@@ -205,7 +205,7 @@ class Authenticator:
             if self.state is not State.FAILED:
                 connection.release()
 
-        self._gate.pool.submit(outcome.run, done, lambda: not connection.closed)
+        self._gate.pool_of(self._mechanism).submit(outcome.run, done, lambda: not connection.closed)
 
     # ── the end of a login ──
 

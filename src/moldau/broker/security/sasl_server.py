@@ -5,13 +5,15 @@ from functools import partial
 
 from moldau.broker.security.authenticator import SaslGate
 from moldau.broker.security.credentials import Credentials
-from moldau.broker.security.sasl_settings import SaslListener, read_sasl
+from moldau.broker.security.jwks import TokenVerifier, unsigned_claims
+from moldau.broker.security.sasl_settings import OAuthSettings, SaslListener, read_sasl
 from moldau.broker.security.work_pool import WorkPool
 from moldau.broker.settings import BrokerConfig
 from moldau.metadata.image import ClusterImage
 from moldau.net.connection import FrameHandler
+from moldau.security.oauth import OAuthExchange, Verify
 from moldau.security.plain import PlainExchange
-from moldau.security.sasl import PLAIN, Exchange
+from moldau.security.sasl import OAUTHBEARER, PLAIN, Exchange
 from moldau.security.scram import SCRAM, ScramExchange
 
 TOKEN_SECRET = "delegation.token.secret.key"
@@ -27,13 +29,15 @@ class SaslServer:
         self._config = config
         self._now = now
         self._pool = WorkPool()
+        self._oauth_pool = WorkPool(1)  # may wait for the network
+        self._verifiers: dict[OAuthSettings, TokenVerifier] = {}
         self._read: tuple[BrokerConfig, dict[str, SaslListener]] | None = None
 
     def gates(self, admitted: FrameHandler) -> dict[str, SaslGate]:
         """The gates by listener; authenticated connections go on to `admitted`."""
         return {
             name: SaslGate(
-                partial(self._settings, name), partial(self._new_exchange, name), self._pool, admitted, self._now
+                partial(self._settings, name), partial(self._new_exchange, name), self._pool_of, admitted, self._now
             )
             for name in read_sasl(self._config())
         }
@@ -48,12 +52,29 @@ class SaslServer:
         credentials = self.credentials
         if mechanism in SCRAM:
             return ScramExchange(SCRAM[mechanism], credentials.scram(SCRAM[mechanism]), nonce)
+        settings = self._settings(listener)
+        if mechanism == OAUTHBEARER:
+            assert settings.oauth is not None
+            return OAuthExchange(self._verifier(settings.oauth), settings.oauth.rules, self._now)
         assert mechanism == PLAIN
-        passwords = self._settings(listener).passwords
+        passwords = settings.passwords
         return PlainExchange(lambda user: credentials.verifiers(user, passwords.get(user)), credentials.plain_decoy)
+
+    def _pool_of(self, mechanism: str) -> WorkPool:
+        return self._oauth_pool if mechanism == OAUTHBEARER else self._pool
+
+    def _verifier(self, oauth: OAuthSettings) -> Verify:
+        """The verifier of these settings: it keeps the provider's keys."""
+        if oauth.jwks_url is None:
+            return unsigned_claims
+        known = self._verifiers.get(oauth)
+        if known is None:
+            known = self._verifiers[oauth] = TokenVerifier(oauth)
+        return known
 
     def stop(self) -> None:
         self._pool.stop()
+        self._oauth_pool.stop()
 
 
 def token_secret(config: BrokerConfig) -> str | None:
