@@ -7,7 +7,6 @@ from moldau.base.session import SecurityProtocol
 from moldau.base.settings import SettingError
 
 PROTOCOLS = tuple(protocol.value for protocol in SecurityProtocol)
-SUPPORTED = frozenset(SecurityProtocol)
 WILDCARDS = frozenset({"", "0.0.0.0", "::", "0:0:0:0:0:0:0:0"})
 HOST_LETTERS = frozenset("0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-%._:")
 MAX_PORT = 65535
@@ -65,11 +64,7 @@ def read_listener(setting: str, text: str, protocols: Mapping[str, SecurityProto
     if name not in protocols:
         words = f"{setting} has {name}, but listener.security.protocol.map does not name its security protocol"
         return SettingError(setting, f"{words}; add {name}:PLAINTEXT to the map")
-    protocol = protocols[name]
-    if protocol not in SUPPORTED:
-        words = f"{setting} has {name} with security protocol {protocol.value}, which is not supported yet"
-        return SettingError(setting, f"{words}, and Moldau would run without protection")
-    return Listener(name, protocol, host, int(port))
+    return Listener(name, protocols[name], host, int(port))
 
 
 def clashes(listeners: list[Listener]) -> SettingError | None:

@@ -209,7 +209,7 @@ class Listeners:
         connection = Connection(
             channel, session, self.request_limits, self._handler, lambda closed: self._closed(closed, ip)
         )
-        if (gate := self._gates.get(name)) is not None:
+        if (gate := self._gates.get(bound.name)) is not None:
             connection.hand_over(gate, largest=gate.largest_frame)
         self.connections.add(connection)
 

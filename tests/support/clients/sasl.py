@@ -31,7 +31,7 @@ def sasl_broker(**settings: object) -> Broker:
         "sasl.enabled.mechanisms": ",".join(("PLAIN", *SCRAMS)),
         f"{LISTENER}.plain.sasl.jaas.config": jaas(users),
     }
-    return Broker(**given | settings)
+    return Broker(None, **given | settings)
 
 
 def client_settings(bootstrap: str, mechanism: str, user: str, password: str) -> dict[str, Any]:
@@ -46,8 +46,9 @@ def client_settings(bootstrap: str, mechanism: str, user: str, password: str) ->
     }
 
 
-def as_admin(bootstrap: str) -> AdminClient:
-    return AdminClient(client_settings(bootstrap, "PLAIN", "admin", PLAIN_USERS["admin"]))
+def as_admin(bootstrap: str, **others: str) -> AdminClient:
+    """`others` are more settings of librdkafka."""
+    return AdminClient({**client_settings(bootstrap, "PLAIN", "admin", PLAIN_USERS["admin"]), **others})
 
 
 def set_password(admin: AdminClient, user: str, password: str, mechanism: str = "SCRAM-SHA-256") -> None:
@@ -56,8 +57,8 @@ def set_password(admin: AdminClient, user: str, password: str, mechanism: str = 
     admin.alter_user_scram_credentials([change])[user].result(SECONDS)
 
 
-def add_scram_users(bootstrap: str) -> None:
-    admin = as_admin(bootstrap)
+def add_scram_users(bootstrap: str, **others: str) -> None:
+    admin = as_admin(bootstrap, **others)
     for mechanism in SCRAMS:
         for user, password in SCRAM_USERS.items():
             set_password(admin, user, password, mechanism)

@@ -36,7 +36,6 @@ def test_addresses(text: str, name: str, host: str, port: int) -> None:
         ("PLAINTEXT://local host:1", "must be a list of NAME://host:port"),
         ("PLAINTEXT://:65536", "has a port above 65535"),
         ("OTHER://:1", "add OTHER:PLAINTEXT to the map"),
-        ("SASL_SSL://:1", "with security protocol SASL_SSL, which is not supported yet"),
     ],
 )
 def test_addresses_that_do_not_fit(text: str, reason: str) -> None:
