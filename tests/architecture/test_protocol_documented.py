@@ -23,6 +23,10 @@ def test_the_broker_serves_what_the_wire_layer_knows() -> None:
     assert keys == sorted(set(keys))
 
 
+BEFORE_LOGIN = {"ApiVersions", "SaslHandshake", "SaslAuthenticate"}  # clients send them before they authenticate
+OF_OWNERS = {"RenewDelegationToken", "ExpireDelegationToken"}  # the token itself names those that may
+
+
 @pytest.mark.parametrize("api", APIS, ids=lambda api: api.messages.name)
 def test_an_api_is_one_file_that_names_its_versions(api: Api) -> None:
     handler = api.handler or api.hot
@@ -31,20 +35,9 @@ def test_an_api_is_one_file_that_names_its_versions(api: Api) -> None:
     assert re.search(rf"\b{api.messages.name} {served(api.messages)}(?![–\d])", notes_on(api)), notes_on(api)
 
 
-# Clients send the first three before they are authenticated. Tokens are for their owners and renewers.
-WITHOUT_NEEDS = {
-    "ApiVersions",
-    "SaslHandshake",
-    "SaslAuthenticate",
-    "RenewDelegationToken",
-    "ExpireDelegationToken",
-    "DescribeDelegationToken",
-}
-
-
 @pytest.mark.parametrize("api", APIS, ids=lambda api: api.messages.name)
 def test_an_api_declares_what_it_needs(api: Api) -> None:
-    assert bool(api.needs) == (api.messages.name not in WITHOUT_NEEDS)
+    assert bool(api.needs) == (api.messages.name not in BEFORE_LOGIN | OF_OWNERS)
     if api.messages.between_brokers:
         assert api.needs == (Need(Operation.CLUSTER_ACTION, ResourceType.CLUSTER),)
 

@@ -85,7 +85,11 @@ class WireError(IntEnum):
     KAFKA_STORAGE_ERROR = 56, True, "The disk failed, or is full: then delete topics or lower retention.bytes."
     LOG_DIR_NOT_FOUND = 57, False, "The broker has no such log directory."
     SASL_AUTHENTICATION_FAILED = 58, False, "The credentials are wrong."
-    DELEGATION_TOKEN_AUTH_DISABLED = 61, False, "delegation.token.secret.key is not set."
+    DELEGATION_TOKEN_AUTH_DISABLED = (
+        61,
+        False,
+        "There are no delegation tokens: delegation.token.secret.key is not set.",
+    )
     DELEGATION_TOKEN_NOT_FOUND = 62, False, "There is no such delegation token."
     DELEGATION_TOKEN_OWNER_MISMATCH = 63, False, "The user is neither owner nor renewer of the delegation token."
     DELEGATION_TOKEN_REQUEST_NOT_ALLOWED = (

@@ -86,9 +86,7 @@ def assemble(
     def image() -> ClusterImage:
         return controller.image
 
-    if own_login(config, listener_name) is not None:
-        connect = logged_in(connect, lambda: own_login(running.current, listener_name))
-    peers = Peers(image, listener_name, node_id=config.node_id, connect=connect)
+    peers = Peers(image, listener_name, node_id=config.node_id, connect=_with_login(connect, running, listener_name))
     client = ControllerClient(controller, peers, config.node_id, lambda *request: dispatcher.serve(*request))
     in_cluster = client if config.zookeeper_connect else None
     marker_sender, add_partitions_sender = MarkerSender(peers), AddPartitionsSender(peers)
@@ -133,3 +131,10 @@ def assemble(
         dispatcher=dispatcher,
         sasl=SaslServer(current, image, now),
     )
+
+
+def _with_login(connect: Connect, running: RunningConfig, listener: str) -> Connect:
+    """The same with a login at the other broker, if its listener wants one."""
+    if own_login(running.current, listener) is None:
+        return connect
+    return logged_in(connect, lambda: own_login(running.current, listener))

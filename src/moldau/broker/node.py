@@ -35,6 +35,7 @@ from moldau.broker.controller import Controller
 from moldau.broker.listener_settings import Listener
 from moldau.broker.replica_manager import ReplicaManager
 from moldau.broker.scheduler import PeriodicTask, Scheduler
+from moldau.broker.security.first_users import first_users, forget_first_users
 from moldau.broker.security.sasl_server import token_secret
 from moldau.broker.settings import BrokerConfig, load
 from moldau.log.directory import DirectoryFailed, DirectoryRefused, LogDirectory
@@ -295,18 +296,22 @@ class Node:
         config, controller = self._config, self._controller
         endpoints = {each.name: Endpoint(each.host, each.port or ports.get(each.name, 0)) for each in config.advertised}
         self._broker = Broker(config.node_id, endpoints, config.broker_rack)
-        brought = await self._initial_changes()
+        founded, usable = controller.founded, [each.path for each in self._directories if not each.offline]
+        brought = await self._initial_changes() + first_users(usable, founded=founded)
         lifecycle = self._lifecycle
         if lifecycle is None:
             refusal = await controller.join(self._broker, *brought)
             if refusal is not None:
                 raise StoreError(refusal.message)
+            if founded:
+                forget_first_users(usable, controller.image)
             return
         wait_s = 2 * config.zookeeper_session_timeout_ms / 1000
         listener_name = self._assembly.peers.listener_name
         await self._startup.retry(lambda: lifecycle.check_id_unused(self._broker, listener_name, wait_s))
         if controller.founded:
             await self._startup.retry(lambda: lifecycle.registration.election.create_cluster(brought))
+            forget_first_users(usable, controller.image)
         set_aside(_store_path(self._directories))
 
     async def _initial_changes(self) -> tuple[Change, ...]:

@@ -95,7 +95,7 @@ APIS = (
     control(BY_KEY[38], create_delegation_token, needs.CREATE_TOKEN, forwarded=True, only_for=refused_requester),
     control(BY_KEY[39], renew_delegation_token, needs.NOTHING, forwarded=True, only_for=refused_requester),
     control(BY_KEY[40], expire_delegation_token, needs.NOTHING, forwarded=True, only_for=refused_requester),
-    control(BY_KEY[41], describe_delegation_token, needs.NOTHING, only_for=refused_requester),
+    control(BY_KEY[41], describe_delegation_token, needs.DESCRIBE_TOKEN, only_for=refused_requester),
     coordinator(BY_KEY[42], delete_groups, needs.DELETE_GROUP),
     control(BY_KEY[43], elect_leaders, needs.ALTER_CLUSTER, forwarded=True),
     control(BY_KEY[44], incremental_alter_configs, needs.ALTER_CONFIGS, forwarded=True),

@@ -42,3 +42,31 @@ def with_credentials(text: str | None, changes: Mapping[str, Credential | None])
         else:
             config[mechanism] = str(credential)
     return json.dumps({"version": VERSION, "config": config}, separators=(",", ":")) if config else None
+
+
+# ── users of a cluster that does not exist yet ──
+
+FIRST_USERS_FILE: Final = "moldau-users.json"  # in a data directory; read when the cluster is created
+
+
+def read_first_users(text: str) -> dict[str, dict[str, Credential]] | str:
+    """Credentials by user and mechanism, or the end of the sentence "the file …"."""
+    try:
+        users = json.loads(text)["users"]
+        found = {
+            str(user): {str(name): read_credential(str(value)) for name, value in config.items()}
+            for user, config in users.items()
+        }
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return "is damaged"
+    read: dict[str, dict[str, Credential]] = {}
+    for user, config in found.items():
+        read[user] = {name: value for name, value in config.items() if value is not None and name in SCRAM}
+        if not user or len(read[user]) < len(config):
+            return f"has a damaged credential of user {user!r}"
+    return read
+
+
+def write_first_users(users: Mapping[str, Mapping[str, Credential]]) -> str:
+    written = {user: {name: str(value) for name, value in config.items()} for user, config in users.items()}
+    return json.dumps({"version": VERSION, "users": written}, indent=2) + "\n"

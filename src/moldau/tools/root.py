@@ -14,7 +14,8 @@ from typer.main import get_command
 import moldau
 from moldau import compiled
 from moldau.tools.common.app import App, Group
-from moldau.tools.common.options import Output, OutputOption, Properties, RootBootstrap, Shared
+from moldau.tools.common.options import Output, OutputOption, Profile, Properties, RootBootstrap, Shared
+from moldau.tools.common.profiles import expand, profile
 
 # name → (module, Typer application in it, line of the help page), in the order of the help page.
 COMMANDS = {
@@ -28,6 +29,8 @@ COMMANDS = {
     "consume": ("moldau.tools.records.consume", "app", "Print records of a topic."),
     "group": ("moldau.tools.group.app", "app", "List, describe and delete consumer groups; reset offsets."),
     "txn": ("moldau.tools.txn.app", "app", "List and describe transactions; abort hanging ones."),
+    "user": ("moldau.tools.user.app", "app", "Create, list, describe, alter and delete users."),
+    "token": ("moldau.tools.token.app", "app", "Create, list, renew and expire delegation tokens."),
     "pipeline": ("moldau.tools.pipeline.app", "app", "Run and watch Spark pipelines."),
     "spark": ("moldau.tools.pipeline.pack", "app", "Prepare Spark clusters for pipelines."),
     "perf": ("moldau.tools.records.perf", "app", "Measure the throughput and latency of a broker."),
@@ -80,6 +83,7 @@ def root(
     bootstrap: RootBootstrap = None,
     output: OutputOption = None,
     properties: Properties = None,
+    profile_name: Profile = None,
     version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
@@ -88,4 +92,5 @@ def root(
 
     Exit codes: 0 done, or a server was stopped; 1 failed; 2 used wrongly; 130 interrupted with Ctrl-C.
     """
-    ctx.obj = Shared(bootstrap, output or Output.TABLE, tuple(properties or ()))
+    given = [*(profile(profile_name) if profile_name else ()), *expand(properties or ())]
+    ctx.obj = Shared(bootstrap, output or Output.TABLE, tuple(given))

@@ -13,9 +13,11 @@ import typer
 from moldau.client.admin.target import Target
 from moldau.tools.common.failure import misused, split_pair
 from moldau.tools.common.hints import remember_bootstrap
+from moldau.tools.common.profiles import expand
 
 DEFAULT_BOOTSTRAP = "localhost:9092"
 BOOTSTRAP_VARIABLE = "MOLDAU_BOOTSTRAP"
+BOOTSTRAP_PROPERTY = "bootstrap.servers"
 
 
 class Output(StrEnum):
@@ -50,7 +52,21 @@ Properties = Annotated[
     typer.Option(
         "-X",
         metavar="KEY=VALUE",
-        help="A property for librdkafka, such as a TLS or SASL setting.",
+        help="A property for librdkafka, such as a TLS or SASL setting; @FILE for a file of them.",
+        rich_help_panel=PANEL,
+    ),
+]
+
+
+Profile = Annotated[
+    str | None,
+    typer.Option(
+        "--profile",
+        metavar="NAME",
+        envvar="MOLDAU_PROFILE",
+        show_envvar=False,
+        help="Properties of ~/.config/moldau/NAME.properties, a private file.",
+        show_default="MOLDAU_PROFILE",
         rich_help_panel=PANEL,
     ),
 ]
@@ -75,11 +91,12 @@ class CommandContext:
 
 def merge(outer: Shared, bootstrap: str | None, output: Output | None, properties: list[str] | None) -> CommandContext:
     """Options after the command's name win over those before it; properties add up."""
-    typed = bootstrap or outer.bootstrap
+    pairs = dict(split_pair(text, "-X") for text in (*outer.properties, *expand(properties or ())))
+    typed = bootstrap or outer.bootstrap or pairs.get(BOOTSTRAP_PROPERTY)
+    pairs.pop(BOOTSTRAP_PROPERTY, None)
     found_anyway = typed == os.environ.get(BOOTSTRAP_VARIABLE, DEFAULT_BOOTSTRAP)
     remember_bootstrap(None if found_anyway else typed)
-    pairs = [split_pair(text, "-X") for text in (*outer.properties, *(properties or ()))]
-    target = Target(typed or DEFAULT_BOOTSTRAP, dict(pairs))
+    target = Target(typed or DEFAULT_BOOTSTRAP, pairs)
     return CommandContext(target, (output or outer.output) is Output.JSON)
 
 

@@ -1,0 +1,1 @@
+"""`moldau token`: delegation tokens."""

@@ -1,0 +1,1 @@
+"""`moldau user`: users with SCRAM credentials."""
