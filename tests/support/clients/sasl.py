@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
@@ -23,7 +24,7 @@ def jaas(options: Mapping[str, str], module: str = "plain.PlainLoginModule") -> 
     return f"{MODULE}.{module} required " + " ".join(f'{name}="{value}"' for name, value in options.items()) + ";"
 
 
-def sasl_broker(**settings: object) -> Broker:
+def sasl_broker(directory: Path | None = None, **settings: object) -> Broker:
     """A broker with one listener, which wants SASL; PLAIN_USERS are its users."""
     users = {f"user_{name}": password for name, password in PLAIN_USERS.items()}
     given: dict[str, object] = {
@@ -31,7 +32,7 @@ def sasl_broker(**settings: object) -> Broker:
         "sasl.enabled.mechanisms": ",".join(("PLAIN", *SCRAMS)),
         f"{LISTENER}.plain.sasl.jaas.config": jaas(users),
     }
-    return Broker(None, **given | settings)
+    return Broker(directory, **given | settings)
 
 
 def client_settings(bootstrap: str, mechanism: str, user: str, password: str) -> dict[str, Any]:
