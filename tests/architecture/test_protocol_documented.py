@@ -7,10 +7,11 @@ import pytest
 from kafka.errors import for_code
 
 from moldau.base.errors import WireError
-from moldau.broker.authorization import Need, Operation, ResourceType
 from moldau.broker.dispatch import Api
+from moldau.broker.needs import Need
 from moldau.broker.protocol_page import notes_on, render, served
 from moldau.broker.table import APIS
+from moldau.security.acls import Operation, ResourceType
 from moldau.wire.messages import registry
 from support.repository.sources import PACKAGE, ROOT, SOURCES, parsed
 

@@ -13,11 +13,11 @@ from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
 from moldau.base.errors import Refusal, WireError
 from moldau.base.later import Later
 from moldau.base.session import Session
-from moldau.broker.authorization import Need
 from moldau.broker.call import Call
 from moldau.broker.cluster.controller_client import ControllerClient
 from moldau.broker.context import Contexts, ControlContext, CoordinatorContext, DataContext
 from moldau.broker.controller import NotController
+from moldau.broker.needs import Need
 from moldau.broker.waiting import awaited
 from moldau.net.connection import Connection, Handled
 from moldau.net.reply import BadRequest, Parked, Reply

@@ -4,7 +4,19 @@ They follow Kafka's table "Operations and Resources on Protocols", and Kafka's c
 no IdempotentWrite (KIP-679), ElectLeaders needs Alter, ConsumerGroupDescribe needs Describe.
 """
 
-from moldau.broker.authorization import Need, Operation, ResourceType
+from typing import NamedTuple
+
+from moldau.security.acls import Operation, ResourceType
+
+
+class Need(NamedTuple):
+    operation: Operation
+    resource: ResourceType
+    when: str = ""  # which requests need it, or what may stand in for it; "" for all
+
+    def __str__(self) -> str:
+        return f"{self.operation.title} on {self.resource.title}" + (f" ({self.when})" if self.when else "")
+
 
 _TOPIC, _GROUP = ResourceType.TOPIC, ResourceType.GROUP
 _CLUSTER, _TRANSACTIONAL_ID = ResourceType.CLUSTER, ResourceType.TRANSACTIONAL_ID

@@ -5,19 +5,16 @@
 
 from moldau.base.errors import WireError
 from moldau.base.later import NowOrLater, gather
-from moldau.broker.authorization import Operation, bit_field
 from moldau.broker.call import Call
 from moldau.broker.context import CoordinatorContext
 from moldau.groups.shard import GroupShard
+from moldau.security.acls import SUPPORTED, ResourceType, bit_field
 from moldau.wire.declare import replace
 from moldau.wire.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 
 ERRORS_SINCE = 6
 
-# All operations on groups: nothing is enforced yet (KIP-430).
-GROUP_OPERATIONS = bit_field(
-    Operation.READ, Operation.DELETE, Operation.DESCRIBE, Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS
-)
+GROUP_OPERATIONS = bit_field(SUPPORTED[ResourceType.GROUP])  # those of clients that may do everything (KIP-430)
 
 
 def describe_groups(
