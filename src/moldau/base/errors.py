@@ -60,7 +60,12 @@ class WireError(IntEnum):
     )
     REBALANCE_IN_PROGRESS = 27, False, "The group is rebalancing: join again."
     TOPIC_AUTHORIZATION_FAILED = 29, False, "The client is not authorized for this operation on the topic."
-    CLUSTER_AUTHORIZATION_FAILED = 31, False, "Only brokers may send this request, on the inter-broker listener."
+    GROUP_AUTHORIZATION_FAILED = 30, False, "The client is not authorized for this operation on the group."
+    CLUSTER_AUTHORIZATION_FAILED = (
+        31,
+        False,
+        "The client is not authorized for this operation on the cluster, or this is not the inter-broker listener.",
+    )
     INVALID_TIMESTAMP = 32, False, "A record's timestamp is further from the broker's clock than the topic allows."
     UNSUPPORTED_SASL_MECHANISM = 33, False, "The SASL mechanism is not enabled, or not known."
     ILLEGAL_SASL_STATE = 34, False, "The request does not belong to this state of the connection's authentication."
@@ -81,6 +86,7 @@ class WireError(IntEnum):
     CONCURRENT_TRANSACTIONS = 51, True, "The transactional id's last transaction is still being ended."
     TRANSACTION_COORDINATOR_FENCED = 52, False, "A newer coordinator has taken over the transaction."
     TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53, False, "The client is not authorized for this transactional id."
+    SECURITY_DISABLED = 54, False, "ACLs need authorizer.class.name in the settings of the brokers."
     OPERATION_NOT_ATTEMPTED = 55, False, "Not attempted, because another part of the request failed."
     KAFKA_STORAGE_ERROR = 56, True, "The disk failed, or is full: then delete topics or lower retention.bytes."
     LOG_DIR_NOT_FOUND = 57, False, "The broker has no such log directory."

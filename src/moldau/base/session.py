@@ -16,6 +16,7 @@ class Principal(NamedTuple):
 
 
 ANONYMOUS: Final = Principal("User", "ANONYMOUS")
+BROKER: Final = Principal("Broker", "")  # a broker's own requests: no client can have a principal of this kind
 
 
 class SecurityProtocol(Enum):
@@ -50,3 +51,4 @@ class Session:
     authentication: object | None = None  # the state of a SASL exchange
     repeated: object | None = None  # the last Produce request, to recognise the next one by
     quota: object | None = None  # the state of the user's quotas
+    rights: object | None = None  # what the principal may do, as far as it was asked for

@@ -4,7 +4,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from moldau.base.errors import Refusal
-from moldau.base.session import Session
 from moldau.broker.cluster.controller_client import ControllerClient
 from moldau.broker.context import Contexts, ControlContext, CoordinatorContext, DataContext, RunningConfig
 from moldau.broker.controller import Controller
@@ -19,7 +18,10 @@ from moldau.broker.metadata_cache import MetadataCache
 from moldau.broker.peers import Peers
 from moldau.broker.producer_ids import ProducerIds
 from moldau.broker.recently_dead import RecentlyDead
+from moldau.broker.security.authorizer import Authorizer
 from moldau.broker.security.delegation_tokens import DelegationTokens
+from moldau.broker.security.gate import Gate
+from moldau.broker.security.guards.table import GUARDS
 from moldau.broker.security.peer_login import logged_in
 from moldau.broker.security.sasl_server import SaslServer
 from moldau.broker.security.sasl_settings import own_login
@@ -64,6 +66,13 @@ class Assembly:
         await self.add_partitions_sender.stop()
 
 
+def _authorizer(config: BrokerConfig, image: Callable[[], ClusterImage]) -> Authorizer | None:
+    if not config.authorizer_class_name:
+        return None
+    everyone = config.allow_everyone_if_no_acl_found
+    return Authorizer(config.principals_of_super_users, image, allow_everyone=everyone)
+
+
 def assemble(
     config: BrokerConfig,
     controller: Controller,
@@ -96,11 +105,9 @@ def assemble(
     transactions = TransactionCoordinator(replicas, markers, producer_ids, current, image, now, add_partitions_sender)
     sessions, recently_dead = FetchSessionCache(config.max_incremental_fetch_session_cache_slots), RecentlyDead()
     topics = TopicCreator(controller, in_cluster, replicas, current)
+    authorizer = _authorizer(config, image)
 
-    def serve_forwarded(frame: memoryview, session: Session) -> Awaitable[bytes | Refusal]:
-        return dispatcher.serve_forwarded(frame, session)
-
-    data = DataContext(running, controller, replicas, sessions, transactions, VerificationQueue(), now)
+    data = DataContext(running, controller, replicas, sessions, transactions, VerificationQueue(), now, authorizer)
     control = ControlContext(
         running,
         controller,
@@ -111,12 +118,14 @@ def assemble(
         MetadataCache(),
         peers,
         recently_dead,
-        serve_forwarded,
+        lambda frame, session: dispatcher.serve_forwarded(frame, session),
         tls_problem,
         DelegationTokens(controller, current, now),
+        authorizer,
     )
     coordinator = CoordinatorContext(running, controller, groups, transactions, producer_ids, topics, now)
-    dispatcher = Dispatcher(Contexts(data, control, coordinator, in_cluster), APIS)
+    gate = None if authorizer is None else Gate(authorizer, GUARDS, image, current)
+    dispatcher = Dispatcher(Contexts(data, control, coordinator, in_cluster), APIS, gate)
     return Assembly(
         running=running,
         peers=peers,

@@ -20,6 +20,7 @@ from moldau.broker.metadata_cache import MetadataCache
 from moldau.broker.peers import Peers
 from moldau.broker.producer_ids import ProducerIds
 from moldau.broker.recently_dead import RecentlyDead
+from moldau.broker.security.authorizer import Authorizer
 from moldau.broker.security.delegation_tokens import DelegationTokens
 from moldau.broker.settings import BrokerConfig
 from moldau.broker.topics import TopicCreator
@@ -62,6 +63,7 @@ class DataContext(_Context):
     transactions: TransactionCoordinator  # verifies transactional batches
     verification_queue: VerificationQueue
     now: Callable[[], int]  # milliseconds since the Unix epoch
+    authorizer: Authorizer | None  # None: every client may do everything
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +80,7 @@ class ControlContext(_Context):
     serve_forwarded: ServeForwarded
     tls_problem: Callable[[Mapping[str, str]], str | None]  # why this broker cannot use these settings
     tokens: DelegationTokens
+    authorizer: Authorizer | None
 
     def rules(self, image: ClusterImage) -> ElectionRules:
         return election_rules(self.config, image)

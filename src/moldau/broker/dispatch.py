@@ -8,16 +8,18 @@ import inspect
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from enum import Enum
+from functools import partial
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from moldau.base.errors import Refusal, WireError
 from moldau.base.later import Later
-from moldau.base.session import Session
+from moldau.base.session import BROKER, Session
 from moldau.broker.call import Call
 from moldau.broker.cluster.controller_client import ControllerClient
 from moldau.broker.context import Contexts, ControlContext, CoordinatorContext, DataContext
 from moldau.broker.controller import NotController
 from moldau.broker.needs import Need
+from moldau.broker.security.gate import Gate
 from moldau.broker.waiting import awaited
 from moldau.net.connection import Connection, Handled
 from moldau.net.reply import BadRequest, Parked, Reply
@@ -43,7 +45,7 @@ FORWARDED_MS: Final = 30_000  # how long to look for a controller, unless the re
 FALLBACK_VERSION: Final = 0  # of the response to an ApiVersions request of an unknown version (KIP-511)
 
 
-OWN_SESSION: Final = Session("", "")  # of requests that a broker makes to itself
+OWN_SESSION: Final = Session("", "", principal=BROKER)  # of requests that a broker makes to itself
 
 C = TypeVar("C", contravariant=True)
 Response: TypeAlias = object  # a message, its encoded body, or NotController
@@ -124,7 +126,10 @@ class Hot:
 
 
 class Dispatcher:
-    def __init__(self, contexts: Contexts, apis: Iterable[Api]) -> None:
+    """Without a gate every client may do everything."""
+
+    def __init__(self, contexts: Contexts, apis: Iterable[Api], gate: Gate | None = None) -> None:
+        self._gate = gate
         self._contexts = contexts
         self._data = contexts.data
         self._control = contexts.control
@@ -194,8 +199,7 @@ class Dispatcher:
         return self._answer(api, request, call)
 
     def _answer(self, api: Api, request: object, call: Call) -> Handled:
-        assert api.handler is not None
-        response = api.handler(self._context_of(api), request, call)
+        response = self._handle(api, request, call)
         if inspect.iscoroutine(response):
             return self._answer_later(api, response, call)
         if isinstance(response, Later):
@@ -268,14 +272,18 @@ class Dispatcher:
         """The response to a request that this broker makes to itself."""
         return await self._serve(self._apis[layout_of(type(request)).key], request, Call(OWN_SESSION, version, 0))
 
+    def _handle(self, api: Api, request: object, call: Call) -> Served:
+        assert api.handler is not None
+        serve = partial(api.handler, self._context_of(api))
+        return serve(request, call) if self._gate is None else self._gate.serve(api.messages, serve, request, call)
+
     def _context_of(self, api: Api) -> DataContext | ControlContext | CoordinatorContext:
         if api.part is Part.DATA:
             return self._contexts.data
         return self._contexts.control if api.part is Part.CONTROL else self._contexts.coordinator
 
     async def _serve(self, api: Api, request: object, call: Call) -> object:
-        assert api.handler is not None
-        response = api.handler(self._context_of(api), request, call)
+        response = self._handle(api, request, call)
         return await response if inspect.isawaitable(response) else await awaited(response)
 
 

@@ -67,6 +67,21 @@ FIND_COORDINATOR: Needs = (
     Need(Operation.DESCRIBE, _GROUP, "of a group"),
     Need(Operation.DESCRIBE, _TRANSACTIONAL_ID, "of a transactional id"),
 )
+METADATA: Needs = (
+    *DESCRIBE_TOPIC,
+    *AUTO_CREATE,
+    Need(Operation.DESCRIBE, _CLUSTER, "for the authorized operations on the cluster"),
+)
+DESCRIBE_TRANSACTIONS: Needs = (
+    *DESCRIBE_TRANSACTIONAL_ID,
+    Need(Operation.DESCRIBE, _TOPIC, "for each topic of the transaction"),
+)
+OPERATIONS_ON_CLUSTER: Needs = (Need(Operation.DESCRIBE, _CLUSTER, "for the authorized operations"),)
+DELETE_TOPICS: Needs = (
+    Need(Operation.DELETE, _CLUSTER, "or on each topic"),
+    *DELETE_TOPIC,
+    Need(Operation.DESCRIBE, _TOPIC, "to learn that a topic does not exist"),
+)
 LIST_GROUPS: Needs = (Need(Operation.DESCRIBE, _CLUSTER, "or on each group"), *DESCRIBE_GROUP)
 INIT_PRODUCER_ID: Needs = (
     Need(Operation.WRITE, _TRANSACTIONAL_ID, "with a transactional id"),

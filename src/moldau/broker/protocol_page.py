@@ -28,8 +28,8 @@ Flexible versions have compact lengths and tagged fields (KIP-482).
 
 NEEDS = """## Authorization
 
-The operations that a principal will need, and on which resources. They are declared, and not enforced yet: every client
-may call every API.
+The operations that a principal needs, and on which resources, where an authorizer is configured
+([security.md](security.md)). Without one, every client may call every API.
 
 | API | Needs |
 |---|---|

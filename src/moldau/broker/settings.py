@@ -26,7 +26,7 @@ from moldau.broker.tables.coordinators import COORDINATORS
 from moldau.broker.tables.idle import IDLE
 from moldau.broker.tables.replication import REPLICATION
 from moldau.broker.tables.sasl import SASL
-from moldau.broker.tables.security import SECURITY, SECURITY_GUARDS
+from moldau.broker.tables.security import AUTHORIZATION, AUTHORIZERS, SECURITY, SECURITY_GUARDS
 from moldau.broker.tables.storage import STORAGE, STORAGE_GUARDS
 from moldau.broker.tables.tls import TLS
 from moldau.broker.tables.used import USED
@@ -54,6 +54,7 @@ BROKER = Table(
     (
         *USED,
         *CLUSTERS,
+        *AUTHORIZATION,
         *COORDINATION,
         *REPLICATION,
         *SASL,
@@ -100,6 +101,8 @@ class BrokerConfig:
     overrides: ListenerOverrides  # settings of single listeners
 
     broker_rack: str | None
+    allow_everyone_if_no_acl_found: bool
+    authorizer_class_name: str
     auto_create_topics_enable: bool
     auto_leader_rebalance_enable: bool
     connections_max_idle_ms: int
@@ -173,6 +176,7 @@ class BrokerConfig:
     socket_receive_buffer_bytes: int
     socket_request_max_bytes: int
     socket_send_buffer_bytes: int
+    super_users: str
     transaction_max_timeout_ms: int
     transaction_partition_verification_enable: bool
     transaction_remove_expired_transaction_cleanup_interval_ms: int
@@ -184,6 +188,10 @@ class BrokerConfig:
     zookeeper_connect: str | None
     zookeeper_connection_timeout_ms: int | None
     zookeeper_session_timeout_ms: int
+
+    @property
+    def principals_of_super_users(self) -> tuple[str, ...]:
+        return super_users(self.super_users)
 
     def topic_defaults(self) -> LogConfig:
         """The settings of a topic without overrides."""
@@ -390,9 +398,25 @@ def _cross_checks(given: Mapping[str, str], values: Mapping[str, Value]) -> Iter
     if isinstance(rate, float) and not rate > 0:
         words = f"log.cleaner.io.max.bytes.per.second must be more than 0, got {rate}"
         yield SettingError("log.cleaner.io.max.bytes.per.second", words)
+    yield from _wrong_authorization(values)
     if values["max.connections.per.ip"] == 0 and not values["max.connections.per.ip.overrides"]:
         words = "max.connections.per.ip can be 0 only where max.connections.per.ip.overrides lets some addresses in"
         yield SettingError("max.connections.per.ip", words)
+
+
+def _wrong_authorization(values: Mapping[str, Value]) -> Iterator[SettingError]:
+    named = str(values["authorizer.class.name"])
+    if named and named not in AUTHORIZERS:
+        words = f"must be {' or '.join(AUTHORIZERS)}: Moldau runs no Java classes, got '{shortened(named)}'"
+        yield SettingError("authorizer.class.name", f"authorizer.class.name {words}")
+    for user in super_users(str(values["super.users"])):
+        if ":" not in user:
+            words = f"super.users must be principals as User:name, separated by semicolons, got '{shortened(user)}'"
+            yield SettingError("super.users", words)
+
+
+def super_users(text: str) -> tuple[str, ...]:
+    return tuple(filter(None, (each.strip() for each in text.split(";"))))
 
 
 def _ip_limits(text: str) -> dict[str, int] | SettingError:

@@ -7,6 +7,7 @@ from moldau.broker.tables.coordination import COORDINATION
 from moldau.broker.tables.idle import IDLE
 from moldau.broker.tables.replication import REPLICATION
 from moldau.broker.tables.sasl import SASL
+from moldau.broker.tables.security import AUTHORIZATION
 from moldau.broker.tables.tls import TLS
 from moldau.broker.tables.used import USED
 from moldau.groups.settings import GROUP
@@ -99,7 +100,9 @@ def render() -> str:
         GROUPS,
         markdown(GROUP, live=False),
         BROKERS,
-        markdown((*USED, *CLUSTERS, *COORDINATION, *REPLICATION, *SASL, *TLS, *TOPIC_DEFAULTS), live=True),
+        markdown(
+            (*USED, *CLUSTERS, *AUTHORIZATION, *COORDINATION, *REPLICATION, *SASL, *TLS, *TOPIC_DEFAULTS), live=True
+        ),
         NOT_THERE,
         _groups(LATER, " (no effect yet)"),
         REFUSED + refused,

@@ -13,12 +13,15 @@ from moldau.broker.apis.api_versions import api_versions
 from moldau.broker.apis.broker_heartbeat import broker_heartbeat
 from moldau.broker.apis.consumer_group_describe import consumer_group_describe
 from moldau.broker.apis.consumer_group_heartbeat import consumer_group_heartbeat
+from moldau.broker.apis.create_acls import create_acls
 from moldau.broker.apis.create_delegation_token import create_delegation_token
 from moldau.broker.apis.create_partitions import create_partitions
 from moldau.broker.apis.create_topics import create_topics
+from moldau.broker.apis.delete_acls import delete_acls
 from moldau.broker.apis.delete_groups import delete_groups
 from moldau.broker.apis.delete_records import delete_records
 from moldau.broker.apis.delete_topics import delete_topics
+from moldau.broker.apis.describe_acls import describe_acls
 from moldau.broker.apis.describe_cluster import describe_cluster
 from moldau.broker.apis.describe_configs import describe_configs
 from moldau.broker.apis.describe_delegation_token import describe_delegation_token
@@ -64,7 +67,7 @@ APIS = (
     hot(BY_KEY[0], produce, needs.PRODUCE),
     hot(BY_KEY[1], fetch, needs.FETCH),
     data(BY_KEY[2], list_offsets, needs.DESCRIBE_TOPIC),
-    control(BY_KEY[3], metadata, needs.DESCRIBE_TOPIC + needs.AUTO_CREATE),
+    control(BY_KEY[3], metadata, needs.METADATA),
     coordinator(BY_KEY[8], offset_commit, needs.READ_GROUP + needs.READ_TOPIC),
     coordinator(BY_KEY[9], offset_fetch, needs.DESCRIBE_GROUP + needs.DESCRIBE_TOPIC),
     coordinator(BY_KEY[10], find_coordinator, needs.FIND_COORDINATOR),
@@ -77,7 +80,7 @@ APIS = (
     control(BY_KEY[17], sasl_handshake, needs.NOTHING),
     control(BY_KEY[18], api_versions, needs.NOTHING),
     control(BY_KEY[19], create_topics, needs.CREATE_TOPICS, forwarded=True),
-    control(BY_KEY[20], delete_topics, needs.DELETE_TOPIC, forwarded=True),
+    control(BY_KEY[20], delete_topics, needs.DELETE_TOPICS, forwarded=True),
     data(BY_KEY[21], delete_records, needs.DELETE_TOPIC),
     coordinator(BY_KEY[22], init_producer_id, needs.INIT_PRODUCER_ID),
     data(BY_KEY[23], offset_for_leader_epoch, needs.LEADER_EPOCH),
@@ -86,6 +89,9 @@ APIS = (
     coordinator(BY_KEY[26], end_txn, needs.WRITE_TRANSACTIONAL_ID),
     coordinator(BY_KEY[27], write_txn_markers, needs.WRITE_MARKERS),
     coordinator(BY_KEY[28], txn_offset_commit, needs.WRITE_TRANSACTIONAL_ID + needs.READ_GROUP + needs.READ_TOPIC),
+    control(BY_KEY[29], describe_acls, needs.DESCRIBE_CLUSTER),
+    control(BY_KEY[30], create_acls, needs.ALTER_CLUSTER, forwarded=True),
+    control(BY_KEY[31], delete_acls, needs.ALTER_CLUSTER, forwarded=True),
     control(BY_KEY[32], describe_configs, needs.DESCRIBE_CONFIGS),
     control(BY_KEY[33], alter_configs, needs.ALTER_CONFIGS, forwarded=True),
     data(BY_KEY[34], alter_replica_log_dirs, needs.ALTER_CLUSTER),
@@ -107,10 +113,10 @@ APIS = (
     control(BY_KEY[56], alter_partitions, needs.CLUSTER_ACTION),
     control(BY_KEY[57], update_features, needs.ALTER_CLUSTER, forwarded=True),
     control(BY_KEY[58], envelope, needs.CLUSTER_ACTION),
-    control(BY_KEY[60], describe_cluster, needs.DESCRIBE_CLUSTER),
+    control(BY_KEY[60], describe_cluster, needs.OPERATIONS_ON_CLUSTER),
     data(BY_KEY[61], describe_producers, needs.READ_TOPIC),
     control(BY_KEY[63], broker_heartbeat, needs.CLUSTER_ACTION),
-    coordinator(BY_KEY[65], describe_transactions, needs.DESCRIBE_TRANSACTIONAL_ID),
+    coordinator(BY_KEY[65], describe_transactions, needs.DESCRIBE_TRANSACTIONS),
     coordinator(BY_KEY[66], list_transactions, needs.DESCRIBE_TRANSACTIONAL_ID),
     control(BY_KEY[67], allocate_producer_ids, needs.CLUSTER_ACTION),
     coordinator(BY_KEY[68], consumer_group_heartbeat, needs.READ_GROUP + needs.DESCRIBE_TOPIC),

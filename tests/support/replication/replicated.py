@@ -183,7 +183,12 @@ class Node:
         )
         config = SimpleNamespace(fetch_max_bytes=1 << 30, node_id=self.id, replica_selector_class=None)
         return SimpleNamespace(
-            replicas=replicas, config=config, image=self.image, fetch_sessions=self.sessions, now=self.world.now
+            authorizer=None,
+            replicas=replicas,
+            config=config,
+            image=self.image,
+            fetch_sessions=self.sessions,
+            now=self.world.now,
         )
 
     def rack_aware(self) -> Any:

@@ -45,6 +45,7 @@ OF_KAFKA_3 = {
     "zookeeper.ssl.truststore.type",
 }
 OUR_OWN = {"sasl.oauthbearer.unsafe.accept.unsigned.tokens.from.anyone"}
+OF_THE_AUTHORIZER = {"allow.everyone.if.no.acl.found", "super.users"}  # which Kafka's class reads by itself
 RESTART = {"config.providers", "listeners", "listener.security.protocol.map"}
 
 SERVER_PROPERTIES = """
@@ -84,7 +85,10 @@ def problems(properties: dict[str, str]) -> list[str]:
 
 
 def test_the_tables_have_every_name_that_kafka_has_and_no_other() -> None:
-    for scope, table, extra in (("topic", TOPIC, set()), ("broker", BROKER, SET_WHILE_RUNNING | OF_KAFKA_3 | OUR_OWN)):
+    for scope, table, extra in (
+        ("topic", TOPIC, set()),
+        ("broker", BROKER, SET_WHILE_RUNNING | OF_KAFKA_3 | OF_THE_AUTHORIZER | OUR_OWN),
+    ):
         assert {setting.name for setting in table} - extra == {fact[1] for fact in FACTS if fact[0] == scope}
     names = [setting.name for setting in BROKER]
     assert len(names) == len(set(names))
@@ -110,7 +114,7 @@ def test_every_name_has_one_fate() -> None:
     assert not MEANINGLESS.keys() & NOT_YET.keys()
     assert GUARDS.keys() <= NOT_YET.keys()
     assert {"log.dirs", "message.max.bytes", "log.segment.bytes", "num.partitions"} <= used
-    assert len(used) == 179
+    assert len(used) == 183
     assert all(group.settings for group in LATER)
 
 
@@ -191,7 +195,17 @@ def test_an_existing_server_properties_starts_with_warnings_only() -> None:
         ),
         (
             {"authorizer.class.name": "org.example.Authorizer"},
-            "authorizer.class.name is not supported yet; Moldau would run without protection",
+            "authorizer.class.name must be org.apache.kafka.metadata.authorizer.StandardAuthorizer or "
+            "kafka.security.authorizer.AclAuthorizer: Moldau runs no Java classes, got 'org.example.Authorizer'",
+        ),
+        (
+            {"super.users": "User:admin; alice"},
+            "super.users must be principals as User:name, separated by semicolons, got 'alice'",
+        ),
+        (
+            {"principal.builder.class": "org.example.Builder"},
+            "principal.builder.class must be one of "
+            "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder, got 'org.example.Builder'",
         ),
         (
             {"ssl.engine.factory.class": "org.example.Engines"},
@@ -258,7 +272,6 @@ def test_all_problems_come_at_once() -> None:
 @pytest.mark.parametrize(
     "properties",
     [
-        {"authorizer.class.name": ""},
         {"remote.log.storage.system.enable": "false"},
         {"ssl.provider": "x"},
         {"sasl.kerberos.service.name": "kafka"},

@@ -7,16 +7,20 @@ from typing import Any
 import pytest
 
 from moldau.base.errors import Refusal, WireError
-from moldau.base.session import Principal, Session
+from moldau.base.session import BROKER, Principal, Session
 from moldau.broker.apis.envelope import envelope
 from moldau.broker.cluster.controller_client import ControllerClient
 from moldau.broker.context import Contexts
 from moldau.broker.controller import CONTENDED, NOT_CONTROLLER, NotController, unless_deposed
 from moldau.broker.dispatch import Dispatcher, Packed
+from moldau.broker.security.authorizer import Authorizer
+from moldau.broker.security.gate import Gate
+from moldau.broker.security.guards.table import GUARDS
 from moldau.broker.table import APIS
-from moldau.wire.codec import encode
+from moldau.metadata.image import ClusterImage
+from moldau.wire.codec import decode, encode
 from moldau.wire.headers import pack_request_header
-from moldau.wire.messages.create_topics import CreateTopicsRequest
+from moldau.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from moldau.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from support.brokers.calls import a_call
 
@@ -44,6 +48,36 @@ def test_a_client_that_waits_for_nothing_is_answered_by_the_controller(asked_ms:
     answer = asyncio.run(dispatcher._by_the_controller(client, api, request, b"", a_call(7)))
     assert answer == Packed(b"answer")
     assert waited == [looked_s]
+
+
+@pytest.mark.parametrize(
+    ("principal", "errors"),
+    [
+        (Principal("User", "alice"), [WireError.TOPIC_AUTHORIZATION_FAILED]),
+        (Principal("User", "admin"), []),
+        (BROKER, []),
+    ],
+    ids=str,
+)
+def test_a_forwarded_request_is_authorized_by_its_principal(principal: Principal, errors: list[WireError]) -> None:
+    """A broker's own requests are marked as such, and need no rights."""
+    (api,) = [each for each in APIS if each.messages.request is CreateTopicsRequest]
+
+    async def create(_: object, request: CreateTopicsRequest, __: object) -> CreateTopicsResponse:
+        return CreateTopicsResponse(topics=())
+
+    config: Any = None
+    authorizer = Authorizer(["User:admin"], ClusterImage)
+    gate = Gate(authorizer, GUARDS, ClusterImage, lambda: config)
+    dispatcher = Dispatcher(contexts(leads=True), [api._replace(handler=create)], gate)
+    topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1, assignments=(), configs=())
+    frame = pack_request_header(19, 7, 1, "client") + encode(CreateTopicsRequest(topics=(topic,)), 7)
+    session = Session("BROKERS", "10.0.0.1:1", principal=principal)
+    answer = asyncio.run(dispatcher.serve_forwarded(memoryview(frame), session))
+    assert isinstance(answer, bytes)
+    response = decode(CreateTopicsResponse, 7, answer, 5)
+    assert [topic.error_code for topic in response.topics] == errors
+    assert authorizer.denied == len(errors)
 
 
 def test_an_error_of_the_controllers_is_an_answer_and_ends_no_connection() -> None:

@@ -54,7 +54,7 @@ def test_a_disk_that_fails_between_two_batches_is_told_at_once(
         peers: Any = SimpleNamespace(to=None)
         ReplicaManager(replicas, peers, member, lambda: LED, lambda: settings, lambda: NOW, lambda reason: None)
         replicas.load(LED, 1, lambda: False)
-        context: Any = SimpleNamespace(replicas=replicas, now=lambda: NOW, image=LED, config=settings)
+        context: Any = SimpleNamespace(replicas=replicas, now=lambda: NOW, image=LED, config=settings, authorizer=None)
         monkeypatch.setattr(Log, "append", fail)
         rows = tuple(PartitionProduceData(index=index, records=bytes(batch(1, timestamp=NOW))) for index in range(2))
         request = ProduceRequest(

@@ -32,6 +32,7 @@ from moldau.replication.leader import Leader
 from moldau.replication.partition import Partition
 from moldau.wire.hot.fetch import FETCH_BY_ID, FetchBody, FetchPartition, FetchResult, pack_fetch, read_fetch
 
+Readable = dict[bytes, bool] | None  # topics that the client may read, by name or id; None: all
 FOLLOWERS_SERVE: Final = 11  # the version from which on followers serve consumers (KIP-392)
 
 
@@ -41,23 +42,37 @@ def fetch(ctx: DataContext, frame: memoryview, at: int, call: Call) -> Parts | P
     opened = ctx.fetch_sessions.open(ask, version, ctx.now())
     if opened.asked is None:
         return pack_fetch(version, call.correlation_id, opened.error, 0, [])
-    if ask.replica_id >= 0:
-        return fetch_as_follower(ctx, opened, ask, call)
     asked = opened.asked
-    plan = plan_fetch(ctx, ask, version, asked)
+    if ask.replica_id >= 0:
+        if ctx.authorizer is not None and not ctx.authorizer.rights(call.session).may_follow():
+            return respond(ctx, opened, call, _refuse_all(asked))
+        return fetch_as_follower(ctx, opened, ask, call)
+    plan = plan_fetch(ctx, ask, version, asked, _readable(ctx, call))
     if plan.ready or plan.size >= ask.min_bytes or ask.max_wait_ms <= 0 or not asked:
         return respond(ctx, opened, call, plan)
     parked, _ = delay(
         plan.partitions,
         ask,
         ask.min_bytes - plan.size,
-        lambda: respond(ctx, opened, call, plan_fetch(ctx, ask, version, asked)),
+        lambda: respond(ctx, opened, call, plan_fetch(ctx, ask, version, asked, _readable(ctx, call))),
         read_committed=ask.isolation == READ_COMMITTED,
     )
     return parked
 
 
-def plan_fetch(ctx: DataContext, ask: FetchBody, version: int, asked: Asked) -> Plan:
+def _readable(ctx: DataContext, call: Call) -> Readable:
+    if ctx.authorizer is None:
+        return None
+    rights = ctx.authorizer.rights(call.session)
+    return rights.reads_by_id if call.version >= FETCH_BY_ID else rights.reads
+
+
+def _refuse_all(asked: Asked) -> Plan:
+    failed = WireError.TOPIC_AUTHORIZATION_FAILED
+    return Plan([(token, failure(row.partition, failed)) for token, row in asked], [], 0, True, [])
+
+
+def plan_fetch(ctx: DataContext, ask: FetchBody, version: int, asked: Asked, readable: Readable = None) -> Plan:
     by_id = version >= FETCH_BY_ID
     find = ctx.replicas.find
     topics = ctx.replicas.by_id if by_id else ctx.replicas.by_name
@@ -70,7 +85,9 @@ def plan_fetch(ctx: DataContext, ask: FetchBody, version: int, asked: Asked) -> 
     result: FetchResult
     for token, row in asked:
         partition = find(topics, token, row.partition)
-        if partition is None:
+        if readable is not None and not readable[token]:
+            result = failure(row.partition, WireError.TOPIC_AUTHORIZATION_FAILED)
+        elif partition is None:
             result = failure(row.partition, *absent(ctx, token, row.partition, by_id=by_id))
         else:
             partitions.append(partition)

@@ -42,9 +42,12 @@ ACKS: Final = (-1, 0, 1)
 NULL_RECORDS: Final = Refusal(WireError.INVALID_REQUEST, "the records are null")
 INTERNAL_TOPIC: Final = Refusal(WireError.INVALID_TOPIC_EXCEPTION, "Clients cannot write to an internal topic.")
 INTERNAL_CLIENT: Final[bytes] = b"__admin_client"  # client id of Kafka's brokers: only it may write to internal topics
+TOPIC_REFUSED: Final = Refusal.of(WireError.TOPIC_AUTHORIZATION_FAILED)
+ID_REFUSED: Final = Refusal.of(WireError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
 TIMED_OUT: Final = Refusal.of(WireError.REQUEST_TIMED_OUT)
 
 Results = list[tuple[bytes, list[ProduceResult]]]
+Writable = dict[bytes, bool] | None  # topics that the client may write to, by name or id; None: all
 
 
 class PendingBatch(NamedTuple):
@@ -64,9 +67,15 @@ def produce(ctx: DataContext, frame: memoryview, at: int, call: Call) -> Reply:
     body = repeated.read(frame, at, call.version)
     if body.acks not in ACKS:
         return _pack(call, _refuse_all(body, Refusal.of(WireError.INVALID_REQUIRED_ACKS)))
+    writable: Writable = None
+    if ctx.authorizer is not None:
+        rights = ctx.authorizer.rights(session)
+        writable = rights.writes_by_id if call.version >= PRODUCE_BY_ID else rights.writes
+        if body.transactional_id is not None and not rights.may_write_in(body.transactional_id):
+            return _refused_all(body, ID_REFUSED, call)
     if body.transactional_id is not None:
-        return _produce_in_transaction(ctx, frame, body, call)
-    return _append_all(ctx, frame, body, call, None)
+        return _produce_in_transaction(ctx, frame, body, call, writable)
+    return _append_all(ctx, frame, body, call, None, writable)
 
 
 def _append_all(
@@ -75,6 +84,7 @@ def _append_all(
     body: ProduceBody,
     call: Call,
     verifications: dict[Partition, VerificationResult] | None,
+    writable: Writable,
 ) -> Reply:
     acks = body.acks
     version = call.version
@@ -88,6 +98,10 @@ def _append_all(
     for token, rows in body.topics:
         partition_results: list[ProduceResult] = []
         results.append((token, partition_results))
+        if writable is not None and not writable[token]:
+            refused = True
+            partition_results += [_refused(row.index, TOPIC_REFUSED) for row in rows]
+            continue
         for row in rows:
             index = row.index
             partition = replicas.find(topics, token, index)
@@ -131,22 +145,24 @@ def _is_broker(frame: memoryview) -> bool:
     return frame[PREFIX_AND_LENGTH.size : PREFIX_AND_LENGTH.size + max(size, 0)] == INTERNAL_CLIENT
 
 
-def _produce_in_transaction(ctx: DataContext, frame: memoryview, body: ProduceBody, call: Call) -> Reply:
+def _produce_in_transaction(
+    ctx: DataContext, frame: memoryview, body: ProduceBody, call: Call, writable: Writable
+) -> Reply:
     """Verify the batches with the transaction coordinator first; a remote one takes a while."""
     assert body.transactional_id is not None
     transactional_id = body.transactional_id
     version = call.version
     enabled = ctx.config.transaction_partition_verification_enable
-    batches = list(_transactional_batches(ctx, body, frame, version))
+    batches = list(_transactional_batches(ctx, body, frame, version, writable))
 
     def verify_all(view: memoryview) -> NowOrLater[Verifications]:
-        found = batches if view is frame else _transactional_batches(ctx, body, view, version)
+        found = batches if view is frame else _transactional_batches(ctx, body, view, version, writable)
         return verify(ctx.transactions, transactional_id, found, version, enabled=enabled, now=ctx.now())
 
     def append(view: memoryview, verifications: Verifications) -> Reply:
         if isinstance(verifications, Refusal):
             return _refused_all(body, verifications, call)
-        return _append_all(ctx, view, body, call, verifications)
+        return _append_all(ctx, view, body, call, verifications, writable)
 
     return (
         ctx.verification_queue.serve(batches[0].producer_id, frame, verify_all, append)
@@ -156,11 +172,13 @@ def _produce_in_transaction(ctx: DataContext, frame: memoryview, body: ProduceBo
 
 
 def _transactional_batches(
-    ctx: DataContext, body: ProduceBody, frame: memoryview, version: int
+    ctx: DataContext, body: ProduceBody, frame: memoryview, version: int, writable: Writable
 ) -> Iterator[TransactionalBatch]:
-    """The transactional batches of the request, for partitions that this broker leads."""
+    """The transactional batches of the request, for partitions that this broker leads and the client may write to."""
     topics = ctx.replicas.by_id if version >= PRODUCE_BY_ID else ctx.replicas.by_name
     for token, rows in body.topics:
+        if writable is not None and not writable[token]:
+            continue
         for row in rows:
             partition = ctx.replicas.find(topics, token, row.index)
             if partition is not None and partition.leads and row.stop >= 0:

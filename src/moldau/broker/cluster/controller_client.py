@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from moldau.base.errors import Refusal, WireError
-from moldau.base.session import ANONYMOUS, Principal
+from moldau.base.session import BROKER, Principal
 from moldau.broker.controller import Controller
 from moldau.broker.peers import Peers
 from moldau.metadata.image import NO_BROKER
@@ -47,7 +47,7 @@ class ControllerClient:
     async def carry_out(self, request: object, version: int, timeout_s: float = TIMEOUT_S) -> None:
         """Send a request that clients make as well, such as CreateTopics; its effect is seen in the image."""
         header = pack_request_header(layout_of(type(request)).key, version, 0, f"broker-{self._node_id}")
-        answer = await self.forward(header + encode(request, version), "", ANONYMOUS, timeout_s)
+        answer = await self.forward(header + encode(request, version), "", BROKER, timeout_s)
         if answer is None:
             await self._serve(request, version)
 

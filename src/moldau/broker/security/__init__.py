@@ -1,1 +1,1 @@
-"""The rim of the room `security`: logins of connections and of this broker, stored credentials, delegation tokens."""
+"""Security of a broker: logins of its connections, stored credentials, tokens, and authorization of requests."""

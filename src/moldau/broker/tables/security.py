@@ -1,4 +1,4 @@
-"""Broker settings of security and Java plugins, which are not supported yet: ignored or refused."""
+"""Broker settings of security and Java plugins: those of authorization, and those not supported yet."""
 
 from moldau.base.settings import Group, Kind, Live, Setting
 
@@ -6,7 +6,26 @@ BOOL, CLASS, DOUBLE, INT, LIST = Kind.BOOL, Kind.CLASS, Kind.DOUBLE, Kind.INT, K
 LONG, PASSWORD, SHORT, STRING = Kind.LONG, Kind.PASSWORD, Kind.SHORT, Kind.STRING
 PER_BROKER, CLUSTER_WIDE = Live.PER_BROKER, Live.CLUSTER_WIDE
 
+# Kafka's own classes: both mean the authorizer here.
+AUTHORIZERS = (
+    "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "kafka.security.authorizer.AclAuthorizer",
+)
+PRINCIPAL_BUILDER = "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"
+
 # fmt: off
+AUTHORIZATION: tuple[Setting, ...] = (
+    Setting("allow.everyone.if.no.acl.found", BOOL, False,
+            doc="With an authorizer: allow everything on a resource that no ACL is about."),
+    Setting("authorizer.class.name", STRING, "",
+            doc="One of Kafka's classes for ACLs, `org.apache.kafka.metadata.authorizer.StandardAuthorizer` or "
+                "`kafka.security.authorizer.AclAuthorizer`: both mean Moldau's own authorizer."),
+    Setting("principal.builder.class", CLASS, PRINCIPAL_BUILDER, choices=(PRINCIPAL_BUILDER,), live=PER_BROKER,
+            doc="Kafka's class that determines the principal of a connection: the user of SASL, or User:ANONYMOUS."),
+    Setting("super.users", STRING, "",
+            doc="Principals that may do everything, whatever ACLs say, as User:name separated by semicolons."),
+)
+
 SECURITY: tuple[Group, ...] = (
     Group("TLS", (
         Setting("ssl.engine.factory.class", CLASS, live=PER_BROKER, doc="Java class that creates TLS engines."),
@@ -70,12 +89,6 @@ SECURITY: tuple[Group, ...] = (
         Setting("sasl.server.callback.handler.class", CLASS, doc="Java class that verifies SASL credentials."),
         Setting("security.providers", STRING, doc="Java classes that add security algorithms."),
     )),
-    Group("authorisation", (
-        Setting("authorizer.class.name", STRING, "", doc="Java class that authorizes requests."),
-        Setting("principal.builder.class", CLASS,
-                "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder", live=PER_BROKER,
-                doc="Java class that determines the principal of a connection."),
-    )),
     Group("quotas", (
         Setting("client.quota.callback.class", CLASS, doc="Java class that sets client quotas."),
         Setting("controller.quota.window.num", INT, 11, least=1,
@@ -98,7 +111,6 @@ UNCHECKED = "Moldau runs no Java classes, so nothing would be checked"
 # Refused if not the default, because users would rely on them: setting → what would happen otherwise.
 SECURITY_GUARDS = {
     "alter.config.policy.class.name": UNCHECKED,
-    "authorizer.class.name": UNPROTECTED,
     "client.quota.callback.class": "clients would run without quotas",
     "create.topic.policy.class.name": UNCHECKED,
     "sasl.server.callback.handler.class": UNPROTECTED,

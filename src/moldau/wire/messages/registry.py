@@ -21,12 +21,15 @@ from moldau.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsRes
 from moldau.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from moldau.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
 from moldau.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
+from moldau.wire.messages.create_acls import CreateAclsRequest, CreateAclsResponse
 from moldau.wire.messages.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
 from moldau.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from moldau.wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from moldau.wire.messages.delete_acls import DeleteAclsRequest, DeleteAclsResponse
 from moldau.wire.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from moldau.wire.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
 from moldau.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from moldau.wire.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
 from moldau.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from moldau.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
 from moldau.wire.messages.describe_delegation_token import (
@@ -139,6 +142,9 @@ APIS: Final = (
     _api(EndTxnRequest, EndTxnResponse),
     _api(WriteTxnMarkersRequest, WriteTxnMarkersResponse),
     _api(TxnOffsetCommitRequest, TxnOffsetCommitResponse),
+    _api(DescribeAclsRequest, DescribeAclsResponse),
+    _api(CreateAclsRequest, CreateAclsResponse),
+    _api(DeleteAclsRequest, DeleteAclsResponse),
     _api(DescribeConfigsRequest, DescribeConfigsResponse),
     _api(AlterConfigsRequest, AlterConfigsResponse),
     _api(AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse),

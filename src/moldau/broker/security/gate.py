@@ -1,0 +1,127 @@
+"""Gate: every request passes it before its handler, where an authorizer is configured. Knows no API.
+
+A guard looks at a request of its API and lets it pass as it is, refuses it with a response, or narrows it to what is
+allowed and completes the response afterwards: with errors for what was refused, or without what may not be seen.
+"""
+
+import inspect
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, NamedTuple, TypeAlias, TypeVar
+from uuid import UUID
+
+from moldau.base.later import Later, chain
+from moldau.broker.call import Call
+from moldau.broker.controller import NotController
+from moldau.broker.security.authorizer import Authorizer, Rights
+from moldau.broker.settings import BrokerConfig
+from moldau.metadata.image import ClusterImage
+from moldau.security.acls import CLUSTER_NAME, Operation, ResourceType
+from moldau.wire.codec import decode
+from moldau.wire.messages.registry import ApiMessages
+
+R = TypeVar("R")
+
+
+class Narrowed(NamedTuple):
+    """The part of a request that is allowed, and what makes its response that of the whole."""
+
+    request: object
+    complete: Callable[[Any], object]
+
+
+Verdict: TypeAlias = object | Narrowed | None  # None: it may pass; else a response that refuses it
+Serve: TypeAlias = Callable[[object, Call], object]
+
+
+class Visitor:
+    """One request at the gate: its rights, and the metadata that guards look things up in."""
+
+    __slots__ = ("_api", "_rights", "config", "image", "version")
+
+    def __init__(self, rights: Rights, api: str, version: int, image: ClusterImage, config: BrokerConfig) -> None:
+        self._rights = rights
+        self._api = api
+        self.version = version
+        self.image = image
+        self.config = config
+
+    def may(self, operation: Operation, resource: ResourceType, name: str, *, log: bool = True) -> bool:
+        return self._rights.may(operation, resource, name, self._api, log=log)
+
+    def may_topic(self, operation: Operation, name: str, *, log: bool = True) -> bool:
+        return self.may(operation, ResourceType.TOPIC, name, log=log)
+
+    def may_group(self, operation: Operation, name: str, *, log: bool = True) -> bool:
+        return self.may(operation, ResourceType.GROUP, name, log=log)
+
+    def may_transactional_id(self, operation: Operation, name: str, *, log: bool = True) -> bool:
+        return self.may(operation, ResourceType.TRANSACTIONAL_ID, name, log=log)
+
+    def may_cluster(self, operation: Operation, *, log: bool = True) -> bool:
+        return self.may(operation, ResourceType.CLUSTER, CLUSTER_NAME, log=log)
+
+    def may_write_anywhere(self) -> bool:
+        return self._rights.may_anywhere(Operation.WRITE, ResourceType.TOPIC)
+
+    def operations(self, resource: ResourceType, name: str) -> int:
+        return self._rights.operations(resource, name)
+
+    def topic_name(self, topic_id: UUID) -> str | None:
+        topic = self.image.topics_by_id.get(topic_id)
+        return None if topic is None else topic.name
+
+
+Guard: TypeAlias = Callable[[Visitor, Any], Verdict]
+
+
+def split(rows: Iterable[R], allowed: Callable[[R], bool]) -> tuple[tuple[R, ...], tuple[R, ...]]:
+    """The rows that are allowed, and the others."""
+    kept: list[R] = []
+    refused: list[R] = []
+    for row in rows:
+        (kept if allowed(row) else refused).append(row)
+    return tuple(kept), tuple(refused)
+
+
+class Gate:
+    """`guards` are by API key: an API without one may be called by everyone."""
+
+    def __init__(
+        self,
+        authorizer: Authorizer,
+        guards: Mapping[int, Guard],
+        image: Callable[[], ClusterImage],
+        config: Callable[[], BrokerConfig],
+    ) -> None:
+        self._authorizer = authorizer
+        self._guards = guards
+        self._image = image
+        self._config = config
+
+    def serve(self, messages: ApiMessages, serve: Serve, request: object, call: Call) -> object:
+        """The response of `serve`, or its Later or coroutine, with what is refused."""
+        guard = self._guards.get(messages.key)
+        if guard is None:
+            return serve(request, call)
+        rights = self._authorizer.rights(call.session)
+        verdict = guard(Visitor(rights, messages.name, call.version, self._image(), self._config()), request)
+        if verdict is None:
+            return serve(request, call)
+        if not isinstance(verdict, Narrowed):
+            return verdict
+        response = serve(verdict.request, call)
+
+        def complete(answered: object) -> object:
+            if isinstance(answered, bytes):
+                answered = decode(messages.response, call.version, memoryview(answered), 0)
+            if isinstance(answered, NotController):
+                return NotController(verdict.complete(answered.response))
+            return verdict.complete(answered)
+
+        if inspect.isawaitable(response):
+            return _completed(response, complete)
+        return chain(response, complete) if isinstance(response, Later) else complete(response)
+
+
+async def _completed(work: Awaitable[object], complete: Callable[[object], object]) -> object:
+    return complete(await work)

@@ -1,0 +1,38 @@
+"""DescribeAcls: the ACLs that match a filter. Version 2 is flexible; 3 knows resources of type USER."""
+
+from moldau.wire.declare import INT8, INT16, INT32, STRING, Array, message, struct, wire
+
+
+@message(key=29, versions=(1, 3), flexible=2)
+class DescribeAclsRequest:
+    resource_type_filter: int = wire(INT8)
+    resource_name_filter: str | None = wire(STRING, nullable=0)
+    pattern_type_filter: int = wire(INT8, default=3)
+    principal_filter: str | None = wire(STRING, nullable=0)
+    host_filter: str | None = wire(STRING, nullable=0)
+    operation: int = wire(INT8)
+    permission_type: int = wire(INT8)
+
+
+@struct
+class AclDescription:
+    principal: str = wire(STRING)
+    host: str = wire(STRING)
+    operation: int = wire(INT8)
+    permission_type: int = wire(INT8)
+
+
+@struct
+class DescribeAclsResource:
+    resource_type: int = wire(INT8)
+    resource_name: str = wire(STRING)
+    pattern_type: int = wire(INT8, default=3)
+    acls: tuple[AclDescription, ...] = wire(Array(AclDescription))
+
+
+@message(key=29, versions=(1, 3), flexible=2)
+class DescribeAclsResponse:
+    throttle_time_ms: int = wire(INT32, default=0)
+    error_code: int = wire(INT16, default=0)
+    error_message: str | None = wire(STRING, nullable=0, default=None)
+    resources: tuple[DescribeAclsResource, ...] = wire(Array(DescribeAclsResource), default=())

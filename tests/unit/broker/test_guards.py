@@ -1,0 +1,58 @@
+"""Every API has a guard, which asks for what the API's row declares, and for nothing else."""
+
+from pathlib import Path
+from unittest import mock
+
+import pytest
+
+from moldau.broker.dispatch import Api
+from moldau.broker.security.authorizer import Rights
+from moldau.broker.security.guards.table import GUARDS, HOT, OPEN
+from moldau.broker.table import APIS
+from moldau.security.acls import Operation, ResourceType
+from support.security.clients import Client
+from support.security.matrix import prepare, requests
+from support.security.named_clients import serving
+
+Asked = dict[str, set[tuple[Operation, ResourceType]]]
+
+
+@pytest.mark.parametrize("api", APIS, ids=lambda api: api.messages.name)
+def test_an_api_with_needs_has_a_guard(api: Api) -> None:
+    key = api.messages.key
+    assert (key in GUARDS) != (key in HOT + OPEN)
+    assert bool(api.needs) == (key not in OPEN)
+
+
+@pytest.fixture(scope="module")
+def asked(tmp_path_factory: pytest.TempPathFactory) -> Asked:
+    """What each API asks for a client that may do everything, and for one that may do nothing."""
+    found: Asked = {}
+    answer = True
+
+    def may(
+        self: Rights, operation: Operation, resource: ResourceType, name: str, api: str, *, log: bool = True
+    ) -> bool:
+        found.setdefault(api, set()).add((operation, resource))
+        return answer
+
+    directory: Path = tmp_path_factory.mktemp("guards")
+    with serving(directory, "admin", "alice") as addresses, mock.patch.object(Rights, "may", may):
+        topic_id = prepare(Client(addresses["admin"]).ask)
+        alice = Client(addresses["alice"])
+        for answer in (True, False):  # noqa: B007 - `may` answers it
+            for _, version, request in requests(topic_id):
+                alice.ask(request, version)
+        alice.close()
+    return found
+
+
+OF_CLIENTS = [api for api in APIS if not api.messages.between_brokers]
+
+
+@pytest.mark.parametrize("api", OF_CLIENTS, ids=lambda api: api.messages.name)
+def test_a_guard_asks_for_what_is_declared(asked: Asked, api: Api) -> None:
+    declared = {(need.operation, need.resource) for need in api.needs}
+    found = asked.get(api.messages.name, set())
+    assert found <= declared
+    assert bool(found) == bool(declared)
