@@ -31,6 +31,8 @@ COMMANDS = {
     "txn": ("moldau.tools.txn.app", "app", "List and describe transactions; abort hanging ones."),
     "user": ("moldau.tools.user.app", "app", "Create, list, describe, alter and delete users."),
     "token": ("moldau.tools.token.app", "app", "Create, list, renew and expire delegation tokens."),
+    "acl": ("moldau.tools.acl.app", "app", "List, create and delete ACLs."),
+    "security": ("moldau.tools.security.app", "app", "Show what clients may do."),
     "pipeline": ("moldau.tools.pipeline.app", "app", "Run and watch Spark pipelines."),
     "spark": ("moldau.tools.pipeline.pack", "app", "Prepare Spark clusters for pipelines."),
     "perf": ("moldau.tools.records.perf", "app", "Measure the throughput and latency of a broker."),

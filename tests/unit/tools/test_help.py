@@ -17,6 +17,9 @@ PAGES = [
     ("cluster", "up"),
     ("cluster", "restart"),
     ("perf", "produce"),
+    ("acl", "create"),
+    ("acl", "delete"),
+    ("security", "check"),
 ]
 
 

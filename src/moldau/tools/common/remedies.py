@@ -11,6 +11,8 @@ REFUSALS = {
     "TOPIC_EXCEPTION": "A name has up to 249 letters, digits, dots, underscores and hyphens",
     "INVALID_CONFIG": "Topic settings have Kafka's names, such as retention.ms or cleanup.policy",
     "MSG_SIZE_TOO_LARGE": "Raise the topic's max.message.bytes, and message.max.bytes with -X",
+    "SECURITY_DISABLED": "Set authorizer.class.name and super.users on the brokers",
+    "CLUSTER_AUTHORIZATION_FAILED": "Log in as a super user, or as one with rights on the cluster",
     "AUTHENTICATION": "Check the SASL settings given with -X",
     "SSL": "Check the TLS settings given with -X",
     "INVALID_ARG": "Check the -X properties and the command's options",

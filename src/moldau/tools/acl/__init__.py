@@ -1,0 +1,1 @@
+"""`moldau acl`: ACLs of a cluster."""

@@ -1,0 +1,1 @@
+"""`moldau security`: what clients may do."""

@@ -1,0 +1,259 @@
+"""ACLs as users meet them: librdkafka's clients and the real commands, against a broker with an authorizer."""
+
+import json
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    NewTopic,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from support.brokers.processes import StartBroker
+from support.security.named_clients import serving
+
+WAIT_S = 20.0
+Command = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture(scope="module")
+def addresses(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    directory: Path = tmp_path_factory.mktemp("acls")
+    with serving(directory, "admin", "alice", "bob") as found:
+        yield found
+
+
+@pytest.fixture
+def topic(addresses: dict[str, str]) -> str:
+    name = f"orders-{uuid.uuid4().hex[:8]}"
+    admin(addresses).create_topics([NewTopic(name, 1, 1)])[name].result(WAIT_S)
+    return name
+
+
+@pytest.fixture
+def moldau(addresses: dict[str, str]) -> Command:
+    def run(*words: str, user: str = "admin") -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "moldau", *words, "-b", addresses[user]]
+        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+    return run
+
+
+def admin(addresses: dict[str, str], user: str = "admin") -> AdminClient:
+    return _admin(addresses[user])
+
+
+@cache  # one that is dropped gives up its requests
+def _admin(address: str) -> AdminClient:
+    return AdminClient({"bootstrap.servers": address, "log_level": 0})
+
+
+def acl(kind: ResourceType, name: str, operation: AclOperation, user: str = "User:alice") -> AclBinding:
+    return AclBinding(kind, name, ResourcePatternType.LITERAL, user, "*", operation, AclPermissionType.ALLOW)
+
+
+def give(addresses: dict[str, str], *acls: AclBinding) -> None:
+    for future in admin(addresses).create_acls(list(acls)).values():
+        future.result(WAIT_S)
+
+
+def any_of(name: str) -> AclBindingFilter:
+    return AclBindingFilter(
+        ResourceType.ANY, name, ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY
+    )
+
+
+def produce(addresses: dict[str, str], topic: str, user: str = "alice") -> str:
+    """The name of the error that a record gets, or an empty text."""
+    producer = Producer({"bootstrap.servers": addresses[user], "log_level": 0, "message.timeout.ms": 10_000})
+    errors: list[KafkaError | None] = []
+    producer.produce(topic, b"value", partition=0, on_delivery=lambda error, _: errors.append(error))
+    producer.flush(WAIT_S)
+    (error,) = errors
+    return "" if error is None else str(error.name())
+
+
+def consume(consumer: Consumer) -> str:
+    """A record's value, or the name of the error in its place."""
+    for _ in range(100):
+        message = consumer.poll(0.2)
+        if message is not None:
+            error = message.error()
+            value = message.value()
+            return str(error.name()) if error is not None else (value or b"").decode()
+    raise AssertionError("neither a record nor an error came")
+
+
+class TestClients:
+    def test_a_producer_needs_write(self, addresses: dict[str, str], topic: str) -> None:
+        assert produce(addresses, topic) == "TOPIC_AUTHORIZATION_FAILED"
+        give(addresses, acl(ResourceType.TOPIC, topic, AclOperation.WRITE))
+        assert produce(addresses, topic) == ""
+        assert produce(addresses, topic, "bob") == "TOPIC_AUTHORIZATION_FAILED"
+
+    def test_a_consumer_needs_read_on_topic_and_group_and_loses_it_while_it_runs(
+        self, addresses: dict[str, str], topic: str
+    ) -> None:
+        assert produce(addresses, topic, "admin") == ""
+        group = f"readers-{topic}"
+        settings = {"group.id": group, "auto.offset.reset": "earliest", "log_level": 0, "fetch.wait.max.ms": 100}
+        give(addresses, acl(ResourceType.TOPIC, topic, AclOperation.READ))
+        stranger = Consumer({"bootstrap.servers": addresses["alice"], **settings})
+        stranger.subscribe([topic])
+        assert consume(stranger) == "GROUP_AUTHORIZATION_FAILED"
+        stranger.close()
+        give(addresses, acl(ResourceType.GROUP, group, AclOperation.READ))
+        consumer = Consumer({"bootstrap.servers": addresses["alice"], **settings})
+        consumer.subscribe([topic])
+        assert consume(consumer) == "value"
+        for future in admin(addresses).delete_acls([any_of(topic)]).values():
+            assert len(list(future.result(WAIT_S))) == 1
+        assert consume(consumer) == "TOPIC_AUTHORIZATION_FAILED"
+        consumer.close()
+
+    def test_topics_are_hidden_from_those_who_may_not_describe_them(
+        self, addresses: dict[str, str], topic: str
+    ) -> None:
+        assert topic in admin(addresses).list_topics(timeout=WAIT_S).topics
+        assert topic not in admin(addresses, "alice").list_topics(timeout=WAIT_S).topics
+        give(addresses, acl(ResourceType.TOPIC, topic, AclOperation.DESCRIBE))
+        assert topic in admin(addresses, "alice").list_topics(timeout=WAIT_S).topics
+
+    def test_admin_calls_find_and_delete_acls(self, addresses: dict[str, str], topic: str) -> None:
+        created = acl(ResourceType.TOPIC, topic, AclOperation.ALTER, "User:*")
+        give(addresses, created)
+        give(addresses, created)
+        assert admin(addresses).describe_acls(any_of(topic)).result(WAIT_S) == [created]
+        (refused,) = admin(addresses, "alice").create_acls([created]).values()
+        with pytest.raises(KafkaException, match="CLUSTER_AUTHORIZATION_FAILED"):
+            refused.result(WAIT_S)
+        (deleted,) = admin(addresses).delete_acls([any_of(topic)]).values()
+        assert list(deleted.result(WAIT_S)) == [created]
+        assert admin(addresses).describe_acls(any_of(topic)).result(WAIT_S) == []
+
+    def test_a_wrong_acl_is_refused(self, addresses: dict[str, str]) -> None:
+        (future,) = admin(addresses).create_acls([acl(ResourceType.TOPIC, "t", AclOperation.READ, "alice")]).values()
+        with pytest.raises(KafkaException, match="no colon"):
+            future.result(WAIT_S)
+
+
+def test_acls_survive_a_restart(tmp_path: Path) -> None:
+    with serving(tmp_path, "admin", "alice") as addresses:
+        admin(addresses).create_topics([NewTopic("kept", 1, 1)])["kept"].result(WAIT_S)
+        give(addresses, acl(ResourceType.TOPIC, "kept", AclOperation.WRITE))
+    with serving(tmp_path, "admin", "alice") as addresses:
+        assert produce(addresses, "kept") == ""
+
+
+def test_without_an_authorizer_there_are_no_acls(start_broker: StartBroker) -> None:
+    broker = start_broker()
+    client = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
+    assert client.describe_acls(any_of("t")).result(WAIT_S) == [], "librdkafka drops the error, with Kafka as well"
+    (future,) = client.create_acls([acl(ResourceType.TOPIC, "t", AclOperation.READ)]).values()
+    with pytest.raises(KafkaException, match="SECURITY_DISABLED"):
+        future.result(WAIT_S)
+
+
+class TestCommands:
+    def test_create_list_and_delete(self, moldau: Command, addresses: dict[str, str], topic: str) -> None:
+        created = moldau("acl", "create", "--allow-principal", "User:alice", "--producer", "--topic", topic)
+        assert created.returncode == 0, created.stderr
+        assert produce(addresses, topic) == ""
+        listed = moldau("acl", "list", "--topic", topic, "-o", "json")
+        assert sorted(row["operation"] for row in json.loads(listed.stdout)) == ["Create", "Describe", "Write"]
+        dry = moldau("acl", "delete", "--topic", topic, "--dry-run", "-o", "json")
+        assert len(json.loads(dry.stdout)) == 3
+        assert produce(addresses, topic) == ""
+        deleted = moldau("acl", "delete", "--topic", topic, "--yes", "-o", "json")
+        assert len(json.loads(deleted.stdout)) == 3
+        assert produce(addresses, topic) == "TOPIC_AUTHORIZATION_FAILED"
+
+    def test_match_finds_what_applies_to_a_name(self, moldau: Command, topic: str) -> None:
+        prefix = topic[:-2]
+        words = ("--deny-principal", "User:bob", "--deny-host", "10.0.0.7", "--operation", "all")
+        moldau("acl", "create", *words, "--topic", prefix, "--resource-pattern-type", "prefixed")
+        found = moldau("acl", "list", "--topic", topic, "--resource-pattern-type", "match", "-o", "json")
+        (row,) = json.loads(found.stdout)
+        assert row == {
+            "resource": "Topic",
+            "name": prefix,
+            "pattern": "Prefixed",
+            "principal": "User:bob",
+            "host": "10.0.0.7",
+            "operation": "All",
+            "permission": "Deny",
+        }
+        assert "No ACLs match" in moldau("acl", "list", "--topic", topic).stderr
+
+    def test_check_shows_what_a_user_may_do_from_a_host(self, moldau: Command, topic: str) -> None:
+        moldau("acl", "create", "--allow-principal", "User:bob", "--allow-host", "10.0.0.8", "--consumer", "-t", topic)
+
+        def may(host: str) -> list[str]:
+            found = moldau("security", "check", "--principal", "User:bob", "--host", host, "-o", "json")
+            rows = json.loads(found.stdout)
+            return next(row["may"] for row in rows if row["resource"] == "Topic" and topic in row["names"])
+
+        assert may("10.0.0.8") == ["Read", "Describe"]
+        assert may("10.0.0.9") == []
+        everything = moldau("security", "check", "--principal", "User:admin")
+        assert "User:admin is a super user" in everything.stderr
+        assert "ClusterAction" in everything.stdout
+
+    @pytest.mark.parametrize(
+        ("words", "problem"),
+        [
+            (("acl", "create", "--topic", "t", "--operation", "Read"), "no principal was given"),
+            (("acl", "create", "--allow-principal", "User:a", "--operation", "Read"), "no resource was given"),
+            (("acl", "create", "--allow-principal", "User:a", "--topic", "t"), "no operation was given"),
+            (("acl", "create", "--allow-principal", "a", "--topic", "t", "--operation", "Read"), "has no type"),
+            (("acl", "create", "--allow-principal", "User:a", "--topic", "", "--operation", "Read"), "is empty"),
+            (("acl", "create", "--allow-principal", "User:a", "--topic", "t", "--operation", "Fly"), "is none of"),
+            (
+                ("acl", "create", "--allow-principal", "User:a", "--topic", "t", "--operation", "ClusterAction"),
+                "is no operation on a Topic",
+            ),
+            (
+                ("acl", "create", "--allow-principal", "User:a", "--cluster", "--producer"),
+                "does not go with --producer",
+            ),
+            (("acl", "create", "--deny-host", "10.0.0.1", "--topic", "t", "--operation", "Read"), "--deny-principal"),
+            (
+                (
+                    "acl",
+                    "create",
+                    "--allow-principal",
+                    "User:a",
+                    "-t",
+                    "t",
+                    "--producer",
+                    "--resource-pattern-type",
+                    "any",
+                ),
+                "is for filters",
+            ),
+            (("acl", "delete"), "would delete all ACLs"),
+            (("acl", "list", "--resource-pattern-type", "regex"), "is none of"),
+            (("security", "check", "--principal", "bob"), "has no type"),
+        ],
+    )
+    def test_a_mistake_is_explained(self, moldau: Command, words: tuple[str, ...], problem: str) -> None:
+        answered = moldau(*words)
+        assert (answered.returncode, answered.stdout) == (2, "")
+        assert problem in answered.stderr
+
+    def test_one_without_rights_is_told_so(self, moldau: Command) -> None:
+        answered = moldau("acl", "list", user="alice")
+        assert answered.returncode == 1
+        assert "CLUSTER_AUTHORIZATION_FAILED" in answered.stderr
