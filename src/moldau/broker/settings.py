@@ -8,6 +8,7 @@ that is not supported yet (accepted with a warning, or refused where users would
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 
+from moldau.base.session import ANONYMOUS, AUTHENTICATED, SecurityProtocol
 from moldau.base.settings import Live, Setting, SettingError, SettingsRefused, Table, Value, shortened
 from moldau.broker.listener_overrides import ListenerOverrides, Override, of_listeners, split
 from moldau.broker.listener_settings import (
@@ -263,7 +264,29 @@ def load(properties: Mapping[str, str], *, host_name: str = "localhost") -> tupl
     if wrong:
         raise SettingsRefused(wrong)
     warnings += sasl_warnings(config)
-    return config, warnings + advertised_warnings(config.listeners, config.advertised)
+    warnings += advertised_warnings(config.listeners, config.advertised)
+    return config, warnings + _open_warnings(config)
+
+
+def _open_warnings(config: BrokerConfig) -> list[str]:
+    """The listeners where clients of other machines may do everything, in words."""
+    anyone = not config.authorizer_class_name or str(ANONYMOUS) in config.principals_of_super_users
+    found = [
+        str(listener)
+        for listener in config.listeners
+        if not listener.loopback
+        and listener.protocol not in AUTHENTICATED
+        and not (
+            listener.protocol is SecurityProtocol.SSL
+            and config.of_listener(listener.name)["ssl.client.auth"] == "required"
+        )
+    ]
+    if not found or not anyone:
+        return []
+    return [
+        f"listeners has {', '.join(found)} without authentication: every client that can connect may do everything; "
+        "listen on 127.0.0.1, use a SASL listener, or set authorizer.class.name and ACLs"
+    ]
 
 
 def _with_both_ids(properties: Mapping[str, str]) -> dict[str, str]:

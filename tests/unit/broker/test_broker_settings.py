@@ -45,6 +45,7 @@ OF_KAFKA_3 = {
     "zookeeper.ssl.truststore.type",
 }
 OUR_OWN = {"sasl.oauthbearer.unsafe.accept.unsigned.tokens.from.anyone"}
+AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 OF_THE_AUTHORIZER = {"allow.everyone.if.no.acl.found", "super.users"}  # which Kafka's class reads by itself
 RESTART = {"config.providers", "listeners", "listener.security.protocol.map"}
 
@@ -149,7 +150,30 @@ def test_an_existing_server_properties_starts_with_warnings_only() -> None:
         "there are no thread pools to size",
         "metric.reporters has no meaning here and is ignored: there are no Java metrics reporters",
         "listeners has CONTROLLER://:9093, which is not opened: there is no KRaft quorum",
+        "listeners has INSIDE://:9092, OUTSIDE://10.0.0.5:9094 without authentication: every client that can connect "
+        "may do everything; listen on 127.0.0.1, use a SASL listener, or set authorizer.class.name and ACLs",
     ]
+
+
+@pytest.mark.parametrize(
+    ("properties", "warned"),
+    [
+        ({"listeners": "PLAINTEXT://:9092"}, True),
+        ({"listeners": "PLAINTEXT://127.0.0.1:9092"}, False),
+        ({"listeners": "PLAINTEXT://10.0.0.5:9092", "authorizer.class.name": AUTHORIZER}, False),
+        (
+            {
+                "listeners": "PLAINTEXT://10.0.0.5:9092",
+                "authorizer.class.name": AUTHORIZER,
+                "super.users": "User:admin;User:ANONYMOUS",
+            },
+            True,
+        ),
+    ],
+)
+def test_a_listener_that_is_open_to_everyone_is_warned_of(properties: dict[str, str], warned: bool) -> None:
+    _, warnings = load({**properties, "advertised.listeners": "PLAINTEXT://10.0.0.5:9092"})
+    assert [" without authentication: " in warning for warning in warnings] == [True] * warned
 
 
 @pytest.mark.parametrize(
