@@ -1,17 +1,22 @@
 """Every API with every right: the errors are those of Apache Kafka with its StandardAuthorizer.
 
-Kafka's answers were recorded by `support.security.matrix`, with the same requests in the same order.
+Kafka's answers were recorded by `support.security.matrix`, with the same requests in the same order. With MOLDAU_FULL=1
+an Apache Kafka is asked again.
 """
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from benchmarks.jars import Jars
 from moldau.broker.table import APIS
+from support.kafka import jvm
 from support.security.clients import Client
 from support.security.matrix import Answers, all_rights, recorded, run
 from support.security.named_clients import serving
+from support.security.secured_kafka import LOGIN, secured_kafka
 
 KAFKAS = recorded()
 
@@ -39,3 +44,12 @@ def test_every_api_of_clients_is_in_the_matrix() -> None:
 
 def test_no_request_is_left_out(answers: Answers) -> None:
     assert answers.keys() == KAFKAS.keys()
+
+
+@pytest.mark.skipif(not os.environ.get("MOLDAU_FULL"), reason="MOLDAU_FULL=1 starts an Apache Kafka to ask")
+def test_the_record_is_what_kafka_answers(tmp_path: Path) -> None:
+    jars = jvm.find()
+    if not isinstance(jars, Jars):
+        pytest.skip(jars)
+    with secured_kafka(jars, tmp_path) as (of_admin, of_users):
+        assert run(Client(of_admin).ask, Client(of_users, LOGIN).ask, all_rights()) == KAFKAS

@@ -22,6 +22,7 @@ from confluent_kafka.admin import (
 )
 
 from support.brokers.processes import StartBroker
+from support.kafka import jvm
 from support.security.named_clients import serving
 
 WAIT_S = 20.0
@@ -147,6 +148,21 @@ class TestClients:
         (future,) = admin(addresses).create_acls([acl(ResourceType.TOPIC, "t", AclOperation.READ, "alice")]).values()
         with pytest.raises(KafkaException, match="no colon"):
             future.result(WAIT_S)
+
+
+@pytest.mark.skipif(jvm.classpath() is None, reason=jvm.why_missing() or "no reason")
+def test_kafkas_own_command(addresses: dict[str, str], topic: str) -> None:
+    def kafka_acls(*words: str) -> str:
+        tool = jvm.run("org.apache.kafka.tools.AclCommand", "--bootstrap-server", addresses["admin"], *words)
+        assert tool.returncode == 0, tool.stderr
+        return tool.stdout
+
+    right = ("--allow-principal", "User:alice", "--producer", "--topic", topic)
+    kafka_acls("--add", *right)
+    assert produce(addresses, topic) == ""
+    assert "operation=WRITE, permissionType=ALLOW" in kafka_acls("--list", "--topic", topic)
+    kafka_acls("--remove", "--force", *right)
+    assert "WRITE" not in kafka_acls("--list", "--topic", topic)
 
 
 def test_acls_survive_a_restart(tmp_path: Path) -> None:

@@ -38,6 +38,7 @@ class Authorization:
     acls: tuple[AclBinding, ...] = ()
     super_users: tuple[str, ...] = ()
     allow_everyone: bool = False
+    told: bool = True  # False: the brokers do not tell those two settings, as Apache Kafka's do not
 
     def index(self) -> AclIndex:
         index = AclIndex(self.super_users, allow_everyone=self.allow_everyone)
@@ -90,9 +91,10 @@ def delete_acls(cluster: Cluster, filters: Iterable[AclFilter]) -> list[AclBindi
     answer = cluster.ask(DeleteAclsRequest(filters=asked), DeleteAclsResponse)
     deleted: dict[AclBinding, None] = {}
     for result in answer.filter_results:
-        for row in (result, *result.matching_acls):
-            if row.error_code:
-                raise refused(row.error_code, f"cannot delete ACLs: {_message(row.error_message)}")
+        problems = [(row.error_code, row.error_message) for row in result.matching_acls]
+        for code, message in [(result.error_code, result.error_message), *problems]:
+            if code:
+                raise refused(code, f"cannot delete ACLs: {_message(message)}")
         for acl in result.matching_acls:
             pattern = ResourcePattern(ResourceType(acl.resource_type), acl.resource_name, PatternType(acl.pattern_type))
             entry = AclEntry(acl.principal, acl.host, Operation(acl.operation), Permission(acl.permission_type))
@@ -115,7 +117,7 @@ def read_authorization(cluster: Cluster) -> Authorization:
     values = {each.name: each.value or "" for result in described.results for each in result.configs}
     users = tuple(filter(None, (each.strip() for each in values.get(SUPER_USERS, "").split(";"))))
     everyone = values.get(EVERYONE, "").strip().lower() == "true"
-    return Authorization(True, tuple(_bindings(answer)), users, everyone)
+    return Authorization(True, tuple(_bindings(answer)), users, everyone, SUPER_USERS in values)
 
 
 def _describe(cluster: Cluster, wanted: AclFilter) -> DescribeAclsResponse:

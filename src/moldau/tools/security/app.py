@@ -53,6 +53,8 @@ def check(
         return
     if not authorization.enabled:
         note("No authorizer is configured: every client may do everything. Set authorizer.class.name and super.users.")
+    elif not authorization.told:
+        note("These brokers do not tell super.users and allow.everyone.if.no.acl.found: only ACLs are counted.")
     elif principal in authorization.super_users:
         note(f"{principal} is a super user.")
     print_table(("RESOURCE", "NAMES", "MAY"), [(kind.title, _few(names), _list(may)) for kind, names, may in rows])
