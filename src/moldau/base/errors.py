@@ -130,6 +130,7 @@ class WireError(IntEnum):
     GROUP_SUBSCRIBED_TO_TOPIC = 86, False, "The group is subscribed to the topic."
     INVALID_RECORD = 87, False, "A record breaks a rule of its topic or of the format."
     UNSTABLE_OFFSET_COMMIT = 88, True, "The offset is part of a transaction that has not ended."
+    THROTTLING_QUOTA_EXCEEDED = 89, True, "The quota of controller mutations is exhausted; retry later."
     PRODUCER_FENCED = 90, False, "A newer producer has taken over the transactional id."
     RESOURCE_NOT_FOUND = 91, False, "There is no such thing: a user, or a credential."
     DUPLICATE_RESOURCE = 92, False, "The request names something twice."

@@ -37,8 +37,8 @@ class Session:
     """One per connection, made by its listener, handed to every handler as part of the call.
 
     `client_id` is that of the last request other than Produce and Fetch, or of the first request. The software name and
-    version come from ApiVersions. `principal` is set when authentication ends. `quota` is one object for all
-    connections of the user, which share it.
+    version come from ApiVersions. `principal` is set when authentication ends. `quota` is the client's
+    quotas, whose counts all of its connections share.
     """
 
     listener: str
@@ -50,5 +50,5 @@ class Session:
     software_version: str = ""
     authentication: object | None = None  # the state of a SASL exchange
     repeated: object | None = None  # the last Produce request, to recognise the next one by
-    quota: object | None = None  # the state of the user's quotas
+    quota: object | None = None  # of its principal and client id, while any client has one
     rights: object | None = None  # what the principal may do, as far as it was asked for

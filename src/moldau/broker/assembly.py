@@ -17,6 +17,7 @@ from moldau.broker.fetch_sessions import FetchSessionCache
 from moldau.broker.metadata_cache import MetadataCache
 from moldau.broker.peers import Peers
 from moldau.broker.producer_ids import ProducerIds
+from moldau.broker.quotas import ClientQuotas
 from moldau.broker.recently_dead import RecentlyDead
 from moldau.broker.security.authorizer import Authorizer
 from moldau.broker.security.delegation_tokens import DelegationTokens
@@ -52,12 +53,19 @@ class Assembly:
     control: ControlContext
     dispatcher: Dispatcher
     sasl: SaslServer
+    quotas: ClientQuotas
 
     def follow(self, old: ClusterImage, new: ClusterImage) -> None:
         self.groups.follow(old, new)
         self.transactions.follow(old, new)
         self.marker_sender.follow(old, new)
         self.add_partitions_sender.follow(old, new)
+
+    def follow_quotas(self, old: ClusterImage | None, new: ClusterImage) -> bool:
+        """Whether quotas changed. None for the first image."""
+        changed = self.quotas.follow(old, new)
+        self.dispatcher.quotas = self.quotas if self.quotas.active else None
+        return changed
 
     async def stop_coordinators(self) -> None:
         await self.transactions.stop()
@@ -139,6 +147,7 @@ def assemble(
         control=control,
         dispatcher=dispatcher,
         sasl=SaslServer(current, image, now),
+        quotas=ClientQuotas(current),
     )
 
 

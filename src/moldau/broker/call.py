@@ -2,17 +2,23 @@
 
 from moldau.base.coordination import Caller
 from moldau.base.session import Session
+from moldau.broker.quotas import Meter
 
 
 class Call:
     """Made for each request, so a plain class: compiled code makes one in the time of an attribute look-up."""
 
-    __slots__ = ("correlation_id", "session", "version")
+    __slots__ = ("correlation_id", "meter", "session", "version")
 
     def __init__(self, session: Session, version: int, correlation_id: int) -> None:
         self.session = session
         self.version = version
         self.correlation_id = correlation_id
+        self.meter: Meter | None = None  # None: the client has no quota
+
+    def throttle_ms(self) -> int:
+        """How long the client has to wait after this response."""
+        return 0 if self.meter is None else self.meter.throttle_ms()
 
     def caller(self) -> Caller:
         """The caller as a coordinator's state machine sees it; the host is written as in Kafka's group metadata."""

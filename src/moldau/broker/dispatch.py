@@ -20,6 +20,8 @@ from moldau.broker.context import Contexts, ControlContext, CoordinatorContext, 
 from moldau.broker.controller import NotController
 from moldau.broker.needs import Need
 from moldau.broker.security.gate import Gate
+from moldau.broker.quotas import ClientQuotas, Meter, Timed
+from moldau.broker.throttle_time import read_throttle_time, with_throttle_time
 from moldau.broker.waiting import awaited
 from moldau.net.connection import Connection, Handled
 from moldau.net.reply import BadRequest, Parked, Reply
@@ -30,6 +32,7 @@ from moldau.wire.headers import (
     API_VERSIONS,
     PREFIX_AND_LENGTH,
     PREFIX_AND_LENGTH_SIZE,
+    PRODUCE,
     pack_response_header,
     read_request_header,
     read_request_prefix,
@@ -114,12 +117,13 @@ def coordinator(messages: ApiMessages, handler: Handler[CoordinatorContext], nee
 class Hot:
     """What a request's frame is dispatched by, of an API that is hot."""
 
-    __slots__ = ("flexible", "highest", "lowest", "serve")
+    __slots__ = ("counts_request", "flexible", "highest", "lowest", "serve")
 
     def __init__(self, api: Api) -> None:
         assert api.hot is not None
         messages = api.messages
         self.serve: Callable[[DataContext, memoryview, int, Call], Reply] = api.hot
+        self.counts_request = messages.key == PRODUCE  # against the quota for bytes; Fetch counts the response
         self.lowest = messages.lowest
         self.highest = messages.highest
         self.flexible = messages.highest + 1 if messages.flexible is None else messages.flexible
@@ -135,6 +139,7 @@ class Dispatcher:
         self._control = contexts.control
         self._apis = {api.messages.key: api for api in apis}
         self._hot = {key: Hot(api) for key, api in self._apis.items() if api.hot is not None}
+        self.quotas: ClientQuotas | None = None  # None: no client has any
 
     def __call__(self, connection: Connection, frame: memoryview) -> Handled:
         """Handle one request. An unexpected error is logged here, and closes the connection."""
@@ -165,8 +170,22 @@ class Dispatcher:
                 session.client_id = read_request_header(frame)[0].client_id
             if version >= hot.flexible:
                 at = at + 1 if frame[at] == 0 else skip_tag_section(frame, at)
-            return hot.serve(self._data, frame, at, Call(session, version, correlation_id))
+            call = Call(session, version, correlation_id)
+            if self.quotas is None:
+                return hot.serve(self._data, frame, at, call)
+            session.client_id = read_request_header(frame)[0].client_id
+            return self._serve_metered(hot, frame, at, call, self.quotas.meter(session, connection))
         return self._dispatch_cold(connection, frame)
+
+    def _serve_metered(self, hot: Hot, frame: memoryview, at: int, call: Call, meter: Meter | None) -> Handled:
+        """Serve a client that may have quotas."""
+        call.meter = meter
+        if meter is not None and hot.counts_request:
+            meter.produced(len(frame))
+        reply = hot.serve(self._data, frame, at, call)
+        if call.meter is not None:
+            call.meter.end()
+        return reply
 
     def _dispatch_cold(self, connection: Connection, frame: memoryview) -> Handled:
         key, version, correlation_id = read_request_prefix(frame)
@@ -192,11 +211,16 @@ class Dispatcher:
             return _frame(api, call, refused)
         if api.only_for is not None and (error := api.only_for(session)) is not None:
             return _frame(api, call, messages.response(error_code=error))
+        if self.quotas is not None and not messages.between_brokers:
+            call.meter = self.quotas.meter(session, connection)
         client = self._contexts.controller_client
         if api.forwarded and client is not None:
             work = self._by_the_controller(client, api, request, bytes(frame), call)
             return self._answer_later(api, work, call)
-        return self._answer(api, request, call)
+        handled = self._answer(api, request, call)
+        if call.meter is not None:
+            call.meter.end()
+        return handled
 
     def _answer(self, api: Api, request: object, call: Call) -> Handled:
         response = self._handle(api, request, call)
@@ -208,7 +232,7 @@ class Dispatcher:
 
     async def _answer_later(self, api: Api, work: Coroutine[Any, Any, object], call: Call) -> Reply:
         try:
-            return _frame(api, call, await work)
+            return _frame(api, call, await (work if call.meter is None else Timed(work, call.meter)))
         except Exception:
             logger.exception(
                 "Request failed (%s %d) from %s; closing the connection",
@@ -259,6 +283,8 @@ class Dispatcher:
         if self._control.controller.leads:
             session.client_id = header.client_id
             call = Call(session, version, correlation_id)
+            if self.quotas is not None:
+                call.meter = self.quotas.meter(session, None)
             try:
                 response = await self._serve(api, request, call)
             except Exception:  # a closed connection would make the broker resend it, with other clients' requests
@@ -316,11 +342,22 @@ def _frame(api: Api, call: Call, response: object) -> bytes:
     """The response as a frame; a handler may return the encoded body instead of a message."""
     if isinstance(response, NotController):
         response = response.response
+    if call.meter is not None:
+        response = _throttled(api, call, call.meter, response)
     if isinstance(response, Packed):
         return LENGTH.pack(len(response.frame)) + response.frame
     body = response if isinstance(response, bytes) else encode(response, call.version)
     header = pack_response_header(api.messages.key, call.version, call.correlation_id)
     return LENGTH.pack(len(header) + len(body)) + header + body
+
+
+def _throttled(api: Api, call: Call, meter: Meter, response: object) -> object:
+    """The response with its throttle time, for which the connection is muted."""
+    throttle_ms = meter.throttle_ms()
+    if isinstance(response, Packed):  # by the controller, which has its own count
+        meter.forwarded(read_throttle_time(api.messages, call.version, response.frame))
+        return response
+    return with_throttle_time(api.messages, call.version, response, throttle_ms) if throttle_ms else response
 
 
 def _describe(frame: memoryview) -> str:

@@ -18,13 +18,18 @@ logger: Final = logging.getLogger("moldau.broker")
 
 def respond(ctx: DataContext, fetch: FetchContext, call: Call, plan: Plan) -> Parts:
     answers = fetch.answer(plan.results)
+    throttle_ms = 0
+    if call.meter is not None:
+        call.meter.fetched(plan.size)
+        throttle_ms = call.meter.throttle_ms(fetch=True)
     if not plan.ready:
-        return pack_fetch(call.version, call.correlation_id, 0, fetch.session_id, answers)
+        return pack_fetch(call.version, call.correlation_id, 0, fetch.session_id, answers, throttle_ms=throttle_ms)
     for partition, problem in plan.unreadable:
         logger.error("Reading %s failed: %s", partition.name, problem)
         partition.cannot_read(problem)
     leaders = endpoints(ctx, call.session.listener, (result.leader for _, result in plan.results))
-    return pack_fetch(call.version, call.correlation_id, 0, fetch.session_id, answers, leaders)
+    session_id = fetch.session_id
+    return pack_fetch(call.version, call.correlation_id, 0, session_id, answers, leaders, throttle_ms=throttle_ms)
 
 
 def delay(

@@ -43,6 +43,7 @@ DESCRIBE_CLUSTER: Needs = (Need(Operation.DESCRIBE, _CLUSTER),)
 CREATE_TOKEN: Needs = (Need(Operation.CREATE_TOKENS, ResourceType.USER, "for another owner"),)
 DESCRIBE_TOKEN: Needs = (Need(Operation.DESCRIBE, ResourceType.DELEGATION_TOKEN, "or its owner or a renewer"),)
 CLUSTER_ACTION: Needs = (Need(Operation.CLUSTER_ACTION, _CLUSTER),)
+ALTER_CLUSTER_CONFIGS: Needs = (Need(Operation.ALTER_CONFIGS, _CLUSTER),)
 DESCRIBE_CLUSTER_CONFIGS: Needs = (Need(Operation.DESCRIBE_CONFIGS, _CLUSTER),)
 
 PRODUCE: Needs = (*WRITE_TOPIC, Need(Operation.WRITE, _TRANSACTIONAL_ID, "in a transaction"))

@@ -351,6 +351,7 @@ class Node:
         gc.freeze()  # these objects stay: garbage collections need not visit thousands of partitions
 
     def _go(self) -> None:
+        self._follow_quotas(None, self._controller.image)
         self._controller.on_image(self._follow)
         self._replicas.owner = StandaloneOwner(self._give_up)
         if self._replica_manager is not None:
@@ -446,11 +447,18 @@ class Node:
         if old.broker_configs != new.broker_configs:
             self._adapt(new)
             self._replicas.reconfigure(new.topics.values())
+        self._follow_quotas(old, new)
         self._assembly.recently_dead.follow(old, new)
         self._replicas.follow(old, new)
         if self._replica_manager is not None:
             self._replica_manager.follow(old, new)
         self._assembly.follow(old, new)
+
+    def _follow_quotas(self, old: ClusterImage | None, new: ClusterImage) -> None:
+        quotas = self._assembly.quotas
+        if self._assembly.follow_quotas(old, new):
+            self._listeners.creation_wait = quotas.connection_wait_s if quotas.active else None
+            self._listeners.end_throttles()  # a quota that was raised or removed takes effect at once
 
     def _adapt(self, image: ClusterImage) -> None:
         """Apply dynamic settings: those changed now, or before the last restart."""

@@ -4,6 +4,7 @@ from moldau.broker import needs
 from moldau.broker.apis.add_offsets_to_txn import add_offsets_to_txn
 from moldau.broker.apis.add_partitions_to_txn import add_partitions_to_txn
 from moldau.broker.apis.allocate_producer_ids import allocate_producer_ids
+from moldau.broker.apis.alter_client_quotas import alter_client_quotas
 from moldau.broker.apis.alter_configs import alter_configs, incremental_alter_configs
 from moldau.broker.apis.alter_partition import alter_partitions
 from moldau.broker.apis.alter_partition_reassignments import alter_partition_reassignments
@@ -22,6 +23,7 @@ from moldau.broker.apis.delete_groups import delete_groups
 from moldau.broker.apis.delete_records import delete_records
 from moldau.broker.apis.delete_topics import delete_topics
 from moldau.broker.apis.describe_acls import describe_acls
+from moldau.broker.apis.describe_client_quotas import describe_client_quotas
 from moldau.broker.apis.describe_cluster import describe_cluster
 from moldau.broker.apis.describe_configs import describe_configs
 from moldau.broker.apis.describe_delegation_token import describe_delegation_token
@@ -108,6 +110,8 @@ APIS = (
     control(BY_KEY[45], alter_partition_reassignments, needs.ALTER_CLUSTER, forwarded=True),
     control(BY_KEY[46], list_partition_reassignments, needs.DESCRIBE_CLUSTER),
     coordinator(BY_KEY[47], offset_delete, needs.DELETE_GROUP + needs.READ_TOPIC),
+    control(BY_KEY[48], describe_client_quotas, needs.DESCRIBE_CLUSTER_CONFIGS),
+    control(BY_KEY[49], alter_client_quotas, needs.ALTER_CLUSTER_CONFIGS, forwarded=True),
     control(BY_KEY[50], describe_user_scram_credentials, needs.DESCRIBE_CLUSTER),
     control(BY_KEY[51], alter_user_scram_credentials, needs.ALTER_CLUSTER, forwarded=True),
     control(BY_KEY[56], alter_partitions, needs.CLUSTER_ACTION),

@@ -51,7 +51,11 @@ class TopicCreator:
 
     async def create(self, specs: Sequence[TopicSpec]) -> list[Change | Refusal]:
         """Create these topics in one change, as far as possible; when this returns, they can be written to."""
-        decisions = await self._controller.submit_each([self.deciding(spec) for spec in specs])
+        return await self.submit([self.deciding(spec) for spec in specs])
+
+    async def submit(self, decides: Sequence[Decide]) -> list[Change | Refusal]:
+        """As `create`, by decisions."""
+        decisions = await self._controller.submit_each(decides)
         await self._replicas.settled()
         return decisions
 

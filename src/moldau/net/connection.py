@@ -238,8 +238,8 @@ class Connection:
     def throttle(self, ms: float) -> None:
         """Handle no further request for `ms` from now. The longest of several throttles counts.
 
-        The dispatcher calls it while it handles a request that is over a quota. The order does not matter: the response
-        leaves at once and names the same time (KIP-219), and what waits is the next request. Nothing calls it yet.
+        A meter calls it while a request that is over a quota is handled. The order does not matter: the response
+        leaves at once and names the same time (KIP-219), and what waits is the next request.
 
         A connection that is throttled in the middle of a large request keeps its share of queued.max.request.bytes, and
         is not closed as stalled.
@@ -254,6 +254,12 @@ class Connection:
         self._throttle = self._loop.call_at(until, self._throttle_ended)
         self._mutes |= _THROTTLED
         self._pause_reading()
+
+    def end_throttle(self) -> None:
+        """Handle requests again, if it is throttled."""
+        if self._throttle is not None:
+            self._throttle.cancel()
+            self._throttle_ended()
 
     def _throttle_ended(self) -> None:
         self._throttle = None

@@ -5,7 +5,7 @@ import errno
 import logging
 import socket
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -62,6 +62,8 @@ class Listeners:
         self.connections: set[Connection] = set()
         self._handler: FrameHandler
         self._gates: Mapping[str, Gate] = {}
+        # By a new connection's address: how long it waits, and whether it may be served then (KIP-612).
+        self.creation_wait: Callable[[str], tuple[float, bool]] | None = None
         self._per_ip: Counter[str] = Counter()
         self._second = 0  # of the loop's time, in which `_accepted` counts
         self._accepted = 0
@@ -212,6 +214,20 @@ class Listeners:
         if (gate := self._gates.get(bound.name)) is not None:
             connection.hand_over(gate, largest=gate.largest_frame)
         self.connections.add(connection)
+        if self.creation_wait is not None:
+            self._hold_back(connection, *self.creation_wait(ip))
+
+    def _hold_back(self, connection: Connection, wait_s: float, served: bool) -> None:
+        """Serve a new connection after a while, or close it then, if too many of its address wait already."""
+        connection.throttle(wait_s * 1000)
+        if not served:
+            self._warn("Refusing connection from", connection.session.peer, "connection_creation_rate")
+            asyncio.get_running_loop().call_later(wait_s, connection.close)
+
+    def end_throttles(self) -> None:
+        """Serve throttled connections again, since quotas have changed. Each request is judged anew."""
+        for connection in list(self.connections):
+            connection.end_throttle()
 
     def _closed(self, connection: Connection, ip: str) -> None:
         self.connections.discard(connection)

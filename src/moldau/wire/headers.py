@@ -23,6 +23,7 @@ from moldau.wire.primitives import (
     skip_tags,
 )
 
+PRODUCE: Final = 0
 API_VERSIONS: Final = 18
 
 _PREFIX: Final = Struct(">hhi")

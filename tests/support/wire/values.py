@@ -6,7 +6,20 @@ from uuid import UUID
 
 from hypothesis import strategies as st
 
-from moldau.wire.declare import BOOL, UUID_, Array, Blob, Field, Fixed, Kind, Nested, Text, fields_of, layout_of
+from moldau.wire.declare import (
+    BOOL,
+    FLOAT64,
+    UUID_,
+    Array,
+    Blob,
+    Field,
+    Fixed,
+    Kind,
+    Nested,
+    Text,
+    fields_of,
+    layout_of,
+)
 
 RANGES = {letter: 8 * size for letter, size in (("b", 1), ("h", 2), ("i", 4), ("q", 8))}
 
@@ -61,6 +74,8 @@ def kinds(kind: Kind[Any], version: int) -> st.SearchStrategy[Any]:
             return st.booleans()
         case Fixed() if kind is UUID_:
             return st.uuids(allow_nil=True)
+        case Fixed() if kind is FLOAT64:
+            return st.floats(allow_nan=False)  # which is not equal to itself
         case Fixed():
             bits = RANGES[kind.letter]
             return st.integers(-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)

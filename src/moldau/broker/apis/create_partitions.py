@@ -1,4 +1,4 @@
-"""CreatePartitions 0–3: add partitions to topics."""
+"""CreatePartitions 0–3: add partitions to topics. 3: those over the quota of controller mutations are refused."""
 
 from collections import Counter
 from random import randrange
@@ -7,8 +7,9 @@ from moldau.base.errors import Refusal, WireError
 from moldau.broker.call import Call
 from moldau.broker.context import ControlContext
 from moldau.broker.controller import ControllerResponse, unless_deposed
+from moldau.broker.quotas import counted
 from moldau.broker.topics import MAX_START
-from moldau.metadata.changes import Change, Decide, decide_each
+from moldau.metadata.changes import Change, Decide, PartitionsAdded, decide_each
 from moldau.metadata.image import ClusterImage
 from moldau.metadata.topics import add_partitions
 from moldau.wire.messages.create_partitions import (
@@ -18,12 +19,18 @@ from moldau.wire.messages.create_partitions import (
     CreatePartitionsTopicResult,
 )
 
+STRICT_QUOTA = 3  # the version from which on a topic over the quota is refused (KIP-599)
+
 
 async def create_partitions(
     ctx: ControlContext, request: CreatePartitionsRequest, call: Call
 ) -> ControllerResponse[CreatePartitionsResponse]:
     counts = Counter(topic.name for topic in request.topics)
-    decides = [_deciding(topic, twice=counts[topic.name] > 1) for topic in request.topics]
+    strict = call.version >= STRICT_QUOTA
+    decides = [
+        counted(_deciding(topic, twice=counts[topic.name] > 1), call.meter, _new_partitions, strict=strict)
+        for topic in request.topics
+    ]
     if request.validate_only:
         decisions = decide_each(ctx.image, decides)
     else:
@@ -31,6 +38,11 @@ async def create_partitions(
         await ctx.replicas.settled()
     results = tuple(_result(topic.name, decision) for topic, decision in zip(request.topics, decisions, strict=True))
     return unless_deposed(CreatePartitionsResponse(results=results), decisions)
+
+
+def _new_partitions(_: ClusterImage, change: Change) -> int:
+    assert isinstance(change, PartitionsAdded)
+    return len(change.partitions)
 
 
 def _deciding(topic: CreatePartitionsTopic, *, twice: bool) -> Decide:

@@ -1,6 +1,7 @@
 """CreateTopics 2–7: each topic succeeds or fails by itself, all in one change.
 
-4: partitions and replication factor may be -1, the broker's default. 5: the topic's configs in the response. 7: its id.
+4: partitions and replication factor may be -1, the broker's default. 5: the topic's configs in the response.
+6: topics over the quota of controller mutations are refused. 7: its id.
 """
 
 from collections import Counter
@@ -10,7 +11,9 @@ from moldau.broker import configs
 from moldau.broker.call import Call
 from moldau.broker.context import ControlContext
 from moldau.broker.controller import ControllerResponse, unless_deposed
+from moldau.broker.quotas import counted
 from moldau.metadata.changes import Change, TopicCreated, decide_each
+from moldau.metadata.image import ClusterImage
 from moldau.metadata.topics import TopicSpec
 from moldau.wire.messages.create_topics import (
     CreatableTopic,
@@ -21,6 +24,8 @@ from moldau.wire.messages.create_topics import (
 )
 from moldau.wire.primitives import ZERO_UUID
 
+STRICT_QUOTA = 6  # the version from which on a topic over the quota is refused (KIP-599)
+
 
 async def create_topics(
     ctx: ControlContext, request: CreateTopicsRequest, call: Call
@@ -29,16 +34,22 @@ async def create_topics(
     asked = [topic for topic in request.topics if topic.name not in twice]
     refused = {topic.name: refusal for topic in asked if (refusal := _null_configs(topic))}
     specs = [_spec(topic) for topic in asked if topic.name not in refused]
-    if request.validate_only:
-        decisions = decide_each(ctx.image, [ctx.topics.deciding(spec) for spec in specs])
-    else:
-        decisions = await ctx.topics.create(specs)
+    decides = [
+        counted(ctx.topics.deciding(spec), call.meter, _new_partitions, strict=call.version >= STRICT_QUOTA)
+        for spec in specs
+    ]
+    decisions = decide_each(ctx.image, decides) if request.validate_only else await ctx.topics.submit(decides)
     outcomes: dict[str, Change | Refusal] = {name: _named_twice() for name in twice}
     outcomes.update(refused)
     outcomes |= {spec.name: decision for spec, decision in zip(specs, decisions, strict=True)}
     names = dict.fromkeys(topic.name for topic in request.topics)
     results = tuple(_result(ctx, name, outcomes[name], request.validate_only) for name in names)
     return unless_deposed(CreateTopicsResponse(topics=results), decisions)
+
+
+def _new_partitions(_: ClusterImage, change: Change) -> int:
+    assert isinstance(change, TopicCreated)
+    return len(change.partitions)
 
 
 def _named_twice() -> Refusal:

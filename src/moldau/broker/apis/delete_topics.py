@@ -1,4 +1,7 @@
-"""DeleteTopics 1–6: by name, and from 6 on by id. The files are deleted after file.delete.delay.ms."""
+"""DeleteTopics 1–6: by name, and from 6 on by id. The files are deleted after file.delete.delay.ms.
+
+5: topics over the quota of controller mutations are refused.
+"""
 
 from collections import Counter
 from uuid import UUID
@@ -7,6 +10,7 @@ from moldau.base.errors import Refusal, WireError
 from moldau.broker.call import Call
 from moldau.broker.context import ControlContext
 from moldau.broker.controller import ControllerResponse, unless_deposed
+from moldau.broker.quotas import counted
 from moldau.metadata.changes import Change, Decide, TopicDeleted
 from moldau.metadata.image import ClusterImage
 from moldau.metadata.topics import delete_topic
@@ -18,17 +22,28 @@ from moldau.wire.messages.delete_topics import (
 )
 from moldau.wire.primitives import ZERO_UUID
 
+STRICT_QUOTA = 5  # the version from which on a topic over the quota is refused (KIP-599)
+
 
 async def delete_topics(
     ctx: ControlContext, request: DeleteTopicsRequest, call: Call
 ) -> ControllerResponse[DeleteTopicsResponse]:
     counts = Counter(request.topics)
     ids: dict[str, UUID] = {}
-    decides = [_deciding(ctx, topic, counts[topic] > 1, ids) for topic in request.topics]
+    strict = call.version >= STRICT_QUOTA
+    decides = [
+        counted(_deciding(ctx, topic, counts[topic] > 1, ids), call.meter, _partitions, strict=strict)
+        for topic in request.topics
+    ]
     decisions = await ctx.controller.submit_each(decides)
     await ctx.replicas.settled()
     results = tuple(_result(topic, decision, ids) for topic, decision in zip(request.topics, decisions, strict=True))
     return unless_deposed(DeleteTopicsResponse(responses=results), decisions)
+
+
+def _partitions(image: ClusterImage, change: Change) -> int:
+    assert isinstance(change, TopicDeleted)
+    return len(image.topics[change.topic].partitions)
 
 
 def _deciding(ctx: ControlContext, topic: DeleteTopicState, twice: bool, ids: dict[str, UUID]) -> Decide:

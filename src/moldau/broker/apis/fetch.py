@@ -23,8 +23,10 @@ from moldau.broker.fetch_plan import (
     rejection,
     unreadable,
 )
+from moldau.broker.fetch_sessions import FetchContext
 from moldau.broker.follower_fetch import fetch_as_follower
 from moldau.broker.leaders import absent, leader_of
+from moldau.broker.quotas import Meter
 from moldau.broker.replica_selector import NONE, RACK_AWARE, Choice, preferred_replica
 from moldau.log.segment import CorruptLogError
 from moldau.net.reply import Parked, Parts
@@ -33,6 +35,7 @@ from moldau.replication.partition import Partition
 from moldau.wire.hot.fetch import FETCH_BY_ID, FetchBody, FetchPartition, FetchResult, pack_fetch, read_fetch
 
 Readable = dict[bytes, bool] | None  # topics that the client may read, by name or id; None: all
+NOTHING_YET: Final = Plan([], [], 0, ready=True)  # for a client that is over its quota
 FOLLOWERS_SERVE: Final = 11  # the version from which on followers serve consumers (KIP-392)
 
 
@@ -41,12 +44,15 @@ def fetch(ctx: DataContext, frame: memoryview, at: int, call: Call) -> Parts | P
     ask = read_fetch(frame, at, version)
     opened = ctx.fetch_sessions.open(ask, version, ctx.now())
     if opened.asked is None:
-        return pack_fetch(version, call.correlation_id, opened.error, 0, [])
+        return pack_fetch(version, call.correlation_id, opened.error, 0, [], throttle_ms=call.throttle_ms())
     asked = opened.asked
     if ask.replica_id >= 0:
+        call.meter = None  # followers have no quotas, but throttles of replication
         if ctx.authorizer is not None and not ctx.authorizer.rights(call.session).may_follow():
             return respond(ctx, opened, call, _refuse_all(asked))
         return fetch_as_follower(ctx, opened, ask, call)
+    if call.meter is not None:
+        return _fetch_metered(ctx, opened, ask, call, call.meter)
     plan = plan_fetch(ctx, ask, version, asked, _readable(ctx, call))
     if plan.ready or plan.size >= ask.min_bytes or ask.max_wait_ms <= 0 or not asked:
         return respond(ctx, opened, call, plan)
@@ -70,6 +76,28 @@ def _readable(ctx: DataContext, call: Call) -> Readable:
 def _refuse_all(asked: Asked) -> Plan:
     failed = WireError.TOPIC_AUTHORIZATION_FAILED
     return Plan([(token, failure(row.partition, failed)) for token, row in asked], [], 0, True, [])
+
+
+def _fetch_metered(ctx: DataContext, opened: FetchContext, ask: FetchBody, call: Call, meter: Meter) -> Parts | Parked:
+    """As `fetch`, within the client's quota."""
+    asked = opened.asked or []
+    most = meter.most_fetched
+    ask = ask._replace(max_bytes=min(ask.max_bytes, most), min_bytes=min(ask.min_bytes, most))
+
+    def planned() -> Plan:
+        return plan_fetch(ctx, ask, call.version, asked, _readable(ctx, call)) if meter.may_fetch else NOTHING_YET
+
+    plan = planned()
+    if plan.ready or plan.size >= ask.min_bytes or ask.max_wait_ms <= 0 or not asked:
+        return respond(ctx, opened, call, plan)
+    parked, _ = delay(
+        plan.partitions,
+        ask,
+        ask.min_bytes - plan.size,
+        lambda: respond(ctx, opened, call, planned()),
+        read_committed=ask.isolation == READ_COMMITTED,
+    )
+    return parked
 
 
 def plan_fetch(ctx: DataContext, ask: FetchBody, version: int, asked: Asked, readable: Readable = None) -> Plan:

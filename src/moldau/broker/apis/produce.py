@@ -130,7 +130,7 @@ def _append_all(
     if pending:
         reply = partial(_reply, ctx, results, acks, call)
         return _park(pending, reply, body.timeout_ms if acks == ALL else None)
-    if acks and not refused:
+    if acks and not refused and call.meter is None:
         if len(results) == 1 and len(partition_results) == 1:
             return pack_appended(version, call.correlation_id, token, partition_results[0])
         return pack_produce(version, call.correlation_id, results)
@@ -194,11 +194,11 @@ def _reply(ctx: DataContext, results: Results, acks: int, call: Call) -> bytes |
         result.leader for _, partition_results in results for result in partition_results if result.leader is not None
     ]
     found = endpoints(ctx, call.session.listener, leaders) if leaders else ()
-    return pack_produce(call.version, call.correlation_id, results, found)
+    return pack_produce(call.version, call.correlation_id, results, found, throttle_ms=call.throttle_ms())
 
 
 def _pack(call: Call, results: Results) -> bytes:
-    return pack_produce(call.version, call.correlation_id, results)
+    return pack_produce(call.version, call.correlation_id, results, throttle_ms=call.throttle_ms())
 
 
 def _park(

@@ -91,12 +91,6 @@ SECURITY: tuple[Group, ...] = (
     )),
     Group("quotas", (
         Setting("client.quota.callback.class", CLASS, doc="Java class that sets client quotas."),
-        Setting("controller.quota.window.num", INT, 11, least=1,
-                doc="Number of windows for measuring the quota of metadata changes."),
-        Setting("controller.quota.window.size.seconds", INT, 1, least=1,
-                doc="Length of a window for measuring the quota of metadata changes."),
-        Setting("quota.window.num", INT, 11, least=1, doc="Number of windows for measuring client quotas."),
-        Setting("quota.window.size.seconds", INT, 1, least=1, doc="Length of a window for measuring client quotas."),
     )),
     Group("policies", (
         Setting("alter.config.policy.class.name", CLASS, doc="Java class that validates changes of settings."),

@@ -20,6 +20,10 @@ USED: tuple[Setting, ...] = (
     Setting("config.providers", LIST, (),
             doc="Providers (file, directory, env) of values for `${provider:path:key}` in the settings of the start."),
     Setting("connections.max.idle.ms", LONG, 600_000, doc="Close a connection that has been idle for this long."),
+    Setting("controller.quota.window.num", INT, 11, least=1,
+            doc="Windows of its controller_mutation_rate that a client which paused may use at once."),
+    Setting("controller.quota.window.size.seconds", INT, 1, least=1,
+            doc="Length of a window of controller_mutation_rate."),
     Setting("default.replication.factor", INT, 1,
             doc="Replication factor of a topic that is created without one."),
     Setting("delete.topic.enable", BOOL, True, doc="Allow topics to be deleted."),
@@ -94,6 +98,11 @@ USED: tuple[Setting, ...] = (
                 "one that stalls for 10 s loses its connection. A single request may exceed it. -1 is without limit, "
                 "which is Kafka's default."),
     Setting("queued.max.requests", INT, 500, least=1, doc="Requests in progress beyond which no more are read."),
+    Setting("quota.window.num", INT, 11, least=1,
+            doc="Windows that a client waits at most for request_percentage, and a new connection for "
+                "connection_creation_rate."),
+    Setting("quota.window.size.seconds", INT, 1, least=1,
+            doc="Length of a window: as much of its quota a client which paused may use at once."),
     Setting("security.inter.broker.protocol", STRING, "PLAINTEXT",
             choices=("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
             doc="Security protocol between brokers if inter.broker.listener.name is not set."),

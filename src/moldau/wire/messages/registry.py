@@ -6,6 +6,7 @@ from moldau.wire.declare import layout_of
 from moldau.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from moldau.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 from moldau.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from moldau.wire.messages.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
 from moldau.wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from moldau.wire.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from moldau.wire.messages.alter_partition_reassignments import (
@@ -30,6 +31,7 @@ from moldau.wire.messages.delete_groups import DeleteGroupsRequest, DeleteGroups
 from moldau.wire.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
 from moldau.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from moldau.wire.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
+from moldau.wire.messages.describe_client_quotas import DescribeClientQuotasRequest, DescribeClientQuotasResponse
 from moldau.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from moldau.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
 from moldau.wire.messages.describe_delegation_token import (
@@ -161,6 +163,8 @@ APIS: Final = (
     _api(AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse),
     _api(ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse),
     _api(OffsetDeleteRequest, OffsetDeleteResponse),
+    _api(DescribeClientQuotasRequest, DescribeClientQuotasResponse),
+    _api(AlterClientQuotasRequest, AlterClientQuotasResponse),
     _api(DescribeUserScramCredentialsRequest, DescribeUserScramCredentialsResponse),
     _api(AlterUserScramCredentialsRequest, AlterUserScramCredentialsResponse),
     _api(AlterPartitionRequest, AlterPartitionResponse, between_brokers=True),
