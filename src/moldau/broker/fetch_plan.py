@@ -1,15 +1,22 @@
 """Plan of a fetch response, by index arithmetic: slices of files, or the error of a partition. Changes nothing."""
 
+import os
 from collections.abc import Sequence
+from struct import Struct
 from typing import Final, NamedTuple
 
 from moldau.base.errors import WireError
+from moldau.base.slices import FileSlice
 from moldau.broker.leaders import Leader as CurrentLeader
 from moldau.log.segment import CorruptLogError
 from moldau.replication.partition import Partition
+from moldau.wire.batch import PREFIX_SIZE
 from moldau.wire.hot.fetch import FetchPartition, FetchResult
 
 READ_COMMITTED: Final = 1
+MAX_WALKED: Final = 1_000  # batches of a slice: of many small ones an incomplete one does not matter
+
+_LENGTH: Final = Struct(">8xi")  # of a batch, without its prefix
 
 Asked = Sequence[tuple[bytes, FetchPartition]]  # by topic name or id, as the request names topics
 
@@ -21,6 +28,31 @@ class Plan(NamedTuple):
     ready: bool  # there is more to tell than records: an error, another replica to read from
     unreadable: Sequence[tuple[Partition, Exception]] = ()  # partitions whose logs turned out corrupt
     throttled_bytes: int = 0  # of the size: for followers that are throttled
+
+
+def whole_batches(plan: Plan) -> Plan:
+    """The plan without incomplete batches at the ends of slices: a client drops them, and they count as sent."""
+    for _, result in plan.results:
+        if result.records is not None:
+            result.records = _whole(result.records)
+    size = sum(result.records.length for _, result in plan.results if result.records is not None)
+    return plan._replace(size=size)
+
+
+def _whole(piece: FileSlice) -> FileSlice:
+    end, stop = piece.position, piece.position + piece.length
+    for _ in range(MAX_WALKED):
+        size = 0
+        if end + PREFIX_SIZE <= stop:
+            size = int(_LENGTH.unpack(os.pread(piece.file.fd, PREFIX_SIZE, end))[0]) + PREFIX_SIZE
+        if size <= PREFIX_SIZE or end + size > stop:
+            break
+        end += size
+    else:
+        return piece
+    return (
+        FileSlice(piece.file, piece.position, end - piece.position, piece.hot) if piece.position < end < stop else piece
+    )
 
 
 def failure(index: int, code: WireError, leader: CurrentLeader | None = None) -> FetchResult:

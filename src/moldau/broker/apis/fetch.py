@@ -22,11 +22,12 @@ from moldau.broker.fetch_plan import (
     failure,
     rejection,
     unreadable,
+    whole_batches,
 )
 from moldau.broker.fetch_sessions import FetchContext
 from moldau.broker.follower_fetch import fetch_as_follower
 from moldau.broker.leaders import absent, leader_of
-from moldau.broker.quotas import Meter
+from moldau.broker.quotas import UNLIMITED, Meter
 from moldau.broker.replica_selector import NONE, RACK_AWARE, Choice, preferred_replica
 from moldau.log.segment import CorruptLogError
 from moldau.net.reply import Parked, Parts
@@ -85,7 +86,10 @@ def _fetch_metered(ctx: DataContext, opened: FetchContext, ask: FetchBody, call:
     ask = ask._replace(max_bytes=min(ask.max_bytes, most), min_bytes=min(ask.min_bytes, most))
 
     def planned() -> Plan:
-        return plan_fetch(ctx, ask, call.version, asked, _readable(ctx, call)) if meter.may_fetch else NOTHING_YET
+        if not meter.may_fetch:
+            return NOTHING_YET
+        plan = plan_fetch(ctx, ask, call.version, asked, _readable(ctx, call))
+        return plan if most == UNLIMITED else whole_batches(plan)
 
     plan = planned()
     if plan.ready or plan.size >= ask.min_bytes or ask.max_wait_ms <= 0 or not asked:
