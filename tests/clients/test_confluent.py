@@ -340,3 +340,20 @@ def test_describe_cluster_and_topics(admin: AdminClient, create_topic: CreateTop
     found = admin.describe_topics(TopicCollection([name]))[name].result(SECONDS)
     assert [part.id for part in found.partitions] == [0, 1]
     assert not found.is_internal
+
+
+def test_valid_records_of_a_refused_batch_are_told_apart(broker: AnyBroker, create_topic: CreateTopic) -> None:
+    """KIP-467, as librdkafka's own tests see it: ten records are invalid, and the others failed because of them."""
+    name = create_topic(configs={"cleanup.policy": "compact"})
+    outcomes: dict[int, str] = {}
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 500, "batch.num.messages": 100})
+    for number in range(100):
+
+        def delivered(error: KafkaError | None, message: object, number: int = number) -> None:
+            outcomes[number] = "" if error is None else error.name()
+
+        producer.produce(name, b"v", key=None if number % 10 == 0 else b"k", partition=0, on_delivery=delivered)
+    assert producer.flush(SECONDS) == 0
+    assert {number for number, outcome in outcomes.items() if outcome == "INVALID_RECORD"} == set(range(0, 100, 10))
+    others = {outcome for number, outcome in outcomes.items() if number % 10}
+    assert others == {"_INVALID_DIFFERENT_RECORD"}

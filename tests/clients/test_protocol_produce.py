@@ -138,6 +138,30 @@ def test_a_compacted_topic_wants_keys(raw: RawClient, create_topic: CreateTopic)
     assert raw.produce(name, batch(Written(b"a", key=b"k"))).error_code == NONE
 
 
+@pytest.mark.parametrize("codec", [batches.NONE, batches.GZIP])
+@pytest.mark.parametrize("version", [8, 12])
+def test_every_invalid_record_is_named(raw: RawClient, create_topic: CreateTopic, codec: int, version: int) -> None:
+    """KIP-467: the others are told that these failed."""
+    name = create_topic(configs={"cleanup.policy": "compact"})
+    records = [Written(b"v", key=None if place % 10 == 0 else b"k") for place in range(100)]
+    answer = raw.produce(name, batch(*records, codec=codec), version=version)
+    assert answer.error_code == INVALID_RECORD
+    assert [row.batch_index for row in answer.record_errors] == list(range(0, 100, 10))
+    assert all("without" in row.batch_index_error_message for row in answer.record_errors)
+    assert "10" in answer.error_message
+    assert raw.list_offset(name, -1).offset == 0
+
+
+def test_the_worst_error_of_a_batch_is_its_own(raw: RawClient, create_topic: CreateTopic) -> None:
+    name = create_topic(configs={"cleanup.policy": "compact"})
+    late = 2 * HOUR_MS
+    records = Written(b"v", timestamp_delta=late), Written(b"v"), Written(b"v", key=b"k", timestamp_delta=late)
+    answer = raw.produce(name, batch(*records, Written(b"v", key=b"k")))
+    assert answer.error_code == INVALID_TIMESTAMP
+    assert [row.batch_index for row in answer.record_errors] == [0, 1, 2]
+    assert ["Timestamp" in row.batch_index_error_message for row in answer.record_errors] == [False, False, True]
+
+
 @pytest.mark.parametrize("codec", CODECS)
 def test_every_codec_is_stored_as_it_was_sent(
     raw: RawClient, broker: AnyBroker, create_topic: CreateTopic, codec: str
