@@ -33,6 +33,7 @@ COMMANDS = {
     "token": ("moldau.tools.token.app", "app", "Create, list, renew and expire delegation tokens."),
     "acl": ("moldau.tools.acl.app", "app", "List, create and delete ACLs."),
     "security": ("moldau.tools.security.app", "app", "Show what clients may do."),
+    "quota": ("moldau.tools.quota.app", "app", "Limit what users, client ids and addresses may use."),
     "pipeline": ("moldau.tools.pipeline.app", "app", "Run and watch Spark pipelines."),
     "spark": ("moldau.tools.pipeline.pack", "app", "Prepare Spark clusters for pipelines."),
     "perf": ("moldau.tools.records.perf", "app", "Measure the throughput and latency of a broker."),

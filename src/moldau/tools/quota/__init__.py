@@ -1,0 +1,1 @@
+"""`moldau quota`: list, describe, set and delete quotas."""
