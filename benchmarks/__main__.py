@@ -22,6 +22,7 @@ from benchmarks import group_commit, measures, report
 from benchmarks import isolation as studies
 from benchmarks import jars as kafka_jars
 from benchmarks import loading as offsets
+from benchmarks import quotas as limits
 from benchmarks import saturate as saturation
 from benchmarks import saturation_measures as saturations
 from benchmarks import soak as soaking
@@ -268,6 +269,26 @@ def compaction(
             report.show_isolation([finding], console)
             rows.append(finding)
     report.save({"compaction": rows}, report.COMPACTION)
+
+
+@app.command()
+def quotas(
+    rate: Annotated[int, typer.Option(min=1000, help="The quota, in bytes per second.")] = 2_000_000,
+    seconds: Annotated[float, typer.Option(min=1, help="How long each client runs.")] = 30,
+    no_kafka: Annotated[bool, typer.Option("--no-kafka", help="Ours alone.")] = False,
+    workdir: Workdir = None,
+) -> None:
+    """Compare how close clients come to their quotas, on both brokers at once."""
+    found = kafka_jars.obtain()
+    jars = None if isinstance(found, str) else found
+    kinds: list[Kind] = [Moldau()] if no_kafka or jars is None else [Moldau(), ApacheKafka(jars)]
+    table = Table("client", *(Column(kind.name, justify="right") for kind in kinds))
+    with _scratch(workdir) as scratch, console.status("") as status:
+        rows = list(limits.study(kinds, jars, scratch, rate, seconds, _saying(status)))
+    for client in dict.fromkeys(row.client for row in rows):
+        table.add_row(client, *(f"{row.ratio:.1%}" for row in rows if row.client == client))
+    table.title = f"Bytes of values, of a quota of {rate:,} bytes/s, over {seconds:.0f} s"
+    console.print(table)
 
 
 @app.command()

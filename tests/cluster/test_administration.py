@@ -4,18 +4,23 @@ Every test makes topics of its own and leaves three brokers behind that are well
 """
 
 import json
+import time
 import uuid
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import NewTopic
+from kafka.protocol.admin import CreateTopicsRequest
 
 from moldau.testing import Cluster
-from support.clients import confluent
+from support.clients import confluent, quotas
 from support.clients.cli import Run, interrupt, runner, start, succeed
+from support.clients.raw import RawClient
 from support.kafka import jvm
+from support.log.batches import Written, batch
 
 java = pytest.mark.skipif(jvm.classpath() is None, reason=jvm.why_missing() or "no reason")
 
@@ -260,3 +265,46 @@ def test_a_broker_leaves_for_good(cluster: Cluster, moldau: Run) -> None:
     assert new in {broker for ids in replicas(cluster, topic).values() for broker in ids}
     cluster.wait_for(lambda: moldau("cluster", "health").returncode == 0, "that all is well")
     assert sorted(read(cluster, topic)) == sorted(values)
+
+
+def test_quotas_hold_on_every_broker_and_the_controller_counts_mutations(cluster: Cluster) -> None:
+    client_id = f"client-{uuid.uuid4().hex[:8]}"
+    entity = {"client-id": client_id}
+    other = next(each for each in cluster.broker_ids if each != cluster.controller)
+    address = cluster.broker(other).bootstrap_servers
+    key = (("client-id", client_id),)
+    limits = {"producer_byte_rate": 20_000.0, "controller_mutation_rate": 1.0}
+    topics = [create(cluster, {0: [each]}) for each in cluster.broker_ids]
+    with RawClient(address) as admin:
+        assert quotas.alter(admin, (entity, limits)) == [(0, None)]
+        for each in cluster.broker_ids:
+            with RawClient(cluster.broker(each).bootstrap_servers) as asked:
+                cluster.wait_for(partial(knows, asked, {key: limits}), "that every broker knows the quotas")
+        for each, topic in zip(cluster.broker_ids, topics, strict=True):
+            with RawClient(cluster.broker(each).bootstrap_servers) as producer:
+                answer = producer.ask(producer.produce_request(topic, batch(Written(bytes(20_000)))), 12, client_id)
+                assert 800 <= answer.throttle_time_ms <= 1_000, "each broker counts by itself"
+        with RawClient(address) as client:
+            codes, waits = zip(*(create_raw(client, client_id, partitions) for partitions in (15, 1)), strict=True)
+            assert codes == (0, 89)  # THROTTLING_QUOTA_EXCEEDED
+            assert waits[0] == 0
+            begun = time.monotonic()
+            client.metadata("none")
+            assert time.monotonic() - begun >= waits[1] / 1000 - 0.1, "the broker with the connection mutes it"
+        assert quotas.alter(admin, (entity, dict.fromkeys(limits))) == [(0, None)]
+        assert quotas.describe(admin) == {}
+
+
+def knows(client: RawClient, wanted: object) -> bool:
+    return quotas.describe(client) == wanted
+
+
+def create_raw(client: RawClient, client_id: str, partitions: int) -> tuple[int, int]:
+    """Error code and throttle time of CreateTopics."""
+    item = CreateTopicsRequest.CreatableTopic
+    name = f"topic-{uuid.uuid4().hex[:8]}"
+    wanted = item(name=name, num_partitions=partitions, replication_factor=1, assignments=[], configs=[])
+    answer = client.ask(
+        CreateTopicsRequest(topics=[wanted], timeout_ms=30_000, validate_only=False), 7, client_id=client_id
+    )
+    return int(answer.topics[0].error_code), int(answer.throttle_time_ms)

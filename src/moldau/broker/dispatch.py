@@ -45,6 +45,7 @@ logger: Final = logging.getLogger("moldau.broker")
 
 COLD_REQUEST_AT_MOST: Final = 4 * 1024 * 1024  # bytes, but for Produce and Fetch: decoded, it takes many times that
 FORWARDED_MS: Final = 30_000  # how long to look for a controller, unless the request has a shorter timeout
+BY_BROKERS_SINCE: Final = {24: 4, 27: 0}  # versions of AddPartitionsToTxn and WriteTxnMarkers that only brokers send
 FALLBACK_VERSION: Final = 0  # of the response to an ApiVersions request of an unknown version (KIP-511)
 
 
@@ -211,7 +212,7 @@ class Dispatcher:
             return _frame(api, call, refused)
         if api.only_for is not None and (error := api.only_for(session)) is not None:
             return _frame(api, call, messages.response(error_code=error))
-        if self.quotas is not None and not messages.between_brokers:
+        if self.quotas is not None and not by_brokers(messages, version):
             call.meter = self.quotas.meter(session, connection)
         client = self._contexts.controller_client
         if api.forwarded and client is not None:
@@ -349,6 +350,11 @@ def _frame(api: Api, call: Call, response: object) -> bytes:
     body = response if isinstance(response, bytes) else encode(response, call.version)
     header = pack_response_header(api.messages.key, call.version, call.correlation_id)
     return LENGTH.pack(len(header) + len(body)) + header + body
+
+
+def by_brokers(messages: ApiMessages, version: int) -> bool:
+    """Whether only brokers send such a request: they have no quotas."""
+    return messages.between_brokers or version >= BY_BROKERS_SINCE.get(messages.key, version + 1)
 
 
 def _throttled(api: Api, call: Call, meter: Meter, response: object) -> object:

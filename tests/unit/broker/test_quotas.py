@@ -11,11 +11,13 @@ import pytest
 from moldau.base.errors import Refusal, WireError
 from moldau.base.session import Principal, Session
 from moldau.broker import quotas as broker_quotas
+from moldau.broker.dispatch import by_brokers
 from moldau.broker.quota_documents import altered, read_quotas
 from moldau.broker.quotas import EXCEEDED, ClientQuotas, Meter, Timed, counted
 from moldau.metadata.changes import Change, TopicDeleted
 from moldau.metadata.image import ClusterImage
 from moldau.security.quotas import Entity
+from moldau.wire.messages.registry import BY_KEY
 
 
 class Clock:
@@ -274,3 +276,11 @@ class TestConnections:
         assert waits[12:] == [(11.0, False)] * 18
         clock.now += 2
         assert quotas.connection_wait_s("10.0.0.1") == (10.0, True)
+
+
+@pytest.mark.parametrize(
+    ("key", "version", "expected"),
+    [(0, 12, False), (3, 12, False), (24, 3, False), (24, 4, True), (27, 1, True), (56, 3, True), (58, 0, True)],
+)
+def test_brokers_have_no_quotas(key: int, version: int, expected: bool) -> None:
+    assert by_brokers(BY_KEY[key], version) is expected
