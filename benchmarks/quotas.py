@@ -138,7 +138,8 @@ def _produce_with_java(run: Run) -> float:
     admin, partition = AdminClient({"bootstrap.servers": run.peer.bootstrap}), TopicPartition(run.topic.name, 0)
 
     def end() -> int:
-        return int(admin.list_offsets({partition: OffsetSpec.latest()})[partition].result(30).offset)
+        latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+        return int(admin.list_offsets({partition: latest})[partition].result(30).offset)
 
     begin, deadline = end(), time.monotonic() + JAVA_START_S
     records = ("--num-records", "100000000", "--record-size", str(VALUE_SIZE), "--throughput", "-1")

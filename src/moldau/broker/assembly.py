@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from moldau.base.errors import Refusal
 from moldau.broker.cluster.controller_client import ControllerClient
@@ -74,28 +75,26 @@ class Assembly:
         await self.add_partitions_sender.stop()
 
 
-def _authorizer(config: BrokerConfig, image: Callable[[], ClusterImage]) -> Authorizer | None:
-    if not config.authorizer_class_name:
-        return None
-    everyone = config.allow_everyone_if_no_acl_found
-    return Authorizer(config.principals_of_super_users, image, allow_everyone=everyone)
+class Coordinators(NamedTuple):
+    producer_ids: ProducerIds
+    marker_sender: MarkerSender
+    add_partitions_sender: AddPartitionsSender
+    groups: GroupCoordinator
+    transactions: TransactionCoordinator
 
 
 def assemble(
-    config: BrokerConfig,
+    running: RunningConfig,
     controller: Controller,
     replicas: Replicas,
     now: Callable[[], int],
-    allocate_producer_ids: Callable[[], Awaitable[range | Refusal]],
-    listener_name: str,
-    connect: Connect,
+    coordinators: Coordinators,
+    peers: Peers,
     tls_problem: Callable[[Mapping[str, str]], str | None],
 ) -> Assembly:
-    """`connect` opens connections to the listener between brokers, which is called `listener_name`.
-
-    `tls_problem` says why this broker cannot change to some settings of TLS.
-    """
-    running = RunningConfig(config)
+    """`tls_problem` says why this broker cannot change to some settings of TLS."""
+    config = running.current
+    producer_ids, marker_sender, add_partitions_sender, groups, transactions = coordinators
 
     def current() -> BrokerConfig:
         return running.current
@@ -103,18 +102,11 @@ def assemble(
     def image() -> ClusterImage:
         return controller.image
 
-    peers = Peers(image, listener_name, node_id=config.node_id, connect=_with_login(connect, running, listener_name))
     client = ControllerClient(controller, peers, config.node_id, lambda *request: dispatcher.serve(*request))
     in_cluster = client if config.zookeeper_connect else None
-    marker_sender, add_partitions_sender = MarkerSender(peers), AddPartitionsSender(peers)
-    groups = GroupCoordinator(replicas, current, image, now)
-    markers = MarkerWriter(replicas, groups, image, now, config.node_id, marker_sender)
-    producer_ids = ProducerIds(allocate_producer_ids)
-    transactions = TransactionCoordinator(replicas, markers, producer_ids, current, image, now, add_partitions_sender)
     sessions, recently_dead = FetchSessionCache(config.max_incremental_fetch_session_cache_slots), RecentlyDead()
     topics = TopicCreator(controller, in_cluster, replicas, current)
     authorizer = _authorizer(config, image)
-
     data = DataContext(running, controller, replicas, sessions, transactions, VerificationQueue(), now, authorizer)
     control = ControlContext(
         running,
@@ -151,8 +143,39 @@ def assemble(
     )
 
 
-def _with_login(connect: Connect, running: RunningConfig, listener: str) -> Connect:
+def coordinate(
+    running: RunningConfig,
+    controller: Controller,
+    replicas: Replicas,
+    now: Callable[[], int],
+    peers: Peers,
+    allocate_producer_ids: Callable[[], Awaitable[range | Refusal]],
+) -> Coordinators:
+    """The coordinators of groups and transactions, and what they send to other brokers with."""
+
+    def current() -> BrokerConfig:
+        return running.current
+
+    def image() -> ClusterImage:
+        return controller.image
+
+    marker_sender, add_partitions_sender = MarkerSender(peers), AddPartitionsSender(peers)
+    groups = GroupCoordinator(replicas, current, image, now)
+    markers = MarkerWriter(replicas, groups, image, now, running.current.node_id, marker_sender)
+    producer_ids = ProducerIds(allocate_producer_ids)
+    transactions = TransactionCoordinator(replicas, markers, producer_ids, current, image, now, add_partitions_sender)
+    return Coordinators(producer_ids, marker_sender, add_partitions_sender, groups, transactions)
+
+
+def connect_with_login(connect: Connect, running: RunningConfig, listener: str) -> Connect:
     """The same with a login at the other broker, if its listener wants one."""
     if own_login(running.current, listener) is None:
         return connect
     return logged_in(connect, lambda: own_login(running.current, listener))
+
+
+def _authorizer(config: BrokerConfig, image: Callable[[], ClusterImage]) -> Authorizer | None:
+    if not config.authorizer_class_name:
+        return None
+    everyone = config.allow_everyone_if_no_acl_found
+    return Authorizer(config.principals_of_super_users, image, allow_everyone=everyone)

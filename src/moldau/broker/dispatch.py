@@ -19,8 +19,8 @@ from moldau.broker.cluster.controller_client import ControllerClient
 from moldau.broker.context import Contexts, ControlContext, CoordinatorContext, DataContext
 from moldau.broker.controller import NotController
 from moldau.broker.needs import Need
-from moldau.broker.security.gate import Gate
 from moldau.broker.quotas import ClientQuotas, Meter, Timed
+from moldau.broker.security.gate import Gate
 from moldau.broker.throttle_time import read_throttle_time, with_throttle_time
 from moldau.broker.waiting import awaited
 from moldau.net.connection import Connection, Handled

@@ -21,7 +21,7 @@ from moldau.base.properties import Properties
 from moldau.base.session import ENCRYPTED
 from moldau.base.settings import SettingsRefused
 from moldau.broker import adoption, process
-from moldau.broker.assembly import assemble
+from moldau.broker.assembly import assemble, connect_with_login, coordinate
 from moldau.broker.clock import Clock
 from moldau.broker.cluster.boot import boot_id, note, trusted
 from moldau.broker.cluster.broker_lifecycle import BrokerLifecycle
@@ -31,8 +31,10 @@ from moldau.broker.cluster.startup_retry import StartupRetry, StopRequested
 from moldau.broker.cluster.store_migration import changes_for, read_metadata, set_aside
 from moldau.broker.config_providers import resolve
 from moldau.broker.configs import effective
+from moldau.broker.context import RunningConfig
 from moldau.broker.controller import Controller
 from moldau.broker.listener_settings import Listener
+from moldau.broker.peers import Peers
 from moldau.broker.replica_manager import ReplicaManager
 from moldau.broker.scheduler import PeriodicTask, Scheduler
 from moldau.broker.security.first_users import first_users, forget_first_users
@@ -259,20 +261,16 @@ class Node:
                 directory.ensure_owner(controller.image.cluster_id, config.node_id)
         expiration_ms, topics = config.producer_id_expiration_ms, controller.image.topics
         self._replicas = Replicas(config.node_id, directories, self._configure, now, expiration_ms, topics)
-        self._assembly = assembly = assemble(
-            config,
-            controller,
-            self._replicas,
-            now,
-            self._allocate_producer_ids,
-            _inter_broker_listener(config),
-            self._connect(),
-            self._tls_problem,
-        )
-        running, client = assembly.running, assembly.client
+        running, between_brokers = RunningConfig(config), _inter_broker_listener(config)
+        connect = connect_with_login(self._connect(), running, between_brokers)
+        peers = Peers(lambda: controller.image, between_brokers, node_id=config.node_id, connect=connect)
+        parts = (running, controller, self._replicas, now)
+        coordinators = coordinate(*parts, peers, self._allocate_producer_ids)
+        self._assembly = assembly = assemble(*parts, coordinators, peers, self._tls_problem)
+        client = assembly.client
         self._compactor = Compactor(self._replicas, lambda: _cleaners(running.current), now)
         if client is not None:
-            rules, peers = assembly.control.rules, assembly.peers
+            rules = assembly.control.rules
             registration = BrokerRegistration(controller, config.node_id, peers.listener_name, rules, peers.connect)
             registration.on_replaced = self._give_up
             self._lifecycle = BrokerLifecycle(controller, registration, client, config.node_id, peers.connect)
