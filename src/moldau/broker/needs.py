@@ -41,7 +41,10 @@ DESCRIBE_TRANSACTIONAL_ID: Needs = (Need(Operation.DESCRIBE, _TRANSACTIONAL_ID),
 ALTER_CLUSTER: Needs = (Need(Operation.ALTER, _CLUSTER),)
 DESCRIBE_CLUSTER: Needs = (Need(Operation.DESCRIBE, _CLUSTER),)
 CREATE_TOKEN: Needs = (Need(Operation.CREATE_TOKENS, ResourceType.USER, "for another owner"),)
-DESCRIBE_TOKEN: Needs = (Need(Operation.DESCRIBE, ResourceType.DELEGATION_TOKEN, "or its owner or a renewer"),)
+DESCRIBE_TOKEN: Needs = (
+    Need(Operation.DESCRIBE, ResourceType.DELEGATION_TOKEN, "of others; or DescribeTokens on their owner"),
+    Need(Operation.DESCRIBE_TOKENS, ResourceType.USER, "of others"),
+)
 CLUSTER_ACTION: Needs = (Need(Operation.CLUSTER_ACTION, _CLUSTER),)
 ALTER_CLUSTER_CONFIGS: Needs = (Need(Operation.ALTER_CONFIGS, _CLUSTER),)
 DESCRIBE_CLUSTER_CONFIGS: Needs = (Need(Operation.DESCRIBE_CONFIGS, _CLUSTER),)

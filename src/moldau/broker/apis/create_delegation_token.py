@@ -9,6 +9,7 @@ from moldau.broker.call import Call
 from moldau.broker.context import ControlContext
 from moldau.broker.controller import NOT_CONTROLLER, ControllerResponse, NotController
 from moldau.broker.security.delegation_tokens import owner_of
+from moldau.security.acls import Operation, ResourceType
 from moldau.security.tokens import DelegationToken, create, hmac_of
 from moldau.wire.messages.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
 
@@ -19,7 +20,7 @@ async def create_delegation_token(
     tokens, requester = ctx.tokens, call.session.principal
     owner = owner_of(call.session, request.owner_principal_type, request.owner_principal_name)
     renewers = tuple(Principal(each.principal_type, each.principal_name) for each in request.renewers)
-    if owner != requester:  # needs CreateTokens, which nothing can grant as long as there are no ACLs
+    if owner != requester and not _may_create_for(ctx, call, owner):
         return refused(owner, requester, WireError.DELEGATION_TOKEN_AUTHORIZATION_FAILED)
     rules = tokens.rules
     token = create(rules, text_of(uuid4()), owner, requester, renewers, request.max_lifetime_ms, tokens.now())
@@ -41,6 +42,14 @@ async def create_delegation_token(
         token_id=token.id,
         hmac=hmac_of(rules.secret, token.id),
     )
+
+
+def _may_create_for(ctx: ControlContext, call: Call, owner: Principal) -> bool:
+    """Without an authorizer nothing grants tokens of others."""
+    if ctx.authorizer is None:
+        return False
+    rights = ctx.authorizer.rights(call.session)
+    return rights.may(Operation.CREATE_TOKENS, ResourceType.USER, str(owner), "CreateDelegationToken")
 
 
 def refused(owner: Principal, requester: Principal, error: WireError) -> CreateDelegationTokenResponse:

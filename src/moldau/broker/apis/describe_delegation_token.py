@@ -3,10 +3,13 @@
 Unlike Kafka without an authorizer, others' tokens are not shown: a token's HMAC is a password.
 """
 
+from functools import partial
+
 from moldau.base.errors import WireError
 from moldau.base.session import Principal
 from moldau.broker.call import Call
 from moldau.broker.context import ControlContext
+from moldau.security.acls import Operation, ResourceType
 from moldau.security.tokens import DelegationToken, hmac_of
 from moldau.wire.messages.describe_delegation_token import (
     DescribedDelegationToken,
@@ -26,12 +29,22 @@ def describe_delegation_token(
     if request.owners is not None:
         owners = {Principal(each.principal_type, each.principal_name) for each in request.owners}
     shown = [
-        token
-        for token in ctx.tokens.all()
-        if (owners is None or token.owner in owners) and token.may_see(call.session.principal)
+        token for token in ctx.tokens.all() if (owners is None or token.owner in owners) and _may_see(ctx, call, token)
     ]
     return DescribeDelegationTokenResponse(
         error_code=WireError.NONE, tokens=tuple(_describe(token, secret) for token in shown)
+    )
+
+
+def _may_see(ctx: ControlContext, call: Call, token: DelegationToken) -> bool:
+    """Its owner, requester and renewers may, and those with a right to the token or to the tokens of its owner."""
+    if token.may_see(call.session.principal):
+        return True
+    if ctx.authorizer is None:
+        return False
+    may = partial(ctx.authorizer.rights(call.session).may, api="DescribeDelegationToken", log=False)
+    return may(Operation.DESCRIBE, ResourceType.DELEGATION_TOKEN, token.id) or may(
+        Operation.DESCRIBE_TOKENS, ResourceType.USER, str(token.owner)
     )
 
 

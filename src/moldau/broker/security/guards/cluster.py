@@ -10,6 +10,11 @@ from moldau.security.acls import CLUSTER_NAME, Operation, ResourceType
 from moldau.wire.declare import replace
 from moldau.wire.messages import alter_configs as whole
 from moldau.wire.messages import incremental_alter_configs as incremental
+from moldau.wire.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+    QuotaAlterationResult,
+)
 from moldau.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -21,6 +26,11 @@ from moldau.wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirsResponse,
     AlterReplicaLogDirTopicResult,
+)
+from moldau.wire.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+    AlterUserScramCredentialsResult,
 )
 from moldau.wire.messages.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
 from moldau.wire.messages.delete_acls import DeleteAclsFilterResult, DeleteAclsRequest, DeleteAclsResponse
@@ -101,6 +111,24 @@ def write_txn_markers(visitor: Visitor, request: WriteTxnMarkersRequest) -> Verd
                 ),
             )
             for marker in request.markers
+        )
+    )
+
+
+def no_quotas(request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
+    return AlterClientQuotasResponse(
+        entries=tuple(
+            QuotaAlterationResult(error_code=FAILED, error_message=FAILED.doc, entity=each.entity)
+            for each in request.entries
+        )
+    )
+
+
+def no_credentials(request: AlterUserScramCredentialsRequest) -> AlterUserScramCredentialsResponse:
+    users = dict.fromkeys(each.name for each in (*request.deletions, *request.upsertions))
+    return AlterUserScramCredentialsResponse(
+        results=tuple(
+            AlterUserScramCredentialsResult(user=user, error_code=FAILED, error_message=FAILED.doc) for user in users
         )
     )
 

@@ -1,4 +1,4 @@
-"""Table of guards, by API key. Produce and Fetch have none: their handlers check each topic as they come to it."""
+"""Table of guards, by API key. A few handlers check for themselves: row by row, as they come to it."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -8,8 +8,8 @@ from moldau.broker.security.guards import cluster, groups, metadata, topics, tra
 from moldau.security.acls import Operation
 from moldau.wire.messages.registry import BY_KEY
 
-HOT: Final = (0, 1)
-OPEN: Final = (18,)  # ApiVersions: clients send it before they authenticate
+BY_HANDLER: Final = (0, 1, 38, 41)  # Produce, Fetch, CreateDelegationToken, DescribeDelegationToken
+OPEN: Final = (17, 18, 36, 39, 40)  # before the login; and the token itself names those that may renew and expire it
 
 
 def _all(key: int, operation: Operation, **others: object) -> Guard:
@@ -52,6 +52,10 @@ GUARDS: Final[Mapping[int, Guard]] = {
     45: cluster.needs(Operation.ALTER, cluster.no_reassignment),
     46: _all(46, Operation.DESCRIBE, topics=()),
     47: groups.offset_delete,
+    48: _all(48, Operation.DESCRIBE_CONFIGS, error_message=cluster.FAILED.doc, entries=None),
+    49: cluster.needs(Operation.ALTER_CONFIGS, cluster.no_quotas),
+    50: _all(50, Operation.DESCRIBE, error_message=cluster.FAILED.doc, results=()),
+    51: cluster.needs(Operation.ALTER, cluster.no_credentials),
     56: _all(56, Operation.CLUSTER_ACTION),
     57: _all(57, Operation.ALTER),
     58: _all(58, Operation.CLUSTER_ACTION),
