@@ -94,7 +94,7 @@ class WireError(IntEnum):
     DELEGATION_TOKEN_AUTH_DISABLED = (
         61,
         False,
-        "There are no delegation tokens: delegation.token.secret.key is not set.",
+        "Delegation tokens are off: delegation.token.secret.key is not set.",
     )
     DELEGATION_TOKEN_NOT_FOUND = 62, False, "There is no such delegation token."
     DELEGATION_TOKEN_OWNER_MISMATCH = 63, False, "The user is neither owner nor renewer of the delegation token."

@@ -38,12 +38,10 @@ class PlainExchange:
     decoy: Callable[[str], Hashed]
 
     def step(self, data: bytes) -> Outcome:
-        try:
-            parts = data.decode().split("\0")
-        except UnicodeDecodeError:
-            return Failed("the PLAIN message is not UTF-8")
+        parts = data.decode(errors="replace").split("\0")
         if len(parts) != 3:
-            return Failed("malformed PLAIN message", "Invalid SASL/PLAIN response: expected 3 tokens")
+            words = f"Invalid SASL/PLAIN response: expected 3 tokens, got {len(parts)}"
+            return Failed("malformed PLAIN message", words)
         authorization, user, password = parts
         if not user:
             return Failed("no user name", "Authentication failed: username not specified")

@@ -41,6 +41,7 @@ var commands = map[string]command{
 	"copy":     copyAll,
 	"steady":   steady,
 	"follow":   follow,
+	"login":    login,
 }
 
 func main() {

@@ -50,4 +50,4 @@ def _describe(image: ClusterImage, name: str, *, twice: bool = False) -> Describ
             user=name, error_code=WireError.RESOURCE_NOT_FOUND, error_message=words
         )
     infos = (CredentialInfo(mechanism=SCRAM[each].code, iterations=found[each].iterations) for each in sorted(found))
-    return DescribeUserScramCredentialsResult(user=name, credential_infos=tuple(infos))
+    return DescribeUserScramCredentialsResult(user=name, error_message="", credential_infos=tuple(infos))

@@ -12,5 +12,5 @@ class ExpireDelegationTokenRequest:
 @message(key=40, versions=(1, 2), flexible=2)
 class ExpireDelegationTokenResponse:
     error_code: int = wire(INT16)
-    expiry_timestamp_ms: int = wire(INT64, default=-1)
+    expiry_timestamp_ms: int = wire(INT64, default=0)
     throttle_time_ms: int = wire(INT32, default=0)
