@@ -5,6 +5,7 @@ import struct
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from aiokafka import AIOKafkaProducer
@@ -27,11 +28,13 @@ from support.clients.sasl import (
     add_scram_users,
     as_admin,
     client_settings,
+    jaas,
     log_in,
     sasl_broker,
     set_password,
     shake,
 )
+from support.tls.clients import authority, broker_certificate, keystore
 
 UNSUPPORTED_MECHANISM, ILLEGAL_STATE, FAILED = 33, 34, 58
 ALICE = Sasl("PLAIN", "alice", PLAIN_USERS["alice"])
@@ -354,3 +357,27 @@ def test_a_storm_of_plain_logins_stops_nobody_that_is_in(broker: Broker) -> None
             thread.join()
     assert set(outcomes) == {0}
     assert worst < 1.0
+
+
+# ── with TLS ──
+
+
+def test_sasl_over_tls(tmp_path: Path) -> None:
+    key_store = keystore(tmp_path / "broker.pem", broker_certificate())
+    ca = tmp_path / "ca.pem"
+    ca.write_text(authority().pem)
+    settings = {
+        "listeners": "SASL_SSL://127.0.0.1:0",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": key_store,
+        "listener.name.sasl_ssl.plain.sasl.jaas.config": jaas({"user_alice": "alice-secret"}),
+    }
+    with Broker(**settings) as broker:
+        mine = client_settings(broker.bootstrap_servers, "PLAIN", "alice", "alice-secret")
+        mine |= {"security.protocol": "SASL_SSL", "ssl.ca.location": str(ca)}
+        assert AdminClient(mine).list_topics(timeout=SECONDS).brokers
+        with pytest.raises(KafkaException):
+            AdminClient(mine | {"sasl.password": "wrong"}).list_topics(timeout=3)
+        with pytest.raises(KafkaException):
+            AdminClient(mine | {"security.protocol": "SSL"}).list_topics(timeout=3)

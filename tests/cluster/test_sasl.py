@@ -83,7 +83,7 @@ def test_brokers_with_a_wrong_password_say_so_and_copy_nothing() -> None:
     settings = SASL | {"listener.name.brokers.plain.sasl.jaas.config": wrong}
     with Cluster(brokers=2, **settings) as made:
         admin = AdminClient({"bootstrap.servers": made.bootstrap_servers})
-        admin.create_topics([NewTopic("alone", replica_assignment=[[1, 2], [2, 1]])])
+        admin.create_topics([NewTopic("alone", 2, replica_assignment=[[1, 2], [2, 1]])])
 
         def logs() -> str:
             return made.log_text(1) + made.log_text(2)

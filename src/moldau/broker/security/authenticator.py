@@ -42,7 +42,7 @@ class State(Enum):
     START = "not authenticated"
     TOKENS = "authenticating"
     DONE = "authenticated"
-    EXPIRED = "its session has expired"
+    EXPIRED = "expired"
     FAILED = "authentication failed"
 
 
