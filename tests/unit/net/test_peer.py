@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from moldau.net import peer as peer_module
-from moldau.net.peer import Address, Peer, PeerLost
+from moldau.net.peer import Address, Peer, PeerLost, connect_plain
 from moldau.wire.codec import encode
 from moldau.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from support.net.loops import framed, on_both_loops, run, turns, until
@@ -319,6 +319,41 @@ def test_requests_in_flight_are_bounded(loop_kind: str, monkeypatch: pytest.Monk
             await peer.ask_raw(KEY, 0, b"")
         await peer.stop()
         assert all(isinstance(each, PeerLost) for each in await asyncio.gather(*waiting, return_exceptions=True))
+        await server.close()
+
+    run(loop_kind, main())
+
+
+def test_a_retired_connection_answers_what_was_asked_and_the_next_request_makes_another(loop_kind: str) -> None:
+    async def main() -> None:
+        go = asyncio.Event()
+
+        async def slow(frame: bytes, writer: asyncio.StreamWriter) -> None:
+            await go.wait()
+            await echo(frame, writer)
+
+        server = Server(slow)
+        address = await server.start()
+        opened: list[asyncio.BaseProtocol] = []
+
+        async def connect(protocol: Callable[[], asyncio.BaseProtocol], address: Address) -> asyncio.Transport:
+            opened.append(protocol())
+            return await connect_plain(lambda: opened[-1], address)
+
+        peer, closed = Peer(lambda: address, connect=connect), list[PeerLost]()
+        peer.on_closed = closed.append
+        first = asyncio.create_task(peer.ask_raw(KEY, 0, bytes(4)))
+        await until(lambda: len(server.seen) == 1)
+        opened[0].retire()  # type: ignore[attr-defined]
+        second = asyncio.create_task(peer.ask_raw(KEY, 0, bytes(4)))
+        await until(lambda: server.connections == 2)
+        go.set()
+        await asyncio.gather(first, second)
+        opened[1].retire()  # type: ignore[attr-defined]
+        await peer.ask_raw(KEY, 0, bytes(4))
+        assert server.connections == 3
+        assert not closed, "retired connections do not make the peer suspect"
+        await peer.stop()
         await server.close()
 
     run(loop_kind, main())
