@@ -42,8 +42,8 @@ logger: Final = logging.getLogger("moldau.broker")
 MAX_BUCKETS: Final = 10_000  # beyond which full buckets are dropped: their clients have paused
 MAX_INT: Final = 2**31 - 1
 UNLIMITED: Final = MAX_INT  # bytes of a Fetch response
-FIRST: Final = 0.1  # of a window, that a client may use when it starts: so its first seconds are within the quota too
-FETCHED: Final = 0.25  # of a window, in one response: large ones would come in bursts
+BURST: Final = 0.25  # of a window, that a client may use at once after a pause, and gets in one Fetch response
+FIRST: Final = 0.1  # of a window, that it may use when it starts: so its first seconds are within the quota too
 EXCEEDED: Final = Refusal(WireError.THROTTLING_QUOTA_EXCEEDED, "The throttling quota has been exceeded.")
 
 
@@ -114,7 +114,7 @@ class ClientQuotas:
         config = self._config()
         window_s = config.quota_window_size_seconds
         mutations_s = config.controller_quota_window_num * config.controller_quota_window_size_seconds
-        usual = Window(window_s, window_s * FIRST)
+        usual = Window(window_s * BURST, window_s * FIRST)
         bounded = usual._replace(longest_s=window_s * config.quota_window_num)
 
         def bucket(key: QuotaKey, window: Window, unit: float = 1.0) -> TokenBucket | None:
@@ -196,7 +196,7 @@ class Meter:
     def most_fetched(self) -> int:
         """The most bytes of records in a response, unless a single batch is larger."""
         bucket = self.quota.fetch
-        return UNLIMITED if bucket is None else min(int(bucket.rate * bucket.window.burst_s * FETCHED), MAX_INT)
+        return UNLIMITED if bucket is None else min(int(bucket.rate * bucket.window.burst_s), MAX_INT)
 
     def fetched(self, size: int) -> None:
         """Count the records of a Fetch response."""

@@ -3,10 +3,10 @@
 An entity is a user, a client id, both, or an IP address, each by name or as the default for all without one. A client
 has at most one quota of each kind: that of the most specific entity that has one.
 
-A token bucket fills with the quota's rate and holds a second of it. What a client sends or gets is taken out, below
+A token bucket fills with the quota's rate and holds a moment of it. What a client sends or gets is taken out, below
 zero if it must be; then the client is throttled until the bucket is at zero again. So within any time T a client gets
-at most its rate × (T + 1 s), and what it was about to get when it ran out. Kafka counts in a sliding window of ten
-seconds instead, which lets a client take all ten at once, wait, and do so again. Only controller mutations are in
+at most its rate × (T + that moment), and what it was about to get when it ran out. Kafka counts in a sliding window of
+ten seconds instead, which lets a client take all ten at once, wait, and do so again. Only controller mutations are in
 token buckets there (KIP-599).
 
 Time is an argument: seconds of any clock that does not go back.

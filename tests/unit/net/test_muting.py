@@ -215,6 +215,22 @@ def test_parked_replies_leave_a_throttled_connection() -> None:
     run_by_hand(main)
 
 
+def test_a_throttle_can_be_ended_early() -> None:
+    """As when the quota is removed."""
+
+    async def main(loop: ManualLoop) -> None:
+        served = Served()
+        served.connection.end_throttle()  # which is none yet
+        throttling(served, 1, 1_000_000)
+        await served.peer.send(request(1) + request(2))
+        assert await served.peer.numbers(1) == [1]
+        await muted_for(served, MuteReason.THROTTLED)
+        served.connection.end_throttle()
+        await resumes(served, 2)
+
+    run_by_hand(main)
+
+
 def test_a_throttle_ends_with_its_connection() -> None:
     async def main(loop: ManualLoop) -> None:
         served = Served()

@@ -102,7 +102,7 @@ USED: tuple[Setting, ...] = (
             doc="Windows that a client waits at most for request_percentage, and a new connection for "
                 "connection_creation_rate."),
     Setting("quota.window.size.seconds", INT, 1, least=1,
-            doc="Length of a window: as much of its quota a client which paused may use at once."),
+            doc="Length of a window: a quarter of one is what a client that paused may use of its quota at once."),
     Setting("security.inter.broker.protocol", STRING, "PLAINTEXT",
             choices=("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
             doc="Security protocol between brokers if inter.broker.listener.name is not set."),
