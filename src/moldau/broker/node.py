@@ -456,7 +456,8 @@ class Node:
         quotas = self._assembly.quotas
         if self._assembly.follow_quotas(old, new):
             self._listeners.creation_wait = quotas.connection_wait_s if quotas.active else None
-            self._listeners.end_throttles()  # a quota that was raised or removed takes effect at once
+            # A quota that was raised or removed takes effect at once; other parts follow the image before requests run.
+            asyncio.get_running_loop().call_soon(self._listeners.end_throttles)
 
     def _adapt(self, image: ClusterImage) -> None:
         """Apply dynamic settings: those changed now, or before the last restart."""
