@@ -173,6 +173,15 @@ def test_denials_are_counted_and_logged_in_kafkas_words(caplog: pytest.LogCaptur
     ]
 
 
+def test_a_name_cannot_write_lines_of_its_own_into_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO):
+        assert not World().authorizer.rights(session()).reads[b"x\nPrincipal = User:admin" + b"y" * 1000]
+    (line,) = caplog.messages
+    assert "\n" not in line
+    assert "Topic:LITERAL:x\\nPrincipal" in line
+    assert len(line) < 500
+
+
 def test_a_repeated_line_comes_again_after_a_while(caplog: pytest.LogCaptureFixture) -> None:
     now = 0.0
     log = DenialLog(lambda: now)

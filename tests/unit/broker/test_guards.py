@@ -7,7 +7,8 @@ import pytest
 
 from moldau.broker.dispatch import Api
 from moldau.broker.security.authorizer import Rights
-from moldau.broker.security.guards.table import BY_HANDLER, GUARDS, OPEN
+from moldau.broker.security.gate import everyone
+from moldau.broker.security.guards.table import GUARDS, HOT
 from moldau.broker.table import APIS
 from moldau.security.acls import Operation, ResourceType
 from moldau.wire.messages.alter_client_quotas import AlterClientQuotasRequest
@@ -32,8 +33,8 @@ Asked = dict[str, set[tuple[Operation, ResourceType]]]
 @pytest.mark.parametrize("api", APIS, ids=lambda api: api.messages.name)
 def test_an_api_with_needs_has_a_guard(api: Api) -> None:
     key = api.messages.key
-    assert (key in GUARDS) != (key in BY_HANDLER + OPEN)
-    assert bool(api.needs) == (key not in OPEN)
+    assert (key in GUARDS) != (key in HOT)
+    assert bool(api.needs) != (GUARDS.get(key) is everyone)
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,7 @@ What Produce and Fetch ask is remembered in the session until the ACLs change, s
 """
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 from uuid import UUID
 
@@ -14,10 +14,19 @@ from moldau.broker.security.denial_log import DenialLog
 from moldau.metadata.documents import Documents
 from moldau.metadata.image import ClusterImage
 from moldau.security.acl_index import AclIndex
-from moldau.security.acls import CLUSTER_NAME, SUPPORTED, Operation, ResourceType, bit_field
+from moldau.security.acls import (
+    CLUSTER_NAME,
+    SUPPORTED,
+    AclBinding,
+    AclFilter,
+    Operation,
+    ResourceType,
+    bit_field,
+)
 
 logger: Final = logging.getLogger("moldau.authorizer")
 
+SHOWN_LETTERS: Final = 300  # of a name in the log
 REMEMBERED_TOPICS: Final = 10_000  # that one session reads or writes, in each dictionary
 
 
@@ -33,11 +42,14 @@ class Authorizer:
         self._log = DenialLog()
         self._fold(image().documents)  # at the start, so that no request waits for it
 
+    def find(self, wanted: AclFilter) -> Iterator[AclBinding]:
+        """The ACLs of the image that match."""
+        self._follow()
+        return self.index.find(wanted)
+
     def rights(self, session: Session) -> "Rights":
         """The rights of a session, by the newest ACLs."""
-        documents = self.image().documents
-        if documents is not self._documents:
-            self._fold(documents)
+        self._follow()
         rights = session.rights
         if isinstance(rights, Rights) and rights.version == self.version and rights.principal is session.principal:
             return rights
@@ -47,9 +59,14 @@ class Authorizer:
     def deny(self, rights: "Rights", operation: Operation, resource: ResourceType, name: str, api: str) -> None:
         self.denied += 1
         self._log.write(
-            f"Principal = {rights.user} is Denied operation = {operation.name} from host = {rights.host} "
-            f"on resource = {resource.title}:LITERAL:{name} for request = {api}"
+            f"Principal = {_shown(rights.user)} is Denied operation = {operation.name} from host = {rights.host} "
+            f"on resource = {resource.title}:LITERAL:{_shown(name)} for request = {api}"
         )
+
+    def _follow(self) -> None:
+        documents = self.image().documents
+        if documents is not self._documents:
+            self._fold(documents)
 
     def _fold(self, documents: Documents) -> None:
         """Take over the documents that have changed since the last time."""
@@ -65,6 +82,11 @@ class Authorizer:
                 self.index.put(pattern, entries)
                 self.version += 1
         self._documents = documents
+
+
+def _shown(name: str) -> str:
+    """A name from the wire, which may be of any length and have line ends, in one line of a log."""
+    return (name if name.isprintable() else name.encode("unicode_escape").decode())[:SHOWN_LETTERS]
 
 
 class Rights:

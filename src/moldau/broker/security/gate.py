@@ -15,6 +15,7 @@ from moldau.broker.controller import NotController
 from moldau.broker.security.authorizer import Authorizer, Rights
 from moldau.broker.settings import BrokerConfig
 from moldau.metadata.image import ClusterImage
+from moldau.net.reply import BadRequest
 from moldau.security.acls import CLUSTER_NAME, Operation, ResourceType
 from moldau.wire.codec import decode
 from moldau.wire.messages.registry import ApiMessages
@@ -74,6 +75,14 @@ class Visitor:
 Guard: TypeAlias = Callable[[Visitor, Any], Verdict]
 
 
+def everyone(visitor: Visitor, request: object) -> None:
+    """The guard of an API that needs no right."""
+
+
+def by_handler(visitor: Visitor, request: object) -> None:
+    """The guard of an API whose handler checks for itself, row by row."""
+
+
 def split(rows: Iterable[R], allowed: Callable[[R], bool]) -> tuple[tuple[R, ...], tuple[R, ...]]:
     """The rows that are allowed, and the others."""
     kept: list[R] = []
@@ -84,7 +93,7 @@ def split(rows: Iterable[R], allowed: Callable[[R], bool]) -> tuple[tuple[R, ...
 
 
 class Gate:
-    """`guards` are by API key: an API without one may be called by everyone."""
+    """`guards` are by API key. An API without one is refused to everyone."""
 
     def __init__(
         self,
@@ -102,7 +111,7 @@ class Gate:
         """The response of `serve`, or its Later or coroutine, with what is refused."""
         guard = self._guards.get(messages.key)
         if guard is None:
-            return serve(request, call)
+            raise BadRequest(f"{messages.name} has no guard, so nobody may call it")
         rights = self._authorizer.rights(call.session)
         verdict = guard(Visitor(rights, messages.name, call.version, self._image(), self._config()), request)
         if verdict is None:

@@ -1,15 +1,14 @@
-"""Table of guards, by API key. A few handlers check for themselves: row by row, as they come to it."""
+"""Table of guards, by API key. Produce and Fetch have none: their handlers check each topic as they come to it."""
 
 from collections.abc import Mapping
 from typing import Final
 
-from moldau.broker.security.gate import Guard
+from moldau.broker.security.gate import Guard, by_handler, everyone
 from moldau.broker.security.guards import cluster, groups, metadata, topics, transactions
 from moldau.security.acls import Operation
 from moldau.wire.messages.registry import BY_KEY
 
-BY_HANDLER: Final = (0, 1, 38, 41)  # Produce, Fetch, CreateDelegationToken, DescribeDelegationToken
-OPEN: Final = (17, 18, 36, 39, 40)  # before the login; and the token itself names those that may renew and expire it
+HOT: Final = (0, 1)
 
 
 def _all(key: int, operation: Operation, **others: object) -> Guard:
@@ -28,6 +27,8 @@ GUARDS: Final[Mapping[int, Guard]] = {
     14: groups.member(BY_KEY[14].response),
     15: groups.describe_groups,
     16: groups.list_groups,
+    17: everyone,  # this and the next are sent before the login
+    18: everyone,
     19: topics.create_topics,
     20: topics.delete_topics,
     21: topics.delete_records,
@@ -45,7 +46,12 @@ GUARDS: Final[Mapping[int, Guard]] = {
     33: cluster.alter_configs,
     34: cluster.needs(Operation.ALTER, cluster.no_log_dirs),
     35: _all(35, Operation.DESCRIBE, results=()),
+    36: everyone,
     37: topics.create_partitions,
+    38: by_handler,
+    39: everyone,  # the token itself names those that may renew and expire it
+    40: everyone,
+    41: by_handler,
     42: groups.delete_groups,
     43: cluster.needs(Operation.ALTER, cluster.no_election),
     44: cluster.incremental_alter_configs,
