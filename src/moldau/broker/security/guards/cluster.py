@@ -1,6 +1,7 @@
 """Guards of APIs that need a right on the cluster, and of those about configs."""
 
 from collections.abc import Callable
+from itertools import chain
 from typing import Any, Protocol, TypeVar
 
 from moldau.base.errors import WireError
@@ -125,7 +126,8 @@ def no_quotas(request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
 
 
 def no_credentials(request: AlterUserScramCredentialsRequest) -> AlterUserScramCredentialsResponse:
-    users = dict.fromkeys(each.name for each in (*request.deletions, *request.upsertions))
+    deleted, set_ = (each.name for each in request.deletions), (each.name for each in request.upsertions)
+    users = dict.fromkeys(chain(deleted, set_))
     return AlterUserScramCredentialsResponse(
         results=tuple(
             AlterUserScramCredentialsResult(user=user, error_code=FAILED, error_message=FAILED.doc) for user in users
