@@ -99,7 +99,7 @@ def _installed() -> ModuleType | None:
     except ImportError:
         return None
     manifest: ModuleType = moldau_compiled
-    return manifest
+    return manifest if manifest.__file__ else None  # no file: an empty directory that an older installation left
 
 
 modules = _found()

@@ -149,3 +149,10 @@ def test_the_compiler_is_the_one_that_checks_types() -> None:
 def test_every_listed_module_exists() -> None:
     for name in PROJECT["tool"]["moldau"]["compile"]["modules"]:
         assert (ROOT / "src" / f"{name.replace('.', '/')}.py").is_file(), name
+
+
+def test_what_an_older_installation_left_is_no_compiled_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "moldau_compiled" / "__pycache__").mkdir(parents=True)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "moldau_compiled", raising=False)
+    assert compiled._installed() is None
