@@ -8,9 +8,13 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka.protocol.metadata import MetadataRequest
 
+from moldau.client.admin.cluster import open_cluster
+from moldau.client.admin.target import Target
+from moldau.client.admin.tokens import create_token
+from moldau.security.sasl_client import Sasl
 from moldau.testing import Cluster
 from support.clients.raw import RawClient
-from support.clients.sasl import jaas, set_password
+from support.clients.sasl import jaas, log_in, set_password
 
 SECONDS = 30
 BROKER_LOGIN = {"username": "broker", "password": "broker-secret", "user_broker": "broker-secret"}
@@ -20,6 +24,7 @@ SASL = {
     "sasl.mechanism.inter.broker.protocol": "PLAIN",
     "listener.name.brokers.plain.sasl.jaas.config": jaas(BROKER_LOGIN),
     "connections.max.reauth.ms": 2000,
+    "delegation.token.secret.key": "of-the-cluster",
 }
 
 
@@ -53,15 +58,34 @@ def test_a_killed_broker_comes_back(cluster: Cluster) -> None:
     cluster.wait_for(lambda: all(2 in cluster.in_sync("survives", part) for part in range(3)), "broker 2 to be in sync")
 
 
+def inner(cluster: Cluster, number: int) -> str:
+    """The address of a broker's listener for brokers; clients are not told."""
+    listeners = cluster.broker(number)._settings["listeners"].split(",")
+    return next(each.partition("://")[2] for each in listeners if each.startswith("BROKERS"))
+
+
 def test_a_stranger_learns_nothing_on_the_listener_of_the_brokers(cluster: Cluster) -> None:
-    (inner,) = (
-        each.partition("://")[2]
-        for each in cluster.broker(1)._settings["listeners"].split(",")
-        if each.startswith("BROKERS")
-    )
-    with RawClient(inner) as client:
+    with RawClient(inner(cluster, 1)) as client:
         client.send(MetadataRequest(topics=None), 1)
         assert client.is_closed()
+
+
+def test_a_token_of_any_broker_is_good_at_every_broker(cluster: Cluster) -> None:
+    """The controller creates it for the user of the broker that forwards the request."""
+    for number in (1, 2, 3):
+        login = {"security.protocol": "sasl_plaintext", "sasl.mechanism": "PLAIN"}
+        login |= {"sasl.username": "broker", "sasl.password": BROKER_LOGIN["password"]}
+        with open_cluster(Target(inner(cluster, number), login)) as asked:
+            token = create_token(asked, (), None)
+        assert token.owner == "User:broker"
+        for other in (1, 2, 3):
+            sasl = Sasl("SCRAM-SHA-256", token.id, token.hmac, by_token=True)
+
+            def known(sasl: Sasl = sasl, other: int = other) -> bool:
+                with RawClient(inner(cluster, other)) as client:
+                    return log_in(client, sasl).error == 0
+
+            cluster.wait_for(known, "the token to be known")
 
 
 def test_every_broker_knows_a_new_user(cluster: Cluster) -> None:
