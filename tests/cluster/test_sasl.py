@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
@@ -11,6 +12,7 @@ from kafka.protocol.metadata import MetadataRequest
 from moldau.client.admin.cluster import open_cluster
 from moldau.client.admin.target import Target
 from moldau.client.admin.tokens import create_token
+from moldau.client.admin.users import create_first_user
 from moldau.security.sasl_client import Sasl
 from moldau.testing import Cluster
 from support.clients.raw import RawClient
@@ -114,3 +116,21 @@ def test_brokers_with_a_wrong_password_say_so_and_copy_nothing() -> None:
 
         made.wait_for(lambda: "this broker's login failed" in logs(), "the failed login to be logged")
         assert "not-the-one" not in logs()
+
+
+def test_brokers_with_scram_start_with_a_user_made_before(tmp_path: Path) -> None:
+    for number in (1, 2):
+        create_first_user(tmp_path / f"broker-{number}", "broker", "hush", ["SCRAM-SHA-256"], 4096)
+    settings = {
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,BROKERS:SASL_PLAINTEXT",
+        "sasl.enabled.mechanisms": "SCRAM-SHA-256",
+        "sasl.mechanism.inter.broker.protocol": "SCRAM-SHA-256",
+        "sasl.jaas.config": jaas({"username": "broker", "password": "hush"}, "scram.ScramLoginModule"),
+    }
+    with Cluster(brokers=2, directory=tmp_path, **settings) as made:
+        admin = AdminClient({"bootstrap.servers": made.bootstrap_servers})
+        admin.create_topics([NewTopic("both", 2, 2)])["both"].result(SECONDS)
+        producer = Producer({"bootstrap.servers": made.bootstrap_servers, "acks": "all"})
+        producer.produce("both", b"x")
+        assert producer.flush(SECONDS) == 0
+        made.wait_for(lambda: all(len(made.in_sync("both", part)) == 2 for part in range(2)), "both to be in sync")
