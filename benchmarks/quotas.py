@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from benchmarks.jars import Jars
 from benchmarks.peers import Kind, Peer, running
@@ -135,11 +134,10 @@ def _consume(run: Run) -> float:
 
 def _produce_with_java(run: Run) -> float:
     """ProducerPerformance: bytes of values per second, by the end of the partition."""
-    admin, partition = AdminClient({"bootstrap.servers": run.peer.bootstrap}), TopicPartition(run.topic.name, 0)
+    watcher = Consumer({"bootstrap.servers": run.peer.bootstrap, "group.id": "watcher"})
 
     def end() -> int:
-        latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
-        return int(admin.list_offsets({partition: latest})[partition].result(30).offset)
+        return int(watcher.get_watermark_offsets(TopicPartition(run.topic.name, 0), timeout=30)[1])
 
     begin, deadline = end(), time.monotonic() + JAVA_START_S
     records = ("--num-records", "100000000", "--record-size", str(VALUE_SIZE), "--throughput", "-1")
