@@ -138,6 +138,11 @@ def test_an_expired_token_is_none(broker: Broker, alice: Connection) -> None:
     assert error_of(broker, token) == 58
 
 
+def test_no_id_looks_like_an_option(alice: Connection) -> None:
+    """One of 64 random ids begins with a dash."""
+    assert not [token.token_id for token in (create(alice) for _ in range(300)) if token.token_id.startswith("-")]
+
+
 def test_refusals(alice: Connection) -> None:
     assert create(alice, owner="admin").error_code == UNAUTHORIZED
     assert create(alice, "x", kind="Group").error_code == PRINCIPAL_TYPE

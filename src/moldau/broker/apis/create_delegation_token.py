@@ -23,7 +23,7 @@ async def create_delegation_token(
     if owner != requester and not _may_create_for(ctx, call, owner):
         return refused(owner, requester, WireError.DELEGATION_TOKEN_AUTHORIZATION_FAILED)
     rules = tokens.rules
-    token = create(rules, text_of(uuid4()), owner, requester, renewers, request.max_lifetime_ms, tokens.now())
+    token = create(rules, _new_id(), owner, requester, renewers, request.max_lifetime_ms, tokens.now())
     problem = token if isinstance(token, Refusal) else await tokens.add(token)
     if problem is not None:
         response = refused(owner, requester, problem.error)
@@ -60,3 +60,10 @@ def refused(owner: Principal, requester: Principal, error: WireError) -> CreateD
         token_requester_principal_type=requester.kind,
         token_requester_principal_name=requester.name,
     )
+
+
+def _new_id() -> str:
+    """Random, and without a dash in front, as Kafka's: commands would take it for an option."""
+    while (token_id := text_of(uuid4())).startswith("-"):
+        continue
+    return token_id
