@@ -147,6 +147,17 @@ def check_piece(log: Log, offset: int, aborted: list[Aborted]) -> None:
     assert all(each.first_offset < stable for each in told)
 
 
+REWRITTEN = [("data", 0), ("whole", 1), ("flush", 0), ("truncate", 0), ("whole", 1), ("flush", 0)]
+
+
+def test_a_segment_that_is_cut_and_finished_again_forgets_its_old_transactions() -> None:
+    with TemporaryDirectory() as name:
+        story = Story(Path(name))
+        for what, number in REWRITTEN:
+            story.tell(what, number)
+            check(story)
+
+
 @settings(max_examples=80, deadline=None)
 @given(steps)
 def test_the_state_is_what_the_log_says(plan: list[tuple[str, int]]) -> None:

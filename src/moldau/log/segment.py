@@ -278,7 +278,7 @@ class Segment:
         """Add the batches from the last index entry, at `position`, to the live index; returns the end offset."""
         live = self.live
         assert live is not None
-        self._max_timestamp = self.cold = None  # cached from its time as a finished segment
+        self._max_timestamp = self.cold = self._aborted = None  # cached from its time as a finished segment
         named = self.base + (live.offsets[-1] >> 32) if live.offsets else None
         end = self.base
         for at, header in self.headers(position):
