@@ -82,13 +82,16 @@ def test_confluent_with_a_wrong_password(broker: Broker, mechanism: str, user: s
 
 
 @pytest.mark.parametrize(("mechanism", "user", "password"), LOGINS)
-def test_kafka_python(broker: Broker, mechanism: str, user: str, password: str) -> None:
+def test_kafka_python(
+    broker: Broker, caplog: pytest.LogCaptureFixture, mechanism: str, user: str, password: str
+) -> None:
     if user == "a,b=c":
         pytest.skip("kafka-python does not escape names")
 
     def connect(password: str) -> KafkaAdminClient:
         return KafkaAdminClient(
             bootstrap_servers=broker.bootstrap_servers,
+            bootstrap_timeout_ms=2000,  # it tries again until then
             security_protocol="SASL_PLAINTEXT",
             sasl_mechanism=mechanism,
             sasl_plain_username=user,
@@ -100,6 +103,7 @@ def test_kafka_python(broker: Broker, mechanism: str, user: str, password: str) 
     client.close()
     with pytest.raises(KafkaPythonError):
         connect("wrong")
+    assert "SaslAuthenticationFailedError" in caplog.text, "and not a lost connection"
 
 
 @pytest.mark.parametrize(("mechanism", "user", "password"), LOGINS)

@@ -38,6 +38,11 @@ LATE: Final = "SaslAuthenticate request received after successful authentication
 INTERNAL: Final = Failed("an internal error")
 
 
+# Between the response to a failed login and the end of the connection: kafka-python does not read a response that comes
+# together with the end, and tells its user of a lost connection.
+READ_ANSWER_S: Final = 0.1
+
+
 class State(Enum):
     START = "not authenticated"
     TOKENS = "authenticating"
@@ -273,8 +278,11 @@ class Authenticator:
         def end() -> None:
             if not connection.closed:
                 answer()
-                mechanism = f" with {self._mechanism}" if self._mechanism else ""
-                connection.close(f"authentication{mechanism} failed: {failed.reason}")
+                self._loop.call_later(READ_ANSWER_S, close)
+
+        def close() -> None:
+            mechanism = f" with {self._mechanism}" if self._mechanism else ""
+            connection.close(f"authentication{mechanism} failed: {failed.reason}")
 
         self._loop.call_later(self._settings.failure_delay_ms / 1000, end)
 
