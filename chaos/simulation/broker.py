@@ -80,6 +80,7 @@ class SimulatedBroker:
             self.replicas, peers, lifecycle, lambda: self.image, lambda: self._settings, self.clock.now, self._give_up
         )
         self.context: Any = SimpleNamespace(
+            authorizer=None,
             replicas=self.replicas,
             config=self._settings,
             image=image,

@@ -4,20 +4,13 @@ All others are distributed one by one. xdist has the mark `xdist_group` for this
 where this version of pytest does not look.
 """
 
-from pathlib import PurePosixPath
+from functools import cache
+from pathlib import Path, PurePosixPath
 
 from xdist.scheduler import LoadScopeScheduling
 
-GROUPS: dict[str, tuple[str, ...]] = {
-    "tests/clients": (
-        "test_adoption",  # directories written by Apache Kafka
-        "test_adoption_groups",
-        "test_direct_security",  # an Apache Kafka process
-        "test_streams",  # a compiled program
-    ),
-    "tests/cluster": ("test_administration", "test_controllers", "test_coordinators", "test_damage"),  # a cluster each
-    "tests/unit/store": ("test_zookeeper",),  # an ensemble
-}
+REPOSITORY = Path(__file__).parents[3]
+
 ARCHITECTURE = "tests/architecture"  # the repository's files, parsed once
 # One JVM for all tests with a session, and at most one more that runs Spark at the same time.
 SPARK = "tests/spark"
@@ -36,7 +29,7 @@ WITH_SESSION = (
 WITH_GO = ("test_go", "test_go_groups")  # a program that Go builds: two minutes at first
 WITH_PROCESSES = ("test_cluster", "test_demo", "test_disturbed", "test_faults", "test_pipelines")
 GROUP_OF = {
-    **{f"{folder}/{name}.py": name for folder, names in GROUPS.items() for name in names},
+    "tests/clients/test_streams.py": "test_streams",  # a compiled program
     **{f"tests/clients/{name}.py": "with a Go program" for name in WITH_GO},
     **{f"{SPARK}/{name}.py": "with a Spark session" for name in WITH_SESSION},
     **{f"{SPARK}/{name}.py": "with Spark processes" for name in WITH_PROCESSES},
@@ -46,7 +39,16 @@ GROUP_OF = {
 def group_of(test: str) -> str:
     """The group of a test by its node id; a test that shares nothing is its own group."""
     path = PurePosixPath(test.partition("::")[0])
-    return ARCHITECTURE if path.is_relative_to(ARCHITECTURE) else GROUP_OF.get(str(path), test)
+    if path.is_relative_to(ARCHITECTURE):
+        return ARCHITECTURE
+    return GROUP_OF.get(str(path)) or (str(path) if _shares(str(path)) else test)
+
+
+@cache
+def _shares(path: str) -> bool:
+    """Whether the tests of a file share a fixture, which every change of file would end and start again."""
+    file = REPOSITORY / path
+    return file.is_file() and 'scope="module"' in file.read_text(encoding="utf-8")
 
 
 class GroupScheduling(LoadScopeScheduling):
