@@ -52,10 +52,38 @@ class Fixed(Kind[T]):
         self.size = size
 
 
+class Uuid(Fixed[UUID]):
+    """16 bytes; all zero stands for none."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        super().__init__("16s", 16)
+
+
 class Text(Kind[str]):
     """A length and UTF-8 bytes."""
 
     __slots__ = ()
+
+
+class Name(Text):
+    """A text that names a topic, a group or a transactional id: `names.renamed` finds them in any message."""
+
+    __slots__ = ("of",)
+
+    def __init__(self, of: str) -> None:
+        self.of = of
+
+
+class NameOf(Text):
+    """The name of a resource whose type is in another field of the same struct, as a number."""
+
+    __slots__ = ("field", "types")
+
+    def __init__(self, field: str, types: dict[int, Name]) -> None:
+        self.field = field
+        self.types = types
 
 
 class Blob(Kind[bytes]):
@@ -89,8 +117,14 @@ INT64: Final = Fixed[int]("q", 8)
 UINT16: Final = Fixed[int]("H", 2)
 FLOAT64: Final = Fixed[float]("d", 8)
 BOOL: Final = Fixed[bool]("?", 1)
-UUID_: Final = Fixed[UUID]("16s", 16)
+UUID_: Final = Uuid()
+TOPIC_ID: Final = Uuid()
 STRING: Final = Text()
+TOPIC_NAME: Final = Name("topic")
+GROUP_ID: Final = Name("group")
+TRANSACTIONAL_ID: Final = Name("transactional id")
+RESOURCE_NAME: Final = NameOf("resource_type", {2: TOPIC_NAME, 32: GROUP_ID})  # config resources
+COORDINATOR_KEY: Final = NameOf("key_type", {0: GROUP_ID, 1: TRANSACTIONAL_ID})
 BYTES: Final = Blob()
 RECORDS: Final = Blob()
 

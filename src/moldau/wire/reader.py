@@ -12,7 +12,7 @@ from struct import unpack_from as _unpack_from
 from typing import Any
 from uuid import UUID
 
-from moldau.wire.declare import UUID_, Array, Blob, Field, Fixed, Kind, Nested, Text, fields_of
+from moldau.wire.declare import Array, Blob, Field, Fixed, Kind, Nested, Text, Uuid, fields_of
 from moldau.wire.primitives import (
     MAX_STRING_BYTES,
     ZERO_UUID,
@@ -73,7 +73,7 @@ class _ReaderCompiler:
             self.source.add(f"{targets}, = {self.source.struct(letters, 'unpack_from')}(b, p)")
         self.source.add(f"p += {sum(kind.size for kind, _ in self.run)}")
         for kind, name in self.run:
-            if kind is UUID_:
+            if isinstance(kind, Uuid):
                 self.source.add(f"{name} = read_uuid({name})")
         self.run.clear()
 
@@ -146,7 +146,7 @@ class _ReaderCompiler:
         least = least_size(kind.of, self.version, self.flexible)
         with self.unless_null(null, count, result):
             self.refuse_if(f"{count} < 0 or {count} * {least} > end - p", what, count)
-            if isinstance(kind.of, Fixed) and kind.of is not UUID_:
+            if isinstance(kind.of, Fixed) and not isinstance(kind.of, Uuid):
                 self.source.known["unpack_from"] = _unpack_from
                 self.source.add(f'{result} = unpack_from(f">{{{count}}}{kind.of.letter}", b, p)')
                 self.source.add(f"p += {count} * {kind.of.size}")

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from struct import pack
 from typing import Any
 
-from moldau.wire.declare import UUID_, Array, Blob, Field, Fixed, Kind, Nested, Text, fields_of
+from moldau.wire.declare import Array, Blob, Field, Fixed, Kind, Nested, Text, Uuid, fields_of
 from moldau.wire.primitives import MAX_STRING_BYTES, Unencodable, uvarint
 from moldau.wire.source import Source
 
@@ -70,7 +70,7 @@ class _WriterCompiler:
     def value(self, kind: Kind[Any], expression: str, what: str, null: bool) -> None:
         match kind:
             case Fixed():
-                self.run.append((kind.letter, f"{expression}.bytes" if kind is UUID_ else expression))
+                self.run.append((kind.letter, f"{expression}.bytes" if isinstance(kind, Uuid) else expression))
             case Text():
                 self.sized(expression, what, null, text=True)
             case Blob():
@@ -122,7 +122,7 @@ class _WriterCompiler:
             self.source.add(f"{items} = () if {original} is None else {original}")
         self.length(items, original, what, null, short=False)
         self.flush()
-        if isinstance(kind.of, Fixed) and kind.of is not UUID_:
+        if isinstance(kind.of, Fixed) and not isinstance(kind.of, Uuid):
             self.source.add(f'{self.out} += pack(f">{{len({items})}}{kind.of.letter}", *{items})')
             return
         element = self.source.fresh(what)

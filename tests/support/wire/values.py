@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from moldau.wire.declare import (
     BOOL,
     FLOAT64,
-    UUID_,
     Array,
     Blob,
     Field,
@@ -17,6 +16,7 @@ from moldau.wire.declare import (
     Kind,
     Nested,
     Text,
+    Uuid,
     fields_of,
     layout_of,
 )
@@ -72,7 +72,7 @@ def kinds(kind: Kind[Any], version: int) -> st.SearchStrategy[Any]:
     match kind:
         case Fixed() if kind is BOOL:
             return st.booleans()
-        case Fixed() if kind is UUID_:
+        case Uuid():
             return st.uuids(allow_nil=True)
         case Fixed() if kind is FLOAT64:
             return st.floats(allow_nan=False)  # which is not equal to itself
@@ -108,7 +108,7 @@ def sample_kind(kind: Kind[Any], version: int, number: int) -> Any:
     match kind:
         case Fixed() if kind is BOOL:
             return True
-        case Fixed() if kind is UUID_:
+        case Uuid():
             return UUID(int=(7 << 64) + number)
         case Fixed():
             return number

@@ -5,19 +5,31 @@ differs in errors only. Versions up to 3, sent by producers, have one transactio
 without its id, here an empty one. They have no error for the whole request: the handler sets it for every partition.
 """
 
-from moldau.wire.declare import BOOL, INT16, INT32, INT64, STRING, Array, message, older_form, struct, wire
+from moldau.wire.declare import (
+    BOOL,
+    INT16,
+    INT32,
+    INT64,
+    TOPIC_NAME,
+    TRANSACTIONAL_ID,
+    Array,
+    message,
+    older_form,
+    struct,
+    wire,
+)
 from moldau.wire.primitives import Unencodable
 
 
 @struct
 class AddPartitionsToTxnTopic:
-    name: str = wire(STRING)
+    name: str = wire(TOPIC_NAME)
     partitions: tuple[int, ...] = wire(Array(INT32))
 
 
 @struct
 class AddPartitionsToTxnTransaction:
-    transactional_id: str = wire(STRING)
+    transactional_id: str = wire(TRANSACTIONAL_ID)
     producer_id: int = wire(INT64)
     producer_epoch: int = wire(INT16)
     verify_only: bool = wire(BOOL, default=False)
@@ -31,7 +43,7 @@ class AddPartitionsToTxnRequest:
 
 @older_form(of=AddPartitionsToTxnRequest, until=3)
 class AddPartitionsToOneTxnRequest:
-    v3_and_below_transactional_id: str = wire(STRING)
+    v3_and_below_transactional_id: str = wire(TRANSACTIONAL_ID)
     v3_and_below_producer_id: int = wire(INT64)
     v3_and_below_producer_epoch: int = wire(INT16)
     v3_and_below_topics: tuple[AddPartitionsToTxnTopic, ...] = wire(Array(AddPartitionsToTxnTopic))
@@ -66,13 +78,13 @@ class AddPartitionsToTxnPartitionResult:
 
 @struct
 class AddPartitionsToTxnTopicResult:
-    name: str = wire(STRING)
+    name: str = wire(TOPIC_NAME)
     results_by_partition: tuple[AddPartitionsToTxnPartitionResult, ...] = wire(Array(AddPartitionsToTxnPartitionResult))
 
 
 @struct
 class AddPartitionsToTxnResult:
-    transactional_id: str = wire(STRING)
+    transactional_id: str = wire(TRANSACTIONAL_ID)
     topic_results: tuple[AddPartitionsToTxnTopicResult, ...] = wire(Array(AddPartitionsToTxnTopicResult))
 
 

@@ -1,6 +1,6 @@
 """AlterConfigs: replace all configs of a resource. Superseded by IncrementalAlterConfigs."""
 
-from moldau.wire.declare import BOOL, INT8, INT16, INT32, STRING, Array, message, struct, wire
+from moldau.wire.declare import BOOL, INT8, INT16, INT32, RESOURCE_NAME, STRING, Array, message, struct, wire
 
 
 @struct
@@ -12,7 +12,7 @@ class AlterableConfig:
 @struct
 class AlterConfigsResource:
     resource_type: int = wire(INT8)
-    resource_name: str = wire(STRING)
+    resource_name: str = wire(RESOURCE_NAME)
     configs: tuple[AlterableConfig, ...] = wire(Array(AlterableConfig))
 
 
@@ -27,7 +27,7 @@ class AlterConfigsResourceResponse:
     error_code: int = wire(INT16)
     error_message: str | None = wire(STRING, nullable=0)
     resource_type: int = wire(INT8)
-    resource_name: str = wire(STRING)
+    resource_name: str = wire(RESOURCE_NAME)
 
 
 @message(key=33, versions=(0, 2), flexible=2)

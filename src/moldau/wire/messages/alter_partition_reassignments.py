@@ -3,7 +3,7 @@
 Version 1 can forbid a change of the replication factor (KIP-860).
 """
 
-from moldau.wire.declare import BOOL, INT16, INT32, STRING, Array, message, struct, wire
+from moldau.wire.declare import BOOL, INT16, INT32, STRING, TOPIC_NAME, Array, message, struct, wire
 
 
 @struct
@@ -14,7 +14,7 @@ class ReassignablePartition:
 
 @struct
 class ReassignableTopic:
-    name: str = wire(STRING)
+    name: str = wire(TOPIC_NAME)
     partitions: tuple[ReassignablePartition, ...] = wire(Array(ReassignablePartition))
 
 
@@ -34,7 +34,7 @@ class ReassignablePartitionResponse:
 
 @struct
 class ReassignableTopicResponse:
-    name: str = wire(STRING)
+    name: str = wire(TOPIC_NAME)
     partitions: tuple[ReassignablePartitionResponse, ...] = wire(Array(ReassignablePartitionResponse))
 
 

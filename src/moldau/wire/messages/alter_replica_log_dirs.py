@@ -1,11 +1,11 @@
 """AlterReplicaLogDirs: move replicas to other log directories of a broker. Versions differ in encoding only."""
 
-from moldau.wire.declare import INT16, INT32, STRING, Array, message, struct, wire
+from moldau.wire.declare import INT16, INT32, STRING, TOPIC_NAME, Array, message, struct, wire
 
 
 @struct
 class AlterReplicaLogDirTopic:
-    name: str = wire(STRING)
+    name: str = wire(TOPIC_NAME)
     partitions: tuple[int, ...] = wire(Array(INT32))
 
 
@@ -28,7 +28,7 @@ class AlterReplicaLogDirPartitionResult:
 
 @struct
 class AlterReplicaLogDirTopicResult:
-    topic_name: str = wire(STRING)
+    topic_name: str = wire(TOPIC_NAME)
     partitions: tuple[AlterReplicaLogDirPartitionResult, ...] = wire(Array(AlterReplicaLogDirPartitionResult))
 
 

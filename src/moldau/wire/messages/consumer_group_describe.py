@@ -5,20 +5,33 @@ Version 1 adds the protocol of each member: -1 unknown, 0 classic, 1 consumer (K
 
 from uuid import UUID
 
-from moldau.wire.declare import BOOL, INT8, INT16, INT32, STRING, UUID_, Array, message, struct, wire
+from moldau.wire.declare import (
+    BOOL,
+    GROUP_ID,
+    INT8,
+    INT16,
+    INT32,
+    STRING,
+    TOPIC_ID,
+    TOPIC_NAME,
+    Array,
+    message,
+    struct,
+    wire,
+)
 from moldau.wire.messages.describe_groups import OPERATIONS_NOT_ASKED_FOR
 
 
 @message(key=69, versions=(0, 1), flexible=0)
 class ConsumerGroupDescribeRequest:
-    group_ids: tuple[str, ...] = wire(Array(STRING))
+    group_ids: tuple[str, ...] = wire(Array(GROUP_ID))
     include_authorized_operations: bool = wire(BOOL, default=False)
 
 
 @struct
 class ConsumerGroupDescribedTopic:
-    topic_id: UUID = wire(UUID_)
-    topic_name: str = wire(STRING)
+    topic_id: UUID = wire(TOPIC_ID)
+    topic_name: str = wire(TOPIC_NAME)
     partitions: tuple[int, ...] = wire(Array(INT32))
 
 
@@ -35,7 +48,7 @@ class ConsumerGroupDescribedMember:
     member_epoch: int = wire(INT32, default=0)
     client_id: str = wire(STRING, default="")
     client_host: str = wire(STRING, default="")
-    subscribed_topic_names: tuple[str, ...] = wire(Array(STRING), default=())
+    subscribed_topic_names: tuple[str, ...] = wire(Array(TOPIC_NAME), default=())
     subscribed_topic_regex: str | None = wire(STRING, nullable=0, default=None)
     assignment: ConsumerGroupDescribedAssignment = wire(
         ConsumerGroupDescribedAssignment, default=ConsumerGroupDescribedAssignment()
@@ -50,7 +63,7 @@ class ConsumerGroupDescribedMember:
 class ConsumerGroupDescribedGroup:
     error_code: int = wire(INT16, default=0)
     error_message: str | None = wire(STRING, nullable=0, default=None)
-    group_id: str = wire(STRING)
+    group_id: str = wire(GROUP_ID)
     group_state: str = wire(STRING, default="")
     group_epoch: int = wire(INT32, default=0)
     assignment_epoch: int = wire(INT32, default=0)

@@ -6,24 +6,24 @@ subscriptions by regular expression and member ids that clients generate (KIP-10
 
 from uuid import UUID
 
-from moldau.wire.declare import INT16, INT32, STRING, UUID_, Array, message, struct, wire
+from moldau.wire.declare import GROUP_ID, INT16, INT32, STRING, TOPIC_ID, TOPIC_NAME, Array, message, struct, wire
 
 
 @struct
 class ConsumerGroupTopicPartitions:
-    topic_id: UUID = wire(UUID_)
+    topic_id: UUID = wire(TOPIC_ID)
     partitions: tuple[int, ...] = wire(Array(INT32))
 
 
 @message(key=68, versions=(0, 1), flexible=0)
 class ConsumerGroupHeartbeatRequest:
-    group_id: str = wire(STRING)
+    group_id: str = wire(GROUP_ID)
     member_id: str = wire(STRING, default="")
     member_epoch: int = wire(INT32)  # 0 joins, -1 leaves, -2 leaves as a static member that will rejoin
     instance_id: str | None = wire(STRING, nullable=0, default=None)
     rack_id: str | None = wire(STRING, nullable=0, default=None)
     rebalance_timeout_ms: int = wire(INT32, default=-1)  # -1: unchanged
-    subscribed_topic_names: tuple[str, ...] | None = wire(Array(STRING), nullable=0, default=None)
+    subscribed_topic_names: tuple[str, ...] | None = wire(Array(TOPIC_NAME), nullable=0, default=None)
     subscribed_topic_regex: str | None = wire(STRING, nullable=1, since=1, default=None)
     server_assignor: str | None = wire(STRING, nullable=0, default=None)
     topic_partitions: tuple[ConsumerGroupTopicPartitions, ...] | None = wire(

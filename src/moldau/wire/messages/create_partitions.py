@@ -3,7 +3,7 @@
 Versions 1 to 3 differ in encoding and quota errors only.
 """
 
-from moldau.wire.declare import BOOL, INT16, INT32, STRING, Array, message, struct, wire
+from moldau.wire.declare import BOOL, INT16, INT32, STRING, TOPIC_NAME, Array, message, struct, wire
 
 
 @struct
@@ -13,7 +13,7 @@ class CreatePartitionsAssignment:
 
 @struct
 class CreatePartitionsTopic:
-    name: str = wire(STRING)
+    name: str = wire(TOPIC_NAME)
     count: int = wire(INT32)
     assignments: tuple[CreatePartitionsAssignment, ...] | None = wire(Array(CreatePartitionsAssignment), nullable=0)
 
@@ -27,7 +27,7 @@ class CreatePartitionsRequest:
 
 @struct
 class CreatePartitionsTopicResult:
-    name: str = wire(STRING)
+    name: str = wire(TOPIC_NAME)
     error_code: int = wire(INT16)
     error_message: str | None = wire(STRING, nullable=0, default=None)
 

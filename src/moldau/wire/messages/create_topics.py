@@ -6,7 +6,7 @@ topic; 7 its id.
 
 from uuid import UUID
 
-from moldau.wire.declare import BOOL, INT8, INT16, INT32, STRING, UUID_, Array, message, struct, wire
+from moldau.wire.declare import BOOL, INT8, INT16, INT32, STRING, TOPIC_ID, TOPIC_NAME, Array, message, struct, wire
 from moldau.wire.primitives import ZERO_UUID
 
 
@@ -24,7 +24,7 @@ class CreatableTopicConfig:
 
 @struct
 class CreatableTopic:
-    name: str = wire(STRING)
+    name: str = wire(TOPIC_NAME)
     num_partitions: int = wire(INT32)
     replication_factor: int = wire(INT16)
     assignments: tuple[CreatableReplicaAssignment, ...] = wire(Array(CreatableReplicaAssignment))
@@ -49,8 +49,8 @@ class CreatableTopicConfigs:
 
 @struct
 class CreatableTopicResult:
-    name: str = wire(STRING)
-    topic_id: UUID = wire(UUID_, since=7, default=ZERO_UUID, ignorable=True)
+    name: str = wire(TOPIC_NAME)
+    topic_id: UUID = wire(TOPIC_ID, since=7, default=ZERO_UUID, ignorable=True)
     error_code: int = wire(INT16)
     error_message: str | None = wire(STRING, nullable=0)
     topic_config_error_code: int = wire(INT16, tag=0, since=5, default=0, ignorable=True)

@@ -1,6 +1,6 @@
 """DeleteRecords: advance the log start offsets of partitions. Versions differ in encoding and quota errors only."""
 
-from moldau.wire.declare import INT16, INT32, INT64, STRING, Array, message, struct, wire
+from moldau.wire.declare import INT16, INT32, INT64, TOPIC_NAME, Array, message, struct, wire
 
 
 @struct
@@ -11,7 +11,7 @@ class DeleteRecordsPartition:
 
 @struct
 class DeleteRecordsTopic:
-    name: str = wire(STRING)
+    name: str = wire(TOPIC_NAME)
     partitions: tuple[DeleteRecordsPartition, ...] = wire(Array(DeleteRecordsPartition))
 
 
@@ -30,7 +30,7 @@ class DeleteRecordsPartitionResult:
 
 @struct
 class DeleteRecordsTopicResult:
-    name: str = wire(STRING)
+    name: str = wire(TOPIC_NAME)
     partitions: tuple[DeleteRecordsPartitionResult, ...] = wire(Array(DeleteRecordsPartitionResult))
 
 

@@ -6,14 +6,14 @@ states with a name.
 
 from uuid import UUID
 
-from moldau.wire.declare import INT16, INT32, STRING, UUID_, Array, message, older_form, struct, wire
+from moldau.wire.declare import INT16, INT32, STRING, TOPIC_ID, TOPIC_NAME, Array, message, older_form, struct, wire
 from moldau.wire.primitives import ZERO_UUID, Unencodable
 
 
 @struct
 class DeleteTopicState:
-    name: str | None = wire(STRING, nullable=0, default=None)  # or the id
-    topic_id: UUID = wire(UUID_, default=ZERO_UUID)
+    name: str | None = wire(TOPIC_NAME, nullable=0, default=None)  # or the id
+    topic_id: UUID = wire(TOPIC_ID, default=ZERO_UUID)
 
 
 @message(key=20, versions=(1, 6), flexible=4)
@@ -24,7 +24,7 @@ class DeleteTopicsRequest:
 
 @older_form(of=DeleteTopicsRequest, until=5)
 class DeleteTopicsByName:
-    topic_names: tuple[str, ...] = wire(Array(STRING))
+    topic_names: tuple[str, ...] = wire(Array(TOPIC_NAME))
     timeout_ms: int = wire(INT32)
 
     def to_newest(self) -> DeleteTopicsRequest:
@@ -41,8 +41,8 @@ class DeleteTopicsByName:
 
 @struct
 class DeletableTopicResult:
-    name: str | None = wire(STRING, nullable=6)
-    topic_id: UUID = wire(UUID_, since=6, default=ZERO_UUID, ignorable=True)
+    name: str | None = wire(TOPIC_NAME, nullable=6)
+    topic_id: UUID = wire(TOPIC_ID, since=6, default=ZERO_UUID, ignorable=True)
     error_code: int = wire(INT16)
     error_message: str | None = wire(STRING, nullable=5, since=5, default=None, ignorable=True)
 

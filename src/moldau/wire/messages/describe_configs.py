@@ -3,13 +3,13 @@
 Version 3 adds types and documentation.
 """
 
-from moldau.wire.declare import BOOL, INT8, INT16, INT32, STRING, Array, message, struct, wire
+from moldau.wire.declare import BOOL, INT8, INT16, INT32, RESOURCE_NAME, STRING, Array, message, struct, wire
 
 
 @struct
 class DescribeConfigsResource:
     resource_type: int = wire(INT8)
-    resource_name: str = wire(STRING)
+    resource_name: str = wire(RESOURCE_NAME)
     configuration_keys: tuple[str, ...] | None = wire(Array(STRING), nullable=0)
 
 
@@ -44,7 +44,7 @@ class DescribeConfigsResult:
     error_code: int = wire(INT16)
     error_message: str | None = wire(STRING, nullable=0)
     resource_type: int = wire(INT8)
-    resource_name: str = wire(STRING)
+    resource_name: str = wire(RESOURCE_NAME)
     configs: tuple[DescribeConfigsResourceResult, ...] = wire(Array(DescribeConfigsResourceResult))
 
 

@@ -4,14 +4,14 @@ Version 3 adds authorized operations (KIP-430), 4 static members, 6 error messag
 (KIP-1043).
 """
 
-from moldau.wire.declare import BOOL, BYTES, INT16, INT32, STRING, Array, message, struct, wire
+from moldau.wire.declare import BOOL, BYTES, GROUP_ID, INT16, INT32, STRING, Array, message, struct, wire
 
 OPERATIONS_NOT_ASKED_FOR = -(2**31)
 
 
 @message(key=15, versions=(0, 6), flexible=5)
 class DescribeGroupsRequest:
-    groups: tuple[str, ...] = wire(Array(STRING))
+    groups: tuple[str, ...] = wire(Array(GROUP_ID))
     include_authorized_operations: bool = wire(BOOL, since=3, default=False)
 
 
@@ -29,7 +29,7 @@ class DescribedGroupMember:
 class DescribedGroup:
     error_code: int = wire(INT16, default=0)
     error_message: str | None = wire(STRING, nullable=6, since=6, default=None, ignorable=True)
-    group_id: str = wire(STRING)
+    group_id: str = wire(GROUP_ID)
     group_state: str = wire(STRING, default="")
     protocol_type: str = wire(STRING, default="")
     protocol_data: str = wire(STRING, default="")

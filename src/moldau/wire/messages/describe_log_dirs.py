@@ -3,12 +3,12 @@
 Version 3 adds an error for the whole response, 4 the size of the volume, 5 whether the directory is cordoned.
 """
 
-from moldau.wire.declare import BOOL, INT16, INT32, INT64, STRING, Array, message, struct, wire
+from moldau.wire.declare import BOOL, INT16, INT32, INT64, STRING, TOPIC_NAME, Array, message, struct, wire
 
 
 @struct
 class DescribableLogDirTopic:
-    topic: str = wire(STRING)
+    topic: str = wire(TOPIC_NAME)
     partitions: tuple[int, ...] = wire(Array(INT32))
 
 
@@ -27,7 +27,7 @@ class DescribeLogDirsPartition:
 
 @struct
 class DescribeLogDirsTopic:
-    name: str = wire(STRING)
+    name: str = wire(TOPIC_NAME)
     partitions: tuple[DescribeLogDirsPartition, ...] = wire(Array(DescribeLogDirsPartition))
 
 

@@ -1,11 +1,11 @@
 """DescribeProducers: the active producers of partitions (KIP-664)."""
 
-from moldau.wire.declare import INT16, INT32, INT64, STRING, Array, message, struct, wire
+from moldau.wire.declare import INT16, INT32, INT64, STRING, TOPIC_NAME, Array, message, struct, wire
 
 
 @struct
 class TopicRequest:
-    name: str = wire(STRING)
+    name: str = wire(TOPIC_NAME)
     partition_indexes: tuple[int, ...] = wire(Array(INT32))
 
 
@@ -34,7 +34,7 @@ class PartitionResponse:
 
 @struct
 class TopicResponse:
-    name: str = wire(STRING)
+    name: str = wire(TOPIC_NAME)
     partitions: tuple[PartitionResponse, ...] = wire(Array(PartitionResponse))
 
 

@@ -2,17 +2,17 @@
 
 from uuid import UUID
 
-from moldau.wire.declare import BOOL, INT16, INT32, STRING, UUID_, Array, message, struct, wire
+from moldau.wire.declare import BOOL, INT16, INT32, TOPIC_ID, TOPIC_NAME, Array, message, struct, wire
 
 
 @struct
 class TopicRequest:
-    name: str = wire(STRING)
+    name: str = wire(TOPIC_NAME)
 
 
 @struct
 class Cursor:
-    topic_name: str = wire(STRING)
+    topic_name: str = wire(TOPIC_NAME)
     partition_index: int = wire(INT32)
 
 
@@ -39,8 +39,8 @@ class DescribeTopicPartitionsResponsePartition:
 @struct
 class DescribeTopicPartitionsResponseTopic:
     error_code: int = wire(INT16)
-    name: str | None = wire(STRING, nullable=0)
-    topic_id: UUID = wire(UUID_)
+    name: str | None = wire(TOPIC_NAME, nullable=0)
+    topic_id: UUID = wire(TOPIC_ID)
     is_internal: bool = wire(BOOL, default=False)
     partitions: tuple[DescribeTopicPartitionsResponsePartition, ...] = wire(
         Array(DescribeTopicPartitionsResponsePartition)

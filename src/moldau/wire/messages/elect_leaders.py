@@ -3,12 +3,12 @@
 A null list means all partitions.
 """
 
-from moldau.wire.declare import INT8, INT16, INT32, STRING, Array, message, struct, wire
+from moldau.wire.declare import INT8, INT16, INT32, STRING, TOPIC_NAME, Array, message, struct, wire
 
 
 @struct
 class TopicPartitions:
-    topic: str = wire(STRING)
+    topic: str = wire(TOPIC_NAME)
     partitions: tuple[int, ...] = wire(Array(INT32))
 
 
@@ -28,7 +28,7 @@ class PartitionResult:
 
 @struct
 class ReplicaElectionResult:
-    topic: str = wire(STRING)
+    topic: str = wire(TOPIC_NAME)
     partition_result: tuple[PartitionResult, ...] = wire(Array(PartitionResult))
 
 

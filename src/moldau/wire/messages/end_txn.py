@@ -4,12 +4,12 @@ From version 5 on, which is transaction version 2, the response has the producer
 (KIP-890).
 """
 
-from moldau.wire.declare import BOOL, INT16, INT32, INT64, STRING, message, wire
+from moldau.wire.declare import BOOL, INT16, INT32, INT64, TRANSACTIONAL_ID, message, wire
 
 
 @message(key=26, versions=(0, 5), flexible=3)
 class EndTxnRequest:
-    transactional_id: str = wire(STRING)
+    transactional_id: str = wire(TRANSACTIONAL_ID)
     producer_id: int = wire(INT64)
     producer_epoch: int = wire(INT16)
     committed: bool = wire(BOOL)

@@ -16,6 +16,8 @@ from moldau.wire.declare import (
     INT64,
     RECORDS,
     STRING,
+    TOPIC_ID,
+    TOPIC_NAME,
     UUID_,
     Array,
     fields_of,
@@ -47,15 +49,15 @@ class FetchPartition:
 
 @struct
 class FetchTopic:
-    topic: str = wire(STRING, until=12, default="", ignorable=True)
-    topic_id: UUID = wire(UUID_, since=13, default=ZERO_UUID, ignorable=True)
+    topic: str = wire(TOPIC_NAME, until=12, default="", ignorable=True)
+    topic_id: UUID = wire(TOPIC_ID, since=13, default=ZERO_UUID, ignorable=True)
     partitions: tuple[FetchPartition, ...] = wire(Array(FetchPartition))
 
 
 @struct
 class ForgottenTopic:
-    topic: str = wire(STRING, until=12, default="", ignorable=True)
-    topic_id: UUID = wire(UUID_, since=13, default=ZERO_UUID, ignorable=True)
+    topic: str = wire(TOPIC_NAME, until=12, default="", ignorable=True)
+    topic_id: UUID = wire(TOPIC_ID, since=13, default=ZERO_UUID, ignorable=True)
     partitions: tuple[int, ...] = wire(Array(INT32))
 
 
@@ -144,8 +146,8 @@ class PartitionData:
 
 @struct
 class FetchableTopicResponse:
-    topic: str = wire(STRING, until=12, default="", ignorable=True)
-    topic_id: UUID = wire(UUID_, since=13, default=ZERO_UUID, ignorable=True)
+    topic: str = wire(TOPIC_NAME, until=12, default="", ignorable=True)
+    topic_id: UUID = wire(TOPIC_ID, since=13, default=ZERO_UUID, ignorable=True)
     partitions: tuple[PartitionData, ...] = wire(Array(PartitionData))
 
 

@@ -4,19 +4,31 @@ Version 1 adds the type of the key, 4 has several keys. Earlier versions have on
 repeat: here lists of one, in the response with an empty key.
 """
 
-from moldau.wire.declare import INT8, INT16, INT32, STRING, Array, message, older_form, struct, wire
+from moldau.wire.declare import (
+    COORDINATOR_KEY,
+    GROUP_ID,
+    INT8,
+    INT16,
+    INT32,
+    STRING,
+    Array,
+    message,
+    older_form,
+    struct,
+    wire,
+)
 from moldau.wire.primitives import Unencodable
 
 
 @message(key=10, versions=(0, 6), flexible=3)
 class FindCoordinatorRequest:
     key_type: int = wire(INT8, default=0)
-    coordinator_keys: tuple[str, ...] = wire(Array(STRING))
+    coordinator_keys: tuple[str, ...] = wire(Array(COORDINATOR_KEY))
 
 
 @older_form(of=FindCoordinatorRequest, until=3)
 class FindOneCoordinatorRequest:
-    key: str = wire(STRING)
+    key: str = wire(COORDINATOR_KEY)
     key_type: int = wire(INT8, since=1, default=0)
 
     def to_newest(self) -> FindCoordinatorRequest:
@@ -31,7 +43,7 @@ class FindOneCoordinatorRequest:
 
 @struct
 class Coordinator:
-    key: str = wire(STRING)
+    key: str = wire(GROUP_ID)  # or a transactional id: the request says which
     node_id: int = wire(INT32)
     host: str = wire(STRING)
     port: int = wire(INT32)

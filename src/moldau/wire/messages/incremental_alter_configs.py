@@ -1,6 +1,6 @@
 """IncrementalAlterConfigs: set, delete, append to or subtract from single configs (KIP-339)."""
 
-from moldau.wire.declare import BOOL, INT8, INT16, INT32, STRING, Array, message, struct, wire
+from moldau.wire.declare import BOOL, INT8, INT16, INT32, RESOURCE_NAME, STRING, Array, message, struct, wire
 
 
 @struct
@@ -13,7 +13,7 @@ class AlterableConfig:
 @struct
 class AlterConfigsResource:
     resource_type: int = wire(INT8)
-    resource_name: str = wire(STRING)
+    resource_name: str = wire(RESOURCE_NAME)
     configs: tuple[AlterableConfig, ...] = wire(Array(AlterableConfig))
 
 
@@ -28,7 +28,7 @@ class AlterConfigsResourceResponse:
     error_code: int = wire(INT16)
     error_message: str | None = wire(STRING, nullable=0)
     resource_type: int = wire(INT8)
-    resource_name: str = wire(STRING)
+    resource_name: str = wire(RESOURCE_NAME)
 
 
 @message(key=44, versions=(0, 1), flexible=1)

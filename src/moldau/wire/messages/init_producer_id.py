@@ -4,12 +4,12 @@ Version 3 lets a producer keep its id and bump its epoch (KIP-360); 4 and 5 only
 (two-phase commit, KIP-939) is not stable in Kafka 4.3 and not declared.
 """
 
-from moldau.wire.declare import INT16, INT32, INT64, STRING, message, wire
+from moldau.wire.declare import INT16, INT32, INT64, TRANSACTIONAL_ID, message, wire
 
 
 @message(key=22, versions=(0, 5), flexible=2)
 class InitProducerIdRequest:
-    transactional_id: str | None = wire(STRING, nullable=0)
+    transactional_id: str | None = wire(TRANSACTIONAL_ID, nullable=0)
     transaction_timeout_ms: int = wire(INT32)
     producer_id: int = wire(INT64, since=3, default=-1)
     producer_epoch: int = wire(INT16, since=3, default=-1)

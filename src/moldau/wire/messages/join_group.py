@@ -5,7 +5,7 @@ Version 1 adds the rebalance timeout, 5 static members (KIP-345), 7 the protocol
 with it (KIP-394). The protocol name may be null from 7 on; before, it is empty in a response with an error.
 """
 
-from moldau.wire.declare import BOOL, BYTES, INT16, INT32, STRING, Array, message, struct, wire
+from moldau.wire.declare import BOOL, BYTES, GROUP_ID, INT16, INT32, STRING, Array, message, struct, wire
 
 
 @struct
@@ -16,7 +16,7 @@ class JoinGroupProtocol:
 
 @message(key=11, versions=(0, 9), flexible=6)
 class JoinGroupRequest:
-    group_id: str = wire(STRING)
+    group_id: str = wire(GROUP_ID)
     session_timeout_ms: int = wire(INT32)
     rebalance_timeout_ms: int = wire(INT32, since=1, default=-1, ignorable=True)  # -1: the session timeout
     member_id: str = wire(STRING, default="")

@@ -4,7 +4,7 @@ Version 3 has several members (KIP-345), 5 adds reasons (KIP-800). Earlier versi
 one, and one error: that of the group or else of the member.
 """
 
-from moldau.wire.declare import INT16, INT32, STRING, Array, message, older_form, struct, wire
+from moldau.wire.declare import GROUP_ID, INT16, INT32, STRING, Array, message, older_form, struct, wire
 from moldau.wire.primitives import Unencodable
 
 
@@ -17,13 +17,13 @@ class LeaveGroupMember:
 
 @message(key=13, versions=(0, 5), flexible=4)
 class LeaveGroupRequest:
-    group_id: str = wire(STRING)
+    group_id: str = wire(GROUP_ID)
     members: tuple[LeaveGroupMember, ...] = wire(Array(LeaveGroupMember))
 
 
 @older_form(of=LeaveGroupRequest, until=2)
 class OneLeavesGroupRequest:
-    group_id: str = wire(STRING)
+    group_id: str = wire(GROUP_ID)
     member_id: str = wire(STRING)
 
     def to_newest(self) -> LeaveGroupRequest:

@@ -3,7 +3,7 @@
 Version 0 was ListClientMetricsResources and lists these only (KIP-1000); 1 adds resource types.
 """
 
-from moldau.wire.declare import INT8, INT16, INT32, STRING, Array, message, struct, wire
+from moldau.wire.declare import INT8, INT16, INT32, RESOURCE_NAME, Array, message, struct, wire
 
 CLIENT_METRICS = 16
 
@@ -15,7 +15,7 @@ class ListConfigResourcesRequest:
 
 @struct
 class ListedConfigResource:
-    resource_name: str = wire(STRING)
+    resource_name: str = wire(RESOURCE_NAME)
     resource_type: int = wire(INT8, since=1, default=CLIENT_METRICS, ignorable=True)
 
 

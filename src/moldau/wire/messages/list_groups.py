@@ -1,6 +1,6 @@
 """ListGroups: the groups of a coordinator. Version 4 filters by state (KIP-518), 5 by type (KIP-848)."""
 
-from moldau.wire.declare import INT16, INT32, STRING, Array, message, struct, wire
+from moldau.wire.declare import GROUP_ID, INT16, INT32, STRING, Array, message, struct, wire
 
 
 @message(key=16, versions=(0, 5), flexible=3)
@@ -11,7 +11,7 @@ class ListGroupsRequest:
 
 @struct
 class ListedGroup:
-    group_id: str = wire(STRING)
+    group_id: str = wire(GROUP_ID)
     protocol_type: str = wire(STRING, default="")
     group_state: str = wire(STRING, since=4, default="", ignorable=True)
     group_type: str = wire(STRING, since=5, default="", ignorable=True)

@@ -3,7 +3,7 @@
 Version 2 adds the isolation level, 4 leader epochs, 7 to 9 and 11 special timestamps, 10 a timeout for remote storage.
 """
 
-from moldau.wire.declare import INT8, INT16, INT32, INT64, STRING, Array, message, struct, wire
+from moldau.wire.declare import INT8, INT16, INT32, INT64, TOPIC_NAME, Array, message, struct, wire
 
 
 @struct
@@ -15,7 +15,7 @@ class ListOffsetsPartition:
 
 @struct
 class ListOffsetsTopic:
-    name: str = wire(STRING)
+    name: str = wire(TOPIC_NAME)
     partitions: tuple[ListOffsetsPartition, ...] = wire(Array(ListOffsetsPartition))
 
 
@@ -38,7 +38,7 @@ class ListOffsetsPartitionResponse:
 
 @struct
 class ListOffsetsTopicResponse:
-    name: str = wire(STRING)
+    name: str = wire(TOPIC_NAME)
     partitions: tuple[ListOffsetsPartitionResponse, ...] = wire(Array(ListOffsetsPartitionResponse))
 
 

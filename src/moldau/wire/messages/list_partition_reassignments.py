@@ -1,11 +1,11 @@
 """ListPartitionReassignments: the ongoing reassignments of partitions (KIP-455)."""
 
-from moldau.wire.declare import INT16, INT32, STRING, Array, message, struct, wire
+from moldau.wire.declare import INT16, INT32, STRING, TOPIC_NAME, Array, message, struct, wire
 
 
 @struct
 class ListPartitionReassignmentsTopics:
-    name: str = wire(STRING)
+    name: str = wire(TOPIC_NAME)
     partition_indexes: tuple[int, ...] = wire(Array(INT32))
 
 
@@ -27,7 +27,7 @@ class OngoingPartitionReassignment:
 
 @struct
 class OngoingTopicReassignment:
-    name: str = wire(STRING)
+    name: str = wire(TOPIC_NAME)
     partitions: tuple[OngoingPartitionReassignment, ...] = wire(Array(OngoingPartitionReassignment))
 
 

@@ -3,7 +3,7 @@
 Version 1 filters by duration (KIP-994), 2 by a pattern of the transactional id (KIP-1152).
 """
 
-from moldau.wire.declare import INT16, INT32, INT64, STRING, Array, message, struct, wire
+from moldau.wire.declare import INT16, INT32, INT64, STRING, TRANSACTIONAL_ID, Array, message, struct, wire
 
 
 @message(key=66, versions=(0, 2), flexible=0)
@@ -16,7 +16,7 @@ class ListTransactionsRequest:
 
 @struct
 class ListedTransaction:
-    transactional_id: str = wire(STRING)
+    transactional_id: str = wire(TRANSACTIONAL_ID)
     producer_id: int = wire(INT64)
     transaction_state: str = wire(STRING)
 

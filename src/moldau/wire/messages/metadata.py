@@ -8,14 +8,26 @@ an error for the whole response.
 
 from uuid import UUID
 
-from moldau.wire.declare import BOOL, INT16, INT32, STRING, UUID_, Array, message, older_form, struct, wire
+from moldau.wire.declare import (
+    BOOL,
+    INT16,
+    INT32,
+    STRING,
+    TOPIC_ID,
+    TOPIC_NAME,
+    Array,
+    message,
+    older_form,
+    struct,
+    wire,
+)
 from moldau.wire.primitives import ZERO_UUID, Unencodable
 
 
 @struct
 class MetadataRequestTopic:
-    topic_id: UUID = wire(UUID_, since=10, default=ZERO_UUID, ignorable=True)
-    name: str | None = wire(STRING, nullable=10)
+    topic_id: UUID = wire(TOPIC_ID, since=10, default=ZERO_UUID, ignorable=True)
+    name: str | None = wire(TOPIC_NAME, nullable=10)
 
 
 @message(key=3, versions=(0, 13), flexible=9)
@@ -64,8 +76,8 @@ class MetadataResponsePartition:
 @struct
 class MetadataResponseTopic:
     error_code: int = wire(INT16)
-    name: str | None = wire(STRING, nullable=12)
-    topic_id: UUID = wire(UUID_, since=10, default=ZERO_UUID, ignorable=True)
+    name: str | None = wire(TOPIC_NAME, nullable=12)
+    topic_id: UUID = wire(TOPIC_ID, since=10, default=ZERO_UUID, ignorable=True)
     is_internal: bool = wire(BOOL, since=1, default=False, ignorable=True)
     partitions: tuple[MetadataResponsePartition, ...] = wire(Array(MetadataResponsePartition))
     topic_authorized_operations: int = wire(INT32, since=8, default=-2147483648)

@@ -7,7 +7,19 @@ has its name up to 9 and its id from 10 on, the other is empty.
 
 from uuid import UUID
 
-from moldau.wire.declare import INT16, INT32, INT64, STRING, UUID_, Array, message, struct, wire
+from moldau.wire.declare import (
+    GROUP_ID,
+    INT16,
+    INT32,
+    INT64,
+    STRING,
+    TOPIC_ID,
+    TOPIC_NAME,
+    Array,
+    message,
+    struct,
+    wire,
+)
 from moldau.wire.primitives import ZERO_UUID
 
 
@@ -21,14 +33,14 @@ class OffsetCommitPartition:
 
 @struct
 class OffsetCommitTopic:
-    name: str = wire(STRING, until=9, default="", ignorable=True)
-    topic_id: UUID = wire(UUID_, since=10, default=ZERO_UUID, ignorable=True)
+    name: str = wire(TOPIC_NAME, until=9, default="", ignorable=True)
+    topic_id: UUID = wire(TOPIC_ID, since=10, default=ZERO_UUID, ignorable=True)
     partitions: tuple[OffsetCommitPartition, ...] = wire(Array(OffsetCommitPartition))
 
 
 @message(key=8, versions=(2, 10), flexible=8)
 class OffsetCommitRequest:
-    group_id: str = wire(STRING)
+    group_id: str = wire(GROUP_ID)
     generation_id_or_member_epoch: int = wire(INT32, default=-1)  # -1: not a member
     member_id: str = wire(STRING, default="")
     group_instance_id: str | None = wire(STRING, nullable=7, since=7, default=None)
@@ -44,8 +56,8 @@ class OffsetCommitPartitionResponse:
 
 @struct
 class OffsetCommitTopicResponse:
-    name: str = wire(STRING, until=9, default="", ignorable=True)
-    topic_id: UUID = wire(UUID_, since=10, default=ZERO_UUID, ignorable=True)
+    name: str = wire(TOPIC_NAME, until=9, default="", ignorable=True)
+    topic_id: UUID = wire(TOPIC_ID, since=10, default=ZERO_UUID, ignorable=True)
     partitions: tuple[OffsetCommitPartitionResponse, ...] = wire(Array(OffsetCommitPartitionResponse))
 
 

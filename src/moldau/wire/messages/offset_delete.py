@@ -1,6 +1,6 @@
 """OffsetDelete: delete committed offsets of a group (KIP-496)."""
 
-from moldau.wire.declare import INT16, INT32, STRING, Array, message, struct, wire
+from moldau.wire.declare import GROUP_ID, INT16, INT32, TOPIC_NAME, Array, message, struct, wire
 
 
 @struct
@@ -10,13 +10,13 @@ class OffsetDeletePartition:
 
 @struct
 class OffsetDeleteTopic:
-    name: str = wire(STRING)
+    name: str = wire(TOPIC_NAME)
     partitions: tuple[OffsetDeletePartition, ...] = wire(Array(OffsetDeletePartition))
 
 
 @message(key=47, versions=(0, 0), flexible=None)
 class OffsetDeleteRequest:
-    group_id: str = wire(STRING)
+    group_id: str = wire(GROUP_ID)
     topics: tuple[OffsetDeleteTopic, ...] = wire(Array(OffsetDeleteTopic))
 
 
@@ -28,7 +28,7 @@ class OffsetDeletePartitionResponse:
 
 @struct
 class OffsetDeleteTopicResponse:
-    name: str = wire(STRING)
+    name: str = wire(TOPIC_NAME)
     partitions: tuple[OffsetDeletePartitionResponse, ...] = wire(Array(OffsetDeletePartitionResponse))
 
 

@@ -9,20 +9,34 @@ whole group: the handler sets it for every partition.
 
 from uuid import UUID
 
-from moldau.wire.declare import BOOL, INT16, INT32, INT64, STRING, UUID_, Array, message, older_form, struct, wire
+from moldau.wire.declare import (
+    BOOL,
+    GROUP_ID,
+    INT16,
+    INT32,
+    INT64,
+    STRING,
+    TOPIC_ID,
+    TOPIC_NAME,
+    Array,
+    message,
+    older_form,
+    struct,
+    wire,
+)
 from moldau.wire.primitives import ZERO_UUID, Unencodable
 
 
 @struct
 class OffsetFetchTopic:
-    name: str = wire(STRING, until=9, default="", ignorable=True)
-    topic_id: UUID = wire(UUID_, since=10, default=ZERO_UUID, ignorable=True)
+    name: str = wire(TOPIC_NAME, until=9, default="", ignorable=True)
+    topic_id: UUID = wire(TOPIC_ID, since=10, default=ZERO_UUID, ignorable=True)
     partition_indexes: tuple[int, ...] = wire(Array(INT32))
 
 
 @struct
 class OffsetFetchGroup:
-    group_id: str = wire(STRING)
+    group_id: str = wire(GROUP_ID)
     member_id: str | None = wire(STRING, nullable=9, since=9, default=None, ignorable=True)
     member_epoch: int = wire(INT32, since=9, default=-1, ignorable=True)
     topics: tuple[OffsetFetchTopic, ...] | None = wire(Array(OffsetFetchTopic), nullable=0, default=None)  # None: all
@@ -36,7 +50,7 @@ class OffsetFetchRequest:
 
 @older_form(of=OffsetFetchRequest, until=7)
 class OffsetFetchOneGroupRequest:
-    group_id: str = wire(STRING)
+    group_id: str = wire(GROUP_ID)
     topics: tuple[OffsetFetchTopic, ...] | None = wire(Array(OffsetFetchTopic), nullable=2)
     require_stable: bool = wire(BOOL, since=7, default=False)
 
@@ -63,14 +77,14 @@ class OffsetFetchPartitionResponse:
 
 @struct
 class OffsetFetchTopicResponse:
-    name: str = wire(STRING, until=9, default="", ignorable=True)
-    topic_id: UUID = wire(UUID_, since=10, default=ZERO_UUID, ignorable=True)
+    name: str = wire(TOPIC_NAME, until=9, default="", ignorable=True)
+    topic_id: UUID = wire(TOPIC_ID, since=10, default=ZERO_UUID, ignorable=True)
     partitions: tuple[OffsetFetchPartitionResponse, ...] = wire(Array(OffsetFetchPartitionResponse))
 
 
 @struct
 class OffsetFetchGroupResponse:
-    group_id: str = wire(STRING)
+    group_id: str = wire(GROUP_ID)
     topics: tuple[OffsetFetchTopicResponse, ...] = wire(Array(OffsetFetchTopicResponse), default=())
     error_code: int = wire(INT16, default=0)
 

@@ -3,7 +3,7 @@
 Version 3 adds the replica id: -1 is a consumer, -2, the default, a debugging consumer.
 """
 
-from moldau.wire.declare import INT16, INT32, INT64, STRING, Array, message, struct, wire
+from moldau.wire.declare import INT16, INT32, INT64, TOPIC_NAME, Array, message, struct, wire
 
 
 @struct
@@ -15,7 +15,7 @@ class OffsetForLeaderPartition:
 
 @struct
 class OffsetForLeaderTopic:
-    topic: str = wire(STRING)
+    topic: str = wire(TOPIC_NAME)
     partitions: tuple[OffsetForLeaderPartition, ...] = wire(Array(OffsetForLeaderPartition))
 
 
@@ -35,7 +35,7 @@ class EpochEndOffset:
 
 @struct
 class OffsetForLeaderTopicResult:
-    topic: str = wire(STRING)
+    topic: str = wire(TOPIC_NAME)
     partitions: tuple[EpochEndOffset, ...] = wire(Array(EpochEndOffset))
 
 

@@ -8,7 +8,20 @@ tested against this declaration.
 
 from uuid import UUID
 
-from moldau.wire.declare import INT16, INT32, INT64, RECORDS, STRING, UUID_, Array, message, struct, wire
+from moldau.wire.declare import (
+    INT16,
+    INT32,
+    INT64,
+    RECORDS,
+    STRING,
+    TOPIC_ID,
+    TOPIC_NAME,
+    TRANSACTIONAL_ID,
+    Array,
+    message,
+    struct,
+    wire,
+)
 from moldau.wire.primitives import ZERO_UUID
 
 
@@ -20,14 +33,14 @@ class PartitionProduceData:
 
 @struct
 class TopicProduceData:
-    name: str = wire(STRING, until=12, default="", ignorable=True)
-    topic_id: UUID = wire(UUID_, since=13, default=ZERO_UUID, ignorable=True)
+    name: str = wire(TOPIC_NAME, until=12, default="", ignorable=True)
+    topic_id: UUID = wire(TOPIC_ID, since=13, default=ZERO_UUID, ignorable=True)
     partition_data: tuple[PartitionProduceData, ...] = wire(Array(PartitionProduceData))
 
 
 @message(key=0, versions=(3, 13), flexible=9)
 class ProduceRequest:
-    transactional_id: str | None = wire(STRING, nullable=0, default=None)
+    transactional_id: str | None = wire(TRANSACTIONAL_ID, nullable=0, default=None)
     acks: int = wire(INT16)
     timeout_ms: int = wire(INT32)
     topic_data: tuple[TopicProduceData, ...] = wire(Array(TopicProduceData))
@@ -61,8 +74,8 @@ class PartitionProduceResponse:
 
 @struct
 class TopicProduceResponse:
-    name: str = wire(STRING, until=12, default="", ignorable=True)
-    topic_id: UUID = wire(UUID_, since=13, default=ZERO_UUID, ignorable=True)
+    name: str = wire(TOPIC_NAME, until=12, default="", ignorable=True)
+    topic_id: UUID = wire(TOPIC_ID, since=13, default=ZERO_UUID, ignorable=True)
     partition_responses: tuple[PartitionProduceResponse, ...] = wire(Array(PartitionProduceResponse))
 
 

@@ -3,7 +3,7 @@
 Version 3 adds static members (KIP-345), 5 protocol type and name, to detect a mismatch with the group (KIP-559).
 """
 
-from moldau.wire.declare import BYTES, INT16, INT32, STRING, Array, message, struct, wire
+from moldau.wire.declare import BYTES, GROUP_ID, INT16, INT32, STRING, Array, message, struct, wire
 
 
 @struct
@@ -14,7 +14,7 @@ class SyncGroupAssignment:
 
 @message(key=14, versions=(0, 5), flexible=4)
 class SyncGroupRequest:
-    group_id: str = wire(STRING)
+    group_id: str = wire(GROUP_ID)
     generation_id: int = wire(INT32)
     member_id: str = wire(STRING)
     group_instance_id: str | None = wire(STRING, nullable=3, since=3, default=None)

@@ -4,7 +4,19 @@ Version 2 adds leader epochs, 3 the member, to fence older generations (KIP-447)
 without AddOffsetsToTxn (KIP-890).
 """
 
-from moldau.wire.declare import INT16, INT32, INT64, STRING, Array, message, struct, wire
+from moldau.wire.declare import (
+    GROUP_ID,
+    INT16,
+    INT32,
+    INT64,
+    STRING,
+    TOPIC_NAME,
+    TRANSACTIONAL_ID,
+    Array,
+    message,
+    struct,
+    wire,
+)
 
 
 @struct
@@ -17,14 +29,14 @@ class TxnOffsetCommitPartition:
 
 @struct
 class TxnOffsetCommitTopic:
-    name: str = wire(STRING)
+    name: str = wire(TOPIC_NAME)
     partitions: tuple[TxnOffsetCommitPartition, ...] = wire(Array(TxnOffsetCommitPartition))
 
 
 @message(key=28, versions=(0, 5), flexible=3)
 class TxnOffsetCommitRequest:
-    transactional_id: str = wire(STRING)
-    group_id: str = wire(STRING)
+    transactional_id: str = wire(TRANSACTIONAL_ID)
+    group_id: str = wire(GROUP_ID)
     producer_id: int = wire(INT64)
     producer_epoch: int = wire(INT16)
     generation_id: int = wire(INT32, since=3, default=-1)  # -1: not a member
@@ -41,7 +53,7 @@ class TxnOffsetCommitPartitionResponse:
 
 @struct
 class TxnOffsetCommitTopicResponse:
-    name: str = wire(STRING)
+    name: str = wire(TOPIC_NAME)
     partitions: tuple[TxnOffsetCommitPartitionResponse, ...] = wire(Array(TxnOffsetCommitPartitionResponse))
 
 

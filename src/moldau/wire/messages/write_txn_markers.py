@@ -3,12 +3,12 @@
 Version 2 adds the transaction version, which decides whether a marker needs a new epoch (KIP-1228).
 """
 
-from moldau.wire.declare import BOOL, INT8, INT16, INT32, INT64, STRING, Array, message, struct, wire
+from moldau.wire.declare import BOOL, INT8, INT16, INT32, INT64, TOPIC_NAME, Array, message, struct, wire
 
 
 @struct
 class WritableTxnMarkerTopic:
-    name: str = wire(STRING)
+    name: str = wire(TOPIC_NAME)
     partition_indexes: tuple[int, ...] = wire(Array(INT32))
 
 
@@ -35,7 +35,7 @@ class WritableTxnMarkerPartitionResult:
 
 @struct
 class WritableTxnMarkerTopicResult:
-    name: str = wire(STRING)
+    name: str = wire(TOPIC_NAME)
     partitions: tuple[WritableTxnMarkerPartitionResult, ...] = wire(Array(WritableTxnMarkerPartitionResult))
 
 
