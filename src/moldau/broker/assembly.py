@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from time import monotonic
 from typing import NamedTuple
 
 from moldau.base.errors import Refusal
@@ -20,6 +21,8 @@ from moldau.broker.peers import Peers
 from moldau.broker.producer_ids import ProducerIds
 from moldau.broker.quotas import ClientQuotas
 from moldau.broker.recently_dead import RecentlyDead
+from moldau.broker.security.audit import Audit
+from moldau.broker.security.audit_writer import AuditTopic, AuditWriter
 from moldau.broker.security.authorizer import Authorizer
 from moldau.broker.security.delegation_tokens import DelegationTokens
 from moldau.broker.security.gate import Gate
@@ -34,8 +37,10 @@ from moldau.broker.verification_queue import VerificationQueue
 from moldau.metadata.image import ClusterImage
 from moldau.net.peer import Connect
 from moldau.replication.replicas import Replicas
+from moldau.security.audit import AuditBuffer
 
 SERVED = [api.messages for api in APIS if not api.messages.between_brokers]
+ACTIONS = [api.messages.name for api in APIS if api.audited is not None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +60,7 @@ class Assembly:
     dispatcher: Dispatcher
     sasl: SaslServer
     quotas: ClientQuotas
+    audit: Audit | None
 
     def follow(self, old: ClusterImage, new: ClusterImage) -> None:
         self.groups.follow(old, new)
@@ -126,6 +132,7 @@ def assemble(
     coordinator = CoordinatorContext(running, controller, groups, transactions, producer_ids, topics, now)
     gate = None if authorizer is None else Gate(authorizer, GUARDS, image, current)
     dispatcher = Dispatcher(Contexts(data, control, coordinator, in_cluster), APIS, gate)
+    sasl = SaslServer(current, image, now)
     return Assembly(
         running=running,
         peers=peers,
@@ -138,8 +145,9 @@ def assemble(
         client=in_cluster,
         control=control,
         dispatcher=dispatcher,
-        sasl=SaslServer(current, image, now),
+        sasl=sasl,
         quotas=ClientQuotas(current),
+        audit=_audit(control, dispatcher, sasl, now),
     )
 
 
@@ -179,3 +187,17 @@ def _authorizer(config: BrokerConfig, image: Callable[[], ClusterImage]) -> Auth
         return None
     everyone = config.allow_everyone_if_no_acl_found
     return Authorizer(config.principals_of_super_users, image, allow_everyone=everyone)
+
+
+def _audit(ctx: ControlContext, dispatcher: Dispatcher, sasl: SaslServer, now: Callable[[], int]) -> Audit | None:
+    """The audit, which hears of requests, failed logins and denials; None if it is turned off."""
+    config = ctx.config
+    if not config.moldau_audit_enable:
+        return None
+    topic = AuditTopic(config.node_id, ctx.replicas, ctx.peers, lambda: ctx.image, ctx.topics.create_missing, now)
+    buffer = AuditBuffer(config.node_id, config.moldau_audit_max_records_per_second, now(), monotonic())
+    audit = dispatcher.audit = Audit(buffer, AuditWriter(buffer, topic.append, now), ACTIONS, now)
+    sasl.on_failed = audit.login_failed
+    if ctx.authorizer is not None:
+        ctx.authorizer.on_denied = audit.denied
+    return audit

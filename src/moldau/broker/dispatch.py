@@ -20,11 +20,13 @@ from moldau.broker.context import Contexts, ControlContext, CoordinatorContext, 
 from moldau.broker.controller import NotController
 from moldau.broker.needs import Need
 from moldau.broker.quotas import ClientQuotas, Meter, Timed
+from moldau.broker.security.audit import Audit
 from moldau.broker.security.gate import Gate
 from moldau.broker.throttle_time import read_throttle_time, with_throttle_time
 from moldau.broker.waiting import awaited
 from moldau.net.connection import Connection, Handled
 from moldau.net.reply import BadRequest, Parked, Reply
+from moldau.security.audit_actions import Describe
 from moldau.wire.codec import decode, encode
 from moldau.wire.declare import layout_of
 from moldau.wire.frames import LENGTH
@@ -90,14 +92,17 @@ class Api(NamedTuple):
     hot: HotHandler | None = None
     forwarded: bool = False  # it changes metadata: only the controller can serve it
     only_for: "Callable[[Session], WireError | None] | None" = None  # why a session may not call it, before forwarding
+    audited: Describe | None = None  # it is an administrative action: the resources of a request and its response
 
 
 def hot(messages: ApiMessages, handler: HotHandler, needs: tuple[Need, ...]) -> Api:
     return Api(messages, needs, Part.DATA, hot=handler)
 
 
-def data(messages: ApiMessages, handler: Handler[DataContext], needs: tuple[Need, ...]) -> Api:
-    return Api(messages, needs, Part.DATA, handler)
+def data(
+    messages: ApiMessages, handler: Handler[DataContext], needs: tuple[Need, ...], *, audited: Describe | None = None
+) -> Api:
+    return Api(messages, needs, Part.DATA, handler, audited=audited)
 
 
 def control(
@@ -107,12 +112,19 @@ def control(
     *,
     forwarded: bool = False,
     only_for: Callable[[Session], WireError | None] | None = None,
+    audited: Describe | None = None,
 ) -> Api:
-    return Api(messages, needs, Part.CONTROL, handler, forwarded=forwarded, only_for=only_for)
+    return Api(messages, needs, Part.CONTROL, handler, forwarded=forwarded, only_for=only_for, audited=audited)
 
 
-def coordinator(messages: ApiMessages, handler: Handler[CoordinatorContext], needs: tuple[Need, ...]) -> Api:
-    return Api(messages, needs, Part.COORDINATOR, handler)
+def coordinator(
+    messages: ApiMessages,
+    handler: Handler[CoordinatorContext],
+    needs: tuple[Need, ...],
+    *,
+    audited: Describe | None = None,
+) -> Api:
+    return Api(messages, needs, Part.COORDINATOR, handler, audited=audited)
 
 
 class Hot:
@@ -141,6 +153,7 @@ class Dispatcher:
         self._apis = {api.messages.key: api for api in apis}
         self._hot = {key: Hot(api) for key, api in self._apis.items() if api.hot is not None}
         self.quotas: ClientQuotas | None = None  # None: no client has any
+        self.audit: Audit | None = None  # None: it is turned off
 
     def __call__(self, connection: Connection, frame: memoryview) -> Handled:
         """Handle one request. An unexpected error is logged here, and closes the connection."""
@@ -207,12 +220,19 @@ class Dispatcher:
         request: object = decode(messages.request, version, frame, at, exact=False)
         session.client_id = header.client_id
         call = Call(session, version, correlation_id)
+        handled = self._serve_cold(connection, api, request, frame, call)
+        if self.audit is None or api.audited is None:
+            return handled
+        return self.audit.observe(messages, api.audited, request, call, handled)
+
+    def _serve_cold(self, connection: Connection, api: Api, request: object, frame: memoryview, call: Call) -> Handled:
+        session, messages = call.session, api.messages
         if messages.between_brokers and not self._for_brokers(session.listener):
             refused = messages.response(error_code=WireError.CLUSTER_AUTHORIZATION_FAILED)
             return _frame(api, call, refused)
         if api.only_for is not None and (error := api.only_for(session)) is not None:
             return _frame(api, call, messages.response(error_code=error))
-        if self.quotas is not None and not by_brokers(messages, version):
+        if self.quotas is not None and not by_brokers(messages, call.version):
             call.meter = self.quotas.meter(session, connection)
         client = self._contexts.controller_client
         if api.forwarded and client is not None:

@@ -1,4 +1,4 @@
-"""Internal topics, in which coordinators keep their state: created when first needed, with settings of their own."""
+"""Internal topics: the state of coordinators, and the audit. Created when first needed, with settings of their own."""
 
 from moldau.broker.settings import BrokerConfig
 from moldau.metadata.image import ClusterImage
@@ -6,6 +6,9 @@ from moldau.metadata.topics import TopicSpec
 
 OFFSETS = "__consumer_offsets"
 TRANSACTIONS = "__transaction_state"
+AUDIT = "__audit"
+
+AUDIT_BATCH_BYTES = 1024 * 1024  # more than a batch of audit records has, whatever message.max.bytes is
 
 
 def internal_spec(name: str, config: BrokerConfig, image: ClusterImage) -> TopicSpec | None:
@@ -40,5 +43,12 @@ def internal_spec(name: str, config: BrokerConfig, image: ClusterImage) -> Topic
                 "segment.bytes": str(config.transaction_state_log_segment_bytes),
                 "unclean.leader.election.enable": "false",
             },
+        )
+    if name == AUDIT:
+        return TopicSpec(
+            name,
+            1,
+            min(config.moldau_audit_topic_replication_factor, brokers),
+            config={"cleanup.policy": "delete", "max.message.bytes": str(AUDIT_BATCH_BYTES)},
         )
     return None

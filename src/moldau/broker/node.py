@@ -356,6 +356,8 @@ class Node:
             self._replica_manager.start()
         self._assembly.groups.start()
         self._assembly.transactions.start()
+        if self._assembly.audit is not None:
+            self._assembly.audit.writer.start()
         self._resuming = asyncio.get_running_loop().create_task(self._replicas.resume_moves())
         dispatcher = self._assembly.dispatcher
         self._listeners.start(dispatcher, self._assembly.sasl.gates(dispatcher))
@@ -484,6 +486,8 @@ class Node:
         await self._request_limits.drain()
         self._listeners.close()
         self._assembly.sasl.stop()
+        if self._assembly.audit is not None:
+            await self._assembly.audit.writer.stop()
         if self._replica_manager is not None:
             await self._replica_manager.stop()
         await self._replicas.stop()

@@ -38,14 +38,14 @@ class Peers:
         self._peers: dict[tuple[int, str], Peer] = {}
         self._closed: dict[Incarnation, float] = {}  # when its last connection was closed, by the loop's clock
 
-    def to(self, broker_id: int, purpose: str = CONTROL) -> Peer:
+    def to(self, broker_id: int, purpose: str = CONTROL, *, client_id: str | None = None) -> Peer:
         """The connection to a broker for a purpose. It connects to the address that the image has then."""
         known = self._peers.get((broker_id, purpose))
         if known is None:
             known = self._peers[broker_id, purpose] = Peer(
                 lambda: self._address(broker_id),
                 name=f"broker {broker_id}",
-                client_id=f"broker-{self._node_id}-{purpose}",
+                client_id=client_id or f"broker-{self._node_id}-{purpose}",
                 connect=self.connect,
                 request_timeout_ms=self._request_timeout_ms,
             )

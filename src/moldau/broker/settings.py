@@ -27,7 +27,7 @@ from moldau.broker.tables.coordinators import COORDINATORS
 from moldau.broker.tables.idle import IDLE
 from moldau.broker.tables.replication import REPLICATION
 from moldau.broker.tables.sasl import SASL
-from moldau.broker.tables.security import AUTHORIZATION, AUTHORIZERS, SECURITY, SECURITY_GUARDS
+from moldau.broker.tables.security import AUDIT, AUTHORIZATION, AUTHORIZERS, SECURITY, SECURITY_GUARDS
 from moldau.broker.tables.storage import STORAGE, STORAGE_GUARDS
 from moldau.broker.tables.tls import TLS
 from moldau.broker.tables.used import USED
@@ -55,6 +55,7 @@ BROKER = Table(
     (
         *USED,
         *CLUSTERS,
+        *AUDIT,
         *AUTHORIZATION,
         *COORDINATION,
         *REPLICATION,
@@ -150,6 +151,9 @@ class BrokerConfig:
     max_connections_per_ip: int
     max_incremental_fetch_session_cache_slots: int
     max_request_partition_size_limit: int
+    moldau_audit_enable: bool
+    moldau_audit_max_records_per_second: int
+    moldau_audit_topic_replication_factor: int
     num_partitions: int
     num_recovery_threads_per_data_dir: int
     num_replica_fetchers: int

@@ -7,7 +7,7 @@ from moldau.broker.tables.coordination import COORDINATION
 from moldau.broker.tables.idle import IDLE
 from moldau.broker.tables.replication import REPLICATION
 from moldau.broker.tables.sasl import SASL
-from moldau.broker.tables.security import AUTHORIZATION
+from moldau.broker.tables.security import AUDIT, AUTHORIZATION
 from moldau.broker.tables.tls import TLS
 from moldau.broker.tables.used import USED
 from moldau.groups.settings import GROUP
@@ -101,7 +101,8 @@ def render() -> str:
         markdown(GROUP, live=False),
         BROKERS,
         markdown(
-            (*USED, *CLUSTERS, *AUTHORIZATION, *COORDINATION, *REPLICATION, *SASL, *TLS, *TOPIC_DEFAULTS), live=True
+            (*USED, *CLUSTERS, *AUDIT, *AUTHORIZATION, *COORDINATION, *REPLICATION, *SASL, *TLS, *TOPIC_DEFAULTS),
+            live=True,
         ),
         NOT_THERE,
         _groups(LATER, " (no effect yet)"),

@@ -1,4 +1,4 @@
-"""Table of the APIs that this broker serves: handler and needs of each. ApiVersions is derived from it."""
+"""Table of the APIs that this broker serves: handler, needs and audit of each. ApiVersions is derived from it."""
 
 from moldau.broker import needs
 from moldau.broker.apis.add_offsets_to_txn import add_offsets_to_txn
@@ -63,6 +63,7 @@ from moldau.broker.apis.update_features import update_features
 from moldau.broker.apis.write_txn_markers import write_txn_markers
 from moldau.broker.dispatch import control, coordinator, data, hot
 from moldau.broker.security.delegation_tokens import refused_requester
+from moldau.security import audit_actions as audit
 from moldau.wire.messages.registry import BY_KEY
 
 APIS = (
@@ -81,9 +82,9 @@ APIS = (
     coordinator(BY_KEY[16], list_groups, needs.LIST_GROUPS),
     control(BY_KEY[17], sasl_handshake, needs.NOTHING),
     control(BY_KEY[18], api_versions, needs.NOTHING),
-    control(BY_KEY[19], create_topics, needs.CREATE_TOPICS, forwarded=True),
-    control(BY_KEY[20], delete_topics, needs.DELETE_TOPICS, forwarded=True),
-    data(BY_KEY[21], delete_records, needs.DELETE_TOPIC),
+    control(BY_KEY[19], create_topics, needs.CREATE_TOPICS, forwarded=True, audited=audit.topics_created),
+    control(BY_KEY[20], delete_topics, needs.DELETE_TOPICS, forwarded=True, audited=audit.topics_deleted),
+    data(BY_KEY[21], delete_records, needs.DELETE_TOPIC, audited=audit.records_deleted),
     coordinator(BY_KEY[22], init_producer_id, needs.INIT_PRODUCER_ID),
     data(BY_KEY[23], offset_for_leader_epoch, needs.LEADER_EPOCH),
     coordinator(BY_KEY[24], add_partitions_to_txn, needs.ADD_PARTITIONS),
@@ -92,30 +93,53 @@ APIS = (
     coordinator(BY_KEY[27], write_txn_markers, needs.WRITE_MARKERS),
     coordinator(BY_KEY[28], txn_offset_commit, needs.WRITE_TRANSACTIONAL_ID + needs.READ_GROUP + needs.READ_TOPIC),
     control(BY_KEY[29], describe_acls, needs.DESCRIBE_CLUSTER),
-    control(BY_KEY[30], create_acls, needs.ALTER_CLUSTER, forwarded=True),
-    control(BY_KEY[31], delete_acls, needs.ALTER_CLUSTER, forwarded=True),
+    control(BY_KEY[30], create_acls, needs.ALTER_CLUSTER, forwarded=True, audited=audit.acls_created),
+    control(BY_KEY[31], delete_acls, needs.ALTER_CLUSTER, forwarded=True, audited=audit.acls_deleted),
     control(BY_KEY[32], describe_configs, needs.DESCRIBE_CONFIGS),
-    control(BY_KEY[33], alter_configs, needs.ALTER_CONFIGS, forwarded=True),
-    data(BY_KEY[34], alter_replica_log_dirs, needs.ALTER_CLUSTER),
+    control(BY_KEY[33], alter_configs, needs.ALTER_CONFIGS, forwarded=True, audited=audit.configs_altered),
+    data(BY_KEY[34], alter_replica_log_dirs, needs.ALTER_CLUSTER, audited=audit.directories_altered),
     data(BY_KEY[35], describe_log_dirs, needs.DESCRIBE_CLUSTER),
     control(BY_KEY[36], sasl_authenticate, needs.NOTHING),
-    control(BY_KEY[37], create_partitions, needs.ALTER_TOPIC, forwarded=True),
-    control(BY_KEY[38], create_delegation_token, needs.CREATE_TOKEN, forwarded=True, only_for=refused_requester),
-    control(BY_KEY[39], renew_delegation_token, needs.NOTHING, forwarded=True, only_for=refused_requester),
-    control(BY_KEY[40], expire_delegation_token, needs.NOTHING, forwarded=True, only_for=refused_requester),
+    control(BY_KEY[37], create_partitions, needs.ALTER_TOPIC, forwarded=True, audited=audit.partitions_created),
+    control(
+        BY_KEY[38],
+        create_delegation_token,
+        needs.CREATE_TOKEN,
+        forwarded=True,
+        only_for=refused_requester,
+        audited=audit.token_created,
+    ),
+    control(
+        BY_KEY[39],
+        renew_delegation_token,
+        needs.NOTHING,
+        forwarded=True,
+        only_for=refused_requester,
+        audited=audit.token_changed,
+    ),
+    control(
+        BY_KEY[40],
+        expire_delegation_token,
+        needs.NOTHING,
+        forwarded=True,
+        only_for=refused_requester,
+        audited=audit.token_changed,
+    ),
     control(BY_KEY[41], describe_delegation_token, needs.DESCRIBE_TOKEN, only_for=refused_requester),
-    coordinator(BY_KEY[42], delete_groups, needs.DELETE_GROUP),
-    control(BY_KEY[43], elect_leaders, needs.ALTER_CLUSTER, forwarded=True),
-    control(BY_KEY[44], incremental_alter_configs, needs.ALTER_CONFIGS, forwarded=True),
-    control(BY_KEY[45], alter_partition_reassignments, needs.ALTER_CLUSTER, forwarded=True),
+    coordinator(BY_KEY[42], delete_groups, needs.DELETE_GROUP, audited=audit.groups_deleted),
+    control(BY_KEY[43], elect_leaders, needs.ALTER_CLUSTER, forwarded=True, audited=audit.leaders_elected),
+    control(BY_KEY[44], incremental_alter_configs, needs.ALTER_CONFIGS, forwarded=True, audited=audit.configs_altered),
+    control(BY_KEY[45], alter_partition_reassignments, needs.ALTER_CLUSTER, forwarded=True, audited=audit.reassigned),
     control(BY_KEY[46], list_partition_reassignments, needs.DESCRIBE_CLUSTER),
-    coordinator(BY_KEY[47], offset_delete, needs.DELETE_GROUP + needs.READ_TOPIC),
+    coordinator(BY_KEY[47], offset_delete, needs.DELETE_GROUP + needs.READ_TOPIC, audited=audit.offsets_deleted),
     control(BY_KEY[48], describe_client_quotas, needs.DESCRIBE_CLUSTER_CONFIGS),
-    control(BY_KEY[49], alter_client_quotas, needs.ALTER_CLUSTER_CONFIGS, forwarded=True),
+    control(BY_KEY[49], alter_client_quotas, needs.ALTER_CLUSTER_CONFIGS, forwarded=True, audited=audit.quotas_altered),
     control(BY_KEY[50], describe_user_scram_credentials, needs.DESCRIBE_CLUSTER),
-    control(BY_KEY[51], alter_user_scram_credentials, needs.ALTER_CLUSTER, forwarded=True),
+    control(
+        BY_KEY[51], alter_user_scram_credentials, needs.ALTER_CLUSTER, forwarded=True, audited=audit.credentials_altered
+    ),
     control(BY_KEY[56], alter_partitions, needs.CLUSTER_ACTION),
-    control(BY_KEY[57], update_features, needs.ALTER_CLUSTER, forwarded=True),
+    control(BY_KEY[57], update_features, needs.ALTER_CLUSTER, forwarded=True, audited=audit.features_updated),
     control(BY_KEY[58], envelope, needs.CLUSTER_ACTION),
     control(BY_KEY[60], describe_cluster, needs.OPERATIONS_ON_CLUSTER),
     data(BY_KEY[61], describe_producers, needs.READ_TOPIC),

@@ -17,7 +17,7 @@ CLUSTER_DEFAULT = ""  # the broker config that holds for every broker without on
 # KIP-1066: a broker with this setting gets no new replicas, and leads only partitions that no other can lead.
 CORDONED, ALL_DIRECTORIES = "cordoned.log.dirs", "*"
 
-INTERNAL_TOPICS = frozenset(("__consumer_offsets", "__transaction_state", "__share_group_state"))
+INTERNAL_TOPICS = frozenset(("__audit", "__consumer_offsets", "__transaction_state", "__share_group_state"))
 
 
 class Endpoint(NamedTuple):

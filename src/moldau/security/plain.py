@@ -2,7 +2,7 @@
 
 import hmac
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from moldau.security.sasl import Authenticated, Failed, NeedsWork, Outcome
@@ -59,7 +59,7 @@ def _verify(
         return INVALID
     fitting = [_fits(password, verifier) for verifier in verifiers]  # all of them: the time says nothing
     if not any(fitting):
-        return INVALID
+        return replace(INVALID, user=user)
     return Authenticated(user) if authorization in ("", user) else OTHER_AUTHORIZATION
 
 

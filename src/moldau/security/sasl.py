@@ -29,10 +29,14 @@ class Authenticated:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The end of an exchange. `reason` is for the log; `told` for the client, where it may know more than "failed"."""
+    """The end of an exchange. `reason` is for the log; `told` for the client, where it may know more than "failed".
+
+    `user` is for the audit, and empty unless there is such a user: a password may be typed where a name belongs.
+    """
 
     reason: str
     told: str = ""
+    user: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)

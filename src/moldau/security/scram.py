@@ -201,7 +201,7 @@ class ScramExchange:
         client_key = bytes(left ^ right for left, right in zip(proof, signature, strict=True))
         right = hmac.compare_digest(hashlib.new(digest, client_key).digest(), credential.stored_key)
         if not (right and self._known):
-            return Failed("invalid credentials")
+            return Failed("invalid credentials", user=self._known)
         verifier = base64.b64encode(hmac.digest(credential.server_key, proven, digest))
         return Authenticated(self._known, b"v=" + verifier, self._expires_ms, by_token=self._first.by_token)
 

@@ -44,7 +44,12 @@ OF_KAFKA_3 = {
     "zookeeper.ssl.truststore.password",
     "zookeeper.ssl.truststore.type",
 }
-OUR_OWN = {"sasl.oauthbearer.unsafe.accept.unsigned.tokens.from.anyone"}
+OUR_OWN = {
+    "moldau.audit.enable",
+    "moldau.audit.max.records.per.second",
+    "moldau.audit.topic.replication.factor",
+    "sasl.oauthbearer.unsafe.accept.unsigned.tokens.from.anyone",
+}
 AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 OF_THE_AUTHORIZER = {"allow.everyone.if.no.acl.found", "super.users"}  # which Kafka's class reads by itself
 RESTART = {"config.providers", "listeners", "listener.security.protocol.map"}
@@ -115,7 +120,7 @@ def test_every_name_has_one_fate() -> None:
     assert not MEANINGLESS.keys() & NOT_YET.keys()
     assert GUARDS.keys() <= NOT_YET.keys()
     assert {"log.dirs", "message.max.bytes", "log.segment.bytes", "num.partitions"} <= used
-    assert len(used) == 187
+    assert len(used) == 190
     assert all(group.settings for group in LATER)
 
 

@@ -95,7 +95,7 @@ def test_a_broker_shows_all_its_settings() -> None:
     config, _ = load({"node.id": "4", "log.dirs": "/a,/b", "num.partitions": "3"})
     layers = Layers({"log.cleaner.backoff.ms": "1"}, {"log.cleaner.backoff.ms": "2"}, config.static)
     entries = describe_broker(layers)
-    assert len(entries) == 357
+    assert len(entries) == 360
     assert [entry(entries, name).value for name in ("node.id", "broker.id", "log.dirs")] == ["4", "4", "/a,/b"]
     partitions = entry(entries, "num.partitions")
     assert (partitions.value, partitions.source, partitions.read_only) == ("3", STATIC, True)

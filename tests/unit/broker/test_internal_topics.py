@@ -1,11 +1,11 @@
-"""The coordinators' own topics: how they are created where there are few brokers, and that more may come later."""
+"""Internal topics: how they are created where there are few brokers, and that more may come later."""
 
 from uuid import UUID
 
 import pytest
 
 from moldau.base.errors import Refusal, WireError
-from moldau.broker.internal_topics import OFFSETS, TRANSACTIONS, internal_spec
+from moldau.broker.internal_topics import AUDIT, OFFSETS, TRANSACTIONS, internal_spec
 from moldau.broker.settings import load
 from moldau.metadata.image import Broker, ClusterImage, PartitionState, Topic
 from moldau.metadata.topics import add_partitions
@@ -16,7 +16,7 @@ CONFIG, _ = load({})
 @pytest.mark.parametrize("brokers", [1, 2, 3, 5])
 def test_there_are_as_many_replicas_as_there_can_be(brokers: int) -> None:
     image = ClusterImage(brokers={each: Broker(each, {}) for each in range(brokers)})
-    for name in (OFFSETS, TRANSACTIONS):
+    for name in (AUDIT, OFFSETS, TRANSACTIONS):
         spec = internal_spec(name, CONFIG, image)
         assert spec is not None
         assert spec.replication == min(brokers, 3)

@@ -41,6 +41,13 @@ def test_wrong_passwords_and_unknown_users_fail_alike(data: bytes) -> None:
     assert log_in(data) == INVALID
 
 
+@pytest.mark.parametrize(("data", "user"), [(b"\0alice\0wrong", "alice"), (b"\0nobody\0wrong", "")])
+def test_the_audit_is_told_only_of_users_that_there_are(data: bytes, user: str) -> None:
+    outcome = log_in(data)
+    assert isinstance(outcome, Failed)
+    assert outcome.user == user
+
+
 def test_the_password_of_the_decoy_logs_nobody_in() -> None:
     """An unknown user is hashed with a decoy, and its password is random: here it is known."""
     assert log_in(b"\0nobody\0secret") == INVALID

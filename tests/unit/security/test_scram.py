@@ -73,7 +73,10 @@ def test_any_user_and_password(name: str, user: str, password: str) -> None:
     outcome = log_in(ScramExchange(SCRAM[name], known, "xyz"), Sasl(name, user, password))
     assert isinstance(outcome, Authenticated)
     assert (outcome.user, outcome.by_token, outcome.expires_ms) == (user, False, None)
-    assert log_in(ScramExchange(SCRAM[name], known, "xyz"), Sasl(name, user, password + "x")) == OTHERS
+    refused = log_in(ScramExchange(SCRAM[name], known, "xyz"), Sasl(name, user, password + "x"))
+    assert refused == OTHERS
+    assert isinstance(refused, Failed)
+    assert refused.user == user
 
 
 def test_an_unknown_user_gets_a_challenge_and_the_same_failure() -> None:

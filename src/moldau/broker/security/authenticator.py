@@ -19,7 +19,7 @@ from typing import Final, TypeAlias
 
 from moldau.base.errors import WireError
 from moldau.base.later import Later
-from moldau.base.session import Principal
+from moldau.base.session import Principal, Session
 from moldau.broker.security.sasl_settings import SaslListener
 from moldau.broker.security.work_pool import WorkPool
 from moldau.net.connection import Connection, FrameHandler, Handled
@@ -60,6 +60,7 @@ ADMITTED: Final = {
 
 NewExchange: TypeAlias = Callable[[str, str], Exchange]  # of a mechanism, with a nonce
 Ended: TypeAlias = Callable[[Challenge | tuple[Authenticated, int] | Failed], None]
+OnFailed: TypeAlias = Callable[[Session, str, Failed], None]  # the session, the mechanism, and why
 
 
 class SaslGate:
@@ -72,12 +73,14 @@ class SaslGate:
         pool_of: Callable[[str], WorkPool],
         admitted: FrameHandler,
         now: Callable[[], int],
+        on_failed: OnFailed | None = None,
     ) -> None:
         self.settings = settings
         self.new_exchange = new_exchange
         self.pool_of = pool_of  # by mechanism
         self.admitted = admitted
         self.now = now
+        self.on_failed = on_failed  # called for each failed login
 
     @property
     def largest_frame(self) -> int:
@@ -274,6 +277,8 @@ class Authenticator:
         self._exchange = None
         connection = self._connection
         connection.hold()
+        if self._gate.on_failed is not None:
+            self._gate.on_failed(connection.session, self._mechanism, failed)
 
         def end() -> None:
             if not connection.closed:

@@ -5,7 +5,7 @@ What Produce and Fetch ask is remembered in the session until the ACLs change, s
 
 import logging
 from collections.abc import Callable, Iterable, Iterator
-from typing import Final
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from moldau.base.session import BROKER, Principal, Session
@@ -23,11 +23,26 @@ from moldau.security.acls import (
     ResourceType,
     bit_field,
 )
+from moldau.security.audit import host_of
 
 logger: Final = logging.getLogger("moldau.authorizer")
 
 SHOWN_LETTERS: Final = 300  # of a name in the log
 REMEMBERED_TOPICS: Final = 10_000  # that one session reads or writes, in each dictionary
+
+
+class Denial(NamedTuple):
+    """A denied operation, as it is logged: `repeats` are those since the last log line."""
+
+    principal: str
+    host: str
+    listener: str
+    client_id: str | None
+    api: str
+    operation: Operation
+    resource: ResourceType
+    name: str
+    repeats: int
 
 
 class Authorizer:
@@ -37,6 +52,7 @@ class Authorizer:
         self.index = AclIndex((*super_users, str(BROKER)), allow_everyone=allow_everyone)
         self.version = 0  # grows when ACLs change
         self.denied = 0  # decisions
+        self.on_denied: Callable[[Denial], None] | None = None  # called when a denial is logged
         self.image = image
         self._documents: Documents = {}
         self._log = DenialLog()
@@ -58,10 +74,13 @@ class Authorizer:
 
     def deny(self, rights: "Rights", operation: Operation, resource: ResourceType, name: str, api: str) -> None:
         self.denied += 1
-        self._log.write(
+        repeats = self._log.write(
             f"Principal = {_shown(rights.user)} is Denied operation = {operation.name} from host = {rights.host} "
             f"on resource = {resource.title}:LITERAL:{_shown(name)} for request = {api}"
         )
+        if repeats is not None and self.on_denied is not None:
+            client = (rights.user, rights.host, rights.listener, rights.client_id)
+            self.on_denied(Denial(*client, api, operation, resource, name, repeats))
 
     def _follow(self) -> None:
         documents = self.image().documents
@@ -94,7 +113,9 @@ class Rights:
 
     __slots__ = (
         "_authorizer",
+        "client_id",
         "host",
+        "listener",
         "principal",
         "reads",
         "reads_by_id",
@@ -109,7 +130,9 @@ class Rights:
         self.version = authorizer.version
         self.principal: Principal = session.principal
         self.user = str(session.principal)
-        self.host = session.peer.rpartition(":")[0].strip("[]") or session.peer
+        self.host = host_of(session.peer)
+        self.listener = session.listener
+        self.client_id = session.client_id
         # Apart: a name can have the bytes of another topic's id.
         self.reads = AllowedTopics(self, Operation.READ, "Fetch", by_id=False)
         self.reads_by_id = AllowedTopics(self, Operation.READ, "Fetch", by_id=True)

@@ -22,14 +22,17 @@ class DenialLog:
         self._now = now
         self._lines: dict[str, _Written] = {}  # the oldest first
 
-    def write(self, line: str) -> None:
+    def write(self, line: str) -> int | None:
+        """How often the line was repeated since it was last written; None: this is another repetition."""
         now = self._now()
         known = self._lines.get(line)
         if known is not None and now < known.at + REPEAT_S:
             known.repeats += 1
-            return
+            return None
         if known is None and len(self._lines) >= REMEMBERED_LINES:
             del self._lines[next(iter(self._lines))]
         self._lines.pop(line, None)
         self._lines[line] = _Written(now)
-        logger.info("%s%s", line, f" ({known.repeats} more times before)" if known and known.repeats else "")
+        repeats = known.repeats if known else 0
+        logger.info("%s%s", line, f" ({repeats} more times before)" if repeats else "")
+        return repeats

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from functools import partial
 
-from moldau.broker.security.authenticator import SaslGate
+from moldau.broker.security.authenticator import OnFailed, SaslGate
 from moldau.broker.security.credentials import Credentials
 from moldau.broker.security.jwks import TokenVerifier, unsigned_claims
 from moldau.broker.security.sasl_settings import OAuthSettings, SaslListener, read_sasl
@@ -26,6 +26,7 @@ class SaslServer:
         self, config: Callable[[], BrokerConfig], image: Callable[[], ClusterImage], now: Callable[[], int]
     ) -> None:
         self.credentials = Credentials(image, now, lambda: token_secret(config()))
+        self.on_failed: OnFailed | None = None  # called for each failed login; set before the gates are made
         self._config = config
         self._now = now
         self._pool = WorkPool()
@@ -37,7 +38,12 @@ class SaslServer:
         """The gates by listener; authenticated connections go on to `admitted`."""
         return {
             name: SaslGate(
-                partial(self._settings, name), partial(self._new_exchange, name), self._pool_of, admitted, self._now
+                partial(self._settings, name),
+                partial(self._new_exchange, name),
+                self._pool_of,
+                admitted,
+                self._now,
+                self.on_failed,
             )
             for name in read_sasl(self._config())
         }

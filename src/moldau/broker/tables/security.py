@@ -26,6 +26,16 @@ AUTHORIZATION: tuple[Setting, ...] = (
             doc="Principals that may do everything, whatever ACLs say, as User:name separated by semicolons."),
 )
 
+AUDIT: tuple[Setting, ...] = (
+    Setting("moldau.audit.enable", BOOL, False,
+            doc="Write administrative actions, denials and failed logins to the internal topic `__audit`."),
+    Setting("moldau.audit.max.records.per.second", INT, 100, least=1,
+            doc="Administrative actions per second that a broker records, and as many denials and failed logins. "
+                "Others are counted."),
+    Setting("moldau.audit.topic.replication.factor", SHORT, 3, least=1,
+            doc="Replicas of `__audit` when it is created; fewer if there are fewer brokers."),
+)
+
 SECURITY: tuple[Group, ...] = (
     Group("TLS", (
         Setting("ssl.engine.factory.class", CLASS, live=PER_BROKER, doc="Java class that creates TLS engines."),
