@@ -15,6 +15,7 @@ import math
 from collections.abc import Callable, Coroutine, Generator, Hashable
 from dataclasses import dataclass
 from time import monotonic, perf_counter
+from types import TracebackType
 from typing import Any, Final, Protocol
 
 from moldau.base.errors import Refusal, WireError
@@ -270,8 +271,12 @@ class Timed(Generator[Any, Any, Any]):
     def send(self, value: object, /) -> object:
         return self._step(lambda: self._work.send(value))
 
-    def throw(self, *thrown: Any) -> object:
-        return self._step(lambda: self._work.throw(*thrown))
+    def throw(
+        self, thrown: type[BaseException] | BaseException, value: object = None, at: TracebackType | None = None, /
+    ) -> object:
+        """As asyncio calls it: with an exception. Python's older form has its type, the exception and a traceback."""
+        problem = value if isinstance(value, BaseException) else thrown
+        return self._step(lambda: self._work.throw(problem))
 
     def _step(self, step: Callable[[], object]) -> object:
         self._meter.begin()

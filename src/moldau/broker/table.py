@@ -12,6 +12,7 @@ from moldau.broker.apis.alter_replica_log_dirs import alter_replica_log_dirs
 from moldau.broker.apis.alter_user_scram_credentials import alter_user_scram_credentials
 from moldau.broker.apis.api_versions import api_versions
 from moldau.broker.apis.broker_heartbeat import broker_heartbeat
+from moldau.broker.apis.change_delegation_token import expire_delegation_token, renew_delegation_token
 from moldau.broker.apis.consumer_group_describe import consumer_group_describe
 from moldau.broker.apis.consumer_group_heartbeat import consumer_group_heartbeat
 from moldau.broker.apis.create_acls import create_acls
@@ -36,7 +37,6 @@ from moldau.broker.apis.describe_user_scram_credentials import describe_user_scr
 from moldau.broker.apis.elect_leaders import elect_leaders
 from moldau.broker.apis.end_txn import end_txn
 from moldau.broker.apis.envelope import envelope
-from moldau.broker.apis.expire_delegation_token import expire_delegation_token
 from moldau.broker.apis.fetch import fetch
 from moldau.broker.apis.find_coordinator import find_coordinator
 from moldau.broker.apis.heartbeat import heartbeat
@@ -54,7 +54,6 @@ from moldau.broker.apis.offset_delete import offset_delete
 from moldau.broker.apis.offset_fetch import offset_fetch
 from moldau.broker.apis.offset_for_leader_epoch import offset_for_leader_epoch
 from moldau.broker.apis.produce import produce
-from moldau.broker.apis.renew_delegation_token import renew_delegation_token
 from moldau.broker.apis.sasl_authenticate import sasl_authenticate
 from moldau.broker.apis.sasl_handshake import sasl_handshake
 from moldau.broker.apis.sync_group import sync_group

@@ -239,7 +239,7 @@ class GroupShard:
 
     # -- state
 
-    def gathers(self, command: GroupCommand) -> bool:
+    def gathers(self, command: object) -> bool:
         """Commits do not look at other commits, once their group is there: the first one creates a simple group."""
         return isinstance(command, OffsetCommitRequest) and command.group_id in self.groups
 

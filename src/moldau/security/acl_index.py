@@ -154,9 +154,7 @@ class AclIndex:
             self._entries.pop(pattern, None)
 
     def find(self, wanted: AclFilter) -> Iterator[AclBinding]:
-        for pattern, entries in self._entries.items():
-            if wanted.matches_pattern(pattern):
-                yield from (AclBinding(pattern, entry) for entry in entries if wanted.matches_entry(entry))
+        return wanted.find(self._entries, self.entries)
 
     def entries(self, pattern: ResourcePattern) -> tuple[AclEntry, ...]:
         return self._entries.get(pattern, ())

@@ -67,7 +67,7 @@ class TransactionShard:
             return Decision()
         return Decision(work=[end_txn.markers_of(transaction)])
 
-    def gathers(self, command: TransactionCommand) -> bool:
+    def gathers(self, command: object) -> bool:
         """Every decision depends on the last one about its transactional id, and few ids share a shard."""
         return False
 

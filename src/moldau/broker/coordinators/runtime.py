@@ -13,7 +13,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
 from moldau.base.coordination import INTERNAL_CALLER, Caller, Decision, Record, Timer, TimerFired, TimerKey
 from moldau.base.errors import Refusal, WireError
@@ -52,7 +52,7 @@ EXPECTED_ERRORS: Final = (WireError.INVALID_PRODUCER_EPOCH, WireError.NOT_LEADER
 class StateMachine(Protocol):
     """A shard's state machine. Its `decide` needs an environment, so the coordinator passes it as a function."""
 
-    def gathers(self, command: Any) -> bool:
+    def gathers(self, command: object) -> bool:
         """Whether the decision may share a batch with others of such commands.
 
         It has only records, replies and timers, and is the same whether theirs are applied or not.

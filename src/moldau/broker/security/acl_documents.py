@@ -53,10 +53,8 @@ def entries_of(text: str | None) -> tuple[AclEntry, ...]:
 
 
 def found(documents: Documents, wanted: AclFilter) -> Iterator[AclBinding]:
-    for path, text in documents.items():
-        pattern = pattern_of(path)
-        if pattern is not None and wanted.matches_pattern(pattern):
-            yield from (AclBinding(pattern, entry) for entry in entries_of(text) if wanted.matches_entry(entry))
+    patterns = (pattern for pattern in map(pattern_of, documents) if pattern is not None)
+    return wanted.find(patterns, lambda pattern: entries_of(documents.get(path_of(pattern))))
 
 
 def created(documents: Documents, bindings: Iterable[AclBinding]) -> DocumentsChanged | None:

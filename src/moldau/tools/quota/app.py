@@ -1,7 +1,7 @@
 """`moldau quota`: list, describe, set and delete quotas of users, client ids and addresses."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -154,7 +154,9 @@ def _name(entity: "Entity") -> str:
     return name_of(entity)
 
 
-def read_entity(user: tuple[str | None, bool], client_id: tuple[str | None, bool], ip: tuple[str | None, bool]) -> Any:
+def read_entity(
+    user: tuple[str | None, bool], client_id: tuple[str | None, bool], ip: tuple[str | None, bool]
+) -> "Entity":
     """The entity that the options name."""
     from moldau.client.admin.quotas import entity_of
 
