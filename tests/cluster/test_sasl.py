@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import KafkaException, Producer
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
 from kafka.protocol.metadata import MetadataRequest
 
 from moldau.client.admin.cluster import open_cluster
@@ -102,6 +102,21 @@ def test_every_broker_knows_a_new_user(cluster: Cluster) -> None:
             return set(admin.describe_user_scram_credentials().result(SECONDS))
 
         cluster.wait_for(lambda: {"user-1", "user-2", "user-3"} <= users(), "the users to be known")
+
+
+def test_passwords_are_not_changed_while_brokers_run(cluster: Cluster) -> None:
+    """ZooKeeper would hold them as they are. Which broker is asked makes no difference."""
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    entry = ConfigEntry(
+        "listener.name.brokers.plain.sasl.jaas.config",
+        jaas({**BROKER_LOGIN, "password": "hushed"}),
+        incremental_operation=AlterConfigOpType.SET,
+    )
+    resource = ConfigResource(ConfigResource.Type.BROKER, "2", incremental_configs=[entry])
+    (done,) = admin.incremental_alter_configs([resource]).values()
+    with pytest.raises(KafkaException, match="ZooKeeper would hold them unencrypted") as refused:
+        done.result(SECONDS)
+    assert "hushed" not in str(refused.value)
 
 
 def test_brokers_with_a_wrong_password_say_so_and_copy_nothing() -> None:

@@ -99,7 +99,8 @@ def _unescape(text: str, line_number: int) -> str:
         if escape == "u":
             digits = text[position + 2 : position + 6]
             if len(digits) != 4 or set(digits) - set("0123456789abcdefABCDEF"):
-                raise MalformedProperties(f"line {line_number}: \\u needs four hexadecimal digits, got {digits!r}")
+                # The text may be a password, so it is not shown.
+                raise MalformedProperties(f"line {line_number}: \\u needs four hexadecimal digits")
             parts.append(chr(int(digits, 16)))
             position += 6
         else:

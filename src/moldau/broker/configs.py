@@ -12,6 +12,7 @@ from moldau.groups.settings import GROUP
 from moldau.log.settings import TOPIC, checked, default_of
 
 TLS_PREFIX = "ssl."
+PUBLIC = ("ssl.keystore.certificate.chain", "ssl.truststore.certificates")  # that Kafka treats as passwords
 UNKNOWN_KIND = 0  # DescribeConfigs' type code of an unknown name
 
 
@@ -282,6 +283,12 @@ def alter_broker(layers: Layers, changes: Sequence[ConfigChange], *, per_broker:
     except SettingsRefused as refused:
         return Refusal(WireError.INVALID_REQUEST, refused.problems[0].message)
     return new
+
+
+def secrets_in(changes: Sequence[ConfigChange]) -> list[str]:
+    """The names of passwords and keys among the settings that are set. Certificates are public."""
+    rows = ((change.name, row_of(change.name)) for change in changes if change.op != Op.DELETE)
+    return sorted(name for name, row in rows if row and row.sensitive and not row.name.endswith(PUBLIC))
 
 
 def _not_a_list(change: ConfigChange) -> Refusal:

@@ -10,6 +10,7 @@ when SQLite has no room for its write-ahead log. Otherwise nothing could be dele
 
 import asyncio
 import logging
+import os
 import sqlite3
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -26,6 +27,7 @@ logger = logging.getLogger("moldau.store")
 T = TypeVar("T")
 
 SCHEMA_VERSION = 1
+PRIVATE = 0o600
 LOCK_TIMEOUT_S = 1.0  # for another process to close the file
 SMALL_CHANGE = 2  # nodes that a transaction may add on a full disk: the entry of the change feed and a setting
 
@@ -192,7 +194,17 @@ def _open(path: Path, reserve: Reserve | None) -> sqlite3.Connection:
     return _with_reserve(path, lambda: _connect(path), reserve)
 
 
+def _make_private(path: Path) -> None:
+    """Let the owner alone read the file, which holds credentials. SQLite gives its mode to the files beside it."""
+    with suppress(OSError):  # SQLite says what is wrong; a file of another owner is that owner's business
+        if path.exists():
+            path.chmod(PRIVATE)  # not opened: closing it would give up SQLite's locks
+        else:
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE))
+
+
 def _connect(path: Path) -> sqlite3.Connection:
+    _make_private(path)
     # check_same_thread off: the connection is used in one thread, but may be freed in another.
     connection = sqlite3.connect(path, timeout=LOCK_TIMEOUT_S, isolation_level=None, check_same_thread=False)
     try:

@@ -19,6 +19,7 @@ from moldau.broker.configs import (
     describe_topic,
     effective,
     new_topic,
+    secrets_in,
 )
 from moldau.broker.settings import load
 
@@ -241,6 +242,22 @@ def test_some_settings_belong_to_one_broker() -> None:
     assert isinstance(refusal, Refusal)
     assert refusal.error is INVALID_REQUEST
     assert "broker id must be specified: sasl.jaas.config" in refusal.message
+
+
+def test_passwords_and_keys_are_told_from_certificates() -> None:
+    names = {
+        "sasl.jaas.config": True,
+        "listener.name.a.plain.sasl.jaas.config": True,
+        "listener.name.a.ssl.keystore.password": True,
+        "listener.name.a.ssl.keystore.key": True,
+        "listener.name.a.ssl.truststore.certificates": False,
+        "listener.name.a.ssl.keystore.certificate.chain": False,
+        "listener.name.a.ssl.keystore.location": False,
+        "no.such.setting": False,
+    }
+    found = secrets_in([ConfigChange(name, Op.SET, "x") for name in names])
+    assert found == sorted(name for name, secret in names.items() if secret)
+    assert secrets_in([ConfigChange("sasl.jaas.config", Op.DELETE, None)]) == []
 
 
 def test_all_brokers_go_by_the_same_number_of_in_sync_replicas() -> None:

@@ -237,3 +237,20 @@ def test_a_change_that_adds_much_leaves_the_reserve_alone(tmp_path: Path) -> Non
     result, reserve = full_store(tmp_path / "store.db", 8, *ops)
     assert isinstance(result, StoreFull)
     assert reserve.parts == 8
+
+
+def test_the_owner_alone_reads_the_file(tmp_path: Path) -> None:
+    def modes() -> dict[str, int]:
+        return {each.name: each.stat().st_mode & 0o777 for each in tmp_path.iterdir()}
+
+    async def session(path: Path) -> None:
+        store = await SqliteStore.open(path)
+        await store.multi([Create("/a", b"a credential")])
+        assert modes() == {"store": 0o600, "store-wal": 0o600}
+        await store.close()
+
+    path = tmp_path / "store"
+    asyncio.run(session(path))
+    path.chmod(0o644)  # as an earlier release left it
+    assert read_all(path)
+    assert modes() == {"store": 0o600}

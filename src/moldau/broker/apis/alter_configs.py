@@ -111,6 +111,10 @@ def _alter_broker(ctx: ControlContext, image: ClusterImage, asked: Alteration) -
     """Dynamic settings of any broker, or of all: each broker applies its own from the image."""
     if asked.name and asked.name not in map(str, image.brokers):
         return Refusal(WireError.INVALID_REQUEST, f"No broker with id {asked.name} is registered.")
+    secrets = configs.secrets_in(asked.changes)
+    if secrets and ctx.config.zookeeper_connect:  # Kafka on ZooKeeper refuses it without password.encoder.secret
+        words = f"Cannot update these configs dynamically, ZooKeeper would hold them unencrypted: {', '.join(secrets)}"
+        return Refusal(WireError.INVALID_REQUEST, f"{words}; set them in the properties of the broker and restart it")
     known = image.broker_configs
     layers = Layers(known.get(asked.name, {}) if asked.name else {}, known.get(CLUSTER_DEFAULT, {}), ctx.static)
     if asked.replace:
