@@ -167,9 +167,15 @@ class RunningCluster:
         return ",".join(peer.bootstrap for peer in self.nodes.peers)
 
     def leader_of(self, topic: str) -> int:
-        """The leader of its first partition."""
-        found = self._admin().list_topics(topic, timeout=LIMIT_S).topics[topic].partitions[0].leader
-        return int(found)
+        """The leader of its first partition. A broker that has just come back may not know the topic yet."""
+        deadline = time.monotonic() + LIMIT_S
+        while True:
+            found = self._admin().list_topics(topic, timeout=LIMIT_S).topics[topic].partitions.get(0)
+            if found is not None and found.leader >= 0:
+                return int(found.leader)
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{topic} has no leader")
+            time.sleep(0.05)
 
     @contextlib.contextmanager
     def topic(self, partitions: int) -> Iterator[Topic]:
