@@ -164,7 +164,7 @@ def test_exactly_once(copy: Copy) -> None:
 
 
 @pytest.mark.timeout(3600 if FULL else 1500)
-@pytest.mark.skipif(not FULL, reason="the quick run of this is test_disturbed.py; set MOLDAU_FULL=1 for all of it")
+@pytest.mark.skipif(not FULL, reason="exactly once loses nothing either; make spark-faults has both")
 @pytest.mark.parametrize("copy", ["at-least-once"], indirect=True)
 def test_at_least_once(copy: Copy) -> None:
     failures = [*("written", "flushed") * 4, *[BROKER] * 2, DRIVER]
